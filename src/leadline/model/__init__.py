@@ -1,0 +1,1 @@
+"""Words: ids, units, tables, counters, errors. Standard library only; imported by every layer."""

@@ -1,0 +1,113 @@
+"""Everything that Leadline counts about itself, declared once.
+
+A thing that is refused or dropped is counted under one of these, never silently. `severity` says how bad one
+more is: `info` (nothing lost), `error` (a sender or a setting needs a hand), `data_loss` (telemetry is missing
+that nobody can send again). `do` is one sentence telling the reader what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad one more of a counter is."""
+
+    INFO = "info"
+    ERROR = "error"
+    DATA_LOSS = "data_loss"
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One counter: `leadline_<family>_total{reason="<reason>"}`; `unit` says what one is."""
+
+    family: str
+    reason: str
+    unit: str
+    severity: Severity
+    doc: str
+    do: str
+
+
+_REFUSED = "ingest_refused"
+_NOTHING = "Nothing to do."
+
+
+def _refused(reason: str, unit: str, severity: Severity, doc: str, do: str) -> Counter:
+    return Counter(_REFUSED, reason, unit, severity, doc, do)
+
+
+ERROR, INFO, LOSS = Severity.ERROR, Severity.INFO, Severity.DATA_LOSS
+
+COUNTERS: tuple[Counter, ...] = (
+    # taken in
+    Counter("ingest_accepted", "samples", "samples", INFO, "Metric samples stored and acknowledged.", _NOTHING),
+    Counter("ingest_accepted", "rows", "rows", INFO, "Rows of other tables stored and acknowledged.", _NOTHING),
+    Counter("ingest_accepted", "series", "series", INFO, "Metric streams seen for the first time.", _NOTHING),
+    Counter("ingest_accepted", "stale_markers", "samples", INFO, "Prometheus stale markers, stored as NaN.", _NOTHING),
+    Counter("ingest_accepted", "late_samples", "samples", INFO, "Samples older than their stream's newest; stored.", _NOTHING),
+    Counter("ingest_accepted", "repeated_batches", "batches", INFO, "Batches that came again after an answer was lost; acknowledged, not stored twice.", _NOTHING),
+    # refused whole
+    _refused("malformed", "requests", ERROR, "Bodies that could not be decoded.", "Look at the sample kept by `leadline doctor` and correct the sender."),
+    _refused("unsupported_encoding", "requests", ERROR, "A content encoding or type that this way in does not take.", "Send snappy (remote-write), or gzip or no compression (OTLP, rows)."),
+    _refused("body_too_large", "requests", ERROR, "Bodies over `ingest.body_bytes_max`.", "Send smaller batches or raise ingest.body_bytes_max."),
+    _refused("decompressed_too_large", "requests", ERROR, "Bodies that would unpack to more than `ingest.decompressed_bytes_max`.", "Send smaller batches; a body that expands this much is often an attack."),
+    _refused("queue_full", "requests", INFO, "Answered 429 because the queue to the store was full; the sender tries again.", "If it lasts, the store is slower than what comes in: give it more CPU, or send less."),
+    _refused("store_unavailable", "requests", ERROR, "Answered 503 because the store could not take the rows; the sender tries again.", "Read the store's error in `leadline doctor`; disk full is the usual one."),
+    _refused("unauthorized", "requests", ERROR, "Requests without the right token.", "Give the sender a token with the role tenant-write."),
+    _refused("unknown_table", "requests", ERROR, "Rows for a table that does not exist.", "See `leadline show tables` for the names."),
+    # refused in part
+    _refused("bad_row", "rows", ERROR, "Rows that do not fit their table.", "The answer names the line, the column and what was expected."),
+    _refused("too_old", "samples", LOSS, "Older than `ingest.age_max_s`.", "Correct the sender's clock, or raise ingest.age_max_s before importing old data."),
+    _refused("in_future", "samples", LOSS, "Later than now by more than `ingest.future_max_s`.", "Correct the sender's clock (chrony, ptp4l)."),
+    _refused("series_limit", "samples", LOSS, "Samples of new streams beyond `ingest.series_max` of the tenant.", "Find the label with too many values in `leadline show series`, or raise ingest.series_max."),
+    _refused("labels_too_many", "samples", LOSS, "Streams with more than `ingest.labels_per_series_max` labels.", "Drop labels at the sender."),
+    _refused("label_too_long", "samples", LOSS, "Streams with a label name or value over `ingest.label_bytes_max`.", "Drop or shorten the label at the sender."),
+    _refused("label_invalid", "samples", LOSS, "Streams without a name, with a label twice or not UTF-8.", "Correct the sender."),
+    _refused("blank_value", "samples", INFO, "DCGM's markers for 'no value'; they are no measurements.", _NOTHING),
+    _refused("histogram_buckets", "samples", LOSS, "Buckets of native or exponential histograms; their count and sum are kept.", "Send explicit buckets where the distribution matters."),
+    _refused("exemplar", "exemplars", INFO, "Exemplars; there is no table for them.", _NOTHING),
+    _refused("empty_point", "samples", INFO, "OTLP points flagged as having no value.", _NOTHING),
+    _refused("span", "spans", INFO, "OTLP traces; Leadline takes metrics and logs.", "Send traces to a tracing system."),
+    # scraping
+    Counter("scrape_failed", "unreachable", "scrapes", ERROR, "Targets that did not answer in time.", "See whether the exporter runs and listens where `scrape` says."),
+    Counter("scrape_failed", "status", "scrapes", ERROR, "Targets that answered with another status than 200.", "Open the target's address and read what it says."),
+    Counter("scrape_failed", "too_large", "scrapes", ERROR, "Pages over `ingest.decompressed_bytes_max`.", "Split the exporter or raise the limit."),
+    Counter("scrape_failed", "malformed", "scrapes", ERROR, "Pages that are not the exposition format.", "Open the target's address; the error names the line."),
+    Counter("scrape_failed", "behind", "scrapes", ERROR, "Scrapes skipped because the one before had not ended.", "Raise the target's interval."),
+    # the fast path
+    Counter("live_dropped", "full", "rows", INFO, "Oldest rows let go from the bounded live tables; they are in the store.", _NOTHING),
+    Counter("source_overflow", "sources", "sources", ERROR, "Senders beyond the 10,000 that are told apart in `leadline doctor`.", "Put an aggregating sender in front."),
+    # the store
+    Counter("store_failed", "append", "appends", ERROR, "Appends that failed and were tried again.", "Read the error in `leadline doctor`."),
+    Counter("store_failed", "rollup", "roll-ups", ERROR, "Roll-ups that failed; they run again within the hour.", "Read the error in the log; raw samples are kept 30 days."),
+    Counter("query_refused", "not_allowed", "queries", INFO, "SQL that asked for more than reading one's own tables.", "See `leadline sql --help` for what is allowed."),
+    Counter("query_refused", "limit", "queries", INFO, "Queries stopped at their limit of rows, time or memory.", "Ask for a shorter time span or fewer columns."),
+)  # fmt: skip
+
+
+class UnknownCounterError(KeyError):
+    """A reason nobody declared: a programming error."""
+
+
+_BY_KEY = {(counter.family, counter.reason): counter for counter in COUNTERS}
+
+
+def counter(family: str, reason: str) -> Counter:
+    """The declared counter. Errors: UnknownCounterError."""
+    try:
+        return _BY_KEY[family, reason]
+    except KeyError:
+        raise UnknownCounterError(f"no counter {family} with reason {reason} in model.counters") from None
+
+
+def refused(reason: str) -> Counter:
+    """The counter of things refused at the way in, by reason. Errors: UnknownCounterError."""
+    return counter(_REFUSED, reason)
+
+
+def accepted(reason: str) -> Counter:
+    """The counter of things taken in. Errors: UnknownCounterError."""
+    return counter("ingest_accepted", reason)

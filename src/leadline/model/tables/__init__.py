@@ -1,0 +1,60 @@
+"""Every table of Leadline, declared once. Add a table here; the rest derives from it."""
+
+from __future__ import annotations
+
+from leadline.model.tables.fabric import (
+    CLOCK_FIT,
+    COLOCATION,
+    DELAY,
+    FLOW_SAMPLE,
+    FLOW_VOLUME,
+    PATH_HOP,
+    PROBE,
+    RELATION,
+    SUSPECT,
+)
+from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
+from leadline.model.tables.spec import Column, Identity, Partition, Table, Type
+from leadline.model.tables.training import COLLECTIVE, MESSAGE, MESSAGE_END, OPERATION, STEP
+from leadline.model.tables.verdicts import (
+    ACTION,
+    ANOMALY,
+    CAUSE,
+    EVENT,
+    INCIDENT,
+    LEDGER,
+    SLE,
+    SLE_LOSS,
+)
+
+TABLES: tuple[Table, ...] = (
+    SERIES,
+    METRIC_SAMPLE,
+    METRIC_ROLLUP,
+    EVENT,
+    STEP,
+    COLLECTIVE,
+    MESSAGE_END,
+    MESSAGE,
+    OPERATION,
+    FLOW_SAMPLE,
+    PROBE,
+    RELATION,
+    CLOCK_FIT,
+    DELAY,
+    PATH_HOP,
+    FLOW_VOLUME,
+    LEDGER,
+    SLE,
+    SLE_LOSS,
+    ANOMALY,
+    SUSPECT,
+    COLOCATION,
+    INCIDENT,
+    CAUSE,
+    ACTION,
+)
+
+BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
+
+__all__ = ["BY_NAME", "TABLES", "Column", "Identity", "Partition", "Table", "Type"]

@@ -1,0 +1,222 @@
+"""Network, clocks, and the graph of what stands on what."""
+
+from __future__ import annotations
+
+from leadline.model.tables.spec import (
+    DAY,
+    F64,
+    I64,
+    STR,
+    SYM,
+    SYMS,
+    U64,
+    U128,
+    Column,
+    Identity,
+    Partition,
+    Table,
+)
+
+END_NS = Column("end_ns", I64, "ns", "end of the window, cluster time")
+WINDOW_NS = Column("window_ns", I64, "ns", "length of the window")
+
+FLOW_SAMPLE = Table(
+    "flow_sample",
+    doc="One sampled packet header at one switch port.",
+    own=(
+        Column("switch", SYM, None, "switch that sampled it"),
+        Column("in_port", SYM, None, "port it came in by", nullable=True),
+        Column("out_port", SYM, None, "port it left by", nullable=True),
+        Column("time_ns", I64, "ns", "when the sample arrived here"),
+        Column("rate", U64, "1", "one packet in this many was sampled"),
+        Column("frame_bytes", U64, "bytes", "length of the frame on the wire"),
+        Column("protocol", I64, None, "IP protocol number"),
+        Column("src_ip", STR, None, "source address"),
+        Column("dst_ip", STR, None, "destination address"),
+        Column("src_port", I64, None, "source port, 0 if the protocol has none"),
+        Column("dst_port", I64, None, "destination port, 0 if the protocol has none"),
+        Column("dst_qp", I64, None, "destination queue pair of a RoCEv2 packet", nullable=True),
+        Column("dscp", I64, None, "differentiated services code point"),
+        Column("ecn", I64, None, "congestion notification bits: 3 = congestion experienced"),
+        Column("dropped", SYM, None, "why the switch discarded it; null if it was forwarded", nullable=True),
+        Column("flow", U128, None, "directional flow id"),
+    ),
+    order=("flow", "time_ns"),
+    more_key=("switch",),
+    time="time_ns",
+    keep_hours=3 * DAY,
+    identity=Identity.BATCH,
+    written_by="sFlow",
+    partition=Partition.DAY,
+)
+
+PROBE = Table(
+    "probe",
+    doc="One probe packet between two hosts; short-lived raw material of clock and delay.",
+    own=(
+        Column("src", SYM, None, "host that sent it"),
+        Column("dst", SYM, None, "host that received it"),
+        Column("src_port", I64, None, "source port: chooses the path"),
+        Column("class", I64, None, "traffic class"),
+        Column("seq", U64, None, "number of the pair"),
+        Column("position", I64, None, "0 or 1: first or second packet of the pair"),
+        Column("tx_ns", I64, "ns", "sent, on the sender's clock"),
+        Column("rx_ns", I64, "ns", "received, on the receiver's clock"),
+        Column("stamp", SYM, None, "where the stamps were taken: hardware, kernel, user"),
+        Column("tx_clock", SYM, None, "the sender's clock"),
+        Column("rx_clock", SYM, None, "the receiver's clock"),
+    ),
+    order=("dst", "src", "seq"),
+    more_key=("src_port", "class", "position", "tx_ns"),
+    time="tx_ns",
+    keep_hours=1,
+    identity=Identity.BATCH,
+    written_by="prober",
+    partition=Partition.HOUR,
+)
+
+RELATION = Table(
+    "relation",
+    doc="One edge of the dependency graph, with the time it held.",
+    own=(
+        Column("child", SYM, None, "what depends or belongs"),
+        Column("parent", SYM, None, "what it stands on or belongs to"),
+        Column("kind", SYM, None, "runs-on, in, has, linked, member, owns, mounts, shares-machine"),
+        Column("from_ns", I64, "ns", "since when it held"),
+        Column("to_ns", I64, "ns", "until when it held; null while it holds", nullable=True),
+        Column("source", SYM, None, "who said so"),
+        Column("confidence", F64, "ratio", "1 if it was read off, less if it was inferred"),
+    ),
+    order=("child", "kind", "from_ns"),
+    more_key=("parent", "source"),
+    time="from_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.KEY,
+    written_by="all sources",
+)
+
+CLOCK_FIT = Table(
+    "clock_fit",
+    doc="How a host's clock maps to cluster time in one window.",
+    own=(
+        END_NS,
+        Column("offset_ns", I64, "ns", "host time minus cluster time at the end of the window"),
+        Column("rate_ppb", F64, "ppb", "drift of the host's clock"),
+        Column("bound_ns", I64, "ns", "the offset is right to within this"),
+        Column("noise_ns", F64, "ns", "spread of the residuals"),
+        Column("island", I64, None, "hosts of one island share a time; islands are not comparable"),
+        Column("state", SYM, None, "fitted, carried, lost"),
+    ),
+    order=("host", "end_ns"),
+    more_key=("clock",),
+    time="end_ns",
+    keep_hours=30 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/clock",
+    partition=Partition.DAY,
+    host_row=True,
+)
+
+DELAY = Table(
+    "delay",
+    doc="One-way delay of one edge in one window.",
+    own=(
+        Column("src", SYM, None, "sender"),
+        Column("dst", SYM, None, "receiver"),
+        Column("src_port", I64, None, "source port; null: all of them", nullable=True),
+        Column("class", I64, None, "traffic class"),
+        END_NS,
+        WINDOW_NS,
+        Column("min_ns", I64, "ns", "smallest one-way delay"),
+        Column("p50_ns", I64, "ns", "median"),
+        Column("p99_ns", I64, "ns", "99th percentile"),
+        Column("queue_p99_ns", I64, "ns", "99th percentile less the smallest of the day: queueing"),
+        Column("lost", F64, "ratio", "share of probes lost"),
+        Column("count", U64, "1", "probes seen"),
+        Column("bound_ns", I64, "ns", "the delays are right to within this", nullable=True),
+    ),
+    order=("src", "dst", "end_ns"),
+    more_key=("src_port", "class", "window_ns"),
+    time="end_ns",
+    keep_hours=30 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/clock",
+    partition=Partition.DAY,
+)
+
+PATH_HOP = Table(
+    "path_hop",
+    doc="One hop of the path of one flow.",
+    own=(
+        Column("flow", U128, None, "the flow"),
+        END_NS,
+        WINDOW_NS,
+        Column("hop", I64, None, "place on the path, from 0 at the sender"),
+        Column("link", SYM, None, "link that was crossed"),
+        Column("probability", F64, "ratio", "how sure"),
+        Column("alternative", I64, None, "0 for the likeliest path, 1 for the next, ..."),
+    ),
+    order=("flow", "end_ns"),
+    more_key=("window_ns", "alternative", "hop", "link"),
+    time="end_ns",
+    keep_hours=14 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/path",
+    partition=Partition.DAY,
+)
+
+FLOW_VOLUME = Table(
+    "flow_volume",
+    doc="Bytes of one flow over one link in one window.",
+    own=(
+        Column("flow", U128, None, "the flow"),
+        Column("link", SYM, None, "the link"),
+        Column("job", SYM, None, "job that owns the flow; null if nobody does", nullable=True),
+        END_NS,
+        WINDOW_NS,
+        Column("bytes", F64, "bytes", "estimate"),
+        Column("low", F64, "bytes", "lower end of the 95 % interval"),
+        Column("high", F64, "bytes", "upper end of the 95 % interval"),
+    ),
+    order=("link", "end_ns"),
+    more_key=("window_ns", "flow"),
+    time="end_ns",
+    keep_hours=30 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/path",
+    partition=Partition.DAY,
+)
+
+_NAMED = (
+    Column("entity", SYM, None, "the entity named"),
+    Column("others", SYMS, None, "entities that cannot be told apart from it"),
+    Column("probability", F64, "ratio", "how likely"),
+    Column("kind", SYM, None, "what is suspected"),
+    Column("start_ns", I64, "ns", "since when"),
+    Column("end_ns", I64, "ns", "until when; null while it lasts", nullable=True),
+    Column("evidence", STR, None, "JSON list of row references"),
+)
+
+SUSPECT = Table(
+    "suspect",
+    doc="A link, port or host that localisation names, with its equally likely set.",
+    own=_NAMED,
+    order=("entity", "start_ns"),
+    more_key=("kind",),
+    time="start_ns",
+    keep_hours=90 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/localise",
+)
+
+COLOCATION = Table(
+    "colocation",
+    doc="Virtual hosts on one machine.",
+    own=_NAMED,
+    order=("entity", "start_ns"),
+    more_key=("kind",),
+    time="start_ns",
+    keep_hours=90 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/colocation",
+)

@@ -1,0 +1,137 @@
+"""What a table is: columns, key, identity, how long it is kept.
+
+Everything else about a table derives from its spec: the Arrow schema and the ClickHouse DDL (`store`), the
+row checks of `/api/v1/rows` (`wire`), the API schema (`server`) and `docs/tables.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Type(StrEnum):
+    """Column types, by the names the contracts use."""
+
+    SYM = "SYM"  # string of few distinct values
+    SYMS = "SYMS"  # set of such strings
+    STR = "STR"
+    I64 = "I64"
+    U64 = "U64"
+    U128 = "U128"  # 16 bytes, little-endian in memory, 32 hex digits in text
+    F64 = "F64"
+    BOOL = "BOOL"
+    MAP = "MAP"  # string to string
+
+
+SYM, SYMS, STR, I64, U64, U128, F64, BOOL, MAP = Type
+
+
+DAY = 24  # hours, for `keep_hours`
+
+
+class Identity(StrEnum):
+    """When two stored rows are the same row.
+
+    KEY: the same key is the same row and the one appended last is read (metric samples, relations). A retry is
+    harmless by itself.
+    BATCH: rows are only repeated by a retry, which carries the same batch id; the row is known by its key, its
+    batch and its place in the batch.
+    REVISION: a verdict row is known by its key, analysis, version and revision; readers take the highest
+    revision of each window.
+    """
+
+    KEY = "key"
+    BATCH = "batch"
+    REVISION = "revision"
+
+
+class Partition(StrEnum):
+    """Span of one stored partition; the unit in which old rows are dropped."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+    NONE = "none"  # small tables whose rows are rewritten with a later time
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: name, type, unit (None for names, ids and texts), meaning, whether it may be null."""
+
+    name: str
+    type: Type
+    unit: str | None
+    doc: str
+    nullable: bool = False
+
+
+TENANT = Column("tenant", SYM, None, "whose row this is")
+CLUSTER = Column("cluster", SYM, None, "cluster that the row is about")
+HOST = Column("host", SYM, None, "host that saw it")
+CLOCK = Column("clock", SYM, None, "clock that stamped it: host and boot id, `n12/7f3a`")
+BATCH = Column("batch", U128, None, "id of the batch the row came in")
+BATCH_ROW = Column("batch_row", U64, None, "place of the row in its batch")
+ANALYSIS = Column("analysis", SYM, None, "analysis that wrote the row")
+VERSION = Column("version", I64, None, "version of that analysis")
+REVISION = Column("revision", I64, None, "0 at first, higher when late rows changed the verdict")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table. `own` are the columns the table is about; `columns` adds what its kind of row always has.
+
+    `order` is the sort key after tenant and cluster; with `more_key` it is what `Identity` calls the key.
+    `time` names the column that age is counted from, `keep_hours` the age at which rows are dropped.
+    """
+
+    name: str
+    doc: str
+    own: tuple[Column, ...]
+    order: tuple[str, ...]
+    time: str
+    keep_hours: int
+    identity: Identity
+    written_by: str
+    more_key: tuple[str, ...] = ()
+    partition: Partition = Partition.MONTH
+    host_row: bool = False
+    columns: tuple[Column, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        extra: tuple[Column, ...] = (TENANT, CLUSTER)
+        if self.host_row:
+            extra += (HOST, CLOCK)
+        behind: tuple[Column, ...] = ()
+        if self.identity is Identity.BATCH:
+            behind = (BATCH, BATCH_ROW)
+        elif self.identity is Identity.REVISION:
+            behind = (ANALYSIS, VERSION, REVISION)
+        object.__setattr__(self, "columns", extra + self.own + behind)
+        names = [column.name for column in self.columns]
+        assert len(set(names)) == len(names), f"{self.name}: a column is declared twice"
+        for name in (*self.key, self.time):
+            assert name in names, f"{self.name}: key or time column {name} is not declared"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of all columns that make a row itself, in sort order."""
+        key = ("tenant", "cluster", *self.order, *self.more_key)
+        if self.identity is Identity.BATCH:
+            return (*key, BATCH.name, BATCH_ROW.name)
+        if self.identity is Identity.REVISION:
+            return (*key, ANALYSIS.name, VERSION.name, REVISION.name)
+        return key
+
+    def column(self, name: str) -> Column:
+        """The column of that name. Errors: KeyError."""
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def given(self) -> tuple[Column, ...]:
+        """The columns a sender gives: all but those that the way in adds (tenant, cluster, batch)."""
+        added = {TENANT.name, CLUSTER.name, BATCH.name, BATCH_ROW.name}
+        return tuple(column for column in self.columns if column.name not in added)

@@ -1,0 +1,193 @@
+"""Events, and what analyses and control conclude: ledger, expectations, anomalies, incidents, actions."""
+
+from __future__ import annotations
+
+from leadline.model.tables.fabric import END_NS, WINDOW_NS
+from leadline.model.tables.spec import (
+    DAY,
+    F64,
+    I64,
+    MAP,
+    STR,
+    SYM,
+    Column,
+    Identity,
+    Table,
+)
+
+_JOB = Column("job", SYM, None, "the job")
+
+EVENT = Table(
+    "event",
+    doc="Something that happened: XID, link down, OOM kill, checkpoint, log line.",
+    own=(
+        Column("time_ns", I64, "ns", "when, on the clock of who saw it"),
+        Column("entity_kind", SYM, None, "kind of the entity; empty if none was recognised"),
+        Column("entity", SYM, None, "entity it happened to; empty if none was recognised"),
+        Column("kind", SYM, None, "what happened: xid, link-down, oom-kill, checkpoint, log, ..."),
+        Column("severity", SYM, None, "debug, info, warning, error, fatal; empty if not told"),
+        Column("code", SYM, None, "code of the event, such as the XID number", nullable=True),
+        Column("message", STR, None, "the text, as it came"),
+        Column("attributes", MAP, None, "everything else that came with it"),
+        Column("source", SYM, None, "what told it"),
+    ),
+    order=("entity", "time_ns"),
+    more_key=("kind",),
+    time="time_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.BATCH,
+    written_by="kernel log, netlink, jobs, OTLP logs",
+    host_row=True,
+)
+
+LEDGER = Table(
+    "ledger",
+    doc="Seconds of a job that one owner took in one window.",
+    own=(
+        _JOB,
+        END_NS,
+        WINDOW_NS,
+        Column("category", SYM, None, "compute, input, communication, late-rank, checkpoint, restart, idle, unknown"),
+        Column("owner", SYM, None, "edge, rank or part that took them", nullable=True),
+        Column("seconds", F64, "s", "wall seconds"),
+        Column("gpu_seconds", F64, "gpu_s", "seconds times GPUs held"),
+        Column("confidence", F64, "ratio", "how sure of the owner"),
+    ),
+    order=("job", "end_ns"),
+    more_key=("window_ns", "category", "owner"),
+    time="end_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/ledger",
+)
+
+_EXPECTATION = (
+    Column("expectation", SYM, None, "name of the expectation"),
+    Column("layer", SYM, None, "application, collective, gpu, host, nic, fabric, storage, time, telemetry"),
+    Column("entity", SYM, None, "entity it is held against"),
+    END_NS,
+    WINDOW_NS,
+)
+
+SLE = Table(
+    "sle",
+    doc="Good and bad seconds of one expectation of one entity in one window.",
+    own=(
+        *_EXPECTATION,
+        Column("good_s", F64, "s", "seconds within bounds"),
+        Column("bad_s", F64, "s", "seconds out of bounds"),
+        Column("missing_s", F64, "s", "seconds without data: never good"),
+    ),
+    order=("layer", "entity", "end_ns"),
+    more_key=("expectation", "window_ns"),
+    time="end_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/sle",
+)
+
+SLE_LOSS = Table(
+    "sle_loss",
+    doc="The bad seconds of an expectation, by what made them bad; they add up to `sle.bad_s`.",
+    own=(
+        *_EXPECTATION,
+        Column("classifier", SYM, None, "which bound was broken, by whom"),
+        Column("metric", SYM, None, "metric that broke it"),
+        Column("seconds", F64, "s", "bad seconds with this classifier"),
+    ),
+    order=("layer", "entity", "end_ns"),
+    more_key=("expectation", "window_ns", "classifier", "metric"),
+    time="end_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/sle",
+)
+
+ANOMALY = Table(
+    "anomaly",
+    doc="A metric outside its own past or its peers: evidence, never an alert by itself.",
+    own=(
+        Column("entity", SYM, None, "the entity"),
+        Column("metric", SYM, None, "the metric"),
+        Column("start_ns", I64, "ns", "since when"),
+        Column("end_ns", I64, "ns", "until when; null while it lasts", nullable=True),
+        Column("score", F64, None, "how far outside, in robust standard deviations"),
+        Column("direction", SYM, None, "high, low or shape"),
+        Column("witness", SYM, None, "past or peers"),
+        Column("expected", F64, None, "value expected"),
+        Column("seen", F64, None, "value seen"),
+    ),
+    order=("entity", "start_ns"),
+    more_key=("metric", "witness"),
+    time="start_ns",
+    keep_hours=90 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/anomaly",
+)
+
+INCIDENT = Table(
+    "incident",
+    doc="A symptom: a job's step time, a stall, a crash, an expectation that burns.",
+    own=(
+        Column("incident", STR, None, "id"),
+        Column("job", SYM, None, "the job that suffers", nullable=True),
+        Column("symptom", SYM, None, "slow, stall, crash, sle"),
+        Column("start_ns", I64, "ns", "first lost second"),
+        Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
+        Column("state", SYM, None, "open, over, dismissed"),
+        Column("lost_gpu_seconds", F64, "gpu_s", "lost so far"),
+        Column("suppressed", SYM, None, "why it does not alert; null if it does", nullable=True),
+    ),
+    order=("incident",),
+    time="start_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/cause",
+)
+
+CAUSE = Table(
+    "cause",
+    doc="One ranked cause of an incident with its evidence.",
+    own=(
+        Column("incident", STR, None, "the incident"),
+        Column("position", I64, None, "1 for the likeliest"),
+        Column("entity", SYM, None, "the component"),
+        Column("layer", SYM, None, "layer of the component"),
+        Column("class", SYM, None, "persistent, gray, transient, unknown"),
+        Column("probability", F64, "ratio", "how likely"),
+        Column("evidence", STR, None, "JSON list of row references"),
+        Column("action", SYM, None, "what to do, from the fixed list"),
+        Column("waiting_cost", F64, "gpu_s", "GPU-seconds that ten minutes of waiting cost"),
+        Column("text", STR, None, "explanation"),
+        Column("start_ns", I64, "ns", "first lost second of the incident"),
+    ),
+    order=("incident", "position"),
+    time="start_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/cause",
+)
+
+ACTION = Table(
+    "action",
+    doc="One step in the life of an action: proposed, approved, done, verified, rolled back.",
+    own=(
+        Column("action", STR, None, "id"),
+        Column("incident", STR, None, "incident it answers", nullable=True),
+        Column("kind", SYM, None, "what is done, from the fixed list"),
+        Column("entity", SYM, None, "what it is done to"),
+        Column("mode", SYM, None, "observe, advise, act"),
+        Column("state", SYM, None, "proposed, approved, done, verified, rolled-back, refused"),
+        Column("actor", SYM, None, "person or part that did it"),
+        Column("reason", STR, None, "why"),
+        Column("time_ns", I64, "ns", "when"),
+        Column("before", STR, None, "what was there before (JSON)"),
+        Column("after", STR, None, "what is there now (JSON)"),
+    ),
+    order=("time_ns",),
+    more_key=("action", "state"),
+    time="time_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.KEY,
+    written_by="control, runner",
+)

@@ -1,0 +1,1 @@
+"""Bytes to columns, without sockets, clocks or state. Any bytes decode or raise `DataError`."""
