@@ -1,0 +1,365 @@
+"""The store: append Arrow tables, query to Arrow, on an embedded ClickHouse or a server.
+
+    append(table, rows) -> writers (optimize_on_insert = 0) --\\
+    query(sql)          -> readers (final = 1) ---------------- ClickHouse: chDB in this process, or HTTP
+    query_as(who, sql)  -> guard -> readers (readonly = 1) ---/
+
+An append returns when the rows survive `kill -9` of the process: the part is renamed into place before the
+engine answers (with `fsync`, when the disk has confirmed it). Appending the same rows again is harmless, see
+docs/adr/0002-identity-in-the-store.md; so whoever is not sure of an append repeats it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from leadline.model.errors import LeadlineError, RefusedError, StoreError, UsageError
+from leadline.model.principal import OPERATE, READ, Principal
+from leadline.model.tables import TABLES, Table
+from leadline.store.config import Limits, StoreConfig
+from leadline.store.connect import Pool, connect, error_code, first_line, place
+from leadline.store.migrate import (
+    SCHEMA_VERSION,
+    StoredTable,
+    check_version,
+    migration_statements,
+    statements_for,
+)
+from leadline.store.owner import Owner
+from leadline.store.rollup import Rollup
+from leadline.store.schema import DATABASE, Layout, checked_rows, quoted
+
+_TYPED = re.compile(r"\{\s*(\w+)\s*:\s*([^{}]+?)\s*\}")
+
+# ClickHouse's numbers of the errors that mean "over a limit": TOO_MANY_ROWS, TIMEOUT_EXCEEDED,
+# MEMORY_LIMIT_EXCEEDED, TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES.
+_OVER_LIMIT = frozenset({158, 159, 241, 307, 396})
+
+# A writer does not sort out rows of one identity (FINAL does when reading): that halves the cost of an append.
+# A repeated block is not dropped by its hash: an older value written again must win again. In a cluster the
+# answer waits until the shards have the rows.
+_WRITER = {
+    "optimize_on_insert": "0",
+    "insert_deduplicate": "0",
+    "distributed_foreground_insert": "1",
+    "max_partitions_per_insert_block": "1000",
+}
+# A reader sees one row per identity.
+_READER = {"final": "1"}
+# The rows of a tenant are cut out before anything else is computed. Were a condition of the user's merged with
+# that cut, the engine might evaluate it first, on another tenant's row, and an error message would tell its
+# contents. The guard copies harmless conditions into the cut itself.
+_BARRIER = {
+    "query_plan_filter_push_down": "0",
+    "query_plan_merge_filters": "0",
+    "query_plan_push_down_volume_reducing_functions": "0",
+    "enable_optimize_predicate_expression": "0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """What a table holds. `rows` counts stored rows, so a row that was appended twice and not merged counts twice."""
+
+    table: str
+    rows: int
+    bytes: int  # on disk, compressed
+    oldest_ns: int | None  # of the time column; null if the table is empty
+    newest_ns: int | None
+
+
+class Store:
+    """All rows of all tables. Thread-safe between `start` and `stop`."""
+
+    def __init__(self, config: StoreConfig, tables: tuple[Table, ...] = TABLES) -> None:
+        """Inert. `tables` are the specs to hold; anything but all of them is for tests."""
+        if config.cluster and not config.url:
+            raise UsageError(f"store.cluster is {config.cluster!r} but store.url is empty; a cluster needs its URL")
+        self.config = config
+        self.tables = {table.name: table for table in tables}
+        self._layout = Layout(config.cluster, config.ttl, config.fsync)
+        self._owner = None if config.url else Owner(config.path)
+        self._started = False
+        self._user_pools: dict[tuple[bool, Limits], Pool] = {}
+        self._user_pools_lock = threading.Lock()
+        self._rollup = Rollup(self._layout)
+        load = Limits(0, config.load_seconds_max, config.load_bytes_max)
+        self._writers = Pool(config, config.writers, _WRITER)
+        self._readers = Pool(config, config.readers, _READER | load.settings())
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Open the store: take the lock, create what is missing, migrate what is older.
+
+        Errors: StoreLockedError, StoreError.
+        """
+        assert not self._started, "started twice"
+        if self._owner:
+            self._owner.take()
+        try:
+            self._open_schema()
+        except BaseException:
+            self._close()
+            raise
+        self._started = True
+
+    def stop(self) -> None:
+        """Close the store; calls in progress are waited for. Stopping twice is harmless."""
+        self._started = False
+        self._close()
+
+    def _close(self) -> None:
+        for pool in (self._writers, self._readers, *self._user_pools.values()):
+            pool.close()
+        self._user_pools.clear()
+        if self._owner:
+            self._owner.give_back()
+
+    def _open_schema(self) -> None:
+        where = place(self.config)
+        try:
+            with self._writers.borrow() as client:
+                client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}{self._layout.on_cluster}")
+                client.command(_version_table(self._layout))
+                stored_version = int(client.command(f"SELECT max(version) FROM {DATABASE}.schema_version"))
+                check_version(stored_version, where)
+                tables = tuple(self.tables.values())
+                for statement in migration_statements(stored_version, tables, self._layout):
+                    client.command(statement)
+                stored = _stored_tables(client)
+                for table in tables:
+                    local = self._layout.local(table).partition(".")[2]
+                    for statement in statements_for(table, stored.get(local), self._layout):
+                        client.command(statement)
+                if stored_version < SCHEMA_VERSION:
+                    client.command(
+                        f"INSERT INTO {DATABASE}.schema_version (version, since) VALUES ({SCHEMA_VERSION}, now())"
+                    )
+        except LeadlineError:
+            raise
+        except Exception as error:
+            raise StoreError(f"cannot prepare the store at {where}: {first_line(error)}") from error
+
+    # --- rows in, rows out ---
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Store rows; returns once they survive the death of this process.
+
+        Blocks while `writers` other appends run. Repeating an append is harmless. One append is best 10,000 to
+        1,000,000 rows of one day: each partition it touches becomes a part of its own.
+        Errors: DataError if the rows do not fit the table, StoreError if they could not be stored (all, some or
+        none of them may be there: append again).
+        """
+        self._check_started()
+        checked = checked_rows(table, rows)
+        if not checked.num_rows:
+            return
+        try:
+            with self._writers.borrow() as client:
+                client.insert_arrow(f"{DATABASE}.{table.name}", checked)
+        except LeadlineError:
+            raise
+        except Exception as error:
+            raise StoreError(
+                f"append of {checked.num_rows} rows to {table.name} at {place(self.config)} failed: "
+                f"{first_line(error)}; append them again"
+            ) from error
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None, *, limits: Limits | None = None) -> pa.Table:
+        """Run one of our own statements and return its rows.
+
+        Values go in as typed parameters only: `WHERE job = {job:String}` with `{"job": ...}`. U128 columns come
+        out as 16 bytes, and go in as such or as an int. Every row is read once, however often it was appended.
+        Errors: UsageError for a parameter without a typed place, RefusedError("limit"), StoreError.
+        """
+        self._check_started()
+        bound = bound_parameters(sql, parameters or {})
+        if limits is None:
+            return self._run(self._readers, sql, bound, None)
+        with self._client_with(limits) as client:
+            return self._run_on(client, sql, bound, limits)
+
+    def query_as(self, principal: Principal, sql: str, *, limits: Limits | None = None) -> pa.Table:
+        """Run a user's statement over the rows that `principal` may see.
+
+        Errors: UsageError for what is not allowed or cannot be understood, RefusedError("limit") for more than
+        the limits (the configured ones by default), StoreError.
+        """
+        from leadline.store.guard import rewrite  # sqlglot takes a quarter of a second to load
+
+        self._check_started()
+        if not principal.may(READ):
+            raise UsageError(f"the role {principal.role} may not read")
+        safe = rewrite(sql, principal, self.tables)
+        config = self.config
+        limits = limits or Limits(config.query_rows_max, config.query_seconds_max, config.query_bytes_max)
+        try:
+            return self._run(self._user_pool(principal.may(OPERATE), limits), safe, {}, limits)
+        except StoreError as error:
+            cause = error.__cause__
+            if cause is not None and error_code(cause) in _USERS_FAULT:
+                raise UsageError(f"the query cannot run: {first_line(cause)}") from error
+            raise
+
+    def facts(self) -> list[TableFacts]:
+        """What every table holds, in the order they are declared. Errors: StoreError."""
+        self._check_started()
+        stored = {row["table"]: row for row in self._run(self._readers, self._parts_sql(), {}, None).to_pylist()}
+        spans = self._run(self._readers, self._spans_sql(), {}, None).to_pylist()
+        span_of = {row["name"]: row for row in spans}
+        out = []
+        for name, table in self.tables.items():
+            local = self._layout.local(table).partition(".")[2]
+            row = stored.get(local, {"rows": 0, "bytes": 0})
+            span = span_of[name]
+            some = span["stored"] > 0
+            out.append(
+                TableFacts(
+                    name,
+                    row["rows"],
+                    row["bytes"],
+                    span["oldest"] if some else None,
+                    span["newest"] if some else None,
+                )
+            )
+        return out
+
+    def maintain(self, now_ns: int) -> int:
+        """Make the roll-ups that are due, before raw samples are dropped; to be called every hour.
+
+        Returns: days rolled up. Errors: StoreError; what was not done is done by the next call.
+        """
+        self._check_started()
+        try:
+            with self._writers.borrow() as client:
+                return self._rollup.run(client, now_ns)
+        except LeadlineError:
+            raise
+        except Exception as error:
+            raise StoreError(f"roll-up at {place(self.config)} failed: {first_line(error)}") from error
+
+    # --- inside ---
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise StoreError(f"the store at {place(self.config)} is not open")
+
+    def _run(self, pool: Pool, sql: str, bound: dict[str, Any], limits: Limits | None) -> pa.Table:
+        with pool.borrow() as client:
+            return self._run_on(client, sql, bound, limits)
+
+    def _run_on(self, client: Any, sql: str, bound: dict[str, Any], limits: Limits | None) -> pa.Table:
+        try:
+            # Not query_arrow: it gives a setting with each call.
+            answer = client.raw_query(sql, parameters=bound, fmt="ArrowStream")
+        except Exception as error:
+            if error_code(error) in _OVER_LIMIT:
+                raise RefusedError("limit", _limit_text(error, limits)) from error
+            raise StoreError(f"query at {place(self.config)} failed: {first_line(error)}") from error
+        if not answer:
+            return pa.table({})
+        with pa.ipc.open_stream(answer) as stream:
+            return stream.read_all()
+
+    def _client_with(self, limits: Limits) -> Any:
+        """A connection of its own for unusual limits; opening one costs about 10 ms."""
+        from contextlib import closing
+
+        return closing(connect(self.config, _READER | limits.settings()))
+
+    def _user_pool(self, operator: bool, limits: Limits) -> Pool:
+        """Connections for users, by what they may take. `readonly` sticks, so they are never shared with ours."""
+        key = (operator, limits)
+        with self._user_pools_lock:
+            if key not in self._user_pools:
+                if len(self._user_pools) >= 8:
+                    raise UsageError("more than 8 different limits for user queries; use the configured ones")
+                settings = _READER | ({} if operator else _BARRIER) | limits.settings() | {"readonly": "1"}
+                self._user_pools[key] = Pool(self.config, self.config.readers, settings)
+            return self._user_pools[key]
+
+    def _parts_sql(self) -> str:
+        parts = f"cluster({quoted(self.config.cluster)}, system.parts)" if self.config.cluster else "system.parts"
+        return (
+            f"SELECT table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM {parts} "
+            f"WHERE active AND database = '{DATABASE}' GROUP BY table"
+        )
+
+    def _spans_sql(self) -> str:
+        # Without FINAL the engine answers from what it keeps about each part.
+        return " UNION ALL ".join(
+            f"SELECT '{table.name}' AS name, min({table.time}) AS oldest, max({table.time}) AS newest, "
+            f"count() AS stored FROM {DATABASE}.{table.name} SETTINGS final = 0"
+            for table in self.tables.values()
+        )
+
+
+# Errors of ClickHouse that a user's statement causes; anything else is the store's.
+_USERS_FAULT = frozenset({
+    6, 8, 10, 16, 20, 26, 27, 32, 35, 36, 38, 41, 42, 43, 44, 46, 47, 48, 50, 53, 57, 60, 62, 63, 69, 70, 72,
+    117, 125, 127, 130, 131, 153, 166, 179, 184, 190, 207, 215, 349, 352, 386, 407, 427, 433, 456, 457, 465,
+})  # fmt: skip
+
+
+def bound_parameters(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters as the engine takes them. Errors: UsageError if one has no `{name:Type}` in the statement.
+
+    The client library would otherwise write the value into the text of the statement, which we never want.
+    """
+    typed = dict(_TYPED.findall(sql))
+    for name in parameters:
+        if name not in typed:
+            raise UsageError(f"parameter {name} has no place {{{name}:Type}} in the statement")
+    for name in typed:
+        if name not in parameters:
+            raise UsageError(f"the statement wants a parameter {name}: {typed[name]}, which was not given")
+    return {name: _engine_value(value) for name, value in parameters.items()}
+
+
+def _engine_value(value: Any) -> Any:
+    if isinstance(value, bytes) and len(value) == 16:
+        return int.from_bytes(value, "little")
+    if isinstance(value, list | tuple):
+        return [_engine_value(item) for item in value]
+    return value
+
+
+def _limit_text(error: BaseException, limits: Limits | None) -> str:
+    code = error_code(error)
+    if code == 396 and limits:
+        return f"the result has more than {limits.rows} rows; add LIMIT, or ask for a shorter time span"
+    if code == 159 and limits:
+        return f"the query took longer than {limits.seconds} s; ask for a shorter time span or fewer columns"
+    return f"the query went over a limit: {first_line(error)}; ask for a shorter time span or fewer columns"
+
+
+def _version_table(layout: Layout) -> str:
+    engine = "MergeTree"
+    if layout.cluster:
+        engine = "ReplicatedMergeTree('/clickhouse/tables/all/{database}/{table}', '{shard}-{replica}')"
+    return (
+        f"CREATE TABLE IF NOT EXISTS {DATABASE}.schema_version{layout.on_cluster} "
+        f"(version UInt32, since DateTime('UTC')) ENGINE = {engine} ORDER BY version"
+    )
+
+
+def _stored_tables(client: Any) -> dict[str, StoredTable]:
+    columns: dict[str, dict[str, str]] = {}
+    for table, name, kind in client.query(
+        f"SELECT table, name, type FROM system.columns WHERE database = '{DATABASE}' ORDER BY table, position"
+    ).result_rows:
+        columns.setdefault(table, {})[name] = kind
+    rows = client.query(
+        f"SELECT name, sorting_key, partition_key, engine_full FROM system.tables WHERE database = '{DATABASE}'"
+    ).result_rows
+    return {
+        name: StoredTable(name, order, partition, engine, columns.get(name, {}))
+        for name, order, partition, engine in rows
+    }

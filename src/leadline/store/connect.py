@@ -1,0 +1,112 @@
+"""Connections to ClickHouse: the embedded engine or a server, through one client library.
+
+A connection serialises its calls, so a pool of them is what runs in parallel. Settings are given once, when
+a connection opens: with the embedded engine a setting given per call costs four extra queries.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from leadline.model.errors import ConfigError, StoreError
+from leadline.store.config import StoreConfig
+from leadline.store.schema import DATABASE
+
+
+class Pool:
+    """A fixed number of connections. Who finds none free waits for one.
+
+    Connections are opened when they are first needed, so that a pool nobody uses costs nothing.
+    """
+
+    def __init__(self, config: StoreConfig, size: int, settings: Mapping[str, str]) -> None:
+        self._config = config
+        self._settings = dict(settings)
+        self._free: queue.LifoQueue[Any] = queue.LifoQueue()
+        self._opened: list[Any] = []
+        for _ in range(size):
+            self._free.put(None)
+
+    @contextmanager
+    def borrow(self) -> Iterator[Any]:
+        """One connection for the time of a `with`. Errors: StoreError if it cannot be opened."""
+        client = self._free.get()
+        try:
+            if client is None:
+                client = connect(self._config, self._settings)
+                self._opened.append(client)
+            yield client
+        finally:
+            self._free.put(client)
+
+    def close(self) -> None:
+        """Close every connection; a call in progress is waited for."""
+        for client in self._opened:
+            client.close()
+        self._opened.clear()
+
+
+def connect(config: StoreConfig, settings: Mapping[str, str]) -> Any:
+    """Open one connection with these settings. Errors: ConfigError for a bad URL, StoreError."""
+    # Imported here: the library and the engine take a second to load, which a program that only prints its
+    # help should not pay.
+    import clickhouse_connect
+    from clickhouse_connect import common
+
+    # A session would make the server refuse two calls at once; we keep no state in one.
+    common.set_setting("autogenerate_session_id", False)
+    arguments = _server_arguments(config) if config.url else {"interface": "chdb", "path": config.path}
+    # `readonly` forbids further settings, so it has to come last.
+    ordered = sorted(settings.items(), key=lambda item: item[0] == "readonly")
+    try:
+        return clickhouse_connect.get_client(settings=dict(ordered), **arguments)
+    except Exception as error:
+        raise StoreError(f"cannot open the store at {place(config)}: {first_line(error)}") from error
+
+
+def _server_arguments(config: StoreConfig) -> dict[str, Any]:
+    url = urlsplit(config.url)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ConfigError(f"store.url must be http://host:port or https://host:port, got {place(config)}")
+    if url.path.strip("/") not in ("", DATABASE):
+        raise ConfigError(
+            f"store.url: the database is {DATABASE}; got {url.path.strip('/')}; write http://host:8123/{DATABASE}"
+        )
+    return {
+        "interface": url.scheme,
+        "host": url.hostname,
+        "port": url.port or (8443 if url.scheme == "https" else 8123),
+        "username": unquote(url.username) if url.username else "default",
+        "password": unquote(url.password or ""),
+        "connect_timeout": config.connect_seconds_max,
+        # The engine stops a query at its own limit; this only notices a server that went silent.
+        "send_receive_timeout": config.load_seconds_max + 30,
+        "compress": "lz4",
+    }
+
+
+def place(config: StoreConfig) -> str:
+    """Where the store is, for messages: the URL without its password, or the path."""
+    if not config.url:
+        return config.path
+    url = urlsplit(config.url)
+    return f"{url.scheme}://{url.hostname or '?'}:{url.port or ''}{url.path}"
+
+
+def first_line(error: BaseException) -> str:
+    """The engine's message without its version trailer and stack."""
+    text = str(error).strip() or type(error).__name__
+    for line in text.splitlines():
+        if line.strip() and "Stack trace" not in line:
+            return line.strip()[:2000]
+    return text[:2000]
+
+
+def error_code(error: BaseException) -> int:
+    """ClickHouse's number of an error, 0 if it has none."""
+    code = getattr(error, "code", None)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,58 @@
+"""One owner per embedded store: a lock on a file that says who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from pathlib import Path
+
+from leadline.model.errors import StoreError, StoreLockedError
+
+LOCK_FILE = "owner.lock"
+
+
+class Owner:
+    """The right to open the embedded store under `path`.
+
+    The lock is flock's: it dies with the process however that ends, so a lock file left behind means nothing.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Errors: StoreLockedError if somebody holds it, StoreError if the directory cannot be used."""
+        assert self._file is None, "taken twice"
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            file = os.open(self._path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(
+                f"store.path {self._path}: expected a directory that can be written, got {error.strerror}; "
+                f"give this user the right to write it, or set store.path to another directory"
+            ) from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(file, 4096, 0).decode(errors="replace").strip() or "a process that is starting"
+            os.close(file)
+            raise StoreLockedError(
+                f"the store at {self._path} is owned by {holder}; one process owns an embedded store: ask that "
+                f"one (its HTTP address), stop it, or set store.path to another directory"
+            ) from None
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"pid {os.getpid()} ({_command()})\n".encode(), 0)
+        self._file = file
+
+    def give_back(self) -> None:
+        """Let the next one open the store."""
+        if self._file is not None:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = None
+
+
+def _command() -> str:
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:4]])[:200]

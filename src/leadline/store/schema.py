@@ -1,0 +1,271 @@
+"""From table specs to Arrow schemas, checked Arrow tables, and ClickHouse DDL.
+
+Identity of a row lives in the sorting key (see docs/adr/0002-identity-in-the-store.md): every table is a
+ReplacingMergeTree ordered by the key of its spec, so a row appended twice is one row when it is read with FINAL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.model.errors import DataError
+from leadline.model.tables import Column, Partition, Table, Type
+
+DATABASE = "leadline"
+
+ARROW_TYPES: dict[Type, pa.DataType] = {
+    Type.SYM: pa.dictionary(pa.int32(), pa.string()),
+    Type.SYMS: pa.list_(pa.string()),
+    Type.STR: pa.string(),
+    Type.I64: pa.int64(),
+    Type.U64: pa.uint64(),
+    Type.U128: pa.binary(16),
+    Type.F64: pa.float64(),
+    Type.BOOL: pa.bool_(),
+    Type.MAP: pa.map_(pa.string(), pa.string()),
+}
+
+# What a query may return instead, and an append may bring: the same values in another layout.
+_SAME_VALUES: dict[Type, tuple[pa.DataType, ...]] = {
+    Type.SYM: (pa.string(), pa.large_string()),
+    Type.STR: (pa.large_string(),),
+}
+
+CLICKHOUSE_TYPES: dict[Type, str] = {
+    Type.SYM: "LowCardinality(String)",
+    Type.SYMS: "Array(LowCardinality(String))",
+    Type.STR: "String",
+    Type.I64: "Int64",
+    Type.U64: "UInt64",
+    Type.U128: "UInt128",
+    Type.F64: "Float64",
+    Type.BOOL: "Bool",
+    Type.MAP: "Map(LowCardinality(String), String)",
+}
+
+# In a sorting key a null is told apart from this by the isNull() before it.
+_KEY_DEFAULTS = {Type.SYM: "''", Type.STR: "''", Type.I64: "0", Type.U64: "0", Type.U128: "0", Type.F64: "0"}
+
+_PARTITIONS = {
+    Partition.HOUR: "toStartOfHour({time})",
+    Partition.DAY: "toYYYYMMDD({time})",
+    Partition.MONTH: "toYYYYMM({time})",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where tables are made: `cluster` empty for one server (or the embedded engine), else the cluster's name."""
+
+    cluster: str = ""
+    ttl: bool = True
+    fsync: bool = False
+
+    @property
+    def on_cluster(self) -> str:
+        return f" ON CLUSTER {quoted(self.cluster)}" if self.cluster else ""
+
+    def local(self, table: Table) -> str:
+        """Name of the table that holds the rows (of this shard)."""
+        return f"{DATABASE}.{table.name}_local" if self.cluster else f"{DATABASE}.{table.name}"
+
+
+def quoted(text: str) -> str:
+    """A text as a ClickHouse string literal. For names from our own settings; values travel as parameters."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+# --- Arrow ---------------------------------------------------------------------------------------------------
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """The schema that rows of `table` are appended with, columns in the order of the spec."""
+    return pa.schema([pa.field(c.name, ARROW_TYPES[c.type], nullable=c.nullable) for c in table.columns])
+
+
+def arrow_table(table: Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Rows of `table` from columns: lists, numpy arrays or Arrow arrays, all of one length.
+
+    U128 columns take ints, 16-byte little-endian strings, or a (N, 2) uint64 array of low and high halves. A
+    dictionary array of strings is taken as it is for SYM. Nothing is filled in: every column must be given.
+    Errors: DataError naming the column, what was expected and what came.
+    """
+    where = f"rows of {table.name}"
+    names = [column.name for column in table.columns]
+    missing = [name for name in names if name not in columns]
+    unknown = [name for name in columns if name not in names]
+    if missing or unknown:
+        got = f"no {', '.join(missing)}" if missing else f"also {', '.join(unknown)}"
+        raise DataError(where, f"the columns {', '.join(names)}", got)
+    arrays = [_arrow_array(table, column, columns[column.name]) for column in table.columns]
+    lengths = {column.name: len(array) for column, array in zip(table.columns, arrays, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise DataError(where, "columns of one length", ", ".join(f"{k}: {v}" for k, v in lengths.items()))
+    return pa.table(arrays, schema=arrow_schema(table))
+
+
+def checked_rows(table: Table, rows: pa.Table) -> pa.Table:
+    """`rows` with the columns of the spec in its order. Errors: DataError if they do not fit the spec."""
+    wanted = arrow_schema(table)
+    if rows.schema.equals(wanted) and all(
+        field.nullable or not rows.column(place).null_count for place, field in enumerate(wanted)
+    ):
+        return rows
+    return arrow_table(table, {name: rows.column(name) for name in rows.column_names})
+
+
+def _arrow_array(table: Table, column: Column, values: Any) -> pa.Array | pa.ChunkedArray:
+    wanted = ARROW_TYPES[column.type]
+    where = f"column {column.name} of {table.name}"
+    try:
+        if column.type is Type.U128 and not isinstance(values, pa.Array | pa.ChunkedArray):
+            array = _u128_array(values)
+        elif isinstance(values, pa.Array | pa.ChunkedArray):
+            array = values
+        elif column.type is Type.SYM:
+            array = pa.array(values, pa.string()).dictionary_encode()
+        else:
+            array = pa.array(values, wanted)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise DataError(where, _wanted(column), str(error).splitlines()[0]) from error
+    if array.type != wanted:
+        array = _same_values(where, column, array)
+    if array.null_count and not column.nullable:
+        raise DataError(where, _wanted(column), f"{array.null_count} nulls")
+    return array
+
+
+def _same_values(where: str, column: Column, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """The array in the column's layout, where only the layout differs; an int is never made of a float."""
+    wanted, got = ARROW_TYPES[column.type], array.type
+    allowed = (
+        got in _SAME_VALUES.get(column.type, ())
+        or (pa.types.is_dictionary(got) and pa.types.is_dictionary(wanted) and got.value_type == pa.string())
+        or (pa.types.is_nested(wanted) and type(got) is type(wanted))
+        or pa.types.is_null(got)
+        or (pa.types.is_integer(got) and pa.types.is_integer(wanted))
+    )
+    if allowed:
+        try:
+            if pa.types.is_dictionary(wanted) and not pa.types.is_dictionary(got):
+                return array.cast(pa.string()).dictionary_encode()
+            return array.cast(wanted)
+        except pa.ArrowException as error:
+            raise DataError(where, _wanted(column), str(error).splitlines()[0]) from error
+    raise DataError(where, _wanted(column), f"Arrow type {got}")
+
+
+def _u128_array(values: Any) -> pa.Array:
+    if isinstance(values, np.ndarray) and values.ndim == 2:
+        if values.dtype != np.uint64 or values.shape[1] != 2:
+            raise ValueError(f"array of {values.dtype} with shape {values.shape}; wanted uint64 (N, 2)")
+        return pa.FixedSizeBinaryArray.from_buffers(
+            pa.binary(16), len(values), [None, pa.py_buffer(np.ascontiguousarray(values, "<u8"))]
+        )
+    as_bytes = [v.to_bytes(16, "little") if isinstance(v, int) else v for v in values]
+    return pa.array(as_bytes, pa.binary(16))
+
+
+def _wanted(column: Column) -> str:
+    return f"{column.type}{' or null' if column.nullable else ', never null'}"
+
+
+# --- DDL -----------------------------------------------------------------------------------------------------
+
+
+def clickhouse_type(column: Column) -> str:
+    """The ClickHouse type of a column."""
+    plain = CLICKHOUSE_TYPES[column.type]
+    if not column.nullable:
+        return plain
+    return "LowCardinality(Nullable(String))" if column.type is Type.SYM else f"Nullable({plain})"
+
+
+def codec(column: Column) -> str:
+    """The compression of a column.
+
+    Times step by a common interval: the greatest common divisor and differences leave almost nothing. Values
+    of neighbouring rows are near each other: differences first (measured: 1.36 bytes per value of a sample,
+    0.17 per series id). Ids and texts repeat and are left to ZSTD.
+    """
+    if column.type is Type.I64 and column.unit == "ns":
+        return "GCD, Delta, ZSTD(1)"
+    if column.type in (Type.I64, Type.U64, Type.F64):
+        return "Delta, ZSTD(1)"
+    return "ZSTD(1)"
+
+
+def sorting_key(table: Table) -> list[str]:
+    """The expressions a table is sorted by; equal ones are the same row."""
+    out: list[str] = []
+    for name in table.key:
+        column = table.column(name)
+        if column.nullable:
+            out.append(f"isNull({name})")
+            out.append(f"ifNull({name}, {_KEY_DEFAULTS[column.type]})")
+        else:
+            out.append(name)
+    return out
+
+
+def partition_key(table: Table) -> str:
+    """The expression rows are partitioned by, empty for none. In UTC, whatever the host's time zone is."""
+    if table.partition is Partition.NONE:
+        return ""
+    return _PARTITIONS[table.partition].format(time=_date_time(table))
+
+
+def ttl_clause(table: Table) -> str:
+    """The expression after whose time a row is dropped."""
+    return f"{_date_time(table)} + toIntervalHour({table.keep_hours})"
+
+
+def _date_time(table: Table) -> str:
+    return f"toDateTime(fromUnixTimestamp64Nano({table.time}, 'UTC'), 'UTC')"
+
+
+def table_settings(layout: Layout) -> dict[str, int]:
+    """The settings of a MergeTree table. Whole parts are dropped: rewriting them row by row would cost an insert."""
+    settings = {"ttl_only_drop_parts": 1}
+    if layout.fsync:
+        settings |= {"fsync_after_insert": 1, "fsync_part_directory": 1}
+    return settings
+
+
+def create_statements(table: Table, layout: Layout = Layout()) -> list[str]:
+    """The statements that make a table: one, or the local and the distributed table of a cluster."""
+    if not layout.cluster:
+        return [_create_merge_tree(table, layout, "ReplacingMergeTree")]
+    engine = "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')"
+    distributed = (
+        f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table.name}{layout.on_cluster} AS {layout.local(table)}\n"
+        f"ENGINE = Distributed({quoted(layout.cluster)}, {quoted(DATABASE)}, "
+        f"{quoted(table.name + '_local')}, {sharding_key(table)})"
+    )
+    return [_create_merge_tree(table, layout, engine), distributed]
+
+
+def sharding_key(table: Table) -> str:
+    """Rows of one identity must meet on one shard: the hash of the first column of the order does that, and
+    keeps a series, a job or an entity together."""
+    return f"cityHash64({table.order[0]})"
+
+
+def _create_merge_tree(table: Table, layout: Layout, engine: str) -> str:
+    columns = ",\n".join(f"    `{c.name}` {clickhouse_type(c)} CODEC({codec(c)})" for c in table.columns)
+    lines = [
+        f"CREATE TABLE IF NOT EXISTS {layout.local(table)}{layout.on_cluster}\n(\n{columns}\n)",
+        f"ENGINE = {engine}",
+    ]
+    if partition := partition_key(table):
+        lines.append(f"PARTITION BY {partition}")
+    lines.append(f"ORDER BY ({', '.join(sorting_key(table))})")
+    if layout.ttl:
+        lines.append(f"TTL {ttl_clause(table)}")
+    lines.append("SETTINGS " + ", ".join(f"{k} = {v}" for k, v in table_settings(layout).items()))
+    return "\n".join(lines)
