@@ -1,0 +1,60 @@
+"""Settings of the server itself: where it listens."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+
+from leadline.model.errors import ConfigError
+
+_PORT_MAX = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """Where the server listens. Port 0 lets the system choose a free one."""
+
+    host: str = field(
+        default="127.0.0.1",
+        metadata={"doc": "address to listen on; only loopback is allowed until tokens exist"},
+    )
+    port: int = field(
+        default=8440,
+        metadata={"doc": "HTTP: API, remote-write, OTLP/HTTP, rows", "min": 0, "max": _PORT_MAX},
+    )
+    otlp_http_port: int = field(
+        default=4318,
+        metadata={"doc": "OTLP over HTTP, on the port that OpenTelemetry expects", "min": 0, "max": _PORT_MAX},
+    )
+    otlp_grpc_port: int = field(
+        default=4317,
+        metadata={"doc": "OTLP over gRPC, on the port that OpenTelemetry expects", "min": 0, "max": _PORT_MAX},
+    )
+    stop_s_max: float = field(
+        default=20.0,
+        metadata={
+            "doc": "longest wait at stop for what was accepted to be stored",
+            "unit": "s",
+            "min": 1.0,
+            "max": 600.0,
+        },
+    )
+
+
+def require_loopback(config: ServerConfig) -> None:
+    """Refuse to listen where others can reach us: nobody asks for a token yet.
+
+    Errors: ConfigError. Names other than `localhost` are refused unresolved: what they resolve to can change.
+    """
+    if config.host == "localhost":
+        return
+    try:
+        if ipaddress.ip_address(config.host).is_loopback:
+            return
+    except ValueError:
+        pass
+    raise ConfigError(
+        f"server.host must be a loopback address (127.0.0.1, ::1 or localhost), got {config.host!r}; requests carry "
+        "no token yet, so anyone who reaches the port could read and write. Use an SSH tunnel or a proxy that checks "
+        "who is asking"
+    )
