@@ -1,0 +1,1 @@
+"""Ways in: listen, decode, check, append, acknowledge. Owns back-pressure."""

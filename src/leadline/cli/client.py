@@ -1,0 +1,70 @@
+"""Asking the running server. One process owns the store, so every verb goes through its API."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+
+from leadline.model.errors import UsageError, WorldError
+from leadline.server.config import load
+
+ServerOption = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        envvar="LEADLINE_SERVER",
+        help="Address of the server; by default that of leadline.yaml or http://127.0.0.1:8440.",
+        show_default=False,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
+]
+TIMEOUT_S = 310.0  # a query may run 300 s
+
+
+class Client:
+    """One server's API. Errors: WorldError if nobody answers, UsageError for what the server refuses."""
+
+    def __init__(self, server: str) -> None:
+        self.url = (server or default_url()).rstrip("/")
+
+    def get(self, path: str, **params: str | int) -> dict[str, Any]:
+        """GET, as JSON; empty parameters are left out."""
+        return self._ask("GET", path, params={name: value for name, value in params.items() if value != ""})
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """POST of JSON."""
+        return self._ask("POST", path, json=body)
+
+    def _ask(self, method: str, path: str, **how: Any) -> dict[str, Any]:
+        try:
+            with httpx.Client(trust_env=False, timeout=TIMEOUT_S) as client:
+                answer = client.request(method, f"{self.url}{path}", **how)
+        except httpx.ConnectError:
+            raise WorldError(f"no Leadline answers at {self.url}; start it with `leadline up`") from None
+        except httpx.HTTPError as error:
+            raise WorldError(f"{self.url}{path}: {type(error).__name__}: {error}") from error
+        try:
+            found: dict[str, Any] = answer.json()
+        except ValueError:
+            raise WorldError(
+                f"{self.url}{path} answered {answer.status_code}, and not with JSON: is it Leadline?"
+            ) from None
+        if answer.status_code >= 400:
+            problem = found.get("error", {})
+            message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
+            raise (WorldError if answer.status_code >= 500 else UsageError)(message)
+        return found
+
+
+def default_url() -> str:
+    """Where this machine's server listens, by the configuration found here."""
+    server = load(None, os.environ).server
+    host = f"[{server.host}]" if ":" in server.host else server.host
+    return f"http://{host}:{server.port}"

@@ -1,0 +1,38 @@
+"""`leadline config show`: the effective settings and where each came from."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from leadline.cli.client import ConfigOption
+from leadline.cli.output import Output, OutputOption, console, emit, table
+from leadline.server.config import load
+from leadline.server.rows_view import SCHEMA_VERSION
+
+app = typer.Typer(no_args_is_help=True, help="Look at the configuration.")
+
+
+@app.callback()
+def _config() -> None:
+    """Look at the configuration."""
+
+
+@app.command("show")
+def show(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
+    """Print every setting, its value and its origin; a wrong value is refused with its file and line."""
+    settings = [setting._asdict() for setting in load(config, os.environ).settings()]
+    if emit({"schema": SCHEMA_VERSION, "settings": settings}, output):
+        return
+    rows = [
+        {
+            "setting": f"{each['section']}.{each['key']}",
+            "value": each["value"],
+            "unit": each["unit"],
+            "origin": each["origin"],
+            "what": each["doc"],
+        }
+        for each in settings
+    ]
+    console().print(table(rows, ["setting", "value", "unit", "origin", "what"]))

@@ -1,0 +1,84 @@
+"""`leadline doctor`: what is connected, how fresh, what is refused and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from leadline.cli.client import Client, ServerOption
+from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
+from leadline.model.errors import WorldError
+
+
+def doctor(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
+    """Say what is connected, how fresh it is, and what is refused and why.
+
+    Exit code 0 if all is well, 1 if something wants attention, 2 if Leadline or its store does not answer.
+    """
+    try:
+        found = Client(server).get("/api/v1/doctor")
+    except WorldError as error:
+        raise typer.Exit(_unreachable(str(error), output)) from error
+    if not emit(found, output):
+        show(found)
+    raise typer.Exit(EXIT_OF_STATE[found["state"]])
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print a diagnosis for a person."""
+    out = console()
+    out.print(state_text(found["state"]), f"Leadline {found['version']}, up {ago(found['up_s'])},", end=" ")
+    out.print(f"{size(found['private_bytes'])} private memory, {found['series_known']} streams known")
+    out.print()
+    out.print(sources_table(found))
+    if found["refused"]:
+        out.print("\nrefused or dropped since the start")
+        out.print(table(found["refused"], ["amount", "unit", "reason", "severity", "do"], right=["amount"]))
+    tables = [
+        {"table": each["table"], "rows": each["rows"], "on disk": size(each["bytes"])}
+        for each in found["tables"]
+        if each["rows"]
+    ]
+    if tables:
+        out.print()
+        out.print(table(tables, ["table", "rows", "on disk"], right=["rows", "on disk"]))
+    for finding in found["findings"]:
+        out.print()
+        out.print(state_text(finding["state"]), finding["text"])
+        if finding["do"]:
+            out.print(f"  do: {finding['do']}")
+
+
+def sources_table(found: dict[str, Any]) -> Any:
+    """The senders of a diagnosis, one row each."""
+    rows = [
+        {
+            "state": state_text(each["state"]),
+            "way": each["way"],
+            "from": each["name"],
+            "tells": each["tells"],
+            "heard": f"{ago(each['last_heard_s'])} ago",
+            "data age": ago(each["data_age_s"]),
+            "samples": each["samples"],
+            "rows": each["rows"],
+            "refused": sum(each["refused"].values()),
+        }
+        for each in found["sources"]
+    ]
+    return table(
+        rows,
+        ["state", "way", "from", "tells", "heard", "data age", "samples", "rows", "refused"],
+        right=["heard", "data age", "samples", "rows", "refused"],
+    )
+
+
+def _unreachable(message: str, output: Output) -> int:
+    answer = {
+        "schema": 1,
+        "state": "critical",
+        "findings": [{"state": "critical", "text": message, "do": "Start it with `leadline up`."}],
+    }
+    if not emit(answer, output):
+        console(stderr=True).print(state_text("critical"), message)
+    return EXIT_OF_STATE["critical"]

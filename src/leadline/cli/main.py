@@ -1,0 +1,59 @@
+"""`leadline`: the verbs, listed. Errors become one line on standard error and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from leadline import __version__
+from leadline.cli import config_verb, show
+from leadline.cli.doctor import doctor
+from leadline.cli.sql import sql
+from leadline.cli.up import up
+from leadline.model.errors import LeadlineError, UsageError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Leadline finds what slows or breaks a distributed training job, and says how it knows.",
+)
+app.command()(up)
+app.command()(doctor)
+app.command()(sql)
+app.add_typer(show.app, name="show")
+app.add_typer(config_verb.app, name="config")
+
+EXIT_USAGE = 2
+EXIT_WORLD = 3
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"leadline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _leadline(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Leadline finds what slows or breaks a distributed training job, and says how it knows."""
+
+
+def main() -> None:
+    """Entry point of the `leadline` command."""
+    try:
+        app()
+    except LeadlineError as error:
+        print(f"leadline: {error}", file=sys.stderr)
+        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_WORLD)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""How every verb prints: a table for people, JSON or YAML for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+class Output(StrEnum):
+    """Form of the answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.", show_default=True)]
+
+# Exit codes of checks, in the manner of Nagios plug-ins.
+EXIT_OF_STATE = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
+STATE_STYLE = {"ok": "green", "warning": "yellow", "critical": "red", "unknown": "dim"}
+
+# Wide enough for a table in a pipe or a log, where there is no terminal to ask.
+PIPE_WIDTH = 160
+
+
+def console(stderr: bool = False) -> Console:
+    """A console on stdout (or stderr) that is not squeezed to 80 columns when it is a pipe."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def emit(answer: Mapping[str, Any], output: Output) -> bool:
+    """Print `answer` as JSON or YAML; returns False where the caller is to print its table."""
+    if output is Output.TABLE:
+        return False
+    if output is Output.JSON:
+        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+    else:
+        yaml.safe_dump(dict(answer), sys.stdout, sort_keys=False, allow_unicode=True)
+    return True
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], right: Sequence[str] = ()) -> Table:
+    """A plain table of rows; `right` columns are numbers and stand to the right."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*[_cell(row.get(column)) for column in columns])
+    return made
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text("-", style="dim")
+    if isinstance(value, Text):
+        return value
+    if isinstance(value, float):
+        return Text(f"{value:.6g}")
+    if isinstance(value, Mapping):
+        return Text(", ".join(f"{name}={each}" for name, each in value.items()))
+    if isinstance(value, (list, tuple, set)):
+        return Text(", ".join(str(each) for each in value))
+    return Text(str(value))
+
+
+def ago(seconds: float | None) -> str:
+    """A span as a person says it: `3 s`, `12 min`, `5 h`, `2 d`; `-` for None."""
+    if seconds is None:
+        return "-"
+    for size, word in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:.0f} {word}"
+    return f"{seconds:.1f} s" if abs(seconds) < 10 else f"{seconds:.0f} s"
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them: `12 kB`, `3.4 MB`."""
+    for factor, word in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= factor:
+            return f"{count / factor:.1f} {word}"
+    return f"{count:.0f} B"
+
+
+def when(time_ns: int | None) -> str:
+    """A time in UTC to the second; `-` for None."""
+    if time_ns is None:
+        return "-"
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def state_text(state: str) -> Text:
+    """A state in its colour; the word itself carries the meaning."""
+    return Text(state, style=STATE_STYLE.get(state, ""))

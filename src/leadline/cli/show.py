@@ -1,0 +1,72 @@
+"""`leadline show tables|series`: what the store holds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from leadline.cli.client import Client, ServerOption
+from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
+
+app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
+
+
+@app.command()
+def tables(
+    name: Annotated[str, typer.Argument(help="Only this table, with its columns.")] = "",
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the tables and how full they are; with a NAME, its columns."""
+    found = Client(server).get("/api/v1/tables")
+    if name:
+        found["tables"] = [each for each in found["tables"] if each["name"] == name]
+        if not found["tables"]:
+            raise typer.BadParameter(f"no table {name!r}; `leadline show tables` lists them")
+    if emit(found, output):
+        return
+    out = console()
+    if name:
+        only = found["tables"][0]
+        out.print(f"{name}: {only['doc']}\nwritten by {only['written_by']}; kept {_kept(only['kept_hours'])}\n")
+        out.print(table(only["columns"], ["name", "type", "unit", "nullable", "doc"]))
+        return
+    rows = [
+        {
+            "table": each["name"],
+            "rows": each["rows"],
+            "on disk": size(each["bytes"]),
+            "oldest": when(each["oldest_ns"]),
+            "newest": when(each["newest_ns"]),
+            "kept": _kept(each["kept_hours"]),
+            "what": each["doc"],
+        }
+        for each in found["tables"]
+    ]
+    out.print(table(rows, list(rows[0]), right=["rows", "on disk", "kept"]))
+
+
+@app.command()
+def series(
+    match: Annotated[str, typer.Argument(help="Part of the metric name.")] = "",
+    entity: Annotated[str, typer.Option(help="Only streams of this entity, such as gpu:GPU-5c1e.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Metric names at most.")] = 100,
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List metric names: how many streams each has, of which entities, which label has the most values."""
+    found = Client(server).get("/api/v1/series", match=match, entity=entity, limit=limit)
+    if emit(found, output):
+        return
+    rows = [
+        {**row, "newest": when(row["last_ns"]), "labels with most values": row["most_values"]} for row in found["rows"]
+    ]
+    columns = ["name", "streams", "entities", "entity_kind", "type", "unit", "newest", "labels with most values"]
+    console().print(table(rows, columns, right=["streams", "entities"]))
+    if len(rows) == limit:
+        console(stderr=True).print(f"first {limit} names; --limit shows more", style="dim")
+
+
+def _kept(hours: int) -> str:
+    return f"{hours // 24} d" if hours >= 24 else f"{hours} h"

@@ -1,0 +1,116 @@
+"""Settings of the ways in. Every bound has its arithmetic beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+MIB = 1024 * 1024
+DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeJob:
+    """One group of scrape targets, as Prometheus' `scrape_config`."""
+
+    job: str
+    targets: list[str] = field(default_factory=list, metadata={"doc": "host:port of each target"})
+    file_sd: list[str] = field(
+        default_factory=list, metadata={"doc": "files (globs) that list targets, as Prometheus' file_sd"}
+    )
+    labels: dict[str, str] = field(default_factory=dict, metadata={"doc": "labels added to every stream"})
+    interval_s: float = field(default=15.0, metadata={"doc": "time between scrapes", "unit": "s", "min": 0.1})
+    timeout_s: float = field(default=10.0, metadata={"doc": "give up after", "unit": "s", "min": 0.1})
+    scheme: str = field(default="http", metadata={"doc": "http or https"})
+    path: str = field(default="/metrics", metadata={"doc": "path of the page"})
+    honor_labels: bool = field(
+        default=False,
+        metadata={"doc": "keep the page's own labels where they clash with ours; otherwise they become exported_*"},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class IngestConfig:
+    """What is taken in, how much at once, and when it is refused."""
+
+    body_bytes_max: int = field(
+        default=32 * MIB,
+        metadata={
+            "doc": "largest request body as sent; Prometheus sends some 100 kB",
+            "unit": "bytes",
+            "min": 1024,
+        },
+    )
+    decompressed_bytes_max: int = field(
+        default=128 * MIB,
+        metadata={
+            "doc": "largest body after decompression; real bodies shrink 5 to 20 times",
+            "unit": "bytes",
+            "min": 1024,
+        },
+    )
+    requests_max: int = field(
+        default=64,
+        metadata={
+            "doc": "requests decoded at once; further ones get 429. Bounds memory to this times decompressed_bytes_max in the worst case",
+            "min": 1,
+        },
+    )
+    decode_bytes_max: int = field(
+        default=512 * MIB,
+        metadata={
+            "doc": "bytes of request bodies, as received, held at once; further requests get 429",
+            "unit": "bytes",
+            "min": MIB,
+        },
+    )
+    decoders: int = field(default=2, metadata={"doc": "threads that decode bodies", "min": 1, "max": 64})
+    batch_rows: int = field(
+        default=100_000,
+        metadata={
+            "doc": "rows after which a batch goes to the store without waiting; each append makes one part on disk",
+            "min": 1,
+        },
+    )
+    linger_s: float = field(
+        default=0.25,
+        metadata={
+            "doc": "longest wait for a batch to fill; the acknowledgement waits with it",
+            "unit": "s",
+            "min": 0.0,
+            "max": 1.0,
+        },
+    )
+    queue_rows_max: int = field(
+        default=2_000_000,
+        metadata={
+            "doc": "rows of one table waiting for the store; 32 bytes a sample, so 64 MB; when full 429",
+            "min": 1000,
+        },
+    )
+    series_max: int = field(
+        default=2_000_000,
+        metadata={
+            "doc": "metric streams of one tenant and cluster held as known; about 100 bytes each",
+            "min": 1,
+        },
+    )
+    labels_per_series_max: int = field(default=64, metadata={"doc": "labels of one stream, name included", "min": 1})
+    label_bytes_max: int = field(
+        default=4096, metadata={"doc": "longest label name or value", "unit": "bytes", "min": 16}
+    )
+    age_max_s: int = field(
+        default=28 * DAY_S,
+        metadata={
+            "doc": "oldest sample taken; raw samples are rolled up at 28 days and dropped at 30",
+            "unit": "s",
+            "min": 1,
+            "max": 28 * DAY_S,
+        },
+    )
+    future_max_s: int = field(
+        default=600, metadata={"doc": "how far ahead of our clock a sample may be", "unit": "s", "min": 0}
+    )
+    scrape: list[ScrapeJob] = field(
+        default_factory=list,
+        metadata={"doc": "targets to scrape, a list of groups with job, targets, file_sd, ..."},
+    )

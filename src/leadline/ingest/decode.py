@@ -1,0 +1,129 @@
+"""One function per way in: body bytes to columns to the intake. Runs on decoder threads; knows no sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.sources import Sender
+from leadline.model.errors import DataError, RefusedError
+from leadline.model.ids import murmur3_128
+from leadline.model.names import event_entity
+from leadline.model.principal import Principal
+from leadline.model.tables import BY_NAME, Identity
+from leadline.model.tables.verdicts import EVENT
+from leadline.wire.body import Body
+from leadline.wire.otlp_logs import decode_otlp_logs
+from leadline.wire.otlp_metrics import decode_otlp_metrics
+from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.rows import decode_arrow, decode_rows
+
+ARROW = "application/vnd.apache.arrow.stream"
+V2 = "proto=io.prometheus.write.v2.request"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request with its body read; `headers` have lower-case names."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Body
+    principal: Principal
+    sender: Sender
+
+
+def take_remote_write(intake: Intake, request: Request) -> Receipt:
+    """Prometheus remote-write; the content type says 1.0 or 2.0."""
+    content_type = request.headers.get("content-type", "application/x-protobuf").lower().replace(" ", "")
+    if not content_type.startswith("application/x-protobuf"):
+        raise RefusedError(
+            "unsupported_encoding", f"remote-write is application/x-protobuf with snappy, got {content_type}"
+        )
+    samples = decode_remote_write(request.body.finish(), 2 if V2 in content_type else 1)
+    return intake.samples(samples, request.principal, request.sender)
+
+
+def take_metrics(intake: Intake, request: Request) -> Receipt:
+    """OTLP metrics."""
+    samples = decode_otlp_metrics(request.body.finish(), _otlp_type(request))
+    return intake.samples(samples, request.principal, request.sender)
+
+
+def take_logs(intake: Intake, request: Request) -> Receipt:
+    """OTLP logs, as rows of `event`. The body's hash is its batch id: the same body again is the same rows."""
+    body = request.body.finish()
+    columns = decode_otlp_logs(body, _otlp_type(request))
+    return take_log_columns(intake, columns, _batch_of(request, "event", body), request.principal, request.sender)
+
+
+def take_log_columns(
+    intake: Intake, columns: dict[str, list[object]], batch: int, principal: Principal, sender: Sender
+) -> Receipt:
+    """Rows of `event` whose entities are read off their attributes."""
+    attributes: list[Mapping[str, str]] = columns["attributes"]  # type: ignore[assignment]
+    entities = [event_entity(each) for each in attributes]
+    columns["entity_kind"] = [mapped.entity_kind for mapped in entities]
+    columns["entity"] = [mapped.entity for mapped in entities]
+    return intake.rows(EVENT, columns, len(attributes), batch, principal, sender)
+
+
+def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
+    """Rows of a table by its name: NDJSON, or an Arrow IPC stream."""
+    table = BY_NAME.get(name)
+    if table is None or name in NOT_BY_ROWS:
+        near = get_close_matches(name, [each for each in BY_NAME if each not in NOT_BY_ROWS], 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see `leadline show tables`"
+        raise RefusedError("unknown_table", f"no table {name!r} takes rows; {hint}")
+    body = request.body.finish()
+    batch = _batch_of(request, name, body)
+    content_type = request.headers.get("content-type", "application/x-ndjson").lower()
+    try:
+        if content_type.startswith(ARROW):
+            arrow = decode_arrow(body, table)
+            return intake.rows(table, arrow, arrow.num_rows, batch, request.principal, request.sender)
+        columns = decode_rows(body, content_type, table)
+    except DataError as error:
+        raise RefusedError("bad_row", str(error)) from error
+    count = len(next(iter(columns.values()), []))
+    return intake.rows(table, columns, count, batch, request.principal, request.sender)
+
+
+# Streams are made from their samples, samples come by the metric ways, roll-ups by the store.
+NOT_BY_ROWS = frozenset({"series", "metric_sample", "metric_rollup"})
+
+
+def _otlp_type(request: Request) -> str:
+    content_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if content_type not in ("application/x-protobuf", "application/json"):
+        raise RefusedError(
+            "unsupported_encoding",
+            f"OTLP is application/x-protobuf or application/json, got {content_type or 'no content type'}",
+        )
+    return content_type
+
+
+def _batch_of(request: Request, table: str, body: bytes) -> int:
+    """The batch id: the header `Leadline-Batch` (32 hex digits), else the hash of what was sent.
+
+    Errors: DataError for a header that is not 32 hex digits.
+    """
+    given = request.headers.get("leadline-batch")
+    if given is None:
+        return batch_of_body(request.principal.tenant, table, body)
+    try:
+        if len(given) != 32:
+            raise ValueError
+        return int(given, 16)
+    except ValueError:
+        raise DataError("header Leadline-Batch", "32 hex digits", repr(given[:80])) from None
+
+
+def batch_of_body(tenant: str, table: str, body: bytes) -> int:
+    """Batch id of a body sent without one: its retry has the same."""
+    return murmur3_128(f"{tenant}/{table}/".encode() + body)
+
+
+assert all(BY_NAME[name].identity is not Identity.BATCH for name in NOT_BY_ROWS)

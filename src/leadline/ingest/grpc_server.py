@@ -1,0 +1,127 @@
+"""OTLP over gRPC (4317): metrics and logs. Bytes go to the same decoders as OTLP over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from leadline.ingest.decode import batch_of_body, take_log_columns
+from leadline.ingest.http import Authorize
+from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.otlp_answer import protobuf_answer
+from leadline.ingest.sources import Sender
+from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError, WorldError
+from leadline.model.principal import WRITE, Principal
+from leadline.wire.otlp_logs import decode_otlp_logs
+from leadline.wire.otlp_metrics import decode_otlp_metrics
+
+if TYPE_CHECKING:  # generic in the stubs only
+    _Handler = grpc.GenericRpcHandler[bytes, bytes]
+else:
+    _Handler = grpc.GenericRpcHandler
+
+PROTOBUF = "application/x-protobuf"
+WORKERS = 8  # each waits for its append; the decoding itself is short
+Take = Callable[[Intake, bytes, Principal, Sender], Receipt]
+
+
+def take_metrics(intake: Intake, body: bytes, principal: Principal, sender: Sender) -> Receipt:
+    """ExportMetricsServiceRequest."""
+    return intake.samples(decode_otlp_metrics(body, PROTOBUF), principal, sender)
+
+
+def take_logs(intake: Intake, body: bytes, principal: Principal, sender: Sender) -> Receipt:
+    """ExportLogsServiceRequest."""
+    columns = decode_otlp_logs(body, PROTOBUF)
+    return take_log_columns(intake, columns, batch_of_body(principal.tenant, "event", body), principal, sender)
+
+
+METHODS: tuple[tuple[str, str, Take], ...] = (
+    ("/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", "/v1/metrics", take_metrics),
+    ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", "/v1/logs", take_logs),
+)
+
+
+class OtlpGrpcServer(_Handler):
+    """The gRPC listener. Construction is inert; `start()` binds, `stop()` answers what is in flight."""
+
+    def __init__(self, intake: Intake, authorize: Authorize, address: str) -> None:
+        self._intake = intake
+        self._authorize = authorize
+        self._address = address
+        self._takes = {method: (path, take) for method, path, take in METHODS}
+        self._server: grpc.Server | None = None
+        self.port = 0
+
+    def start(self) -> None:
+        """Listen. Errors: WorldError if the address cannot be bound."""
+        limit = self._intake.config.body_bytes_max
+        server = grpc.server(
+            ThreadPoolExecutor(WORKERS, thread_name_prefix="otlp-grpc"),
+            handlers=[self],
+            options=(("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)),
+            maximum_concurrent_rpcs=self._intake.config.requests_max,
+        )
+        try:
+            self.port = server.add_insecure_port(self._address)
+        except RuntimeError as error:
+            raise WorldError(f"cannot listen for OTLP/gRPC on {self._address}: {error}") from error
+        server.start()
+        self._server = server
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Take no more requests and wait for those in flight."""
+        if self._server is not None:
+            self._server.stop(grace_s).wait()
+            self._server = None
+
+    def service(self, handler_call_details: Any) -> Any:
+        """The handler of a method, by its full name; None for one we do not serve (traces)."""
+        found = self._takes.get(handler_call_details.method)
+        if found is None:
+            return None
+        path, take = found
+
+        def export(body: bytes, context: grpc.ServicerContext) -> bytes:
+            return self._export(path, take, body, context)
+
+        return grpc.unary_unary_rpc_method_handler(export)
+
+    def _export(self, path: str, take: Take, body: bytes, context: grpc.ServicerContext) -> bytes:
+        headers = {str(name).lower(): str(value) for name, value in context.invocation_metadata() or ()}
+        name = f"{headers.get('user-agent', 'unknown')[:80]} at {_peer_host(context.peer())}"
+        sender = Sender("", "otlp-grpc", name)
+        try:
+            principal = self._authorize(headers)
+            if not principal.may(WRITE):
+                raise RefusedError("unauthorized", f"role {principal.role} may not write; use a tenant-write token")
+            sender = Sender(principal.tenant, "otlp-grpc", name)
+            receipt = take(self._intake, body, principal, sender)
+            receipt.done.result()
+            return protobuf_answer(path, receipt)
+        except LeadlineError as error:
+            reason, status = _status(error)
+            self._intake.refuse(sender, reason, str(error))
+            context.abort(status, str(error))
+            raise AssertionError("abort does not return") from error
+
+
+def _status(error: LeadlineError) -> tuple[str, grpc.StatusCode]:
+    """Our reason and gRPC's status; OTLP senders try again on UNAVAILABLE only."""
+    if isinstance(error, BusyError):
+        return "queue_full", grpc.StatusCode.UNAVAILABLE
+    if isinstance(error, StoreError):
+        return "store_unavailable", grpc.StatusCode.UNAVAILABLE
+    if isinstance(error, RefusedError):
+        denied = error.reason == "unauthorized"
+        return error.reason, grpc.StatusCode.UNAUTHENTICATED if denied else grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(error, DataError), error
+    return "malformed", grpc.StatusCode.INVALID_ARGUMENT
+
+
+def _peer_host(peer: str) -> str:
+    """`ipv4:127.0.0.1:5061` and `ipv6:[::1]:5061` without the port, which changes with every connection."""
+    return peer.partition(":")[2].rpartition(":")[0].replace("%5B", "[").replace("%5D", "]") or peer

@@ -1,0 +1,207 @@
+"""The HTTP ways in, as a plain ASGI application that `server` mounts.
+
+It stands beside the framework that serves the API, not inside it: a remote-write request costs some tens of
+microseconds here, and a routing framework alone would double that.
+
+    POST /api/v1/write            Prometheus remote-write 1.0 and 2.0
+    POST /v1/metrics, /v1/logs    OTLP over HTTP, protobuf and JSON
+    POST /api/v1/rows/{table}     rows of any table: NDJSON or an Arrow stream
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.ingest.decode import Request, take_logs, take_metrics, take_remote_write, take_rows
+from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.sources import Sender
+from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
+from leadline.model.principal import WRITE, Principal
+from leadline.wire.body import Body
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Authorize = Callable[[Mapping[str, str]], Principal]
+"""From request headers (lower-case names) to who asks. Raises RefusedError("unauthorized")."""
+
+ROWS = "/api/v1/rows/"
+
+# How each kind of refusal is told: status, and whether the sender should try again.
+STATUS = {
+    "body_too_large": 413,
+    "decompressed_too_large": 413,
+    "unsupported_encoding": 415,
+    "unauthorized": 401,
+    "unknown_table": 404,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP answer."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class IngestApp:
+    """ASGI application of the ways in. `decoders` runs the decoding off the event loop."""
+
+    def __init__(self, intake: Intake, decoders: Executor, authorize: Authorize) -> None:
+        self._intake = intake
+        self._decoders = decoders
+        self._authorize = authorize
+        self._requests = 0
+        self._bytes = 0
+
+    @staticmethod
+    def serves(path: str) -> bool:
+        """Whether this application answers for a path."""
+        return path in ROUTES or path.startswith(ROWS)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        answer = await self._answer(scope, receive)
+        headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(answer.body))]
+        headers += [(name.encode(), value.encode()) for name, value in answer.headers]
+        if answer.status == 413:
+            # The rest of the body was not read: this connection cannot carry another request.
+            headers.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+        await send({"type": "http.response.body", "body": answer.body})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer:
+        path = scope["path"]
+        if scope["method"] != "POST":
+            return _error(405, "method", f"{path} takes POST, got {scope['method']}", ("allow", "POST"))
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        way = _way(path)
+        sender = Sender("", way, _sender_name(scope, headers))
+        try:
+            principal = self._authorize(headers)
+            if not principal.may(WRITE):
+                raise RefusedError("unauthorized", f"role {principal.role} may not write; use a tenant-write token")
+            sender = Sender(principal.tenant, way, sender.name)
+            body = await self._read(headers, receive)
+            self._enter(len(body.raw))
+            try:
+                request = Request(path, headers, body, principal, sender)
+                receipt = await asyncio.get_running_loop().run_in_executor(self._decoders, self._take, request)
+            finally:
+                self._leave(len(body.raw))
+            await asyncio.wrap_future(receipt.done)
+            return _accepted(path, headers, receipt)
+        except LeadlineError as error:
+            return self._refused(sender, error)
+
+    async def _read(self, headers: Mapping[str, str], receive: Receive) -> Body:
+        config = self._intake.config
+        encoding = headers.get("content-encoding", "").strip().lower()
+        body = Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > config.body_bytes_max:
+            raise RefusedError(
+                "body_too_large",
+                f"the body has {length} bytes; at most {config.body_bytes_max} (ingest.body_bytes_max)",
+            )
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise DataError("request body", f"{length or 'more'} bytes", "the sender hung up")
+            chunk = message.get("body", b"")
+            if chunk:
+                body.feed(chunk)
+            if not message.get("more_body", False):
+                return body
+
+    def _take(self, request: Request) -> Receipt:
+        if request.path.startswith(ROWS):
+            return take_rows(self._intake, request, request.path[len(ROWS) :])
+        return ROUTES[request.path](self._intake, request)
+
+    def _enter(self, size: int) -> None:
+        config = self._intake.config
+        if self._requests >= config.requests_max or self._bytes + size > max(config.decode_bytes_max, size):
+            raise BusyError(f"{self._requests} requests are being decoded; try again in a second")
+        self._requests += 1
+        self._bytes += size
+
+    def _leave(self, size: int) -> None:
+        self._requests -= 1
+        self._bytes -= size
+
+    def _refused(self, sender: Sender, error: LeadlineError) -> Answer:
+        text = str(error)
+        if isinstance(error, BusyError):
+            self._intake.refuse(sender, "queue_full", text)
+            return _error(429, "queue_full", text, ("retry-after", str(error.retry_after_s)))
+        if isinstance(error, StoreError):
+            self._intake.refuse(sender, "store_unavailable", text)
+            return _error(503, "store_unavailable", text, ("retry-after", "5"))
+        if isinstance(error, RefusedError):
+            self._intake.refuse(sender, error.reason, text)
+            return _error(STATUS.get(error.reason, 400), error.reason, text)
+        self._intake.refuse(sender, "malformed", text)
+        return _error(400, "malformed", text)
+
+
+ROUTES: dict[str, Callable[[Intake, Request], Receipt]] = {
+    "/api/v1/write": take_remote_write,
+    "/v1/metrics": take_metrics,
+    "/v1/logs": take_logs,
+}
+
+
+def _way(path: str) -> str:
+    if path == "/api/v1/write":
+        return "remote-write"
+    return "rows" if path.startswith(ROWS) else "otlp-http"
+
+
+def _sender_name(scope: Scope, headers: Mapping[str, str]) -> str:
+    client = scope.get("client") or ("unknown", 0)
+    return f"{headers.get('user-agent', 'unknown')[:80]} at {client[0]}"
+
+
+def _error(status: int, reason: str, text: str, *headers: tuple[str, str]) -> Answer:
+    body = json.dumps({"error": {"reason": reason, "message": text}}).encode() + b"\n"
+    return Answer(status, body, headers=headers)
+
+
+def _accepted(path: str, headers: Mapping[str, str], receipt: Receipt) -> Answer:
+    if path == "/api/v1/write":
+        return _remote_write_answer(headers, receipt)
+    if path.startswith(ROWS):
+        return Answer(200, json.dumps({"rows": receipt.taken}).encode() + b"\n")
+    return _otlp_answer(path, headers, receipt)
+
+
+def _remote_write_answer(headers: Mapping[str, str], receipt: Receipt) -> Answer:
+    """204; or 400 after a partial write: the specification's way to say 'do not send this again'."""
+    written = (
+        ("x-prometheus-remote-write-samples-written", str(receipt.taken)),
+        ("x-prometheus-remote-write-histograms-written", "0"),
+        ("x-prometheus-remote-write-exemplars-written", "0"),
+    )
+    if not receipt.wrong:
+        return Answer(204, headers=written)
+    reasons = ", ".join(f"{amount} {reason}" for reason, amount in receipt.refused.items() if amount)
+    text = f"{receipt.taken} samples stored, others refused ({reasons}): {'; '.join(receipt.messages[:3])}"
+    refused = _error(400, "partial", text)
+    return Answer(400, refused.body, headers=written)
+
+
+def _otlp_answer(path: str, headers: Mapping[str, str], receipt: Receipt) -> Answer:
+    from leadline.ingest.otlp_answer import json_answer, protobuf_answer
+
+    if headers.get("content-type", "").startswith("application/json"):
+        return Answer(200, json_answer(path, receipt))
+    return Answer(200, protobuf_answer(path, receipt), "application/x-protobuf")

@@ -1,0 +1,478 @@
+"""What every way in hands its decoded telemetry to: limits, counts, live tables, lanes to the store.
+
+The order is the promise: decode, check, count what is refused, put the rest at once into the live tables and
+into a lane; the returned future resolves when the rows are in the store, and only then does a way in answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter as Tally
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from leadline.ingest.config import IngestConfig
+from leadline.ingest.counts import Counts
+from leadline.ingest.lanes import Lane
+from leadline.ingest.sources import Sender, Sources
+from leadline.ingest.streams import Streams
+from leadline.model.counters import Severity, accepted, counter, refused
+from leadline.model.errors import RefusedError, StoreError
+from leadline.model.principal import Principal
+from leadline.model.tables import Identity, Table
+from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
+from leadline.store import Store, arrow_schema, arrow_table
+from leadline.wire.blank import is_dcgm_blank
+from leadline.wire.samples import STALE_NAN_BITS, Floats, Int64s, Samples, UInt64s
+
+LiveSink = Callable[[str, str, Table, Mapping[str, object], int], None]
+"""Takes (tenant, cluster, table, columns, rows); must not block and must not raise."""
+
+B = TypeVar("B")
+
+SAVE_TIMES_EVERY_NS = 3600 * 10**9  # `series.last_ns` is written at most this often
+RECENT_BATCHES_MAX = 10_000  # 64 bytes each; only a short cut: the store knows a repeated row by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of one request: a future for the durable part, and what was refused of it and why."""
+
+    done: Future[None]
+    taken: int
+    refused: Mapping[str, int] = field(default_factory=dict)
+    messages: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> int:
+        """How many of the refused the sender should hear of (blank markers and the like are no fault)."""
+        return sum(amount for reason, amount in self.refused.items() if refused(reason).severity is not Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleBatch:
+    principal: Principal
+    streams: Streams
+    ids: UInt64s  # (N, 2)
+    time_ns: Int64s
+    value: Floats
+
+
+class Intake:
+    """Checks and forwards what the ways in decoded. Thread-safe; built inert, `start()` opens the lanes."""
+
+    def __init__(
+        self,
+        config: IngestConfig,
+        store: Store,
+        counts: Counts,
+        sources: Sources,
+        live: LiveSink,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.config = config
+        self.counts = counts
+        self.sources = sources
+        self._store = store
+        self._live = live
+        self.now_ns = now_ns
+        self._lock = threading.Lock()
+        self._streams: dict[tuple[str, str], Streams] = {}
+        self._lanes: dict[str, Lane[pa.Table]] = {}
+        self._samples_lane: Lane[_SampleBatch] = self._lane("metric_sample", self._append_samples)
+        self._recent: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._started = False
+        self.last_store_error = ""
+
+    # -- life ---------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Learn the streams that the store knows, then take telemetry."""
+        self._restore_streams()
+        self._samples_lane.start()
+        self._started = True
+
+    def stop(self) -> None:
+        """Answer everything that was offered, save what is only in memory, take nothing more."""
+        if not self._started:
+            return
+        self._started = False
+        self._samples_lane.stop()
+        with self._lock:
+            lanes = list(self._lanes.values())
+        for lane in lanes:
+            lane.stop()
+        self.save_streams(by_ns=0)
+
+    def save_streams(self, by_ns: int = SAVE_TIMES_EVERY_NS) -> None:
+        """Bring `series.first_ns` and `last_ns` up to date where a stream moved on by more than `by_ns`."""
+        for (tenant, cluster), streams in list(self._streams.items()):
+            if not streams.moved(by_ns):
+                continue
+            rows = self._store.query(
+                f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM series "
+                "WHERE tenant = {tenant:String} AND cluster = {cluster:String}",
+                {"tenant": tenant, "cluster": cluster},
+            )
+            if not rows.num_rows:
+                continue
+            first_ns, last_ns = streams.times(_ids(rows["series"]))
+            for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
+                rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
+            self._store.append(SERIES, rows.cast(arrow_schema(SERIES)))
+
+    @property
+    def waiting_rows(self) -> dict[str, int]:
+        """Rows accepted and not yet in the store, by table."""
+        with self._lock:
+            lanes = dict(self._lanes)
+        return {"metric_sample": self._samples_lane.rows, **{name: lane.rows for name, lane in lanes.items()}}
+
+    @property
+    def series_known(self) -> int:
+        """Metric streams known, all tenants."""
+        return sum(len(streams) for streams in list(self._streams.values()))
+
+    # -- samples ------------------------------------------------------------------------------------------
+
+    def samples(self, samples: Samples, principal: Principal, sender: Sender) -> Receipt:
+        """Take metric samples. Errors: BusyError if the lane is full (nothing was taken then)."""
+        now_ns = self.now_ns()
+        streams = self._streams_of(principal)
+        admission = streams.admit(samples, sender.way)
+        tally: Tally[str] = Tally(samples.dropped)
+        tally.update(admission.refused)
+        messages = list(admission.messages)
+
+        series, time_ns, value = samples.sample_series, samples.time_ns, samples.value
+        number = admission.number[series]
+        keep = self._keep(streams, number, time_ns, value, now_ns, tally, messages)
+        if keep is not None:
+            series, time_ns, value, number = series[keep], time_ns[keep], value[keep], number[keep]
+
+        done = Future[None]()
+        taken = len(time_ns)
+        if taken or admission.new:
+            ids = samples.ids[series]
+            done = self._samples_lane.offer(_SampleBatch(principal, streams, ids, time_ns, value), taken)
+            self._live(
+                principal.tenant,
+                principal.cluster,
+                METRIC_SAMPLE,
+                {"series": ids, "time_ns": time_ns, "value": value},
+                taken,
+            )
+        else:
+            done.set_result(None)
+        self._count_samples(streams, sender, number, time_ns, value, admission.new, tally, messages, now_ns)
+        if admission.tells:
+            self.sources.tells(sender, now_ns, admission.tells)
+        newest_ns = int(time_ns.max()) if taken else 0
+        done.add_done_callback(self._heard(sender, samples=taken, newest_ns=newest_ns))
+        return Receipt(done, taken, tally, tuple(messages))
+
+    def _keep(
+        self,
+        streams: Streams,
+        number: Int64s,
+        time_ns: Int64s,
+        value: Floats,
+        now_ns: int,
+        tally: Tally[str],
+        messages: list[str],
+    ) -> NDArray[np.intp] | None:
+        """Indices of the samples to take, or None for all of them; counts the others in `tally`."""
+        if not len(time_ns):
+            return None
+        oldest_ns = now_ns - self.config.age_max_s * 10**9
+        latest_ns = now_ns + self.config.future_max_s * 10**9
+        all_known = bool((number >= 0).all())
+        in_time = oldest_ns <= int(time_ns.min()) and int(time_ns.max()) <= latest_ns
+        dcgm = streams.dcgm(number)
+        if all_known and in_time and dcgm is None:
+            return None
+        keep = number >= 0
+        if not in_time:
+            old = keep & (time_ns < oldest_ns)
+            future = keep & (time_ns > latest_ns)
+            tally["too_old"] += int(old.sum())
+            tally["in_future"] += int(future.sum())
+            if old.any():
+                age_s = (now_ns - int(time_ns[old].min())) / 1e9
+                messages.append(f"a sample is {age_s:.0f} s old; at most {self.config.age_max_s} (ingest.age_max_s)")
+            if future.any():
+                ahead_s = (int(time_ns[future].max()) - now_ns) / 1e9
+                messages.append(
+                    f"a sample is {ahead_s:.0f} s ahead of our clock; at most {self.config.future_max_s} "
+                    "(ingest.future_max_s)"
+                )
+            keep &= ~(old | future)
+        if dcgm is not None:
+            blank = keep & dcgm & is_dcgm_blank(value)
+            tally["blank_value"] += int(blank.sum())
+            keep &= ~blank
+        return np.flatnonzero(keep)
+
+    def _count_samples(
+        self,
+        streams: Streams,
+        sender: Sender,
+        number: Int64s,
+        time_ns: Int64s,
+        value: Floats,
+        new: int,
+        tally: Tally[str],
+        messages: list[str],
+        now_ns: int,
+    ) -> None:
+        self.counts.add(accepted("series"), new)
+        self.counts.add(accepted("late_samples"), streams.touch(number, time_ns, new > 0))
+        stale = np.count_nonzero(value.view(np.uint64) == np.uint64(STALE_NAN_BITS))
+        self.counts.add(accepted("stale_markers"), int(stale))
+        self._count_refused(sender, now_ns, tally, messages)
+
+    def _append_samples(self, batches: list[_SampleBatch]) -> None:
+        """One append of many requests' samples; streams that are new are stored first."""
+        for key, streams in {(b.principal.tenant, b.principal.cluster): b.streams for b in batches}.items():
+            self._append_unsaved(*key, streams)
+        batches = [batch for batch in batches if len(batch.time_ns)]
+        if not batches:
+            return
+        rows = pa.table(
+            {
+                "tenant": _runs([(b.principal.tenant, len(b.time_ns)) for b in batches]),
+                "cluster": _runs([(b.principal.cluster, len(b.time_ns)) for b in batches]),
+                "series": _u128(np.concatenate([b.ids for b in batches])),
+                "time_ns": pa.array(np.concatenate([b.time_ns for b in batches])),
+                "value": pa.array(np.concatenate([b.value for b in batches])),
+            }
+        )
+        self._store.append(METRIC_SAMPLE, rows)
+        self.counts.add(accepted("samples"), rows.num_rows)
+
+    def _append_unsaved(self, tenant: str, cluster: str, streams: Streams) -> None:
+        rows, first_ns, last_ns = streams.unsaved()
+        if not rows:
+            return
+        # A stream whose samples were all refused has been seen, but at no time that we keep.
+        first_ns = np.where(last_ns == 0, self.now_ns(), first_ns)
+        last_ns = np.where(last_ns == 0, first_ns, last_ns)
+        table = arrow_table(
+            SERIES,
+            {
+                "tenant": [tenant] * len(rows),
+                "cluster": [cluster] * len(rows),
+                "series": _u128(np.array([(row.id_low, row.id_high) for row in rows], np.uint64)),
+                "name": [row.name for row in rows],
+                "entity_kind": [row.mapped.entity_kind for row in rows],
+                "entity": [row.mapped.entity for row in rows],
+                "unit": [row.unit for row in rows],
+                "labels": [row.labels for row in rows],
+                "first_ns": first_ns,
+                "last_ns": last_ns,
+                "type": [row.type for row in rows],
+                "host": [row.mapped.host for row in rows],
+                "source": [row.source for row in rows],
+            },
+        )
+        self._store.append(SERIES, table)
+        streams.saved(rows)
+
+    # -- rows ---------------------------------------------------------------------------------------------
+
+    def rows(
+        self,
+        table: Table,
+        columns: Mapping[str, object] | pa.Table,
+        count: int,
+        batch: int,
+        principal: Principal,
+        sender: Sender,
+    ) -> Receipt:
+        """Take rows of a table other than `metric_sample`; `columns` are `table.given`, `batch` their batch id.
+
+        Errors: RefusedError("too_old") if a row is older than its table is kept (it would vanish at once);
+        BusyError if the lane is full. Nothing was taken then.
+        """
+        now_ns = self.now_ns()
+        done = Future[None]()
+        key = (principal.tenant, table.name, batch)
+        if table.identity is Identity.BATCH and self._is_recent(key):
+            self.counts.add(accepted("repeated_batches"))
+            done.set_result(None)
+            return Receipt(done, count)
+        arrow = self._complete(table, columns, count, batch, principal)
+        self._check_age(table, arrow, now_ns)
+        if not count:
+            done.set_result(None)
+            return Receipt(done, 0)
+        done = self._lane_of(table).offer(arrow, count)
+        self._live(principal.tenant, principal.cluster, table, {"rows": arrow}, count)
+        done.add_done_callback(self._stored_batch(key, count))
+        done.add_done_callback(self._heard(sender, rows=count))
+        self.sources.tells(sender, now_ns, {table.name})
+        return Receipt(done, count)
+
+    def _complete(
+        self,
+        table: Table,
+        columns: Mapping[str, object] | pa.Table,
+        count: int,
+        batch: int,
+        principal: Principal,
+    ) -> pa.Table:
+        given = (
+            {name: columns[name] for name in columns.column_names} if isinstance(columns, pa.Table) else dict(columns)
+        )
+        given["tenant"] = [principal.tenant] * count
+        given["cluster"] = [principal.cluster] * count
+        if table.identity is Identity.BATCH:
+            raw = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64]], np.uint64)
+            given["batch"] = _u128(np.repeat(raw, count, axis=0))
+            given["batch_row"] = np.arange(count, dtype=np.uint64)
+        return arrow_table(table, given)
+
+    def _check_age(self, table: Table, rows: pa.Table, now_ns: int) -> None:
+        if not rows.num_rows:
+            return
+        times = rows[table.time].to_numpy()
+        oldest, newest = int(times.min()), int(times.max())
+        if oldest < now_ns - table.keep_hours * 3600 * 10**9:
+            raise RefusedError(
+                "too_old",
+                f"{table.name}.{table.time}: {_iso(oldest)} is older than the table is kept "
+                f"({table.keep_hours} h); it would be dropped at once",
+            )
+        if newest > now_ns + self.config.future_max_s * 10**9:
+            raise RefusedError(
+                "in_future",
+                f"{table.name}.{table.time}: {_iso(newest)} is more than {self.config.future_max_s} s ahead of "
+                "our clock (ingest.future_max_s)",
+            )
+
+    def _is_recent(self, key: tuple[str, str, int]) -> bool:
+        with self._lock:
+            return key in self._recent
+
+    def _stored_batch(self, key: tuple[str, str, int], count: int) -> Callable[[Future[None]], None]:
+        def note(done: Future[None]) -> None:
+            if done.exception() is None:
+                self.counts.add(accepted("rows"), count)
+                with self._lock:
+                    self._recent[key] = None
+                    while len(self._recent) > RECENT_BATCHES_MAX:
+                        self._recent.popitem(last=False)
+
+        return note
+
+    # -- shared -------------------------------------------------------------------------------------------
+
+    def refuse(self, sender: Sender, reason: str, message: str, amount: int = 1) -> None:
+        """Count a request that was refused whole."""
+        self.sources.refuse(sender, self.now_ns(), refused(reason), amount, message)
+
+    def _count_refused(self, sender: Sender, now_ns: int, tally: Mapping[str, int], messages: list[str]) -> None:
+        text = "; ".join(messages[:3])
+        for reason, amount in tally.items():
+            if amount:
+                why = refused(reason)
+                self.sources.refuse(sender, now_ns, why, amount, text if why.severity is not Severity.INFO else "")
+
+    def _heard(
+        self, sender: Sender, *, samples: int = 0, rows: int = 0, newest_ns: int = 0
+    ) -> Callable[[Future[None]], None]:
+        def note(done: Future[None]) -> None:
+            if done.exception() is None:
+                self.sources.heard(sender, self.now_ns(), samples=samples, rows=rows, newest_ns=newest_ns)
+
+        return note
+
+    def _streams_of(self, principal: Principal) -> Streams:
+        key = (principal.tenant, principal.cluster)
+        streams = self._streams.get(key)
+        if streams is None:
+            with self._lock:
+                streams = self._streams.setdefault(key, Streams(self.config))
+        return streams
+
+    def _lane_of(self, table: Table) -> Lane[pa.Table]:
+        with self._lock:
+            lane = self._lanes.get(table.name)
+            if lane is None:
+
+                def append(batches: list[pa.Table], table: Table = table) -> None:
+                    self._store.append(table, pa.concat_tables(batches).combine_chunks())
+
+                lane = self._lanes[table.name] = self._lane(table.name, append)
+                lane.start()
+            return lane
+
+    def _lane(self, name: str, append: Callable[[list[B]], None]) -> Lane[B]:
+        return Lane(
+            name,
+            append,
+            batch_rows=self.config.batch_rows,
+            linger_s=self.config.linger_s,
+            queue_rows_max=self.config.queue_rows_max,
+            on_failure=self._failed,
+        )
+
+    def _failed(self, error: StoreError) -> None:
+        self.counts.add(counter("store_failed", "append"))
+        self.last_store_error = str(error)
+
+    def _restore_streams(self) -> None:
+        found = self._store.query(
+            "SELECT tenant, cluster, series, first_ns, last_ns, startsWith(name, 'DCGM_') AS dcgm "
+            "FROM series ORDER BY tenant, cluster"
+        )
+        tenants, clusters = found["tenant"].to_pylist(), found["cluster"].to_pylist()
+        begin = 0
+        for end in range(1, found.num_rows + 1):
+            here = (tenants[begin], clusters[begin])
+            if end < found.num_rows and (tenants[end], clusters[end]) == here:
+                continue
+            part = found.slice(begin, end - begin)
+            self._streams_of(Principal(*here)).restore(
+                _ids(part["series"]),
+                part["first_ns"].to_numpy(),
+                part["last_ns"].to_numpy(),
+                part["dcgm"].to_numpy().astype(np.bool_),
+            )
+            begin = end
+
+
+def _runs(runs: list[tuple[str, int]]) -> pa.DictionaryArray:
+    """A dictionary array of texts, each repeated; (text, times)."""
+    words = sorted({text for text, _ in runs})
+    codes = np.repeat([words.index(text) for text, _ in runs], [times for _, times in runs]).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
+
+
+def _u128(ids: UInt64s) -> pa.FixedSizeBinaryArray:
+    """(N, 2) low and high halves as 16 little-endian bytes each."""
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(16), len(ids), [None, pa.py_buffer(np.ascontiguousarray(ids))]
+    )
+
+
+def _ids(column: pa.ChunkedArray) -> UInt64s:
+    """The (N, 2) halves of a column of 16-byte ids."""
+    return np.frombuffer(b"".join(column.to_pylist()), np.uint64).reshape(-1, 2)
+
+
+def _iso(time_ns: int) -> str:
+    """UTC text of a time; the number itself where it is out of the calendar."""
+    try:
+        return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{time_ns} ns"

@@ -1,0 +1,138 @@
+"""From accepted rows to the store: one lane per table, group commit, bounded.
+
+    offer() ──> waiting batches ──(batch_rows rows, or linger_s after the first)──> store.append ──> futures
+
+A future resolves when its rows are in the store: that is what an acknowledgement means. When a lane holds
+`queue_rows_max` rows, `offer` raises BusyError and takes nothing.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from leadline.model.errors import BusyError, StoreError
+
+Batch = TypeVar("Batch")
+
+APPEND_TRIES = 4  # with the waits below about 2 s: longer and the sender's own retry is the better place
+FIRST_WAIT_S = 0.1
+
+
+@dataclass(slots=True)
+class _Waiting(Generic[Batch]):
+    batch: Batch
+    rows: int
+    done: Future[None]
+
+
+class Lane(Generic[Batch]):
+    """One table's way to the store. `append` is called from one thread, with one or more batches at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        append: Callable[[list[Batch]], None],
+        *,
+        batch_rows: int,
+        linger_s: float,
+        queue_rows_max: int,
+        on_failure: Callable[[StoreError], None],
+    ) -> None:
+        self._append = append
+        self._batch_rows = batch_rows
+        self._linger_s = linger_s
+        self._queue_rows_max = queue_rows_max
+        self._on_failure = on_failure
+        self._condition = threading.Condition()
+        self._waiting: list[_Waiting[Batch]] = []
+        self._rows = 0  # rows offered and not yet answered, those being appended included
+        self._pending_rows = 0  # rows in `_waiting`
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=f"lane-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to append."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take nothing more, append what waits, and return when all of it is answered."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+        self._thread.join()
+
+    @property
+    def rows(self) -> int:
+        """Rows offered and not yet answered."""
+        return self._rows
+
+    def offer(self, batch: Batch, rows: int) -> Future[None]:
+        """Queue `batch` of `rows` rows. The future resolves when they are stored, or fails with StoreError.
+
+        Errors: BusyError if the lane is full or stopping; nothing was taken then.
+        """
+        waiting = _Waiting(batch, rows, Future[None]())
+        with self._condition:
+            if self._stopping:
+                raise BusyError("Leadline is stopping; send again to the one that follows", 5)
+            # A batch larger than the whole queue is taken when the lane is empty: it could never be taken else.
+            if self._rows and self._rows + rows > self._queue_rows_max:
+                raise BusyError(f"{self._rows} rows wait for the store already; try again in a second")
+            self._waiting.append(waiting)
+            self._rows += rows
+            self._pending_rows += rows
+            if len(self._waiting) == 1 or self._pending_rows >= self._batch_rows:
+                self._condition.notify_all()
+        return waiting.done
+
+    def _run(self) -> None:
+        while True:
+            batches = self._take()
+            if not batches:
+                return
+            error = self._append_with_retries([waiting.batch for waiting in batches])
+            with self._condition:
+                self._rows -= sum(waiting.rows for waiting in batches)
+            for waiting in batches:
+                if error is None:
+                    waiting.done.set_result(None)
+                else:
+                    waiting.done.set_exception(error)
+
+    def _take(self) -> list[_Waiting[Batch]]:
+        with self._condition:
+            while not self._waiting and not self._stopping:
+                self._condition.wait()
+            deadline = time.monotonic() + self._linger_s
+            while self._pending_rows < self._batch_rows and not self._stopping:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._condition.wait(left)
+            batches, self._waiting, self._pending_rows = self._waiting, [], 0
+            return batches
+
+    def _append_with_retries(self, batches: list[Batch]) -> StoreError | None:
+        wait_s = FIRST_WAIT_S
+        for tried in range(1, APPEND_TRIES + 1):
+            try:
+                self._append(batches)
+                return None
+            except StoreError as error:
+                self._on_failure(error)
+                if tried == APPEND_TRIES:
+                    return error
+            except Exception as error:
+                # Our own bug: these rows are not acknowledged, the sender keeps them, the lane goes on.
+                failure = StoreError(f"append failed: {type(error).__name__}: {error}")
+                self._on_failure(failure)
+                return failure
+            time.sleep(wait_s * random.uniform(0.5, 1.5))
+            wait_s *= 3
+        return None

@@ -1,0 +1,291 @@
+"""The scraper: reads exporters' pages as Prometheus does, from static targets and file_sd.
+
+Per target and scrape it writes what the page says plus `up`, `scrape_duration_seconds` and
+`scrape_samples_scraped`, all with the labels `job` and `instance`; a stream that was there the last time and is
+gone gets Prometheus' stale marker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import glob
+import json
+import logging
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import yaml
+
+from leadline.ingest.config import ScrapeJob
+from leadline.ingest.intake import Intake
+from leadline.ingest.relabel import Relabelled
+from leadline.ingest.sources import Sender
+from leadline.model.counters import counter
+from leadline.model.errors import BusyError, ConfigError, DataError, LeadlineError, RefusedError
+from leadline.model.principal import Principal
+from leadline.wire.body import Body
+from leadline.wire.exposition import decode_exposition
+from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples, samples_from
+
+log = logging.getLogger(__name__)
+
+ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+FILE_SD_EVERY_S = 5.0
+TARGETS_MAX = 10_000  # one task and some 100 kB of label cache each
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One page to read: its job's settings, address, and the labels every stream gets."""
+
+    job: ScrapeJob
+    address: str
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"{self.job.scheme}://{self.address}{self.job.path}"
+
+
+class Scraper:
+    """Keeps one task per target. Built inert; `run()` scrapes until cancelled."""
+
+    def __init__(
+        self,
+        jobs: list[ScrapeJob],
+        intake: Intake,
+        decoders: Executor,
+        principal: Principal,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._jobs = jobs
+        self._intake = intake
+        self._decoders = decoders
+        self._principal = principal
+        self._now_ns = now_ns
+        self._tasks: dict[Target, asyncio.Task[None]] = {}
+
+    async def run(self) -> None:
+        """Scrape all targets; look for new ones every 5 s; returns when cancelled."""
+        limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+        # Proxies of the environment are for reaching other networks; exporters are near.
+        async with httpx.AsyncClient(limits=limits, trust_env=False, follow_redirects=True) as client:
+            try:
+                while True:
+                    self._follow(client, targets_of(self._jobs, self._say))
+                    await asyncio.sleep(FILE_SD_EVERY_S)
+            finally:
+                for task in self._tasks.values():
+                    task.cancel()
+                await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+                self._tasks.clear()
+
+    def _follow(self, client: httpx.AsyncClient, targets: list[Target]) -> None:
+        wanted = dict.fromkeys(targets[:TARGETS_MAX])
+        for gone in [target for target in self._tasks if target not in wanted]:
+            self._tasks.pop(gone).cancel()
+        for target in wanted:
+            task = self._tasks.get(target)
+            if task is None or task.done():
+                self._tasks[target] = asyncio.create_task(self._keep_reading(client, target))
+
+    def _say(self, path: str, error: str) -> None:
+        sender = Sender(self._principal.tenant, "scrape", path)
+        self._intake.sources.refuse(sender, self._now_ns(), counter("scrape_failed", "malformed"), 1, error)
+
+    async def _keep_reading(self, client: httpx.AsyncClient, target: Target) -> None:
+        page = Page(target, self._intake, self._principal)
+        interval_s = target.job.interval_s
+        # Targets start spread over the interval, so that they are not all read in the same moment.
+        await asyncio.sleep(random.uniform(0, min(interval_s, 5.0)) if interval_s > 1 else 0)
+        due = time.monotonic()
+        try:
+            while True:
+                await self._read(client, page)
+                due += interval_s
+                late = int((time.monotonic() - due) // interval_s) + 1
+                if late > 0:
+                    self._intake.counts.add(counter("scrape_failed", "behind"), late)
+                    due += late * interval_s
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+        finally:
+            # The target is gone or we stop: its streams end here, and a reader should not carry them on.
+            page.end(self._now_ns())
+
+    async def _read(self, client: httpx.AsyncClient, page: Page) -> None:
+        began_ns, began = self._now_ns(), time.monotonic()
+        why, error = "", ""
+        body: bytes = b""
+        content_type = ""
+        try:
+            async with asyncio.timeout(page.target.job.timeout_s):
+                body, content_type = await self._fetch(client, page.target)
+        except (httpx.HTTPError, TimeoutError, OSError) as failure:
+            why, error = "unreachable", f"{page.target.url}: {type(failure).__name__}: {failure}".rstrip(": ")
+        except _StatusError as failure:
+            why, error = "status", str(failure)
+        except RefusedError as failure:
+            why, error = "too_large", f"{page.target.url}: {failure}"
+        except DataError as failure:
+            why, error = "malformed", f"{page.target.url}: {failure}"
+        took_s = time.monotonic() - began
+        loop = asyncio.get_running_loop()
+        try:
+            receipt = await loop.run_in_executor(
+                self._decoders, page.take, body, content_type, began_ns, took_s, why, error
+            )
+            await asyncio.wrap_future(receipt)
+        except LeadlineError as failure:
+            # The store or its queue; the next scrape brings newer values.
+            reason = "queue_full" if isinstance(failure, BusyError) else "store_unavailable"
+            self._intake.refuse(page.sender, reason, str(failure))
+
+    async def _fetch(self, client: httpx.AsyncClient, target: Target) -> tuple[bytes, str]:
+        config = self._intake.config
+        headers = {"accept": ACCEPT, "accept-encoding": "gzip", "user-agent": "leadline-scrape"}
+        async with client.stream("GET", target.url, headers=headers, timeout=target.job.timeout_s) as answer:
+            if answer.status_code != 200:
+                raise _StatusError(f"{target.url}: expected status 200, got {answer.status_code}")
+            encoding = answer.headers.get("content-encoding", "").lower()
+            body = Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
+            async for chunk in answer.aiter_raw():
+                body.feed(chunk)
+            return body.finish(), answer.headers.get("content-type", "text/plain")
+
+
+class _StatusError(Exception):
+    pass
+
+
+class Page:
+    """One target's page over time: its cache of finished labels, and the streams it had the last time."""
+
+    def __init__(self, target: Target, intake: Intake, principal: Principal) -> None:
+        self.target = target
+        self.sender = Sender(principal.tenant, "scrape", target.url)
+        self._intake = intake
+        self._principal = principal
+        self._relabelled = Relabelled(dict(target.labels), target.job.honor_labels)
+        self._before: Samples | None = None
+
+    def take(self, body: bytes, content_type: str, at_ns: int, took_s: float, why: str, error: str) -> Future[None]:
+        """Hand one scrape (or its failure, `why`) to the intake; returns the future of the stored rows."""
+        samples: Samples | None = None
+        if not why:
+            try:
+                samples = decode_exposition(body, content_type, at_ns)
+            except DataError as failure:
+                why, error = "malformed", f"{self.target.url}: {failure}"
+        if why:
+            self._intake.sources.refuse(self.sender, at_ns, counter("scrape_failed", why), 1, error)
+        own = samples_from(
+            [{"__name__": name, **dict(self.target.labels)} for name in OWN],
+            [0, 1, 2],
+            [at_ns] * 3,
+            [0.0 if samples is None else 1.0, took_s, 0.0 if samples is None else float(len(samples.value))],
+            OWN_METADATA,
+        )
+        self._intake.samples(own, self._principal, self.sender)
+        page = self._relabelled.apply(samples) if samples is not None else None
+        stale = gone(self._before, page, at_ns)
+        self._before = page
+        if stale is not None:
+            self._intake.samples(stale, self._principal, self.sender)
+        if page is None:
+            page = own
+        return self._intake.samples(page, self._principal, self.sender).done
+
+    def end(self, at_ns: int) -> None:
+        """Mark all streams of the page as gone."""
+        stale, self._before = gone(self._before, None, at_ns), None
+        if stale is not None:
+            try:
+                self._intake.samples(stale, self._principal, self.sender)
+            except LeadlineError as error:
+                log.info("stale markers of %s not written: %s", self.target.url, error)
+
+
+OWN = ("up", "scrape_duration_seconds", "scrape_samples_scraped")
+OWN_METADATA = {
+    "up": Metadata("gauge"),
+    "scrape_duration_seconds": Metadata("gauge", "seconds"),
+    "scrape_samples_scraped": Metadata("gauge"),
+}
+
+
+def gone(before: Samples | None, now: Samples | None, at_ns: int) -> Samples | None:
+    """Stale markers for the streams of `before` that `now` lacks; None if there are none."""
+    if before is None or not len(before.ids):
+        return None
+    pair = np.dtype([("low", np.uint64), ("high", np.uint64)])
+    had = np.ascontiguousarray(before.ids).view(pair).ravel()
+    has = had[:0] if now is None else np.ascontiguousarray(now.ids).view(pair).ravel()
+    missing = np.flatnonzero(~np.isin(had, has))
+    if not missing.size:
+        return None
+    value = np.full(missing.size, STALE_NAN_BITS, np.uint64).view(np.float64)
+    return Samples(
+        before.label_bytes,
+        before.label_start,
+        before.label_end,
+        before.ids,
+        missing.astype(np.int64),
+        np.full(missing.size, at_ns, np.int64),
+        value,
+    )
+
+
+def targets_of(jobs: list[ScrapeJob], say: Callable[[str, str], None]) -> list[Target]:
+    """All targets of the jobs now: static ones and those that file_sd files list.
+
+    A file that cannot be read is told through `say(path, error)` and left out; its targets end.
+    """
+    found: list[Target] = []
+    for job in jobs:
+        found += [_target(job, address, {}) for address in job.targets]
+        for pattern in job.file_sd:
+            for path in sorted(glob.glob(pattern)):
+                try:
+                    found += _file_targets(job, Path(path))
+                except (OSError, ConfigError) as error:
+                    say(path, str(error))
+    return found
+
+
+def _file_targets(job: ScrapeJob, path: Path) -> list[Target]:
+    text = path.read_text(encoding="utf-8")
+    try:
+        groups = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: expected a JSON or YAML list of target groups, got {error}") from error
+    if not isinstance(groups, list):
+        raise ConfigError(f"{path}: expected a list of {{targets, labels}}, got {type(groups).__name__}")
+    found: list[Target] = []
+    for place, group in enumerate(groups, 1):
+        targets = group.get("targets") if isinstance(group, dict) else None
+        labels = group.get("labels", {}) if isinstance(group, dict) else None
+        if not isinstance(targets, list) or not isinstance(labels, dict):
+            raise ConfigError(
+                f"{path}: group {place}: expected targets (a list) and labels (a map), got {group!r:.200}"
+            )
+        extra = {str(name): str(value) for name, value in labels.items()}
+        found += [_target(job, str(address), extra) for address in targets]
+    return found
+
+
+def _target(job: ScrapeJob, address: str, extra: dict[str, str]) -> Target:
+    parts = urlsplit(f"//{address}")
+    if not parts.hostname or "/" in address:
+        raise ConfigError(f"scrape target of job {job.job}: expected host:port, got {address!r}")
+    labels = {"job": job.job, "instance": address, **job.labels, **extra}
+    # Prometheus' own: labels that begin with two underscores steer the scrape and are not stored.
+    kept = tuple(sorted((name, value) for name, value in labels.items() if not name.startswith("__")))
+    return Target(job, address, kept)

@@ -1,0 +1,241 @@
+"""The metric streams of one tenant and cluster: which are known, which may join, which must still be saved.
+
+A known stream costs one table look-up per request and is never decoded again. A new one is decoded once, held
+against the limits, mapped to its entity, and its `series` row is stored before (or with) its first sample.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter as Tally
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leadline.ingest.config import IngestConfig
+from leadline.model.errors import DataError
+from leadline.model.names import Mapped, entity_of, unit_of
+from leadline.model.units import canonical_unit
+from leadline.wire.samples import Int64s, Metadata, Samples
+from leadline.wire.series_index import SeriesIndex, touch
+
+NAME = "__name__"
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """One row of the `series` table but for tenant, cluster and the two times; `number` is its place here."""
+
+    id_low: int
+    id_high: int
+    name: str
+    mapped: Mapped
+    unit: str | None
+    type: str | None
+    labels: dict[str, str]
+    source: str
+    number: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """What `admit` decided: `number` per stream of the request (-1: refused), and why some were refused."""
+
+    number: Int64s  # (S,)
+    refused: Tally[str]  # samples refused, by reason
+    messages: list[str]
+    new: int
+    tells: set[str]
+
+
+class Streams:
+    """Known streams of one tenant and cluster. Thread-safe."""
+
+    def __init__(self, config: IngestConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._index = SeriesIndex(config.series_max)
+        self._unsaved: dict[int, SeriesRow] = {}
+        size = 1024
+        self._first_ns: Int64s = np.zeros(size, np.int64)
+        self._last_ns: Int64s = np.zeros(size, np.int64)
+        self._saved_ns: Int64s = np.zeros(size, np.int64)
+        self._dcgm: NDArray[np.bool_] = np.zeros(size, np.bool_)
+        self._any_dcgm = False
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def restore(self, ids: NDArray[np.uint64], first_ns: Int64s, last_ns: Int64s, dcgm: NDArray[np.bool_]) -> None:
+        """Take over streams that the store knows already (at start). ids (S, 2); the rest (S,)."""
+        with self._lock:
+            numbers = self._index.insert(ids)
+            self._grow(len(self._index))
+            self._first_ns[numbers] = first_ns
+            self._last_ns[numbers] = last_ns
+            self._saved_ns[numbers] = last_ns
+            self._dcgm[numbers] = dcgm
+            self._any_dcgm = bool(self._dcgm.any())
+
+    def admit(self, samples: Samples, source: str) -> Admission:
+        """Number every stream of a request, admitting new ones within the limits.
+
+        Streams are admitted in memory at once; `unsaved` hands their rows to the lane, which stores them before
+        the samples.
+        """
+        refused: Tally[str] = Tally()
+        messages: list[str] = []
+        tells: set[str] = set()
+        with self._lock:
+            number = self._index.lookup(samples.ids)
+            unknown = np.flatnonzero(number < 0)
+            if not unknown.size:
+                return Admission(number, refused, messages, 0, tells)
+            # How many samples a refused stream takes with it.
+            weight = np.bincount(samples.sample_series, minlength=len(number))
+            rows: list[SeriesRow] = []
+            joined: list[int] = []
+            seen: set[tuple[int, int]] = set()
+            for stream in unknown.tolist():
+                key = (int(samples.ids[stream, 0]), int(samples.ids[stream, 1]))
+                if key in seen:
+                    continue
+                try:
+                    row = self._row(samples, stream, key, source, len(rows))
+                except _RefusedStream as error:
+                    refused[error.reason] += int(weight[stream])
+                    if len(messages) < 5:
+                        messages.append(error.message)
+                    continue
+                seen.add(key)
+                rows.append(row)
+                joined.append(stream)
+                tells.add(row.mapped.family or row.labels.get("job") or "other")
+            if joined:
+                self._join(samples.ids[joined], rows)
+            number = self._index.lookup(samples.ids)
+        return Admission(number, refused, messages, len(joined), tells)
+
+    def touch(self, number: Int64s, time_ns: Int64s, any_new: bool) -> int:
+        """Note the times (N,) of samples of streams `number` (N,); returns how many came late.
+
+        Late: older than the newest of its stream. The same time again is a retry, not late.
+        """
+        with self._lock:
+            if any_new:
+                np.minimum.at(self._first_ns, number, time_ns)
+            return int(touch(number, time_ns, self._last_ns))
+
+    def dcgm(self, number: Int64s) -> NDArray[np.bool_] | None:
+        """Which samples belong to streams of DCGM; None if no such stream is known (the usual case)."""
+        return self._dcgm[number] if self._any_dcgm else None
+
+    def unsaved(self) -> tuple[list[SeriesRow], Int64s, Int64s]:
+        """Rows that must be stored before their samples count as stored, with first and last times."""
+        with self._lock:
+            numbers = np.fromiter(self._unsaved, np.int64, len(self._unsaved))
+            return list(self._unsaved.values()), self._first_ns[numbers], self._last_ns[numbers]
+
+    def saved(self, rows: list[SeriesRow]) -> None:
+        """These rows, last times included, are in the store."""
+        with self._lock:
+            for row in rows:
+                self._unsaved.pop(row.number, None)
+                self._saved_ns[row.number] = self._last_ns[row.number]
+
+    def moved(self, by_ns: int) -> bool:
+        """Whether a stream's newest sample is more than `by_ns` ahead of what its stored row says."""
+        with self._lock:
+            n = len(self._index)
+            return bool((self._last_ns[:n] - self._saved_ns[:n] > by_ns).any())
+
+    def times(self, ids: NDArray[np.uint64]) -> tuple[Int64s, Int64s]:
+        """First and last times of the streams with these ids (S, 2); all must be known. Marks them as saved."""
+        with self._lock:
+            number = self._index.lookup(ids)
+            self._saved_ns[number] = self._last_ns[number]
+            return self._first_ns[number], self._last_ns[number]
+
+    def _join(self, ids: NDArray[np.uint64], rows: list[SeriesRow]) -> None:
+        numbers = self._index.insert(ids)
+        self._grow(len(self._index))
+        self._first_ns[numbers] = np.iinfo(np.int64).max
+        self._last_ns[numbers] = 0
+        self._saved_ns[numbers] = 0
+        self._dcgm[numbers] = [row.name.startswith("DCGM_") for row in rows]
+        self._any_dcgm = self._any_dcgm or bool(self._dcgm[numbers].any())
+        for number, row in zip(numbers.tolist(), rows, strict=True):
+            self._unsaved[number] = replace(row, number=number)
+
+    def _grow(self, size: int) -> None:
+        have = len(self._last_ns)
+        if size <= have:
+            return
+        more = max(size, 2 * have) - have
+        self._first_ns = np.concatenate((self._first_ns, np.zeros(more, np.int64)))
+        self._last_ns = np.concatenate((self._last_ns, np.zeros(more, np.int64)))
+        self._saved_ns = np.concatenate((self._saved_ns, np.zeros(more, np.int64)))
+        self._dcgm = np.concatenate((self._dcgm, np.zeros(more, np.bool_)))
+
+    def _row(self, samples: Samples, stream: int, key: tuple[int, int], source: str, joining: int) -> SeriesRow:
+        config = self._config
+        if len(self._index) + joining >= config.series_max:
+            raise _RefusedStream(
+                "series_limit",
+                f"{config.series_max} streams are known; a new one is refused (ingest.series_max)",
+            )
+        try:
+            labels = samples.labels(stream)
+        except DataError as error:
+            raise _RefusedStream("label_invalid", str(error)) from error
+        name = labels.get(NAME, "")
+        if not name:
+            raise _RefusedStream("label_invalid", f"a stream without a name: {_short(labels)}")
+        if len(labels) > config.labels_per_series_max:
+            raise _RefusedStream(
+                "labels_too_many",
+                f"{name} has {len(labels)} labels; at most {config.labels_per_series_max} "
+                "(ingest.labels_per_series_max)",
+            )
+        for label, value in labels.items():
+            size = max(len(label.encode()), len(value.encode()))
+            if size > config.label_bytes_max:
+                raise _RefusedStream(
+                    "label_too_long",
+                    f"{name}: label {label[:40]!r} has {size} bytes; at most {config.label_bytes_max} "
+                    "(ingest.label_bytes_max)",
+                )
+        told = samples.metadata.get(name) or samples.metadata.get(_family_name(name)) or Metadata()
+        unit = canonical_unit(told.unit) if told.unit else unit_of(name)
+        mapped = entity_of(labels)
+        return SeriesRow(
+            id_low=key[0],
+            id_high=key[1],
+            name=name,
+            mapped=mapped,
+            unit=unit,
+            type=told.type or None,
+            labels={label: value for label, value in labels.items() if label != NAME},
+            source=source,
+        )
+
+
+class _RefusedStream(Exception):
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+def _family_name(name: str) -> str:
+    """The name that metadata is told under: `x_bucket`, `x_sum` and `x_count` belong to `x`, `x_total` to `x`."""
+    for suffix in ("_bucket", "_sum", "_count", "_total"):
+        if name.endswith(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def _short(labels: dict[str, str]) -> str:
+    text = ", ".join(f"{name}={value!r}" for name, value in sorted(labels.items()))
+    return text if len(text) <= 200 else text[:200] + "..."

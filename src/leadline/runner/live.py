@@ -1,0 +1,65 @@
+"""Live tables: what `ingest` has just accepted, in memory, for judgements that cannot wait for the store.
+
+Bounded by rows per table; the oldest go first and are counted. Everything here is (or is about to be) in the
+store too, so nothing is lost by letting go.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from leadline.model.tables import Table
+
+ROWS_MAX = 1_000_000  # a metric sample is 32 bytes, so 32 MB for the largest table
+
+
+@dataclass(frozen=True, slots=True)
+class LiveBatch:
+    """Rows of one table as they came; `columns` as the way in had them, `number` counts batches from 1."""
+
+    number: int
+    tenant: str
+    cluster: str
+    columns: Mapping[str, object]
+    rows: int
+
+
+class LiveTables:
+    """The newest rows of every table. Thread-safe; adding never blocks for long and never raises."""
+
+    def __init__(self, dropped: Callable[[int], None], rows_max: int = ROWS_MAX) -> None:
+        self._dropped = dropped
+        self._rows_max = rows_max
+        self._lock = threading.Lock()
+        self._batches: dict[str, deque[LiveBatch]] = {}
+        self._rows: dict[str, int] = {}
+        self._number = 0
+
+    def add(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
+        """Append rows of a table; the oldest batches make room (the newest one always stays)."""
+        let_go = 0
+        with self._lock:
+            self._number += 1
+            batches = self._batches.setdefault(table.name, deque())
+            batches.append(LiveBatch(self._number, tenant, cluster, columns, rows))
+            held = self._rows.get(table.name, 0) + rows
+            while held > self._rows_max and len(batches) > 1:
+                oldest = batches.popleft()
+                held -= oldest.rows
+                let_go += oldest.rows
+            self._rows[table.name] = held
+        if let_go:
+            self._dropped(let_go)
+
+    def since(self, table: str, number: int = 0) -> list[LiveBatch]:
+        """Batches of a table after batch `number`, oldest first. Keep the last one's number for the next call."""
+        with self._lock:
+            return [batch for batch in self._batches.get(table, ()) if batch.number > number]
+
+    def rows(self) -> dict[str, int]:
+        """Rows held, by table."""
+        with self._lock:
+            return dict(self._rows)

@@ -1,0 +1,277 @@
+"""The API under /api/v1, with /health, /ready and /metrics. Reads; what writes is `ingest`."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from pydantic import BaseModel, Field
+
+from leadline import __version__
+from leadline.ingest.http import Authorize
+from leadline.model.counters import counter
+from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
+from leadline.model.principal import OPERATE, READ, Principal
+from leadline.model.tables import BY_NAME, TABLES
+from leadline.server.health import LeadlineCollector, Parts, doctor
+from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
+from leadline.server.table_schema import row_schema
+from leadline.store import Limits
+
+
+class Sql(BaseModel):
+    """One query in ClickHouse's SQL over Leadline's tables."""
+
+    sql: str = Field(max_length=100_000, examples=["SELECT name, count() FROM series GROUP BY name"])
+    rows_max: int = Field(default=10_000, ge=1, le=1_000_000, description="more rows than this is an error")
+    seconds_max: int = Field(default=30, ge=1, le=300, description="stopped after this many seconds")
+
+
+class Problem(BaseModel):
+    """What went wrong: a reason for programs, a message for people."""
+
+    reason: str
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: Problem
+
+
+class RowsAnswer(BaseModel):
+    """Rows; `cursor` is empty on the last page."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    cursor: str = ""
+
+
+class TableAnswer(BaseModel):
+    """One table: what it is, and how full."""
+
+    name: str
+    doc: str
+    written_by: str
+    kept_hours: int
+    identity: str
+    columns: list[dict[str, Any]]
+    rows: int
+    bytes: int
+    oldest_ns: int | None
+    newest_ns: int | None
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer} for status in (400, 401, 404, 422, 429, 503)
+}
+# A query of the page or a dashboard; user SQL has its own limits (store.query_*).
+VIEW_LIMITS = Limits(rows=1_000_000, seconds=30, bytes=2 << 30)
+
+
+def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]]) -> FastAPI:
+    """The API of a running server. `config_view` gives the effective settings with their origins."""
+    api = FastAPI(
+        title="Leadline",
+        version=__version__,
+        description="Tables of telemetry and verdicts. Times are ns since 1970; every answer carries `schema`.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+    )
+    registry = CollectorRegistry()
+    registry.register(LeadlineCollector(parts))
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    # chDB answers a few queries at a time; further ones wait here rather than in the engine.
+    reading = threading.BoundedSemaphore(8)
+
+    def who(request: Request) -> Principal:
+        principal = authorize({name.lower(): value for name, value in request.headers.items()})
+        if not principal.may(READ):
+            raise RefusedError("unauthorized", f"role {principal.role} may not read")
+        return principal
+
+    @api.exception_handler(LeadlineError)
+    def told(_: Request, error: LeadlineError) -> JSONResponse:
+        status, reason = _status(error)
+        return JSONResponse({"error": {"reason": reason, "message": str(error)}}, status)
+
+    @api.get("/health", tags=["process"])
+    def health() -> dict[str, str]:
+        """The process answers."""
+        return {"state": "ok"}
+
+    @api.get("/ready", tags=["process"], responses=PROBLEMS)
+    def ready() -> dict[str, str]:
+        """The store answers and telemetry is taken."""
+        parts.store.query("SELECT 1 AS one")
+        return {"state": "ready"}
+
+    @api.get("/metrics", tags=["process"], response_class=Response)
+    def metrics(request: Request) -> Response:
+        """Leadline's own metrics, as OpenMetrics or the Prometheus text format."""
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(registry), headers={"content-type": content_type})
+
+    @api.get("/api/v1/doctor", tags=["state"], responses=PROBLEMS)
+    def diagnosis(request: Request) -> dict[str, Any]:
+        """What is connected, how fresh, what is refused and why."""
+        who(request)
+        return doctor(parts, time.time_ns())
+
+    @api.get("/api/v1/config", tags=["state"], responses=PROBLEMS)
+    def settings(request: Request) -> dict[str, Any]:
+        """Effective settings with their origins; secrets are not shown."""
+        if not who(request).may(OPERATE):
+            raise RefusedError("unauthorized", "settings are for the role operator")
+        return {"schema": SCHEMA_VERSION, "settings": config_view()}
+
+    @api.get("/api/v1/tables", tags=["tables"], responses=PROBLEMS)
+    def tables(request: Request) -> dict[str, Any]:
+        """Every table with its columns and how full it is."""
+        who(request)
+        facts = {fact.table: fact for fact in parts.store.facts()}
+        found = []
+        for table in TABLES:
+            fact = facts.get(table.name)
+            found.append(
+                TableAnswer(
+                    name=table.name,
+                    doc=table.doc,
+                    written_by=table.written_by,
+                    kept_hours=table.keep_hours,
+                    identity=table.identity.value,
+                    columns=row_schema(table),
+                    rows=fact.rows if fact else 0,
+                    bytes=fact.bytes if fact else 0,
+                    oldest_ns=fact.oldest_ns if fact else None,
+                    newest_ns=fact.newest_ns if fact else None,
+                ).model_dump()
+            )
+        return {"schema": SCHEMA_VERSION, "tables": found}
+
+    @api.get("/api/v1/tables/{table}", tags=["tables"], responses=PROBLEMS)
+    def rows(
+        request: Request,
+        table: str,
+        since: Annotated[str | None, Query(alias="from", description="ns, ISO 8601 or -15m; included")] = None,
+        until: Annotated[str | None, Query(alias="to", description="the same; not included")] = None,
+        entity: Annotated[str, Query(description="rows about this entity, `gpu:GPU-5c1e`")] = "",
+        columns: Annotated[str, Query(description="names with commas between; all if empty")] = "",
+        cursor: Annotated[str, Query(description="from the page before")] = "",
+        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 1000,
+    ) -> RowsAnswer:
+        """Rows of one table by time, oldest first, a page at a time."""
+        principal = who(request)
+        spec = BY_NAME.get(table)
+        if spec is None:
+            raise RefusedError("unknown_table", f"no table {table!r}; there are {', '.join(BY_NAME)}")
+        now_ns = time.time_ns()
+        query = PageQuery(
+            columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
+            from_ns=None if since is None else parse_time(since, now_ns),
+            to_ns=None if until is None else parse_time(until, now_ns),
+            entity=entity,
+            cursor=cursor,
+            limit=limit,
+        )
+        sql, parameters = page_sql(spec, query, principal)
+        with reading:
+            found = parts.store.query(sql, parameters, limits=VIEW_LIMITS)
+        got, following = page_rows(spec, query, found)
+        names = list(query.columns) or [column.name for column in spec.columns]
+        return RowsAnswer(schema=SCHEMA_VERSION, columns=names, rows=got, cursor=following)
+
+    @api.get("/api/v1/series", tags=["tables"], responses=PROBLEMS)
+    def series(
+        request: Request,
+        match: Annotated[str, Query(description="part of the metric name", max_length=200)] = "",
+        entity: Annotated[str, Query(description="only streams of this entity")] = "",
+        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 1000,
+    ) -> RowsAnswer:
+        """Metric names with how many streams, entities and label values each has: most streams first."""
+        principal = who(request)
+        sql, parameters = _series_sql(principal, match, entity, limit)
+        with reading:
+            found = parts.store.query(sql, parameters, limits=VIEW_LIMITS)
+        return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
+
+    @api.post("/api/v1/sql", tags=["tables"], responses=PROBLEMS)
+    def sql_query(request: Request, query: Sql) -> RowsAnswer:
+        """Run one SELECT over one's own tables. Reads only; see docs/how-to/query-with-sql.md."""
+        principal = who(request)
+        limits = Limits(rows=query.rows_max, seconds=query.seconds_max, bytes=VIEW_LIMITS.bytes)
+        try:
+            with reading:
+                found = parts.store.query_as(principal, query.sql, limits=limits)
+        except UsageError:
+            parts.intake.counts.add(counter("query_refused", "not_allowed"))
+            raise
+        except RefusedError:
+            parts.intake.counts.add(counter("query_refused", "limit"))
+            raise
+        return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
+
+    return api
+
+
+def _status(error: LeadlineError) -> tuple[int, str]:
+    if isinstance(error, RefusedError):
+        return {"unauthorized": 401, "unknown_table": 404}.get(error.reason, 400), error.reason
+    if isinstance(error, BusyError):
+        return 429, "busy"
+    if isinstance(error, StoreError):
+        return 503, "store"
+    return 400, "bad_request"
+
+
+def _series_sql(principal: Principal, match: str, entity: str, limit: int) -> tuple[str, Mapping[str, object]]:
+    where: list[str] = []
+    parameters: dict[str, object] = {}
+    if not principal.may(OPERATE):
+        where.append("tenant = {tenant:String}")
+        parameters["tenant"] = principal.tenant
+    if match:
+        where.append("position(name, {match:String}) > 0")
+        parameters["match"] = match
+    if entity:
+        where.append("entity = {entity:String}")
+        parameters["entity"] = entity
+    condition = f"WHERE {' AND '.join(where)} " if where else ""
+    # The label with the most values is what to look at when a name has too many streams.
+    sql = f"""
+        WITH shown AS (SELECT * FROM series {condition}),
+        counted AS (
+            SELECT name, label, uniqExact(value) AS n
+            FROM shown ARRAY JOIN mapKeys(labels) AS label, mapValues(labels) AS value
+            GROUP BY name, label
+        ),
+        widest AS (
+            SELECT name, arrayReverseSort(groupArray((n, toString(label)))) AS pairs FROM counted GROUP BY name
+        )
+        SELECT s.name AS name, s.streams AS streams, s.entities AS entities, s.entity_kind AS entity_kind,
+            s.type AS type, s.unit AS unit, s.last_ns AS last_ns,
+            arrayStringConcat(arrayMap(p -> concat(p.2, '=', toString(p.1)), arraySlice(w.pairs, 1, 3)), ', ')
+                AS most_values
+        FROM (
+            SELECT name, count() AS streams, uniqExactIf(entity, entity != '') AS entities,
+                max(entity_kind) AS entity_kind, any(type) AS type, any(unit) AS unit, max(last_ns) AS last_ns
+            FROM shown GROUP BY name ORDER BY streams DESC, name LIMIT {limit}
+        ) AS s LEFT JOIN widest AS w ON s.name = w.name
+        ORDER BY streams DESC, name"""
+    return sql, parameters
+
+
+def openapi_json(api: FastAPI) -> str:
+    """The OpenAPI document, as the page's types are generated from it."""
+    return json.dumps(api.openapi(), indent=1, sort_keys=True)

@@ -1,0 +1,193 @@
+"""How Leadline itself is doing, from what it counts: the content of `leadline doctor` and of `/metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from leadline import __version__
+from leadline.ingest.intake import Intake
+from leadline.ingest.sources import Source
+from leadline.model.counters import COUNTERS, Severity
+from leadline.model.errors import StoreError
+from leadline.runner.live import LiveTables
+from leadline.store import Store
+
+QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
+QUIET_INTERVALS = 5.0  # ... and late after this many of its own intervals
+RECENT_S = 600.0  # an error older than this is shown, but does not make the verdict
+
+OK, WARNING, CRITICAL = "ok", "warning", "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a running server is made of, as the views need it."""
+
+    store: Store
+    intake: Intake
+    live: LiveTables
+    started_ns: int
+
+
+def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
+    """What is connected, how fresh, what is refused and why; `state` is the worst of what was found."""
+    findings: list[dict[str, str]] = []
+    sources = [_source(source, now_ns, findings) for source in parts.intake.sources.all()]
+    if not sources:
+        findings.append(
+            {
+                "state": WARNING,
+                "text": "nothing is connected",
+                "do": "Point a sender at /api/v1/write or OTLP 4317/4318, or set ingest.scrape.",
+            }
+        )
+    facts, store_error = _facts(parts.store)
+    if store_error:
+        findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})
+    refused = [
+        {
+            "counter": counter.family,
+            "reason": counter.reason,
+            "amount": total,
+            "unit": counter.unit,
+            "severity": counter.severity.value,
+            "doc": counter.doc,
+            "do": counter.do,
+        }
+        for counter, total in parts.intake.counts.totals().items()
+        if total and not counter.family.endswith("accepted")
+    ]
+    return {
+        "schema": 1,
+        "state": _worst(findings),
+        "findings": findings,
+        "version": __version__,
+        "now_ns": now_ns,
+        "up_s": (now_ns - parts.started_ns) / 1e9,
+        "private_bytes": private_bytes(),
+        "sources": sources,
+        "refused": refused,
+        "accepted": {
+            counter.reason: total
+            for counter, total in parts.intake.counts.totals().items()
+            if counter.family.endswith("accepted")
+        },
+        "waiting_rows": parts.intake.waiting_rows,
+        "live_rows": parts.live.rows(),
+        "series_known": parts.intake.series_known,
+        "tables": facts,
+        "last_store_error": parts.intake.last_store_error,
+    }
+
+
+def _source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict[str, Any]:
+    quiet_s = (now_ns - source.last_ns) / 1e9
+    heard_s = (source.last_ns - source.first_ns) / 1e9
+    interval_s = heard_s / (source.requests - 1) if source.requests > 1 else 0.0
+    late = quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * interval_s)
+    recent_error = bool(source.last_error) and (now_ns - source.last_error_ns) / 1e9 < RECENT_S
+    name = f"{source.sender.way} {source.sender.name}"
+    if late and source.requests:
+        findings.append(
+            {"state": WARNING, "text": f"{name}: silent for {quiet_s:.0f} s", "do": "See whether the sender runs."}
+        )
+    if recent_error:
+        findings.append({"state": WARNING, "text": f"{name}: {source.last_error}", "do": _do(source)})
+    return {
+        "tenant": source.sender.tenant,
+        "way": source.sender.way,
+        "name": source.sender.name,
+        "tells": sorted(source.tells),
+        "state": WARNING if late or recent_error else OK,
+        "last_heard_s": quiet_s,
+        "newest_ns": source.newest_ns,
+        "data_age_s": (now_ns - source.newest_ns) / 1e9 if source.newest_ns else None,
+        "interval_s": interval_s,
+        "requests": source.requests,
+        "samples": source.samples,
+        "rows": source.rows,
+        "refused": dict(source.refused),
+        "last_error": source.last_error,
+    }
+
+
+def _do(source: Source) -> str:
+    """The advice of the worst counter that this source has moved."""
+    rank = {Severity.DATA_LOSS: 2, Severity.ERROR: 1, Severity.INFO: 0}
+    moved = [counter for counter in COUNTERS if source.refused.get(counter.reason)]
+    return max(moved, key=lambda counter: rank[counter.severity]).do if moved else ""
+
+
+def _worst(findings: list[dict[str, str]]) -> str:
+    states = {finding["state"] for finding in findings}
+    return CRITICAL if CRITICAL in states else WARNING if WARNING in states else OK
+
+
+def _facts(store: Store) -> tuple[list[dict[str, Any]], str]:
+    try:
+        return [
+            {
+                "table": fact.table,
+                "rows": fact.rows,
+                "bytes": fact.bytes,
+                "oldest_ns": fact.oldest_ns,
+                "newest_ns": fact.newest_ns,
+            }
+            for fact in store.facts()
+        ], ""
+    except StoreError as error:
+        return [], str(error)
+
+
+def private_bytes(pid: int | str = "self") -> int:
+    """Private anonymous memory of a process, from smaps_rollup; 0 where the kernel does not tell.
+
+    Not the resident size: the embedded engine maps 300 MB of library that costs no memory of its own.
+    """
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Anonymous:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+class LeadlineCollector:
+    """Our own metrics, for prometheus_client: every declared counter, zeros included, and what is waiting."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics as they are now."""
+        families: dict[str, CounterMetricFamily] = {}
+        for counter, total in self._parts.intake.counts.totals().items():
+            name = f"leadline_{counter.family}"
+            family = families.get(name)
+            if family is None:
+                doc = f"{counter.family.replace('_', ' ')}, by reason (see docs/counters.md)"
+                family = families[name] = CounterMetricFamily(name, doc, labels=["reason"])
+            family.add_metric([counter.reason], total)
+        yield from families.values()
+        build = GaugeMetricFamily("leadline_build_info", "Version of this Leadline.", labels=["version"])
+        build.add_metric([__version__], 1)
+        yield build
+        waiting = GaugeMetricFamily("leadline_queue_rows", "Rows accepted, not yet in the store.", labels=["table"])
+        for table, rows in self._parts.intake.waiting_rows.items():
+            waiting.add_metric([table], rows)
+        yield waiting
+        live = GaugeMetricFamily("leadline_live_rows", "Rows held in live tables.", labels=["table"])
+        for table, rows in self._parts.live.rows().items():
+            live.add_metric([table], rows)
+        yield live
+        yield GaugeMetricFamily("leadline_series", "Metric streams known.", value=self._parts.intake.series_known)
+        yield GaugeMetricFamily("leadline_sources", "Senders heard of.", value=len(self._parts.intake.sources.all()))
+        yield GaugeMetricFamily(
+            "leadline_private_bytes", "Private anonymous memory of the server process.", value=private_bytes()
+        )

@@ -1,0 +1,184 @@
+"""The process that owns the store, the ways in and the API. Its parts are built here by hand.
+
+    store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper
+      └──> api (8440)         └──> live tables
+
+Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from leadline.ingest.counts import Counts
+from leadline.ingest.grpc_server import OtlpGrpcServer
+from leadline.ingest.http import IngestApp
+from leadline.ingest.intake import Intake
+from leadline.ingest.scrape import Scraper
+from leadline.ingest.sources import Sources
+from leadline.model.counters import counter
+from leadline.model.errors import LeadlineError, StoreError, WorldError
+from leadline.model.principal import Principal
+from leadline.runner.live import LiveTables
+from leadline.server.access import authorize
+from leadline.server.api import create_api
+from leadline.server.config import Config, Flag, load
+from leadline.server.health import Parts
+from leadline.server.settings import require_loopback
+from leadline.store import Store
+from leadline.wire.warm import warm
+
+log = logging.getLogger("leadline")
+
+MAINTAIN_EVERY_S = 300.0
+
+
+class Root:
+    """The ASGI application of port 8440: the hot ways in by path, everything else to the API."""
+
+    def __init__(self, ingest: IngestApp, api: Any) -> None:
+        self._ingest = ingest
+        self._api = api
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and self._ingest.serves(scope["path"]) and scope["method"] == "POST":
+            await self._ingest(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)
+
+
+class _Listener(uvicorn.Server):
+    """One uvicorn server; signals are handled once, by `ServerProcess`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ServerProcess:
+    """Everything that runs in the server process. Construction is inert."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        server = config.server
+        require_loopback(server)
+        self.counts = Counts()
+        self.sources = Sources(self.counts)
+        self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows))
+        self.store = Store(config.store)
+        self.intake = Intake(config.ingest, self.store, self.counts, self.sources, self.live.add)
+        self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
+        ingest = IngestApp(self.intake, self._decoders, authorize)
+        parts = Parts(self.store, self.intake, self.live, time.time_ns())
+        api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()])
+        self._listeners = [
+            self._listener(Root(ingest, api), server.port),
+            self._listener(ingest, server.otlp_http_port),
+        ]
+        self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host}:{server.otlp_grpc_port}")
+        self._scraper = Scraper(config.ingest.scrape, self.intake, self._decoders, Principal())
+        self._stop = asyncio.Event()
+
+    def _listener(self, app: Any, port: int) -> _Listener:
+        return _Listener(
+            uvicorn.Config(
+                app,
+                host=self._config.server.host,
+                port=port,
+                http="httptools",
+                loop="asyncio",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_graceful_shutdown=math.ceil(self._config.server.stop_s_max),
+                h11_max_incomplete_event_size=65536,
+            )
+        )
+
+    def stop(self) -> None:
+        """Ask the process to stop; safe from a signal handler."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Start in order, serve until told to stop, stop in reverse order. Errors: LeadlineError at the start."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.stop)
+        warm()
+        self.store.start()
+        try:
+            self.intake.start()
+            self._grpc.start()
+            await self._serve(loop)
+        finally:
+            self._grpc.stop()
+            await loop.run_in_executor(None, self.intake.stop)
+            self._decoders.shutdown()
+            self.store.stop()
+
+    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        serving = [asyncio.create_task(_serve_or_say(listener)) for listener in self._listeners]
+        behind = [asyncio.create_task(self._scraper.run()), asyncio.create_task(self._maintain(loop))]
+        stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
+        done, _ = await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
+        for task in behind:
+            task.cancel()
+        await asyncio.gather(*behind, return_exceptions=True)
+        for listener in self._listeners:
+            listener.should_exit = True
+        ended = await asyncio.gather(*serving, return_exceptions=True)
+        stopping.cancel()
+        for result in ended:
+            if isinstance(result, BaseException):
+                raise result
+        for task in done - {stopping}:
+            if task in behind and not task.cancelled() and task.exception() is not None:
+                raise WorldError("a background part of the server stopped") from task.exception()
+
+    async def _maintain(self, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            await asyncio.sleep(MAINTAIN_EVERY_S)
+            try:
+                await loop.run_in_executor(None, self.intake.save_streams)
+                await loop.run_in_executor(None, self.store.maintain, time.time_ns())
+            except StoreError as error:
+                self.counts.add(counter("store_failed", "rollup"))
+                log.error("maintenance of the store failed and is tried again: %s", error)
+
+
+async def _serve_or_say(listener: _Listener) -> None:
+    """Serve; a port that cannot be bound becomes our error instead of the end of the process."""
+    config = listener.config
+    try:
+        await listener.serve()
+    except SystemExit as error:
+        raise WorldError(
+            f"cannot listen on {config.host}:{config.port}: another program has the port; "
+            "stop it, or choose another with server.port, server.otlp_http_port, server.otlp_grpc_port"
+        ) from error
+
+
+def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Flag]) -> int:
+    """Load the configuration and run the server process; returns its exit code."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        process = ServerProcess(load(path, environ, flags))
+        asyncio.run(process.run())
+    except LeadlineError as error:
+        print(f"leadline: {error}", file=sys.stderr)
+        return 2
+    return 0

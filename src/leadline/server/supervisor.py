@@ -1,0 +1,129 @@
+"""`leadline up`: a small supervisor. It owns no data, only processes: it starts them, restarts one that crashed,
+and passes on the wish to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+
+from leadline.model.errors import WorldError
+from leadline.server.config import Flag
+
+CRASHES_MAX = 5  # within CRASH_WINDOW_S: a process that cannot live is not restarted for ever
+CRASH_WINDOW_S = 60.0
+STOP_WAIT_S = 30.0  # the server's own grace is 15 s for requests, then the lanes drain
+CANNOT_START = 2  # exit code of a configuration or world error: restarting would not help
+PR_SET_PDEATHSIG = 1
+
+_BOUND = (
+    "import ctypes, os, signal, sys; "
+    f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, int(signal.SIGTERM)); "
+    # The parent may have died before the line above: then we are somebody else's child already.
+    "os.getppid() == int(sys.argv[1]) or sys.exit(1); "
+    "os.execvp(sys.argv[2], sys.argv[2:])"
+)
+
+_SERVER = (
+    "import json, os, sys; from pathlib import Path; from leadline.server.config import Flag; "
+    "from leadline.server.main import run_server; path, flags = json.loads(sys.argv[1]); "
+    "sys.exit(run_server(Path(path) if path else None, os.environ, [Flag(*flag) for flag in flags]))"
+)
+
+
+class Supervisor:
+    """Runs the server process. Construction is inert."""
+
+    def __init__(self, path: Path | None, flags: Sequence[Flag], environ: Mapping[str, str], url: str) -> None:
+        self._command = [
+            sys.executable,
+            "-c",
+            _SERVER,
+            json.dumps([str(path) if path else None, [list(flag) for flag in flags]]),
+        ]
+        self._environ = dict(environ)
+        self._url = url
+        self._child: subprocess.Popen[bytes] | None = None
+        self._crashes: list[float] = []
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server, while it runs."""
+        return self._child.pid if self._child else None
+
+    def start(self) -> None:
+        """Start the server process. It ends with us, even if we are killed."""
+        self._child = subprocess.Popen(bound_to_parent(self._command), env=self._environ, start_new_session=True)
+
+    def wait_ready(self, timeout_s: float = 120.0, stopping: Callable[[], bool] = lambda: False) -> float:
+        """Wait until the server answers /ready (or `stopping` says so); returns the seconds it took.
+
+        Errors: WorldError if it ends or does not get ready in time.
+        """
+        began = time.monotonic()
+        with httpx.Client(trust_env=False, timeout=2.0) as client:
+            while time.monotonic() - began < timeout_s:
+                if stopping():
+                    break
+                if self._child is not None and self._child.poll() is not None:
+                    raise WorldError("the server could not start; its message is above")
+                try:
+                    if client.get(f"{self._url}/ready").status_code == 200:
+                        return time.monotonic() - began
+                except httpx.HTTPError:
+                    pass
+                time.sleep(0.05)
+        if stopping():
+            return time.monotonic() - began
+        raise WorldError(f"the server was not ready after {timeout_s:.0f} s")
+
+    def watch(self) -> int | None:
+        """Look after the server once: restart it if it crashed. Returns an exit code when it is over, else None."""
+        assert self._child is not None, "start() comes first"
+        code = self._child.poll()
+        if code is None:
+            return None
+        if code in (0, CANNOT_START):
+            return code
+        now = time.monotonic()
+        self._crashes = [at for at in self._crashes if now - at < CRASH_WINDOW_S] + [now]
+        if len(self._crashes) > CRASHES_MAX:
+            print(
+                f"leadline: the server crashed {len(self._crashes)} times in {CRASH_WINDOW_S:.0f} s; giving up",
+                file=sys.stderr,
+            )
+            return 1
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        print(f"leadline: the server ended with {how}; starting it again", file=sys.stderr, flush=True)
+        time.sleep(0.2 * 2 ** (len(self._crashes) - 1))
+        self.start()
+        return None
+
+    def stop(self) -> int:
+        """Ask the server to stop, wait for it, and return its exit code."""
+        if self._child is None:
+            return 0
+        if self._child.poll() is None:
+            self._child.terminate()
+            try:
+                self._child.wait(STOP_WAIT_S)
+            except subprocess.TimeoutExpired:
+                print("leadline: the server did not stop in time and is killed", file=sys.stderr)
+                self._child.kill()
+                self._child.wait()
+        return self._child.returncode
+
+
+def bound_to_parent(command: list[str]) -> list[str]:
+    """`command`, wrapped so that the kernel ends it (SIGTERM) when the process that starts it is gone.
+
+    A wrapper that sets the death signal and then becomes the command: unlike `preexec_fn` it is safe beside threads.
+    """
+    return [sys.executable, "-I", "-c", _BOUND, str(os.getpid()), *command]
