@@ -88,6 +88,7 @@ class Store:
         self._started = False
         self._user_pools: dict[tuple[bool, Limits], Pool] = {}
         self._user_pools_lock = threading.Lock()
+        self._barrier: dict[str, str] = {}
         self._rollup = Rollup(self._layout)
         load = Limits(0, config.load_seconds_max, config.load_bytes_max)
         self._writers = Pool(config, config.writers, _WRITER)
@@ -130,6 +131,7 @@ class Store:
                 client.command(_version_table(self._layout))
                 stored_version = int(client.command(f"SELECT max(version) FROM {DATABASE}.schema_version"))
                 check_version(stored_version, where)
+                self._barrier = _known_settings(client, _BARRIER)
                 tables = tuple(self.tables.values())
                 for statement in migration_statements(stored_version, tables, self._layout):
                     client.command(statement)
@@ -281,7 +283,7 @@ class Store:
             if key not in self._user_pools:
                 if len(self._user_pools) >= 8:
                     raise UsageError("more than 8 different limits for user queries; use the configured ones")
-                settings = _READER | ({} if operator else _BARRIER) | limits.settings() | {"readonly": "1"}
+                settings = _READER | ({} if operator else self._barrier) | limits.settings() | {"readonly": "1"}
                 self._user_pools[key] = Pool(self.config, self.config.readers, settings)
             return self._user_pools[key]
 
@@ -338,6 +340,16 @@ def _limit_text(error: BaseException, limits: Limits | None) -> str:
     if code == 159 and limits:
         return f"the query took longer than {limits.seconds} s; ask for a shorter time span or fewer columns"
     return f"the query went over a limit: {first_line(error)}; ask for a shorter time span or fewer columns"
+
+
+def _known_settings(client: Any, settings: dict[str, str]) -> dict[str, str]:
+    """Those settings that the engine knows: an older one does not have every optimisation we switch off."""
+    names = ", ".join(quoted(name) for name in settings)
+    rows = client.query(f"SELECT name FROM system.settings WHERE name IN ({names})").result_rows
+    known = {name for (name,) in rows}
+    if "query_plan_filter_push_down" not in known:
+        raise StoreError("this ClickHouse cannot keep tenants apart in user SQL; use version 24.8 or newer")
+    return {name: value for name, value in settings.items() if name in known}
 
 
 def _version_table(layout: Layout) -> str:

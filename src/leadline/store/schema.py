@@ -91,8 +91,9 @@ def arrow_schema(table: Table) -> pa.Schema:
 def arrow_table(table: Table, columns: Mapping[str, Any]) -> pa.Table:
     """Rows of `table` from columns: lists, numpy arrays or Arrow arrays, all of one length.
 
-    U128 columns take ints, 16-byte little-endian strings, or a (N, 2) uint64 array of low and high halves. A
-    dictionary array of strings is taken as it is for SYM. Nothing is filled in: every column must be given.
+    MAP columns take dicts or lists of pairs. U128 columns take ints, 16-byte little-endian strings, or a (N, 2)
+    uint64 array of low and high halves. A dictionary array of strings is taken as it is for SYM. Nothing is
+    filled in: every column must be given.
     Errors: DataError naming the column, what was expected and what came.
     """
     where = f"rows of {table.name}"
@@ -129,6 +130,8 @@ def _arrow_array(table: Table, column: Column, values: Any) -> pa.Array | pa.Chu
             array = values
         elif column.type is Type.SYM:
             array = pa.array(values, pa.string()).dictionary_encode()
+        elif column.type is Type.MAP:
+            array = pa.array([list(v.items()) if isinstance(v, Mapping) else v for v in values], wanted)
         else:
             array = pa.array(values, wanted)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
