@@ -26,13 +26,12 @@ from urllib.parse import parse_qsl, urlsplit
 import chdb
 
 # Parameters of the HTTP interface itself, as opposed to settings of the engine.
-TRANSPORT = frozenset(  # noqa: SIM905 (a list to read)
-    """
-    query database session_id session_timeout session_check query_id quota_key compress decompress default_format
-    wait_end_of_query client_protocol_version role buffer_size send_progress_in_http_headers
-    http_headers_progress_interval_ms enable_http_compression cancel_http_readonly_queries_on_client_close
-    """.split()
-)
+TRANSPORT = frozenset({
+    "query", "database", "session_id", "session_timeout", "session_check", "query_id", "quota_key", "compress",
+    "decompress", "default_format", "wait_end_of_query", "client_protocol_version", "role", "buffer_size",
+    "send_progress_in_http_headers", "http_headers_progress_interval_ms", "enable_http_compression",
+    "cancel_http_readonly_queries_on_client_close",
+})  # fmt: skip
 INSERT = re.compile(r"\A\s*(INSERT\s+INTO\s.*?)\s+FORMAT\s+(\w+)\s*\Z", re.IGNORECASE | re.DOTALL)
 FORMAT = re.compile(r"\bFORMAT\s+(\w+)\s*;?\s*\Z", re.IGNORECASE)
 ANSWERS = re.compile(r"\A\s*(SELECT|WITH|SHOW|DESCRIBE|DESC|EXISTS|EXPLAIN)\b", re.IGNORECASE)

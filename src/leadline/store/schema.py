@@ -113,8 +113,9 @@ def arrow_table(table: Table, columns: Mapping[str, Any]) -> pa.Table:
 def checked_rows(table: Table, rows: pa.Table) -> pa.Table:
     """`rows` with the columns of the spec in its order. Errors: DataError if they do not fit the spec."""
     wanted = arrow_schema(table)
-    if rows.schema.equals(wanted) and all(
-        field.nullable or not rows.column(place).null_count for place, field in enumerate(wanted)
+    if rows.schema.equals(wanted) and not any(
+        (rows.column(place).null_count and not field.nullable) or _inner_nulls(rows.column(place))
+        for place, field in enumerate(wanted)
     ):
         return rows
     return arrow_table(table, {name: rows.column(name) for name in rows.column_names})
@@ -140,7 +141,17 @@ def _arrow_array(table: Table, column: Column, values: Any) -> pa.Array | pa.Chu
         array = _same_values(where, column, array)
     if array.null_count and not column.nullable:
         raise DataError(where, _wanted(column), f"{array.null_count} nulls")
+    if nulls := _inner_nulls(array):
+        raise DataError(where, f"{column.type} without nulls inside", f"{nulls} nulls")
     return array
+
+
+def _inner_nulls(array: pa.Array | pa.ChunkedArray) -> int:
+    """Nulls inside lists and maps: the engine would store them as empty texts without a word."""
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    if pa.types.is_map(array.type):
+        return sum(chunk.items.null_count for chunk in chunks)
+    return sum(chunk.flatten().null_count for chunk in chunks) if pa.types.is_list(array.type) else 0
 
 
 def _same_values(where: str, column: Column, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

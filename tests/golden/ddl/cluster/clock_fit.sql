@@ -1,0 +1,25 @@
+CREATE TABLE IF NOT EXISTS leadline.clock_fit_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `host` LowCardinality(String) CODEC(ZSTD(1)),
+    `clock` LowCardinality(String) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `offset_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `rate_ppb` Float64 CODEC(Delta, ZSTD(1)),
+    `bound_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `noise_ns` Float64 CODEC(Delta, ZSTD(1)),
+    `island` Int64 CODEC(Delta, ZSTD(1)),
+    `state` LowCardinality(String) CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, host, end_ns, clock, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.clock_fit ON CLUSTER 'main' AS leadline.clock_fit_local
+ENGINE = Distributed('main', 'leadline', 'clock_fit_local', cityHash64(host));

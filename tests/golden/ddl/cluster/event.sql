@@ -1,0 +1,26 @@
+CREATE TABLE IF NOT EXISTS leadline.event_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `host` LowCardinality(String) CODEC(ZSTD(1)),
+    `clock` LowCardinality(String) CODEC(ZSTD(1)),
+    `time_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `entity_kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `severity` LowCardinality(String) CODEC(ZSTD(1)),
+    `code` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `message` String CODEC(ZSTD(1)),
+    `attributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `source` LowCardinality(String) CODEC(ZSTD(1)),
+    `batch` UInt128 CODEC(ZSTD(1)),
+    `batch_row` UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, entity, time_ns, kind, batch, batch_row)
+TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.event ON CLUSTER 'main' AS leadline.event_local
+ENGINE = Distributed('main', 'leadline', 'event_local', cityHash64(entity));

@@ -1,0 +1,24 @@
+CREATE TABLE IF NOT EXISTS leadline.ledger_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(String) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `category` LowCardinality(String) CODEC(ZSTD(1)),
+    `owner` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `confidence` Float64 CODEC(Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, end_ns, window_ns, category, isNull(owner), ifNull(owner, ''), analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.ledger ON CLUSTER 'main' AS leadline.ledger_local
+ENGINE = Distributed('main', 'leadline', 'ledger_local', cityHash64(job));

@@ -1,0 +1,29 @@
+CREATE TABLE IF NOT EXISTS leadline.message_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(String) CODEC(ZSTD(1)),
+    `comm` LowCardinality(String) CODEC(ZSTD(1)),
+    `channel` Int64 CODEC(Delta, ZSTD(1)),
+    `seq` UInt64 CODEC(Delta, ZSTD(1)),
+    `step` Int64 CODEC(Delta, ZSTD(1)),
+    `src_rank` Int64 CODEC(Delta, ZSTD(1)),
+    `dst_rank` Int64 CODEC(Delta, ZSTD(1)),
+    `bytes` UInt64 CODEC(Delta, ZSTD(1)),
+    `sent_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `received_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `delay_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `flow` Nullable(UInt128) CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(sent_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, comm, seq, channel, step, src_rank, dst_rank, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(sent_ns, 'UTC'), 'UTC') + toIntervalHour(168)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.message ON CLUSTER 'main' AS leadline.message_local
+ENGINE = Distributed('main', 'leadline', 'message_local', cityHash64(job));

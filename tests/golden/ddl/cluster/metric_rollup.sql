@@ -1,0 +1,20 @@
+CREATE TABLE IF NOT EXISTS leadline.metric_rollup_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `series` UInt128 CODEC(ZSTD(1)),
+    `time_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `count` UInt64 CODEC(Delta, ZSTD(1)),
+    `minimum` Float64 CODEC(Delta, ZSTD(1)),
+    `maximum` Float64 CODEC(Delta, ZSTD(1)),
+    `sum` Float64 CODEC(Delta, ZSTD(1)),
+    `last` Float64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, series, time_ns)
+TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.metric_rollup ON CLUSTER 'main' AS leadline.metric_rollup_local
+ENGINE = Distributed('main', 'leadline', 'metric_rollup_local', cityHash64(series));

@@ -1,0 +1,16 @@
+CREATE TABLE IF NOT EXISTS leadline.metric_sample_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `series` UInt128 CODEC(ZSTD(1)),
+    `time_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `value` Float64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, series, time_ns)
+TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.metric_sample ON CLUSTER 'main' AS leadline.metric_sample_local
+ENGINE = Distributed('main', 'leadline', 'metric_sample_local', cityHash64(series));

@@ -1,0 +1,26 @@
+CREATE TABLE IF NOT EXISTS leadline.probe_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `src` LowCardinality(String) CODEC(ZSTD(1)),
+    `dst` LowCardinality(String) CODEC(ZSTD(1)),
+    `src_port` Int64 CODEC(Delta, ZSTD(1)),
+    `class` Int64 CODEC(Delta, ZSTD(1)),
+    `seq` UInt64 CODEC(Delta, ZSTD(1)),
+    `position` Int64 CODEC(Delta, ZSTD(1)),
+    `tx_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `rx_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `stamp` LowCardinality(String) CODEC(ZSTD(1)),
+    `tx_clock` LowCardinality(String) CODEC(ZSTD(1)),
+    `rx_clock` LowCardinality(String) CODEC(ZSTD(1)),
+    `batch` UInt128 CODEC(ZSTD(1)),
+    `batch_row` UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toStartOfHour(toDateTime(fromUnixTimestamp64Nano(tx_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, dst, src, seq, src_port, class, position, tx_ns, batch, batch_row)
+TTL toDateTime(fromUnixTimestamp64Nano(tx_ns, 'UTC'), 'UTC') + toIntervalHour(1)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.probe ON CLUSTER 'main' AS leadline.probe_local
+ENGINE = Distributed('main', 'leadline', 'probe_local', cityHash64(dst));

@@ -1,0 +1,24 @@
+CREATE TABLE IF NOT EXISTS leadline.sle_loss_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `expectation` LowCardinality(String) CODEC(ZSTD(1)),
+    `layer` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `classifier` LowCardinality(String) CODEC(ZSTD(1)),
+    `metric` LowCardinality(String) CODEC(ZSTD(1)),
+    `seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, layer, entity, end_ns, expectation, window_ns, classifier, metric, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.sle_loss ON CLUSTER 'main' AS leadline.sle_loss_local
+ENGINE = Distributed('main', 'leadline', 'sle_loss_local', cityHash64(layer));

@@ -1,0 +1,28 @@
+CREATE TABLE IF NOT EXISTS leadline.collective
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `host` LowCardinality(String) CODEC(ZSTD(1)),
+    `clock` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(String) CODEC(ZSTD(1)),
+    `comm` LowCardinality(String) CODEC(ZSTD(1)),
+    `ranks` Int64 CODEC(Delta, ZSTD(1)),
+    `rank` Int64 CODEC(Delta, ZSTD(1)),
+    `seq` UInt64 CODEC(Delta, ZSTD(1)),
+    `op` LowCardinality(String) CODEC(ZSTD(1)),
+    `bytes` UInt64 CODEC(Delta, ZSTD(1)),
+    `dtype` LowCardinality(String) CODEC(ZSTD(1)),
+    `algo` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `enqueued_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `started_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `finished_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `state` LowCardinality(String) CODEC(ZSTD(1)),
+    `source` LowCardinality(String) CODEC(ZSTD(1)),
+    `batch` UInt128 CODEC(ZSTD(1)),
+    `batch_row` UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(enqueued_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, comm, seq, rank, op, state, batch, batch_row)
+TTL toDateTime(fromUnixTimestamp64Nano(enqueued_ns, 'UTC'), 'UTC') + toIntervalHour(336)
+SETTINGS ttl_only_drop_parts = 1;

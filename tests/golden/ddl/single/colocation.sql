@@ -1,0 +1,20 @@
+CREATE TABLE IF NOT EXISTS leadline.colocation
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `others` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `probability` Float64 CODEC(Delta, ZSTD(1)),
+    `kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `evidence` String CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
+SETTINGS ttl_only_drop_parts = 1;

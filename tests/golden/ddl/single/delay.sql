@@ -1,0 +1,26 @@
+CREATE TABLE IF NOT EXISTS leadline.delay
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `src` LowCardinality(String) CODEC(ZSTD(1)),
+    `dst` LowCardinality(String) CODEC(ZSTD(1)),
+    `src_port` Nullable(Int64) CODEC(Delta, ZSTD(1)),
+    `class` Int64 CODEC(Delta, ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `min_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `p50_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `p99_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `queue_p99_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `lost` Float64 CODEC(Delta, ZSTD(1)),
+    `count` UInt64 CODEC(Delta, ZSTD(1)),
+    `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, src, dst, end_ns, isNull(src_port), ifNull(src_port, 0), class, window_ns, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1;

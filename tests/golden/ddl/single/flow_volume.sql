@@ -1,0 +1,21 @@
+CREATE TABLE IF NOT EXISTS leadline.flow_volume
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `flow` UInt128 CODEC(ZSTD(1)),
+    `link` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `bytes` Float64 CODEC(Delta, ZSTD(1)),
+    `low` Float64 CODEC(Delta, ZSTD(1)),
+    `high` Float64 CODEC(Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, link, end_ns, window_ns, flow, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1;

@@ -1,0 +1,17 @@
+CREATE TABLE IF NOT EXISTS leadline.metric_rollup
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `series` UInt128 CODEC(ZSTD(1)),
+    `time_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `count` UInt64 CODEC(Delta, ZSTD(1)),
+    `minimum` Float64 CODEC(Delta, ZSTD(1)),
+    `maximum` Float64 CODEC(Delta, ZSTD(1)),
+    `sum` Float64 CODEC(Delta, ZSTD(1)),
+    `last` Float64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, series, time_ns)
+TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 1;

@@ -1,0 +1,13 @@
+CREATE TABLE IF NOT EXISTS leadline.metric_sample
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `series` UInt128 CODEC(ZSTD(1)),
+    `time_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `value` Float64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, series, time_ns)
+TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1;

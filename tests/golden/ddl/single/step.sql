@@ -1,0 +1,28 @@
+CREATE TABLE IF NOT EXISTS leadline.step
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `host` LowCardinality(String) CODEC(ZSTD(1)),
+    `clock` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(String) CODEC(ZSTD(1)),
+    `rank` Int64 CODEC(Delta, ZSTD(1)),
+    `step` Int64 CODEC(Delta, ZSTD(1)),
+    `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `data_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `forward_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `backward_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `optimizer_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `checkpoint_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `samples` Nullable(Float64) CODEC(Delta, ZSTD(1)),
+    `tokens` Nullable(Float64) CODEC(Delta, ZSTD(1)),
+    `loss` Nullable(Float64) CODEC(Delta, ZSTD(1)),
+    `metrics` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `batch` UInt128 CODEC(ZSTD(1)),
+    `batch_row` UInt64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, step, rank, start_ns, batch, batch_row)
+TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
+SETTINGS ttl_only_drop_parts = 1;

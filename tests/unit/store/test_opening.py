@@ -1,0 +1,196 @@
+"""Opening a store: the owner's lock, older and newer schemas, directories that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leadline.model.errors import ConfigError, StoreError, StoreLockedError, UsageError
+from leadline.model.tables import Column, Identity, Partition, Table, Type
+from leadline.store import Store, StoreConfig, arrow_table
+from leadline.store.migrate import StoredTable, check_version, statements_for
+from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key
+
+OWN = (
+    Column("time_ns", Type.I64, "ns", "when"),
+    Column("name", Type.SYM, None, "what"),
+)
+
+
+def table_with(*more: Column, keep_hours: int = 24 * 400, order: tuple[str, ...] = ("name", "time_ns")) -> Table:
+    return Table(
+        "tiny", doc="For these tests.", own=(*OWN, *more), order=order, time="time_ns", keep_hours=keep_hours,
+        identity=Identity.KEY, written_by="tests", partition=Partition.NONE,
+    )  # fmt: skip
+
+
+def started(path: Path, table: Table, **settings: bool) -> Store:
+    store = Store(StoreConfig(path=str(path), **settings), (table,))
+    store.start()
+    return store
+
+
+NOW_NS = 1_900_000_000 * 10**9
+ROW = {"tenant": ["t"], "cluster": ["c"], "time_ns": [NOW_NS], "name": ["n"]}
+
+
+def test_new_columns_are_added_and_old_rows_read_with_defaults(tmp_path: Path) -> None:
+    old = table_with()
+    store = started(tmp_path, old)
+    store.append(old, arrow_table(old, ROW))
+    store.stop()
+    new = table_with(
+        Column("count", Type.U64, "1", "new"),
+        Column("note", Type.STR, None, "new", nullable=True),
+        Column("code", Type.SYM, None, "new", nullable=True),
+        Column("labels", Type.MAP, None, "new"),
+        keep_hours=48 * 400,
+    )
+    store = started(tmp_path, new)
+    try:
+        assert store.query("SELECT * FROM leadline.tiny").to_pylist() == [
+            {"tenant": "t", "cluster": "c", "time_ns": NOW_NS, "name": "n", "count": 0, "note": None, "code": None,
+             "labels": []}
+        ]  # fmt: skip
+        (ttl,) = store.query("SELECT engine_full FROM system.tables WHERE name = 'tiny'")["engine_full"].to_pylist()
+        assert f"toIntervalHour({48 * 400})" in ttl
+    finally:
+        store.stop()
+    with pytest.raises(StoreError, match=r"has a column count .* does not declare"):
+        started(tmp_path, old)
+
+
+def test_settings_follow_the_configuration(tmp_path: Path) -> None:
+    def engine(**settings: bool) -> str:
+        store = started(tmp_path, table_with(), **settings)
+        try:
+            rows = store.query("SELECT engine_full FROM system.tables WHERE name = 'tiny'")
+            return str(rows["engine_full"].to_pylist()[0])
+        finally:
+            store.stop()
+
+    assert "fsync" not in engine()
+    assert "fsync_after_insert = 1, fsync_part_directory = 1" in engine(fsync=True)
+    assert " TTL " not in engine(ttl=False)
+    last = engine()
+    assert "fsync" not in last
+    assert " TTL " in last
+
+
+def stored_as(table: Table, **change: object) -> StoredTable:
+    columns = {column.name: clickhouse_type(column) for column in table.columns}
+    engine = "ReplacingMergeTree ORDER BY x SETTINGS ttl_only_drop_parts = 1, index_granularity = 8192"
+    stored = StoredTable(table.name, ", ".join(sorting_key(table)), partition_key(table), engine, columns)
+    return replace(stored, **change)
+
+
+def test_what_would_lose_rows_needs_a_written_migration() -> None:
+    table = table_with()
+    layout = Layout(ttl=False)
+    assert statements_for(table, stored_as(table), layout) == []
+    columns = dict(stored_as(table).columns)
+    for change, message in [
+        ({"columns": columns | {"gone": "String"}}, "has a column gone"),
+        ({"columns": columns | {"time_ns": "String"}}, "has time_ns as String, the spec as Int64"),
+        ({"sorting_key": "tenant, name"}, "is sorted by"),
+        ({"partition_key": "name"}, "is partitioned by"),
+    ]:
+        with pytest.raises(StoreError, match=message) as caught:
+            statements_for(table, stored_as(table, **change), layout)
+        assert "MIGRATIONS" in str(caught.value)
+
+
+def test_a_cluster_alters_both_its_tables() -> None:
+    table = table_with(Column("count", Type.U64, "1", "new"))
+    statements = statements_for(table, stored_as(table_with()), Layout("main", ttl=False))
+    assert statements == [
+        "ALTER TABLE leadline.tiny_local ON CLUSTER 'main' "
+        + "ADD COLUMN IF NOT EXISTS `count` UInt64 CODEC(Delta, ZSTD(1)) AFTER `name`",
+        "ALTER TABLE leadline.tiny ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS `count` UInt64 AFTER `name`",
+    ]
+
+
+def test_a_newer_store_is_refused(tmp_path: Path) -> None:
+    store = started(tmp_path, table_with())
+    with store._writers.borrow() as client:
+        client.command("INSERT INTO leadline.schema_version (version, since) VALUES (99, now())")
+    store.stop()
+    with pytest.raises(StoreError, match="has schema version 99, this Leadline knows up to"):
+        started(tmp_path, table_with())
+    check_version(0, "anywhere")
+
+
+def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
+    store = started(tmp_path, table_with())
+    script = (
+        "import sys; from leadline.store import Store, StoreConfig\n"
+        "try: Store(StoreConfig(path=sys.argv[1])).start()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    try:
+        with pytest.raises(StoreLockedError, match=f"owned by pid {os.getpid()}"):
+            started(tmp_path, table_with())
+        other = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+        )
+        assert other.stdout.startswith("StoreLockedError")
+        assert f"pid {os.getpid()} (" in other.stdout
+        assert str(tmp_path) in other.stdout
+        assert "set store.path" in other.stdout
+    finally:
+        store.stop()
+    started(tmp_path, table_with()).stop()
+
+
+def test_a_lock_file_left_behind_means_nothing(tmp_path: Path) -> None:
+    (tmp_path / "owner.lock").write_text("pid 1 (somebody long dead)\n")
+    started(tmp_path, table_with()).stop()
+
+
+def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match=r"store.path .*/file: expected a directory that can be written"):
+        started(tmp_path / "file", table_with())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(StoreError, match="Permission denied"):
+        started(tmp_path, table_with())
+
+
+def test_a_failed_start_gives_the_lock_back(tmp_path: Path) -> None:
+    started(tmp_path, table_with(Column("count", Type.U64, "1", "more"))).stop()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="count"):
+            started(tmp_path, table_with())
+
+
+def test_nothing_is_done_before_start_and_after_stop(tmp_path: Path) -> None:
+    store = Store(StoreConfig(path=str(tmp_path / "new")), (table_with(),))
+    assert not (tmp_path / "new").exists(), "construction is inert"
+    with pytest.raises(StoreError, match="not open"):
+        store.query("SELECT 1")
+    store.start()
+    store.stop()
+    store.stop()
+    with pytest.raises(StoreError, match="not open"):
+        store.append(table_with(), arrow_table(table_with(), ROW))
+
+
+def test_urls_are_checked_and_passwords_not_told() -> None:
+    with pytest.raises(UsageError, match=r"store.cluster is 'main' but store.url is empty"):
+        Store(StoreConfig(cluster="main"))
+    for url in ("tcp://u:secret@host:9000", "http://u:secret@host:8123/other"):
+        with pytest.raises(ConfigError, match=r"store.url") as caught:
+            Store(StoreConfig(url=url)).start()
+        assert "secret" not in str(caught.value)
+    with pytest.raises(StoreError, match=r"cannot open the store at http://127.0.0.1:9") as unreachable:
+        Store(StoreConfig(url="http://u:secret@127.0.0.1:9/leadline", connect_seconds_max=1)).start()
+    assert "secret" not in str(unreachable.value)

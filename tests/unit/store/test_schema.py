@@ -1,0 +1,119 @@
+"""From specs to Arrow schemas and DDL. `LEADLINE_UPDATE_GOLDEN=1 pytest tests/unit/store/test_schema.py` rewrites
+the golden files; read the difference before committing it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from leadline.model.errors import DataError
+from leadline.model.tables import BY_NAME, TABLES, Column, Identity, Table, Type
+from leadline.store import arrow_schema, arrow_table
+from leadline.store.schema import Layout, create_statements, sharding_key, sorting_key
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "ddl"
+LAYOUTS = {"single": Layout(), "cluster": Layout(cluster="main")}
+
+TINY = Table(
+    "tiny",
+    doc="For these tests.",
+    own=(
+        Column("time_ns", Type.I64, "ns", "when"),
+        Column("id", Type.U128, None, "id"),
+        Column("name", Type.SYM, None, "name", nullable=True),
+        Column("count", Type.U64, "1", "count"),
+        Column("value", Type.F64, None, "value", nullable=True),
+        Column("flag", Type.BOOL, None, "flag"),
+        Column("labels", Type.MAP, None, "labels"),
+    ),
+    order=("id", "time_ns"),
+    time="time_ns",
+    keep_hours=1,
+    identity=Identity.KEY,
+    written_by="tests",
+)
+ROW = {
+    "tenant": ["t"], "cluster": ["c"], "time_ns": [5], "id": [7], "name": ["n"], "count": [1], "value": [0.5],
+    "flag": [True], "labels": [{"k": "v"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_ddl_is_what_it_was(table: Table, layout: str) -> None:
+    text = ";\n\n".join(create_statements(table, LAYOUTS[layout])) + ";\n"
+    path = GOLDEN / layout / f"{table.name}.sql"
+    if os.environ.get("LEADLINE_UPDATE_GOLDEN"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_golden_file_is_left_over(layout: str) -> None:
+    assert {path.stem for path in (GOLDEN / layout).iterdir()} == set(BY_NAME)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_equal_identities_meet_on_one_shard(table: Table) -> None:
+    """The shard is chosen by a column of the key, so the key decides the shard."""
+    column = sharding_key(table).removeprefix("cityHash64(").removesuffix(")")
+    assert column in sorting_key(table)
+    assert not table.column(column).nullable
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_arrow_schema_has_every_column_in_order(table: Table) -> None:
+    schema = arrow_schema(table)
+    assert schema.names == [column.name for column in table.columns]
+    assert [field.nullable for field in schema] == [column.nullable for column in table.columns]
+
+
+def test_ids_come_in_three_forms() -> None:
+    value = (3 << 64) | 9
+    halves = np.array([[9, 3]], np.uint64)
+    for given in ([value], [value.to_bytes(16, "little")], halves):
+        assert arrow_table(TINY, ROW | {"id": given})["id"].to_pylist() == [value.to_bytes(16, "little")]
+
+
+def test_strings_come_plain_or_as_dictionaries() -> None:
+    for given in (["a"], pa.array(["a"]), pa.array(["a"]).dictionary_encode(), pa.chunked_array([["a"]])):
+        rows = arrow_table(TINY, ROW | {"name": given})
+        assert rows["name"].to_pylist() == ["a"]
+        assert rows.schema == arrow_schema(TINY)
+
+
+def test_a_null_column_is_taken_where_nulls_are() -> None:
+    assert arrow_table(TINY, ROW | {"name": pa.nulls(1), "value": [None]})["name"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"count": ["x"]}, "column count of tiny: expected U64, never null"),
+        ({"count": [-1]}, "column count of tiny"),
+        ({"count": [None]}, "got 1 nulls"),
+        ({"count": pa.array([1.5])}, "got Arrow type double"),
+        ({"time_ns": [2**63]}, "column time_ns of tiny"),
+        ({"id": [2**128]}, "column id of tiny: expected U128"),
+        ({"id": [b"short"]}, "column id of tiny"),
+        ({"id": np.zeros((1, 3), np.uint64)}, "column id of tiny"),
+        ({"labels": [{"k": None}]}, "column labels of tiny"),
+        ({"labels": ["k"]}, "column labels of tiny"),
+        ({"name": [5]}, "column name of tiny"),
+        ({"name": ["a", "b"]}, "columns of one length"),
+        ({"more": [1]}, "got also more"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(change: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        arrow_table(TINY, ROW | change)
+
+
+def test_a_missing_column_is_named() -> None:
+    with pytest.raises(DataError, match="got no value"):
+        arrow_table(TINY, {name: values for name, values in ROW.items() if name != "value"})
