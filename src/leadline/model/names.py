@@ -46,10 +46,6 @@ class Part:
     labels: tuple[str, ...]
     usual: str | None = None
 
-    def __str__(self) -> str:
-        text = " or ".join(f"`{label}`" for label in self.labels) if self.labels else "host"
-        return f"[/{text}, unless {self.usual}]" if self.usual else text
-
 
 @dataclass(frozen=True, slots=True)
 class When:
@@ -107,10 +103,10 @@ RULES: tuple[Rule, ...] = (
     Rule("dcgm", "DCGM_(FI|EXP)_.*", "gpu", (UUID,), TARGET, "a GPU, by its UUID and never by its index"),
     # RDMA counters: node_exporter's infiniband collector, then the bare sysfs names of other exporters
     Rule("infiniband", "node_infiniband_.*", "port", (HOST, RDMA_DEVICE, RDMA_PORT), TARGET, "a port of an RDMA device"),
-    Rule("hw_counters", _any_of(SYSFS_COUNTERS + HW_COUNTERS, "infiniband_|rdma_|ib_|hw_counters_"), "port", (HOST, RDMA_DEVICE, RDMA_PORT), TARGET, "sysfs counters/ and hw_counters/ of an RDMA port"),
-    # Ethernet
+    Rule("hw_counters", _any_of(SYSFS_COUNTERS + HW_COUNTERS, "infiniband_|rdma_|ib_|hw_counters_"), "port", (HOST, RDMA_DEVICE, RDMA_PORT), TARGET, "sysfs counters/ and hw_counters/ of an RDMA port", (When(RDMA_DEVICE.labels),)),
+    # Ethernet; bare names are no family's own, so they count only with a device beside them
     Rule("ethtool", "node_ethtool_.*", "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface"),
-    Rule("ethtool", _any_of(ETHTOOL_COUNTERS, "ethtool_"), "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface, bare names"),
+    Rule("ethtool", _any_of(ETHTOOL_COUNTERS, "ethtool_"), "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface, bare names", (When(INTERFACE.labels),)),
     Rule("node_exporter", "node_network_.*", "host", (HOST,), TARGET, "the loopback interface belongs to the host", (LOOPBACK,)),
     Rule("node_exporter", "node_network_.*", "port", (HOST, INTERFACE), TARGET, "a network interface"),
     # the rest of node_exporter; `node` of the NUMA metrics and `nodename` of uname are no names of targets

@@ -80,6 +80,7 @@ CASES: list[tuple[dict[str, str], tuple[str, str | None]]] = [
     ({"__name__": "infiniband_local_ack_timeout_err", "device": "mlx5_3", "port": "1", "host": "n12"}, ("port:n12/mlx5_3", "n12")),
     ({"__name__": "roce_slow_restart_cnps", "device": "mlx5_3", "host": "n12"}, ("port:n12/mlx5_3", "n12")),
     ({"__name__": "out_of_sequence", "hostname": "n12"}, ("", "n12")),
+    ({"__name__": "duplicate_request", "service.name": "shop", "host.name": "n12"}, ("service:shop", "n12")),
     ({"__name__": "rx_prio3_pause_duration", "interface": "eth2", "hostname": "n12"}, ("port:n12/eth2", "n12")),
     ({"__name__": "ethtool_tx_prio3_pause", "interface": "eth2", "host": "n12"}, ("port:n12/eth2", "n12")),
     ({"__name__": "rx_prio9_pause", "interface": "eth2", "host": "n12"}, ("", None)),

@@ -1,0 +1,92 @@
+# make up       install what is missing, start Leadline with real senders; ARGS=--once shows it works and ends
+# make test     everything: formats, lints, types, all tests, quick evals (what CI runs)
+# make check    the same without slow tests and without other programs; under two minutes
+# make bench    speed, side by side with peers, at real size
+# make evals    scores on data from outside; make evals-quick in minutes
+# make docs     write the generated pages of docs/
+# make clean    remove the environment and caches; a store (leadline-data/) is left alone
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+
+# Stamps carry the hash of what they depend on, so a second run installs nothing and a change is noticed.
+KEY := $(shell sha256sum pyproject.toml | cut -c1-12)
+RUN_STAMP := .venv/.installed-run-$(KEY)
+TEST_STAMP := .venv/.installed-test-$(KEY)
+KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.NOTPARALLEL:
+.PHONY: help up test check lint types bench evals evals-quick docs clean
+
+help:
+	@grep '^# make' Makefile | cut -c3-
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+	  || { echo "Leadline needs Python 3.11 to 3.14; name one: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@if ! $(PYTHON) -m venv .venv 2>/dev/null; then \
+	  rm -rf .venv; \
+	  echo "this Python cannot make environments yet (Debian: python3-venv)" >&2; \
+	  apt-get install -y -qq --no-install-recommends python3-venv >/dev/null \
+	    || { apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv >/dev/null; }; \
+	  $(PYTHON) -m venv .venv; \
+	fi
+
+$(RUN_STAMP): | $(BIN)/python
+	@echo "installing Leadline into .venv (some minutes the first time)"
+	@$(PIP) -e '.[server,demo]'
+	@touch $@
+
+$(TEST_STAMP): | $(BIN)/python
+	@echo "installing Leadline and what its tests need into .venv (some minutes the first time)"
+	@$(PIP) -e '.[server,demo,test]'
+	@touch $@ $(RUN_STAMP)
+
+# Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed
+# which another file calls.
+$(KERNEL_STAMP): | $(RUN_STAMP)
+	@echo "compiling the scanners"
+	@find src -name '*.nb[ic]' -delete
+	@$(BIN)/python -m leadline.wire.warm
+	@rm -f .venv/.kernels-*
+	@touch $@
+
+up: $(RUN_STAMP) $(KERNEL_STAMP)
+	@scripts/install-programs prometheus-node-exporter || echo "starting without node_exporter" >&2
+	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
+
+test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
+	@scripts/install-programs prometheus prometheus-node-exporter curl
+	$(BIN)/pytest $(ARGS)
+	@$(MAKE) --no-print-directory evals-quick
+
+check: $(TEST_STAMP) $(KERNEL_STAMP) lint types
+	$(BIN)/pytest -q -m "not slow and not senders" $(ARGS)
+
+lint: $(TEST_STAMP)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+
+types: $(TEST_STAMP)
+	$(BIN)/mypy
+
+bench: $(TEST_STAMP) $(KERNEL_STAMP)
+	@for program in $(filter-out bench/figures.py bench/__init__.py,$(wildcard bench/*.py)); do \
+	  echo "== $$program"; $(BIN)/python $$program $(ARGS); \
+	done
+
+evals evals-quick: $(TEST_STAMP)
+	@echo "no evals yet: the first come with the first analysis"
+
+docs: $(TEST_STAMP)
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis
+	find src tests bench evals -name '*.nb[ic]' -delete
+	find src tests bench evals -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,138 @@
+"""The layers, read from the real imports and held against the table in docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "leadline"
+OUTSIDE = {"testing"}  # beside the layers: doubles we ship
+
+
+def _generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATE = _generate()
+IMPORTS: dict[str, set[str]] = GENERATE.package_imports(SOURCE)
+
+
+def _layers() -> tuple[dict[str, int], set[tuple[str, str]]]:
+    """From the table in docs/architecture.md: the layer of each package, and pairs allowed within a layer."""
+    layer: dict[str, int] = {}
+    exceptions: set[tuple[str, str]] = set()
+    for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
+        match = re.match(r"\| (\d) \w+ \| ([^|]+) \| ([^|]+) \|", line)
+        if not match:
+            continue
+        for package in re.findall(r"`(\w+)`", match[2]):
+            layer[package] = int(match[1])
+        for package, others in re.findall(r"`(\w+)` also ((?:`\w+` ?)+)", match[3]):
+            exceptions |= {(package, other) for other in re.findall(r"`(\w+)`", others)}
+    return layer, exceptions
+
+
+LAYER, EXCEPTIONS = _layers()
+
+
+def files(*packages: str) -> list[Path]:
+    return [path for package in packages for path in sorted((SOURCE / package).rglob("*.py"))]
+
+
+def third_party(path: Path) -> set[str]:
+    """Top-level names that a file imports from outside the standard library and Leadline."""
+    tops = {name.split(".")[0] for name in GENERATE.imports_of(path)}
+    return tops - set(sys.stdlib_module_names) - {"leadline"}
+
+
+def test_the_table_names_every_package() -> None:
+    assert len(LAYER) == 11, "the table of layers was not found in docs/architecture.md, or changed its form"
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages - OUTSIDE == set(LAYER)
+
+
+@pytest.mark.parametrize("package", sorted(LAYER))
+def test_arrows_point_down(package: str) -> None:
+    for imported in IMPORTS[package]:
+        assert imported not in OUTSIDE, f"{package} imports {imported}, which is for tests"
+        down = LAYER[imported] < LAYER[package]
+        assert down or (package, imported) in EXCEPTIONS, (
+            f"{package} (layer {LAYER[package]}) imports {imported} (layer {LAYER[imported]}); "
+            "packages of one layer meet through bytes or tables"
+        )
+
+
+def test_server_and_lab_do_not_import_the_command_line() -> None:
+    assert {("cli", "server"), ("cli", "lab")} == EXCEPTIONS  # and nothing else
+
+
+@pytest.mark.parametrize("path", files("model"), ids=lambda path: path.name)
+def test_model_needs_the_standard_library_only(path: Path) -> None:
+    assert third_party(path) == set()
+
+
+# Pure engines: bytes or columns in, columns out. No sockets, no clock, no chance, no threads of their own.
+WORLD = {"asyncio", "socket", "socketserver", "selectors", "ssl", "http", "urllib", "httpx", "grpc", "requests",
+         "subprocess", "threading", "time", "random", "secrets", "os", "shutil", "tempfile"}  # fmt: skip
+ALLOWED = {("wire", "warm.py"): {"time"}}  # tells how long the warm-up took, at install and start
+
+
+@pytest.mark.parametrize(
+    "path", files("wire", "analysis", "control"), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
+def test_pure_engines_do_not_touch_the_world(path: Path) -> None:
+    tops = {name.split(".")[0] for name in GENERATE.imports_of(path)}
+    assert tops & WORLD <= ALLOWED.get((path.parent.name, path.name), set())
+
+
+@pytest.mark.parametrize("path", files("analysis", "control"), ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_now_is_an_argument(path: Path) -> None:
+    calls = {ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
+    assert not {call for call in calls if re.search(r"\b(now|utcnow|today)$", call)}
+
+
+def test_the_agent_stays_small() -> None:
+    """It lives on somebody else's machine: no numpy, no pyarrow, no pydantic."""
+    for path in files("host"):
+        assert third_party(path) <= {"httpx", "pyroute2", "yaml"}, path
+    assert IMPORTS["host"] <= {"model"}
+
+
+def test_what_is_imported_is_declared() -> None:
+    """Every third-party import of the source comes from a distribution that pyproject.toml names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *(line for group in project["optional-dependencies"].values() for line in group)]
+    declared = {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in lines}  # type: ignore[index]
+    # These come with opentelemetry-proto, with fastapi and with numba, which cannot do without them.
+    declared |= {"protobuf", "googleapis-common-protos", "starlette", "llvmlite"}
+    providers = importlib.metadata.packages_distributions()
+    for path in files(*LAYER, *OUTSIDE):
+        for top in third_party(path):
+            names = {name.lower().replace("_", "-") for name in providers.get(top, [])}
+            assert names & declared, f"{path.relative_to(ROOT)} imports {top}, which pyproject.toml does not declare"
+
+
+def test_the_reader_of_imports_sees_everything(tmp_path: Path) -> None:
+    package = tmp_path / "leadline" / "wire"
+    for name in ("store", "ingest", "server", "cli", "wire"):
+        (tmp_path / "leadline" / name).mkdir(parents=True)
+    (package / "x.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from leadline.store.client import Store\n"
+        "def f():\n    import leadline.ingest.http\n    from leadline import server\n"
+        "class C:\n    try:\n        import leadline.cli as c\n    except ImportError: pass\n"
+    )
+    assert GENERATE.package_imports(tmp_path / "leadline")["wire"] == {"store", "ingest", "server", "cli"}
