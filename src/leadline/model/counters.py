@@ -68,6 +68,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("label_invalid", "samples", LOSS, "Streams without a name, with a label twice or not UTF-8.", "Correct the sender."),
     _refused("blank_value", "samples", INFO, "DCGM's markers for 'no value'; they are no measurements.", _NOTHING),
     _refused("histogram_buckets", "samples", LOSS, "Buckets of native or exponential histograms; their count and sum are kept.", "Send explicit buckets where the distribution matters."),
+    _refused("metadata_limit", "metric names", INFO, "Types and helps of metrics beyond the 10,000 taken from one body.", "Send metadata in smaller bodies."),
     _refused("exemplar", "exemplars", INFO, "Exemplars; there is no table for them.", _NOTHING),
     _refused("empty_point", "samples", INFO, "OTLP points flagged as having no value.", _NOTHING),
     _refused("span", "spans", INFO, "OTLP traces; Leadline takes metrics and logs.", "Send traces to a tracing system."),

@@ -22,26 +22,26 @@ _27, _31, _33 = np.uint64(27), np.uint64(31), np.uint64(33)
 _37 = np.uint64(37)
 
 
-@njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True, inline="always")
 def _mix1(k: np.uint64) -> np.uint64:
     k *= _C1
     return ((k << _31) | (k >> _33)) * _C2
 
 
-@njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True, inline="always")
 def _mix2(k: np.uint64) -> np.uint64:
     k *= _C2
     return ((k << _33) | (k >> _31)) * _C1
 
 
-@njit(nogil=True, cache=True, inline="always")  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True, inline="always")
 def _final(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> _33)) * _F1
     h = (h ^ (h >> _33)) * _F2
     return h ^ (h >> _33)
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def murmur3_slice(data: NDArray[np.uint8], start: int, end: int) -> tuple[np.uint64, np.uint64]:
     """Low and high 64 bits of the hash of `data[start:end]`.
 
@@ -74,7 +74,7 @@ def murmur3_slice(data: NDArray[np.uint8], start: int, end: int) -> tuple[np.uin
     return h1, h2
 
 
-@njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@njit(nogil=True, cache=True)
 def murmur3_slices(
     data: NDArray[np.uint8], start_S: NDArray[np.int64], end_S: NDArray[np.int64], ids: NDArray[np.uint64]
 ) -> None:

@@ -4,8 +4,8 @@ A kernel that is compiled inside a request costs that request seconds; one that 
 tens of milliseconds. Each warmer decodes something tiny through the public function, so that the argument
 types are the ones that requests will bring. A new format appends its warmer to `WARMERS`.
 
-Numba keeps compiled code beside the source (or in NUMBA_CACHE_DIR) and renews it when *that* file changes, but
-not when a kernel it calls changes in another file: after editing `words.py` or `murmur.py` delete the caches
+Numba keeps compiled code beside the source (or in NUMBA_CACHE_DIR) and renews it when *that* file changes,
+but not when a kernel it calls changes in another file: after editing `words.py` or `murmur.py` delete the caches
 (`find src -name '*.nb[ic]' -delete`).
 """
 
@@ -17,6 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from leadline.wire.murmur import murmur3_slices
+from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.series_index import SeriesIndex, touch
 
 
 def _murmur() -> object:
@@ -25,7 +27,24 @@ def _murmur() -> object:
     return ids
 
 
-WARMERS: tuple[Callable[[], object], ...] = (_murmur,)
+def _remote_write_v1() -> object:
+    return decode_remote_write(b"", 1)
+
+
+def _remote_write_v2() -> object:
+    return decode_remote_write(b"", 2)
+
+
+def _series_index() -> object:
+    index = SeriesIndex(series_max=1000)
+    ids = np.zeros((600, 2), np.uint64)
+    ids[:, 0] = np.arange(600)  # enough to make it grow once
+    numbers = index.insert(ids)
+    times = np.zeros(600, np.int64)
+    return touch(index.lookup(ids), numbers, times, times)
+
+
+WARMERS: tuple[Callable[[], object], ...] = (_murmur, _remote_write_v1, _remote_write_v2, _series_index)
 
 
 def warm() -> float:

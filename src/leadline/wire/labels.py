@@ -1,0 +1,156 @@
+"""Canonical label bytes (see `model.ids`) from pairs of slices, for numba kernels.
+
+A decoder that cannot use its input's own bytes fills `pairs` (LABELS_MAX, 4) with where each label lies in the
+input (name start, name end, value start, value end), and these kernels drop empty values, sort, look for
+mistakes and write the canonical form.
+
+Sorting is by binary insertion: labels nearly always come sorted, and LABELS_MAX bounds what a hostile body can
+cost to about eight comparisons per label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from leadline.wire.words import byte_at, put_word, word_at
+
+Bytes = NDArray[np.uint8]
+Pairs = NDArray[np.int64]
+
+# More labels than this are no stream's: ingest's own limit is far lower. The whole stream is dropped and counted.
+LABELS_MAX = 256
+
+_NAME = np.uint64(int.from_bytes(b"__name__", "little"))
+
+
+@njit(nogil=True, cache=True)
+def compare(data: Bytes, start_a: int, end_a: int, start_b: int, end_b: int) -> int:
+    """Byte order of two slices: below, at or above zero."""
+    size_a, size_b = end_a - start_a, end_b - start_b
+    for i in range(min(size_a, size_b)):
+        byte_a: int = byte_at(data, start_a + i)
+        byte_b: int = byte_at(data, start_b + i)
+        if byte_a != byte_b:
+            return byte_a - byte_b
+    return size_a - size_b
+
+
+@njit(nogil=True, cache=True)
+def is_name(data: Bytes, start: int, end: int) -> bool:
+    """Whether a label's name is `__name__`."""
+    return end - start == 8 and word_at(data, start) == _NAME
+
+
+@njit(nogil=True, cache=True)
+def in_order(data: Bytes, pairs: Pairs, count: int) -> int:
+    """Drop empty values, sort by name. Returns: labels left, or -1 if they name no metric or a name twice."""
+    kept, named = 0, False
+    for row in range(count):
+        n0, n1, v0, v1 = pairs[row, 0], pairs[row, 1], pairs[row, 2], pairs[row, 3]
+        if v1 == v0:
+            continue
+        if n1 == n0:
+            return -1
+        named = named or is_name(data, n0, n1)
+        place = _place(data, pairs, kept, n0, n1)
+        if place < 0:
+            return -1
+        for later in range(kept, place, -1):
+            for column in range(4):
+                pairs[later, column] = pairs[later - 1, column]
+        pairs[place, 0], pairs[place, 1], pairs[place, 2], pairs[place, 3] = n0, n1, v0, v1
+        kept += 1
+    return kept if named else -1
+
+
+@njit(nogil=True, cache=True)
+def _place(data: Bytes, pairs: Pairs, kept: int, start: int, end: int) -> int:
+    """Where a name belongs among the first `kept`, or -1 if it is there already."""
+    if kept == 0:
+        return 0
+    order = compare(data, pairs[kept - 1, 0], pairs[kept - 1, 1], start, end)
+    if order < 0:
+        return kept
+    low, high = 0, kept
+    while low < high:
+        middle = (low + high) // 2
+        order = compare(data, pairs[middle, 0], pairs[middle, 1], start, end)
+        if order == 0:
+            return -1
+        if order < 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(nogil=True, cache=True)
+def varint_bytes(value: int) -> int:
+    """How many bytes the shortest varint of a number takes."""
+    size = 1
+    while value > 0x7F:
+        value >>= 7
+        size += 1
+    return size
+
+
+@njit(nogil=True, cache=True)
+def canonical_bytes_max(pairs: Pairs, count: int, suffix_bytes: int) -> int:
+    """An upper bound of what `write_canonical` will write."""
+    size = suffix_bytes
+    for row in range(count):
+        name, value = pairs[row, 1] - pairs[row, 0], pairs[row, 3] - pairs[row, 2]
+        size += 18 + name + value  # three tags and three lengths of at most 5 bytes
+    return size
+
+
+@njit(nogil=True, cache=True)
+def write_canonical(data: Bytes, pairs: Pairs, count: int, suffix: Bytes, out: Bytes, at: int) -> int:
+    """Write `count` labels, already in order, at `out[at:]`; the metric's name gets `suffix`.
+
+    Returns: the position after them. `canonical_bytes_max` bytes must be free from `at` on.
+    """
+    for row in range(count):
+        n0, n1, v0, v1 = pairs[row, 0], pairs[row, 1], pairs[row, 2], pairs[row, 3]
+        more = len(suffix) if len(suffix) > 0 and is_name(data, n0, n1) else 0
+        name, value = n1 - n0, v1 - v0 + more
+        out[at] = 0x0A
+        at = _write_varint(out, at + 1, 2 + varint_bytes(name) + name + varint_bytes(value) + value)
+        out[at] = 0x0A
+        at = _write_varint(out, at + 1, name)
+        at = copy(data, n0, n1, out, at)
+        out[at] = 0x12
+        at = _write_varint(out, at + 1, value)
+        at = copy(data, v0, v1, out, at)
+        if more:
+            at = copy(suffix, 0, more, out, at)
+    return at
+
+
+@njit(nogil=True, cache=True)
+def copy(data: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
+    """Copy `data[start:end]` to `out[at:]`, for which there is room. Returns: the position after it.
+
+    Labels are short: words that run up to 7 bytes past the end, where both arrays allow it, beat a call of
+    memcpy. What is written past the end is overwritten by the next label or never read.
+    """
+    size = end - start
+    if end + 8 <= len(data) and at + size + 8 <= len(out):
+        for i in range(0, size, 8):
+            put_word(out, at + i, word_at(data, start + i))
+    else:
+        for i in range(size):
+            out[at + i] = data[start + i]
+    return at + size
+
+
+@njit(nogil=True, cache=True)
+def _write_varint(out: Bytes, at: int, value: int) -> int:
+    while value > 0x7F:
+        out[at] = value & 0x7F | 0x80
+        value >>= 7
+        at += 1
+    out[at] = value
+    return at + 1

@@ -1,0 +1,1 @@
+"""Slow and plain decoders that the fast ones are compared with."""
