@@ -86,24 +86,29 @@ class Store:
         self._layout = Layout(config.cluster, config.ttl, config.fsync)
         self._owner = None if config.url else Owner(config.path)
         self._started = False
-        self._user_pools: dict[tuple[bool, Limits], Pool] = {}
         self._user_pools_lock = threading.Lock()
         self._barrier: dict[str, str] = {}
         self._rollup = Rollup(self._layout)
+        self._new_pools()
+
+    def _new_pools(self) -> None:
+        config = self.config
         load = Limits(0, config.load_seconds_max, config.load_bytes_max)
         self._writers = Pool(config, config.writers, _WRITER)
         self._readers = Pool(config, config.readers, _READER | load.settings())
+        self._user_pools: dict[tuple[bool, Limits], Pool] = {}
 
     # --- life ---
 
     def start(self) -> None:
         """Open the store: take the lock, create what is missing, migrate what is older.
 
-        Errors: StoreLockedError, StoreError.
+        A stopped store may be started again. Errors: StoreLockedError, StoreError.
         """
         assert not self._started, "started twice"
         if self._owner:
             self._owner.take()
+        self._new_pools()
         try:
             self._open_schema()
         except BaseException:
@@ -117,9 +122,10 @@ class Store:
         self._close()
 
     def _close(self) -> None:
-        for pool in (self._writers, self._readers, *self._user_pools.values()):
+        with self._user_pools_lock:
+            pools = [self._writers, self._readers, *self._user_pools.values()]
+        for pool in pools:
             pool.close()
-        self._user_pools.clear()
         if self._owner:
             self._owner.give_back()
 
@@ -280,6 +286,7 @@ class Store:
         """Connections for users, by what they may take. `readonly` sticks, so they are never shared with ours."""
         key = (operator, limits)
         with self._user_pools_lock:
+            self._check_started()
             if key not in self._user_pools:
                 if len(self._user_pools) >= 8:
                     raise UsageError("more than 8 different limits for user queries; use the configured ones")

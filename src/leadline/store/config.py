@@ -36,7 +36,7 @@ class StoreConfig:
     ttl: bool = _setting(True, "Drop rows at the age their table declares; false keeps everything.")
     writers: int = _setting(2, "Appends that run at once; more wait.", "clients")
     readers: int = _setting(2, "Queries that run at once, of our own and of users each; more wait.", "clients")
-    query_rows_max: int = _setting(1_000_000, "Rows one user query may return; more is an error.", "rows")
+    query_rows_max: int = _setting(100_000, "Rows one user query may return; more is an error.", "rows")
     query_seconds_max: int = _setting(30, "Seconds one user query may run.", "s")
     query_bytes_max: int = _setting(2048 * MIB, "Memory one user query may take.", "bytes")
     load_seconds_max: int = _setting(300, "Seconds a query of Leadline itself may run.", "s")

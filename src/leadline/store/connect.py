@@ -26,28 +26,33 @@ class Pool:
     def __init__(self, config: StoreConfig, size: int, settings: Mapping[str, str]) -> None:
         self._config = config
         self._settings = dict(settings)
+        self._size = size
+        self._closed = False
         self._free: queue.LifoQueue[Any] = queue.LifoQueue()
-        self._opened: list[Any] = []
         for _ in range(size):
             self._free.put(None)
 
     @contextmanager
     def borrow(self) -> Iterator[Any]:
-        """One connection for the time of a `with`. Errors: StoreError if it cannot be opened."""
+        """One connection for the time of a `with`. Errors: StoreError if it cannot be opened or the pool is closed."""
         client = self._free.get()
         try:
+            if self._closed:
+                raise StoreError(f"the store at {place(self._config)} was closed")
             if client is None:
                 client = connect(self._config, self._settings)
-                self._opened.append(client)
             yield client
         finally:
             self._free.put(client)
 
     def close(self) -> None:
-        """Close every connection; a call in progress is waited for."""
-        for client in self._opened:
-            client.close()
-        self._opened.clear()
+        """Close every connection, for good; calls in progress are waited for, who waits for one is refused."""
+        self._closed = True
+        clients = [self._free.get() for _ in range(self._size)]
+        for client in clients:
+            if client is not None:
+                client.close()
+            self._free.put(None)
 
 
 def connect(config: StoreConfig, settings: Mapping[str, str]) -> Any:

@@ -108,10 +108,10 @@ def test_what_would_lose_rows_needs_a_written_migration() -> None:
 def test_a_cluster_alters_both_its_tables() -> None:
     table = table_with(Column("count", Type.U64, "1", "new"))
     statements = statements_for(table, stored_as(table_with()), Layout("main", ttl=False))
+    add = "ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS `count` UInt64"
     assert statements == [
-        "ALTER TABLE leadline.tiny_local ON CLUSTER 'main' "
-        + "ADD COLUMN IF NOT EXISTS `count` UInt64 CODEC(Delta, ZSTD(1)) AFTER `name`",
-        "ALTER TABLE leadline.tiny ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS `count` UInt64 AFTER `name`",
+        f"ALTER TABLE leadline.tiny_local {add} CODEC(Delta, ZSTD(1)) AFTER `name`",
+        f"ALTER TABLE leadline.tiny {add} AFTER `name`",
     ]
 
 
