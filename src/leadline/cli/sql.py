@@ -13,14 +13,15 @@ from leadline.cli.output import Output, OutputOption, console, emit, table
 
 def sql(
     query: Annotated[str, typer.Argument(help="A SELECT in ClickHouse's SQL; - reads it from standard input.")],
-    rows_max: Annotated[int, typer.Option(min=1, max=1_000_000, help="More rows than this is an error.")] = 10_000,
-    seconds_max: Annotated[int, typer.Option(min=1, max=300, help="Stopped after this many seconds.")] = 30,
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run one SELECT over the tables of `leadline show tables`. Reads only."""
+    """Run one SELECT over the tables of `leadline show tables`. Reads only.
+
+    Its limits are the settings store.query_rows_max, query_seconds_max and query_bytes_max; over a limit it fails.
+    """
     text = sys.stdin.read() if query == "-" else query
-    found = Client(server).post("/api/v1/sql", {"sql": text, "rows_max": rows_max, "seconds_max": seconds_max})
+    found = Client(server).post("/api/v1/sql", {"sql": text})
     if emit(found, output):
         return
     numbers = [

@@ -92,7 +92,7 @@ class OtlpGrpcServer(_Handler):
 
     def _export(self, path: str, take: Take, body: bytes, context: grpc.ServicerContext) -> bytes:
         headers = {str(name).lower(): str(value) for name, value in context.invocation_metadata() or ()}
-        name = f"{headers.get('user-agent', 'unknown')[:80]} at {_peer_host(context.peer())}"
+        name = f"{headers.get('user-agent', 'unknown').split(' ')[0][:80]} at {_peer_host(context.peer())}"
         sender = Sender("", "otlp-grpc", name)
         try:
             principal = self._authorize(headers)

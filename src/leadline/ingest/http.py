@@ -91,12 +91,12 @@ class IngestApp:
                 raise RefusedError("unauthorized", f"role {principal.role} may not write; use a tenant-write token")
             sender = Sender(principal.tenant, way, sender.name)
             body = await self._read(headers, receive)
-            self._enter(len(body.raw))
+            self._enter(body.fed_bytes)
             try:
                 request = Request(path, headers, body, principal, sender)
                 receipt = await asyncio.get_running_loop().run_in_executor(self._decoders, self._take, request)
             finally:
-                self._leave(len(body.raw))
+                self._leave(body.fed_bytes)
             await asyncio.wrap_future(receipt.done)
             return _accepted(path, headers, receipt)
         except LeadlineError as error:
@@ -168,7 +168,7 @@ def _way(path: str) -> str:
 
 def _sender_name(scope: Scope, headers: Mapping[str, str]) -> str:
     client = scope.get("client") or ("unknown", 0)
-    return f"{headers.get('user-agent', 'unknown')[:80]} at {client[0]}"
+    return f"{headers.get('user-agent', 'unknown').split(' ')[0][:80]} at {client[0]}"
 
 
 def _error(status: int, reason: str, text: str, *headers: tuple[str, str]) -> Answer:

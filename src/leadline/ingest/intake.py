@@ -119,7 +119,7 @@ class Intake:
             if not streams.moved(by_ns):
                 continue
             rows = self._store.query(
-                f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM series "
+                f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
                 "WHERE tenant = {tenant:String} AND cluster = {cluster:String}",
                 {"tenant": tenant, "cluster": cluster},
             )
@@ -128,7 +128,7 @@ class Intake:
             first_ns, last_ns = streams.times(_ids(rows["series"]))
             for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
                 rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
-            self._store.append(SERIES, rows.cast(arrow_schema(SERIES)))
+            self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
 
     @property
     def waiting_rows(self) -> dict[str, int]:
@@ -154,10 +154,9 @@ class Intake:
         messages = list(admission.messages)
 
         series, time_ns, value = samples.sample_series, samples.time_ns, samples.value
-        number = admission.number[series]
-        keep = self._keep(streams, number, time_ns, value, now_ns, tally, messages)
+        keep = self._keep(streams, admission.number, samples, now_ns, tally, messages)
         if keep is not None:
-            series, time_ns, value, number = series[keep], time_ns[keep], value[keep], number[keep]
+            series, time_ns, value = series[keep], time_ns[keep], value[keep]
 
         done = Future[None]()
         taken = len(time_ns)
@@ -173,7 +172,12 @@ class Intake:
             )
         else:
             done.set_result(None)
-        self._count_samples(streams, sender, number, time_ns, value, admission.new, tally, messages, now_ns)
+        self.counts.add(accepted("series"), admission.new)
+        late = streams.touch(admission.number, series, time_ns, admission.new > 0)
+        self.counts.add(accepted("late_samples"), late)
+        stale = np.count_nonzero(value.view(np.uint64) == np.uint64(STALE_NAN_BITS))
+        self.counts.add(accepted("stale_markers"), int(stale))
+        self._count_refused(sender, now_ns, tally, messages)
         if admission.tells:
             self.sources.tells(sender, now_ns, admission.tells)
         newest_ns = int(time_ns.max()) if taken else 0
@@ -184,61 +188,56 @@ class Intake:
         self,
         streams: Streams,
         number: Int64s,
-        time_ns: Int64s,
-        value: Floats,
+        samples: Samples,
         now_ns: int,
         tally: Tally[str],
         messages: list[str],
     ) -> NDArray[np.intp] | None:
-        """Indices of the samples to take, or None for all of them; counts the others in `tally`."""
+        """Indices of the samples to take, or None for all of them; counts the others in `tally`.
+
+        `number` (S,): the number of each stream, -1 if it was refused (its samples are counted already).
+        """
+        time_ns = samples.time_ns
         if not len(time_ns):
             return None
         oldest_ns = now_ns - self.config.age_max_s * 10**9
         latest_ns = now_ns + self.config.future_max_s * 10**9
-        all_known = bool((number >= 0).all())
         in_time = oldest_ns <= int(time_ns.min()) and int(time_ns.max()) <= latest_ns
         dcgm = streams.dcgm(number)
-        if all_known and in_time and dcgm is None:
+        if in_time and dcgm is None and int(number.min()) >= 0:
             return None
-        keep = number >= 0
+        keep: NDArray[np.bool_] = number[samples.sample_series] >= 0
         if not in_time:
-            old = keep & (time_ns < oldest_ns)
-            future = keep & (time_ns > latest_ns)
-            tally["too_old"] += int(old.sum())
-            tally["in_future"] += int(future.sum())
-            if old.any():
-                age_s = (now_ns - int(time_ns[old].min())) / 1e9
-                messages.append(f"a sample is {age_s:.0f} s old; at most {self.config.age_max_s} (ingest.age_max_s)")
-            if future.any():
-                ahead_s = (int(time_ns[future].max()) - now_ns) / 1e9
-                messages.append(
-                    f"a sample is {ahead_s:.0f} s ahead of our clock; at most {self.config.future_max_s} "
-                    "(ingest.future_max_s)"
-                )
-            keep &= ~(old | future)
+            keep = self._in_time(keep, time_ns, oldest_ns, latest_ns, now_ns, tally, messages)
         if dcgm is not None:
-            blank = keep & dcgm & is_dcgm_blank(value)
+            blank = keep & dcgm[samples.sample_series] & is_dcgm_blank(samples.value)
             tally["blank_value"] += int(blank.sum())
             keep &= ~blank
         return np.flatnonzero(keep)
 
-    def _count_samples(
+    def _in_time(
         self,
-        streams: Streams,
-        sender: Sender,
-        number: Int64s,
+        keep: NDArray[np.bool_],
         time_ns: Int64s,
-        value: Floats,
-        new: int,
+        oldest_ns: int,
+        latest_ns: int,
+        now_ns: int,
         tally: Tally[str],
         messages: list[str],
-        now_ns: int,
-    ) -> None:
-        self.counts.add(accepted("series"), new)
-        self.counts.add(accepted("late_samples"), streams.touch(number, time_ns, new > 0))
-        stale = np.count_nonzero(value.view(np.uint64) == np.uint64(STALE_NAN_BITS))
-        self.counts.add(accepted("stale_markers"), int(stale))
-        self._count_refused(sender, now_ns, tally, messages)
+    ) -> NDArray[np.bool_]:
+        old, future = keep & (time_ns < oldest_ns), keep & (time_ns > latest_ns)
+        tally["too_old"] += int(old.sum())
+        tally["in_future"] += int(future.sum())
+        if old.any():
+            age_s = (now_ns - int(time_ns[old].min())) / 1e9
+            messages.append(f"a sample is {age_s:.0f} s old; at most {self.config.age_max_s} (ingest.age_max_s)")
+        if future.any():
+            ahead_s = (int(time_ns[future].max()) - now_ns) / 1e9
+            messages.append(
+                f"a sample is {ahead_s:.0f} s ahead of our clock; at most {self.config.future_max_s} "
+                "(ingest.future_max_s)"
+            )
+        return keep & ~(old | future)
 
     def _append_samples(self, batches: list[_SampleBatch]) -> None:
         """One append of many requests' samples; streams that are new are stored first."""
@@ -433,7 +432,7 @@ class Intake:
     def _restore_streams(self) -> None:
         found = self._store.query(
             "SELECT tenant, cluster, series, first_ns, last_ns, startsWith(name, 'DCGM_') AS dcgm "
-            "FROM series ORDER BY tenant, cluster"
+            "FROM leadline.series ORDER BY tenant, cluster"
         )
         tenants, clusters = found["tenant"].to_pylist(), found["cluster"].to_pylist()
         begin = 0

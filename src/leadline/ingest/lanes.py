@@ -1,6 +1,6 @@
 """From accepted rows to the store: one lane per table, group commit, bounded.
 
-    offer() ──> waiting batches ──(batch_rows rows, or linger_s after the first)──> store.append ──> futures
+    offer() ──> waiting batches ──(batch_rows, linger_s, or nobody left to wait for)──> store.append ──> futures
 
 A future resolves when its rows are in the store: that is what an acknowledgement means. When a lane holds
 `queue_rows_max` rows, `offer` raises BusyError and takes nothing.
@@ -22,6 +22,12 @@ Batch = TypeVar("Batch")
 
 APPEND_TRIES = 4  # with the waits below about 2 s: longer and the sender's own retry is the better place
 FIRST_WAIT_S = 0.1
+
+# Senders that wait for their answer before they send more (all of them do) must not wait for the whole linger: when
+# nothing new came for SETTLE_S, everyone is waiting. But each append makes one part on disk, so a small one is made
+# at most once in linger_s: below SETTLED_ROWS the fixed cost of an append (some 5 ms) is more than that of its rows.
+SETTLE_S = 0.005
+SETTLED_ROWS = 5_000
 
 
 @dataclass(slots=True)
@@ -53,6 +59,7 @@ class Lane(Generic[Batch]):
         self._waiting: list[_Waiting[Batch]] = []
         self._rows = 0  # rows offered and not yet answered, those being appended included
         self._pending_rows = 0  # rows in `_waiting`
+        self._appended_at = 0.0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"lane-{name}", daemon=True)
 
@@ -96,6 +103,7 @@ class Lane(Generic[Batch]):
             batches = self._take()
             if not batches:
                 return
+            self._appended_at = time.monotonic()
             error = self._append_with_retries([waiting.batch for waiting in batches])
             with self._condition:
                 self._rows -= sum(waiting.rows for waiting in batches)
@@ -114,7 +122,11 @@ class Lane(Generic[Batch]):
                 left = deadline - time.monotonic()
                 if left <= 0:
                     break
-                self._condition.wait(left)
+                before = self._pending_rows
+                self._condition.wait(min(left, SETTLE_S))
+                settled = self._pending_rows == before
+                if settled and (before >= SETTLED_ROWS or time.monotonic() - self._appended_at >= self._linger_s):
+                    break
             batches, self._waiting, self._pending_rows = self._waiting, [], 0
             return batches
 

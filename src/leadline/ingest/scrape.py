@@ -43,16 +43,13 @@ TARGETS_MAX = 10_000  # one task and some 100 kB of label cache each
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One page to read: its job's settings, address, and the labels every stream gets."""
+    """One page to read, how, and the labels that every stream of it gets."""
 
-    job: ScrapeJob
-    address: str
+    url: str
     labels: tuple[tuple[str, str], ...]
-
-    @property
-    def url(self) -> str:
-        """Where the page is."""
-        return f"{self.job.scheme}://{self.address}{self.job.path}"
+    interval_s: float
+    timeout_s: float
+    honor_labels: bool
 
 
 class Scraper:
@@ -103,7 +100,7 @@ class Scraper:
 
     async def _keep_reading(self, client: httpx.AsyncClient, target: Target) -> None:
         page = Page(target, self._intake, self._principal)
-        interval_s = target.job.interval_s
+        interval_s = target.interval_s
         # Targets start spread over the interval, so that they are not all read in the same moment.
         await asyncio.sleep(random.uniform(0, min(interval_s, 5.0)) if interval_s > 1 else 0)
         due = time.monotonic()
@@ -126,7 +123,7 @@ class Scraper:
         body: bytes = b""
         content_type = ""
         try:
-            async with asyncio.timeout(page.target.job.timeout_s):
+            async with asyncio.timeout(page.target.timeout_s):
                 body, content_type = await self._fetch(client, page.target)
         except (httpx.HTTPError, TimeoutError, OSError) as failure:
             why, error = "unreachable", f"{page.target.url}: {type(failure).__name__}: {failure}".rstrip(": ")
@@ -151,7 +148,7 @@ class Scraper:
     async def _fetch(self, client: httpx.AsyncClient, target: Target) -> tuple[bytes, str]:
         config = self._intake.config
         headers = {"accept": ACCEPT, "accept-encoding": "gzip", "user-agent": "leadline-scrape"}
-        async with client.stream("GET", target.url, headers=headers, timeout=target.job.timeout_s) as answer:
+        async with client.stream("GET", target.url, headers=headers, timeout=target.timeout_s) as answer:
             if answer.status_code != 200:
                 raise _StatusError(f"{target.url}: expected status 200, got {answer.status_code}")
             encoding = answer.headers.get("content-encoding", "").lower()
@@ -173,7 +170,7 @@ class Page:
         self.sender = Sender(principal.tenant, "scrape", target.url)
         self._intake = intake
         self._principal = principal
-        self._relabelled = Relabelled(dict(target.labels), target.job.honor_labels)
+        self._relabelled = Relabelled(dict(target.labels), target.honor_labels)
         self._before: Samples | None = None
 
     def take(self, body: bytes, content_type: str, at_ns: int, took_s: float, why: str, error: str) -> Future[None]:
@@ -288,4 +285,5 @@ def _target(job: ScrapeJob, address: str, extra: dict[str, str]) -> Target:
     labels = {"job": job.job, "instance": address, **job.labels, **extra}
     # Prometheus' own: labels that begin with two underscores steer the scrape and are not stored.
     kept = tuple(sorted((name, value) for name, value in labels.items() if not name.startswith("__")))
-    return Target(job, address, kept)
+    url = f"{job.scheme}://{address}{job.path}"
+    return Target(url, kept, job.interval_s, job.timeout_s, job.honor_labels)

@@ -6,6 +6,7 @@ against the limits, mapped to its entity, and its `series` row is stored before 
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections import Counter as Tally
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import DataError
-from leadline.model.names import Mapped, entity_of, unit_of
+from leadline.model.metric_units import unit_of
+from leadline.model.names import Mapped, entity_of
 from leadline.model.units import canonical_unit
 from leadline.wire.samples import Int64s, Metadata, Samples
 from leadline.wire.series_index import SeriesIndex, touch
@@ -55,7 +57,7 @@ class Streams:
     def __init__(self, config: IngestConfig) -> None:
         self._config = config
         self._lock = threading.Lock()
-        self._index = SeriesIndex(config.series_max)
+        self._index = SeriesIndex(config.series_max, secrets.randbits(64))
         self._unsaved: dict[int, SeriesRow] = {}
         size = 1024
         self._first_ns: Int64s = np.zeros(size, np.int64)
@@ -111,24 +113,25 @@ class Streams:
                 seen.add(key)
                 rows.append(row)
                 joined.append(stream)
-                tells.add(row.mapped.family or row.labels.get("job") or "other")
+                tells.add(_telling(row))
             if joined:
                 self._join(samples.ids[joined], rows)
             number = self._index.lookup(samples.ids)
         return Admission(number, refused, messages, len(joined), tells)
 
-    def touch(self, number: Int64s, time_ns: Int64s, any_new: bool) -> int:
-        """Note the times (N,) of samples of streams `number` (N,); returns how many came late.
+    def touch(self, number: Int64s, series: Int64s, time_ns: Int64s, any_new: bool) -> int:
+        """Note the times of samples: `number` (S,) per stream, `series` (N,) and `time_ns` (N,) per sample.
 
-        Late: older than the newest of its stream. The same time again is a retry, not late.
+        Returns how many came late: older than the newest of their stream. The same time again is a retry, not late.
         """
         with self._lock:
             if any_new:
-                np.minimum.at(self._first_ns, number, time_ns)
-            return int(touch(number, time_ns, self._last_ns))
+                known = number[series] >= 0
+                np.minimum.at(self._first_ns, number[series[known]], time_ns[known])
+            return touch(number, series, time_ns, self._last_ns)
 
     def dcgm(self, number: Int64s) -> NDArray[np.bool_] | None:
-        """Which samples belong to streams of DCGM; None if no such stream is known (the usual case)."""
+        """Which of the streams `number` (S,) are DCGM's; None if no such stream is known (the usual case)."""
         return self._dcgm[number] if self._any_dcgm else None
 
     def unsaved(self) -> tuple[list[SeriesRow], Int64s, Int64s]:
@@ -226,6 +229,13 @@ class _RefusedStream(Exception):
         super().__init__(message)
         self.reason = reason
         self.message = message
+
+
+def _telling(row: SeriesRow) -> str:
+    """What a stream says its sender is: the service, the exporter, or the scrape job."""
+    family = row.mapped.family
+    known = family if family not in ("", "labelled", "target") else ""
+    return row.labels.get("service.name") or known or row.labels.get("job") or row.name
 
 
 def _family_name(name: str) -> str:

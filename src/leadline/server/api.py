@@ -23,15 +23,12 @@ from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.table_schema import row_schema
-from leadline.store import Limits
 
 
 class Sql(BaseModel):
     """One query in ClickHouse's SQL over Leadline's tables."""
 
     sql: str = Field(max_length=100_000, examples=["SELECT name, count() FROM series GROUP BY name"])
-    rows_max: int = Field(default=10_000, ge=1, le=1_000_000, description="more rows than this is an error")
-    seconds_max: int = Field(default=30, ge=1, le=300, description="stopped after this many seconds")
 
 
 class Problem(BaseModel):
@@ -74,8 +71,6 @@ class TableAnswer(BaseModel):
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 422, 429, 503)
 }
-# A query of the page or a dashboard; user SQL has its own limits (store.query_*).
-VIEW_LIMITS = Limits(rows=1_000_000, seconds=30, bytes=2 << 30)
 
 
 def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]]) -> FastAPI:
@@ -187,7 +182,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
         )
         sql, parameters = page_sql(spec, query, principal)
         with reading:
-            found = parts.store.query(sql, parameters, limits=VIEW_LIMITS)
+            found = parts.store.query(sql, parameters)
         got, following = page_rows(spec, query, found)
         names = list(query.columns) or [column.name for column in spec.columns]
         return RowsAnswer(schema=SCHEMA_VERSION, columns=names, rows=got, cursor=following)
@@ -203,17 +198,16 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
         principal = who(request)
         sql, parameters = _series_sql(principal, match, entity, limit)
         with reading:
-            found = parts.store.query(sql, parameters, limits=VIEW_LIMITS)
+            found = parts.store.query(sql, parameters)
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
     @api.post("/api/v1/sql", tags=["tables"], responses=PROBLEMS)
     def sql_query(request: Request, query: Sql) -> RowsAnswer:
-        """Run one SELECT over one's own tables. Reads only; see docs/how-to/query-with-sql.md."""
+        """Run one SELECT over one's own tables. Reads only, within store.query_rows_max, _seconds_max, _bytes_max."""
         principal = who(request)
-        limits = Limits(rows=query.rows_max, seconds=query.seconds_max, bytes=VIEW_LIMITS.bytes)
         try:
             with reading:
-                found = parts.store.query_as(principal, query.sql, limits=limits)
+                found = parts.store.query_as(principal, query.sql)
         except UsageError:
             parts.intake.counts.add(counter("query_refused", "not_allowed"))
             raise
@@ -250,7 +244,7 @@ def _series_sql(principal: Principal, match: str, entity: str, limit: int) -> tu
     condition = f"WHERE {' AND '.join(where)} " if where else ""
     # The label with the most values is what to look at when a name has too many streams.
     sql = f"""
-        WITH shown AS (SELECT * FROM series {condition}),
+        WITH shown AS (SELECT * FROM leadline.series {condition}),
         counted AS (
             SELECT name, label, uniqExact(value) AS n
             FROM shown ARRAY JOIN mapKeys(labels) AS label, mapValues(labels) AS value

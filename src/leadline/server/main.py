@@ -134,7 +134,7 @@ class ServerProcess:
         serving = [asyncio.create_task(_serve_or_say(listener)) for listener in self._listeners]
         behind = [asyncio.create_task(self._scraper.run()), asyncio.create_task(self._maintain(loop))]
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
-        done, _ = await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in behind:
             task.cancel()
         await asyncio.gather(*behind, return_exceptions=True)
@@ -145,9 +145,10 @@ class ServerProcess:
         for result in ended:
             if isinstance(result, BaseException):
                 raise result
-        for task in done - {stopping}:
-            if task in behind and not task.cancelled() and task.exception() is not None:
-                raise WorldError("a background part of the server stopped") from task.exception()
+        for task in behind:
+            error = None if task.cancelled() else task.exception()
+            if error is not None:
+                raise WorldError(f"a background part of the server stopped: {error!r}") from error
 
     async def _maintain(self, loop: asyncio.AbstractEventLoop) -> None:
         while True:

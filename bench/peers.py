@@ -1,0 +1,235 @@
+"""The systems under measurement, each started alone with an empty data directory and asked the same things."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TICKS = os.sysconf("SC_CLK_TCK")
+START_S_MAX = 60.0
+STOP_S_MAX = 60.0
+
+
+@dataclass
+class Peer:
+    """One running system. `write_path` takes remote-write; `count()` says how many samples it stored."""
+
+    name: str
+    command: list[str]
+    port: int
+    write_path: str
+    ready_path: str
+    data: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Address of its HTTP server."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> float:
+        """Start it and wait until it is ready; returns the seconds that took. Errors: RuntimeError."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        began = time.monotonic()
+        log = (self.data / "log.txt").open("wb")
+        self.process = subprocess.Popen(
+            self.command, stdout=log, stderr=log, env={**os.environ, **self.environ}, start_new_session=True
+        )
+        while time.monotonic() - began < START_S_MAX:
+            if self.process.poll() is not None:
+                break
+            try:
+                with urllib.request.urlopen(self.url + self.ready_path, timeout=1) as answer:
+                    if answer.status == 200:
+                        return time.monotonic() - began
+            except OSError:
+                time.sleep(0.02)
+        text = (self.data / "log.txt").read_text(errors="replace")[-2000:]
+        self.stop()
+        raise RuntimeError(f"{self.name} did not become ready: {text}")
+
+    def stop(self) -> None:
+        """End it, politely first."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_S_MAX)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        self.process = None
+
+    def pids(self) -> list[int]:
+        """Its process and all descendants."""
+        assert self.process is not None
+        parents = {int(entry): _parent(entry) for entry in os.listdir("/proc") if entry.isdigit()}
+        found = [self.process.pid]
+        for pid in found:
+            found += [child for child, parent in parents.items() if parent == pid]
+        return found
+
+    def cpu_s(self) -> float:
+        """User and system time of all its processes since they began."""
+        return sum(_cpu_ticks(pid) for pid in self.pids()) / TICKS
+
+    def anonymous_bytes(self) -> int:
+        """Private anonymous memory of all its processes (smaps_rollup)."""
+        return sum(_anonymous(pid) for pid in self.pids())
+
+    def disk_bytes(self) -> int:
+        """Bytes that its data takes on disk, its log left out."""
+        return sum(
+            path.stat().st_blocks * 512
+            for path in self.data.rglob("*")
+            if path.is_file() and path.name != "log.txt" and not path.is_symlink()
+        )
+
+    def count(self) -> int:
+        """Samples stored, duplicates counted once."""
+        raise NotImplementedError(self.name)
+
+    def settle(self) -> None:
+        """Ask it to write out what it holds in memory, where it can be asked."""
+
+
+class Leadline(Peer):
+    """Ours, as a user starts it: `leadline up`."""
+
+    def count(self) -> int:
+        """Through the SQL end point; FINAL is the server's own."""
+        request = urllib.request.Request(
+            f"{self.url}/api/v1/sql",
+            json.dumps({"sql": "SELECT count() AS n FROM metric_sample"}).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=150) as answer:
+            return int(json.load(answer)["rows"][0]["n"])
+
+
+class Prometheus(Peer):
+    """Prometheus with its remote-write receiver."""
+
+    def count(self) -> int:
+        """By PromQL over the whole span."""
+        return _promql_count(self.url, "gpu-hosts")
+
+
+class VictoriaMetrics(Peer):
+    """Single-node VictoriaMetrics."""
+
+    def count(self) -> int:
+        """By MetricsQL over the whole span."""
+        self.settle()
+        return _promql_count(self.url, "gpu-hosts")
+
+    def settle(self) -> None:
+        """Flush what it holds in memory to disk."""
+        with urllib.request.urlopen(f"{self.url}/internal/force_flush", timeout=60) as answer:
+            answer.read()
+
+
+def leadline(root: Path) -> Peer:
+    """Leadline on free ports with its data under `root`."""
+    port = free_port()
+    data = root / "leadline"
+    environ = {
+        "LEADLINE_SERVER__PORT": str(port),
+        "LEADLINE_SERVER__OTLP_HTTP_PORT": str(free_port()),
+        "LEADLINE_SERVER__OTLP_GRPC_PORT": str(free_port()),
+        "LEADLINE_STORE__PATH": str(data / "store"),
+    }
+    command = [sys.executable, "-m", "leadline.cli.main", "up"]
+    return Leadline("leadline", command, port, "/api/v1/write", "/ready", data, environ)
+
+
+def prometheus(root: Path) -> Peer:
+    """Prometheus from Debian. Errors: FileNotFoundError if it is not installed."""
+    port, data = free_port(), root / "prometheus"
+    data.mkdir(parents=True, exist_ok=True)
+    config = root / "prometheus.yml"
+    config.write_text("global: {scrape_interval: 1h}\n")
+    command = [
+        _installed("prometheus"),
+        f"--config.file={config}",
+        f"--web.listen-address=127.0.0.1:{port}",
+        f"--storage.tsdb.path={data}/tsdb",
+        "--web.enable-remote-write-receiver",
+        "--log.level=error",
+    ]
+    return Prometheus("prometheus", command, port, "/api/v1/write", "/-/ready", data)
+
+
+def victoriametrics(root: Path) -> Peer:
+    """VictoriaMetrics from Debian. Errors: FileNotFoundError if it is not installed."""
+    port, data = free_port(), root / "victoriametrics"
+    command = [
+        _installed("victoria-metrics"),
+        f"-httpListenAddr=127.0.0.1:{port}",
+        f"-storageDataPath={data}/data",
+        "-retentionPeriod=1",
+        "-loggerLevel=ERROR",
+    ]
+    return VictoriaMetrics("victoriametrics", command, port, "/api/v1/write", "/health", data)
+
+
+def free_port() -> int:
+    """A loopback port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _installed(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise FileNotFoundError(f"{name} is not installed; `apt-get install {name}`")
+    return path
+
+
+def _promql_count(url: str, job: str) -> int:
+    query = urllib.parse.urlencode({"query": f'sum(count_over_time({{job="{job}"}}[2h]))'})
+    with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=150) as answer:
+        result: list[Any] = json.load(answer)["data"]["result"]
+    return int(float(result[0]["value"][1])) if result else 0
+
+
+def _stat(pid: int | str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def _parent(pid: str) -> int:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 0
+
+
+def _cpu_ticks(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[11]) + int(fields[12]) if fields else 0
+
+
+def _anonymous(pid: int) -> int:
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Anonymous:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
