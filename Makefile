@@ -18,7 +18,7 @@ KEY := $(shell sha256sum pyproject.toml | cut -c1-12)
 RUN_STAMP := .venv/.installed-run-$(KEY)
 TEST_STAMP := .venv/.installed-test-$(KEY)
 KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .NOTPARALLEL:
 .PHONY: help up test check lint types bench evals evals-quick docs clean
@@ -75,10 +75,12 @@ lint: $(TEST_STAMP)
 types: $(TEST_STAMP)
 	$(BIN)/mypy
 
+# Programs only: the files that something else imports have no __main__.
+BENCHES := $(subst /,.,$(basename $(shell grep -ls __main__ bench/*.py)))
+
 bench: $(TEST_STAMP) $(KERNEL_STAMP)
-	@for program in $(filter-out bench/figures.py bench/__init__.py,$(wildcard bench/*.py)); do \
-	  echo "== $$program"; $(BIN)/python $$program $(ARGS); \
-	done
+	@scripts/install-programs prometheus victoria-metrics || echo "peers that are missing are left out" >&2
+	@for program in $(BENCHES); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
 
 evals evals-quick: $(TEST_STAMP)
 	@echo "no evals yet: the first come with the first analysis"
