@@ -70,7 +70,8 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("histogram_buckets", "samples", LOSS, "Buckets of native or exponential histograms; their count and sum are kept.", "Send explicit buckets where the distribution matters."),
     _refused("metadata_limit", "metric names", INFO, "Types and helps of metrics beyond the 10,000 taken from one body.", "Send metadata in smaller bodies."),
     _refused("exemplar", "exemplars", INFO, "Exemplars; there is no table for them.", _NOTHING),
-    _refused("empty_point", "samples", INFO, "OTLP points flagged as having no value.", _NOTHING),
+    _refused("empty_point", "samples", INFO, "OTLP points without a value (one flagged as such is a stale marker instead).", _NOTHING),
+    _refused("time_missing", "samples", LOSS, "OTLP points without a time.", "Correct the sender: time_unix_nano is required."),
     _refused("span", "spans", INFO, "OTLP traces; Leadline takes metrics and logs.", "Send traces to a tracing system."),
     # scraping
     Counter("scrape_failed", "unreachable", "scrapes", ERROR, "Targets that did not answer in time.", "See whether the exporter runs and listens where `scrape` says."),

@@ -97,7 +97,7 @@ def request_from_json(body: bytes, message: type[_Request]) -> _Request:
     try:
         given = json.loads(bytes(body), parse_constant=_no_constant)
         _hex_to_base64(given)
-        request = message()
+        request: _Request = message()
         ParseDict(given, request, ignore_unknown_fields=True)
     except RecursionError:
         raise DataError("the OTLP body", "JSON of at most 100 levels", "more") from None

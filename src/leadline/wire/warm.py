@@ -16,7 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from leadline.wire.exposition import decode_exposition
 from leadline.wire.murmur import murmur3_slices
+from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
 from leadline.wire.series_index import SeriesIndex, touch
 
@@ -44,7 +46,22 @@ def _series_index() -> object:
     return touch(index.lookup(ids), numbers, times, times)
 
 
-WARMERS: tuple[Callable[[], object], ...] = (_murmur, _remote_write_v1, _remote_write_v2, _series_index)
+def _exposition() -> object:
+    return decode_exposition(b"", "text/plain", 0)
+
+
+def _otlp_metrics() -> object:
+    return decode_otlp_metrics(b"", "application/x-protobuf")
+
+
+WARMERS: tuple[Callable[[], object], ...] = (
+    _murmur,
+    _remote_write_v1,
+    _remote_write_v2,
+    _series_index,
+    _exposition,
+    _otlp_metrics,
+)
 
 
 def warm() -> float:
