@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
 from leadline.model.ids import series_id
 from leadline.wire.labels import LABELS_MAX
 from leadline.wire.samples import STALE_NAN_BITS, Metadata
@@ -79,10 +80,7 @@ def _messages(package: str, declared: dict[str, str]) -> dict[str, Any]:
                 one.oneof_index = groups.index(group)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file) if hasattr(pool, "Add") else pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
-        for name in declared
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in declared}
 
 
 V1 = _messages("prometheus", _V1)
@@ -129,8 +127,13 @@ def decode(body: bytes, version: int) -> Decoded:
                 symbols[ref] if ref < len(symbols) else ""
                 for ref in (stream.metadata.help_ref, stream.metadata.unit_ref)
             )
-            _tell(out, dict(pairs or [])["__name__"], stream.metadata.type, help_, unit)
+            _tell(out, dict(kept(pairs))["__name__"], stream.metadata.type, help_, unit)
     return out
+
+
+def kept(pairs: list[tuple[str, str]] | None) -> list[tuple[str, str]]:
+    """Labels with an empty value are no labels."""
+    return [(name, value) for name, value in pairs or [] if value]
 
 
 def _tell(out: Decoded, name: str, kind: int, help_: str, unit: str) -> None:
@@ -144,12 +147,11 @@ def _stream(out: Decoded, stream: Any, pairs: list[tuple[str, str]] | None) -> b
     if pairs is not None and len(pairs) > LABELS_MAX:
         out.drop("labels_too_many", size)
         return False
-    kept = [(name, value) for name, value in pairs or [] if value]
-    names = [name for name, _ in kept]
+    labels = dict(kept(pairs))
+    names = [name for name, _ in kept(pairs)]
     if len(set(names)) < len(names) or "" in names or "__name__" not in names:
         out.drop("label_invalid", size)
         return False
-    labels = dict(kept)
     _samples(out, labels, [(one.timestamp, _bits(one.value)) for one in stream.samples])
     counts, sums = [], []
     for one in stream.histograms:
@@ -181,3 +183,12 @@ def _samples(out: Decoded, labels: dict[str, str], samples: list[tuple[int, int]
 
 def _bits(value: float) -> int:
     return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+
+def varint(value: int) -> bytes:
+    """Protobuf's shortest form of a number."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(out) + bytes([value])

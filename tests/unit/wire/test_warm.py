@@ -1,0 +1,35 @@
+"""After `warm` no kernel compiles any more when real input comes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+
+from leadline.wire import murmur, remote_write, remote_write_v1, remote_write_v2, series_index
+from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.series_index import SeriesIndex, touch
+from leadline.wire.warm import warm
+
+UP = bytes.fromhex("0a1e 0a0e 0a08 5f5f6e616d655f5f 1202 7570 120c 09 000000000000f03f 10e807")  # up 1 1000
+
+
+def _compiled() -> dict[str, int]:
+    modules = (murmur, remote_write, remote_write_v1, remote_write_v2, series_index)
+    return {
+        f"{module.__name__}.{name}": len(kernel.signatures)
+        for module in modules
+        for name, kernel in vars(module).items()
+        if isinstance(kernel, Dispatcher)
+    }
+
+
+def test_warm_leaves_nothing_to_compile() -> None:
+    assert warm() > 0
+    before = _compiled()
+    got = decode_remote_write(UP, 1)
+    assert (got.time_ns.tolist(), got.value.tolist()) == ([1_000_000_000], [1.0])
+    decode_remote_write(b"\x22\x00", 2)
+    index = SeriesIndex(10)
+    touch(index.insert(got.ids), got.sample_series, got.time_ns, np.zeros(10, np.int64))
+    index.lookup(got.ids)
+    assert _compiled() == before
