@@ -1,6 +1,6 @@
 """Kill the store with SIGKILL while four writers append, many times, and look for what is missing.
 
-    python bench/durability.py [--kills 300] [--seed 1] [--path DIR] [--json]
+    python -m bench.durability [--kills 300] [--seed 1] [--path DIR] [--json]
 
 A child process opens the store and appends from four threads: metric samples, events and relations. A batch is
 written to the pipe before it is appended ("begin") and after it returned ("done"). After a random time the child
@@ -15,6 +15,7 @@ counts as not acknowledged, as it would for a sender whose answer was lost.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shutil
 import subprocess
@@ -23,12 +24,14 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, conditions, tell
 from leadline.model.tables import BY_NAME
 from leadline.store import Store, StoreConfig, arrow_table
 
+ROOT = Path(__file__).parents[1]
 WRITERS = 4
 ROWS = 200  # of one batch: small, so that a kill meets an append and not the preparation of the next
 CHECK_EVERY = 50
@@ -106,9 +109,9 @@ def child(path: str, first: int, again: list[int]) -> None:
 def one_life(path: str, progress: Progress, live_s: float) -> None:
     """Start a child, let it append for `live_s` seconds, kill it, read what it acknowledged."""
     again = sorted(progress.begun)
-    command = [sys.executable, __file__, "--child", "--path", path, "--first", str(progress.next_batch)]
+    command = [sys.executable, "-m", "bench.durability", "--child", "--path", path, "--first", str(progress.next_batch)]
     command += ["--again", ",".join(map(str, again))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout
     lines: list[str] = []
     ready = threading.Event()
@@ -216,7 +219,7 @@ def main() -> None:
     if given.child:
         child(given.path, given.first, [int(batch) for batch in given.again.split(",") if batch])
         return
-    path = given.path or tempfile.mkdtemp(prefix="leadline-durability-")
+    path = os.path.abspath(given.path) if given.path else tempfile.mkdtemp(prefix="leadline-durability-")
     under = conditions(given.seed, kills=given.kills, writers=WRITERS, rows_per_batch=ROWS)
     begin_s = time.monotonic()
     try:

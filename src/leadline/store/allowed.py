@@ -120,7 +120,7 @@ KEYWORDS: frozenset[str] = _words("""
 
 # Names of the node classes of sqlglot that may appear; functions (exp.Func) are checked by name instead.
 NODES: frozenset[str] = _words("""
-    Add Alias Aliases And Anonymous AnonymousAggFunc Array Between BitwiseAnd BitwiseOr BitwiseXor Boolean
+    Add Alias And Anonymous AnonymousAggFunc Array Between BitwiseAnd BitwiseOr BitwiseXor Boolean
     Bracket CTE Case Cast Column CombinedAggFunc CombinedParameterizedAgg DPipe DataType DataTypeParam Distinct Div Dot
     EQ Except Exists Filter From GT GTE Group Having ILike Identifier If In IntDiv Intersect Interval Is Join LT LTE
     Lambda Like Limit LimitBy Literal Mod Mul NEQ Neg Not Null NullSafeEQ Offset Or Order Ordered ParameterizedAgg Paren

@@ -43,6 +43,7 @@ _NAME = re.compile(r"[A-Za-z_][\w .:%/()+*,=-]{0,127}")
 _NUMBER = re.compile(r"[0-9][0-9a-fA-FxX._]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?")
 _ALLOWED = "allowed is one SELECT (with WITH, UNION, joins, sub-queries) over Leadline's tables"
 
+_BY_NAME_ONLY = (exp.Anonymous, exp.AnonymousAggFunc)  # the parser has no class of their own for them
 _SAFE_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
 _SCALARS = frozenset({Type.SYM, Type.STR, Type.I64, Type.U64, Type.U128, Type.F64})
 
@@ -77,7 +78,8 @@ def rewrite(sql: str, principal: Principal, tables: Mapping[str, Table] = BY_NAM
             table.replace(_cut(table, tables, tenant))
     _drop_database_from_columns(tree)
     try:
-        safe = tree.sql(dialect=Dialect, comments=False, normalize_functions=False)
+        # Every name is quoted, so that none can be read as a keyword.
+        safe = tree.sql(dialect=Dialect, comments=False, normalize_functions=False, identify=True)
     except (SqlglotError, RecursionError) as error:
         raise _refused(f"the statement could not be written again: {error}") from error
     _check_functions(safe)
@@ -128,7 +130,16 @@ def _check_nodes(tree: exp.Expr) -> None:
 
 
 def _check_leaf(node: exp.Expr) -> None:
-    """Names and numbers are written into the statement as they are; texts are escaped by the generator."""
+    """Tables are named, and EXISTS is asked of a sub-query (of a name it might read the table of that name).
+
+    Names and numbers are written into the statement as they are; texts are escaped by the generator.
+    """
+    if isinstance(node, exp.Table) and not isinstance(node.this, exp.Identifier):
+        raise _refused(f"the table function {node.this.sql(dialect=Dialect)[:60]}")
+    if isinstance(node, exp.From | exp.Join) and not isinstance(node.this, exp.Table | exp.Subquery):
+        raise _refused(f"reading from {node.this.sql(dialect=Dialect)[:60]}")
+    if isinstance(node, exp.Exists) and not isinstance(node.this, exp.Query):
+        raise _refused("EXISTS with a name; write a sub-query")
     if isinstance(node, exp.Identifier) and not _NAME.fullmatch(node.name):
         raise _refused(f"the name {node.name!r} (letters, digits, _ and blanks)")
     if isinstance(node, exp.Literal) and not node.is_string and not _NUMBER.fullmatch(node.name):
@@ -137,8 +148,9 @@ def _check_leaf(node: exp.Expr) -> None:
         raise _refused("a zero byte in a text")
     if isinstance(node, exp.Var) and not re.fullmatch(r"\w+", node.name):
         raise _refused(f"the word {node.name!r}")
-    if isinstance(node, exp.Anonymous) and not re.fullmatch(r"\w+", node.name):
-        raise _refused(f"the function {node.name!r}")
+    # Also checked by its name in the text, but there `in (` is a keyword; as a function it reads a table.
+    if isinstance(node, _BY_NAME_ONLY) and node.name.lower() not in FUNCTIONS:
+        raise _refused(f"the function {node.name}")
 
 
 def _spelling(node: exp.Expr) -> str:
@@ -202,8 +214,6 @@ def _rename_ctes(tree: exp.Expr, tables: Mapping[str, Table]) -> None:
 
 def _cut(table: exp.Table, tables: Mapping[str, Table], tenant: str | None) -> exp.Expr:
     """The rows of a table that may be seen, under the name that the statement uses for it."""
-    if not isinstance(table.this, exp.Identifier):
-        raise _refused(f"the table function {table.this.sql(dialect=Dialect)[:60]}")
     if table.db not in ("", DATABASE):
         raise _refused(f"the table {table.db}.{table.name}")
     spec = tables.get(table.name)
@@ -300,3 +310,5 @@ def _drop_database_from_columns(tree: exp.Expr) -> None:
     for column in tree.find_all(exp.Column):
         if column.db == DATABASE:
             column.set("db", None)
+        elif DATABASE in (column.db, column.table):
+            raise _refused(f"the name {column.sql(dialect=Dialect)} where a column is expected")

@@ -13,20 +13,21 @@ import pytest
 from leadline.model.tables import BY_NAME
 from leadline.store import Store, StoreConfig, arrow_table
 
-BENCH = Path(__file__).parents[3] / "bench"
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
 def durability(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(BENCH))
-    import durability
+    monkeypatch.syspath_prepend(str(ROOT))
+    from bench import durability
 
     return durability
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_doubled_in_20_kills(tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCH / "durability.py"), "--kills", "20", "--seed", "7", "--json"]
-    answer = subprocess.run([*command, "--path", str(tmp_path)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "bench.durability", "--kills", "20", "--seed", "7", "--json"]
+    command += ["--path", str(tmp_path)]
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     told = json.loads(answer.stdout.splitlines()[-1])
     figures = {figure["figure"]: figure["value"] for figure in told["figures"]}
