@@ -11,9 +11,9 @@ cost to about eight comparisons per label.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from leadline.wire.kernel import kernel
 from leadline.wire.words import byte_at, put_word, word_at
 
 Bytes = NDArray[np.uint8]
@@ -21,11 +21,15 @@ Pairs = NDArray[np.int64]
 
 # More labels than this are no stream's: ingest's own limit is far lower. The whole stream is dropped and counted.
 LABELS_MAX = 256
+# Nor is a longer name any label's. In remote-write 2.0 two bytes can name a megabyte, and sorting compares names:
+# this keeps what a hostile body can cost in proportion to its size.
+NAME_BYTES_MAX = 1024
+INVALID, TOO_LONG = -1, -2
 
 _NAME = np.uint64(int.from_bytes(b"__name__", "little"))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def compare(data: Bytes, start_a: int, end_a: int, start_b: int, end_b: int) -> int:
     """Byte order of two slices: below, at or above zero."""
     size_a, size_b = end_a - start_a, end_b - start_b
@@ -37,35 +41,37 @@ def compare(data: Bytes, start_a: int, end_a: int, start_b: int, end_b: int) -> 
     return size_a - size_b
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_name(data: Bytes, start: int, end: int) -> bool:
     """Whether a label's name is `__name__`."""
     return end - start == 8 and word_at(data, start) == _NAME
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def in_order(data: Bytes, pairs: Pairs, count: int) -> int:
-    """Drop empty values, sort by name. Returns: labels left, or -1 if they name no metric or a name twice."""
+    """Drop empty values, sort by name. Returns: labels left, INVALID if no name or one twice, or TOO_LONG."""
     kept, named = 0, False
     for row in range(count):
         n0, n1, v0, v1 = pairs[row, 0], pairs[row, 1], pairs[row, 2], pairs[row, 3]
         if v1 == v0:
             continue
         if n1 == n0:
-            return -1
+            return INVALID
+        if n1 - n0 > NAME_BYTES_MAX:
+            return TOO_LONG
         named = named or is_name(data, n0, n1)
         place = _place(data, pairs, kept, n0, n1)
         if place < 0:
-            return -1
+            return INVALID
         for later in range(kept, place, -1):
             for column in range(4):
                 pairs[later, column] = pairs[later - 1, column]
         pairs[place, 0], pairs[place, 1], pairs[place, 2], pairs[place, 3] = n0, n1, v0, v1
         kept += 1
-    return kept if named else -1
+    return kept if named else INVALID
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _place(data: Bytes, pairs: Pairs, kept: int, start: int, end: int) -> int:
     """Where a name belongs among the first `kept`, or -1 if it is there already."""
     if kept == 0:
@@ -86,7 +92,7 @@ def _place(data: Bytes, pairs: Pairs, kept: int, start: int, end: int) -> int:
     return low
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def varint_bytes(value: int) -> int:
     """How many bytes the shortest varint of a number takes."""
     size = 1
@@ -96,7 +102,7 @@ def varint_bytes(value: int) -> int:
     return size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def canonical_bytes_max(pairs: Pairs, count: int, suffix_bytes: int) -> int:
     """An upper bound of what `write_canonical` will write."""
     size = suffix_bytes
@@ -106,7 +112,7 @@ def canonical_bytes_max(pairs: Pairs, count: int, suffix_bytes: int) -> int:
     return size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_canonical(data: Bytes, pairs: Pairs, count: int, suffix: Bytes, out: Bytes, at: int) -> int:
     """Write `count` labels, already in order, at `out[at:]`; the metric's name gets `suffix`.
 
@@ -129,7 +135,7 @@ def write_canonical(data: Bytes, pairs: Pairs, count: int, suffix: Bytes, out: B
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def copy(data: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     """Copy `data[start:end]` to `out[at:]`, for which there is room. Returns: the position after it.
 
@@ -146,7 +152,7 @@ def copy(data: Bytes, start: int, end: int, out: Bytes, at: int) -> int:
     return at + size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _write_varint(out: Bytes, at: int, value: int) -> int:
     while value > 0x7F:
         out[at] = value & 0x7F | 0x80

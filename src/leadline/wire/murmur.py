@@ -6,9 +6,9 @@ Source: Austin Appleby, MurmurHash3.cpp (public domain), MurmurHash3_x64_128.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from leadline.wire.kernel import kernel
 from leadline.wire.words import byte_at, word_at
 
 _C1 = np.uint64(0x87C37B91114253D5)
@@ -22,26 +22,26 @@ _27, _31, _33 = np.uint64(27), np.uint64(31), np.uint64(33)
 _37 = np.uint64(37)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _mix1(k: np.uint64) -> np.uint64:
     k *= _C1
     return ((k << _31) | (k >> _33)) * _C2
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _mix2(k: np.uint64) -> np.uint64:
     k *= _C2
     return ((k << _33) | (k >> _31)) * _C1
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _final(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> _33)) * _F1
     h = (h ^ (h >> _33)) * _F2
     return h ^ (h >> _33)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def murmur3_slice(data: NDArray[np.uint8], start: int, end: int) -> tuple[np.uint64, np.uint64]:
     """Low and high 64 bits of the hash of `data[start:end]`.
 
@@ -74,7 +74,7 @@ def murmur3_slice(data: NDArray[np.uint8], start: int, end: int) -> tuple[np.uin
     return h1, h2
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def murmur3_slices(
     data: NDArray[np.uint8], start_S: NDArray[np.int64], end_S: NDArray[np.int64], ids: NDArray[np.uint64]
 ) -> None:

@@ -15,11 +15,13 @@ Source: protobuf.dev/programming-guides/encoding. Like upb, we drop the bits of 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.model.errors import DataError
+from leadline.wire.kernel import kernel
 from leadline.wire.words import byte_at
 
 Bytes = NDArray[np.uint8]
@@ -50,7 +52,7 @@ def malformed(what: str, code: int, position: int) -> DataError:
     return DataError(f"{what}, byte {position}", expected, got)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def varint(data: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
     """One varint: (value, next position or minus a code)."""
     if at >= end:
@@ -69,7 +71,7 @@ def varint(data: Bytes, at: int, end: int) -> tuple[np.uint64, int]:
     return np.uint64(0), -LONG_VARINT
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tag(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """One field's tag (number << 3 | wire type): (tag, next position or minus a code)."""
     if at < end:
@@ -84,7 +86,7 @@ def tag(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return np.int64(value), after  # type: ignore[return-value]  # int() of a uint64 stays unsigned in numba
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def length(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """The length of a field's payload, which lies wholly before `end`: (start, end or minus a code)."""
     if at < end:
@@ -98,11 +100,11 @@ def length(data: Bytes, at: int, end: int) -> tuple[int, int]:
         return 0, after
     if value > np.uint64(end - after):
         return 0, -LONG_LENGTH
-    return after, after + np.int64(value)  # type: ignore[return-value]
+    return after, after + np.int64(value)
 
 
-@njit(nogil=True, cache=True)
-def skip(data: Bytes, at: int, end: int, tag: int) -> int:
+@kernel
+def skip(data: Bytes, at: int, end: int, tag: int) -> Any:
     """The position after the payload of a field that nobody wants, or minus a code."""
     wire_type = tag & 7
     if wire_type == 0:

@@ -11,9 +11,10 @@ other labels are written canonically into a buffer of our own.
                          ^ label_start   ^ label_end    hashed where they lie
 
 What cannot be kept is dropped and counted by sample: streams without a name or with a name twice
-(`label_invalid`), with too many labels (`labels_too_many`), times outside int64 nanoseconds, 1677 to 2262
-(`too_old`, `in_future`). A native histogram becomes the streams `<name>_count` and `<name>_sum`, its buckets
-are counted (`histogram_buckets`), and so are exemplars (`exemplar`). See docs/formats/remote-write.md.
+(`label_invalid`), with too many labels or too long a name (`labels_too_many`, `label_too_long`), times outside
+int64 nanoseconds, 1677 to 2262 (`too_old`, `in_future`). A native histogram becomes the streams `<name>_count`
+and `<name>_sum`, its buckets are counted (`histogram_buckets`), and so are exemplars (`exemplar`). See
+docs/formats/remote-write.md.
 
 Source: github.com/prometheus/prometheus, prompb/types.proto and prompb/io/prometheus/write/v2/types.proto.
 """
@@ -52,8 +53,12 @@ Symbols = tuple[Ints, NDArray[np.uint64]]
 LABEL_BYTES_MAX: Final = 64 << 20
 # Samples taken from one body: a sample can be two bytes, its columns are 24. Senders put 500 to 20,000 in one.
 SAMPLES_MAX: Final = 4_000_000
+# Symbols of one version 2 body, for the same reason: two bytes can be one, and where it lies takes 24.
+SYMBOLS_MAX: Final = 1_000_000
 # Metric names whose type and help are taken from one body; Prometheus sends at most 2,000 at a time.
 METADATA_MAX: Final = 10_000
+# A name, help or unit is cut here: 10,000 metrics could refer to one symbol of megabytes.
+TEXT_BYTES_MAX: Final = 4096
 
 _TYPES = ("", "counter", "gauge", "histogram", "gaugehistogram", "summary", "info", "stateset")
 
@@ -64,7 +69,8 @@ def decode_remote_write(body: bytes, version: int, *, label_bytes_max: int = LAB
     Inputs: `version` 1 or 2, from the request's content type. Times arrive in ms, leave in ns; values keep
     their bits (stale markers among them). Metadata: of several for one name in one body, the first.
     Errors: DataError with the byte where the field began; RefusedError (decompressed_too_large) if the labels
-    to be written exceed `label_bytes_max`, or for more than SAMPLES_MAX samples; UsageError for another version.
+    to be written exceed `label_bytes_max`, or for more than SAMPLES_MAX samples or SYMBOLS_MAX symbols;
+    UsageError for another version.
     Memory: for what Prometheus sends about twice the body; at most some 300 MB, whatever it is.
     """
     if version not in (1, 2):
@@ -150,7 +156,8 @@ class _Room:
         for kind, n0, n1, h0, h1, u0, u1 in self.metadata[: self.state[METADATA]].tolist():
             # Help is for people: a byte that is not UTF-8 shows as a question mark, it costs no samples.
             name, help_, unit = (
-                data[start:end].tobytes().decode(errors="replace") for start, end in ((n0, n1), (h0, h1), (u0, u1))
+                data[start : min(end, start + TEXT_BYTES_MAX)].tobytes().decode(errors="replace")
+                for start, end in ((n0, n1), (h0, h1), (u0, u1))
             )
             told.setdefault(name, Metadata(_TYPES[kind] if 0 < kind < len(_TYPES) else "", unit, help_))
         return told
@@ -169,7 +176,7 @@ def _doubled(column: NDArray[Any], most: int = 1 << 62) -> NDArray[Any]:
 
 def _symbols(data: Bytes) -> Symbols:
     """The symbols of a version 2 body, wherever they come in it: (K, 2) start and end, (K,) first 8 bytes."""
-    number = len(data) // 64 + 16
+    number = min(len(data) // 64 + 16, SYMBOLS_MAX)
     while True:
         spans, prefixes = np.empty((number, 2), np.int64), np.empty(number, np.uint64)
         code, number = scan_symbols(data, spans, prefixes)
@@ -177,3 +184,5 @@ def _symbols(data: Bytes) -> Symbols:
             raise malformed("remote-write 2.0 body", code, int(number))
         if number <= len(spans):
             return spans[:number], prefixes[:number]
+        if number > SYMBOLS_MAX:
+            raise _too_large(f"it has {number} symbols, more than {SYMBOLS_MAX}")

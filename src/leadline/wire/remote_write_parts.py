@@ -14,8 +14,9 @@ A code is OK, one of `wire.proto` (the body is malformed at `state[ERROR_AT]`), 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from leadline.wire.kernel import kernel
+from leadline.wire.labels import INVALID as NOT_VALID
 from leadline.wire.labels import LABELS_MAX, canonical_bytes_max, in_order, write_canonical
 from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import BAD_PACKED, OK, TRUNCATED, length, skip, tag, varint
@@ -26,7 +27,7 @@ from leadline.wire.words import byte_at, word_at
 # goes on, with more, at the beginning of the stream it could not finish.
 AT, STREAMS, SAMPLES, LABELS, METADATA, ERROR_AT, STATES = 0, 1, 2, 3, 4, 5, 6
 # tally: what was dropped, in the order of REASONS.
-INVALID, TOO_MANY, OLD, FUTURE, EXEMPLAR, BUCKETS, UNTOLD = 0, 1, 2, 3, 4, 5, 6
+INVALID, TOO_MANY, OLD, FUTURE, EXEMPLAR, BUCKETS, UNTOLD, TOO_LONG = 0, 1, 2, 3, 4, 5, 6, 7
 REASONS = (
     "label_invalid",
     "labels_too_many",
@@ -35,6 +36,7 @@ REASONS = (
     "exemplar",
     "histogram_buckets",
     "metadata_limit",
+    "label_too_long",
 )
 # Codes beside those of wire.proto: the scan goes on after the room was doubled.
 MORE_STREAMS, MORE_SAMPLES, MORE_LABELS = 101, 102, 103
@@ -46,7 +48,7 @@ NAME_PREFIX = np.uint64(int.from_bytes(b"__name__", "big"))
 NO_SUFFIX, _COUNT, _SUM = (np.frombuffer(text, np.uint8) for text in (b"", b"_count", b"_sum"))
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def plain_samples(data, at, end, series, series_N, time_N, bits_N, n):  # type: ignore[no-untyped-def]
     """Take samples from `data[at:end]` on, up to the first unusual field: (its position, samples so far)."""
     size, samples_max = len(data), len(series_N)
@@ -74,7 +76,7 @@ def plain_samples(data, at, end, series, series_N, time_N, bits_N, n):  # type: 
     return at, n
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def read_sample(data, at, end):  # type: ignore[no-untyped-def]
     """One Sample of either version: (code, time in ms, the value's bits)."""
     if end - at >= 11 and byte_at(data, at) == 0x09 and byte_at(data, at + 9) == 0x10:
@@ -100,7 +102,7 @@ def read_sample(data, at, end):  # type: ignore[no-untyped-def]
     return OK, ms, bits
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def keep_sample(samples, n, series, ms, bits):  # type: ignore[no-untyped-def]
     """Write sample `n`; there is room. Returns: n + 1."""
     series_N, time_N, bits_N = samples
@@ -110,18 +112,18 @@ def keep_sample(samples, n, series, ms, bits):  # type: ignore[no-untyped-def]
     return n + 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def checked_labels(data, pairs, count):  # type: ignore[no-untyped-def]
     """Put `count` labels in order: (labels left, -1), or (0, why the stream is dropped)."""
     if count > LABELS_MAX:
         return 0, TOO_MANY
     kept = in_order(data, pairs, count)
     if kept < 0:
-        return 0, INVALID
+        return 0, INVALID if kept == NOT_VALID else TOO_LONG
     return kept, -1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_stream(data, pairs, count, suffix, labels, at, base, streams, series):  # type: ignore[no-untyped-def]
     """Write a stream's labels at `labels[at:]`, and its row. Returns: the position after, or minus a code."""
     if canonical_bytes_max(pairs, count, len(suffix)) > len(labels) - at:
@@ -131,7 +133,7 @@ def write_stream(data, pairs, count, suffix, labels, at, base, streams, series):
     return after
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_stream(labels, start, end, base, streams, series):  # type: ignore[no-untyped-def]
     """Fill the row of one stream whose canonical labels are `labels[start:end]`, `base` bytes into all labels."""
     start_S, end_S, ids_S = streams
@@ -142,7 +144,7 @@ def fill_stream(labels, start, end, base, streams, series):  # type: ignore[no-u
     ids_S[series, 1] = high
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def commit_stream(state, tally, series, n, label_at, old, future, exemplars):  # type: ignore[no-untyped-def]
     """A stream is complete: what it added counts from here on."""
     state[STREAMS], state[SAMPLES], state[LABELS] = series, n, label_at
@@ -151,7 +153,7 @@ def commit_stream(state, tally, series, n, label_at, old, future, exemplars):  #
     tally[EXEMPLAR] += exemplars
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def append_histograms(  # type: ignore[no-untyped-def]
     data, at, end, wanted, pairs, count, streams, samples, labels, base, state, tally,
     series, n, label_at, old, future, exemplars,
@@ -191,7 +193,7 @@ def append_histograms(  # type: ignore[no-untyped-def]
     return OK
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _histogram(data, at, end):  # type: ignore[no-untyped-def]
     """One Histogram of either version: (code, time in ms, bits of its count, bits of its sum, buckets in it)."""
     count, total, ms, buckets = 0.0, np.uint64(0), np.int64(0), 0
@@ -231,17 +233,17 @@ def _histogram(data, at, end):  # type: ignore[no-untyped-def]
     return OK, ms, total if total == _STALE else _as_bits(count), total, buckets
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _as_float(bits):  # type: ignore[no-untyped-def]
     return np.uint64(bits).view(np.float64)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _as_bits(value):  # type: ignore[no-untyped-def]
     return np.float64(value).view(np.uint64)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def tell_metadata(metadata, state, tally, kind, n0, n1, h0, h1, u0, u1):  # type: ignore[no-untyped-def]
     """Append one row of metadata, or count it as one too many."""
     row = state[METADATA]

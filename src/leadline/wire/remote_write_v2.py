@@ -7,8 +7,8 @@ Both give the same for what both take; a property test holds them to it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from leadline.wire.kernel import kernel
 from leadline.wire.labels import LABELS_MAX, compare, is_name
 from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import OK, length, skip, tag, varint
@@ -37,7 +37,7 @@ from leadline.wire.remote_write_parts import (
 from leadline.wire.words import byte_at, put_word, word_at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan_symbols(data, spans, prefixes):  # type: ignore[no-untyped-def]
     """Where the symbols of a v2 Request lie: (OK, how many), or (code, position). Writes as many as fit."""
     at, end, number = 0, len(data), 0
@@ -58,7 +58,7 @@ def scan_symbols(data, spans, prefixes):  # type: ignore[no-untyped-def]
     return OK, number
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _prefix(data, start, end):  # type: ignore[no-untyped-def]
     """The first 8 bytes of a slice as a number that compares as they do; zeros where it is shorter."""
     prefix = np.uint64(0)
@@ -67,7 +67,7 @@ def _prefix(data, start, end):  # type: ignore[no-untyped-def]
     return prefix
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan_v2(data, symbols, told, streams, samples, labels, metadata, pairs, state, tally):  # type: ignore[no-untyped-def]
     """Scan an io.prometheus.write.v2.Request from `state[AT]` on, as `scan_v1` does."""
     end = len(data)
@@ -90,7 +90,7 @@ def scan_v2(data, symbols, told, streams, samples, labels, metadata, pairs, stat
         state[AT] = at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _plain_v2(  # type: ignore[no-untyped-def]
     data, spans, prefixes, told, start_S, end_S, ids_S, series_N, time_N, bits_N, labels, state
 ):
@@ -160,7 +160,7 @@ def _plain_v2(  # type: ignore[no-untyped-def]
     state[AT], state[STREAMS], state[SAMPLES], state[LABELS] = at, series, n, label_at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _series_v2(data, at, end, symbols, told, streams, samples, labels, metadata, pairs, state, tally):  # type: ignore[no-untyped-def]
     """Scan one v2 TimeSeries `data[at:end]` and append what it holds."""
     begin, series, first = at, state[STREAMS], state[SAMPLES]
@@ -252,7 +252,7 @@ def _series_v2(data, at, end, symbols, told, streams, samples, labels, metadata,
     return OK
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _refer(data, ref, refs, name_ref, symbols, pairs):  # type: ignore[no-untyped-def]
     """Take one more of a stream's label references: (references so far or -1 if one was bad, the name's)."""
     symbol = np.int64(ref & np.uint64(0xFFFFFFFF))
@@ -267,7 +267,7 @@ def _refer(data, ref, refs, name_ref, symbols, pairs):  # type: ignore[no-untype
     return refs + 1, name_ref
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _symbol(symbols, ref):  # type: ignore[no-untyped-def]
     """Where a symbol lies; the empty slice if there is none."""
     if ref >= len(symbols):
@@ -275,7 +275,7 @@ def _symbol(symbols, ref):  # type: ignore[no-untyped-def]
     return symbols[ref, 0], symbols[ref, 1]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _metadata_v2(data, at, end, kind, help_ref, unit_ref):  # type: ignore[no-untyped-def]
     """Scan a v2 Metadata over what an earlier one of the same stream said: (code, type, help, unit)."""
     while at < end:

@@ -15,10 +15,10 @@ lock (nogil), so the caller's own lock is what keeps a lookup from seeing a tabl
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from leadline.model.errors import UsageError
+from leadline.wire.kernel import kernel
 
 Ids = NDArray[np.uint64]
 Ints = NDArray[np.int64]
@@ -103,7 +103,7 @@ def _pairs(ids: Ids) -> Ids:
     return np.ascontiguousarray(ids, np.uint64)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _slot(low, high, seed, mask):  # type: ignore[no-untyped-def]
     """Where the search for an id begins."""
     mixed = (low ^ seed) * _K1
@@ -111,7 +111,7 @@ def _slot(low, high, seed, mask):  # type: ignore[no-untyped-def]
     return np.int64((mixed >> _32) & mask)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _find(slots, ids, seed, low, high):  # type: ignore[no-untyped-def]
     """(slot, number) of an id, or (the empty slot where it belongs, -1). One slot at least is empty."""
     mask = len(slots) - 1
@@ -125,13 +125,13 @@ def _find(slots, ids, seed, low, high):  # type: ignore[no-untyped-def]
         slot = (slot + 1) & mask
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _lookup(slots, ids, seed, wanted, number_S):  # type: ignore[no-untyped-def]
     for row in range(len(wanted)):
         number_S[row] = _find(slots, ids, seed, wanted[row, 0], wanted[row, 1])[1]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _insert(slots, ids, seed, size, series_max, wanted, number_S, done):  # type: ignore[no-untyped-def]
     """Number `wanted[done:]` until the table is half full. Returns: (rows done, series known)."""
     for row in range(done, len(wanted)):
@@ -148,14 +148,14 @@ def _insert(slots, ids, seed, size, series_max, wanted, number_S, done):  # type
     return len(wanted), size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(slots, ids, seed, size):  # type: ignore[no-untyped-def]
     for number in range(size):
         slot, _ = _find(slots, ids, seed, ids[number, 0], ids[number, 1])
         slots[slot, 0], slots[slot, 1] = ids[number, 0], np.uint64(number + 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _touch(number_S, sample_series_N, time_ns_N, last_ns):  # type: ignore[no-untyped-def]
     late = 0
     if len(time_ns_N) < len(sample_series_N):

@@ -13,8 +13,8 @@ from leadline.model.counters import refused as counter_of
 from leadline.model.errors import DataError, RefusedError, UsageError
 from leadline.model.ids import canonical_labels, series_id
 from leadline.wire import remote_write
-from leadline.wire.labels import LABELS_MAX
-from leadline.wire.remote_write import METADATA_MAX, decode_remote_write
+from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX
+from leadline.wire.remote_write import METADATA_MAX, TEXT_BYTES_MAX, decode_remote_write
 from leadline.wire.remote_write_parts import REASONS
 from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples
 
@@ -90,6 +90,38 @@ def test_as_many_labels_as_allowed_and_one_more() -> None:
     got = decode_remote_write(v1(stream(unsorted, (1.0, NOW)), stream([*unsorted, ("a", "b")], (1.0, NOW))), 1)
     assert ids(got) == [series_id(many | {"__name__": "up"})]
     assert dict(got.dropped) == {"labels_too_many": 1}
+
+
+@pytest.mark.parametrize(("size", "dropped"), [(NAME_BYTES_MAX, {}), (NAME_BYTES_MAX + 1, {"label_too_long": 1})])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_name_as_long_as_allowed_and_one_byte_more(version: int, size: int, dropped: dict[str, int]) -> None:
+    name = "n" * size
+    one = {"labels_refs": [0, 1, 2, 3], "samples": [{"value": 1.0, "timestamp": NOW}]}
+    labels = {"__name__": "up", name: "x"}
+    body = v1(stream(labels, (1.0, NOW))) if version == 1 else v2(["__name__", "up", name, "x"], one)
+    got = decode_remote_write(body, version)
+    assert dict(got.dropped) == dropped
+    assert ids(got) == ([] if dropped else [series_id(labels)])
+
+
+def test_a_name_of_a_megabyte_named_by_two_bytes_is_not_compared() -> None:
+    """A thousand streams that give the same huge name twice: compared, this would take seconds."""
+    one = {"labels_refs": [0, 0, 0, 0], "samples": [{"value": 1.0, "timestamp": NOW}]}
+    got = decode_remote_write(v2(["n" * (1 << 20)], *[one] * 1000), 2)
+    assert dict(got.dropped) == {"label_too_long": 1000}
+
+
+def test_help_is_cut() -> None:
+    told = {"type": 1, "metric_family_name": "m", "help": "h" * 5000}
+    assert len(decode_remote_write(v1(metadata=[told]), 1).metadata["m"].help) == TEXT_BYTES_MAX
+
+
+def test_more_symbols_than_anyone_needs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_write, "SYMBOLS_MAX", 1000)
+    decode_remote_write(b"\x22\x00" * 1000, 2)
+    with pytest.raises(RefusedError, match="1001 symbols, more than 1000") as refused:
+        decode_remote_write(b"\x22\x00" * 1001, 2)
+    assert refused.value.reason == "decompressed_too_large"
 
 
 @pytest.mark.parametrize("lane", ["plain", "general"])
