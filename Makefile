@@ -1,6 +1,6 @@
 # make up       install what is missing, start Leadline with real senders; ARGS=--once shows it works and ends
-# make test     everything: formats, lints, types, all tests, quick evals (what CI runs)
-# make check    the same without slow tests and without other programs; under two minutes
+# make test     everything: lints, types, all tests, quick evals (what CI runs)
+# make check    formats, lints, types, and the tests that are fast and need no other program; under two minutes
 # make bench    speed, side by side with peers, at real size
 # make evals    scores on data from outside; make evals-quick in minutes
 # make docs     write the generated pages of docs/
@@ -21,7 +21,7 @@ KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadli
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .NOTPARALLEL:
-.PHONY: help up test check lint types bench evals evals-quick docs clean
+.PHONY: help up test check format lint types bench evals evals-quick docs clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -65,8 +65,11 @@ test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
 	$(BIN)/pytest $(ARGS)
 	@$(MAKE) --no-print-directory evals-quick
 
-check: $(TEST_STAMP) $(KERNEL_STAMP) lint types
+check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
 	$(BIN)/pytest -q -m "not slow and not senders" $(ARGS)
+
+format: $(TEST_STAMP)
+	$(BIN)/ruff format --quiet .
 
 lint: $(TEST_STAMP)
 	$(BIN)/ruff format --check --quiet .

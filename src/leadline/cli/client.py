@@ -65,6 +65,4 @@ class Client:
 
 def default_url() -> str:
     """Where this machine's server listens, by the configuration found here."""
-    server = load(None, os.environ).server
-    host = f"[{server.host}]" if ":" in server.host else server.host
-    return f"http://{host}:{server.port}"
+    return load(None, os.environ).server.url

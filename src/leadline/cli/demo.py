@@ -49,14 +49,23 @@ class Senders:
             address = f"127.0.0.1:{_free_port()}"
             self._spawn([program, f"--web.listen-address={address}"])
             jobs.append(
-                dataclasses.asdict(ScrapeJob(job="node", targets=[address], interval_s=SCRAPE_EVERY_S, timeout_s=4.0))
+                dataclasses.asdict(
+                    ScrapeJob(
+                        job="node",
+                        targets=[address],
+                        # The target is a loopback address; this says which host that is.
+                        labels={"nodename": socket.gethostname()},
+                        interval_s=SCRAPE_EVERY_S,
+                        timeout_s=4.0,
+                    )
+                )
             )
             self._expected += 1
         return Flag("--demo", "ingest", "scrape", jobs)
 
     def start_program(self) -> None:
         """Start the program with the OpenTelemetry SDK."""
-        endpoint = f"{self._settings.server.host}:{self._settings.server.otlp_grpc_port}"
+        endpoint = f"{self._settings.server.host_in_url}:{self._settings.server.otlp_grpc_port}"
         self._spawn([sys.executable, "-m", "leadline.cli.otel_example", endpoint])
         self._expected += 1
 

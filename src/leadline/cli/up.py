@@ -67,8 +67,7 @@ def url_of(settings: Config) -> str:
     """Address of the API. Errors: UsageError for port 0, which nobody could be told."""
     if settings.server.port == 0:
         raise UsageError("server.port 0 (any free port) is for tests; give `leadline up` a port")
-    host = settings.server.host
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.server.port}"
+    return settings.server.url
 
 
 def _run(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 
@@ -9,24 +10,31 @@ from leadline.model.errors import RefusedError
 from leadline.model.principal import DEFAULT_CLUSTER, DEFAULT_TENANT, Principal, Role
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def authorize(headers: Mapping[str, str]) -> Principal:
-    """The principal of a request from its headers; `leadline-tenant` and `leadline-cluster` choose whose rows.
+    """The principal of a request from its headers.
 
-    A request that a browser sends on behalf of another site is refused: loopback alone does not keep a web page
+    Without a tenant it is the operator, who reads all tenants and writes as `default`. Who names one with
+    `leadline-tenant` acts as that tenant: reads and writes its rows only. `leadline-cluster` is where written rows
+    belong. A request that a browser sends on behalf of another site is refused: loopback alone does not keep a web page
     from posting to us. Errors: RefusedError("unauthorized").
     """
     origin = headers.get("origin", "")
     if origin and not _is_local_origin(origin):
-        raise RefusedError("unauthorized", f"requests of web pages from {origin[:100]} are not answered")
+        raise RefusedError(
+            "unauthorized",
+            f"requests of web pages from {origin[:100]} are not answered; send without the header Origin",
+        )
     if not _is_local_host(headers.get("host", "localhost")):
-        raise RefusedError("unauthorized", f"this server answers as localhost, not as {headers['host'][:100]}")
+        raise RefusedError(
+            "unauthorized",
+            f"this server answers as localhost or 127.0.0.1, not as {headers['host'][:100]}; use that name in the URL",
+        )
     return Principal(
         tenant=_word(headers, "leadline-tenant", DEFAULT_TENANT),
         cluster=_word(headers, "leadline-cluster", DEFAULT_CLUSTER),
-        role=Role.OPERATOR,
+        role=Role.TENANT_WRITE if "leadline-tenant" in headers else Role.OPERATOR,
     )
 
 
@@ -43,5 +51,12 @@ def _is_local_origin(origin: str) -> bool:
 
 
 def _is_local_host(host: str) -> bool:
+    """Whether `host`, with or without a port, is loopback by number or `localhost`; other names may resolve to us."""
     name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
-    return name.strip("[]").lower() in _LOCAL_HOSTS or name.startswith("127.")
+    name = name.removeprefix("[").removesuffix("]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

@@ -54,7 +54,7 @@ class Root:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
-        if scope["type"] == "http" and self._ingest.serves(scope["path"]) and scope["method"] == "POST":
+        if scope["type"] == "http" and self._ingest.serves(scope["path"]):
             await self._ingest(scope, receive, send)
         else:
             await self._api(scope, receive, send)
@@ -88,7 +88,7 @@ class ServerProcess:
             self._listener(Root(ingest, api), server.port),
             self._listener(ingest, server.otlp_http_port),
         ]
-        self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host}:{server.otlp_grpc_port}")
+        self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host_in_url}:{server.otlp_grpc_port}")
         self._scraper = Scraper(config.ingest.scrape, self.intake, self._decoders, Principal())
         self._stop = asyncio.Event()
 

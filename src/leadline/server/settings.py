@@ -40,6 +40,16 @@ class ServerConfig:
         },
     )
 
+    @property
+    def host_in_url(self) -> str:
+        """The host as it stands before a `:port`: IPv6 addresses in brackets."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def url(self) -> str:
+        """Address of the API."""
+        return f"http://{self.host_in_url}:{self.port}"
+
 
 def require_loopback(config: ServerConfig) -> None:
     """Refuse to listen where others can reach us: nobody asks for a token yet.
