@@ -67,6 +67,11 @@ class Body:
             )
         self._unpacker.feed(chunk)
 
+    @property
+    def fed_bytes(self) -> int:
+        """Bytes fed so far: what this body holds, or held, in memory as it arrived."""
+        return self._fed_bytes
+
     def finish(self) -> bytes:
         """All of the body has been fed. Returns: it, unpacked."""
         return self._unpacker.finish()
