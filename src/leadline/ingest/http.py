@@ -30,7 +30,9 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 Authorize = Callable[[Mapping[str, str]], Principal]
 """From request headers (lower-case names) to who asks. Raises RefusedError("unauthorized")."""
 
+WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
+CHUNK_S_MAX = 60.0  # a sender that stalls for longer within a body gives up its share of decode_bytes_max
 
 # How each kind of refusal is told: status, and whether the sender should try again.
 STATUS = {
@@ -69,6 +71,9 @@ class IngestApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        if scope["type"] != "http":  # a web socket; to close it at once is to answer 403
+            await send({"type": "websocket.close"})
+            return
         answer = await self._answer(scope, receive)
         headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(answer.body))]
         headers += [(name.encode(), value.encode()) for name, value in answer.headers]
@@ -80,6 +85,8 @@ class IngestApp:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         path = scope["path"]
+        if not self.serves(path):
+            return _error(404, "not_found", f"nothing is served at {path}; telemetry is taken at {', '.join(PATHS)}")
         if scope["method"] != "POST":
             return _error(405, "method", f"{path} takes POST, got {scope['method']}", ("allow", "POST"))
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
@@ -90,53 +97,62 @@ class IngestApp:
             if not principal.may(WRITE):
                 raise RefusedError("unauthorized", f"role {principal.role} may not write; use a tenant-write token")
             sender = Sender(principal.tenant, way, sender.name)
-            body = await self._read(headers, receive)
-            self._enter(body.fed_bytes)
+            body = self._body(path, headers)
             try:
-                request = Request(path, headers, body, principal, sender)
-                receipt = await asyncio.get_running_loop().run_in_executor(self._decoders, self._take, request)
+                await self._read(body, headers, receive)
+                receipt = await self._decode(Request(path, headers, body, principal, sender))
             finally:
-                self._leave(body.fed_bytes)
+                self._bytes -= body.fed_bytes
             await asyncio.wrap_future(receipt.done)
             return _accepted(path, headers, receipt)
         except LeadlineError as error:
             return self._refused(sender, error)
 
-    async def _read(self, headers: Mapping[str, str], receive: Receive) -> Body:
+    def _body(self, path: str, headers: Mapping[str, str]) -> Body:
         config = self._intake.config
-        encoding = headers.get("content-encoding", "").strip().lower()
-        body = Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
+        # Remote-write is always snappy; some senders do not say so.
+        encoding = headers.get("content-encoding", "snappy" if path == WRITE_PATH else "")
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > config.body_bytes_max:
             raise RefusedError(
                 "body_too_large",
                 f"the body has {length} bytes; at most {config.body_bytes_max} (ingest.body_bytes_max)",
             )
-        while True:
-            message = await receive()
+        return Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
+
+    async def _read(self, body: Body, headers: Mapping[str, str], receive: Receive) -> None:
+        """Feed the body as it arrives. What all bodies hold together counts from their first byte on."""
+        more = True
+        while more:
+            try:
+                async with asyncio.timeout(CHUNK_S_MAX):
+                    message = await receive()
+            except TimeoutError:
+                raise DataError("request body", f"more of it within {CHUNK_S_MAX:.0f} s", "nothing") from None
             if message["type"] == "http.disconnect":
-                raise DataError("request body", f"{length or 'more'} bytes", "the sender hung up")
+                expected = headers.get("content-length", "more")
+                raise DataError("request body", f"{expected} bytes", "the sender hung up")
             chunk = message.get("body", b"")
+            if self._bytes and self._bytes + len(chunk) > self._intake.config.decode_bytes_max:
+                raise BusyError(f"{self._bytes} bytes of requests are held already; try again in a second")
             if chunk:
+                self._bytes += len(chunk)
                 body.feed(chunk)
-            if not message.get("more_body", False):
-                return body
+            more = message.get("more_body", False)
+
+    async def _decode(self, request: Request) -> Receipt:
+        if self._requests >= self._intake.config.requests_max:
+            raise BusyError(f"{self._requests} requests are being decoded; try again in a second")
+        self._requests += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._decoders, self._take, request)
+        finally:
+            self._requests -= 1
 
     def _take(self, request: Request) -> Receipt:
         if request.path.startswith(ROWS):
             return take_rows(self._intake, request, request.path[len(ROWS) :])
         return ROUTES[request.path](self._intake, request)
-
-    def _enter(self, size: int) -> None:
-        config = self._intake.config
-        if self._requests >= config.requests_max or self._bytes + size > max(config.decode_bytes_max, size):
-            raise BusyError(f"{self._requests} requests are being decoded; try again in a second")
-        self._requests += 1
-        self._bytes += size
-
-    def _leave(self, size: int) -> None:
-        self._requests -= 1
-        self._bytes -= size
 
     def _refused(self, sender: Sender, error: LeadlineError) -> Answer:
         text = str(error)
@@ -154,14 +170,17 @@ class IngestApp:
 
 
 ROUTES: dict[str, Callable[[Intake, Request], Receipt]] = {
-    "/api/v1/write": take_remote_write,
+    WRITE_PATH: take_remote_write,
     "/v1/metrics": take_metrics,
     "/v1/logs": take_logs,
 }
 
 
+PATHS = (*ROUTES, f"{ROWS}TABLE")
+
+
 def _way(path: str) -> str:
-    if path == "/api/v1/write":
+    if path == WRITE_PATH:
         return "remote-write"
     return "rows" if path.startswith(ROWS) else "otlp-http"
 
@@ -177,7 +196,7 @@ def _error(status: int, reason: str, text: str, *headers: tuple[str, str]) -> An
 
 
 def _accepted(path: str, headers: Mapping[str, str], receipt: Receipt) -> Answer:
-    if path == "/api/v1/write":
+    if path == WRITE_PATH:
         return _remote_write_answer(headers, receipt)
     if path.startswith(ROWS):
         return Answer(200, json.dumps({"rows": receipt.taken}).encode() + b"\n")

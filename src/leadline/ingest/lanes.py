@@ -85,6 +85,9 @@ class Lane(Generic[Batch]):
         Errors: BusyError if the lane is full or stopping; nothing was taken then.
         """
         waiting = _Waiting(batch, rows, Future[None]())
+        # From here on it cannot be cancelled: who stops waiting for the answer (a hung-up sender, a scrape target
+        # that went away) does not take the rows back, and the lane can always answer.
+        waiting.done.set_running_or_notify_cancel()
         with self._condition:
             if self._stopping:
                 raise BusyError("Leadline is stopping; send again to the one that follows", 5)
