@@ -26,13 +26,14 @@ ConfigOption = Annotated[
     typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
 ]
 TIMEOUT_S = 310.0  # a query may run 300 s
+CONNECT_S = 5.0
 
 
 class Client:
     """One server's API. Errors: WorldError if nobody answers, UsageError for what the server refuses."""
 
     def __init__(self, server: str) -> None:
-        self.url = (server or default_url()).rstrip("/")
+        self.url = (server if not server or "://" in server else f"http://{server}").rstrip("/") or default_url()
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
         """GET, as JSON; empty parameters are left out."""
@@ -44,14 +45,20 @@ class Client:
 
     def _ask(self, method: str, path: str, **how: Any) -> dict[str, Any]:
         try:
-            with httpx.Client(trust_env=False, timeout=TIMEOUT_S) as client:
+            with httpx.Client(trust_env=False, timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S)) as client:
                 answer = client.request(method, f"{self.url}{path}", **how)
-        except httpx.ConnectError:
-            raise WorldError(f"no Leadline answers at {self.url}; start it with `leadline up`") from None
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise WorldError(
+                f"no Leadline answers at {self.url}; start it with `leadline up`, or name another with --server"
+            ) from None
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise UsageError(f"--server: expected http://HOST:PORT, got {self.url!r} ({error})") from None
         except httpx.HTTPError as error:
             raise WorldError(f"{self.url}{path}: {type(error).__name__}: {error}") from error
         try:
             found: dict[str, Any] = answer.json()
+            if not isinstance(found, dict):
+                raise ValueError
         except ValueError:
             raise WorldError(
                 f"{self.url}{path} answered {answer.status_code}, and not with JSON: is it Leadline?"

@@ -77,7 +77,9 @@ def _unreachable(message: str, output: Output) -> int:
     answer = {
         "schema": 1,
         "state": "critical",
-        "findings": [{"state": "critical", "text": message, "do": "Start it with `leadline up`."}],
+        "findings": [
+            {"state": "critical", "text": message, "do": "Start it with `leadline up`, or name another with --server."}
+        ],
     }
     if not emit(answer, output):
         console(stderr=True).print(state_text("critical"), message)

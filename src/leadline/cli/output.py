@@ -36,9 +36,14 @@ PIPE_WIDTH = 160
 
 
 def console(stderr: bool = False) -> Console:
-    """A console on stdout (or stderr) that is not squeezed to 80 columns when it is a pipe."""
+    """A console on stdout (or stderr) that is not squeezed to 80 columns when it is a pipe.
+
+    Texts are printed as they are: brackets and colons in what a sender told us are no markup and no emoji.
+    """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False)
+    return Console(
+        file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False
+    )
 
 
 def emit(answer: Mapping[str, Any], output: Output) -> bool:

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from leadline.cli import demo as demo_run
 from leadline.cli.client import ConfigOption
@@ -20,7 +21,7 @@ from leadline.cli.output import console
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_loopback
-from leadline.server.supervisor import Supervisor
+from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
 
 LOOK_EVERY_S = 0.25
 
@@ -58,8 +59,16 @@ def up(
         supervisor.start()
         try:
             code = _run(supervisor, senders, settings, stopping, once)
+        except CannotStartError as error:
+            if error.code != CANNOT_START:
+                raise
+            code = CANNOT_START  # it has said what is wrong
         finally:
-            supervisor.stop()
+            stopped = supervisor.stop()
+    # Our own SIGTERM ends it before it is ready to stop in order: nothing was accepted then.
+    if code == 0 and stopped not in (0, -signal.SIGTERM):
+        print(f"leadline: the server did not stop in order (exit code {stopped}); see its message", file=sys.stderr)
+        code = 1
     raise typer.Exit(code)
 
 
@@ -77,7 +86,7 @@ def _run(
     out = console()
     if stopping:
         return 0
-    out.print(f"Leadline is at [bold]{url_of(settings)}[/] (ready after {took_s:.1f} s)")
+    out.print("Leadline is at", Text(url_of(settings), style="bold"), f"(ready after {took_s:.1f} s)")
     out.print(
         f"  remote-write {url_of(settings)}/api/v1/write   OTLP gRPC {settings.server.otlp_grpc_port}, "
         f"HTTP {settings.server.otlp_http_port}   rows {url_of(settings)}/api/v1/rows/TABLE"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 
 from leadline import __version__
 from leadline.ingest.http import Authorize
@@ -44,6 +48,13 @@ class ErrorAnswer(BaseModel):
     error: Problem
 
 
+class ReadyAnswer(BaseModel):
+    """The server is ready; `pid` tells which process answers."""
+
+    state: str = "ready"
+    pid: int
+
+
 class RowsAnswer(BaseModel):
     """Rows; `cursor` is empty on the last page."""
 
@@ -72,6 +83,10 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 422, 429, 503)
 }
 
+# Queries at a time, waiting ones included. Each takes one of the 40 threads that answer requests, and the engine
+# runs store.readers of them at once; whoever comes later is told to come again rather than kept.
+QUERIES_MAX = 16
+
 
 def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]]) -> FastAPI:
     """The API of a running server. `config_view` gives the effective settings with their origins."""
@@ -87,8 +102,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
     registry.register(LeadlineCollector(parts))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    # chDB answers a few queries at a time; further ones wait here rather than in the engine.
-    reading = threading.BoundedSemaphore(8)
+    reading = _Turns(QUERIES_MAX)
 
     def who(request: Request) -> Principal:
         principal = authorize({name.lower(): value for name, value in request.headers.items()})
@@ -99,22 +113,39 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
     @api.exception_handler(LeadlineError)
     def told(_: Request, error: LeadlineError) -> JSONResponse:
         status, reason = _status(error)
-        return JSONResponse({"error": {"reason": reason, "message": str(error)}}, status)
+        headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, BusyError) else None
+        return _problem(status, reason, str(error), headers)
+
+    @api.exception_handler(RequestValidationError)
+    def misunderstood(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return _problem(422, "bad_request", f"{where}: {first['msg']}; see /openapi.json for what is expected")
+
+    @api.exception_handler(HTTPException)
+    def not_served(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 404:
+            return _problem(404, "not_found", f"nothing is served at {request.url.path}; see /openapi.json for what is")
+        if error.status_code == 405:
+            text = f"{request.url.path} does not take {request.method}; see /openapi.json"
+            return _problem(405, "method", text, error.headers)
+        return _problem(error.status_code, "bad_request", str(error.detail), error.headers)
 
     @api.get("/health", tags=["process"])
-    def health() -> dict[str, str]:
-        """The process answers."""
+    async def health() -> dict[str, str]:
+        """The process answers. Waits for nobody, so it answers when all threads are busy with queries."""
         return {"state": "ok"}
 
     @api.get("/ready", tags=["process"], responses=PROBLEMS)
-    def ready() -> dict[str, str]:
+    def ready() -> ReadyAnswer:
         """The store answers and telemetry is taken."""
         parts.store.query("SELECT 1 AS one")
-        return {"state": "ready"}
+        return ReadyAnswer(pid=os.getpid())
 
-    @api.get("/metrics", tags=["process"], response_class=Response)
+    @api.get("/metrics", tags=["process"], response_class=PlainTextResponse, responses=PROBLEMS)
     def metrics(request: Request) -> Response:
         """Leadline's own metrics, as OpenMetrics or the Prometheus text format."""
+        who(request)
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": content_type})
 
@@ -181,7 +212,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
             limit=limit,
         )
         sql, parameters = page_sql(spec, query, principal)
-        with reading:
+        with reading.turn():
             found = parts.store.query(sql, parameters)
         got, following = page_rows(spec, query, found)
         names = list(query.columns) or [column.name for column in spec.columns]
@@ -197,7 +228,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
         """Metric names with how many streams, entities and label values each has: most streams first."""
         principal = who(request)
         sql, parameters = _series_sql(principal, match, entity, limit)
-        with reading:
+        with reading.turn():
             found = parts.store.query(sql, parameters)
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
@@ -206,7 +237,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
         """Run one SELECT over one's own tables. Reads only, within store.query_rows_max, _seconds_max, _bytes_max."""
         principal = who(request)
         try:
-            with reading:
+            with reading.turn():
                 found = parts.store.query_as(principal, query.sql)
         except UsageError:
             parts.intake.counts.add(counter("query_refused", "not_allowed"))
@@ -217,6 +248,28 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
     return api
+
+
+class _Turns:
+    """Turns to query. Taking one never waits."""
+
+    def __init__(self, turns: int) -> None:
+        self._free = threading.BoundedSemaphore(turns)
+        self._turns = turns
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A turn for the time of a `with`. Errors: BusyError if all are taken."""
+        if not self._free.acquire(blocking=False):
+            raise BusyError(f"{self._turns} queries are running or waiting; ask again in a second")
+        try:
+            yield
+        finally:
+            self._free.release()
+
+
+def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    return JSONResponse({"error": {"reason": reason, "message": message}}, status, headers)
 
 
 def _status(error: LeadlineError) -> tuple[int, str]:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -19,6 +19,7 @@ from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import Column, Table, Type
 
 LIMIT_MAX = 10_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PARAMETER = {
     Type.SYM: "String",
@@ -124,16 +125,21 @@ def parse_time(text: str, now_ns: int) -> int:
     """
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     try:
-        if text.lstrip("-").isdigit():
-            return int(text)
-        if text.startswith("-") and text[-1] in units:
-            return now_ns - int(float(text[1:-1]) * units[text[-1]] * 1e9)
-        moment = datetime.fromisoformat(text)
-        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.now().astimezone().tzinfo)).timestamp()
-        return round(seconds * 1e6) * 1000
-    except ValueError:
+        if text.removeprefix("-").isdecimal():
+            time_ns = int(text)
+        elif text.startswith("-") and text[-1] in units:
+            time_ns = now_ns - int(float(text[1:-1]) * units[text[-1]] * 1e9)
+        else:
+            moment = datetime.fromisoformat(text)
+            since_1970 = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+            time_ns = (since_1970.days * 86_400 + since_1970.seconds) * 10**9 + since_1970.microseconds * 1000
+        if not -(2**63) <= time_ns < 2**63:
+            raise ValueError
+        return time_ns
+    except (ValueError, OverflowError):
         raise UsageError(
-            f"a time is ns since 1970, an ISO 8601 date and time, or -15m before now (s, m, h, d); got {text!r}"
+            "a time is ns since 1970, an ISO 8601 date and time (a + in it written %2B in a URL), or -15m before now "
+            f"(s, m, h, d); got {text[:100]!r}"
         ) from None
 
 
@@ -184,13 +190,25 @@ def _read_cursor(table: Table, order: tuple[str, ...], cursor: str) -> list[obje
         values = json.loads(base64.urlsafe_b64decode(cursor.encode()))
         if not isinstance(values, list) or len(values) != len(order):
             raise ValueError
-        out: list[object] = []
-        for name, value in zip(order, values, strict=True):
-            kind = table.column(name).type
-            out.append(int.from_bytes(bytes.fromhex(value), "little") if kind is Type.U128 else value)
-        return out
-    except (ValueError, TypeError):
+        return [_from_cursor(table.column(name).type, value) for name, value in zip(order, values, strict=True)]
+    except (ValueError, TypeError, RecursionError):
         raise UsageError(f"this cursor is not of table {table.name}; begin again without one") from None
+
+
+def _from_cursor(kind: Type, value: Any) -> object:
+    """One value of a cursor as a parameter. Errors: ValueError, TypeError for one that the column cannot have."""
+    if kind is Type.U128:
+        raw = bytes.fromhex(value)
+        if len(raw) != 16:
+            raise ValueError
+        return int.from_bytes(raw, "little")
+    if kind in (Type.I64, Type.U64):
+        low, high = (-(2**63), 2**63) if kind is Type.I64 else (0, 2**64)
+        if type(value) is not int or not low <= value < high:
+            raise ValueError
+    elif type(value) is not {Type.BOOL: bool, Type.F64: float}.get(kind, str):
+        raise ValueError
+    return value
 
 
 def _json_reader(kind: pa.DataType) -> Any:

@@ -38,6 +38,15 @@ _SERVER = (
 )
 
 
+class CannotStartError(WorldError):
+    """The server ended before it was ready; `code` is its exit code. It has said why on standard error."""
+
+    def __init__(self, code: int) -> None:
+        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        super().__init__(f"the server ended with {how} before it was ready; its message is above")
+        self.code = code
+
+
 class Supervisor:
     """Runs the server process. Construction is inert."""
 
@@ -65,7 +74,7 @@ class Supervisor:
     def wait_ready(self, timeout_s: float = 120.0, stopping: Callable[[], bool] = lambda: False) -> float:
         """Wait until the server answers /ready (or `stopping` says so); returns the seconds it took.
 
-        Errors: WorldError if it ends or does not get ready in time.
+        Errors: CannotStartError if it ends, having said why; WorldError if it does not get ready in time.
         """
         began = time.monotonic()
         with httpx.Client(trust_env=False, timeout=2.0) as client:
@@ -73,16 +82,21 @@ class Supervisor:
                 if stopping():
                     break
                 if self._child is not None and self._child.poll() is not None:
-                    raise WorldError("the server could not start; its message is above")
-                try:
-                    if client.get(f"{self._url}/ready").status_code == 200:
-                        return time.monotonic() - began
-                except httpx.HTTPError:
-                    pass
+                    raise CannotStartError(self._child.returncode)
+                if self._answers(client):
+                    return time.monotonic() - began
                 time.sleep(0.05)
         if stopping():
             return time.monotonic() - began
         raise WorldError(f"the server was not ready after {timeout_s:.0f} s")
+
+    def _answers(self, client: httpx.Client) -> bool:
+        """Whether our own server is ready; another one may have the port."""
+        try:
+            answer = client.get(f"{self._url}/ready")
+            return answer.status_code == 200 and answer.json().get("pid") == self.pid
+        except (httpx.HTTPError, ValueError, AttributeError):
+            return False
 
     def watch(self) -> int | None:
         """Look after the server once: restart it if it crashed. Returns an exit code when it is over, else None."""
