@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,6 +22,7 @@ from leadline.wire.remote_write import decode_remote_write
 from leadline.wire.rows import decode_arrow, decode_rows
 
 ARROW = "application/vnd.apache.arrow.stream"
+_BATCH_ID = re.compile("[0-9a-fA-F]{32}")
 V2 = "proto=io.prometheus.write.v2.request"
 
 
@@ -113,12 +115,9 @@ def _batch_of(request: Request, table: str, body: bytes) -> int:
     given = request.headers.get("leadline-batch")
     if given is None:
         return batch_of_body(request.principal.tenant, table, body)
-    try:
-        if len(given) != 32:
-            raise ValueError
-        return int(given, 16)
-    except ValueError:
-        raise DataError("header Leadline-Batch", "32 hex digits", repr(given[:80])) from None
+    if not _BATCH_ID.fullmatch(given):
+        raise DataError("header Leadline-Batch", "32 hex digits", repr(given[:80]))
+    return int(given, 16)
 
 
 def batch_of_body(tenant: str, table: str, body: bytes) -> int:

@@ -26,7 +26,7 @@ from leadline.ingest.lanes import Lane
 from leadline.ingest.sources import Sender, Sources
 from leadline.ingest.streams import Streams
 from leadline.model.counters import Severity, accepted, counter, refused
-from leadline.model.errors import RefusedError, StoreError
+from leadline.model.errors import BusyError, RefusedError, StoreError
 from leadline.model.principal import Principal
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
@@ -111,7 +111,11 @@ class Intake:
             lanes = list(self._lanes.values())
         for lane in lanes:
             lane.stop()
-        self.save_streams(by_ns=0)
+        try:
+            self.save_streams(by_ns=0)
+        except StoreError as error:
+            # All samples are stored or refused; what is missing is how far their streams reach, at most an hour.
+            self._failed(error)
 
     def save_streams(self, by_ns: int = SAVE_TIMES_EVERY_NS) -> None:
         """Bring `series.first_ns` and `last_ns` up to date where a stream moved on by more than `by_ns`."""
@@ -125,10 +129,15 @@ class Intake:
             )
             if not rows.num_rows:
                 continue
-            first_ns, last_ns = streams.times(_ids(rows["series"]))
+            held, first_ns, last_ns = streams.times(_ids(rows["series"]))
+            rows = rows.filter(pa.array(held))
             for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
                 rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
-            self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
+            try:
+                self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
+            except StoreError:
+                streams.unsave()
+                raise
 
     @property
     def waiting_rows(self) -> dict[str, int]:
@@ -158,11 +167,18 @@ class Intake:
         if keep is not None:
             series, time_ns, value = series[keep], time_ns[keep], value[keep]
 
+        # Before the lane has them: it stores new streams with their times. A lane that is full changes nothing of
+        # this, the streams are known and wait for the retry.
+        self.counts.add(accepted("series"), admission.new)
+        late = streams.touch(admission.number, series, time_ns)
         done = Future[None]()
         taken = len(time_ns)
         if taken or admission.new:
             ids = samples.ids[series]
             done = self._samples_lane.offer(_SampleBatch(principal, streams, ids, time_ns, value), taken)
+        else:
+            done.set_result(None)
+        if taken:
             self._live(
                 principal.tenant,
                 principal.cluster,
@@ -170,10 +186,6 @@ class Intake:
                 {"series": ids, "time_ns": time_ns, "value": value},
                 taken,
             )
-        else:
-            done.set_result(None)
-        self.counts.add(accepted("series"), admission.new)
-        late = streams.touch(admission.number, series, time_ns, admission.new > 0)
         self.counts.add(accepted("late_samples"), late)
         stale = np.count_nonzero(value.view(np.uint64) == np.uint64(STALE_NAN_BITS))
         self.counts.add(accepted("stale_markers"), int(stale))
@@ -262,9 +274,10 @@ class Intake:
         rows, first_ns, last_ns = streams.unsaved()
         if not rows:
             return
+        seen_first_ns, seen_last_ns = first_ns, last_ns
         # A stream whose samples were all refused has been seen, but at no time that we keep.
-        first_ns = np.where(last_ns == 0, self.now_ns(), first_ns)
-        last_ns = np.where(last_ns == 0, first_ns, last_ns)
+        last_ns = np.where(last_ns == 0, self.now_ns(), last_ns)
+        first_ns = np.minimum(first_ns, last_ns)
         table = arrow_table(
             SERIES,
             {
@@ -284,7 +297,7 @@ class Intake:
             },
         )
         self._store.append(SERIES, table)
-        streams.saved(rows)
+        streams.saved(rows, seen_first_ns, seen_last_ns)
 
     # -- rows ---------------------------------------------------------------------------------------------
 
@@ -406,6 +419,8 @@ class Intake:
     def _lane_of(self, table: Table) -> Lane[pa.Table]:
         with self._lock:
             lane = self._lanes.get(table.name)
+            if lane is None and not self._started:
+                raise BusyError("Leadline is stopping; send again to the one that follows", 5)
             if lane is None:
 
                 def append(batches: list[pa.Table], table: Table = table) -> None:
@@ -434,6 +449,8 @@ class Intake:
             "SELECT tenant, cluster, series, first_ns, last_ns, startsWith(name, 'DCGM_') AS dcgm "
             "FROM leadline.series ORDER BY tenant, cluster"
         )
+        if not found.num_rows:
+            return
         tenants, clusters = found["tenant"].to_pylist(), found["cluster"].to_pylist()
         begin = 0
         for end in range(1, found.num_rows + 1):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import numpy as np
 
+from leadline.model.errors import RefusedError
 from leadline.model.ids import canonical_labels, murmur3_128
 from leadline.wire.samples import Samples
 from leadline.wire.series_index import SeriesIndex
 
-STREAMS_MAX = 4_000_000  # of one page
+STREAMS_MAX = 1_000_000  # of one page; some 300 bytes each. Exporters have 100 to 100,000
 
 
 class Relabelled:
@@ -29,12 +30,17 @@ class Relabelled:
         self._end = np.zeros(0, np.int64)
 
     def apply(self, page: Samples) -> Samples:
-        """The page with the target's labels on every stream. Errors: DataError for labels that are not UTF-8."""
+        """The page with the target's labels on every stream.
+
+        Errors: DataError for labels that are not UTF-8, RefusedError for more than STREAMS_MAX streams.
+        """
+        if len(page.ids) > STREAMS_MAX:
+            raise RefusedError("series_limit", f"the page has {len(page.ids)} streams; at most {STREAMS_MAX}")
         number = self._index.lookup(page.ids)
         unknown = np.flatnonzero(number < 0)
         if unknown.size:
             # A page whose streams come and go for ever must not fill memory: start the cache anew.
-            if len(self._index) > 4 * len(page.ids) + 1000:
+            if len(self._index) > 4 * len(page.ids) + 1000 or len(self._index) + unknown.size > STREAMS_MAX:
                 self._forget()
                 unknown = np.arange(len(page.ids))
             self._learn(page, unknown)
@@ -70,12 +76,12 @@ class Relabelled:
             if name in labels:
                 if self._honor:
                     continue
-                merged[_exported(name, merged)] = labels[name]
+                merged[_exported(name, merged.keys() | self._labels.keys())] = labels[name]
             merged[name] = value
         return merged
 
 
-def _exported(name: str, taken: Mapping[str, str]) -> str:
+def _exported(name: str, taken: Set[str]) -> str:
     """Prometheus' name for a page's label that clashes with the target's: `exported_`, as often as needed."""
     name = f"exported_{name}"
     while name in taken:

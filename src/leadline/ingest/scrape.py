@@ -12,6 +12,7 @@ import glob
 import json
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -86,7 +87,9 @@ class Scraper:
                 self._tasks.clear()
 
     def _follow(self, client: httpx.AsyncClient, targets: list[Target]) -> None:
-        wanted = dict.fromkeys(targets[:TARGETS_MAX])
+        distinct = list(dict.fromkeys(targets))
+        wanted = dict.fromkeys(distinct[:TARGETS_MAX])
+        self._intake.counts.add(counter("scrape_failed", "targets_limit"), len(distinct) - len(wanted))
         for gone in [target for target in self._tasks if target not in wanted]:
             self._tasks.pop(gone).cancel()
         for target in wanted:
@@ -130,7 +133,8 @@ class Scraper:
         except _StatusError as failure:
             why, error = "status", str(failure)
         except RefusedError as failure:
-            why, error = "too_large", f"{page.target.url}: {failure}"
+            why = "malformed" if failure.reason == "unsupported_encoding" else "too_large"
+            error = f"{page.target.url}: {failure}"
         except DataError as failure:
             why, error = "malformed", f"{page.target.url}: {failure}"
         took_s = time.monotonic() - began
@@ -172,37 +176,55 @@ class Page:
         self._principal = principal
         self._relabelled = Relabelled(dict(target.labels), target.honor_labels)
         self._before: Samples | None = None
+        self._lock = threading.Lock()  # a scrape that is being decoded when its target goes away
+        self._ended = False
 
     def take(self, body: bytes, content_type: str, at_ns: int, took_s: float, why: str, error: str) -> Future[None]:
-        """Hand one scrape (or its failure, `why`) to the intake; returns the future of the stored rows."""
-        samples: Samples | None = None
+        """Hand one scrape (or its failure, `why`) to the intake; returns the future of the stored rows.
+
+        Errors: BusyError if the intake is full; what was not taken is not sent again, the next scrape is newer.
+        """
+        page: Samples | None = None
         if not why:
             try:
-                samples = decode_exposition(body, content_type, at_ns)
-            except DataError as failure:
-                why, error = "malformed", f"{self.target.url}: {failure}"
+                page = self._relabelled.apply(decode_exposition(body, content_type, at_ns))
+            except (DataError, RefusedError) as failure:
+                large = isinstance(failure, RefusedError) and failure.reason != "unsupported_encoding"
+                why, error = "too_large" if large else "malformed", f"{self.target.url}: {failure}"
         if why:
             self._intake.sources.refuse(self.sender, at_ns, counter("scrape_failed", why), 1, error)
+        with self._lock:
+            return self._hand_on(page, at_ns, took_s)
+
+    def _hand_on(self, page: Samples | None, at_ns: int, took_s: float) -> Future[None]:
+        if self._ended:  # its streams are marked as gone already
+            nothing = Future[None]()
+            nothing.set_result(None)
+            return nothing
         own = samples_from(
             [{"__name__": name, **dict(self.target.labels)} for name in OWN],
             [0, 1, 2],
             [at_ns] * 3,
-            [0.0 if samples is None else 1.0, took_s, 0.0 if samples is None else float(len(samples.value))],
+            [0.0 if page is None else 1.0, took_s, 0.0 if page is None else float(len(page.value))],
             OWN_METADATA,
         )
-        self._intake.samples(own, self._principal, self.sender)
-        page = self._relabelled.apply(samples) if samples is not None else None
+        done = self._intake.samples(own, self._principal, self.sender).done
         stale = gone(self._before, page, at_ns)
-        self._before = page
         if stale is not None:
-            self._intake.samples(stale, self._principal, self.sender)
-        if page is None:
-            page = own
-        return self._intake.samples(page, self._principal, self.sender).done
+            done = self._intake.samples(stale, self._principal, self.sender).done
+        if page is not None:
+            # Before it is taken: if it is refused in part, its streams are there all the same.
+            self._before = page
+            done = self._intake.samples(page, self._principal, self.sender).done
+        else:
+            self._before = None
+        return done  # one lane keeps the order, so the last is stored after the others
 
     def end(self, at_ns: int) -> None:
         """Mark all streams of the page as gone."""
-        stale, self._before = gone(self._before, None, at_ns), None
+        with self._lock:
+            self._ended = True
+            stale, self._before = gone(self._before, None, at_ns), None
         if stale is not None:
             try:
                 self._intake.samples(stale, self._principal, self.sender)
@@ -258,10 +280,10 @@ def targets_of(jobs: list[ScrapeJob], say: Callable[[str, str], None]) -> list[T
 
 
 def _file_targets(job: ScrapeJob, path: Path) -> list[Target]:
-    text = path.read_text(encoding="utf-8")
     try:
+        text = path.read_text(encoding="utf-8")
         groups = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: expected a JSON or YAML list of target groups, got {error}") from error
     if not isinstance(groups, list):
         raise ConfigError(f"{path}: expected a list of {{targets, labels}}, got {type(groups).__name__}")
@@ -279,11 +301,18 @@ def _file_targets(job: ScrapeJob, path: Path) -> list[Target]:
 
 
 def _target(job: ScrapeJob, address: str, extra: dict[str, str]) -> Target:
-    parts = urlsplit(f"//{address}")
-    if not parts.hostname or "/" in address:
+    if not _is_host_and_port(address):
         raise ConfigError(f"scrape target of job {job.job}: expected host:port, got {address!r}")
     labels = {"job": job.job, "instance": address, **job.labels, **extra}
     # Prometheus' own: labels that begin with two underscores steer the scrape and are not stored.
     kept = tuple(sorted((name, value) for name, value in labels.items() if not name.startswith("__")))
     url = f"{job.scheme}://{address}{job.path}"
     return Target(url, kept, job.interval_s, job.timeout_s, job.honor_labels)
+
+
+def _is_host_and_port(address: str) -> bool:
+    try:
+        parts = urlsplit(f"//{address}")
+        return bool(parts.hostname) and parts.port != 0 and parts.netloc == address and "@" not in address
+    except ValueError:  # a port that is no number, or a bracket without its other
+        return False

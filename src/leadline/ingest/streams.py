@@ -23,6 +23,7 @@ from leadline.wire.samples import Int64s, Metadata, Samples
 from leadline.wire.series_index import SeriesIndex, touch
 
 NAME = "__name__"
+NOT_SEEN_NS = np.iinfo(np.int64).max  # first time of a stream without a sample
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,9 @@ class Streams:
         with self._lock:
             numbers = self._index.insert(ids)
             self._grow(len(self._index))
+            # The store may hold more than a series_max that was lowered since: those are not known here.
+            held = numbers >= 0
+            numbers, first_ns, last_ns, dcgm = numbers[held], first_ns[held], last_ns[held], dcgm[held]
             self._first_ns[numbers] = first_ns
             self._last_ns[numbers] = last_ns
             self._saved_ns[numbers] = last_ns
@@ -119,16 +123,25 @@ class Streams:
             number = self._index.lookup(samples.ids)
         return Admission(number, refused, messages, len(joined), tells)
 
-    def touch(self, number: Int64s, series: Int64s, time_ns: Int64s, any_new: bool) -> int:
+    def touch(self, number: Int64s, series: Int64s, time_ns: Int64s) -> int:
         """Note the times of samples: `number` (S,) per stream, `series` (N,) and `time_ns` (N,) per sample.
 
         Returns how many came late: older than the newest of their stream. The same time again is a retry, not late.
         """
         with self._lock:
-            if any_new:
-                known = number[series] >= 0
-                np.minimum.at(self._first_ns, number[series[known]], time_ns[known])
-            return touch(number, series, time_ns, self._last_ns)
+            late = touch(number, series, time_ns, self._last_ns)
+            known = number[number >= 0]
+            # Only the first sample of a stream or a late one can be its oldest; both are rare.
+            if late or (self._first_ns[known] == NOT_SEEN_NS).any():
+                self._note_first(number, series, time_ns)
+            return late
+
+    def _note_first(self, number: Int64s, series: Int64s, time_ns: Int64s) -> None:
+        of_sample = number[series]
+        known = of_sample >= 0
+        older = np.flatnonzero(known & (time_ns < self._first_ns[of_sample]))
+        np.minimum.at(self._first_ns, of_sample[older], time_ns[older])
+        self._saved_ns[of_sample[older]] = 0  # what is stored of them is out of date
 
     def dcgm(self, number: Int64s) -> NDArray[np.bool_] | None:
         """Which of the streams `number` (S,) are DCGM's; None if no such stream is known (the usual case)."""
@@ -140,12 +153,13 @@ class Streams:
             numbers = np.fromiter(self._unsaved, np.int64, len(self._unsaved))
             return list(self._unsaved.values()), self._first_ns[numbers], self._last_ns[numbers]
 
-    def saved(self, rows: list[SeriesRow]) -> None:
-        """These rows, last times included, are in the store."""
+    def saved(self, rows: list[SeriesRow], first_ns: Int64s, last_ns: Int64s) -> None:
+        """These rows are in the store with these times; samples may have come since `unsaved` told them."""
         with self._lock:
+            numbers = np.array([row.number for row in rows], np.int64)
             for row in rows:
                 self._unsaved.pop(row.number, None)
-                self._saved_ns[row.number] = self._last_ns[row.number]
+            self._saved_ns[numbers] = np.where(self._first_ns[numbers] < first_ns, 0, last_ns)
 
     def moved(self, by_ns: int) -> bool:
         """Whether a stream's newest sample is more than `by_ns` ahead of what its stored row says."""
@@ -153,17 +167,27 @@ class Streams:
             n = len(self._index)
             return bool((self._last_ns[:n] - self._saved_ns[:n] > by_ns).any())
 
-    def times(self, ids: NDArray[np.uint64]) -> tuple[Int64s, Int64s]:
-        """First and last times of the streams with these ids (S, 2); all must be known. Marks them as saved."""
+    def times(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
+        """Which of the streams with these ids (S, 2) are known (S,), and the first and last times of those (K,).
+
+        They are about to be stored, so they count as saved; `unsave` if that failed.
+        """
         with self._lock:
             number = self._index.lookup(ids)
+            held = number >= 0
+            number = number[held]
             self._saved_ns[number] = self._last_ns[number]
-            return self._first_ns[number], self._last_ns[number]
+            return held, self._first_ns[number], self._last_ns[number]
+
+    def unsave(self) -> None:
+        """What `times` told could not be stored: all of it is to be saved again."""
+        with self._lock:
+            self._saved_ns[:] = 0
 
     def _join(self, ids: NDArray[np.uint64], rows: list[SeriesRow]) -> None:
         numbers = self._index.insert(ids)
         self._grow(len(self._index))
-        self._first_ns[numbers] = np.iinfo(np.int64).max
+        self._first_ns[numbers] = NOT_SEEN_NS
         self._last_ns[numbers] = 0
         self._saved_ns[numbers] = 0
         self._dcgm[numbers] = [row.name.startswith("DCGM_") for row in rows]

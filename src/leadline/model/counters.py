@@ -79,6 +79,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("scrape_failed", "too_large", "scrapes", ERROR, "Pages over `ingest.decompressed_bytes_max`.", "Split the exporter or raise the limit."),
     Counter("scrape_failed", "malformed", "scrapes", ERROR, "Pages that are not the exposition format.", "Open the target's address; the error names the line."),
     Counter("scrape_failed", "behind", "scrapes", ERROR, "Scrapes skipped because the one before had not ended.", "Raise the target's interval."),
+    Counter("scrape_failed", "targets_limit", "targets", ERROR, "Targets beyond the 10,000 that one Leadline scrapes, counted each time the list is read.", "Scrape them with a Prometheus and send here by remote_write."),
     # the fast path
     Counter("live_dropped", "full", "rows", INFO, "Oldest rows let go from the bounded live tables; they are in the store.", _NOTHING),
     Counter("source_overflow", "sources", "sources", ERROR, "Senders beyond the 10,000 that are told apart in `leadline doctor`.", "Put an aggregating sender in front."),
