@@ -51,14 +51,14 @@ class IngestConfig:
     requests_max: int = field(
         default=64,
         metadata={
-            "doc": "requests decoded at once; further ones get 429. Bounds memory to this times decompressed_bytes_max in the worst case",
+            "doc": "requests decoded at once; further ones get 429 (remote-write: 503). Bounds memory to this times decompressed_bytes_max in the worst case",
             "min": 1,
         },
     )
     decode_bytes_max: int = field(
         default=512 * MIB,
         metadata={
-            "doc": "bytes of request bodies, as received, held at once; further requests get 429",
+            "doc": "bytes of request bodies, as received, held at once; further requests get 429 (remote-write: 503)",
             "unit": "bytes",
             "min": MIB,
         },
@@ -83,7 +83,7 @@ class IngestConfig:
     queue_rows_max: int = field(
         default=2_000_000,
         metadata={
-            "doc": "rows of one table waiting for the store; 32 bytes a sample, so 64 MB; when full 429",
+            "doc": "rows of one table waiting for the store; 32 bytes a sample, so 64 MB; when full 429 (remote-write: 503)",
             "min": 1000,
         },
     )

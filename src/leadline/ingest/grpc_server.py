@@ -104,7 +104,8 @@ class OtlpGrpcServer(_Handler):
             return protobuf_answer(path, receipt)
         except LeadlineError as error:
             reason, status = _status(error)
-            self._intake.refuse(sender, reason, str(error))
+            amount = error.amount if isinstance(error, RefusedError) else 1
+            self._intake.refuse(sender, reason, str(error), amount)
             context.abort(status, str(error))
             raise AssertionError("abort does not return") from error
 

@@ -158,12 +158,18 @@ class IngestApp:
         text = str(error)
         if isinstance(error, BusyError):
             self._intake.refuse(sender, "queue_full", text)
-            return _error(429, "queue_full", text, ("retry-after", str(error.retry_after_s)))
+            # Prometheus throws away what is answered 429, unless it is told otherwise (retry_on_http_429).
+            return _error(
+                503 if sender.way == "remote-write" else 429,
+                "queue_full",
+                text,
+                ("retry-after", str(error.retry_after_s)),
+            )
         if isinstance(error, StoreError):
             self._intake.refuse(sender, "store_unavailable", text)
             return _error(503, "store_unavailable", text, ("retry-after", "5"))
         if isinstance(error, RefusedError):
-            self._intake.refuse(sender, error.reason, text)
+            self._intake.refuse(sender, error.reason, text, error.amount)
             return _error(STATUS.get(error.reason, 400), error.reason, text)
         self._intake.refuse(sender, "malformed", text)
         return _error(400, "malformed", text)

@@ -363,12 +363,14 @@ class Intake:
                 "too_old",
                 f"{table.name}.{table.time}: {_iso(oldest)} is older than the table is kept "
                 f"({table.keep_hours} h); it would be dropped at once",
+                rows.num_rows,
             )
         if newest > now_ns + self.config.future_max_s * 10**9:
             raise RefusedError(
                 "in_future",
                 f"{table.name}.{table.time}: {_iso(newest)} is more than {self.config.future_max_s} s ahead of "
                 "our clock (ingest.future_max_s)",
+                rows.num_rows,
             )
 
     def _is_recent(self, key: tuple[str, str, int]) -> bool:

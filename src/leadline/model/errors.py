@@ -41,11 +41,12 @@ class ConfigError(UsageError):
 
 
 class RefusedError(LeadlineError):
-    """Well-formed input over a limit. `reason` is the reason of a counter in `model.counters`."""
+    """Well-formed input over a limit. `reason` is the reason of a counter in `model.counters`, `amount` how many of its unit."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: str, message: str, amount: int = 1) -> None:
         super().__init__(message)
         self.reason = reason
+        self.amount = amount
 
 
 class BusyError(LeadlineError):

@@ -1,7 +1,7 @@
 """Live tables: what `ingest` has just accepted, in memory, for judgements that cannot wait for the store.
 
-Bounded by rows per table; the oldest go first and are counted. Everything here is (or is about to be) in the
-store too, so nothing is lost by letting go.
+Bounded by rows and batches per table; the oldest go first and are counted. Everything here is (or is about to be)
+in the store too, so nothing is lost by letting go.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from leadline.model.tables import Table
 
 ROWS_MAX = 1_000_000  # a metric sample is 32 bytes, so 32 MB for the largest table
+BATCHES_MAX = 20_000  # of a table; about 1 kB each beside their rows, so 20 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,12 @@ class LiveBatch:
 class LiveTables:
     """The newest rows of every table. Thread-safe; adding never blocks for long and never raises."""
 
-    def __init__(self, dropped: Callable[[int], None], rows_max: int = ROWS_MAX) -> None:
+    def __init__(
+        self, dropped: Callable[[int], None], rows_max: int = ROWS_MAX, batches_max: int = BATCHES_MAX
+    ) -> None:
         self._dropped = dropped
         self._rows_max = rows_max
+        self._batches_max = batches_max
         self._lock = threading.Lock()
         self._batches: dict[str, deque[LiveBatch]] = {}
         self._rows: dict[str, int] = {}
@@ -46,7 +50,7 @@ class LiveTables:
             batches = self._batches.setdefault(table.name, deque())
             batches.append(LiveBatch(self._number, tenant, cluster, columns, rows))
             held = self._rows.get(table.name, 0) + rows
-            while held > self._rows_max and len(batches) > 1:
+            while (held > self._rows_max and len(batches) > 1) or len(batches) > self._batches_max:
                 oldest = batches.popleft()
                 held -= oldest.rows
                 let_go += oldest.rows
