@@ -12,6 +12,7 @@ docs/adr/0002-identity-in-the-store.md; so whoever is not sure of an append repe
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from leadline.model.errors import LeadlineError, RefusedError, StoreError, Usage
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import TABLES, Table
 from leadline.store.config import Limits, StoreConfig
-from leadline.store.connect import Pool, connect, error_code, first_line, place
+from leadline.store.connect import Pool, connect, error_code, first_line, insert, place
 from leadline.store.migrate import (
     SCHEMA_VERSION,
     StoredTable,
@@ -171,7 +172,9 @@ class Store:
             return
         try:
             with self._writers.borrow() as client:
-                client.insert_arrow(f"{DATABASE}.{table.name}", checked)
+                self._check_disk()
+                insert(client, not self.config.url, f"{DATABASE}.{table.name}", checked)
+                self._check_disk()
         except LeadlineError:
             raise
         except Exception as error:
@@ -247,6 +250,7 @@ class Store:
         self._check_started()
         try:
             with self._writers.borrow() as client:
+                self._check_disk()
                 return self._rollup.run(client, now_ns)
         except LeadlineError:
             raise
@@ -258,6 +262,24 @@ class Store:
     def _check_started(self) -> None:
         if not self._started:
             raise StoreError(f"the store at {place(self.config)} is not open")
+
+    def _check_disk(self) -> None:
+        """Errors: StoreError if the embedded store's disk is nearly full.
+
+        Seen with chDB 26.9: a write(2) that fails with ENOSPC is ignored, the insert reported as done, and the
+        part unreadable. So space is looked for before an insert, and again after it, before it is acknowledged:
+        what was free then was free in between, unless somebody filled and emptied the disk in those milliseconds.
+        Background merges are not guarded: whoever fills the disk while one runs can spoil rows stored long ago, so
+        the store should have a file system of its own.
+        """
+        if self.config.url or not self.config.free_bytes_min:
+            return
+        free_bytes = shutil.disk_usage(self.config.path).free
+        if free_bytes < self.config.free_bytes_min:
+            raise StoreError(
+                f"only {free_bytes >> 20} MiB are free on the disk of {self.config.path}, store.free_bytes_min wants "
+                f"{self.config.free_bytes_min >> 20} MiB; make room, or set store.path to a larger disk"
+            )
 
     def _run(self, pool: Pool, sql: str, bound: dict[str, Any], limits: Limits | None) -> pa.Table:
         with pool.borrow() as client:
@@ -271,8 +293,8 @@ class Store:
             if error_code(error) in _OVER_LIMIT:
                 raise RefusedError("limit", _limit_text(error, limits)) from error
             raise StoreError(f"query at {place(self.config)} failed: {first_line(error)}") from error
-        if not answer:
-            return pa.table({})
+        if not answer:  # an empty result has a schema still
+            raise StoreError(f"query at {place(self.config)} got no answer from the engine; is the disk full?")
         with pa.ipc.open_stream(answer) as stream:
             return stream.read_all()
 

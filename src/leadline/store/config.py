@@ -33,6 +33,13 @@ class StoreConfig:
         "Acknowledge only what the disk has confirmed. Without it acknowledged rows survive the death of the "
         "process, with it the loss of power too; appends take several times longer.",
     )
+    free_bytes_min: int = _setting(
+        1024 * MIB,
+        "Space that must be free on the disk of `path`; with less, appends are refused (and senders try again). "
+        "The embedded engine does not notice a write that fails, so it must never come to one: best is a file "
+        "system that nobody else fills.",
+        "bytes",
+    )
     ttl: bool = _setting(True, "Drop rows at the age their table declares; false keeps everything.")
     writers: int = _setting(2, "Appends that run at once; more wait.", "clients")
     readers: int = _setting(2, "Queries that run at once, of our own and of users each; more wait.", "clients")

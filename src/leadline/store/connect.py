@@ -6,11 +6,14 @@ a connection opens: with the embedded engine a setting given per call costs four
 
 from __future__ import annotations
 
+import os
 import queue
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
 
 from leadline.model.errors import ConfigError, StoreError
 from leadline.store.config import StoreConfig
@@ -71,6 +74,23 @@ def connect(config: StoreConfig, settings: Mapping[str, str]) -> Any:
         return clickhouse_connect.get_client(settings=dict(ordered), **arguments)
     except Exception as error:
         raise StoreError(f"cannot open the store at {place(config)}: {first_line(error)}") from error
+
+
+def insert(client: Any, embedded: bool, table: str, rows: pa.Table) -> None:
+    """Insert rows; returns when the engine has put the part in place. Errors: whatever the client raises."""
+    if not embedded:
+        client.insert_arrow(table, rows)
+        return
+    # The engine in this process reads an insert from a file. Ours lives in memory: the client library's would be
+    # in the temporary directory, where `kill -9` leaves it behind.
+    memory = os.memfd_create("leadline-append", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(memory, "wb", closefd=False) as file, pa.ipc.new_file(file, rows.schema) as writer:
+            writer.write_table(rows)
+        names = ", ".join(f"`{name}`" for name in rows.column_names)
+        client.command(f"INSERT INTO {table} ({names}) FROM INFILE '/proc/self/fd/{memory}' FORMAT Arrow")
+    finally:
+        os.close(memory)
 
 
 def _server_arguments(config: StoreConfig) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -194,3 +195,38 @@ def test_urls_are_checked_and_passwords_not_told() -> None:
     with pytest.raises(StoreError, match=r"cannot open the store at http://127.0.0.1:9") as unreachable:
         Store(StoreConfig(url="http://u:secret@127.0.0.1:9/leadline", connect_seconds_max=1)).start()
     assert "secret" not in str(unreachable.value)
+
+
+def test_nothing_is_appended_to_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
+    """The embedded engine ignores writes that fail (chDB 26.9), so we stop before it comes to them."""
+    table = table_with()
+    config = StoreConfig(path=str(tmp_path), free_bytes_min=1 << 60)
+    store = Store(config, (table,))
+    store.start()
+    try:
+        with pytest.raises(StoreError, match=r"MiB are free on the disk of .*; make room"):
+            store.append(table, arrow_table(table, ROW))
+        with pytest.raises(StoreError, match="MiB are free"):
+            store.maintain(NOW_NS)
+        assert store.query("SELECT * FROM leadline.tiny").num_rows == 0, "it can still be asked"
+    finally:
+        store.stop()
+    store = started(tmp_path, table)
+    store.append(table, arrow_table(table, ROW))
+    assert store.query("SELECT * FROM leadline.tiny LIMIT 0").column_names == ["tenant", "cluster", "time_ns", "name"]
+    store.stop()
+
+
+def test_the_disk_fills_up_while_appending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append whose disk turned out nearly full afterwards is not acknowledged; the retry is harmless."""
+    table = table_with()
+    store = started(tmp_path, table)
+    free = [1 << 40, 0, 1 << 40, 1 << 40]
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop(0)))
+    try:
+        with pytest.raises(StoreError, match="only 0 MiB are free"):
+            store.append(table, arrow_table(table, ROW))
+        store.append(table, arrow_table(table, ROW))
+        assert store.query("SELECT * FROM leadline.tiny").num_rows == 1
+    finally:
+        store.stop()
