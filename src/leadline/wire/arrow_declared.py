@@ -40,9 +40,10 @@ def check_declared(body: bytes, rows_max: int, bytes_max: int) -> None:
         if message.type not in ("record batch", "dictionary"):
             continue
         more_rows, more_bytes = _declared(message.metadata.to_pybytes(), memoryview(message.body))
-        rows += more_rows
+        if message.type == "record batch":
+            rows += more_rows
         size += more_bytes
-        if rows > rows_max or size > bytes_max:
+        if max(rows, more_rows) > rows_max or size > bytes_max:
             raise too_large(rows_max, bytes_max)
 
 

@@ -11,6 +11,7 @@ are taken; docs/formats/exposition.md lists each choice. The body arrives whole:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.model.errors import DataError, RefusedError
-from leadline.model.units import canonical_unit
+from leadline.model.units import COUNT, canonical_unit
 from leadline.wire import exposition_kernels as kernels
 from leadline.wire.samples import Metadata, Samples
 
@@ -56,6 +57,8 @@ _SUFFIXES = {
     "gaugehistogram": ("_bucket", "_gcount", "_gsum"),
     "summary": ("_count", "_sum"),
 }
+
+_COUNTS = ("_bucket", "_count", "_gcount")  # these count observations, whatever the unit of what is observed
 
 _EXCERPT_BYTES = 60  # of a bad line, in an error
 _TIME_MAX_S = 9_223_372_036
@@ -250,6 +253,7 @@ def _by_sample_name(told: dict[str, dict[str, str]]) -> dict[str, Metadata]:
         )
         metadata[name] = one
         for suffix in _SUFFIXES.get(kind, ()):
-            if name + suffix not in told:
-                metadata[name + suffix] = one
+            if name + suffix not in told and not name.endswith(suffix):
+                counted = bool(one.unit) and suffix in _COUNTS
+                metadata[name + suffix] = replace(one, unit=COUNT) if counted else one
     return metadata

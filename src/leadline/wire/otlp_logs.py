@@ -12,7 +12,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from leadline.model.errors import DataError
+from leadline.model.errors import DataError, RefusedError
 from leadline.model.tables.verdicts import EVENT
 from leadline.wire.otlp_text import attribute_texts, media_type_of, request_from_json, value_text
 
@@ -24,6 +24,9 @@ _BOOT_ID = "host.boot.id"  # not in the conventions; our agent and some collecto
 _ID_SIZE = 8  # characters of a host's or boot's id that tell clocks apart
 _TIME_MAX = 2**63 - 1
 
+# Attributes of a resource are repeated in each of its rows, so a small body can ask for much.
+ATTRIBUTE_BYTES_MAX = 1 << 28
+
 
 def decode_otlp_logs(body: bytes, content_type: str) -> dict[str, list[Any]]:
     """Columns of `EVENT.given` from one ExportLogsServiceRequest, one row per record, in the order they came.
@@ -33,7 +36,7 @@ def decode_otlp_logs(body: bytes, content_type: str) -> dict[str, list[Any]]:
     `attributes` are those of the resource, the scope and the record together (the record's win), with
     `severity_text`, `trace_id` and `span_id` where given. `entity_kind`, `entity` are left empty: the way in maps them.
     Errors: DataError for a body that is no such request, and for a record without any time.
-    RefusedError for another content type.
+    RefusedError for another content type, or if the attributes written out take more than ATTRIBUTE_BYTES_MAX.
     """
     if media_type_of(content_type) == "application/json":
         request = request_from_json(body, ExportLogsServiceRequest)
@@ -44,6 +47,7 @@ def decode_otlp_logs(body: bytes, content_type: str) -> dict[str, list[Any]]:
         except DecodeError as error:
             raise DataError("the OTLP body", "an ExportLogsServiceRequest", str(error)) from None
     columns: dict[str, list[Any]] = {column.name: [] for column in EVENT.given}
+    size = 0
     for resource_logs in request.resource_logs:
         resource = attribute_texts(resource_logs.resource.attributes)
         for scope_logs in resource_logs.scope_logs:
@@ -53,6 +57,13 @@ def decode_otlp_logs(body: bytes, content_type: str) -> dict[str, list[Any]]:
                 common["otel.scope.name"] = scope
             source = resource.get("service.name") or scope or "otlp"
             host, clock = _host_and_clock(resource)
+            size += len(scope_logs.log_records) * sum(len(key) + len(text) for key, text in common.items())
+            if size > ATTRIBUTE_BYTES_MAX:
+                raise RefusedError(
+                    "decompressed_too_large",
+                    f"the attributes of these log records take more than {ATTRIBUTE_BYTES_MAX} bytes written out; "
+                    "send fewer records at once, or fewer and shorter resource attributes",
+                )
             for record in scope_logs.log_records:
                 _append(columns, record, common, source, host, clock)
     return columns

@@ -96,6 +96,8 @@ def request_from_json(body: bytes, message: type[_Request]) -> _Request:
     """
     try:
         given = json.loads(bytes(body), parse_constant=_no_constant)
+        if not isinstance(given, dict):
+            raise ValueError("something else than an object")
         _hex_to_base64(given)
         request: _Request = message()
         ParseDict(given, request, ignore_unknown_fields=True)

@@ -1,0 +1,137 @@
+"""`wire.otlp_metrics`: what a request becomes, point by point; what errors say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from leadline.model.errors import DataError, RefusedError
+from leadline.wire.otlp_metrics import decode_otlp_metrics
+from leadline.wire.otlp_text import number_text
+from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples
+
+PROTOBUF = "application/x-protobuf"
+
+
+def decode(**metric: Any) -> Samples:
+    request = ExportMetricsServiceRequest()
+    resource_metrics = request.resource_metrics.add()
+    for key, value in (("host.name", "n1"), ("telemetry.sdk.name", "x"), ("zone", "a")):
+        resource_metrics.resource.attributes.add(key=key).value.string_value = value
+    resource_metrics.scope_metrics.add(scope={"name": "agent"}, metrics=[{"name": "m", **metric}])
+    return decode_otlp_metrics(request.SerializeToString(), PROTOBUF)
+
+
+def rows(samples: Samples) -> dict[str, float]:
+    """Value by name and own labels, those of the resource and scope checked and left out."""
+    out = {}
+    for n in range(len(samples.value)):
+        labels = samples.labels(n)
+        assert (labels.pop("host.name"), labels.pop("otel.scope.name")) == ("n1", "agent")
+        labels.pop("zone")
+        name = labels.pop("__name__")
+        out[name + "".join(f" {key}={value}" for key, value in sorted(labels.items()))] = float(samples.value[n])
+    return out
+
+
+def test_a_gauge_keeps_its_name_and_its_points_attributes_win() -> None:
+    attributes = [{"key": "zone", "value": {"string_value": "b"}}, {"key": "n", "value": {"int_value": -5}}]
+    samples = decode(
+        unit="By",
+        description="d",
+        gauge={"data_points": [{"time_unix_nano": 7, "as_int": 3, "attributes": attributes}]},
+    )
+    assert samples.labels(0) == {"__name__": "m", "host.name": "n1", "otel.scope.name": "agent", "zone": "b", "n": "-5"}
+    assert samples.metadata == {"m": Metadata("gauge", "bytes", "d")}
+    assert samples.time_ns.tolist() == [7]
+
+
+def test_sums() -> None:
+    points = [{"time_unix_nano": 7, "as_double": 2.5}]
+    assert decode(sum={"data_points": points, "is_monotonic": True}).metadata["m"].type == "counter"
+    assert decode(sum={"data_points": points}).metadata["m"].type == "gauge"
+    assert rows(decode(sum={"data_points": points, "aggregation_temporality": 1})) == {"m otel.temporality=delta": 2.5}
+
+
+def test_a_histogram() -> None:
+    point = {
+        "time_unix_nano": 7,
+        "count": 6,
+        "sum": 3.5,
+        "min": 0.1,
+        "bucket_counts": [1, 2, 3],
+        "explicit_bounds": [0.5, 1],
+    }
+    samples = decode(unit="s", histogram={"data_points": [point], "aggregation_temporality": 2})
+    assert rows(samples) == {
+        "m_count": 6.0, "m_sum": 3.5, "m_min": 0.1,
+        "m_bucket le=0.5": 1.0, "m_bucket le=1": 3.0, "m_bucket le=+Inf": 6.0,
+    }  # fmt: skip
+    assert samples.metadata["m_bucket"] == Metadata("histogram", "1", "")
+    assert samples.metadata["m_sum"] == Metadata("histogram", "s", "")
+
+
+def test_buckets_that_do_not_match_their_bounds_are_counted() -> None:
+    point = {"time_unix_nano": 7, "count": 6, "bucket_counts": [1, 2, 3], "explicit_bounds": [0.5]}
+    samples = decode(histogram={"data_points": [point]})
+    assert rows(samples) == {"m_count": 6.0}
+    assert samples.dropped == {"histogram_buckets": 3}
+
+
+def test_an_exponential_histogram() -> None:
+    point = {"time_unix_nano": 7, "count": 6, "sum": 3.5, "positive": {"bucket_counts": [1, 300]}, "exemplars": [{}]}
+    samples = decode(exponential_histogram={"data_points": [point]})
+    assert rows(samples) == {"m_count": 6.0, "m_sum": 3.5}
+    assert samples.dropped == {"histogram_buckets": 2, "exemplar": 1}
+
+
+def test_a_summary() -> None:
+    point = {"time_unix_nano": 7, "count": 6, "sum": 3.5, "quantile_values": [{"quantile": 0.99, "value": 2}]}
+    assert rows(decode(summary={"data_points": [point]})) == {"m_count": 6.0, "m_sum": 3.5, "m quantile=0.99": 2.0}
+
+
+def test_points_without_a_value_or_time() -> None:
+    points = [
+        {"time_unix_nano": 7, "flags": 1},
+        {"time_unix_nano": 7},
+        {"as_int": 1},
+        {"time_unix_nano": 2**63, "as_int": 1},
+    ]
+    samples = decode(gauge={"data_points": points})
+    assert samples.value.view(np.uint64).tolist() == [STALE_NAN_BITS]
+    assert samples.dropped == {"empty_point": 1, "time_missing": 1, "in_future": 1}
+
+
+def test_json() -> None:
+    point = {"timeUnixNano": "7", "asInt": "9", "attributes": [{"key": "a", "value": {"boolValue": True}}], "new": 1}
+    request = {"resourceMetrics": [{"scopeMetrics": [{"metrics": [{"name": "m", "gauge": {"dataPoints": [point]}}]}]}]}
+    samples = decode_otlp_metrics(json.dumps(request).encode(), "application/json; charset=utf-8")
+    assert samples.labels(0) == {"__name__": "m", "a": "true"}
+    assert samples.value.tolist() == [9.0]
+
+
+def test_errors() -> None:
+    with pytest.raises(DataError, match="the OTLP body, byte 1: expected a length that stays within the message"):
+        decode_otlp_metrics(b"\x0a\x05", PROTOBUF)
+    with pytest.raises(DataError, match="expected ExportMetricsServiceRequest as JSON"):
+        decode_otlp_metrics(b"[]", "application/json")
+    with pytest.raises(RefusedError, match="got text/plain"):
+        decode_otlp_metrics(b"", "text/plain")
+    twice = b"\x0a\x04\x0a\x00\x0a\x00"  # one ResourceMetrics with two resources
+    with pytest.raises(DataError, match="byte 4: expected a resource, scope, data or value at most once"):
+        decode_otlp_metrics(twice, PROTOBUF)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1.0, "1"), (0.25, "0.25"), (-0.0, "0"), (1e21, "1e+21"), (1e20, "100000000000000000000"), (1e-7, "1e-7"),
+        (1.5e-7, "1.5e-7"), (0.000001, "0.000001"), (float("inf"), "+Inf"), (float("nan"), "NaN"), (5e-324, "5e-324"),
+    ],
+)  # fmt: skip
+def test_numbers_as_text(value: float, text: str) -> None:
+    assert number_text(value) == text
