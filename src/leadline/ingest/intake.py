@@ -25,11 +25,13 @@ from leadline.ingest.counts import Counts
 from leadline.ingest.lanes import Lane
 from leadline.ingest.sources import Sender, Sources
 from leadline.ingest.streams import Streams
+from leadline.ingest.told import SUFFIXES
 from leadline.model.counters import Severity, accepted, counter, refused
 from leadline.model.errors import BusyError, RefusedError, StoreError
 from leadline.model.principal import Principal
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
+from leadline.model.units import canonical_unit
 from leadline.store import Store, arrow_schema, arrow_table
 from leadline.wire.blank import is_dcgm_blank
 from leadline.wire.samples import STALE_NAN_BITS, Floats, Int64s, Samples, UInt64s
@@ -255,6 +257,7 @@ class Intake:
         """One append of many requests' samples; streams that are new are stored first."""
         for key, streams in {(b.principal.tenant, b.principal.cluster): b.streams for b in batches}.items():
             self._append_unsaved(*key, streams)
+            self._append_told(*key, streams)
         batches = [batch for batch in batches if len(batch.time_ns)]
         if not batches:
             return
@@ -298,6 +301,29 @@ class Intake:
         )
         self._store.append(SERIES, table)
         streams.saved(rows, seen_first_ns, seen_last_ns)
+
+    def _append_told(self, tenant: str, cluster: str, streams: Streams) -> None:
+        """Type and unit for streams that were stored before anybody told them; seldom, as names are told once."""
+        news = streams.told.news()
+        if not news:
+            return
+        names = [name + suffix for name in news for suffix in ("", *SUFFIXES)]
+        rows = self._store.query(
+            f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
+            "WHERE tenant = {tenant:String} AND cluster = {cluster:String} AND type IS NULL "
+            "AND name IN {names:Array(String)}",
+            {"tenant": tenant, "cluster": cluster, "names": names},
+        )
+        if rows.num_rows:
+            told = [streams.told.about(name) for name in rows["name"].to_pylist()]
+            units = [
+                canonical_unit(each.unit) if each.unit else unit
+                for each, unit in zip(told, rows["unit"].to_pylist(), strict=True)
+            ]
+            for name, values in (("type", [each.type or None for each in told]), ("unit", units)):
+                rows = rows.set_column(rows.column_names.index(name), name, pa.array(values, pa.string()))
+            self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
+        streams.told.used(news)
 
     # -- rows ---------------------------------------------------------------------------------------------
 

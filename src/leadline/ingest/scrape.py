@@ -64,12 +64,15 @@ class Scraper:
         principal: Principal,
         now_ns: Callable[[], int] = time.time_ns,
     ) -> None:
+        """Errors: ConfigError for a static target that is no host:port."""
         self._jobs = jobs
         self._intake = intake
         self._decoders = decoders
         self._principal = principal
         self._now_ns = now_ns
         self._tasks: dict[Target, asyncio.Task[None]] = {}
+        self._listed: dict[tuple[str, str], list[Target]] = {}
+        static_targets(jobs)  # a wrong one is a wrong setting: said now
 
     async def run(self) -> None:
         """Scrape all targets; look for new ones every 5 s; returns when cancelled."""
@@ -78,7 +81,7 @@ class Scraper:
         async with httpx.AsyncClient(limits=limits, trust_env=False, follow_redirects=True) as client:
             try:
                 while True:
-                    self._follow(client, targets_of(self._jobs, self._say))
+                    self._follow(client, targets_of(self._jobs, self._listed, self._say))
                     await asyncio.sleep(FILE_SD_EVERY_S)
             finally:
                 for task in self._tasks.values():
@@ -176,6 +179,7 @@ class Page:
         self._principal = principal
         self._relabelled = Relabelled(dict(target.labels), target.honor_labels)
         self._before: Samples | None = None
+        self._own: Samples | None = None
         self._lock = threading.Lock()  # a scrape that is being decoded when its target goes away
         self._ended = False
 
@@ -208,6 +212,7 @@ class Page:
             [0.0 if page is None else 1.0, took_s, 0.0 if page is None else float(len(page.value))],
             OWN_METADATA,
         )
+        self._own = own
         done = self._intake.samples(own, self._principal, self.sender).done
         stale = gone(self._before, page, at_ns)
         if stale is not None:
@@ -221,13 +226,16 @@ class Page:
         return done  # one lane keeps the order, so the last is stored after the others
 
     def end(self, at_ns: int) -> None:
-        """Mark all streams of the page as gone."""
+        """Mark all streams of the page as gone, and ours about it (`up`)."""
         with self._lock:
             self._ended = True
-            stale, self._before = gone(self._before, None, at_ns), None
-        if stale is not None:
+            stale = [gone(self._before, None, at_ns), gone(self._own, None, at_ns)]
+            self._before = self._own = None
+        for each in stale:
+            if each is None:
+                continue
             try:
-                self._intake.samples(stale, self._principal, self.sender)
+                self._intake.samples(each, self._principal, self.sender)
             except LeadlineError as error:
                 log.info("stale markers of %s not written: %s", self.target.url, error)
 
@@ -262,21 +270,28 @@ def gone(before: Samples | None, now: Samples | None, at_ns: int) -> Samples | N
     )
 
 
-def targets_of(jobs: list[ScrapeJob], say: Callable[[str, str], None]) -> list[Target]:
+def targets_of(
+    jobs: list[ScrapeJob], listed: dict[tuple[str, str], list[Target]], say: Callable[[str, str], None]
+) -> list[Target]:
     """All targets of the jobs now: static ones and those that file_sd files list.
 
-    A file that cannot be read is told through `say(path, error)` and left out; its targets end.
+    `listed` keeps what each job's file said last. A file that cannot be read is told through `say(path, error)` and
+    counts as it was, because it may just be being written; one that was removed lists nothing.
     """
-    found: list[Target] = []
+    found = static_targets(jobs)
     for job in jobs:
-        found += [_target(job, address, {}) for address in job.targets]
-        for pattern in job.file_sd:
-            for path in sorted(glob.glob(pattern)):
-                try:
-                    found += _file_targets(job, Path(path))
-                except (OSError, ConfigError) as error:
-                    say(path, str(error))
+        for path in sorted({path for pattern in job.file_sd for path in glob.glob(pattern)}):
+            try:
+                listed[job.job, path] = _file_targets(job, Path(path))
+            except (OSError, ConfigError) as error:
+                say(path, str(error))
+            found += listed.get((job.job, path), [])
     return found
+
+
+def static_targets(jobs: list[ScrapeJob]) -> list[Target]:
+    """The targets that the settings name. Errors: ConfigError for one that is no host:port."""
+    return [_target(job, address, {}) for job in jobs for address in job.targets]
 
 
 def _file_targets(job: ScrapeJob, path: Path) -> list[Target]:

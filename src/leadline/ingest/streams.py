@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.ingest.config import IngestConfig
+from leadline.ingest.told import Told
 from leadline.model.errors import DataError
 from leadline.model.metric_units import unit_of
 from leadline.model.names import Mapped, entity_of
 from leadline.model.units import canonical_unit
-from leadline.wire.samples import Int64s, Metadata, Samples
+from leadline.wire.samples import Int64s, Samples
 from leadline.wire.series_index import SeriesIndex, touch
 
 NAME = "__name__"
@@ -66,6 +67,7 @@ class Streams:
         self._saved_ns: Int64s = np.zeros(size, np.int64)
         self._dcgm: NDArray[np.bool_] = np.zeros(size, np.bool_)
         self._any_dcgm = False
+        self.told = Told()
 
     def __len__(self) -> int:
         return len(self._index)
@@ -93,6 +95,8 @@ class Streams:
         refused: Tally[str] = Tally()
         messages: list[str] = []
         tells: set[str] = set()
+        if samples.metadata:
+            self.told.hear(samples.metadata)
         with self._lock:
             number = self._index.lookup(samples.ids)
             unknown = np.flatnonzero(number < 0)
@@ -233,7 +237,7 @@ class Streams:
                     f"{name}: label {label[:40]!r} has {size} bytes; at most {config.label_bytes_max} "
                     "(ingest.label_bytes_max)",
                 )
-        told = samples.metadata.get(name) or samples.metadata.get(_family_name(name)) or Metadata()
+        told = self.told.about(name)
         unit = canonical_unit(told.unit) if told.unit else unit_of(name)
         mapped = entity_of(labels)
         return SeriesRow(
@@ -260,14 +264,6 @@ def _telling(row: SeriesRow) -> str:
     family = row.mapped.family
     known = family if family not in ("", "labelled", "target") else ""
     return row.labels.get("service.name") or known or row.labels.get("job") or row.name
-
-
-def _family_name(name: str) -> str:
-    """The name that metadata is told under: `x_bucket`, `x_sum` and `x_count` belong to `x`, `x_total` to `x`."""
-    for suffix in ("_bucket", "_sum", "_count", "_total"):
-        if name.endswith(suffix):
-            return name[: -len(suffix)]
-    return name
 
 
 def _short(labels: dict[str, str]) -> str:
