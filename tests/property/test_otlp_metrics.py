@@ -281,3 +281,16 @@ def test_labels_written_out_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(RefusedError, match="labels of this request") as refusal:
         decode_otlp_metrics(request.SerializeToString(), PROTOBUF)
     assert refusal.value.reason == "decompressed_too_large"
+
+
+def test_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty points are two bytes each on the wire, so their number is bounded and not only the body's."""
+    request = ExportMetricsServiceRequest()
+    metric = request.resource_metrics.add().scope_metrics.add().metrics.add(name="x")
+    for _ in range(1000):
+        metric.gauge.data_points.add()
+    monkeypatch.setattr(otlp_metrics, "ROWS_MAX", 1000)
+    assert decode_otlp_metrics(request.SerializeToString(), PROTOBUF).dropped == {"time_missing": 1000}
+    monkeypatch.setattr(otlp_metrics, "ROWS_MAX", 999)
+    with pytest.raises(RefusedError, match="more than 999 points"):
+        decode_otlp_metrics(request.SerializeToString(), PROTOBUF)

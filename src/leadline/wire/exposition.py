@@ -65,7 +65,7 @@ _TIME_MAX_S = 9_223_372_036
 
 
 class _Page(NamedTuple):
-    """What one scan of a page filled; L = lines. See `exposition_kernels.scan`."""
+    """What one scan of a page filled; L = lines that can hold a sample. See `exposition_kernels.scan`."""
 
     label_bytes: NDArray[np.uint8]
     label_start: NDArray[np.int64]  # (L,), as the following
@@ -75,7 +75,7 @@ class _Page(NamedTuple):
     value: NDArray[np.float64]
     hard_value: NDArray[np.int64]  # (L, 3), as the following
     hard_time: NDArray[np.int64]
-    comments: NDArray[np.int64]
+    comments: NDArray[np.int64]  # (C, 3)
 
 
 def decode_exposition(body: bytes, content_type: str, now_ns: int) -> Samples:
@@ -127,17 +127,17 @@ def _check_text(body: bytes) -> None:
 def _scan(body: bytes, openmetrics: bool, now_ns: int) -> tuple[_Page, tuple[int, ...]]:
     """Run the kernel over a copy of the page. Errors: DataError."""
     copy = np.frombuffer(body + b"__name__", np.uint8).copy()
-    lines = body.count(b"\n") + 1
+    samples = min(body.count(b"\n"), len(body) // 4) + 1  # the shortest line with a sample is `a 1`
     page = _Page(
-        label_bytes=np.empty(_label_room(body, lines), np.uint8),
-        label_start=np.empty(lines, np.int64),
-        label_end=np.empty(lines, np.int64),
-        ids=np.empty((lines, 2), np.uint64),
-        time_ns=np.empty(lines, np.int64),
-        value=np.empty(lines, np.float64),
-        hard_value=np.empty((lines, 3), np.int64),
-        hard_time=np.empty((lines, 3), np.int64),
-        comments=np.empty((lines, 3), np.int64),
+        label_bytes=np.empty(_label_room(body, samples), np.uint8),
+        label_start=np.empty(samples, np.int64),
+        label_end=np.empty(samples, np.int64),
+        ids=np.empty((samples, 2), np.uint64),
+        time_ns=np.empty(samples, np.int64),
+        value=np.empty(samples, np.float64),
+        hard_value=np.empty((samples, 3), np.int64),
+        hard_time=np.empty((samples, 3), np.int64),
+        comments=np.empty((body.count(b"#"), 3), np.int64),
     )
     error, line, begin, at, *counts = kernels.scan(copy, len(body), openmetrics, now_ns, *page)
     assert error != kernels.ROOM, "canonical labels are longer than _label_room allows"
@@ -146,7 +146,7 @@ def _scan(body: bytes, openmetrics: bool, now_ns: int) -> tuple[_Page, tuple[int
     return page, tuple(counts)
 
 
-def _label_room(body: bytes, lines: int) -> int:
+def _label_room(body: bytes, samples: int) -> int:
     """Most bytes that the canonical labels of a page can take.
 
     A label is `name="value"` on the page (3 bytes beside name and value) and 3 tags with 3 varints in the
@@ -154,7 +154,7 @@ def _label_room(body: bytes, lines: int) -> int:
     the text covers them all. The metric's name has no quotes but adds 8 bytes of `__name__` and 6 of framing.
     """
     labels = body.count(b'"') // 2
-    return len(body) + len(body) // 32 + 4 * labels + 32 * lines + 64
+    return len(body) + len(body) // 32 + 4 * labels + 32 * samples + 64
 
 
 def _excerpt(body: bytes, at: int) -> str:

@@ -354,9 +354,9 @@ def scan(
 ) -> tuple[int, int, int, int, int, int, int, int, int, int]:
     """Read a page of `size` bytes; `page` goes on with the eight bytes `__name__`.
 
-    Outputs, with room for L = lines: one row per sample of `label_start`, `label_end`, `ids` (L, 2), `time_ns`,
-    `value`; (L, 3) `hard_value`, `hard_time`: sample, start and end of a number left to Python; (L, 3)
-    `comments`: line, start and end of a line that begins with `#`.
+    Outputs, with room for the L samples and C comments that a page of this size can have: one row per sample of
+    `label_start`, `label_end`, `ids` (L, 2), `time_ns`, `value`; (L, 3) `hard_value`, `hard_time`: sample, start and
+    end of a number left to Python; (C, 3) `comments`: line, start and end of a line that begins with `#`.
     Returns: (error, line from 1, begin of that line, place, samples, hard values, hard times, comments,
     exemplars, samples with too many labels).
     """

@@ -41,6 +41,10 @@ EXPECTED = (
 # 8,192 points (the SDK's and the collector's usual batch) with 1 kB of labels each takes 8 MB.
 LABEL_BYTES_MAX = 1 << 28
 
+# Points, metrics and scopes of one request; of attributes, buckets and bounds four times as many. An empty point takes
+# two bytes on the wire and 112 here, so without a limit 64 MB could ask for 3.6 GB.
+ROWS_MAX = 1 << 20
+
 _DROPPED = (
     ("time_missing", kernels.NO_TIME),
     ("in_future", kernels.LATE),
@@ -77,8 +81,8 @@ def decode_otlp_metrics(body: bytes, content_type: str) -> Samples:
     Inputs: the unpacked body; `application/x-protobuf` or `application/json`.
     Returns: one stream per sample, in the order of the points. A point flagged "no recorded value" is
     Prometheus' stale marker. Points without a time, a value or a name are counted in `dropped`.
-    Errors: DataError for a body that is no such request; RefusedError for another content type, or if its
-    labels written out take more than LABEL_BYTES_MAX.
+    Errors: DataError for a body that is no such request; RefusedError for another content type, for more
+    than ROWS_MAX points, or if the labels written out take more than LABEL_BYTES_MAX.
     """
     body = bytes(body)
     if media_type_of(content_type) == JSON:
@@ -101,9 +105,9 @@ def decode_otlp_metrics(body: bytes, content_type: str) -> Samples:
 
 
 def _scan(body: bytes) -> kernels.Tables:
-    """Run the scanner, with larger tables until everything fits. Errors: DataError."""
+    """Run the scanner, with larger tables until everything fits. Errors: DataError, RefusedError."""
     data = np.frombuffer(body, np.uint8)
-    rows = len(body) // 24 + 64  # an attribute of a real request takes about 30 bytes, a point more
+    rows = min(len(body) // 64 + 64, ROWS_MAX)  # a point of a real request takes about 70 bytes, an attribute 20
     while True:
         tables = _tables(rows)
         kernels.scan(tables, data)
@@ -113,22 +117,26 @@ def _scan(body: bytes) -> kernels.Tables:
         if error != kernels.FULL:
             got = repr(body[at : at + 8]) if at < len(body) else "the end"
             raise DataError(f"the OTLP body, byte {at}", EXPECTED[error], got)
-        assert rows <= 4 * len(body) + 64, "a table holds more rows than the body has bytes"
-        rows *= 4
+        if rows >= ROWS_MAX:
+            raise RefusedError(
+                "decompressed_too_large",
+                f"more than {ROWS_MAX} points or {4 * ROWS_MAX} attributes or buckets in one request; send several",
+            )
+        rows = min(4 * rows, ROWS_MAX)
 
 
 def _tables(rows: int) -> kernels.Tables:
     value_bits = np.empty((rows, 3), np.int64)
-    bound_bits = np.empty(rows, np.int64)
+    bound_bits = np.empty(4 * rows, np.int64)
     return kernels.Tables(
         state=np.zeros(kernels.STATE_SIZE, np.int64),
-        attributes=np.empty((rows, 5), np.int64),
+        attributes=np.empty((4 * rows, 5), np.int64),
         scopes=np.empty((rows, 4), np.int64),
         metrics=np.empty((rows, 11), np.int64),
         points=np.empty((rows, 11), np.int64),
         value_bits=value_bits,
         value=value_bits.view(np.float64),
-        buckets=np.empty(rows, np.int64),
+        buckets=np.empty(4 * rows, np.int64),
         bound_bits=bound_bits,
         bounds=bound_bits.view(np.float64),
     )

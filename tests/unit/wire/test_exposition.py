@@ -183,3 +183,8 @@ def test_hostile_order_of_labels_stays_cheap() -> None:
     began = time.perf_counter()
     read(line * 500)  # 1.2 MB
     assert time.perf_counter() - began < 3
+
+
+@pytest.mark.parametrize("page", ["\n" * 1000, "#\n" * 1000, "a 1\n" * 1000, "a 1\n" * 1000 + "a 1", '{"a"}1\n' * 1000])
+def test_shortest_lines_have_room(page: str) -> None:
+    assert len(read(page).value) == page.count("1")
