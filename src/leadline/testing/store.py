@@ -1,0 +1,96 @@
+"""A store that forgets everything: rows in a dictionary, read by the identity rules of their table.
+
+It takes what `store.Store.append` takes and answers the few questions that `ingest` asks; it is not a SQL engine.
+Faults are a function that runs around each append:
+
+    store = MemoryStore()
+    store.fault = lambda table, rows: None          before anything is stored; may raise or block
+    store.fault_after = lambda table, rows: None    everything is stored; raising is an answer that got lost
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from leadline.model.errors import StoreError, UsageError
+from leadline.model.tables import BY_NAME, Table
+from leadline.store.schema import arrow_table, checked_rows
+
+Fault = Callable[[Table, pa.Table], None]
+
+
+def no_fault(table: Table, rows: pa.Table) -> None:
+    """Everything works."""
+
+
+class MemoryStore:
+    """A fake of `store.Store`. Thread-safe. Rows are plain dictionaries, by table and by identity."""
+
+    def __init__(self) -> None:
+        self.fault: Fault = no_fault
+        self.fault_after: Fault = no_fault
+        self.appends: list[tuple[str, int]] = []  # (table, rows) of each append that was stored, in order
+        self._lock = threading.Lock()
+        self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {name: {} for name in BY_NAME}
+
+    def start(self) -> None:
+        """Nothing to open."""
+
+    def stop(self) -> None:
+        """Nothing to close; the rows stay."""
+
+    def append(self, table: Table, rows: pa.Table) -> None:
+        """Store rows: one that has the identity of an earlier one takes its place.
+
+        Errors: DataError if the rows do not fit the table; what the faults raise.
+        """
+        checked = checked_rows(table, rows)
+        self.fault(table, checked)
+        with self._lock:
+            held = self._rows[table.name]
+            for row in checked.to_pylist():
+                held[tuple(row[name] for name in table.key)] = row
+            self.appends.append((table.name, checked.num_rows))
+        self.fault_after(table, checked)
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """What `ingest` asks: rows of `series`, all of them or of one tenant and cluster. Errors: UsageError."""
+        if "FROM leadline.series" not in sql:
+            raise UsageError(f"MemoryStore answers questions about leadline.series only; got {sql[:80]!r}")
+        wanted = parameters or {}
+        rows = [row for row in self.rows("series") if all(row[name] == value for name, value in wanted.items())]
+        rows.sort(key=lambda row: (row["tenant"], row["cluster"]))
+        table = arrow_table(
+            BY_NAME["series"], {c.name: [row[c.name] for row in rows] for c in BY_NAME["series"].columns}
+        )
+        if "AS dcgm" not in sql:
+            return table
+        return table.append_column("dcgm", pa.array([int(row["name"].startswith("DCGM_")) for row in rows], pa.uint8()))
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a table, one per identity, in no particular order."""
+        with self._lock:
+            return list(self._rows[table].values())
+
+
+class StoreFaults:
+    """Faults for a `MemoryStore`, switched by a test: `broken` fails every append, a cleared `open` holds them."""
+
+    def __init__(self) -> None:
+        self.broken = ""
+        self.open = threading.Event()
+        self.open.set()
+        self.waiting = threading.Event()  # an append has come to the closed gate
+
+    def __call__(self, table: Table, rows: pa.Table) -> None:
+        """Run as `MemoryStore.fault`."""
+        if not self.open.is_set():
+            self.waiting.set()
+            if not self.open.wait(10):
+                raise StoreError("StoreFaults was never opened again")
+        if self.broken:
+            raise StoreError(self.broken)
