@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.senders.running import RunningLeadline, free_ports, node_exporter, running, wait_for
 
 from leadline.wire.samples import NORMAL_NAN_BITS, STALE_NAN_BITS
-from tests.senders.running import RunningLeadline, free_ports, node_exporter, running, wait_for
 
 CONFIG = """
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
