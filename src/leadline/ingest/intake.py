@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from leadline.ingest.config import IngestConfig
@@ -88,6 +89,7 @@ class Intake:
         self._live = live
         self.now_ns = now_ns
         self._lock = threading.Lock()
+        self._series_rows = threading.Lock()  # who reads stored series rows to write them back, changed
         self._streams: dict[tuple[str, str], Streams] = {}
         self._lanes: dict[str, Lane[pa.Table]] = {}
         self._samples_lane: Lane[_SampleBatch] = self._lane("metric_sample", self._append_samples)
@@ -122,24 +124,27 @@ class Intake:
     def save_streams(self, by_ns: int = SAVE_TIMES_EVERY_NS) -> None:
         """Bring `series.first_ns` and `last_ns` up to date where a stream moved on by more than `by_ns`."""
         for (tenant, cluster), streams in list(self._streams.items()):
-            if not streams.moved(by_ns):
-                continue
-            rows = self._store.query(
-                f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
-                "WHERE tenant = {tenant:String} AND cluster = {cluster:String}",
-                {"tenant": tenant, "cluster": cluster},
-            )
-            if not rows.num_rows:
-                continue
-            held, first_ns, last_ns = streams.times(_ids(rows["series"]))
-            rows = rows.filter(pa.array(held))
-            for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
-                rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
-            try:
-                self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
-            except StoreError:
-                streams.unsave()
-                raise
+            if streams.moved(by_ns):
+                with self._series_rows:
+                    self._save_streams(tenant, cluster, streams)
+
+    def _save_streams(self, tenant: str, cluster: str, streams: Streams) -> None:
+        rows = self._store.query(
+            f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
+            "WHERE tenant = {tenant:String} AND cluster = {cluster:String}",
+            {"tenant": tenant, "cluster": cluster},
+        )
+        if not rows.num_rows:
+            return
+        held, first_ns, last_ns = streams.times(_ids(rows["series"]))
+        rows = rows.filter(pa.array(held))
+        for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
+            rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
+        try:
+            self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
+        except StoreError:
+            streams.unsave()
+            raise
 
     @property
     def waiting_rows(self) -> dict[str, int]:
@@ -308,21 +313,22 @@ class Intake:
         if not news:
             return
         names = [name + suffix for name in news for suffix in ("", *SUFFIXES)]
-        rows = self._store.query(
-            f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
-            "WHERE tenant = {tenant:String} AND cluster = {cluster:String} AND type IS NULL "
-            "AND name IN {names:Array(String)}",
-            {"tenant": tenant, "cluster": cluster, "names": names},
-        )
-        if rows.num_rows:
-            told = [streams.told.about(name) for name in rows["name"].to_pylist()]
-            units = [
-                canonical_unit(each.unit) if each.unit else unit
-                for each, unit in zip(told, rows["unit"].to_pylist(), strict=True)
-            ]
-            for name, values in (("type", [each.type or None for each in told]), ("unit", units)):
-                rows = rows.set_column(rows.column_names.index(name), name, pa.array(values, pa.string()))
-            self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
+        with self._series_rows:
+            rows = self._store.query(
+                f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
+                "WHERE tenant = {tenant:String} AND cluster = {cluster:String} AND type IS NULL "
+                "AND name IN {names:Array(String)}",
+                {"tenant": tenant, "cluster": cluster, "names": names},
+            )
+            if rows.num_rows:
+                told = [streams.told.about(name) for name in rows["name"].to_pylist()]
+                units = [
+                    canonical_unit(each.unit) if each.unit else unit
+                    for each, unit in zip(told, rows["unit"].to_pylist(), strict=True)
+                ]
+                for name, values in (("type", [each.type or None for each in told]), ("unit", units)):
+                    rows = rows.set_column(rows.column_names.index(name), name, pa.array(values, pa.string()))
+                self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
         streams.told.used(news)
 
     # -- rows ---------------------------------------------------------------------------------------------
@@ -382,15 +388,16 @@ class Intake:
     def _check_age(self, table: Table, rows: pa.Table, now_ns: int) -> None:
         if not rows.num_rows:
             return
-        times = rows[table.time].to_numpy()
-        oldest, newest = int(times.min()), int(times.max())
+        ages = rows[table.aged_by].drop_null()
+        oldest = int(pc.min(ages).as_py()) if len(ages) else now_ns
         if oldest < now_ns - table.keep_hours * 3600 * 10**9:
             raise RefusedError(
                 "too_old",
-                f"{table.name}.{table.time}: {_iso(oldest)} is older than the table is kept "
+                f"{table.name}.{table.aged_by}: {_iso(oldest)} is older than the table is kept "
                 f"({table.keep_hours} h); it would be dropped at once",
                 rows.num_rows,
             )
+        newest = int(pc.max(rows[table.time]).as_py())
         if newest > now_ns + self.config.future_max_s * 10**9:
             raise RefusedError(
                 "in_future",

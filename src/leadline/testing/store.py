@@ -58,11 +58,18 @@ class MemoryStore:
         self.fault_after(table, checked)
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """What `ingest` asks: rows of `series`, all of them or of one tenant and cluster. Errors: UsageError."""
-        if "FROM leadline.series" not in sql:
-            raise UsageError(f"MemoryStore answers questions about leadline.series only; got {sql[:80]!r}")
-        wanted = parameters or {}
+        """What `ingest` asks: rows of `series`, all of them, of one tenant and cluster, or without a type by name.
+
+        Errors: UsageError for anything else.
+        """
+        wanted = dict(parameters or {})
+        if "FROM leadline.series" not in sql or wanted.keys() - {"tenant", "cluster", "names"}:
+            raise UsageError(f"MemoryStore answers what ingest asks about leadline.series; got {sql[:200]!r}")
+        names = wanted.pop("names", None)
         rows = [row for row in self.rows("series") if all(row[name] == value for name, value in wanted.items())]
+        if names is not None:
+            assert "type IS NULL" in sql, "names come with streams that have no type"
+            rows = [row for row in rows if row["type"] is None and row["name"] in names]
         rows.sort(key=lambda row: (row["tenant"], row["cluster"]))
         table = arrow_table(
             BY_NAME["series"], {c.name: [row[c.name] for row in rows] for c in BY_NAME["series"].columns}

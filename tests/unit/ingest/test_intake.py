@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from leadline.model.principal import Principal
 from leadline.model.tables import BY_NAME
 from leadline.testing import MemoryStore
 from leadline.testing.clock import START_NS as T
-from leadline.wire.samples import NORMAL_NAN_BITS, STALE_NAN_BITS, samples_from
+from leadline.wire.samples import NORMAL_NAN_BITS, STALE_NAN_BITS, Metadata, samples_from
 
 from .conftest import SENDER, Bench, one
 
@@ -436,3 +437,41 @@ def test_refusing_counts_for_the_sender_and_in_total(bench: Bench) -> None:
     assert bench.refused() == {"bad_row": 2}
     source = bench.sources.all()[0]
     assert (source.refused["bad_row"], source.last_error, source.last_error_ns) == (2, "line 3: expected a number", T)
+
+
+# --- types told apart from samples ---------------------------------------------------------------------------
+
+
+def test_what_is_told_later_reaches_the_stored_row(bench: Bench) -> None:
+    bench.send(one({"__name__": "http_requests_total"}, T))
+    bench.send(samples_from([], [], [], [], {"http_requests": Metadata("counter", "By")}))
+    bench.send(one({"__name__": "http_requests_total"}, T + S))
+    row = bench.store.rows("series")[0]
+    assert (row["type"], row["unit"], row["first_ns"]) == ("counter", "bytes", T)
+    bench.send(one({"__name__": "http_requests_total", "code": "500"}, T))
+    assert {row["type"] for row in bench.store.rows("series")} == {"counter"}
+
+
+def test_saving_times_does_not_undo_what_was_told_meanwhile(bench: Bench) -> None:
+    bench.send(one(UP, T))
+    bench.send(one(UP, T + S))
+    bench.send(samples_from([], [], [], [], {"up": Metadata("gauge")}))
+    query, saving = bench.store.query, threading.Thread(target=bench.intake.save_streams, args=(0,))
+    read, go_on = threading.Event(), threading.Event()
+
+    def slow_query(sql: str, parameters: Any = None) -> pa.Table:
+        rows = query(sql, parameters)
+        if threading.current_thread() is saving:
+            read.set()
+            assert go_on.wait(5)
+        return rows
+
+    bench.store.query = slow_query  # type: ignore[method-assign]
+    saving.start()
+    assert read.wait(5)
+    receipt = bench.intake.samples(one(UP, T + 2 * S), Principal(), SENDER)
+    go_on.set()
+    saving.join(5)
+    receipt.done.result(5)
+    row = bench.store.rows("series")[0]
+    assert (row["type"], row["last_ns"]) == ("gauge", T + 2 * S)
