@@ -51,7 +51,7 @@ def tables_page() -> str:
         parts.append(
             f"\n## {table.name}\n\n{table.doc}\n\n"
             f"- Key: {', '.join(f'`{name}`' for name in table.key)}; {identities[table.identity]}.\n"
-            f"- Age is counted from `{table.time}`; rows are dropped after {kept(table)}.\n\n"
+            f"- Age is counted from `{table.aged_by}`; rows are dropped after {kept(table)}.\n\n"
             + grid(
                 ("column", "type", "unit", "what it is"),
                 ((f"`{c.name}`", f"{c.type}{'?' if c.nullable else ''}", c.unit or "", c.doc) for c in table.columns),

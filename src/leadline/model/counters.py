@@ -72,7 +72,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("exemplar", "exemplars", INFO, "Exemplars; there is no table for them.", _NOTHING),
     _refused("empty_point", "samples", INFO, "OTLP points without a value (one flagged as such is a stale marker instead).", _NOTHING),
     _refused("time_missing", "samples", LOSS, "OTLP points without a time.", "Correct the sender: time_unix_nano is required."),
-    _refused("span", "spans", INFO, "OTLP traces; Leadline takes metrics and logs.", "Send traces to a tracing system."),
+    _refused("span", "requests", INFO, "OTLP traces; Leadline takes metrics and logs.", "Leave Leadline out of the sender's traces; a tracing system takes them."),
     # scraping
     Counter("scrape_failed", "unreachable", "scrapes", ERROR, "Targets that did not answer in time.", "See whether the exporter runs and listens where `scrape` says."),
     Counter("scrape_failed", "status", "scrapes", ERROR, "Targets that answered with another status than 200.", "Open the target's address and read what it says."),

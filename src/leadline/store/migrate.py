@@ -150,8 +150,8 @@ def _changed_ttl(table: Table, stored: StoredTable, layout: Layout) -> list[str]
 
 
 def _changed_settings(table: Table, stored: StoredTable, layout: Layout) -> list[str]:
-    wanted = table_settings(layout)
-    ours = {*wanted, *table_settings(Layout(fsync=True))}
+    wanted = table_settings(table, layout)
+    ours = {*wanted, *table_settings(table, Layout(fsync=True))}
     change = [f"{key} = {value}" for key, value in wanted.items() if stored.settings.get(key) != str(value)]
     reset = [key for key in sorted(ours) if key not in wanted and key in stored.settings]
     alter = f"ALTER TABLE {layout.local(table)}{layout.on_cluster}"

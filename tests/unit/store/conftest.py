@@ -1,7 +1,8 @@
 """The store under test, on each of the ways it can be reached.
 
 `embedded` chDB in this process; `double` the server path against tests/doubles/clickhouse_http.py; `server` the same
-against the real server that LEADLINE_CLICKHOUSE_URL names (its database `leadline` is dropped first).
+against the real server that LEADLINE_CLICKHOUSE_URL names (only if that is set; it must have no database
+`leadline`, or LEADLINE_CLICKHOUSE_MAY_DROP=yes must allow to drop it).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DOUBLE = Path(__file__).parents[2] / "doubles" / "clickhouse_http.py"
 URL = os.environ.get("LEADLINE_CLICKHOUSE_URL", "")
 
 
-@pytest.fixture(scope="module", params=["embedded", "double", "server"])
+@pytest.fixture(scope="module", params=["embedded", "double", *(["server"] if URL else [])])
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A started store, shared by the tests of one module: they use tenants of their own."""
     path = tmp_path_factory.mktemp("store")
@@ -30,8 +31,6 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     elif request.param == "double":
         with RunningDouble(str(path), password="p@ss/word") as port:
             yield from started(StoreConfig(url=f"http://default:p%40ss%2Fword@127.0.0.1:{port}/leadline"))
-    elif not URL:
-        pytest.skip("LEADLINE_CLICKHOUSE_URL is not set: no real ClickHouse server to test against")
     else:
         _drop_database(URL)
         yield from started(StoreConfig(url=URL))
@@ -77,5 +76,11 @@ def _drop_database(url: str) -> None:
         username=parts.username or "default",
         password=parts.password or "",
     )
+    exists = int(client.command("SELECT count() FROM system.databases WHERE name = 'leadline'"))
+    if exists and os.environ.get("LEADLINE_CLICKHOUSE_MAY_DROP") != "yes":
+        pytest.fail(
+            "the server of LEADLINE_CLICKHOUSE_URL has a database `leadline`, which this suite would drop; "
+            "use an empty server, or set LEADLINE_CLICKHOUSE_MAY_DROP=yes"
+        )
     client.command("DROP DATABASE IF EXISTS leadline SYNC")
     client.close()

@@ -15,7 +15,7 @@ from leadline.model.errors import ConfigError, StoreError, StoreLockedError, Usa
 from leadline.model.tables import Column, Identity, Partition, Table, Type
 from leadline.store import Store, StoreConfig, arrow_table
 from leadline.store.migrate import StoredTable, check_version, statements_for
-from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key
+from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key, table_settings
 
 OWN = (
     Column("time_ns", Type.I64, "ns", "when"),
@@ -85,7 +85,8 @@ def test_settings_follow_the_configuration(tmp_path: Path) -> None:
 
 def stored_as(table: Table, **change: object) -> StoredTable:
     columns = {column.name: clickhouse_type(column) for column in table.columns}
-    engine = "ReplacingMergeTree ORDER BY x SETTINGS ttl_only_drop_parts = 1, index_granularity = 8192"
+    settings = ", ".join(f"{key} = {value}" for key, value in table_settings(table, Layout()).items())
+    engine = f"ReplacingMergeTree ORDER BY x SETTINGS {settings}, index_granularity = 8192"
     stored = StoredTable(table.name, ", ".join(sorting_key(table)), partition_key(table), engine, columns)
     return replace(stored, **change)
 

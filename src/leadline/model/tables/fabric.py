@@ -90,6 +90,7 @@ RELATION = Table(
     order=("child", "kind", "from_ns"),
     more_key=("parent", "source"),
     time="from_ns",
+    age="to_ns",  # an edge that still holds does not age
     keep_hours=400 * DAY,
     identity=Identity.KEY,
     written_by="all sources",

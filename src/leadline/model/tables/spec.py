@@ -82,7 +82,8 @@ class Table:
     """One table. `own` are the columns the table is about; `columns` adds what its kind of row always has.
 
     `order` is the sort key after tenant and cluster; with `more_key` it is what `Identity` calls the key.
-    `time` names the column that age is counted from, `keep_hours` the age at which rows are dropped.
+    `time` names the column that rows are read and partitioned by. `keep_hours` is the age at which rows are dropped,
+    counted from `time`, or from the column `age` where that is another one (a row whose age is null is kept).
     """
 
     name: str
@@ -96,6 +97,7 @@ class Table:
     more_key: tuple[str, ...] = ()
     partition: Partition = Partition.MONTH
     host_row: bool = False
+    age: str = ""
     columns: tuple[Column, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -110,8 +112,13 @@ class Table:
         object.__setattr__(self, "columns", extra + self.own + behind)
         names = [column.name for column in self.columns]
         assert len(set(names)) == len(names), f"{self.name}: a column is declared twice"
-        for name in (*self.key, self.time):
-            assert name in names, f"{self.name}: key or time column {name} is not declared"
+        for name in (*self.key, self.time, self.aged_by):
+            assert name in names, f"{self.name}: key, time or age column {name} is not declared"
+
+    @property
+    def aged_by(self) -> str:
+        """Name of the column that a row's age is counted from."""
+        return self.age or self.time
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ CREATE TABLE IF NOT EXISTS leadline.relation_local ON CLUSTER 'main'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(from_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, child, kind, from_ns, parent, source)
-TTL toDateTime(fromUnixTimestamp64Nano(from_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 1;
+TTL toDateTime(fromUnixTimestamp64Nano(ifNull(to_ns, 4102444800000000000), 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
 
 CREATE TABLE IF NOT EXISTS leadline.relation ON CLUSTER 'main' AS leadline.relation_local
 ENGINE = Distributed('main', 'leadline', 'relation_local', cityHash64(child));
