@@ -1,37 +1,47 @@
-"""Metadata that comes apart from its samples."""
+"""What senders say about metric names: the newest, bounded, handed on once."""
 
 from __future__ import annotations
 
-from leadline.ingest.told import NAMES_MAX, NEWS_MAX, Told
+import pytest
+
+from leadline.ingest import told as module
+from leadline.ingest.told import NEWS_MAX, Told
 from leadline.wire.samples import Metadata
 
-GAUGE, COUNTER = Metadata("gauge"), Metadata("counter")
+COUNTER, GAUGE = Metadata("counter"), Metadata("gauge", "seconds")
 
 
-def test_news_until_it_is_used_and_again_when_it_changes() -> None:
+def test_what_is_said_of_a_family_is_said_of_its_streams() -> None:
     told = Told()
-    told.hear({"a": GAUGE, "b": Metadata(help="says nothing of type or unit")})
-    assert told.news() == {"a": GAUGE}
+    told.hear({"latency": Metadata("histogram"), "latency_count": GAUGE})
+    assert told.about("latency_bucket").type == "histogram"
+    assert told.about("latency_count") == GAUGE, "its own name comes first"
+    assert told.about("other") == Metadata()
+
+
+def test_news_is_told_until_it_is_used() -> None:
+    told = Told()
+    told.hear({"a": COUNTER, "help_only": Metadata(help="text")})
+    news = told.news()
+    assert news == told.news() == {"a": COUNTER}
+    told.hear({"a": GAUGE})
+    told.used(news)
+    assert told.news() == {"a": GAUGE}, "what was said meanwhile is still news"
     told.used(told.news())
     told.hear({"a": GAUGE})
     assert told.news() == {}
-    told.hear({"a": COUNTER})
-    assert told.news() == {"a": COUNTER}
-    told.used({"a": GAUGE})  # a store of the older word does not use up the newer one
-    assert told.news() == {"a": COUNTER}
 
 
-def test_families_tell_of_their_parts_and_a_name_of_its_own_goes_first() -> None:
+def test_news_comes_in_bounded_portions_and_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "NAMES_MAX", 500)
     told = Told()
-    told.hear({"x": Metadata("histogram", "seconds"), "x_count": COUNTER})
-    assert told.about("x_bucket") == Metadata("histogram", "seconds")
-    assert told.about("x_count") == COUNTER
-    assert told.about("y") == Metadata()
-
-
-def test_bounded() -> None:
-    told = Told()
-    told.hear({f"m{number}": GAUGE for number in range(NAMES_MAX + 10)})
-    assert told.about(f"m{NAMES_MAX - 1}") == GAUGE
-    assert told.about(f"m{NAMES_MAX}") == Metadata()
-    assert len(told.news()) == NEWS_MAX
+    told.hear({f"m{n}": COUNTER for n in range(1000)})
+    seen = 0
+    while news := told.news():
+        assert len(news) <= NEWS_MAX
+        seen += len(news)
+        told.used(news)
+    assert seen == 500
+    assert told.about("m999") == Metadata()
+    told.hear({"m0": GAUGE})
+    assert told.about("m0") == GAUGE
