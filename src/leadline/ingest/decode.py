@@ -61,6 +61,11 @@ def take_logs(intake: Intake, request: Request) -> Receipt:
     return take_log_columns(intake, columns, _batch_of(request, "event", body), request.principal, request.sender)
 
 
+def refuse_traces(intake: Intake, request: Request) -> Receipt:
+    """OTLP traces, which nobody here reads. Errors: RefusedError("span"), always."""
+    raise RefusedError("span", "Leadline takes metrics and logs, no traces; leave it out of the sender's traces")
+
+
 def take_log_columns(
     intake: Intake, columns: dict[str, list[object]], batch: int, principal: Principal, sender: Sender
 ) -> Receipt:

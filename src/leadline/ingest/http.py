@@ -17,7 +17,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from leadline.ingest.decode import Request, take_logs, take_metrics, take_remote_write, take_rows
+from leadline.ingest.decode import Request, refuse_traces, take_logs, take_metrics, take_remote_write, take_rows
 from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
@@ -41,6 +41,7 @@ STATUS = {
     "unsupported_encoding": 415,
     "unauthorized": 401,
     "unknown_table": 404,
+    "span": 404,
 }
 
 
@@ -179,10 +180,9 @@ ROUTES: dict[str, Callable[[Intake, Request], Receipt]] = {
     WRITE_PATH: take_remote_write,
     "/v1/metrics": take_metrics,
     "/v1/logs": take_logs,
+    "/v1/traces": refuse_traces,
 }
-
-
-PATHS = (*ROUTES, f"{ROWS}TABLE")
+PATHS = (WRITE_PATH, "/v1/metrics", "/v1/logs", f"{ROWS}TABLE")
 
 
 def _way(path: str) -> str:
