@@ -25,4 +25,4 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(enqueued_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, job, comm, seq, rank, op, state, batch, batch_row)
 TTL toDateTime(fromUnixTimestamp64Nano(enqueued_ns, 'UTC'), 'UTC') + toIntervalHour(336)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20;

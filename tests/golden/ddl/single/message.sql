@@ -23,4 +23,4 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(sent_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, job, comm, seq, channel, step, src_rank, dst_rank, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(sent_ns, 'UTC'), 'UTC') + toIntervalHour(168)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20;
