@@ -13,6 +13,7 @@ import contextlib
 import logging
 import math
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,7 @@ from leadline.wire.warm import warm
 log = logging.getLogger("leadline")
 
 MAINTAIN_EVERY_S = 300.0
+BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (somaxconn) is 4096
 
 
 class Root:
@@ -118,20 +120,31 @@ class ServerProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop)
+        # First of all, so that a taken port is told before anything is opened; who connects meanwhile waits.
+        server = self._config.server
+        listening = [
+            listening_on(server.host, server.port, "server.port"),
+            listening_on(server.host, server.otlp_http_port, "server.otlp_http_port"),
+        ]
+        for probe in listening_on(server.host, server.otlp_grpc_port, "server.otlp_grpc_port"):
+            probe.close()  # gRPC takes no socket of ours
         warm()
         self.store.start()
         try:
             self.intake.start()
             self._grpc.start()
-            await self._serve(loop)
+            await self._serve(loop, listening)
         finally:
             self._grpc.stop()
             await loop.run_in_executor(None, self.intake.stop)
             self._decoders.shutdown()
             self.store.stop()
 
-    async def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        serving = [asyncio.create_task(_serve_or_say(listener)) for listener in self._listeners]
+    async def _serve(self, loop: asyncio.AbstractEventLoop, listening: list[list[socket.socket]]) -> None:
+        serving = [
+            asyncio.create_task(listener.serve(sockets))
+            for listener, sockets in zip(self._listeners, listening, strict=True)
+        ]
         behind = [asyncio.create_task(self._scraper.run()), asyncio.create_task(self._maintain(loop))]
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -161,16 +174,29 @@ class ServerProcess:
                 log.error("maintenance of the store failed and is tried again: %s", error)
 
 
-async def _serve_or_say(listener: _Listener) -> None:
-    """Serve; a port that cannot be bound becomes our error instead of the end of the process."""
-    config = listener.config
+def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
+    """Sockets that listen on every address of `host` (`localhost` may have two).
+
+    Errors: WorldError, naming the address, the cause and the setting that chooses another port.
+    """
+    made: list[socket.socket] = []
     try:
-        await listener.serve()
-    except SystemExit as error:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for family, _, _, _, address in dict.fromkeys(found):
+            made.append(socket.socket(family, socket.SOCK_STREAM))
+            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made[-1].bind(address)
+            made[-1].listen(BACKLOG)
+    except OSError as error:
+        for each in made:
+            each.close()
         raise WorldError(
-            f"cannot listen on {config.host}:{config.port}: another program has the port; "
-            "stop it, or choose another with server.port, server.otlp_http_port, server.otlp_grpc_port"
+            f"cannot listen on {host}:{port} ({setting}): {error.strerror}; stop the program that has the port, or "
+            f"choose another with {setting}"
         ) from error
+    return made
 
 
 def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Flag]) -> int:

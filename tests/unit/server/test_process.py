@@ -1,0 +1,235 @@
+"""The processes of `leadline up`: starting, stopping, dying, refusing to start. Each test runs the real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from tests.senders.running import Pages, RunningLeadline, ndjson, wait_for
+
+from leadline.store import Store, StoreConfig
+
+EXIT_CANNOT_START = 2
+
+
+def row(number: int) -> dict[str, object]:
+    """A row of `event`, told apart by its number."""
+    return {
+        "time_ns": time.time_ns(), "entity_kind": "host", "entity": "host:n1", "kind": "test", "severity": "info",
+        "code": str(number), "message": "", "attributes": {}, "source": "test", "host": "n1", "clock": "n1/1",
+    }  # fmt: skip
+
+
+class Writer:
+    """Sends rows one request after the other until refused; remembers which were acknowledged."""
+
+    def __init__(self, leadline: RunningLeadline, first: int) -> None:
+        self.acknowledged: list[int] = []
+        self.other: list[str] = []  # answers that are neither an acknowledgement nor a refusal
+        self._url = f"{leadline.url}/api/v1/rows/event"
+        self._first = first
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        number = self._first
+        with httpx.Client(trust_env=False, timeout=30) as client:
+            while True:
+                try:
+                    answer = client.post(
+                        self._url, content=ndjson([row(number)]), headers={"content-type": "application/x-ndjson"}
+                    )
+                except httpx.ConnectError:
+                    return
+                except httpx.HTTPError as error:
+                    self.other.append(repr(error))
+                    return
+                if answer.status_code in (429, 503):
+                    return
+                if answer.status_code != 200:
+                    self.other.append(answer.text)
+                    return
+                self.acknowledged.append(number)
+                number += 1
+
+
+def stored(path: Path) -> list[int]:
+    """The numbers of all rows in a store, as another process finds them."""
+    store = Store(StoreConfig(path=str(path)))
+    store.start()
+    try:
+        return sorted(int(code) for code in store.query("SELECT code FROM leadline.event")["code"].to_pylist())
+    finally:
+        store.stop()
+
+
+def gone(processes: list[psutil.Process], timeout_s: float) -> bool:
+    """Whether all of them ended in that time."""
+    return not psutil.wait_procs(processes, timeout_s)[1]
+
+
+@pytest.mark.parametrize(
+    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM], ids=["SIGINT", "SIGTERM"]
+)
+def test_signals_stop_in_order_and_what_was_acknowledged_is_stored(tmp_path: Path, how: signal.Signals) -> None:
+    with RunningLeadline(tmp_path) as leadline:
+        children = leadline.children()
+        assert children
+        writers = [Writer(leadline, 1_000_000 * n) for n in range(4)]
+        wait_for("rows", lambda: all(len(writer.acknowledged) >= 3 for writer in writers))
+        assert leadline.stop(how) == 0
+        for writer in writers:
+            writer.thread.join(30)
+        assert gone(children, 5)
+        # Requests in flight were answered: a connection is closed between requests, not within one.
+        assert [writer.other for writer in writers] == [[]] * 4
+        acknowledged = sorted(number for writer in writers for number in writer.acknowledged)
+        assert stored(leadline.store) == acknowledged
+
+
+@pytest.mark.slow
+def test_server_that_crashes_is_started_again_and_the_store_is_intact(tmp_path: Path) -> None:
+    with RunningLeadline(tmp_path) as leadline:
+        pid = leadline.wait_ready()
+        writers = [Writer(leadline, 1_000_000 * n) for n in range(3)]
+        wait_for("rows", lambda: all(len(writer.acknowledged) >= 3 for writer in writers))
+        os.kill(pid, signal.SIGKILL)
+        for writer in writers:
+            writer.thread.join(30)
+        began = time.monotonic()
+        leadline.wait_ready(other_than=pid)
+        print(f"ready again {time.monotonic() - began:.1f} s after kill -9")
+        assert "the server ended with signal SIGKILL; starting it again" in leadline.said()
+        found = {int(each["code"]) for each in leadline.sql("SELECT code FROM event")}
+        acknowledged = {number for writer in writers for number in writer.acknowledged}
+        assert acknowledged <= found
+        # At most the one request of each writer that was under way may be there too.
+        assert len(found - acknowledged) <= len(writers)
+        assert leadline.stop() == 0
+
+
+@pytest.mark.slow
+def test_supervisor_that_is_killed_takes_its_children_with_it(tmp_path: Path) -> None:
+    with RunningLeadline(tmp_path) as leadline:
+        children = leadline.children()
+        assert len(children) == 1
+        assert leadline.process is not None
+        began = time.monotonic()
+        leadline.process.kill()
+        leadline.process.wait()
+        assert gone(children, 10)  # 2 s at most on an idle machine; it stops in order, as by SIGTERM
+        took_s = time.monotonic() - began
+        print(f"children gone {took_s:.1f} s after the supervisor was killed")
+        # The store was given back in order: the next one starts.
+        leadline.spawn()
+        leadline.wait_ready()
+
+
+@pytest.mark.slow
+def test_stop_while_a_target_hangs_and_a_connection_idles(tmp_path: Path) -> None:
+    with Pages() as pages, socket.socket() as idle:
+        pages.answers["/metrics"] = lambda handler: time.sleep(3)
+        environ = {"LEADLINE_INGEST__SCRAPE": json.dumps([{"job": "x", "targets": [pages.address], "interval_s": 0.5}])}
+        with RunningLeadline(tmp_path, environ) as leadline:
+            idle.connect(("127.0.0.1", leadline.port))
+            with httpx.Client(trust_env=False) as client:
+                assert client.get(f"{leadline.url}/health").json() == {"state": "ok"}
+                began = time.monotonic()
+                assert leadline.stop() == 0
+            assert time.monotonic() - began < 15
+
+
+def test_second_one_on_the_same_store_is_told_who_has_it(tmp_path: Path) -> None:
+    with RunningLeadline(tmp_path) as first:
+        pid = first.wait_ready()
+        second = RunningLeadline(tmp_path)
+        second.log = tmp_path / "second.log"
+        second.spawn()
+        assert second.process is not None
+        assert second.process.wait(60) == EXIT_CANNOT_START
+        said = second.said()
+        assert f"the store at {first.store} is owned by pid {pid}" in said
+        assert "set store.path to another directory" in said
+        assert "starting it again" not in said
+        assert "Traceback" not in said
+        assert first.wait_ready() == pid
+
+
+@pytest.mark.parametrize(
+    "which", ["port", *(pytest.param(f"otlp_{kind}_port", marks=pytest.mark.slow) for kind in ("http", "grpc"))]
+)
+def test_a_port_that_another_has_is_named(tmp_path: Path, which: str) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        leadline = RunningLeadline(tmp_path, {f"LEADLINE_SERVER__{which.upper()}": str(taken)})
+        leadline.spawn()
+        assert leadline.process is not None
+        assert leadline.process.wait(60) == EXIT_CANNOT_START
+        said = leadline.said()
+        assert f"127.0.0.1:{taken}" in said
+        assert f"server.{which}" in said
+        assert "Traceback" not in said
+        assert "ready after" not in said
+
+
+@pytest.mark.slow
+def test_another_leadline_on_the_port_is_not_taken_for_ours(tmp_path: Path) -> None:
+    with RunningLeadline(tmp_path) as first:
+        second = RunningLeadline(tmp_path, {"LEADLINE_SERVER__PORT": str(first.port)})
+        second.environ["LEADLINE_STORE__PATH"] = str(tmp_path / "another")
+        second.log = tmp_path / "second.log"
+        second.spawn()
+        assert second.process is not None
+        assert second.process.wait(60) == EXIT_CANNOT_START
+        assert "ready after" not in second.said()
+
+
+@pytest.mark.parametrize(
+    ("config", "environ", "texts"),
+    [
+        (
+            "",
+            {"LEADLINE_SERVER__HOST": "0.0.0.0"},
+            ["server.host must be a loopback address", "no token yet", "tunnel"],
+        ),
+        ("server:\n  port: much\n", {"LEADLINE_SERVER__PORT": ""}, ["leadline.yaml, line 2", "server.port"]),
+        ("server:\n  prot: 1\n", {}, ["leadline.yaml, line 2", "did you mean port?"]),
+        ("ingest:\n  scrape:\n    - job: a\n      targets: [a/b]\n", {}, ["a/b", "expected host:port"]),
+        ("a: [1\n", {}, ["leadline.yaml, line"]),
+    ],
+    ids=["all-addresses", "value", "name", "target", "yaml"],
+)
+def test_wrong_settings_are_refused_with_their_place(
+    tmp_path: Path, config: str, environ: dict[str, str], texts: list[str]
+) -> None:
+    (tmp_path / "leadline.yaml").write_text(config)
+    leadline = RunningLeadline(tmp_path, environ)
+    leadline.environ = {name: value for name, value in leadline.environ.items() if value}
+    leadline.spawn()
+    assert leadline.process is not None
+    assert leadline.process.wait(60) == EXIT_CANNOT_START
+    said = leadline.said()
+    assert all(text in said for text in texts), said
+    assert "Traceback" not in said
+    assert said.count("leadline: ") == 1
+
+
+@pytest.mark.slow
+def test_start_to_ready(tmp_path: Path) -> None:
+    leadline = RunningLeadline(tmp_path)
+    with leadline:
+        leadline.end()
+        took_s = leadline.start()
+        print(f"\nstart to ready {took_s:.1f} s; it says: {leadline.said().splitlines()[0]}")
+        assert took_s < 30
+        assert f"Leadline is at {leadline.url} (ready after " in leadline.said()
