@@ -137,7 +137,8 @@ def _summary(client: httpx.Client, took_s: float) -> None:
     console().print(
         f"\n{stored['samples']} samples of {stored['streams']} streams about {stored['entities']} entities "
         f"are in the store, {took_s:.0f} s after the first sender started. Ask for them:\n"
-        f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
+        f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n',
+        soft_wrap=True,
     )
     sys.stdout.flush()
 
@@ -146,10 +147,7 @@ SUMMARY_SQL = (
     "SELECT (SELECT count() FROM metric_sample) AS samples, count() AS streams, "
     "uniqExactIf(entity, entity != '') AS entities FROM series"
 )
-EXAMPLE_SQL = (
-    "SELECT s.entity, round(avg(m.value), 2) AS load FROM metric_sample m JOIN series s USING (series) "
-    "WHERE s.name = 'node_load1' GROUP BY s.entity"
-)
+EXAMPLE_SQL = "SELECT entity, count() AS streams FROM series GROUP BY entity ORDER BY streams DESC LIMIT 5"
 
 
 def picture(found: dict[str, Any]) -> Group:

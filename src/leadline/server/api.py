@@ -88,6 +88,18 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 QUERIES_MAX = 16
 
 
+HELLO = f"""Leadline {__version__}
+
+  /api/v1/doctor           what is connected, how fresh, what is refused and why
+  /api/v1/tables           every table; /api/v1/tables/TABLE its rows
+  /api/v1/series           metric names, streams, label values
+  /metrics                 Leadline's own metrics
+  /openapi.json            everything that can be asked
+
+The same on the terminal: leadline doctor | show tables | show series | sql 'SELECT ...'
+"""
+
+
 def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]]) -> FastAPI:
     """The API of a running server. `config_view` gives the effective settings with their origins."""
     api = FastAPI(
@@ -130,6 +142,11 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
             text = f"{request.url.path} does not take {request.method}; see /openapi.json"
             return _problem(405, "method", text, error.headers)
         return _problem(error.status_code, "bad_request", str(error.detail), error.headers)
+
+    @api.get("/", tags=["process"], response_class=PlainTextResponse)
+    def hello() -> str:
+        """What answers here, for somebody who opens the address."""
+        return HELLO
 
     @api.get("/health", tags=["process"])
     async def health() -> dict[str, str]:
