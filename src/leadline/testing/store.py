@@ -50,12 +50,16 @@ class MemoryStore:
         """
         checked = checked_rows(table, rows)
         self.fault(table, checked)
+        self.keep(table, checked)
+        self.fault_after(table, checked)
+
+    def keep(self, table: Table, rows: pa.Table) -> None:
+        """Store rows without faults: for a fault that leaves some of an append behind."""
         with self._lock:
             held = self._rows[table.name]
-            for row in checked.to_pylist():
+            for row in rows.to_pylist():
                 held[tuple(row[name] for name in table.key)] = row
-            self.appends.append((table.name, checked.num_rows))
-        self.fault_after(table, checked)
+            self.appends.append((table.name, rows.num_rows))
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """What `ingest` asks: rows of `series`, all of them, of one tenant and cluster, or without a type by name.
