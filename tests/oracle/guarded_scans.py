@@ -18,6 +18,7 @@ import numpy as np
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from leadline.wire import exposition_kernels, otlp_metrics
+from leadline.wire.labels import LABELS_MAX
 
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0
@@ -45,10 +46,23 @@ def scan_page(view: memoryview) -> None:
     """As `exposition._scan`, but where the page lies: there `__name__` follows it, here nothing does."""
     page = np.frombuffer(view, np.uint8)
     lines = 20
-    shapes = [(4096,), (lines,), (lines,), (lines, 2), (lines,), (lines,), (lines, 3), (lines, 3), (lines, 3)]
-    types = [np.uint8, np.int64, np.int64, np.uint64, np.int64, np.float64, np.int64, np.int64, np.int64]
+    counts = exposition_kernels.COUNTS_SIZE
+    shapes = [
+        (counts,),
+        (4096,),
+        (lines,),
+        (lines,),
+        (lines, 2),
+        (lines,),
+        (lines,),
+        (lines, 3),
+        (lines, 3),
+        (lines, 3),
+    ]
+    types = [np.int64, np.uint8, np.int64, np.int64, np.uint64, np.int64, np.float64, np.int64, np.int64, np.int64]
     out = [np.zeros(shape, kind) for shape, kind in zip(shapes, types, strict=True)]
-    exposition_kernels.scan(page, len(page) - 8, True, 0, *out)
+    pairs = np.zeros((LABELS_MAX + 1, 4), np.int64)
+    exposition_kernels.scan(page, len(page) - 8, True, 0, pairs, *out)
 
 
 def scan_request(view: memoryview) -> None:

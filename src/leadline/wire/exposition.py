@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.units import COUNT, canonical_unit
 from leadline.wire import exposition_kernels as kernels
+from leadline.wire.labels import LABELS_MAX
 from leadline.wire.samples import Metadata, Samples
 
 OPENMETRICS = "application/openmetrics-text"
@@ -67,6 +68,7 @@ _TIME_MAX_S = 9_223_372_036
 class _Page(NamedTuple):
     """What one scan of a page filled; L = lines that can hold a sample. See `exposition_kernels.scan`."""
 
+    counts: NDArray[np.int64]  # at the places of `exposition_kernels`
     label_bytes: NDArray[np.uint8]
     label_start: NDArray[np.int64]  # (L,), as the following
     label_end: NDArray[np.int64]
@@ -94,16 +96,16 @@ def decode_exposition(body: bytes, content_type: str, now_ns: int) -> Samples:
     openmetrics = media_type == OPENMETRICS
     body = bytes(body)
     _check_text(body)
-    page, counts = _scan(body, openmetrics, now_ns)
-    samples, hard_values, hard_times, comments, exemplars, crowded = counts
+    page = _scan(body, openmetrics, now_ns)
+    samples, label_bytes, hard_values, hard_times, comments, exemplars, crowded, long = page.counts.tolist()
     for sample, start, end in page.hard_value[:hard_values].tolist():
         page.value[sample] = float(body[start:end])
     for sample, start, end in page.hard_time[:hard_times].tolist():
         page.time_ns[sample] = _exact_ns(body, start, end)
     metadata = _metadata(body, page.comments[:comments].tolist(), openmetrics)
-    dropped = {"exemplar": exemplars, "labels_too_many": crowded}
+    dropped = {"exemplar": exemplars, "labels_too_many": crowded, "label_too_long": long}
     return Samples(
-        label_bytes=page.label_bytes[: int(page.label_end[samples - 1]) if samples else 0],
+        label_bytes=page.label_bytes[:label_bytes],
         label_start=page.label_start[:samples],
         label_end=page.label_end[:samples],
         ids=page.ids[:samples],
@@ -124,11 +126,12 @@ def _check_text(body: bytes) -> None:
         raise DataError(f"line {line}", "UTF-8 text", got) from None
 
 
-def _scan(body: bytes, openmetrics: bool, now_ns: int) -> tuple[_Page, tuple[int, ...]]:
+def _scan(body: bytes, openmetrics: bool, now_ns: int) -> _Page:
     """Run the kernel over a copy of the page. Errors: DataError."""
     copy = np.frombuffer(body + b"__name__", np.uint8).copy()
     samples = min(body.count(b"\n"), len(body) // 4) + 1  # the shortest line with a sample is `a 1`
     page = _Page(
+        counts=np.zeros(kernels.COUNTS_SIZE, np.int64),
         label_bytes=np.empty(_label_room(body, samples), np.uint8),
         label_start=np.empty(samples, np.int64),
         label_end=np.empty(samples, np.int64),
@@ -139,11 +142,12 @@ def _scan(body: bytes, openmetrics: bool, now_ns: int) -> tuple[_Page, tuple[int
         hard_time=np.empty((samples, 3), np.int64),
         comments=np.empty((body.count(b"#"), 3), np.int64),
     )
-    error, line, begin, at, *counts = kernels.scan(copy, len(body), openmetrics, now_ns, *page)
+    pairs = np.empty((LABELS_MAX + 1, 4), np.int64)  # one more: a label beyond is read there
+    error, line, begin, at = kernels.scan(copy, len(body), openmetrics, now_ns, pairs, *page)
     assert error != kernels.ROOM, "canonical labels are longer than _label_room allows"
     if error != kernels.OK:
         raise DataError(f"line {line}, character {at - begin + 1}", EXPECTED[error], _excerpt(body, at))
-    return page, tuple(counts)
+    return page
 
 
 def _label_room(body: bytes, samples: int) -> int:

@@ -8,20 +8,46 @@ Source of the exact path: W. D. Clinger, "How to read floating point numbers acc
 of a mantissa below 2**53 and a power of ten within 10**22 is correctly rounded by one IEEE operation.
 """
 
+# To mypy a compiled kernel is Any (see `wire.kernel`), and so is what one returns to another.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from leadline.wire.label_kernels import LABELS_MAX, NO_ROOM, TWICE, write_canonical
+from leadline.wire.kernel import kernel
+from leadline.wire.labels import (
+    LABELS_MAX,
+    NO_SUFFIX,
+    ONCE,
+    TOO_LONG,
+    TWICE,
+    Bytes,
+    Pairs,
+    canonical_bytes_max,
+    in_order,
+    write_canonical,
+)
 from leadline.wire.murmur import murmur3_slice
 from leadline.wire.words import byte_at
 
 # Errors, as indices of `exposition.EXPECTED`; 0 is none.
-OK, METRIC_NAME, LABEL_NAME, EQUALS, QUOTE, CLOSING, COMMA, VALUE, MILLISECONDS, SECONDS, LINE_END, ONCE, ROOM = range(
-    13
-)
+(
+    OK,
+    METRIC_NAME,
+    LABEL_NAME,
+    EQUALS,
+    QUOTE,
+    CLOSING,
+    COMMA,
+    VALUE,
+    MILLISECONDS,
+    SECONDS,
+    LINE_END,
+    NAMED_TWICE,
+    ROOM,
+) = range(13)
 
 _NEWLINE, _RETURN, _SPACE, _TAB, _HASH = 10, 13, 32, 9, 35
 _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _EQUALS, _COMMA = 34, 92, 123, 125, 61, 44
@@ -31,6 +57,9 @@ _POWERS = np.array([10.0**power for power in range(23)])
 _EXACT = np.uint64(1 << 53)
 _NAN = np.array([0x7FF8000000000001], np.uint64).view(np.float64)[0]  # Prometheus' ordinary NaN
 
+# Places in `counts`: rows of the outputs, and lines that became none.
+SAMPLES, LABEL_BYTES, HARD_VALUES, HARD_TIMES, COMMENTS, EXEMPLARS, CROWDED, LONG, COUNTS_SIZE = range(9)
+
 # How a number came out.
 _EXACTLY, _HARD, _BAD = 0, 1, 2
 
@@ -38,22 +67,22 @@ _MILLISECONDS_MAX = 9_223_372_036_854  # int64 ns end in the year 2262
 _SECONDS_MAX = 9_223_372_035
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _skip_blank(page: NDArray[np.uint8], at: int, end: int) -> int:
+@kernel
+def _skip_blank(page: Bytes, at: int, end: int) -> int:
     while at < end and (byte_at(page, at) == _SPACE or byte_at(page, at) == _TAB):
         at += 1
     return at
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _line_end(page: NDArray[np.uint8], at: int, end: int) -> int:
+@kernel
+def _line_end(page: Bytes, at: int, end: int) -> int:
     while at < end and byte_at(page, at) != _NEWLINE:
         at += 1
     return at
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _name_end(page: NDArray[np.uint8], at: int, end: int, colon: bool) -> int:
+@kernel
+def _name_end(page: Bytes, at: int, end: int, colon: bool) -> int:
     """End of a bare metric name (`colon`) or label name; `at` itself if there is none."""
     start = at
     while at < end:
@@ -65,8 +94,8 @@ def _name_end(page: NDArray[np.uint8], at: int, end: int, colon: bool) -> int:
     return at
 
 
-@njit(nogil=True, cache=True)
-def _quoted(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+@kernel
+def _quoted(page: Bytes, at: int, end: int) -> tuple[int, int]:
     """Unescape in place the quoted text that begins at `at` (behind its opening quote).
 
     Returns: (place of the closing quote or -1, length unescaped).
@@ -90,17 +119,16 @@ def _quoted(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return -1, 0
 
 
-@njit(nogil=True, cache=True)
-def _one_label(page: NDArray[np.uint8], at: int, end: int, label: NDArray[np.int64]) -> tuple[int, int, bool]:
-    """Read `name="value"` or a quoted metric name into `label`; returns (end, error, is the metric's name)."""
-    quoted = at < end and byte_at(page, at) == _QUOTE
-    if quoted:
-        label[0] = at + 1
-        close, label[1] = _quoted(page, at + 1, end)
+@kernel
+def _one_label(page: Bytes, at: int, end: int, pairs: Pairs, row: int) -> tuple[int, int, bool]:
+    """Read `name="value"` or a quoted metric name into a row of `pairs`: (end, error, is the metric's name)."""
+    if at < end and byte_at(page, at) == _QUOTE:
+        close, size = _quoted(page, at + 1, end)
         if close < 0:
             return at, CLOSING, False
-        if label[1] == 0:
+        if size == 0:
             return at, LABEL_NAME, False
+        pairs[row, 0], pairs[row, 1] = at + 1, at + 1 + size
         at = _skip_blank(page, close + 1, end)
         if at < end and (byte_at(page, at) == _COMMA or byte_at(page, at) == _CLOSE):
             return at, OK, True
@@ -108,27 +136,25 @@ def _one_label(page: NDArray[np.uint8], at: int, end: int, label: NDArray[np.int
         stop = _name_end(page, at, end, False)
         if stop == at:
             return at, LABEL_NAME, False
-        label[0], label[1] = at, stop - at
+        pairs[row, 0], pairs[row, 1] = at, stop
         at = _skip_blank(page, stop, end)
     if at >= end or byte_at(page, at) != _EQUALS:
         return at, EQUALS, False
     at = _skip_blank(page, at + 1, end)
     if at >= end or byte_at(page, at) != _QUOTE:
         return at, QUOTE, False
-    label[2] = at + 1
-    close, label[3] = _quoted(page, at + 1, end)
+    close, size = _quoted(page, at + 1, end)
     if close < 0:
         return at, CLOSING, False
+    pairs[row, 2], pairs[row, 3] = at + 1, at + 1 + size
     return close + 1, OK, False
 
 
-@njit(nogil=True, cache=True)
-def _label_set(
-    page: NDArray[np.uint8], at: int, end: int, labels: NDArray[np.int64], count: int
-) -> tuple[int, int, int]:
+@kernel
+def _label_set(page: Bytes, at: int, end: int, pairs: Pairs, count: int) -> tuple[int, int, int]:
     """Read labels from behind `{` to behind `}`; row 0 is the metric's name, which may come in here.
 
-    Returns: (end, count of labels, error). A count over LABELS_MAX says that the rest was read, not kept.
+    Returns: (end, count of labels, error). Beyond LABELS_MAX labels are read and counted, not kept.
     """
     while True:
         at = _skip_blank(page, at, end)
@@ -136,13 +162,13 @@ def _label_set(
             return at + 1, count, OK
         row = min(count, LABELS_MAX)
         begin = at
-        at, error, is_name = _one_label(page, at, end, labels[row])
+        at, error, is_metric = _one_label(page, at, end, pairs, row)
         if error != OK:
             return at, count, error
-        if is_name:
-            if labels[0, 3] > 0:
-                return begin, count, ONCE
-            labels[0, 2], labels[0, 3] = labels[row, 0], labels[row, 1]
+        if is_metric:
+            if pairs[0, 3] > pairs[0, 2]:
+                return begin, count, NAMED_TWICE
+            pairs[0, 2], pairs[0, 3] = pairs[row, 0], pairs[row, 1]
         else:
             count += 1
         at = _skip_blank(page, at, end)
@@ -157,8 +183,8 @@ def _label_set(
         return at, count, COMMA
 
 
-@njit(nogil=True, cache=True)
-def _word(page: NDArray[np.uint8], at: int, end: int, negative: bool, signed: bool) -> tuple[int, int, float]:
+@kernel
+def _word(page: Bytes, at: int, end: int, negative: bool, signed: bool) -> tuple[int, int, float]:
     """NaN, Inf or Infinity in any case."""
     size = 0
     while at + size < end and 97 <= (byte_at(page, at + size) | 32) <= 122:
@@ -177,8 +203,8 @@ def _word(page: NDArray[np.uint8], at: int, end: int, negative: bool, signed: bo
     return at, _BAD, 0.0
 
 
-@njit(nogil=True, cache=True)
-def _exponent(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
+@kernel
+def _exponent(page: Bytes, at: int, end: int) -> tuple[int, int]:
     """Read `e-12` behind a mantissa: (end, power), (-1, 0) if malformed. Powers are cut at 100,000."""
     if at >= end or (byte_at(page, at) | 32) != 101:
         return at, 0
@@ -196,8 +222,8 @@ def _exponent(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return at, -power if negative else power
 
 
-@njit(nogil=True, cache=True)
-def _number(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, float]:
+@kernel
+def _number(page: Bytes, at: int, end: int) -> tuple[int, int, float]:
     """Read one floating point number: (end, how it came out, value)."""
     negative = at < end and byte_at(page, at) == _MINUS
     signed = negative or (at < end and byte_at(page, at) == _PLUS)
@@ -238,8 +264,8 @@ def _number(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, float
     return at, _EXACTLY, -value if negative else value
 
 
-@njit(nogil=True, cache=True)
-def _milliseconds(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
+@kernel
+def _milliseconds(page: Bytes, at: int, end: int) -> tuple[int, int, int]:
     """Read integer milliseconds: (end, how it came out, ns)."""
     negative = at < end and byte_at(page, at) == _MINUS
     if at < end and (byte_at(page, at) == _MINUS or byte_at(page, at) == _PLUS):
@@ -255,8 +281,8 @@ def _milliseconds(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int,
     return at, _BAD if at == first else _EXACTLY, -total if negative else total
 
 
-@njit(nogil=True, cache=True)
-def _seconds(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]:
+@kernel
+def _seconds(page: Bytes, at: int, end: int) -> tuple[int, int, int]:
     """Read seconds with a fraction: (end, how it came out, ns). Exponents and over 9 decimals are hard."""
     negative = at < end and byte_at(page, at) == _MINUS
     stop, outcome, value = _number(page, at, end)
@@ -286,14 +312,14 @@ def _seconds(page: NDArray[np.uint8], at: int, end: int) -> tuple[int, int, int]
     return stop, _EXACTLY, -total if negative else total
 
 
-@njit(nogil=True, cache=True)
-def _exemplar(page: NDArray[np.uint8], at: int, end: int, labels: NDArray[np.int64]) -> tuple[int, int]:
+@kernel
+def _exemplar(page: Bytes, at: int, end: int, pairs: Pairs) -> tuple[int, int]:
     """Read `# {labels} value [time]` from its hash on: (end, error). Nothing of it is kept."""
     at = _skip_blank(page, at + 1, end)
     if at >= end or byte_at(page, at) != _OPEN:
         return at, LINE_END
-    labels[0, 3] = 1  # an exemplar has no metric name of its own
-    at, _, error = _label_set(page, at + 1, end, labels, 1)
+    pairs[0, 2], pairs[0, 3] = at, at + 1  # an exemplar has no metric name of its own
+    at, _, error = _label_set(page, at + 1, end, pairs, 1)
     if error != OK:
         return at, error
     at = _skip_blank(page, at, end)
@@ -306,21 +332,20 @@ def _exemplar(page: NDArray[np.uint8], at: int, end: int, labels: NDArray[np.int
     stop, outcome, _ = _seconds(page, at, end)
     if outcome == _BAD:
         return at, SECONDS
-    return _skip_blank(page, stop, end), OK
+    stop = _skip_blank(page, stop, end)
+    return stop, OK if stop == end else LINE_END
 
 
-@njit(nogil=True, cache=True)
-def _name_and_labels(
-    page: NDArray[np.uint8], at: int, end: int, name_at: int, labels: NDArray[np.int64]
-) -> tuple[int, int, int]:
-    """Read what stands before the value; row 0 of `labels` becomes `__name__`: (end, count, error)."""
+@kernel
+def _name_and_labels(page: Bytes, at: int, end: int, name_at: int, pairs: Pairs) -> tuple[int, int, int]:
+    """Read what stands before the value; row 0 of `pairs` becomes `__name__`: (end, count, error)."""
     begin = at
     stop = _name_end(page, at, end, True)
-    labels[0, 0], labels[0, 1], labels[0, 2], labels[0, 3] = name_at, 8, at, stop - at
+    pairs[0, 0], pairs[0, 1], pairs[0, 2], pairs[0, 3] = name_at, name_at + 8, at, stop
     at = _skip_blank(page, stop, end)
     if at < end and byte_at(page, at) == _OPEN:
-        at, count, error = _label_set(page, at + 1, end, labels, 1)
-        if error == OK and labels[0, 3] == 0:
+        at, count, error = _label_set(page, at + 1, end, pairs, 1)
+        if error == OK and pairs[0, 3] == pairs[0, 2]:
             return begin, count, METRIC_NAME
         return at, count, error
     if stop == begin:
@@ -330,19 +355,97 @@ def _name_and_labels(
     return at, 1, OK
 
 
-@njit(nogil=True, cache=True)
-def _ends(page: NDArray[np.uint8], at: int, end: int) -> bool:
+@kernel
+def _ends(page: Bytes, at: int, end: int) -> bool:
     """Whether a number ends at `at`: the line does, or a blank follows."""
     return at >= end or byte_at(page, at) == _SPACE or byte_at(page, at) == _TAB
 
 
-@njit(nogil=True, cache=True)
+@kernel
+def _keep_span(rows: NDArray[np.int64], row: int, first: int, start: int, end: int) -> int:
+    """Fill a row of `hard_value`, `hard_time` or `comments`. Returns: how many rows there are now."""
+    rows[row, 0], rows[row, 1], rows[row, 2] = first, start, end
+    return row + 1
+
+
+@kernel
+def _write_stream(page, pairs, count, counts, label_bytes, label_start, label_end, ids):  # type: ignore[no-untyped-def]
+    """Write labels and id of the next sample's stream: (whether there is one, error); if not, it is counted."""
+    if count > LABELS_MAX:
+        counts[CROWDED] += 1
+        return False, OK
+    kept = in_order(page, pairs, count, ONCE)
+    if kept == TOO_LONG:
+        counts[LONG] += 1
+        return False, OK
+    if kept < 0:
+        return False, NAMED_TWICE if kept == TWICE else LABEL_NAME
+    start, row = counts[LABEL_BYTES], counts[SAMPLES]
+    if canonical_bytes_max(pairs, kept, 0) > len(label_bytes) - start:
+        return False, ROOM
+    end = write_canonical(page, pairs, kept, NO_SUFFIX, label_bytes, start)
+    counts[LABEL_BYTES] = end
+    label_start[row] = start
+    label_end[row] = end
+    low, high = murmur3_slice(label_bytes, start, end)
+    ids[row, 0] = low
+    ids[row, 1] = high
+    return True, OK
+
+
+@kernel
+def _sample(page, at, end, size, openmetrics, now_ns, pairs, counts, streams, samples):  # type: ignore[no-untyped-def]
+    """Read a line with a sample: (place, error). `streams` and `samples` are those columns of `scan`."""
+    begin = at
+    at, count, error = _name_and_labels(page, at, end, size, pairs)
+    if error != OK:
+        return at, error
+    value_at = _skip_blank(page, at, end)
+    value_end, value_outcome, number = _number(page, value_at, end)
+    if value_outcome == _BAD or not _ends(page, value_end, end):
+        return value_at, VALUE
+    at = _skip_blank(page, value_end, end)
+
+    time_at, time_end, time_outcome, time = at, at, _EXACTLY, now_ns
+    if at < end and not (openmetrics and byte_at(page, at) == _HASH):
+        if openmetrics:
+            time_end, time_outcome, time = _seconds(page, at, end)
+        else:
+            time_end, time_outcome, time = _milliseconds(page, at, end)
+        if time_outcome == _BAD or not _ends(page, time_end, end):
+            return at, SECONDS if openmetrics else MILLISECONDS
+        at = _skip_blank(page, time_end, end)
+
+    label_bytes, label_start, label_end, ids = streams
+    kept, error = _write_stream(page, pairs, count, counts, label_bytes, label_start, label_end, ids)
+    if error != OK:
+        return begin, error
+    if kept:
+        time_ns, value, hard_value, hard_time = samples
+        row = counts[SAMPLES]
+        counts[SAMPLES] = row + 1
+        time_ns[row] = time
+        value[row] = number
+        if value_outcome == _HARD:
+            counts[HARD_VALUES] = _keep_span(hard_value, counts[HARD_VALUES], row, value_at, value_end)
+        if time_outcome == _HARD:
+            counts[HARD_TIMES] = _keep_span(hard_time, counts[HARD_TIMES], row, time_at, time_end)
+
+    if openmetrics and at < end and byte_at(page, at) == _HASH:
+        counts[EXEMPLARS] += 1
+        return _exemplar(page, at, end, pairs)
+    return at, OK if at == end else LINE_END
+
+
+@kernel
 def scan(
-    page: NDArray[np.uint8],
+    page: Bytes,
     size: int,
     openmetrics: bool,
     now_ns: int,
-    label_bytes: NDArray[np.uint8],
+    pairs: Pairs,
+    counts: NDArray[np.int64],
+    label_bytes: Bytes,
     label_start: NDArray[np.int64],
     label_end: NDArray[np.int64],
     ids: NDArray[np.uint64],
@@ -351,101 +454,31 @@ def scan(
     hard_value: NDArray[np.int64],
     hard_time: NDArray[np.int64],
     comments: NDArray[np.int64],
-) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+) -> tuple[int, int, int, int]:
     """Read a page of `size` bytes; `page` goes on with the eight bytes `__name__`.
 
+    Inputs: (LABELS_MAX + 1, 4) `pairs`, scratch; `counts` of zeros (COUNTS_SIZE,).
     Outputs, with room for the L samples and C comments that a page of this size can have: one row per sample of
     `label_start`, `label_end`, `ids` (L, 2), `time_ns`, `value`; (L, 3) `hard_value`, `hard_time`: sample, start and
     end of a number left to Python; (C, 3) `comments`: line, start and end of a line that begins with `#`.
-    Returns: (error, line from 1, begin of that line, place, samples, hard values, hard times, comments,
-    exemplars, samples with too many labels).
+    Returns: (error, line from 1, begin of that line, place).
     """
-    labels = np.zeros((LABELS_MAX + 1, 4), np.int64)
-    samples = hard_values = hard_times = comment_count = exemplars = crowded = 0
-    line = at = used = 0
-    error = OK
-    begin = 0
+    streams = (label_bytes, label_start, label_end, ids)
+    samples = (time_ns, value, hard_value, hard_time)
+    line = at = begin = 0
     while at < size:
         line += 1
         begin = at
-        next_line = _line_end(page, at, size)
-        end = next_line
+        line_end = _line_end(page, at, size)
+        end = line_end
         if end > at and byte_at(page, end - 1) == _RETURN:
             end -= 1
         at = _skip_blank(page, at, end)
-        if at == end:
-            at = next_line + 1
-            continue
-        if byte_at(page, at) == _HASH:
-            comments[comment_count, 0] = line
-            comments[comment_count, 1] = at
-            comments[comment_count, 2] = end
-            comment_count += 1
-            at = next_line + 1
-            continue
-
-        at, count, error = _name_and_labels(page, at, end, size, labels)
-        if error != OK:
-            break
-        at = _skip_blank(page, at, end)
-        value_at = at
-        stop, outcome, number = _number(page, at, end)
-        if outcome == _BAD or not _ends(page, stop, end):
-            error = VALUE
-            break
-        value_stop = stop
-        hard = outcome == _HARD
-        at = _skip_blank(page, stop, end)
-
-        time = now_ns
-        time_at = time_stop = 0
-        if at < end and not (openmetrics and byte_at(page, at) == _HASH):
-            stop, outcome, time = _seconds(page, at, end) if openmetrics else _milliseconds(page, at, end)
-            if outcome == _BAD or not _ends(page, stop, end):
-                error = SECONDS if openmetrics else MILLISECONDS
-                break
-            if outcome == _HARD:
-                time_at, time_stop = at, stop
-            at = _skip_blank(page, stop, end)
-
-        if count <= LABELS_MAX:
-            if used + 64 > len(label_bytes):
-                error = ROOM
-                break
-            written = write_canonical(page, labels, count, False, label_bytes, used)
-            if written < 0:
-                at = begin
-                error = ONCE if written == TWICE else (ROOM if written == NO_ROOM else LABEL_NAME)
-                break
-            label_start[samples] = used
-            label_end[samples] = written
-            low, high = murmur3_slice(label_bytes, used, written)
-            ids[samples, 0] = low
-            ids[samples, 1] = high
-            used = written
-            time_ns[samples] = time
-            value[samples] = number
-            if hard:
-                hard_value[hard_values, 0] = samples
-                hard_value[hard_values, 1] = value_at
-                hard_value[hard_values, 2] = value_stop
-                hard_values += 1
-            if time_stop > 0:
-                hard_time[hard_times, 0] = samples
-                hard_time[hard_times, 1] = time_at
-                hard_time[hard_times, 2] = time_stop
-                hard_times += 1
-            samples += 1
-        else:
-            crowded += 1
-
-        if openmetrics and at < end and byte_at(page, at) == _HASH:
-            at, error = _exemplar(page, at, end, labels)
+        if at < end and byte_at(page, at) == _HASH:
+            counts[COMMENTS] = _keep_span(comments, counts[COMMENTS], line, at, end)
+        elif at < end:
+            at, error = _sample(page, at, end, size, openmetrics, now_ns, pairs, counts, streams, samples)
             if error != OK:
-                break
-            exemplars += 1
-        if at < end:
-            error = LINE_END
-            break
-        at = next_line + 1
-    return error, line, begin, at, samples, hard_values, hard_times, comment_count, exemplars, crowded
+                return error, line, begin, at
+        at = line_end + 1
+    return OK, line, begin, at

@@ -1,8 +1,10 @@
 """Canonical label bytes (see `model.ids`) from pairs of slices, for numba kernels.
 
 A decoder that cannot use its input's own bytes fills `pairs` (LABELS_MAX, 4) with where each label lies in the
-input (name start, name end, value start, value end), and these kernels drop empty values, sort, look for
-mistakes and write the canonical form.
+input (name start, name end, value start, value end). `in_order` sorts them and looks for mistakes,
+`write_canonical` writes the canonical form:
+
+    pairs --in_order--> pairs by name, each once --write_canonical--> 0a.. 0a.. name 12.. value  0a.. ...
 
 Sorting is by binary insertion: labels nearly always come sorted, and LABELS_MAX bounds what a hostile body can
 cost to about eight comparisons per label.
@@ -24,7 +26,17 @@ LABELS_MAX = 256
 # Nor is a longer name any label's. In remote-write 2.0 two bytes can name a megabyte, and sorting compares names:
 # this keeps what a hostile body can cost in proportion to its size.
 NAME_BYTES_MAX = 1024
-INVALID, TOO_LONG = -1, -2
+
+# What `in_order` makes of a name that comes twice. By all three a label with an empty value is none in the end.
+FILLED_ONCE = 0  # remote-write: a mistake, if both have a value
+ONCE = 1  # exposition: a mistake
+LATER_WINS = 2  # OTLP: the later label is kept, and an empty one takes the earlier away
+
+# What `in_order` returns instead of a number of labels, < 0: no `__name__`, or a label whose name is empty; a name
+# twice; a name over NAME_BYTES_MAX.
+NO_NAME, TWICE, TOO_LONG = -1, -2, -3
+
+NO_SUFFIX = np.zeros(0, np.uint8)
 
 _NAME = np.uint64(int.from_bytes(b"__name__", "little"))
 
@@ -48,43 +60,46 @@ def is_name(data: Bytes, start: int, end: int) -> bool:
 
 
 @kernel
-def in_order(data: Bytes, pairs: Pairs, count: int) -> int:
-    """Drop empty values, sort by name. Returns: labels left, INVALID if no name or one twice, or TOO_LONG."""
+def in_order(data: Bytes, pairs: Pairs, count: int, twice: int) -> int:
+    """Sort the first `count` pairs by name, in place; `twice` is FILLED_ONCE, ONCE or LATER_WINS.
+
+    Returns: labels left (by ONCE and LATER_WINS empty ones are among them), or NO_NAME, TWICE or TOO_LONG.
+    """
     kept, named = 0, False
     for row in range(count):
         n0, n1, v0, v1 = pairs[row, 0], pairs[row, 1], pairs[row, 2], pairs[row, 3]
-        if v1 == v0:
+        if v1 == v0 and twice == FILLED_ONCE:
             continue
         if n1 == n0:
-            return INVALID
+            return NO_NAME
         if n1 - n0 > NAME_BYTES_MAX:
             return TOO_LONG
         named = named or is_name(data, n0, n1)
         place = _place(data, pairs, kept, n0, n1)
         if place < 0:
-            return INVALID
-        for later in range(kept, place, -1):
-            for column in range(4):
-                pairs[later, column] = pairs[later - 1, column]
+            if twice != LATER_WINS:
+                return TWICE
+            place = -1 - place
+        else:
+            for later in range(kept, place, -1):
+                for column in range(4):
+                    pairs[later, column] = pairs[later - 1, column]
+            kept += 1
         pairs[place, 0], pairs[place, 1], pairs[place, 2], pairs[place, 3] = n0, n1, v0, v1
-        kept += 1
-    return kept if named else INVALID
+    return kept if named else NO_NAME
 
 
 @kernel
 def _place(data: Bytes, pairs: Pairs, kept: int, start: int, end: int) -> int:
-    """Where a name belongs among the first `kept`, or -1 if it is there already."""
-    if kept == 0:
-        return 0
-    order = compare(data, pairs[kept - 1, 0], pairs[kept - 1, 1], start, end)
-    if order < 0:
+    """Where a name belongs among the first `kept` pairs; -1 - row if it is there already."""
+    if kept == 0 or compare(data, pairs[kept - 1, 0], pairs[kept - 1, 1], start, end) < 0:
         return kept
     low, high = 0, kept
     while low < high:
         middle = (low + high) // 2
         order = compare(data, pairs[middle, 0], pairs[middle, 1], start, end)
         if order == 0:
-            return -1
+            return -1 - middle
         if order < 0:
             low = middle + 1
         else:
@@ -104,22 +119,28 @@ def varint_bytes(value: int) -> int:
 
 @kernel
 def canonical_bytes_max(pairs: Pairs, count: int, suffix_bytes: int) -> int:
-    """An upper bound of what `write_canonical` will write."""
+    """An upper bound of what `write_canonical` will write, for a suffix of up to 24 bytes.
+
+    A label takes three tags, three lengths and its text. A length takes one byte, two from 128 on, three from 16,384
+    on, and so forth: together never more beyond the three than a 32nd of the text.
+    """
     size = suffix_bytes
     for row in range(count):
-        name, value = pairs[row, 1] - pairs[row, 0], pairs[row, 3] - pairs[row, 2]
-        size += 18 + name + value  # three tags and three lengths of at most 5 bytes
+        text = pairs[row, 1] - pairs[row, 0] + pairs[row, 3] - pairs[row, 2]
+        size += 6 + text + text // 32
     return size
 
 
 @kernel
 def write_canonical(data: Bytes, pairs: Pairs, count: int, suffix: Bytes, out: Bytes, at: int) -> int:
-    """Write `count` labels, already in order, at `out[at:]`; the metric's name gets `suffix`.
+    """Write `count` labels, already in order, at `out[at:]`, but no empty ones; the metric's name gets `suffix`.
 
     Returns: the position after them. `canonical_bytes_max` bytes must be free from `at` on.
     """
     for row in range(count):
         n0, n1, v0, v1 = pairs[row, 0], pairs[row, 1], pairs[row, 2], pairs[row, 3]
+        if v1 == v0:
+            continue
         more = len(suffix) if len(suffix) > 0 and is_name(data, n0, n1) else 0
         name, value = n1 - n0, v1 - v0 + more
         out[at] = 0x0A

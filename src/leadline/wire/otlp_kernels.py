@@ -13,15 +13,29 @@ comes twice: no sender does that. Groups are refused. Unknown fields are skipped
 Source: opentelemetry-proto 1.x, metrics/v1/metrics.proto; protobuf's encoding guide.
 """
 
+# To mypy a compiled kernel is Any (see `wire.kernel`), and so is what one returns to another.
+# mypy: disable-error-code="no-any-return"
+
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from leadline.wire.label_kernels import LABELS_MAX, NO_ROOM, put_span, write_canonical
+from leadline.wire.kernel import kernel
+from leadline.wire.labels import (
+    LABELS_MAX,
+    LATER_WINS,
+    NO_SUFFIX,
+    TOO_LONG,
+    Pairs,
+    canonical_bytes_max,
+    copy,
+    in_order,
+    is_name,
+    write_canonical,
+)
 from leadline.wire.murmur import murmur3_slice
 from leadline.wire.words import byte_at, word_at
 
@@ -73,12 +87,12 @@ class Tables(NamedTuple):
 _AT_BITS = 40
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _fail(error: int, at: int) -> int:
     return -((error << _AT_BITS) | at)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _long_varint(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
     at = start
     value = np.uint64(0)
@@ -95,7 +109,7 @@ def _long_varint(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, in
     return _fail(VARINT, start), 0
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _varint(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """(end, value as the int64 of its low 64 bits)."""
     if at < end and byte_at(data, at) < 0x80:
@@ -103,7 +117,7 @@ def _varint(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return _long_varint(data, at, end)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _tag(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """(end, field number * 8 + wire type)."""
     after, tag = _varint(data, at, end)
@@ -112,7 +126,7 @@ def _tag(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return after, tag
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _span(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """(begin, end) of what a length goes before."""
     after, size = _varint(data, at, end)
@@ -124,7 +138,7 @@ def _span(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return after, after + size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _skip(data: NDArray[np.uint8], at: int, end: int, tag: int) -> int:
     """End of a field whose tag was read."""
     wire = tag & 7
@@ -138,7 +152,7 @@ def _skip(data: NDArray[np.uint8], at: int, end: int, tag: int) -> int:
     return _fail(GROUP if wire == 3 or wire == 4 else TAG, at)
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _fixed(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """(end, the eight bytes as int64)."""
     if end - at < 8:
@@ -146,7 +160,7 @@ def _fixed(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return at + 8, np.int64(word_at(data, at))  # type: ignore[return-value]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _utf8_tail(data: NDArray[np.uint8], at: int, end: int, lead: int) -> int:
     """End of the character that begins with the byte `lead` >= 0x80, or -1 if it is not well formed."""
     low, high, more = 0x80, 0xBF, 0
@@ -174,7 +188,7 @@ def _utf8_tail(data: NDArray[np.uint8], at: int, end: int, lead: int) -> int:
     return at + more + 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _text(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     """(begin, end) of a string field; a string that is not UTF-8 fails."""
     begin, stop = _span(data, at, end)
@@ -195,7 +209,7 @@ def _text(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
     return begin, stop
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _any_value(
     state: NDArray[np.int64], attribute: NDArray[np.int64], row: int, data: NDArray[np.uint8], begin: int, end: int
 ) -> int:
@@ -229,7 +243,7 @@ def _any_value(
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _attribute(
     state: NDArray[np.int64], attribute: NDArray[np.int64], data: NDArray[np.uint8], at: int, end: int
 ) -> int:
@@ -261,7 +275,7 @@ def _attribute(
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _drop_sdk(t: Tables, data: NDArray[np.uint8], lo: int) -> None:
     """Take out resource attributes from row `lo` on that name the sender's SDK: they change with every upgrade."""
     kept = lo
@@ -276,7 +290,7 @@ def _drop_sdk(t: Tables, data: NDArray[np.uint8], lo: int) -> None:
     t.state[ATTRIBUTES] = kept
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _doubles(
     state: NDArray[np.int64], count_at: int, into: NDArray[np.int64], data: NDArray[np.uint8], at: int, end: int
 ) -> int:
@@ -293,7 +307,7 @@ def _doubles(
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _quantile(state: NDArray[np.int64], into: NDArray[np.int64], data: NDArray[np.uint8], at: int, end: int) -> int:
     """Append quantile and value of one ValueAtQuantile to `bound_bits`."""
     count = state[BOUNDS]
@@ -313,7 +327,7 @@ def _quantile(state: NDArray[np.int64], into: NDArray[np.int64], data: NDArray[n
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _native_buckets(state: NDArray[np.int64], data: NDArray[np.uint8], at: int, end: int) -> int:
     """Count the buckets of one side of an exponential histogram."""
     while 0 <= at < end:
@@ -332,14 +346,14 @@ def _native_buckets(state: NDArray[np.int64], data: NDArray[np.uint8], at: int, 
     return at
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _keep(t: Tables, row: int, column: int, bits: int) -> None:
     """Keep an eight-byte value of a point: value or sum (0), minimum (1), maximum (2)."""
     t.value_bits[row, column] = bits
     t.points[row, GIVEN] |= 1 << column
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _histogram_field(
     t: Tables, data: NDArray[np.uint8], at: int, end: int, tag: int, row: int, exponential: bool
 ) -> int:
@@ -376,7 +390,7 @@ def _histogram_field(
     return _skip(data, at, end, tag)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _summary_field(t: Tables, data: NDArray[np.uint8], at: int, end: int, tag: int, row: int) -> int:
     """A field that a summary's point has beside those that all have."""
     if tag == 0x21:
@@ -392,7 +406,7 @@ def _summary_field(t: Tables, data: NDArray[np.uint8], at: int, end: int, tag: i
     return _skip(data, at, end, tag)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _point(t: Tables, data: NDArray[np.uint8], at: int, end: int, metric: int, kind: int) -> int:
     """Read one point of any kind into the next row of `points`."""
     row = t.state[POINTS]
@@ -442,7 +456,7 @@ def _point(t: Tables, data: NDArray[np.uint8], at: int, end: int, metric: int, k
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _data(t: Tables, data: NDArray[np.uint8], at: int, end: int, metric: int, kind: int) -> int:
     """Read Gauge, Sum, Histogram, ExponentialHistogram or Summary."""
     while 0 <= at < end:
@@ -461,7 +475,7 @@ def _data(t: Tables, data: NDArray[np.uint8], at: int, end: int, metric: int, ki
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _metric(t: Tables, data: NDArray[np.uint8], at: int, end: int, scope: int) -> int:
     """Read one Metric into the next row of `metrics`."""
     row = t.state[METRICS]
@@ -493,7 +507,7 @@ def _metric(t: Tables, data: NDArray[np.uint8], at: int, end: int, scope: int) -
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scope_name(t: Tables, data: NDArray[np.uint8], at: int, end: int, row: int) -> int:
     while 0 <= at < end:
         at, tag = _tag(data, at, end)
@@ -508,7 +522,7 @@ def _scope_name(t: Tables, data: NDArray[np.uint8], at: int, end: int, row: int)
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _resource(t: Tables, data: NDArray[np.uint8], at: int, end: int) -> int:
     """Read a Resource's attributes."""
     while 0 <= at < end:
@@ -523,7 +537,7 @@ def _resource(t: Tables, data: NDArray[np.uint8], at: int, end: int) -> int:
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scope_metrics(t: Tables, data: NDArray[np.uint8], begin: int, end: int) -> int:
     """Read one ScopeMetrics: its scope first, wherever it stands, then its metrics."""
     row = t.state[SCOPES]
@@ -559,7 +573,7 @@ def _scope_metrics(t: Tables, data: NDArray[np.uint8], begin: int, end: int) -> 
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _resource_metrics(t: Tables, data: NDArray[np.uint8], begin: int, end: int) -> int:
     """Read one ResourceMetrics: its resource first, wherever it stands, then its scopes."""
     lo = t.state[ATTRIBUTES]
@@ -592,7 +606,7 @@ def _resource_metrics(t: Tables, data: NDArray[np.uint8], begin: int, end: int) 
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def scan(t: Tables, data: NDArray[np.uint8]) -> None:
     """Read one ExportMetricsServiceRequest into `t`; `state[ERROR]` and `state[ERROR_AT]` tell how it went.
 
@@ -621,7 +635,6 @@ def scan(t: Tables, data: NDArray[np.uint8]) -> None:
 WORDS = b"__name__leotel.scope.nameotel.temporalitydeltafalsetrue+Infquantile"
 _NAME_LABEL, _LE, _SCOPE_LABEL, _TEMPORALITY_LABEL, _DELTA_TEXT = (0, 8), (8, 2), (10, 15), (25, 16), (41, 5)
 _FALSE, _TRUE, _INFINITY, _QUANTILE = (46, 5), (51, 4), (55, 4), (59, 8)
-_NAME_WORD = np.frombuffer(WORDS[:8], np.uint64)[0]
 
 SUFFIXES = b"_bucket_count_sum_min_max"
 _SUFFIX_AT = np.array([0, 7, 13, 17, 21, 25])
@@ -630,7 +643,7 @@ _NO_SUFFIX, _BUCKET, _COUNT_OF, _SUM_OF, _MIN, _MAX = -1, 0, 1, 2, 3, 4
 INTEGER_BYTES = 20  # of the longest int64 as text
 
 # Places in `counts`, which `list_streams` and `write_streams` share.
-LISTED, STREAMS, LABEL_BYTES, NO_TIME, LATE, EMPTY, CROWDED, UNNAMED, LOST_BUCKETS, ROOM, COUNTS_SIZE = range(11)
+LISTED, STREAMS, LABEL_BYTES, NO_TIME, LATE, EMPTY, CROWDED, UNNAMED, LONG, LOST_BUCKETS, ROOM, COUNTS_SIZE = range(12)
 
 # Columns of `listed`: the stream's point, the span of its name, the spans of one label more (le, quantile).
 POINT, FULL_NAME, FULL_NAME_SIZE, MORE, MORE_SIZE, MORE_TEXT, MORE_TEXT_SIZE = range(7)
@@ -639,7 +652,7 @@ _STALE = np.array([0x7FF0000000000002], np.uint64).view(np.float64)[0]
 _SPECIALS = 4  # labels beside attributes: scope, temporality, le or quantile, name
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_integers(attributes: NDArray[np.int64], count: int, arena: NDArray[np.uint8], at: int, words: int) -> int:
     """Write integers as decimal text from `at` on, and point booleans at their words: all become TEXT."""
     for row in range(count):
@@ -672,21 +685,21 @@ def write_integers(attributes: NDArray[np.int64], count: int, arena: NDArray[np.
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_names(metrics: NDArray[np.int64], count: int, arena: NDArray[np.uint8], at: int, suffixes: int) -> int:
     """Write the five names of every histogram and summary from `at` on: `name_bucket`, `name_count`, ..."""
     for row in range(count):
         if metrics[row, DATA] < HISTOGRAM:
             continue
         metrics[row, NAMES_AT] = at
+        name = metrics[row, NAME]
         for suffix in range(5):
-            at = put_span(arena, at, arena, metrics[row, NAME], metrics[row, NAME_SIZE])
-            size = _SUFFIX_AT[suffix + 1] - _SUFFIX_AT[suffix]
-            at = put_span(arena, at, arena, suffixes + _SUFFIX_AT[suffix], size)
+            at = copy(arena, name, name + metrics[row, NAME_SIZE], arena, at)
+            at = copy(arena, suffixes + _SUFFIX_AT[suffix], suffixes + _SUFFIX_AT[suffix + 1], arena, at)
     return at
 
 
-@njit(nogil=True, cache=True, inline="always")
+@kernel
 def _list(
     counts: NDArray[np.int64],
     listed: NDArray[np.int64],
@@ -709,7 +722,7 @@ def _list(
     return int(row)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _list_quantiles(
     t: Tables,
     counts: NDArray[np.int64],
@@ -727,7 +740,7 @@ def _list_quantiles(
         listed[row, MORE_TEXT], listed[row, MORE_TEXT_SIZE] = texts[i, 0], texts[i, 1]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _list_buckets(
     t: Tables,
     counts: NDArray[np.int64],
@@ -758,7 +771,7 @@ def _list_buckets(
         listed[row, MORE_TEXT_SIZE] = _INFINITY[1] if last else texts[lo + i, 1]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def list_streams(
     t: Tables,
     counts: NDArray[np.int64],
@@ -807,31 +820,27 @@ def list_streams(
             value[first : counts[LISTED]] = _STALE
 
 
-@njit(nogil=True, cache=True, inline="always")
-def _add(labels: NDArray[np.int64], row: int, key: int, key_size: int, value: int, size: int) -> int:
-    labels[row, 0], labels[row, 1], labels[row, 2], labels[row, 3] = key, key_size, value, size
+@kernel
+def _add(pairs: Pairs, row: int, name: int, name_size: int, value: int, value_size: int) -> int:
+    """Append a label. Returns: how many there are now."""
+    pairs[row, 0], pairs[row, 1] = name, name + name_size
+    pairs[row, 2], pairs[row, 3] = value, value + value_size
     return row + 1
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _add_attributes(
-    attributes: NDArray[np.int64],
-    lo: int,
-    hi: int,
-    arena: NDArray[np.uint8],
-    labels: NDArray[np.int64],
-    count: int,
+    attributes: NDArray[np.int64], lo: int, hi: int, arena: NDArray[np.uint8], pairs: Pairs, count: int
 ) -> int:
     """Append attributes as labels. One named `__name__` is left out: the metric's own name stands."""
     for row in range(lo, hi):
         key, size = attributes[row, KEY], attributes[row, KEY_SIZE]
-        if size == 8 and word_at(arena, key) == _NAME_WORD:
-            continue
-        count = _add(labels, count, key, size, attributes[row, VALUE], attributes[row, VALUE_SIZE])
+        if not is_name(arena, key, key + size):
+            count = _add(pairs, count, key, size, attributes[row, VALUE], attributes[row, VALUE_SIZE])
     return count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def write_streams(
     attributes: NDArray[np.int64],
     scopes: NDArray[np.int64],
@@ -839,6 +848,7 @@ def write_streams(
     points: NDArray[np.int64],
     arena: NDArray[np.uint8],
     words: int,
+    pairs: Pairs,
     counts: NDArray[np.int64],
     listed: NDArray[np.int64],
     value: NDArray[np.float64],
@@ -850,10 +860,10 @@ def write_streams(
 ) -> None:
     """Write labels, id and time of every listed stream; `value` is closed up where one is left out.
 
-    Later labels win: those of the resource, the scope, the point, then ours. With `counts[ROOM]` > 0
+    Inputs: what `scan` and `list_streams` filled; the arena and where WORDS stand in it; (LABELS_MAX, 4) `pairs`,
+    scratch. Later labels win: those of the resource, the scope, the point, then ours. With `counts[ROOM]` > 0
     `label_bytes` was too small, and the caller lists and writes again.
     """
-    labels = np.zeros((LABELS_MAX + _SPECIALS, 4), np.int64)
     used = streams = 0
     for row in range(counts[LISTED]):
         point = listed[row, POINT]
@@ -866,25 +876,26 @@ def write_streams(
             continue
         # The name first: it sorts before lower case, so the insertion has nothing to move.
         start, size = listed[row, FULL_NAME], listed[row, FULL_NAME_SIZE]
-        count = _add(labels, 0, words + _NAME_LABEL[0], _NAME_LABEL[1], start, size)
-        count = _add_attributes(attributes, lo, hi, arena, labels, count)
+        count = _add(pairs, 0, words + _NAME_LABEL[0], _NAME_LABEL[1], start, size)
+        count = _add_attributes(attributes, lo, hi, arena, pairs, count)
         start, size = scopes[scope, SCOPE_NAME], scopes[scope, SCOPE_NAME_SIZE]
         if size > 0:
-            count = _add(labels, count, words + _SCOPE_LABEL[0], _SCOPE_LABEL[1], start, size)
-        count = _add_attributes(attributes, own_lo, own_hi, arena, labels, count)
+            count = _add(pairs, count, words + _SCOPE_LABEL[0], _SCOPE_LABEL[1], start, size)
+        count = _add_attributes(attributes, own_lo, own_hi, arena, pairs, count)
         if metrics[metric, TEMPORALITY] == DELTA:
             start, size = words + _TEMPORALITY_LABEL[0], _TEMPORALITY_LABEL[1]
-            count = _add(labels, count, start, size, words + _DELTA_TEXT[0], _DELTA_TEXT[1])
+            count = _add(pairs, count, start, size, words + _DELTA_TEXT[0], _DELTA_TEXT[1])
         if listed[row, MORE_SIZE] > 0:
             start, size = listed[row, MORE_TEXT], listed[row, MORE_TEXT_SIZE]
-            count = _add(labels, count, listed[row, MORE], listed[row, MORE_SIZE], start, size)
-        end = write_canonical(arena, labels, count, True, label_bytes, used)
-        if end == NO_ROOM:
+            count = _add(pairs, count, listed[row, MORE], listed[row, MORE_SIZE], start, size)
+        kept = in_order(arena, pairs, count, LATER_WINS)
+        if kept < 0:
+            counts[LONG if kept == TOO_LONG else UNNAMED] += 1  # unnamed: an attribute without a key
+            continue
+        if canonical_bytes_max(pairs, kept, 0) > len(label_bytes) - used:
             counts[ROOM] = 1
             return
-        if end < 0:  # an attribute without a name
-            counts[UNNAMED] += 1
-            continue
+        end = write_canonical(arena, pairs, kept, NO_SUFFIX, label_bytes, used)
         label_start[streams] = used
         label_end[streams] = end
         low, high = murmur3_slice(label_bytes, used, end)

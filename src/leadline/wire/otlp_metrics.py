@@ -22,6 +22,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.units import COUNT, canonical_unit
 from leadline.wire import otlp_kernels as kernels
+from leadline.wire.labels import LABELS_MAX
 from leadline.wire.otlp_text import JSON, media_type_of, number_text, request_from_json, value_text
 from leadline.wire.samples import Metadata, Samples
 
@@ -51,6 +52,7 @@ _DROPPED = (
     ("empty_point", kernels.EMPTY),
     ("labels_too_many", kernels.CROWDED),
     ("label_invalid", kernels.UNNAMED),
+    ("label_too_long", kernels.LONG),
 )
 
 _TYPES = {
@@ -213,6 +215,7 @@ def _streams(tables: kernels.Tables, arena: NDArray[np.uint8], words: int, bound
     points = int(tables.state[kernels.POINTS])
     rows = 5 * points + int(tables.state[kernels.BUCKETS]) + int(tables.state[kernels.BOUNDS])
     room = 2 * len(arena) + 1024
+    pairs = np.empty((LABELS_MAX, 4), np.int64)
     while True:
         counts = np.zeros(kernels.COUNTS_SIZE, np.int64)
         listed = np.empty((rows, 7), np.int64)
@@ -228,7 +231,8 @@ def _streams(tables: kernels.Tables, arena: NDArray[np.uint8], words: int, bound
             ids=np.empty((rows, 2), np.uint64),
             time_ns=np.empty(rows, np.int64),
         )
-        kernels.write_streams(tables.attributes, tables.scopes, tables.metrics, tables.points, arena, words, *streams)
+        given = (tables.attributes, tables.scopes, tables.metrics, tables.points, arena, words)
+        kernels.write_streams(*given, pairs, *streams)
         if not counts[kernels.ROOM]:
             return streams
         if room >= LABEL_BYTES_MAX:

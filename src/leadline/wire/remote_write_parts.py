@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.wire.kernel import kernel
-from leadline.wire.labels import INVALID as NOT_VALID
-from leadline.wire.labels import LABELS_MAX, canonical_bytes_max, in_order, write_canonical
+from leadline.wire.labels import FILLED_ONCE, LABELS_MAX, canonical_bytes_max, in_order, write_canonical
+from leadline.wire.labels import TOO_LONG as NAME_TOO_LONG
 from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import BAD_PACKED, OK, TRUNCATED, length, skip, tag, varint
 from leadline.wire.samples import STALE_NAN_BITS
@@ -45,7 +45,7 @@ MS_MAX = (2**63 - 1) // 1_000_000
 NS_PER_MS = 1_000_000
 _STALE = np.uint64(STALE_NAN_BITS)
 NAME_PREFIX = np.uint64(int.from_bytes(b"__name__", "big"))
-NO_SUFFIX, _COUNT, _SUM = (np.frombuffer(text, np.uint8) for text in (b"", b"_count", b"_sum"))
+_COUNT, _SUM = (np.frombuffer(text, np.uint8) for text in (b"_count", b"_sum"))
 
 
 @kernel
@@ -117,9 +117,9 @@ def checked_labels(data, pairs, count):  # type: ignore[no-untyped-def]
     """Put `count` labels in order: (labels left, -1), or (0, why the stream is dropped)."""
     if count > LABELS_MAX:
         return 0, TOO_MANY
-    kept = in_order(data, pairs, count)
+    kept = in_order(data, pairs, count, FILLED_ONCE)
     if kept < 0:
-        return 0, INVALID if kept == NOT_VALID else TOO_LONG
+        return 0, TOO_LONG if kept == NAME_TOO_LONG else INVALID
     return kept, -1
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.wire.kernel import kernel
-from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX, compare, is_name
+from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX, NO_SUFFIX, compare, is_name
 from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import OK, length, skip, tag, varint
 from leadline.wire.remote_write_parts import (
@@ -22,7 +22,6 @@ from leadline.wire.remote_write_parts import (
     MORE_STREAMS,
     MS_MAX,
     NAME_PREFIX,
-    NO_SUFFIX,
     SAMPLES,
     STREAMS,
     append_histograms,

@@ -9,7 +9,7 @@ import pytest
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.wire.exposition import OPENMETRICS, decode_exposition
-from leadline.wire.label_kernels import LABELS_MAX
+from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX
 from leadline.wire.samples import NORMAL_NAN_BITS, Metadata, Samples
 
 NOW_NS = 1_700_000_000_000_000_000
@@ -168,6 +168,14 @@ def test_streams_with_too_many_labels_are_counted() -> None:
     samples = read(line(LABELS_MAX - 1) + line(LABELS_MAX) + "b 2\n")
     assert samples.dropped == {"labels_too_many": 1}
     assert samples.value.tolist() == [1.0, 2.0]
+
+
+def test_streams_with_too_long_a_name_are_counted() -> None:
+    names = ["n" * size for size in (NAME_BYTES_MAX, NAME_BYTES_MAX + 1)]
+    samples = read("".join(f'a{{{name}="x"}} 1\n' for name in names) + "b 2\n")
+    assert samples.dropped == {"label_too_long": 1}
+    assert samples.value.tolist() == [1.0, 2.0]
+    assert samples.labels(0) == {"__name__": "a", names[0]: "x"}
 
 
 def test_one_stream_twice() -> None:

@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from leadline.model.errors import DataError, RefusedError
+from leadline.wire.labels import NAME_BYTES_MAX
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.otlp_text import number_text
 from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples
@@ -104,6 +105,25 @@ def test_points_without_a_value_or_time() -> None:
     samples = decode(gauge={"data_points": points})
     assert samples.value.view(np.uint64).tolist() == [STALE_NAN_BITS]
     assert samples.dropped == {"empty_point": 1, "time_missing": 1, "in_future": 1}
+
+
+def test_attributes_with_too_long_a_key_are_counted() -> None:
+    points = [
+        {"time_unix_nano": 7, "as_int": 1, "attributes": [{"key": "k" * size, "value": {"string_value": "x"}}]}
+        for size in (NAME_BYTES_MAX, NAME_BYTES_MAX + 1)
+    ]
+    samples = decode(gauge={"data_points": points})
+    assert len(samples.value) == 1
+    assert samples.dropped == {"label_too_long": 1}
+
+
+def test_an_empty_attribute_takes_its_resources_away() -> None:
+    points = [{"time_unix_nano": 7, "as_int": 1, "attributes": [{"key": "zone", "value": {"string_value": ""}}]}]
+    assert decode(gauge={"data_points": points}).labels(0) == {
+        "__name__": "m",
+        "host.name": "n1",
+        "otel.scope.name": "agent",
+    }
 
 
 def test_json() -> None:

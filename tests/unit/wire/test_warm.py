@@ -5,16 +5,41 @@ from __future__ import annotations
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from leadline.wire import murmur, remote_write, remote_write_v1, remote_write_v2, series_index
+from leadline.wire import (
+    exposition_kernels,
+    labels,
+    murmur,
+    otlp_kernels,
+    proto,
+    remote_write_parts,
+    remote_write_v1,
+    remote_write_v2,
+    series_index,
+)
+from leadline.wire.exposition import OPENMETRICS, decode_exposition
+from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
 from leadline.wire.series_index import SeriesIndex, touch
 from leadline.wire.warm import warm
 
 UP = bytes.fromhex("0a1e 0a0e 0a08 5f5f6e616d655f5f 1202 7570 120c 09 000000000000f03f 10e807")  # up 1 1000
 
+# One gauge `up` with one point: time 5 ns, value 1.
+GAUGE = bytes.fromhex("0a1e 121c 121a 0a02 7570 2a14 0a12 19 0500000000000000 21 000000000000f03f")
+
 
 def _compiled() -> dict[str, int]:
-    modules = (murmur, remote_write, remote_write_v1, remote_write_v2, series_index)
+    modules = (
+        exposition_kernels,
+        labels,
+        murmur,
+        otlp_kernels,
+        proto,
+        remote_write_parts,
+        remote_write_v1,
+        remote_write_v2,
+        series_index,
+    )
     return {
         f"{module.__name__}.{name}": len(kernel.signatures)
         for module in modules
@@ -29,6 +54,8 @@ def test_warm_leaves_nothing_to_compile() -> None:
     got = decode_remote_write(UP, 1)
     assert (got.time_ns.tolist(), got.value.tolist()) == ([1_000_000_000], [1.0])
     decode_remote_write(b"\x22\x00", 2)
+    assert decode_exposition(b'up{job="x"} 1\n# EOF\n', OPENMETRICS, 0).value.tolist() == [1.0]
+    assert decode_otlp_metrics(GAUGE, "application/x-protobuf").value.tolist() == [1.0]
     index = SeriesIndex(10)
     touch(index.insert(got.ids), got.sample_series, got.time_ns, np.zeros(10, np.int64))
     index.lookup(got.ids)
