@@ -50,7 +50,13 @@ class Engine:
     def run(self, sql: str | bytes, form: str, settings: dict[str, str], parameters: dict[str, str]) -> bytes:
         connection, lock = self._connection(settings)
         with lock:
-            return connection.query(sql, form, params=parameters).bytes() or b""
+            try:
+                return connection.query(sql, form, params=parameters).bytes() or b""
+            except Exception:
+                # chDB would give what it had written before it failed as the next answer; a server does not.
+                with self.lock:
+                    self.connections.pop(tuple(sorted(settings.items())), None)
+                raise
 
     def _connection(self, settings: dict[str, str]) -> tuple[Any, threading.Lock]:
         key = tuple(sorted(settings.items()))

@@ -298,7 +298,11 @@ class Store:
         if not answer:  # an empty result has a schema still
             raise StoreError(f"query at {place(self.config)} got no answer from the engine; is the disk full?")
         with pa.ipc.open_stream(answer) as stream:
-            return stream.read_all()
+            rows = stream.read_all()
+        # The engine itself counts no rows where a statement reads no table.
+        if limits and 0 < limits.rows < rows.num_rows:
+            raise RefusedError("limit", _rows_text(limits))
+        return rows
 
     def _client_with(self, limits: Limits) -> Any:
         """A connection of its own for unusual limits; opening one costs about 10 ms."""
@@ -364,10 +368,14 @@ def _engine_value(value: Any) -> Any:
     return value
 
 
+def _rows_text(limits: Limits) -> str:
+    return f"the result has more than {limits.rows} rows; add LIMIT, or ask for a shorter time span"
+
+
 def _limit_text(error: BaseException, limits: Limits | None) -> str:
     code = error_code(error)
     if code == 396 and limits:
-        return f"the result has more than {limits.rows} rows; add LIMIT, or ask for a shorter time span"
+        return _rows_text(limits)
     if code == 159 and limits:
         return f"the query took longer than {limits.seconds} s; ask for a shorter time span or fewer columns"
     return f"the query went over a limit: {first_line(error)}; ask for a shorter time span or fewer columns"

@@ -37,7 +37,11 @@ class Pool:
 
     @contextmanager
     def borrow(self) -> Iterator[Any]:
-        """One connection for the time of a `with`. Errors: StoreError if it cannot be opened or the pool is closed."""
+        """One connection for the time of a `with`. Errors: StoreError if it cannot be opened or the pool is closed.
+
+        A connection on which something failed is not used again: the embedded engine keeps what a statement had
+        written before it failed, and gives it as the answer to the next one, whoever asks.
+        """
         client = self._free.get()
         try:
             if self._closed:
@@ -45,6 +49,11 @@ class Pool:
             if client is None:
                 client = connect(self._config, self._settings)
             yield client
+        except BaseException:
+            if client is not None:
+                client.close()
+                client = None
+            raise
         finally:
             self._free.put(client)
 
