@@ -1,0 +1,68 @@
+"""The running server against its own /openapi.json: no input makes a 5xx, and every answer is as documented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.senders.running import RunningLeadline
+
+EXAMPLES = 62  # for all operations together
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+OPERATIONS = [
+    ("GET", "/"),
+    ("GET", "/health"),
+    ("GET", "/ready"),
+    ("GET", "/metrics"),
+    ("GET", "/api/v1/doctor"),
+    ("GET", "/api/v1/config"),
+    ("GET", "/api/v1/tables"),
+    ("GET", "/api/v1/tables/{table}"),
+    ("GET", "/api/v1/series"),
+    ("POST", "/api/v1/sql"),
+]
+# Most of what can go wrong is in the operations that take something.
+SHARE = {"/api/v1/tables/{table}": 24, "/api/v1/series": 12, "/api/v1/sql": 12}
+
+
+@pytest.fixture(scope="module")
+def schema(leadline: RunningLeadline) -> Any:
+    return schemathesis.openapi.from_url(f"{leadline.url}/openapi.json")
+
+
+def test_list_is_complete(schema: Any) -> None:
+    found = [result.ok() for result in schema.get_all_operations()]
+    assert sorted((each.method.upper(), each.path) for each in found) == sorted(OPERATIONS)
+    assert sum(SHARE.get(path, 2) for _, path in OPERATIONS) == EXAMPLES
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[path for _, path in OPERATIONS])
+def test_operation(schema: Any, method: str, path: str) -> None:
+    operation = schema[path][method]
+
+    @given(data=st.data())
+    @settings(
+        max_examples=SHARE.get(path, 2),
+        deadline=None,
+        database=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def holds(data: st.DataObject) -> None:
+        case = data.draw(operation.as_strategy())
+        if path == "/api/v1/tables/{table}" and data.draw(st.booleans()):
+            case.path_parameters["table"] = data.draw(st.sampled_from(["event", "step", "series", "metric_sample"]))
+        answer = case.call(headers={"host": "localhost"})
+        case.validate_response(answer, checks=CHECKS)
+
+    holds()
