@@ -69,7 +69,7 @@ def main() -> int:
                 continue
             try:
                 with tempfile.TemporaryDirectory(prefix="leadline-bench-") as folder:
-                    run = measure(make(Path(folder)), bodies)
+                    run = measure(make(Path(folder)), bodies, settle=not options.no_settle)
             except FileNotFoundError as error:
                 missing[name] = str(error)
                 continue
@@ -121,7 +121,7 @@ def figures(runs: dict[str, list[Run]], missing: dict[str, str], samples: int) -
     return found
 
 
-def measure(peer: Peer, bodies: Bodies) -> Run:
+def measure(peer: Peer, bodies: Bodies, settle: bool = True) -> Run:
     """Send all bodies to a freshly started system and let it come to rest.
 
     Errors: RuntimeError if it refuses a body or does not have every sample afterwards.
@@ -140,7 +140,8 @@ def measure(peer: Peer, bodies: Bodies) -> Run:
         stored = peer.count()
         if stored != bodies.samples:
             raise RuntimeError(f"{peer.name} was sent {bodies.samples} samples and has {stored}")
-        peer.settle()
+        if settle:
+            peer.settle()
         return Run(seconds, cpu_s, sending_cpu_s, peer.disk_bytes(), peak.bytes, retries)
     finally:
         peer.stop()
@@ -226,6 +227,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--body-samples", type=int, default=2_000, help="samples in one body")
     parser.add_argument("--connections", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-settle", action="store_true", help="do not wait for the disk to settle (up to 3 minutes)")
     parser.add_argument("--only", nargs="*", help="leadline, victoriametrics, prometheus")
     options = parser.parse_args()
     if options.quick:

@@ -1,0 +1,45 @@
+"""Every program of bench/ runs, small, and tells its figures in the agreed form, so that none of them rots."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Program, arguments that make it small, the figures it must tell (with a value, as it runs here).
+SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        "ingest",
+        ("--only", "leadline", "--series", "200", "--samples", "2000", "--body-samples", "100", "--rounds", "1",
+         "--no-settle"),
+        ("samples_per_second", "peak_anonymous_mb"),
+    ),
+    ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "small", "expected"), SMALL, ids=[name for name, _, _ in SMALL])
+def test_a_bench_runs_small(name: str, small: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--json", *small]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout.splitlines()[-1])
+    assert told["name"] == name
+    assert {"cores", "load", "versions", "seed"} <= set(told["conditions"])
+    figures = {figure["figure"]: figure for figure in told["figures"]}
+    for figure in told["figures"]:
+        assert {"figure", "value", "unit", "target", "better", "met"} <= set(figure)
+        assert figure["value"] is not None or figure["reason"], f"{figure['figure']} has no value and says not why"
+    for wanted in expected:
+        assert figures[wanted]["value"] is not None
+
+
+def test_every_bench_is_listed() -> None:
+    programs = {path.stem for path in (ROOT / "bench").glob("*.py") if "__main__" in path.read_text()}
+    assert programs == {name for name, _, _ in SMALL}
