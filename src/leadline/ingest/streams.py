@@ -172,13 +172,14 @@ class Streams:
             return bool((self._last_ns[:n] - self._saved_ns[:n] > by_ns).any())
 
     def times(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
-        """Which of the streams with these ids (S, 2) are known (S,), and the first and last times of those (K,).
+        """Which of the streams with these ids (S, 2) have known times (S,), and the first and last of those (K,).
 
-        They are about to be stored, so they count as saved; `unsave` if that failed.
+        They are about to be stored, so they count as saved; `unsave` if that failed. A stream of which no sample was
+        taken yet has no times: its row stays as it is.
         """
         with self._lock:
             number = self._index.lookup(ids)
-            held = number >= 0
+            held = (number >= 0) & (self._first_ns[number] != NOT_SEEN_NS)
             number = number[held]
             self._saved_ns[number] = self._last_ns[number]
             return held, self._first_ns[number], self._last_ns[number]

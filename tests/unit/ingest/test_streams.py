@@ -183,6 +183,13 @@ def test_a_stream_moves_when_its_newest_sample_is_ahead_of_its_row() -> None:
     assert streams.moved(0)
 
 
+def test_a_stream_without_a_sample_has_no_times_to_save() -> None:
+    streams = Streams(SMALL)
+    touched(streams, samples_from([named("a"), named("b")], [0], [T], [1]))
+    held, first_ns, last_ns = streams.times(page(named("a"), named("b")).ids)
+    assert (held.tolist(), first_ns.tolist(), last_ns.tolist()) == ([True, False], [T], [T])
+
+
 def test_what_came_while_a_row_was_being_saved_is_not_forgotten() -> None:
     streams = Streams(SMALL)
     touched(streams, page(named("a")))
