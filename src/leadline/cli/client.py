@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import httpx
 import typer
@@ -33,7 +34,8 @@ class Client:
     """One server's API. Errors: WorldError if nobody answers, UsageError for what the server refuses."""
 
     def __init__(self, server: str) -> None:
-        self.url = (server if not server or "://" in server else f"http://{server}").rstrip("/") or default_url()
+        """Errors: UsageError for an address that is none."""
+        self.url = _checked_url(server) if server else default_url()
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
         """GET, as JSON; empty parameters are left out."""
@@ -51,8 +53,6 @@ class Client:
             raise WorldError(
                 f"no Leadline answers at {self.url}; start it with `leadline up`, or name another with --server"
             ) from None
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            raise UsageError(f"--server: expected http://HOST:PORT, got {self.url!r} ({error})") from None
         except httpx.HTTPError as error:
             raise WorldError(f"{self.url}{path}: {type(error).__name__}: {error}") from error
         try:
@@ -68,6 +68,18 @@ class Client:
             message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
             raise (WorldError if answer.status_code >= 500 else UsageError)(message)
         return found
+
+
+def _checked_url(server: str) -> str:
+    url = (server if "://" in server else f"http://{server}").rstrip("/")
+    try:
+        parts = urlsplit(url)
+        # `port` is looked up because it is only read, and refused, when asked for.
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and url.split() == [url]:
+            return url
+    except ValueError:
+        pass
+    raise UsageError(f"--server (or LEADLINE_SERVER): expected http://HOST:PORT, got {server!r}")
 
 
 def default_url() -> str:

@@ -1,0 +1,216 @@
+"""Every verb in every form of output, against a running server."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from tests.senders.running import Pages, RunningLeadline, free_ports
+from tests.unit.cli.conftest import Run
+
+from leadline import __version__
+from leadline.cli.main import app
+from leadline.model.tables import TABLES
+
+SQL = "SELECT name, 21.5 AS value, map('[/x]', ':smile:') AS m FROM series WHERE name = 'cli.temp'"
+VERBS: dict[str, tuple[str, ...]] = {
+    "doctor": ("doctor",),
+    "tables": ("show", "tables"),
+    "table": ("show", "tables", "step"),
+    "series": ("show", "series", "cli"),
+    "sql": ("sql", SQL),
+}
+
+
+def load(text: str, output: str) -> Any:
+    return json.loads(text) if output == "json" else yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_forms_for_programs(leadline: RunningLeadline, leadline_cli: Run, verb: str, output: str) -> None:
+    ran = leadline_cli(*VERBS[verb], "--server", leadline.url, "--output", output)
+    assert (ran.code, ran.err) == (0, "")
+    found = load(ran.out, output)
+    assert found["schema"] == 1
+    if verb == "tables":
+        assert [each["name"] for each in found["tables"]] == [table.name for table in TABLES]
+    if verb == "table":
+        assert [each["name"] for each in found["tables"]] == ["step"]
+    if verb == "series":
+        assert [row["name"] for row in found["rows"]] == ["cli.temp"]
+    if verb == "sql":
+        assert found["rows"] == [{"name": "cli.temp", "value": 21.5, "m": {"[/x]": ":smile:"}}]
+    if verb == "doctor":
+        assert found["state"] == "ok"
+        assert found["sources"][0]["tells"] == ["[/red] :smile: <b>"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "texts"),
+    [
+        ("doctor", ["ok", "otlp-http", "[/red] :smile: <b>", "up "]),
+        ("tables", [table.name for table in TABLES]),
+        ("table", ["job, step, rank", "step", "loss", "kept 90 d"]),
+        ("series", ["cli.temp", "gauge"]),
+        ("sql", ["cli.temp", "21.5", "[/x]=:smile:"]),
+    ],
+)
+def test_tables_for_people(leadline: RunningLeadline, leadline_cli: Run, verb: str, texts: list[str]) -> None:
+    ran = leadline_cli(*VERBS[verb], "--server", leadline.url)
+    assert (ran.code, ran.err) == (0, "")
+    if verb == "table":
+        texts = texts[1:]
+    assert [text for text in texts if text not in ran.out] == []
+    assert "\x1b[" not in ran.out  # no colours in a pipe
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_config_show(leadline_cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
+    """Values and their origins, without a server."""
+    file = tmp_path / "site.yaml"
+    file.write_text("server:\n  port: 9000\n")
+    monkeypatch.setenv("LEADLINE_INGEST__DECODERS", "3")
+    ran = leadline_cli("config", "show", "--config", str(file), "--output", output)
+    assert (ran.code, ran.err) == (0, "")
+    if output == "table":
+        plain = re.sub(r"\s+", " ", ran.out)
+        assert "server.port" in plain
+        assert "environment" in plain
+        return
+    settings = {f"{each['section']}.{each['key']}": each for each in load(ran.out, output)["settings"]}
+    assert (settings["server.port"]["value"], settings["server.port"]["origin"]) == (9000, f"{file}, line 2")
+    assert settings["ingest.decoders"]["origin"] == "environment LEADLINE_INGEST__DECODERS"
+    assert settings["server.host"]["origin"] == "default"
+
+
+def test_sql_from_standard_input(leadline: RunningLeadline, leadline_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(SQL))
+    ran = leadline_cli("sql", "-", "--server", leadline.url, "-o", "json")
+    assert json.loads(ran.out)["rows"][0]["name"] == "cli.temp"
+
+
+def test_server_without_scheme_and_from_the_environment(
+    leadline: RunningLeadline, leadline_cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert leadline_cli("sql", "SELECT 1", "--server", f"127.0.0.1:{leadline.port}").code == 0
+    monkeypatch.setenv("LEADLINE_SERVER", leadline.url)
+    assert leadline_cli("sql", "SELECT 1").code == 0
+    monkeypatch.delenv("LEADLINE_SERVER")
+    monkeypatch.setenv("LEADLINE_SERVER__PORT", str(leadline.port))
+    assert leadline_cli("sql", "SELECT 1").code == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "text"),
+    [
+        (("sql", "DROP TABLE event"), 2, "allowed is one SELECT"),
+        (("sql", "SELECT nothing FROM event"), 2, "nothing"),
+        (("show", "tables", "evnt"), 2, "no table 'evnt'"),
+        (("show", "series", "--entity", "x", "--limit", "0"), 2, "--limit"),
+        (("up", "--once"), 2, "--once belongs to --demo"),
+        (("up", "--host", "0.0.0.0"), 2, "server.host must be a loopback address"),
+        (("up", "--port", "99999"), 2, "server.port must be <= 65535"),
+        (("config", "show", "--config", "missing.yaml"), 2, "missing.yaml: cannot be read"),
+        (("nonsense",), 2, "nonsense"),
+        ((), 2, "Usage"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_mistakes_end_with_2_and_a_line(
+    leadline: RunningLeadline,
+    leadline_cli: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    args: tuple[str, ...],
+    code: int,
+    text: str,
+) -> None:
+    monkeypatch.setenv("LEADLINE_SERVER", leadline.url)
+    ran = leadline_cli(*args)
+    assert ran.code == code
+    assert text in re.sub(r"[\s│]+", " ", ran.out + ran.err)
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_doctor_without_a_server_says_what_to_do(leadline_cli: Run, output: str) -> None:
+    (port,) = free_ports(1)
+    ran = leadline_cli("doctor", "--server", f"http://127.0.0.1:{port}", "--output", output)
+    assert ran.code == 2
+    if output == "table":
+        assert "start it with `leadline up`" in re.sub(r"\s+", " ", ran.err)
+        return
+    found = load(ran.out, output)
+    assert found["state"] == "critical"
+    assert "leadline up" in found["findings"][0]["do"]
+
+
+def test_verbs_without_a_server_end_with_3(leadline_cli: Run) -> None:
+    (port,) = free_ports(1)
+    for args in (("sql", "SELECT 1"), ("show", "tables"), ("show", "series")):
+        ran = leadline_cli(*args, "--server", f"127.0.0.1:{port}")
+        assert ran.code == 3
+        assert ran.err.startswith("leadline: no Leadline answers at ")
+
+
+def test_what_is_no_leadline_is_said(leadline_cli: Run) -> None:
+    with Pages() as pages:
+        pages.answers["/api/v1/tables"] = (200, {}, b"<html>")
+        ran = leadline_cli("show", "tables", "--server", pages.address)
+        assert (ran.code, "is it Leadline?" in ran.err) == (3, True)
+        pages.answers["/api/v1/tables"] = (200, {}, b"[1]")
+        assert "is it Leadline?" in leadline_cli("show", "tables", "--server", pages.address).err
+    for wrong in ("http://[", "ftp://x", "http://a b", "host:port", "http://"):
+        ran = leadline_cli("show", "tables", "--server", wrong)
+        assert (ran.code, "http://HOST:PORT" in ran.err) == (2, True), ran
+
+
+def test_doctor_with_a_refusal_ends_with_1(leadline: RunningLeadline, leadline_cli: Run) -> None:
+    """Last against this server: it stays in warning for ten minutes."""
+    leadline.http.post("/v1/metrics", content=b"\xff", headers={"content-type": "application/x-protobuf"})
+    ran = leadline_cli("doctor", "--server", leadline.url)
+    assert ran.code == 1
+    assert "refused or dropped since the start" in ran.out
+    assert "do: " in ran.out
+    assert leadline_cli("doctor", "--server", leadline.url, "-o", "json").code == 1
+
+
+def commands() -> list[tuple[tuple[str, ...], Any]]:
+    """Every verb with its click command."""
+    found: list[tuple[tuple[str, ...], Any]] = []
+
+    def walk(path: tuple[str, ...], command: Any) -> None:
+        found.append((path, command))
+        for name, inner in getattr(command, "commands", {}).items():
+            walk((*path, name), inner)
+
+    walk((), typer.main.get_command(app))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), commands(), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_help_mentions_every_option(
+    leadline_cli: Run, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...], command: Any
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("TERMINAL_WIDTH", "160")
+    for flag in ("--help", "-h"):
+        ran = leadline_cli(*path, flag)
+        assert ran.code == 0
+        for parameter in command.params:
+            names = [*parameter.opts, *parameter.secondary_opts]
+            assert any(name in ran.out or name.upper() in ran.out for name in names), names
+        assert all(name in ran.out for name in getattr(command, "commands", {}))
+
+
+def test_version(leadline_cli: Run) -> None:
+    assert leadline_cli("--version") == (0, f"leadline {__version__}\n", "")
