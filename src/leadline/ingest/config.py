@@ -87,6 +87,14 @@ class IngestConfig:
             "min": 1000,
         },
     )
+    queue_bytes_max: int = field(
+        default=256 * MIB,
+        metadata={
+            "doc": "bytes of rows of one table waiting for the store; rows with texts are larger than samples. When full 429 (remote-write: 503)",
+            "unit": "bytes",
+            "min": MIB,
+        },
+    )
     series_max: int = field(
         default=2_000_000,
         metadata={

@@ -43,6 +43,7 @@ LiveSink = Callable[[str, str, Table, Mapping[str, object], int], None]
 B = TypeVar("B")
 
 SAVE_TIMES_EVERY_NS = 3600 * 10**9  # `series.last_ns` is written at most this often
+SAMPLE_BYTES = 32  # id, time and value of a sample that waits
 RECENT_BATCHES_MAX = 10_000  # 64 bytes each; only a short cut: the store knows a repeated row by itself
 
 
@@ -182,7 +183,8 @@ class Intake:
         taken = len(time_ns)
         if taken or admission.new:
             ids = samples.ids[series]
-            done = self._samples_lane.offer(_SampleBatch(principal, streams, ids, time_ns, value), taken)
+            batch = _SampleBatch(principal, streams, ids, time_ns, value)
+            done = self._samples_lane.offer(batch, taken, SAMPLE_BYTES * taken)
         else:
             done.set_result(None)
         if taken:
@@ -359,7 +361,7 @@ class Intake:
         if not count:
             done.set_result(None)
             return Receipt(done, 0)
-        done = self._lane_of(table).offer(arrow, count)
+        done = self._lane_of(table).offer(arrow, count, arrow.nbytes)
         self._live(principal.tenant, principal.cluster, table, {"rows": arrow}, count)
         done.add_done_callback(self._stored_batch(key, count))
         done.add_done_callback(self._heard(sender, rows=count))
@@ -472,6 +474,7 @@ class Intake:
             batch_rows=self.config.batch_rows,
             linger_s=self.config.linger_s,
             queue_rows_max=self.config.queue_rows_max,
+            queue_bytes_max=self.config.queue_bytes_max,
             on_failure=self._failed,
         )
 

@@ -3,7 +3,7 @@
     offer() ──> waiting batches ──(batch_rows, linger_s, or nobody left to wait for)──> store.append ──> futures
 
 A future resolves when its rows are in the store: that is what an acknowledgement means. When a lane holds
-`queue_rows_max` rows, `offer` raises BusyError and takes nothing.
+`queue_rows_max` rows or `queue_bytes_max` bytes, `offer` raises BusyError and takes nothing.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ SETTLED_ROWS = 5_000
 class _Waiting(Generic[Batch]):
     batch: Batch
     rows: int
+    size_bytes: int
     done: Future[None]
 
 
@@ -48,16 +49,19 @@ class Lane(Generic[Batch]):
         batch_rows: int,
         linger_s: float,
         queue_rows_max: int,
+        queue_bytes_max: int,
         on_failure: Callable[[StoreError], None],
     ) -> None:
         self._append = append
         self._batch_rows = batch_rows
         self._linger_s = linger_s
         self._queue_rows_max = queue_rows_max
+        self._queue_bytes_max = queue_bytes_max
         self._on_failure = on_failure
         self._condition = threading.Condition()
         self._waiting: list[_Waiting[Batch]] = []
         self._rows = 0  # rows offered and not yet answered, those being appended included
+        self._bytes = 0  # of the same
         self._pending_rows = 0  # rows in `_waiting`
         self._appended_at = 0.0
         self._stopping = False
@@ -79,12 +83,13 @@ class Lane(Generic[Batch]):
         """Rows offered and not yet answered."""
         return self._rows
 
-    def offer(self, batch: Batch, rows: int) -> Future[None]:
-        """Queue `batch` of `rows` rows. The future resolves when they are stored, or fails with StoreError.
+    def offer(self, batch: Batch, rows: int, size_bytes: int) -> Future[None]:
+        """Queue `batch` of `rows` rows, `size_bytes` in memory.
 
+        The future resolves when they are stored, or fails with StoreError.
         Errors: BusyError if the lane is full or stopping; nothing was taken then.
         """
-        waiting = _Waiting(batch, rows, Future[None]())
+        waiting = _Waiting(batch, rows, size_bytes, Future[None]())
         # From here on it cannot be cancelled: who stops waiting for the answer (a hung-up sender, a scrape target
         # that went away) does not take the rows back, and the lane can always answer.
         waiting.done.set_running_or_notify_cancel()
@@ -92,10 +97,14 @@ class Lane(Generic[Batch]):
             if self._stopping:
                 raise BusyError("Leadline is stopping; send again to the one that follows", 5)
             # A batch larger than the whole queue is taken when the lane is empty: it could never be taken else.
-            if self._rows and self._rows + rows > self._queue_rows_max:
-                raise BusyError(f"{self._rows} rows wait for the store already; try again in a second")
+            full = self._rows + rows > self._queue_rows_max or self._bytes + size_bytes > self._queue_bytes_max
+            if self._rows and full:
+                raise BusyError(
+                    f"{self._rows} rows wait for the store already, {self._bytes} bytes; try again in a second"
+                )
             self._waiting.append(waiting)
             self._rows += rows
+            self._bytes += size_bytes
             self._pending_rows += rows
             if len(self._waiting) == 1 or self._pending_rows >= self._batch_rows:
                 self._condition.notify_all()
@@ -110,6 +119,7 @@ class Lane(Generic[Batch]):
             error = self._append_with_retries([waiting.batch for waiting in batches])
             with self._condition:
                 self._rows -= sum(waiting.rows for waiting in batches)
+                self._bytes -= sum(waiting.size_bytes for waiting in batches)
             for waiting in batches:
                 if error is None:
                     waiting.done.set_result(None)

@@ -1,6 +1,6 @@
 """Live tables: what `ingest` has just accepted, in memory, for judgements that cannot wait for the store.
 
-Bounded by rows and batches per table; the oldest go first and are counted. Everything here is (or is about to be)
+Bounded by rows, batches and bytes per table; the oldest go first and are counted. Everything here is (or is about to be)
 in the store too, so nothing is lost by letting go.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from leadline.model.tables import Table
 
 ROWS_MAX = 1_000_000  # a metric sample is 32 bytes, so 32 MB for the largest table
+BYTES_MAX = 128 << 20  # of a table: rows with texts are larger than samples
 BATCHES_MAX = 20_000  # of a table; about 1 kB each beside their rows, so 20 MB
 
 
@@ -26,35 +27,47 @@ class LiveBatch:
     cluster: str
     columns: Mapping[str, object]
     rows: int
+    size_bytes: int
 
 
 class LiveTables:
     """The newest rows of every table. Thread-safe; adding never blocks for long and never raises."""
 
     def __init__(
-        self, dropped: Callable[[int], None], rows_max: int = ROWS_MAX, batches_max: int = BATCHES_MAX
+        self,
+        dropped: Callable[[int], None],
+        rows_max: int = ROWS_MAX,
+        bytes_max: int = BYTES_MAX,
+        batches_max: int = BATCHES_MAX,
     ) -> None:
         self._dropped = dropped
         self._rows_max = rows_max
+        self._bytes_max = bytes_max
         self._batches_max = batches_max
         self._lock = threading.Lock()
         self._batches: dict[str, deque[LiveBatch]] = {}
         self._rows: dict[str, int] = {}
+        self._bytes: dict[str, int] = {}
         self._number = 0
 
     def add(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
         """Append rows of a table; the oldest batches make room (the newest one always stays)."""
         let_go = 0
+        size_bytes = sum(getattr(column, "nbytes", 0) for column in columns.values())
         with self._lock:
             self._number += 1
             batches = self._batches.setdefault(table.name, deque())
-            batches.append(LiveBatch(self._number, tenant, cluster, columns, rows))
+            batches.append(LiveBatch(self._number, tenant, cluster, columns, rows, size_bytes))
             held = self._rows.get(table.name, 0) + rows
-            while (held > self._rows_max and len(batches) > 1) or len(batches) > self._batches_max:
+            held_bytes = self._bytes.get(table.name, 0) + size_bytes
+            while len(batches) > 1 and (
+                held > self._rows_max or held_bytes > self._bytes_max or len(batches) > self._batches_max
+            ):
                 oldest = batches.popleft()
                 held -= oldest.rows
+                held_bytes -= oldest.size_bytes
                 let_go += oldest.rows
-            self._rows[table.name] = held
+            self._rows[table.name], self._bytes[table.name] = held, held_bytes
         if let_go:
             self._dropped(let_go)
 

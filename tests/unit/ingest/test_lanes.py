@@ -22,6 +22,7 @@ def lane(append: Callable[[list[str]], None], **bounds: float) -> Iterator[Lane[
         batch_rows=int(bounds.get("batch_rows", 100)),
         linger_s=bounds.get("linger_s", 0.05),
         queue_rows_max=int(bounds.get("queue_rows_max", 1000)),
+        queue_bytes_max=int(bounds.get("queue_bytes_max", 1 << 20)),
         on_failure=failures.append,
     )
     made.failures = failures  # type: ignore[attr-defined]
@@ -42,9 +43,9 @@ def test_batches_offered_together_are_appended_together_and_in_order() -> None:
         appended.append(batches)
 
     with lane(append) as under_test:
-        first = under_test.offer("a", 1)
+        first = under_test.offer("a", 1, 100)
         assert begun.wait(5)
-        rest = [under_test.offer(name, 1) for name in "bcd"]
+        rest = [under_test.offer(name, 1, 100) for name in "bcd"]
         assert not first.done(), "an answer before the append has ended"
         go_on.set()
         for future in [first, *rest]:
@@ -55,19 +56,31 @@ def test_batches_offered_together_are_appended_together_and_in_order() -> None:
 def test_a_full_lane_takes_nothing_and_says_so() -> None:
     go_on = threading.Event()
     with lane(lambda _: (go_on.wait(5), None)[1], queue_rows_max=10) as under_test:
-        taken = under_test.offer("a", 8)
+        taken = under_test.offer("a", 8, 100)
         with pytest.raises(BusyError, match="8 rows wait") as error:
-            under_test.offer("b", 3)
+            under_test.offer("b", 3, 100)
         assert error.value.retry_after_s >= 1
         assert under_test.rows == 8
         go_on.set()
         taken.result(5)
-        under_test.offer("c", 3).result(5)
+        under_test.offer("c", 3, 100).result(5)
 
 
 def test_a_batch_larger_than_the_queue_is_taken_by_an_empty_lane() -> None:
     with lane(lambda _: None, queue_rows_max=10) as under_test:
-        under_test.offer("huge", 50).result(5)
+        under_test.offer("huge", 50, 100).result(5)
+
+
+def test_a_lane_is_full_by_bytes_too() -> None:
+    go_on = threading.Event()
+    with lane(lambda _: (go_on.wait(5), None)[1], queue_bytes_max=1000) as under_test:
+        taken = under_test.offer("a", 1, 900)
+        with pytest.raises(BusyError, match="900 bytes"):
+            under_test.offer("b", 1, 101)
+        go_on.set()
+        taken.result(5)
+        under_test.offer("huge", 1, 5000).result(5)
+        under_test.offer("c", 1, 1000).result(5)
 
 
 def test_an_append_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +93,7 @@ def test_an_append_that_fails_once_is_tried_again(monkeypatch: pytest.MonkeyPatc
             raise StoreError("disk is busy")
 
     with lane(append) as under_test:
-        under_test.offer("a", 1).result(5)
+        under_test.offer("a", 1, 100).result(5)
         assert [str(error) for error in under_test.failures] == ["disk is busy"]  # type: ignore[attr-defined]
     assert tries == [["a"], ["a"]]
 
@@ -95,10 +108,10 @@ def test_an_append_that_keeps_failing_is_told_and_the_lane_goes_on(monkeypatch: 
 
     with lane(append) as under_test:
         with pytest.raises(StoreError, match="disk is full"):
-            under_test.offer("a", 1).result(5)
+            under_test.offer("a", 1, 100).result(5)
         assert under_test.rows == 0
         broken = False
-        under_test.offer("b", 1).result(5)
+        under_test.offer("b", 1, 100).result(5)
 
 
 def test_a_bug_in_the_append_fails_its_rows_and_not_the_lane() -> None:
@@ -108,18 +121,18 @@ def test_a_bug_in_the_append_fails_its_rows_and_not_the_lane() -> None:
 
     with lane(append) as under_test:
         with pytest.raises(StoreError, match="ZeroDivisionError"):
-            under_test.offer("bad", 1).result(5)
-        under_test.offer("good", 1).result(5)
+            under_test.offer("bad", 1, 100).result(5)
+        under_test.offer("good", 1, 100).result(5)
 
 
 def test_stop_appends_what_waits_and_takes_nothing_more() -> None:
     appended: list[str] = []
     with lane(appended.extend, linger_s=1.0) as under_test:
-        futures = [under_test.offer(str(number), 1) for number in range(20)]
+        futures = [under_test.offer(str(number), 1, 100) for number in range(20)]
         under_test.stop()
         assert all(future.done() for future in futures)
         with pytest.raises(BusyError, match="stopping"):
-            under_test.offer("late", 1)
+            under_test.offer("late", 1, 100)
     assert appended == [str(number) for number in range(20)]
 
 
@@ -128,7 +141,7 @@ def test_every_row_is_answered_under_many_senders() -> None:
 
     def send(number: int) -> None:
         for place in range(50):
-            under_test.offer(f"{number}/{place}", 1).result(10)
+            under_test.offer(f"{number}/{place}", 1, 100).result(10)
 
     with lane(appended.extend, linger_s=0.01) as under_test:
         senders = [threading.Thread(target=send, args=(number,)) for number in range(8)]

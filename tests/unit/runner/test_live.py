@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
+
 from leadline.model.tables import BY_NAME
 from leadline.runner.live import LiveTables
 
@@ -75,6 +77,15 @@ def test_small_batches_are_bounded_by_their_number() -> None:
         live.add("t", "c", EVENT, {"n": number}, 1)
     assert [batch.columns["n"] for batch in live.since("event")] == [7, 8, 9, 10, 11]
     assert (live.rows()["event"], dropped.rows) == (5, 7)
+
+
+def test_large_rows_are_bounded_by_their_bytes() -> None:
+    dropped = Dropped()
+    live = LiveTables(dropped, bytes_max=1000)
+    for number in range(5):
+        live.add("t", "c", EVENT, {"value": np.zeros(50), "n": number}, 2)  # 400 bytes each
+    assert [batch.columns["n"] for batch in live.since("event")] == [3, 4]
+    assert dropped.rows == 6
 
 
 def test_bounds_are_for_each_table() -> None:
