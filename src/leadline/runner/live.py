@@ -1,7 +1,7 @@
 """Live tables: what `ingest` has just accepted, in memory, for judgements that cannot wait for the store.
 
-Bounded by rows, batches and bytes per table; the oldest go first and are counted. Everything here is (or is about to be)
-in the store too, so nothing is lost by letting go.
+Bounded by rows, batches and bytes per table; the oldest go first and are counted. Everything here is (or is about
+to be) in the store too, so nothing is lost by letting go.
 """
 
 from __future__ import annotations
