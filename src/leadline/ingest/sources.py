@@ -39,6 +39,7 @@ class Source:
     refused: Tally[str] = field(default_factory=Tally)
     last_error: str = ""
     last_error_ns: int = 0
+    last_do: str = ""  # what to do about it
 
 
 class Sources:
@@ -73,7 +74,7 @@ class Sources:
             source = self._source(sender, now_ns)
             source.refused[why.reason] += amount
             if error:
-                source.last_error, source.last_error_ns = error[:ERROR_CHARS_MAX], now_ns
+                source.last_error, source.last_error_ns, source.last_do = error[:ERROR_CHARS_MAX], now_ns, why.do
 
     def all(self) -> list[Source]:
         """Copies of all sources, oldest acquaintance first."""
@@ -95,4 +96,5 @@ def _copy(source: Source) -> Source:
     return Source(
         source.sender, source.first_ns, source.last_ns, source.newest_ns, source.requests, source.samples,
         source.rows, set(source.tells), Tally(source.refused), source.last_error, source.last_error_ns,
+        source.last_do,
     )  # fmt: skip

@@ -12,7 +12,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from leadline import __version__
 from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Source
-from leadline.model.counters import COUNTERS, Severity
 from leadline.model.errors import StoreError
 from leadline.runner.live import LiveTables
 from leadline.store import Store
@@ -97,7 +96,7 @@ def _source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict
             {"state": WARNING, "text": f"{name}: silent for {quiet_s:.0f} s", "do": "See whether the sender runs."}
         )
     if recent_error:
-        findings.append({"state": WARNING, "text": f"{name}: {source.last_error}", "do": _do(source)})
+        findings.append({"state": WARNING, "text": f"{name}: {source.last_error}", "do": source.last_do})
     return {
         "tenant": source.sender.tenant,
         "way": source.sender.way,
@@ -114,13 +113,6 @@ def _source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict
         "refused": dict(source.refused),
         "last_error": source.last_error,
     }
-
-
-def _do(source: Source) -> str:
-    """The advice of the worst counter that this source has moved."""
-    rank = {Severity.DATA_LOSS: 2, Severity.ERROR: 1, Severity.INFO: 0}
-    moved = [counter for counter in COUNTERS if source.refused.get(counter.reason)]
-    return max(moved, key=lambda counter: rank[counter.severity]).do if moved else ""
 
 
 def _worst(findings: list[dict[str, str]]) -> str:
