@@ -34,9 +34,15 @@ def test_after_the_dust_settles(seed: int, crashes: bool) -> None:
 
 
 def test_the_simulation_sees_what_it_is_for() -> None:
-    """A canary: over a few seeds every kind of trouble happens, and a lost sample does not pass unnoticed."""
+    """A canary: over some seeds every kind of trouble happens, and a lost sample does not pass unnoticed.
+
+    Threads decide which requests meet a full queue, so how many seeds it takes differs from run to run.
+    """
+    wanted = {"store_unavailable", "queue_full"}
     whole: set[str] = set()
-    for seed in range(100, 106):
+    for seed in range(100, 140):
+        if wanted <= whole:
+            break
         world = World(seed, crashes=seed % 2 == 0)
         try:
             asyncio.run(world.run())
@@ -48,4 +54,4 @@ def test_the_simulation_sees_what_it_is_for() -> None:
                 world.check()
         finally:
             world.stop()
-    assert {"store_unavailable", "queue_full"} <= whole
+    assert wanted <= whole

@@ -23,17 +23,16 @@ from numpy.typing import NDArray
 
 from leadline.ingest.config import IngestConfig
 from leadline.ingest.counts import Counts
+from leadline.ingest.known import SAVE_TIMES_EVERY_NS, KnownStreams, u128
 from leadline.ingest.lanes import Lane
 from leadline.ingest.sources import Sender, Sources
 from leadline.ingest.streams import Streams
-from leadline.ingest.told import SUFFIXES
 from leadline.model.counters import Severity, accepted, counter, refused
 from leadline.model.errors import BusyError, RefusedError, StoreError
 from leadline.model.principal import Principal
 from leadline.model.tables import Identity, Table
-from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
-from leadline.model.units import canonical_unit
-from leadline.store import Store, arrow_schema, arrow_table
+from leadline.model.tables.metrics import METRIC_SAMPLE
+from leadline.store import Store, arrow_table
 from leadline.wire.blank import is_dcgm_blank
 from leadline.wire.samples import STALE_NAN_BITS, Floats, Int64s, Samples, UInt64s
 
@@ -42,7 +41,6 @@ LiveSink = Callable[[str, str, Table, Mapping[str, object], int], None]
 
 B = TypeVar("B")
 
-SAVE_TIMES_EVERY_NS = 3600 * 10**9  # `series.last_ns` is written at most this often
 SAMPLE_BYTES = 32  # id, time and value of a sample that waits
 RECENT_BATCHES_MAX = 10_000  # 64 bytes each; only a short cut: the store knows a repeated row by itself
 
@@ -90,11 +88,10 @@ class Intake:
         self._live = live
         self.now_ns = now_ns
         self._lock = threading.Lock()
-        self._series_rows = threading.Lock()  # who reads stored series rows to write them back, changed
-        self._streams: dict[tuple[str, str], Streams] = {}
+        self._known = KnownStreams(config, store, now_ns)
         self._lanes: dict[str, Lane[pa.Table]] = {}
         self._samples_lane: Lane[_SampleBatch] = self._lane("metric_sample", self._append_samples)
-        self._recent: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, str, str, int], None] = OrderedDict()
         self._started = False
         self.last_store_error = ""
 
@@ -102,7 +99,7 @@ class Intake:
 
     def start(self) -> None:
         """Learn the streams that the store knows, then take telemetry."""
-        self._restore_streams()
+        self._known.restore()
         self._samples_lane.start()
         self._started = True
 
@@ -122,31 +119,6 @@ class Intake:
             # All samples are stored or refused; what is missing is how far their streams reach, at most an hour.
             self._failed(error)
 
-    def save_streams(self, by_ns: int = SAVE_TIMES_EVERY_NS) -> None:
-        """Bring `series.first_ns` and `last_ns` up to date where a stream moved on by more than `by_ns`."""
-        for (tenant, cluster), streams in list(self._streams.items()):
-            if streams.moved(by_ns):
-                with self._series_rows:
-                    self._save_streams(tenant, cluster, streams)
-
-    def _save_streams(self, tenant: str, cluster: str, streams: Streams) -> None:
-        rows = self._store.query(
-            f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
-            "WHERE tenant = {tenant:String} AND cluster = {cluster:String}",
-            {"tenant": tenant, "cluster": cluster},
-        )
-        if not rows.num_rows:
-            return
-        held, first_ns, last_ns = streams.times(_ids(rows["series"]))
-        rows = rows.filter(pa.array(held))
-        for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
-            rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
-        try:
-            self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
-        except StoreError:
-            streams.unsave()
-            raise
-
     @property
     def waiting_rows(self) -> dict[str, int]:
         """Rows accepted and not yet in the store, by table."""
@@ -157,14 +129,18 @@ class Intake:
     @property
     def series_known(self) -> int:
         """Metric streams known, all tenants."""
-        return sum(len(streams) for streams in list(self._streams.values()))
+        return len(self._known)
+
+    def save_streams(self, by_ns: int = SAVE_TIMES_EVERY_NS) -> None:
+        """Bring the stored times of streams up to date where they moved on by more than `by_ns`. Errors: StoreError."""
+        self._known.save_times(by_ns)
 
     # -- samples ------------------------------------------------------------------------------------------
 
     def samples(self, samples: Samples, principal: Principal, sender: Sender) -> Receipt:
         """Take metric samples. Errors: BusyError if the lane is full (nothing was taken then)."""
         now_ns = self.now_ns()
-        streams = self._streams_of(principal)
+        streams = self._known.of(principal)
         admission = streams.admit(samples, sender.way)
         tally: Tally[str] = Tally(samples.dropped)
         tally.update(admission.refused)
@@ -263,8 +239,7 @@ class Intake:
     def _append_samples(self, batches: list[_SampleBatch]) -> None:
         """One append of many requests' samples; streams that are new are stored first."""
         for key, streams in {(b.principal.tenant, b.principal.cluster): b.streams for b in batches}.items():
-            self._append_unsaved(*key, streams)
-            self._append_told(*key, streams)
+            self._known.append_new(*key, streams)
         batches = [batch for batch in batches if len(batch.time_ns)]
         if not batches:
             return
@@ -272,66 +247,13 @@ class Intake:
             {
                 "tenant": _runs([(b.principal.tenant, len(b.time_ns)) for b in batches]),
                 "cluster": _runs([(b.principal.cluster, len(b.time_ns)) for b in batches]),
-                "series": _u128(np.concatenate([b.ids for b in batches])),
+                "series": u128(np.concatenate([b.ids for b in batches])),
                 "time_ns": pa.array(np.concatenate([b.time_ns for b in batches])),
                 "value": pa.array(np.concatenate([b.value for b in batches])),
             }
         )
         self._store.append(METRIC_SAMPLE, rows)
         self.counts.add(accepted("samples"), rows.num_rows)
-
-    def _append_unsaved(self, tenant: str, cluster: str, streams: Streams) -> None:
-        rows, first_ns, last_ns = streams.unsaved()
-        if not rows:
-            return
-        seen_first_ns, seen_last_ns = first_ns, last_ns
-        # A stream whose samples were all refused has been seen, but at no time that we keep.
-        last_ns = np.where(last_ns == 0, self.now_ns(), last_ns)
-        first_ns = np.minimum(first_ns, last_ns)
-        table = arrow_table(
-            SERIES,
-            {
-                "tenant": [tenant] * len(rows),
-                "cluster": [cluster] * len(rows),
-                "series": _u128(np.array([(row.id_low, row.id_high) for row in rows], np.uint64)),
-                "name": [row.name for row in rows],
-                "entity_kind": [row.mapped.entity_kind for row in rows],
-                "entity": [row.mapped.entity for row in rows],
-                "unit": [row.unit for row in rows],
-                "labels": [row.labels for row in rows],
-                "first_ns": first_ns,
-                "last_ns": last_ns,
-                "type": [row.type for row in rows],
-                "host": [row.mapped.host for row in rows],
-                "source": [row.source for row in rows],
-            },
-        )
-        self._store.append(SERIES, table)
-        streams.saved(rows, seen_first_ns, seen_last_ns)
-
-    def _append_told(self, tenant: str, cluster: str, streams: Streams) -> None:
-        """Type and unit for streams that were stored before anybody told them; seldom, as names are told once."""
-        news = streams.told.news()
-        if not news:
-            return
-        names = [name + suffix for name in news for suffix in ("", *SUFFIXES)]
-        with self._series_rows:
-            rows = self._store.query(
-                f"SELECT {', '.join(column.name for column in SERIES.columns)} FROM leadline.series "
-                "WHERE tenant = {tenant:String} AND cluster = {cluster:String} AND type IS NULL "
-                "AND name IN {names:Array(String)}",
-                {"tenant": tenant, "cluster": cluster, "names": names},
-            )
-            if rows.num_rows:
-                told = [streams.told.about(name) for name in rows["name"].to_pylist()]
-                units = [
-                    canonical_unit(each.unit) if each.unit else unit
-                    for each, unit in zip(told, rows["unit"].to_pylist(), strict=True)
-                ]
-                for name, values in (("type", [each.type or None for each in told]), ("unit", units)):
-                    rows = rows.set_column(rows.column_names.index(name), name, pa.array(values, pa.string()))
-                self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
-        streams.told.used(news)
 
     # -- rows ---------------------------------------------------------------------------------------------
 
@@ -351,7 +273,7 @@ class Intake:
         """
         now_ns = self.now_ns()
         done = Future[None]()
-        key = (principal.tenant, table.name, batch)
+        key = (principal.tenant, principal.cluster, table.name, batch)
         if table.identity is Identity.BATCH and self._is_recent(key):
             self.counts.add(accepted("repeated_batches"))
             done.set_result(None)
@@ -383,7 +305,7 @@ class Intake:
         given["cluster"] = [principal.cluster] * count
         if table.identity is Identity.BATCH:
             raw = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64]], np.uint64)
-            given["batch"] = _u128(np.repeat(raw, count, axis=0))
+            given["batch"] = u128(np.repeat(raw, count, axis=0))
             given["batch_row"] = np.arange(count, dtype=np.uint64)
         return arrow_table(table, given)
 
@@ -408,11 +330,11 @@ class Intake:
                 rows.num_rows,
             )
 
-    def _is_recent(self, key: tuple[str, str, int]) -> bool:
+    def _is_recent(self, key: tuple[str, str, str, int]) -> bool:
         with self._lock:
             return key in self._recent
 
-    def _stored_batch(self, key: tuple[str, str, int], count: int) -> Callable[[Future[None]], None]:
+    def _stored_batch(self, key: tuple[str, str, str, int], count: int) -> Callable[[Future[None]], None]:
         def note(done: Future[None]) -> None:
             if done.exception() is None:
                 self.counts.add(accepted("rows"), count)
@@ -445,14 +367,6 @@ class Intake:
 
         return note
 
-    def _streams_of(self, principal: Principal) -> Streams:
-        key = (principal.tenant, principal.cluster)
-        streams = self._streams.get(key)
-        if streams is None:
-            with self._lock:
-                streams = self._streams.setdefault(key, Streams(self.config))
-        return streams
-
     def _lane_of(self, table: Table) -> Lane[pa.Table]:
         with self._lock:
             lane = self._lanes.get(table.name)
@@ -482,46 +396,12 @@ class Intake:
         self.counts.add(counter("store_failed", "append"))
         self.last_store_error = str(error)
 
-    def _restore_streams(self) -> None:
-        found = self._store.query(
-            "SELECT tenant, cluster, series, first_ns, last_ns, startsWith(name, 'DCGM_') AS dcgm "
-            "FROM leadline.series ORDER BY tenant, cluster"
-        )
-        if not found.num_rows:
-            return
-        tenants, clusters = found["tenant"].to_pylist(), found["cluster"].to_pylist()
-        begin = 0
-        for end in range(1, found.num_rows + 1):
-            here = (tenants[begin], clusters[begin])
-            if end < found.num_rows and (tenants[end], clusters[end]) == here:
-                continue
-            part = found.slice(begin, end - begin)
-            self._streams_of(Principal(*here)).restore(
-                _ids(part["series"]),
-                part["first_ns"].to_numpy(),
-                part["last_ns"].to_numpy(),
-                part["dcgm"].to_numpy().astype(np.bool_),
-            )
-            begin = end
-
 
 def _runs(runs: list[tuple[str, int]]) -> pa.DictionaryArray:
     """A dictionary array of texts, each repeated; (text, times)."""
     words = sorted({text for text, _ in runs})
     codes = np.repeat([words.index(text) for text, _ in runs], [times for _, times in runs]).astype(np.int32)
     return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words, pa.string()))
-
-
-def _u128(ids: UInt64s) -> pa.FixedSizeBinaryArray:
-    """(N, 2) low and high halves as 16 little-endian bytes each."""
-    return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(16), len(ids), [None, pa.py_buffer(np.ascontiguousarray(ids))]
-    )
-
-
-def _ids(column: pa.ChunkedArray) -> UInt64s:
-    """The (N, 2) halves of a column of 16-byte ids."""
-    return np.frombuffer(b"".join(column.to_pylist()), np.uint64).reshape(-1, 2)
 
 
 def _iso(time_ns: int) -> str:

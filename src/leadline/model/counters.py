@@ -59,6 +59,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("unauthorized", "requests", ERROR, "Requests without the right token.", "Give the sender a token with the role tenant-write."),
     _refused("unknown_table", "requests", ERROR, "Rows for a table that does not exist.", "See `leadline show tables` for the names."),
     # refused in part
+    _refused("tenant_limit", "requests", ERROR, "Requests of a tenant or cluster beyond the 10,000 that are told apart.", "Look whether a sender makes up the headers leadline-tenant or leadline-cluster."),
     _refused("bad_row", "requests", ERROR, "Bodies with a row that does not fit its table; none of their rows is stored.", "The answer names the line, the column and what was expected."),
     _refused("too_old", "samples", LOSS, "Samples older than `ingest.age_max_s`, and rows of bodies with one older than its table is kept.", "Correct the sender's clock, or raise ingest.age_max_s before importing old data."),
     _refused("in_future", "samples", LOSS, "Samples later than now by more than `ingest.future_max_s`, and rows of bodies with such a one.", "Correct the sender's clock (chrony, ptp4l)."),

@@ -56,9 +56,7 @@ def parse_entity_id(text: str) -> EntityId:
     """Split `kind:name`. Errors: UsageError if there is no known kind or no name."""
     kind, colon, name = text.partition(":")
     if not colon or kind not in ENTITY_KINDS or not name:
-        raise UsageError(
-            f"an entity id is kind:name with a kind of {', '.join(ENTITY_KINDS)}; got {text!r}"
-        )
+        raise UsageError(f"an entity id is kind:name with a kind of {', '.join(ENTITY_KINDS)}; got {text!r}")
     return EntityId(kind, name)
 
 
@@ -84,17 +82,13 @@ def series_id(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> int:
     return murmur3_128(canonical_labels(labels))
 
 
-def flow_id(
-    protocol: int, src_ip: str, dst_ip: str, src_port: int, dst_port: int, dst_qp: int | None = None
-) -> int:
+def flow_id(protocol: int, src_ip: str, dst_ip: str, src_port: int, dst_port: int, dst_qp: int | None = None) -> int:
     """The 128-bit id of a directional flow: protocol, addresses, ports, destination queue pair or 0.
 
     IPv4 addresses are hashed in their IPv4-mapped IPv6 form, so both spellings of one address agree.
     Errors: ValueError for an address or number out of range.
     """
-    packed = struct.pack(
-        ">B16s16sHHI", protocol, _mapped(src_ip), _mapped(dst_ip), src_port, dst_port, dst_qp or 0
-    )
+    packed = struct.pack(">B16s16sHHI", protocol, _mapped(src_ip), _mapped(dst_ip), src_port, dst_port, dst_qp or 0)
     return murmur3_128(packed)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from leadline.ingest import known
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, RefusedError, StoreError
 from leadline.model.ids import series_id
@@ -475,3 +476,19 @@ def test_saving_times_does_not_undo_what_was_told_meanwhile(bench: Bench) -> Non
     receipt.done.result(5)
     row = bench.store.rows("series")[0]
     assert (row["type"], row["last_ns"]) == ("gauge", T + 2 * S)
+
+
+def test_tenants_beyond_the_bound_are_refused_by_name(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "TENANTS_MAX", 2)
+    bench = make()
+    for tenant in ("a", "b", "a"):
+        bench.send(one(UP, T), Principal(tenant))
+    with pytest.raises(RefusedError, match="'c'") as refused:
+        bench.send(one(UP, T), Principal("c"))
+    assert refused.value.reason == "tenant_limit"
+
+
+def test_a_batch_repeated_for_another_cluster_is_another_batch(bench: Bench) -> None:
+    for cluster in ("one", "two"):
+        bench.intake.rows(EVENT, events(["a"]), 1, 7, Principal("t", cluster), SENDER).done.result(10)
+    assert sorted(row["cluster"] for row in bench.store.rows("event")) == ["one", "two"]

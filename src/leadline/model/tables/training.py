@@ -120,7 +120,9 @@ MESSAGE = Table(
         Column("sent_ns", I64, "ns", "accepted by the network, cluster time"),
         Column("received_ns", I64, "ns", "complete at the receiver, cluster time"),
         Column("delay_ns", I64, "ns", "one-way delay"),
-        Column("bound_ns", I64, "ns", "the delay is right to within this; null if the clocks are not fitted", nullable=True),
+        Column(
+            "bound_ns", I64, "ns", "the delay is right to within this; null if the clocks are not fitted", nullable=True
+        ),
         Column("flow", U128, None, "flow it rode, where known", nullable=True),
     ),
     order=("job", "comm", "seq", "channel"),

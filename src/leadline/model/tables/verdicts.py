@@ -12,6 +12,7 @@ from leadline.model.tables.spec import (
     SYM,
     Column,
     Identity,
+    Partition,
     Table,
 )
 
@@ -143,6 +144,7 @@ INCIDENT = Table(
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/cause",
+    partition=Partition.NONE,
 )
 
 CAUSE = Table(
@@ -166,6 +168,7 @@ CAUSE = Table(
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/cause",
+    partition=Partition.NONE,
 )
 
 ACTION = Table(

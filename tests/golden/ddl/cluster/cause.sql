@@ -18,10 +18,9 @@ CREATE TABLE IF NOT EXISTS leadline.cause_local ON CLUSTER 'main'
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
-PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, incident, position, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
 
 CREATE TABLE IF NOT EXISTS leadline.cause ON CLUSTER 'main' AS leadline.cause_local
 ENGINE = Distributed('main', 'leadline', 'cause_local', cityHash64(incident));

@@ -15,10 +15,9 @@ CREATE TABLE IF NOT EXISTS leadline.incident_local ON CLUSTER 'main'
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
-PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, incident, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
 
 CREATE TABLE IF NOT EXISTS leadline.incident ON CLUSTER 'main' AS leadline.incident_local
 ENGINE = Distributed('main', 'leadline', 'incident_local', cityHash64(incident));

@@ -18,7 +18,6 @@ CREATE TABLE IF NOT EXISTS leadline.cause
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = ReplacingMergeTree
-PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, incident, position, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
