@@ -14,11 +14,12 @@ ARGS ?=
 BIN := .venv/bin
 
 # Stamps carry the hash of what they depend on, so a second run installs nothing and a change is noticed.
-KEY := $(shell sha256sum pyproject.toml | cut -c1-12)
+KEY := $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-12)
 RUN_STAMP := .venv/.installed-run-$(KEY)
 TEST_STAMP := .venv/.installed-test-$(KEY)
 KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# Constraints: the versions this was tested with, so that a clone of today works like one of next year.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .NOTPARALLEL:
 .PHONY: help up test check format lint types bench evals evals-quick docs clean
