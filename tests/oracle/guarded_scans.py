@@ -17,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from leadline.wire import exposition_kernels, otlp_metrics
+from leadline.wire import exposition_kernels, otlp_requests
 from leadline.wire.labels import LABELS_MAX
+from leadline.wire.otlp_tables import empty_tables
 
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0
@@ -66,8 +67,7 @@ def scan_page(view: memoryview) -> None:
 
 
 def scan_request(view: memoryview) -> None:
-    tables = otlp_metrics._tables(500)
-    otlp_metrics.kernels.scan(tables, np.frombuffer(view, np.uint8))
+    otlp_requests.scan(empty_tables(500), np.frombuffer(view, np.uint8))
 
 
 def main() -> None:

@@ -18,8 +18,10 @@ from tests.oracle import otlp_metrics as oracle
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.ids import series_id
-from leadline.wire import otlp_kernels, otlp_metrics
+from leadline.wire import otlp_metrics
 from leadline.wire.otlp_metrics import decode_otlp_metrics
+from leadline.wire.otlp_tables import TWICE
+from leadline.wire.proto import GROUP
 from leadline.wire.samples import Samples
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -163,8 +165,8 @@ def _ids_in_hex(given: Any) -> Any:
     return [_ids_in_hex(each) for each in given] if isinstance(given, list) else given
 
 
-# What protobuf allows and we refuse by choice; see otlp_kernels.
-OURS = {otlp_metrics.EXPECTED[code] for code in (otlp_kernels.TWICE, otlp_kernels.GROUP)}
+# What protobuf allows and we refuse by choice; see otlp_requests.
+OURS = {otlp_metrics.EXPECTED[code] for code in (TWICE, GROUP)}
 
 
 def _check_damaged(body: bytes) -> None:

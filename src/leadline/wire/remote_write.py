@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from leadline.model.errors import RefusedError, UsageError
 from leadline.wire.labels import LABELS_MAX
-from leadline.wire.proto import OK, malformed
+from leadline.wire.proto import CODE_MASK, OK, malformed
 from leadline.wire.remote_write_parts import (
     ERROR_AT,
     LABELS,
@@ -110,13 +110,13 @@ class _Room:
         self.tally = np.zeros(len(REASONS), np.int64)
 
     def scan(self, data: Bytes) -> int:
-        """Run the kernel from where it stands. Returns: its code."""
+        """Run the kernel from where it stands. Returns: its code, without the byte."""
         streams = (self.start, self.end, self.ids)
         samples = (self.series, self.time_ns, self.bits)
         out = (self.labels, self.metadata, self.pairs, self.state, self.tally)
         if self.symbols is None:
-            return int(scan_v1(data, streams, samples, *out))
-        return int(scan_v2(data, self.symbols, self.told, streams, samples, *out))
+            return int(scan_v1(data, streams, samples, *out)) & CODE_MASK
+        return int(scan_v2(data, self.symbols, self.told, streams, samples, *out)) & CODE_MASK
 
     def double(self, code: int) -> None:
         """Twice the room of what ran out. Errors: RefusedError if labels would exceed their limit."""
@@ -181,7 +181,7 @@ def _symbols(data: Bytes) -> Symbols:
         spans, prefixes = np.empty((number, 2), np.int64), np.empty(number, np.uint64)
         code, number = scan_symbols(data, spans, prefixes)
         if code != OK:
-            raise malformed("remote-write 2.0 body", code, int(number))
+            raise malformed("remote-write 2.0 body", code & CODE_MASK, int(number))
         if number <= len(spans):
             return spans[:number], prefixes[:number]
         if number > SYMBOLS_MAX:

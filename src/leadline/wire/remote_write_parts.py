@@ -8,7 +8,8 @@ Kernels get their columns as tuples, to keep argument lists readable:
     labels                                 our own buffer for canonical labels
     state, tally                           see below
 
-A code is OK, one of `wire.proto` (the body is malformed at `state[ERROR_AT]`), or MORE_...: out of room.
+A code is OK, one of `wire.proto` with the byte above it (the body is malformed, in the field at `state[ERROR_AT]`),
+or MORE_...: out of room.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from leadline.wire.kernel import kernel
 from leadline.wire.labels import FILLED_ONCE, LABELS_MAX, canonical_bytes_max, in_order, write_canonical
 from leadline.wire.labels import TOO_LONG as NAME_TOO_LONG
 from leadline.wire.murmur import murmur3_slice
-from leadline.wire.proto import BAD_PACKED, OK, TRUNCATED, length, skip, tag, varint
+from leadline.wire.proto import BAD_PACKED, OK, fixed64, length, skip, tag, varint
 from leadline.wire.samples import STALE_NAN_BITS
 from leadline.wire.words import byte_at, word_at
 
@@ -89,9 +90,7 @@ def read_sample(data, at, end):  # type: ignore[no-untyped-def]
         if at < 0:
             return -at, ms, bits
         if field == 0x09:
-            if end - at < 8:
-                return TRUNCATED, ms, bits
-            bits, at = word_at(data, at), at + 8
+            bits, at = fixed64(data, at, end)
         elif field == 0x10:
             time, at = varint(data, at, end)
             ms = np.int64(time)
@@ -205,13 +204,11 @@ def _histogram(data, at, end):  # type: ignore[no-untyped-def]
             value, at = varint(data, at, end)
             count = np.float64(value)
         elif field == 0x11 or field == 0x19:  # count_float, sum
-            if end - at < 8:
-                return TRUNCATED, ms, total, total, buckets
+            bits, at = fixed64(data, at, end)
             if field == 0x11:
-                count = _as_float(word_at(data, at))
+                count = _as_float(bits)
             else:
-                total = word_at(data, at)
-            at += 8
+                total = bits
         elif field == 0x78:  # timestamp
             value, at = varint(data, at, end)
             ms = np.int64(value)

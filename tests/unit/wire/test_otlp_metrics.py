@@ -146,6 +146,46 @@ def test_errors() -> None:
         decode_otlp_metrics(twice, PROTOBUF)
 
 
+def nested(field: bytes, *tags: int) -> bytes:
+    """A field within messages, the innermost tag last."""
+    for each in reversed(tags):
+        field = bytes([each, len(field)]) + field
+    return field
+
+
+TO_POINT = (0x0A, 0x12, 0x12, 0x2A, 0x0A)  # request > resource > scope > metric > gauge > point
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"\x0a", "byte 1: expected a varint of at most 10 bytes, got the end"),
+        (nested(b"\x40\x80", *TO_POINT), "byte 11: expected a varint of at most 10 bytes"),
+        (nested(b"\x40" + b"\xff" * 11, *TO_POINT), "byte 11: expected a varint of at most 10 bytes"),
+        (nested(b"\x88\x80\x80\x80\x80\x00\x01", *TO_POINT), "byte 10: expected a field's tag"),
+        (nested(b"\x02", *TO_POINT), "byte 10: expected a field's tag"),
+        (nested(b"\x0e", *TO_POINT), "byte 11: expected a field's tag"),
+        (nested(b"\x0b", *TO_POINT), "byte 11: expected no groups"),
+        (nested(b"\x19\x01", *TO_POINT), "byte 11: expected 8 .or 4. more bytes of a fixed-size number"),
+        (nested(b"\x0d\x01", *TO_POINT), "byte 11: expected 8 .or 4. more bytes of a fixed-size number"),
+        (nested(b"\x3a\x05\x0a", *TO_POINT), "byte 11: expected a length that stays within the message"),
+        (nested(b"\x32\x07" + bytes(7), *TO_POINT[:3], 0x4A, 0x0A), "byte 12: expected a length that stays within"),
+        (nested(b"a\xffb", *TO_POINT, 0x3A, 0x0A), "byte 15: expected UTF-8 text"),
+    ],
+)
+def test_malformed_bodies_say_what_and_where(body: bytes, said: str) -> None:
+    with pytest.raises(DataError, match="the OTLP body, " + said):
+        decode_otlp_metrics(body, PROTOBUF)
+
+
+def test_bits_of_a_varint_beyond_the_64th_are_dropped() -> None:
+    """As upb does: such a body is OTLP to every other receiver."""
+    flags = nested(b"\x19" + b"\x05" + bytes(7) + b"\x21" + bytes(8) + b"\x40" + b"\x80" * 9 + b"\x02", 0x0A)
+    body = nested(b"\x0a\x01m" + nested(flags, 0x2A), *TO_POINT[:3])
+    assert ExportMetricsServiceRequest.FromString(body)
+    assert decode_otlp_metrics(body, PROTOBUF).value.tolist() == [0.0]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [
