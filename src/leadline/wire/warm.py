@@ -6,8 +6,8 @@ types are the ones that requests will bring. A new format appends its warmer to 
 as a program after deleting the caches, for the reason below.
 
 Numba keeps compiled code beside the source (or in NUMBA_CACHE_DIR) and renews it when *that* file changes,
-but not when a kernel it calls changes in another file: after editing `words.py`, `proto.py` or `murmur.py` delete the caches
-(`find src -name '*.nb[ic]' -delete`).
+but not when a kernel it calls changes in another file: after editing `words.py`, `proto.py` or `murmur.py` delete
+the caches (`find src -name '*.nb[ic]' -delete`).
 """
 
 from __future__ import annotations
