@@ -67,7 +67,7 @@ test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
 	@$(MAKE) --no-print-directory evals-quick
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
-	$(BIN)/pytest -q -m "not slow and not senders" $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow and not senders" $(ARGS)
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format --quiet .

@@ -146,6 +146,7 @@ def pages(draw: st.DrawFn, content_type: str) -> bytes:
     return draw(st.sampled_from(["\n", "\r\n"])).join(page).encode("utf-8", "replace")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content_type", [TEXT, OPENMETRICS])
 def test_agrees_with_a_plain_reader(content_type: str) -> None:
     read = [0, 0]
@@ -160,6 +161,7 @@ def test_agrees_with_a_plain_reader(content_type: str) -> None:
     assert read[True] > sum(read) / 4, f"most pages were refused or empty, so little was compared: {read}"
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(lines(OPENMETRICS), min_size=1, max_size=2), st.data())
 def test_agrees_on_damaged_pages(page: list[str], data: st.DataObject) -> None:

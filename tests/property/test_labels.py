@@ -60,6 +60,7 @@ def first_mistake(given: list[Label], twice: int) -> int:
     return 0 if "__name__" in seen else NO_NAME
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(several, st.sampled_from([FILLED_ONCE, ONCE, LATER_WINS]), st.booleans(), st.integers(0, 9), st.integers(0, 9))
 @example([("__name__", "up"), ("b", "1"), ("a", "")], ONCE, False, 0, 0)

@@ -143,6 +143,7 @@ def check(samples: Samples, request: ExportMetricsServiceRequest) -> None:
     assert samples.dropped == {reason: count for reason, count in dropped.items() if count}
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(requests())
 def test_agrees_with_upb(request: ExportMetricsServiceRequest) -> None:
@@ -185,6 +186,7 @@ def _check_damaged(body: bytes) -> None:
     check(samples, request)
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(requests(), st.data())
 def test_damaged_bodies(request: ExportMetricsServiceRequest, data: st.DataObject) -> None:
@@ -196,6 +198,7 @@ def test_damaged_bodies(request: ExportMetricsServiceRequest, data: st.DataObjec
     _check_damaged(bytes(body))
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(st.one_of(st.binary(max_size=60), requests().map(lambda r: r.SerializeToString()[:-1])))
 def test_any_bytes_decode_or_raise_data_error(body: bytes) -> None:

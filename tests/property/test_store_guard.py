@@ -150,6 +150,7 @@ def answer(store: Store, sql: str, barrier: bool) -> list[str] | None:
     return sorted(map(repr, rows))
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sql=statements())
 def test_the_answer_is_that_of_a_store_without_the_others(store: Store, sql: str) -> None:

@@ -147,6 +147,7 @@ def test_stop_while_a_target_hangs_and_a_connection_idles(tmp_path: Path) -> Non
             assert time.monotonic() - began < 15
 
 
+@pytest.mark.slow
 def test_second_one_on_the_same_store_is_told_who_has_it(tmp_path: Path) -> None:
     with RunningLeadline(tmp_path) as first:
         pid = first.wait_ready()

@@ -24,6 +24,7 @@ def durability(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return durability
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_and_nothing_doubled_in_20_kills(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.durability", "--kills", "20", "--seed", "7", "--json"]
     command += ["--path", str(tmp_path)]
