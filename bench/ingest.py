@@ -1,8 +1,9 @@
 """Remote-write over HTTP into Leadline, Prometheus and VictoriaMetrics: throughput, CPU, disk, memory.
 
-The same bodies (made once, as Prometheus' queue would send them) go to each system, which runs alone on the machine
-with an empty data directory; the systems take turns. A run counts only if every sample can be read back. CPU is that
-of all processes of the system, from the first body until it has come to rest.
+The same bodies go to each system, which runs alone on the machine with an empty data directory; the systems take turns.
+The bodies are made once, as Prometheus' queue sends them when it catches up after an outage: 50 shards (it starts up to
+200 then), each with its own streams in the order they were scraped. A run counts only if every sample can be read back.
+CPU is that of all processes of the system, from the first body until it has come to rest.
 
     python -m bench.ingest [--json] [--rounds 3] [--quick] [--only leadline]
 """
@@ -225,7 +226,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--series", type=int, default=20_000)
     parser.add_argument("--samples", type=int, default=2_000_000)
     parser.add_argument("--body-samples", type=int, default=2_000, help="samples in one body")
-    parser.add_argument("--connections", type=int, default=10)
+    parser.add_argument("--connections", type=int, default=50, help="senders at once; Prometheus grows to 200")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-settle", action="store_true", help="do not wait for the disk to settle (up to 3 minutes)")
     parser.add_argument("--only", nargs="*", help="leadline, victoriametrics, prometheus")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 import cramjam
@@ -44,25 +45,27 @@ class Bodies:
 def make_bodies(series: int, steps: int, body_samples: int, connections: int, end_ns: int, seed: int) -> Bodies:
     """`series` streams with one sample each 15 s, `steps` of them, ending at `end_ns`.
 
-    Each body holds one sample of `body_samples` streams, labels included: what Prometheus' queue sends.
+    As Prometheus' queue sends them: each connection (its shard) has its own share of the streams, and sends their
+    samples in the order they were scraped, `body_samples` in a body, every sample with all labels of its stream.
     """
     rng = np.random.default_rng(seed)
     labels = [_labels(number) for number in range(series)]
     values = np.stack([_values(rng, _METRICS[number % len(_METRICS)][1], steps) for number in range(series)])
-    by_connection: list[list[bytes]] = [[] for _ in range(connections)]
+    times_ms = [(end_ns - (steps - 1 - step) * STEP_NS) // 10**6 for step in range(steps)]
+    by_connection: list[list[bytes]] = []
     raw_bytes = 0
-    for step in range(steps):
-        time_ms = (end_ns - (steps - 1 - step) * STEP_NS) // 10**6
-        stamp = b"\x10" + _varint(time_ms)
-        for place, first in enumerate(range(0, series, body_samples)):
-            part = values[first : first + body_samples, step].astype("<f8").tobytes()
+    for share in np.array_split(np.arange(series), connections):
+        bodies: list[bytes] = []
+        for begin in range(0, len(share) * steps, body_samples):
             raw = bytearray()
-            for offset, prefix in enumerate(labels[first : first + body_samples]):
-                sample = b"\x09" + part[offset * 8 : offset * 8 + 8] + stamp
-                stream = prefix + b"\x12" + _varint(len(sample)) + sample
+            for place in range(begin, min(begin + body_samples, len(share) * steps)):
+                step, number = place // len(share), int(share[place % len(share)])
+                sample = b"\x09" + struct.pack("<d", values[number, step]) + b"\x10" + _varint(times_ms[step])
+                stream = labels[number] + b"\x12" + _varint(len(sample)) + sample
                 raw += b"\x0a" + _varint(len(stream)) + stream
             raw_bytes += len(raw)
-            by_connection[place % connections].append(bytes(cramjam.snappy.compress_raw(bytes(raw))))
+            bodies.append(bytes(cramjam.snappy.compress_raw(bytes(raw))))
+        by_connection.append(bodies)
     return Bodies(by_connection, series * steps, series, raw_bytes)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter as Tally
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,12 @@ NAME = "__name__"
 NOT_SEEN_NS = np.iinfo(np.int64).max  # first time of a stream without a sample
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SeriesRow:
-    """One row of the `series` table but for tenant, cluster and the two times; `number` is its place here."""
+    """One row of the `series` table but for tenant, cluster and the two times.
+
+    `number` is its place here, given when it joins: not a second frozen copy, there may be a million of them.
+    """
 
     id_low: int
     id_high: int
@@ -198,7 +201,8 @@ class Streams:
         self._dcgm[numbers] = [row.name.startswith("DCGM_") for row in rows]
         self._any_dcgm = self._any_dcgm or bool(self._dcgm[numbers].any())
         for number, row in zip(numbers.tolist(), rows, strict=True):
-            self._unsaved[number] = replace(row, number=number)
+            row.number = number
+            self._unsaved[number] = row
 
     def _grow(self, size: int) -> None:
         have = len(self._last_ns)

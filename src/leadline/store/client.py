@@ -117,6 +117,9 @@ class Store:
         except BaseException:
             self._close()
             raise
+        # pyarrow loads pandas (which chdb brings along) at the first list it is given: 0.3 s that the first append
+        # should not pay.
+        pa.array(["loaded"])
         self._started = True
 
     def stop(self) -> None:
