@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leadline.store.schema import OLD_PARTS_S
+from leadline.store.schema import OLD_PARTS_S, REST_S
 
 TICKS = os.sysconf("SC_CLK_TCK")
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
+SETTLE_S = REST_S + OLD_PARTS_S + 10.0
 STILL_S = 15.0  # disk that did not change for this long is settled
 
 
@@ -123,14 +124,14 @@ class Leadline(Peer):
             return int(json.load(answer)["rows"][0]["n"])
 
     def settle(self) -> None:
-        """Wait until the parts that were merged into others are gone: a minute, and ClickHouse's next look."""
+        """Wait for the merge of a partition at rest, and until the parts that were merged are gone."""
         began = time.monotonic()
         changed, size = began, self.disk_bytes()
-        while time.monotonic() - began < 3 * OLD_PARTS_S:
+        while time.monotonic() - began < 2 * SETTLE_S:
             time.sleep(2)
             if self.disk_bytes() != size:
                 changed, size = time.monotonic(), self.disk_bytes()
-            if time.monotonic() - max(changed, began + OLD_PARTS_S) > STILL_S:
+            if time.monotonic() - max(changed, began + SETTLE_S) > STILL_S:
                 return
 
 
