@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ STILL_S = 15.0  # disk that did not change for this long is settled
 
 
 @dataclass
-class Peer:
+class Peer(ABC):
     """One running system. `write_path` takes remote-write; `count()` says how many samples it stored."""
 
     name: str
@@ -102,9 +103,9 @@ class Peer:
             if path.is_file() and path.name != "log.txt" and not path.is_symlink()
         )
 
+    @abstractmethod
     def count(self) -> int:
         """Samples stored, duplicates counted once."""
-        raise NotImplementedError(self.name)
 
     def settle(self) -> None:
         """Ask it to write out what it holds in memory, where it can be asked."""
