@@ -107,8 +107,9 @@ class Peer(ABC):
     def count(self) -> int:
         """Samples stored, duplicates counted once."""
 
+    @abstractmethod
     def settle(self) -> None:
-        """Ask it to write out what it holds in memory, where it can be asked."""
+        """Bring its disk to what it will be: ask it to write out what it holds in memory, or wait until it has."""
 
 
 class Leadline(Peer):
@@ -142,6 +143,9 @@ class Prometheus(Peer):
     def count(self) -> int:
         """By PromQL over the whole span."""
         return _promql_count(self.url, "gpu-hosts")
+
+    def settle(self) -> None:
+        """Nothing to ask for: its newest two hours stay in its write-ahead log, which is on disk already."""
 
 
 class VictoriaMetrics(Peer):
