@@ -20,6 +20,12 @@ TEST_STAMP := .venv/.installed-test-$(KEY)
 KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
 # Constraints: the versions this was tested with, so that a clone of today works like one of next year.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+# First and alone: what depends on torch would else choose a build of its own.
+TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0
+# program:package where Debian's names differ
+LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd
+TEST_PROGRAMS := prometheus prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
+  sfacctd:pmacct ovs-vswitchd:openvswitch-switch
 
 .NOTPARALLEL:
 .PHONY: help up test check format lint types bench evals evals-quick docs clean
@@ -40,12 +46,12 @@ $(BIN)/python:
 
 $(RUN_STAMP): | $(BIN)/python
 	@echo "installing Leadline into .venv (some minutes the first time)"
-	@$(PIP) -e '.[server,demo]'
+	@$(TORCH) && $(PIP) -e '.[server,demo,lab]'
 	@touch $@
 
 $(TEST_STAMP): | $(BIN)/python
 	@echo "installing Leadline and what its tests need into .venv (some minutes the first time)"
-	@$(PIP) -e '.[server,demo,test]'
+	@$(TORCH) && $(PIP) -e '.[server,demo,lab,test]'
 	@touch $@ $(RUN_STAMP)
 
 # Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed
@@ -58,16 +64,16 @@ $(KERNEL_STAMP): | $(RUN_STAMP)
 	@touch $@
 
 up: $(RUN_STAMP) $(KERNEL_STAMP)
-	@scripts/install-programs prometheus-node-exporter || echo "starting without node_exporter" >&2
+	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
 test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
-	@scripts/install-programs prometheus prometheus-node-exporter curl
+	@scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS)
 	$(BIN)/pytest $(ARGS)
 	@$(MAKE) --no-print-directory evals-quick
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow and not senders" $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow and not senders and not lab" $(ARGS)
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format --quiet .
