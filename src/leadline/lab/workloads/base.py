@@ -42,6 +42,11 @@ class Process(Protocol):
     def name(self) -> str: ...
     @property
     def node(self) -> str: ...
+    def set_cpu_quota(self, cores: float | None) -> None: ...
+    def set_memory_limit(self, limit_bytes: int | None) -> None: ...
+    def memory_bytes(self) -> int: ...
+    def oom_kills(self) -> int: ...
+    def cpu_throttled(self) -> Any: ...
 
 
 class Lab(Protocol):
@@ -256,15 +261,16 @@ def wait_for(processes: Iterable[Process], timeout_s: float) -> None:
 def stop_all(processes: Sequence[Process], grace_s: float = STOP_GRACE_S) -> None:
     """SIGTERM to all (and SIGCONT: a stopped process hears nothing), SIGKILL to what is left after `grace_s`."""
     for process in processes:
-        _signal(process, signal.SIGTERM)
-        _signal(process, signal.SIGCONT)
+        signal_process(process, signal.SIGTERM)
+        signal_process(process, signal.SIGCONT)
     wait_for(processes, grace_s)
     for process in processes:
-        _signal(process, signal.SIGKILL)
+        signal_process(process, signal.SIGKILL)
     wait_for(processes, grace_s)
 
 
-def _signal(process: Process, number: signal.Signals) -> None:
+def signal_process(process: Process, number: signal.Signals) -> None:
+    """Send a signal if the process still runs."""
     # poll() first: it reaps, and a reaped process id may already be somebody else's.
     if process.popen.poll() is None:
         with contextlib.suppress(ProcessLookupError):
