@@ -6,6 +6,7 @@ microseconds here, and a routing framework alone would double that.
     POST /api/v1/write            Prometheus remote-write 1.0 and 2.0
     POST /v1/metrics, /v1/logs    OTLP over HTTP, protobuf and JSON
     POST /api/v1/rows/{table}     rows of any table: NDJSON or an Arrow stream
+    POST /api/v1/ring             segments of event rings
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from leadline.ingest.decode import Request, refuse_traces, take_logs, take_metrics, take_remote_write, take_rows
 from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.ring import take_ring
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
 from leadline.model.principal import WRITE, Principal
@@ -32,6 +34,7 @@ Authorize = Callable[[Mapping[str, str]], Principal]
 
 WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
+RING = "/api/v1/ring"
 CHUNK_S_MAX = 60.0  # a sender that stalls for longer within a body gives up its share of decode_bytes_max
 
 # How each kind of refusal is told: status, and whether the sender should try again.
@@ -181,13 +184,16 @@ ROUTES: dict[str, Callable[[Intake, Request], Receipt]] = {
     "/v1/metrics": take_metrics,
     "/v1/logs": take_logs,
     "/v1/traces": refuse_traces,
+    RING: take_ring,
 }
-PATHS = (WRITE_PATH, "/v1/metrics", "/v1/logs", f"{ROWS}TABLE")
+PATHS = (WRITE_PATH, "/v1/metrics", "/v1/logs", f"{ROWS}TABLE", RING)
 
 
 def _way(path: str) -> str:
     if path == WRITE_PATH:
         return "remote-write"
+    if path == RING:
+        return "ring"
     return "rows" if path.startswith(ROWS) else "otlp-http"
 
 
@@ -206,6 +212,9 @@ def _accepted(path: str, headers: Mapping[str, str], receipt: Receipt) -> Answer
         return _remote_write_answer(headers, receipt)
     if path.startswith(ROWS):
         return Answer(200, json.dumps({"rows": receipt.taken}).encode() + b"\n")
+    if path == RING:
+        told = {"rows": receipt.taken, "tables": dict(receipt.tables), "refused": dict(receipt.refused)}
+        return Answer(200, json.dumps(told).encode() + b"\n")
     return _otlp_answer(path, headers, receipt)
 
 

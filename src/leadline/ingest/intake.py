@@ -53,6 +53,7 @@ class Receipt:
     taken: int
     refused: Mapping[str, int] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
+    tables: Mapping[str, int] = field(default_factory=dict)  # rows by table, of a way in that brings several
 
     @property
     def wrong(self) -> int:
@@ -329,6 +330,23 @@ class Intake:
                 "our clock (ingest.future_max_s)",
                 rows.num_rows,
             )
+
+    def is_repeated(self, table: Table, batch: int, principal: Principal) -> bool:
+        """Whether this batch was stored not long ago: a retry whose answer was lost."""
+        return self._is_recent((principal.tenant, principal.cluster, table.name, batch))
+
+    def in_time(self, table: Table, rows: pa.Table, sender: Sender) -> pa.Table:
+        """The rows that `rows` would take by their age; the others are counted as refused."""
+        now_ns = self.now_ns()
+        latest_ns = now_ns + self.config.future_max_s * 10**9
+        old = pc.fill_null(pc.less(rows[table.aged_by], now_ns - table.keep_hours * 3600 * 10**9), False)
+        ahead = pc.greater(rows[table.time], latest_ns)
+        tally = {"too_old": pc.sum(old).as_py() or 0, "in_future": pc.sum(ahead).as_py() or 0}
+        if not any(tally.values()):
+            return rows
+        kept = f"older than the table is kept ({table.keep_hours} h) or more than {self.config.future_max_s} s ahead"
+        self._count_refused(sender, now_ns, tally, [f"{table.name}: {sum(tally.values())} rows are {kept}"])
+        return rows.filter(pc.invert(pc.or_(old, ahead)))
 
     def _is_recent(self, key: tuple[str, str, str, int]) -> bool:
         with self._lock:

@@ -20,7 +20,7 @@ class Sender:
     """One sender: whose it is, which way it comes in, what it calls itself."""
 
     tenant: str
-    way: str  # remote-write, otlp-http, otlp-grpc, scrape, rows
+    way: str  # remote-write, otlp-http, otlp-grpc, scrape, rows, ring
     name: str
 
 

@@ -74,6 +74,9 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("empty_point", "samples", INFO, "OTLP points without a value (one flagged as such is a stale marker instead).", _NOTHING),
     _refused("time_missing", "samples", LOSS, "OTLP points without a time.", "Correct the sender: time_unix_nano is required."),
     _refused("span", "requests", INFO, "OTLP traces; Leadline takes metrics and logs.", "Leave Leadline out of the sender's traces; a tracing system takes them."),
+    # event rings
+    _refused("ring_lost", "records", LOSS, "Records of event rings that were overwritten before the agent read them.", "See whether the agent of that host runs and reaches Leadline; make the rings larger where it does."),
+    _refused("ring_unknown", "records", ERROR, "Records of kinds that this version of Leadline does not know.", "Bring Leadline to the version of the library that writes the rings."),
     # scraping
     Counter("scrape_failed", "unreachable", "scrapes", ERROR, "Targets that did not answer in time.", "See whether the exporter runs and listens where `scrape` says."),
     Counter("scrape_failed", "status", "scrapes", ERROR, "Targets that answered with another status than 200.", "Open the target's address and read what it says."),

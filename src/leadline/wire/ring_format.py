@@ -44,30 +44,29 @@ SEGMENT_BYTES_MAX = 1 << 20  # what the agent sends at once: 16,000 records
 # magic, version, header bytes, record bytes, spare, capacity, strings at, strings bytes, records at, boot id, pid,
 # tid, start realtime and monotonic ns, rank, world size, strings: host, job, clock, source, gpu; start ticks of pid
 HEADER = struct.Struct("<8sIIIIQQQQ16sIIqqiiIIIIIxxxxQ")
-RECORD_HEAD = struct.Struct("<QBB")  # number, kind, flags
-# magic, version, header bytes, segment bytes, first number, lost before it, records, bytes of strings
+# magic, version, header bytes, segment bytes, first number, lost before it, records, bytes of strings; then a copy of
+# the ring's header and live words, the strings, the records
 SEGMENT = struct.Struct("<8sIIQQQII")
 SEGMENT_HEADER_BYTES = SEGMENT.size + HEADER_BYTES
 
 _WORD = struct.Struct("<Q")
-_LENGTH = struct.Struct("<H")
 
 
 class Kind(IntEnum):
-    """What a record is. Those from STEP_MORE on in brackets follow another record, whose flags say MORE."""
+    """What a record is. Kinds with the bit FOLLOWS belong to the record before them, whose flags say MORE."""
 
     COLLECTIVE = 1  # begin, start or end: `state` says which
     MESSAGE = 2  # begin (end_ns is 0) or end
     STEP = 3  # begin (end_ns is 0) or end
-    STEP_MORE = 4  # (the rest of a step's numbers)
-    VALUE = 5  # (up to three named values of a step)
-    EVENT = 6
-    TEXT = 7  # (a piece of an event's message, or of one of its attributes)
-    RELATION = 8
-    CLOCK = 9  # realtime and monotonic clock, read at the same moment
+    EVENT = 4
+    RELATION = 5
+    CLOCK = 6  # realtime and monotonic clock, read at the same moment
+    STEP_MORE = 0x81  # the rest of a step's numbers
+    VALUE = 0x82  # up to three named values of a step
+    TEXT = 0x83  # a piece of an event's message, or of one of its attributes
 
 
-FOLLOWERS = frozenset({Kind.STEP_MORE, Kind.VALUE, Kind.TEXT})
+FOLLOWS = 0x80
 
 # Bodies: what follows number, kind and flags. Strings are named by number (H). The same fields as numpy sees them
 # are in wire/ring.py.
@@ -218,9 +217,11 @@ def split_strings(table: bytes) -> list[str]:
     strings = [""]
     at = 0
     while at < len(table):
-        end = at + 2 + (_LENGTH.unpack_from(table, at)[0] if at + 2 <= len(table) else len(table))
-        if end > len(table):
-            raise DataError(f"string {len(strings)} of a ring", f"{end - at - 2} bytes", f"{len(table) - at - 2}")
+        length = int.from_bytes(table[at : at + 2], "little")
+        end = at + 2 + length
+        if end > len(table) or length > TEXT_BYTES_MAX or len(strings) > STRINGS_MAX:
+            expected = f"at most {STRINGS_MAX} of {TEXT_BYTES_MAX} bytes, inside the table of {len(table)} bytes"
+            raise DataError(f"string {len(strings)} of a ring", expected, f"{length} bytes at byte {at}")
         try:
             strings.append(str(table[at + 2 : end], "utf-8"))
         except UnicodeDecodeError as error:
@@ -328,7 +329,7 @@ def _first_intact(view: memoryview, records_at: int, capacity: int, first: int, 
 def _group_start(copy: bytes, intact: int) -> int:
     """The first record from `intact` on that belongs to no record before it."""
     count = len(copy) // RECORD_BYTES
-    while intact < count and copy[intact * RECORD_BYTES + 8] in FOLLOWERS:
+    while intact < count and copy[intact * RECORD_BYTES + 8] & FOLLOWS:
         intact += 1
     return intact
 
