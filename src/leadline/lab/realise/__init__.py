@@ -1,0 +1,1 @@
+"""A topology made real: network namespaces as hosts and switches, veth pairs as cables. Needs root."""

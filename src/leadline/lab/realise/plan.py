@@ -1,0 +1,138 @@
+"""What `ip`, `tc` and the sysctls are told to make a topology real: text derived from data, nothing is done here.
+
+switch port:  htb root, one class at the link's rate, below it a first-in-first-out queue of `queue_bytes`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from zlib import crc32
+
+from leadline.lab.topology.parts import Link, Port, Switch, Topology
+from leadline.lab.topology.routing import Route, routes, rules
+
+# Written inside each new namespace before its links are there. A path that this kernel has not is left out, except
+# those of ROUTER_MUST.
+EVERY_NODE = {
+    # Routed IPv4 only: no router solicitations and no address detection between the samples.
+    "net/ipv6/conf/all/disable_ipv6": "1",
+    "net/ipv6/conf/default/disable_ipv6": "1",
+    # Replies may come back by the other NIC.
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    # A link without carrier is not used: this is what makes a host fall back to its other NIC.
+    "net/ipv4/conf/all/ignore_routes_with_linkdown": "1",
+    "net/ipv4/conf/default/ignore_routes_with_linkdown": "1",
+    # Two NICs in different networks: answer for an address only where it lives.
+    "net/ipv4/conf/all/arp_ignore": "1",
+    "net/ipv4/conf/all/arp_announce": "2",
+    # What one connection learned about a peer shall not slow the next job's.
+    "net/ipv4/tcp_no_metrics_save": "1",
+    # A namespace inherits the machine's default, and may change to an algorithm that is open to everyone only. BBR
+    # collapses in shallow queues; CUBIC would first have to be opened for the whole machine, and a killed lab would
+    # leave it so. Reno is always open, and fills these queues as well as CUBIC: they are deeper than the path is long.
+    "net/ipv4/tcp_congestion_control": "reno",
+}
+ROUTER = {
+    "net/ipv4/ip_forward": "1",
+    "net/ipv4/fib_multipath_hash_policy": "3",
+    "net/ipv4/fib_multipath_hash_fields": "55",  # addresses, protocol, ports
+}
+MUST = frozenset({"net/ipv4/ip_forward", "net/ipv4/tcp_congestion_control"})
+
+
+def sysctls(topology: Topology, node: str) -> dict[str, str]:
+    """Settings of a node, by path below /proc/sys."""
+    if not isinstance(topology.node(node), Switch):
+        return EVERY_NODE
+    # Each switch hashes differently, or all would make the same choice; and the same in every run.
+    seed = crc32(f"{topology.name}/{node}".encode()) or 1
+    return EVERY_NODE | ROUTER | {"net/ipv4/fib_multipath_hash_seed": str(seed)}
+
+
+def cable_lines(topology: Topology, namespace_of: dict[str, str]) -> list[str]:
+    """`ip -batch` in the machine's own namespace: every veth pair, each end born where it belongs."""
+    return [
+        f"link add name {link.a.name} address {link.a.mac} netns {namespace_of[link.a.node]} type veth "
+        f"peer name {link.b.name} address {link.b.mac} netns {namespace_of[link.b.node]}"
+        for link in topology.links
+    ]
+
+
+def node_lines(topology: Topology) -> dict[str, list[str]]:
+    """`ip -batch` inside each node: addresses, links up, routes."""
+    route_table, rule_table = routes(topology), rules(topology)
+    found = {}
+    for name in topology.nodes:
+        lines = ["link set lo up"]
+        for port in topology.node(name).ports:
+            lines.append(f"address add {port.address}/{port.prefix_len} dev {port.name}")
+            lines.append(f"link set {port.name} up")
+        lines += [route_line("add", route) for route in route_table[name]]
+        for place, rule in enumerate(rule_table.get(name, ())):
+            lines.append(f"rule add from {rule.address} lookup {rule.table} priority {1000 + place}")
+        found[name] = lines
+    return found
+
+
+def route_line(verb: str, route: Route) -> str:
+    """One line of `ip -batch` for a route; `verb` is add, replace or del."""
+    line = f"route {verb} {route.prefix}"
+    if route.metric:
+        line += f" metric {route.metric}"
+    if route.table:
+        line += f" table {route.table}"
+    if len(route.hops) == 1:
+        return f"{line} via {route.hops[0].via} dev {route.hops[0].port}"
+    return line + "".join(f" nexthop via {hop.via} dev {hop.port}" for hop in route.hops)
+
+
+def route_changes(before: tuple[Route, ...], after: tuple[Route, ...]) -> list[str]:
+    """Lines of `ip -batch` that lead from one table to another."""
+    gone = {(route.prefix, route.metric, route.table): route for route in before}
+    lines = []
+    for route in after:
+        if gone.pop((route.prefix, route.metric, route.table), None) != route:
+            lines.append(route_line("replace", route))
+    return lines + [route_line("del", route) for route in gone.values()]
+
+
+def shape_lines(port: str, rate_bps: int, queue_bytes: int) -> list[str]:
+    """`tc -batch` for the first shaping of a port."""
+    burst = burst_bytes(rate_bps)
+    return [
+        f"qdisc add dev {port} root handle 1: htb default 10 r2q 1000",
+        f"class add dev {port} parent 1: classid 1:10 htb rate {rate_bps}bit burst {burst} cburst {burst}",
+        f"qdisc add dev {port} parent 1:10 handle 10: bfifo limit {queue_bytes}",
+    ]
+
+
+def reshape_lines(port: str, rate_bps: int, queue_bytes: int) -> list[str]:
+    """`tc -batch` that changes a shaped port while packets are in its queue; none of them is lost."""
+    burst = burst_bytes(rate_bps)
+    return [
+        f"class change dev {port} parent 1: classid 1:10 htb rate {rate_bps}bit burst {burst} cburst {burst}",
+        f"qdisc change dev {port} parent 1:10 handle 10: bfifo limit {queue_bytes}",
+    ]
+
+
+def burst_bytes(rate_bps: int) -> int:
+    """What a port may send at once: 1 ms at its rate, which the kernel's timer needs, but at least two full frames."""
+    return max(3_200, min(rate_bps // 8 // 1000, 1 << 20))
+
+
+def node_shapes(topology: Topology) -> dict[str, list[str]]:
+    """`tc -batch` inside each switch: every port shaped to its link's rate."""
+    return {
+        switch.name: [line for link, port in _sending(topology, switch) for line in shape_lines_of(link, port)]
+        for switch in topology.switches
+    }
+
+
+def shape_lines_of(link: Link, port: Port) -> list[str]:
+    """The first shaping of a port by its link."""
+    return shape_lines(port.name, link.rate_bps, link.queue_bytes)
+
+
+def _sending(topology: Topology, switch: Switch) -> Iterator[tuple[Link, Port]]:
+    return ((topology.link_of(port), port) for port in switch.ports)
