@@ -1,0 +1,305 @@
+"""Collectives with arrival and end, seen where torch.distributed hands them to a backend.
+
+One place sees them all: the methods of `ProcessGroup`. `dist.all_reduce` and its like end there, and so do the bucket
+reductions of DistributedDataParallel once it uses a communication hook, because such a hook calls `dist.all_reduce`
+itself. So a DDP without a hook gets torch's own `allreduce_hook` before its first forward pass, which computes the
+same as no hook. Nothing is seen twice.
+
+    arrival   when the method is called
+    end       when the work's future completes: on the backend's thread, CPU tensors only. Work on a device is
+              complete for its future when it is queued; its end is the NCCL plug-in's to tell
+              a work without a future (send, recv): when its `wait` returns
+
+Not seen: functional collectives (torch.compile), which go past these methods. The communicator's number of a
+collective is the group's own, so it agrees with the Flight Recorder's (which counts from 1).
+Cost and what was compared: docs/how-to/watch-a-pytorch-job.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from leadline.torch.identity import Identity
+from leadline.torch.rings import Rings
+
+# Method of ProcessGroup, the operation, and which argument holds what this rank puts in (scatter: gets; -1: nothing).
+# A method that this version of torch has not is left out.
+METHODS = (
+    ("allreduce", "all_reduce", 0),
+    ("allreduce_coalesced", "all_reduce", 0),
+    ("broadcast", "broadcast", 0),
+    ("reduce", "reduce", 0),
+    ("allgather", "all_gather", 1),
+    ("allgather_coalesced", "all_gather", 1),
+    ("_allgather_base", "all_gather", 1),
+    ("all_gather_single", "all_gather", 1),
+    ("all_gather_single_coalesced", "all_gather", 1),
+    ("allgather_into_tensor_coalesced", "all_gather", 1),
+    ("reduce_scatter", "reduce_scatter", 1),
+    ("_reduce_scatter_base", "reduce_scatter", 1),
+    ("reduce_scatter_single", "reduce_scatter", 1),
+    ("reduce_scatter_single_coalesced", "reduce_scatter", 1),
+    ("reduce_scatter_tensor_coalesced", "reduce_scatter", 1),
+    ("alltoall", "all_to_all", 1),
+    ("alltoall_base", "all_to_all", 1),
+    ("all_to_all_single", "all_to_all", 1),
+    ("gather", "gather", 1),
+    ("scatter", "scatter", 0),
+    ("barrier", "barrier", -1),
+    ("send", "send", 0),
+    ("recv", "recv", 0),
+    ("recv_anysource", "recv", 0),
+)
+PAIRWISE = ("send", "recv")
+WAITED_MAX = 1024  # works without a future whose `wait` has not returned; more are not followed to their end
+
+
+class Comm:
+    """A communicator as this process sees it, and the number of its next collective."""
+
+    def __init__(self, name: str, ranks: int, on_cpu: bool = True) -> None:
+        self.name = name  # `bert-7/0x9c...`, equal on all its ranks
+        self.ranks = ranks
+        self.on_cpu = on_cpu  # whether a barrier's end can be seen
+        self.group_number = -1  # what the group said the last time
+        self.next = 0
+        self.pairwise = {"send": 0, "recv": 0}
+
+    def number(self, group_number: int) -> int:
+        """The number of the collective that is about to be called."""
+        # The group's own number, unless it stands still: a group of two backends counts on one of them only.
+        seq = max(group_number, self.next) if group_number > self.group_number else self.next
+        self.group_number, self.next = group_number, seq + 1
+        return seq
+
+    def pairwise_number(self, op: str) -> int:
+        """The number of a send or a receive; they do not count as collectives."""
+        seq = self.pairwise[op]
+        self.pairwise[op] = seq + 1
+        return seq
+
+
+class Call(NamedTuple):
+    """One collective between its arrival and its end."""
+
+    record: tuple[str, int, str, str, int, int, int]  # comm, seq, op, dtype, bytes, ranks, enqueued_ns
+    on_cpu: bool
+
+
+class Collectives:
+    """Sees the collectives of this process from `attach()` to `detach()`."""
+
+    def __init__(self, rings: Rings, identity: Identity, count: Callable[[str], None]) -> None:
+        self._rings = rings
+        self._identity = identity
+        self._count = count
+        self._comms: dict[str, Comm] = {}
+        self._generation: dict[str, int] = {}
+        self._dtypes: dict[torch.dtype, str] = {}
+        self._waited: dict[int, Call] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    def attach(self) -> None:
+        """Put our functions around those of ProcessGroup, and a hook into DDP models that have none."""
+        if self._undo or not dist.is_available():
+            return
+        for name, op, place in METHODS:
+            if hasattr(dist.ProcessGroup, name):
+                self._wrap(dist.ProcessGroup, name, self._around(getattr(dist.ProcessGroup, name), op, place))
+        self._wrap(dist.Work, "wait", self._around_wait(dist.Work.wait))
+        self._wrap(DistributedDataParallel, "__init__", self._around_init(DistributedDataParallel.__init__))
+
+    def detach(self) -> None:
+        """Put everything back. A DDP model keeps torch's own hook: it cannot be taken out again, and needs us not."""
+        while self._undo:
+            self._undo.pop()()
+
+    def model(self, model: Any) -> None:
+        """Let the bucket reductions of a DDP model be seen; done by itself for models made after `attach`."""
+        if not isinstance(model, DistributedDataParallel):
+            return
+        handle: Any = None
+
+        def before_first_forward(module: Any, inputs: object) -> None:
+            handle.remove()
+            with self._guarded():
+                # At the first forward pass, not before: the user may still register a hook, and there can be one only.
+                if not module._comm_hooks:
+                    module.register_comm_hook(module.process_group, allreduce_hook)
+
+        handle = model.register_forward_pre_hook(before_first_forward)
+
+    # -- around the methods -----------------------------------------------------------------------------------
+
+    def _wrap(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
+        before = getattr(owner, name)
+        ours.__name__, ours.__doc__ = name, before.__doc__
+        setattr(owner, name, ours)
+
+        def undo() -> None:
+            if getattr(owner, name) is ours:  # somebody else may have wrapped it after us: then ours stays, inert
+                setattr(owner, name, before)
+
+        self._undo.append(undo)
+
+    def _around(self, method: Callable[..., Any], op: str, place: int) -> Callable[..., Any]:
+        begin, follow, end = self._begin, self._follow, self._end
+
+        def ours(group: Any, *args: Any, **kwargs: Any) -> Any:
+            call = begin(group, op, args[place] if 0 <= place < len(args) else None)
+            try:
+                work = method(group, *args, **kwargs)
+            except BaseException:
+                if call is not None:
+                    end(call, failed=True)
+                raise
+            if call is not None:
+                follow(call, work)
+            return work
+
+        return ours
+
+    def _around_wait(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        waited = self._waited
+
+        def ours(work: Any, *args: Any, **kwargs: Any) -> Any:
+            call = waited.pop(id(work), None) if waited else None
+            if call is None:
+                return method(work, *args, **kwargs)
+            try:
+                done = method(work, *args, **kwargs)
+            except BaseException:
+                self._end(call, failed=True)
+                raise
+            self._end(call, failed=False)
+            return done
+
+        return ours
+
+    def _around_init(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def ours(model: Any, *args: Any, **kwargs: Any) -> None:
+            method(model, *args, **kwargs)
+            with self._guarded():
+                self.model(model)
+
+        return ours
+
+    # -- the records ------------------------------------------------------------------------------------------
+
+    def _begin(self, group: Any, op: str, payload: Any) -> Call | None:
+        """Write the arrival. None: nobody reads, or ours failed; then the end is not written either."""
+        if not self._rings.is_on:
+            return None
+        try:
+            now_ns = time.time_ns()
+            comm = self._comms.get(group.group_name)
+            number = _group_number(group)
+            if comm is None or number < comm.group_number:
+                comm = self._meet(group, now_ns)
+            seq = comm.pairwise_number(op) if op in PAIRWISE else comm.number(number)
+            size, dtype, on_cpu = self._told(payload)
+            record = (comm.name, seq, op, dtype, size, comm.ranks, now_ns)
+            self._rings.of_thread().collective_begin(*record)
+            return Call(record, comm.on_cpu if on_cpu is None else on_cpu)
+        except Exception:
+            self._count("hook_error")
+            return None
+
+    def _follow(self, call: Call, work: Any) -> None:
+        """See to it that the end is written."""
+        try:
+            if work is None or not call.on_cpu:  # None: inside a coalescing block, whose last call has the work
+                return
+            future = _future_of(work)
+            if future is not None:
+                future.add_done_callback(lambda done: self._end(call, failed=_has_failed(done)))
+            elif len(self._waited) < WAITED_MAX:
+                self._waited[id(work)] = call
+            else:
+                self._count("no_end")
+        except Exception:
+            self._count("hook_error")
+
+    def _end(self, call: Call, failed: bool) -> None:
+        try:
+            self._rings.of_thread().collective_end(*call.record, time.time_ns(), failed=failed)
+        except Exception:
+            self._count("hook_error")
+
+    def _meet(self, group: Any, now_ns: int) -> Comm:
+        """A group's first collective, or the first one of a group made anew under an old name: name it, announce it."""
+        name = group.group_name
+        generation = self._generation[name] = self._generation.get(name, -1) + 1
+        ranks = dist.get_process_group_ranks(group)
+        on_cpu = dist.get_backend(group) in ("gloo", "mpi")
+        comm = Comm(comm_name(self._identity, name, ranks, generation), len(ranks), on_cpu)
+        self._comms[name] = comm
+        self._rings.of_thread().relation(self._identity.rank_entity, "member", f"comm:{comm.name}", now_ns)
+        return comm
+
+    def _told(self, payload: Any) -> tuple[int, str, bool | None]:
+        """Bytes, element type, and whether it lies on the CPU (None: there is nothing) of tensors in lists or not."""
+        size, first = 0, None
+        if isinstance(payload, torch.Tensor):
+            size, first = payload.nbytes, payload
+        elif payload:
+            for one in payload:
+                if isinstance(one, torch.Tensor):
+                    size += one.nbytes
+                    first = one if first is None else first
+                else:
+                    size += sum(each.nbytes for each in one)
+                    first = one[0] if first is None and one else first
+        if first is None:
+            return 0, "", None
+        dtype = self._dtypes.get(first.dtype)
+        if dtype is None:
+            dtype = self._dtypes[first.dtype] = str(first.dtype).removeprefix("torch.")
+        return size, dtype, first.is_cpu
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._count("hook_error")
+
+
+def comm_name(identity: Identity, group_name: str, ranks: list[int], generation: int) -> str:
+    """`bert-7/0x` and 16 hex digits, equal on all ranks of the group: a hash of its name, ranks and how often that
+    name was used. The launcher's attempt is in it, because a restarted job counts its collectives from 0 again."""
+    text = f"{identity.job}\0{identity.attempt}\0{group_name}\0{generation}\0{','.join(map(str, ranks))}"
+    return f"{identity.job}/0x{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+
+def _group_number(group: Any) -> int:
+    """How many collectives the group has counted; -1 if its backend does not count."""
+    try:
+        return int(group._get_sequence_number_for_group())
+    except RuntimeError:
+        return -1
+
+
+def _future_of(work: Any) -> Any:
+    """The work's future, or None: gloo's sends, receives and all_to_all have none."""
+    try:
+        return work.get_future()
+    except RuntimeError:
+        return None
+
+
+def _has_failed(future: Any) -> bool:
+    try:
+        future.value()
+    except Exception:
+        return True
+    return False
