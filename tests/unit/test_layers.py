@@ -6,6 +6,7 @@ import ast
 import importlib.metadata
 import importlib.util
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -109,7 +110,15 @@ def test_the_agent_stays_small() -> None:
     """It lives on somebody else's machine: no numpy, no pyarrow, no pydantic."""
     for path in files("host"):
         assert third_party(path) <= {"httpx", "pyroute2", "yaml"}, path
-    assert IMPORTS["host"] <= {"model"}
+    assert IMPORTS["host"] <= {"model", "wire"}
+
+
+def test_the_agent_process_loads_little() -> None:
+    """What the whole of it really imports, `leadline.wire` included: the standard library and modules of ours."""
+    code = "import sys, leadline.host.main; print(*{name.partition('.')[0] for name in sys.modules})"
+    tops = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    ours = {"leadline"} | {name for name in tops if name.startswith(("_", "sitecustomize"))}
+    assert tops - set(sys.stdlib_module_names) - ours == set()
 
 
 def test_what_is_imported_is_declared() -> None:

@@ -1,0 +1,1 @@
+"""What runs on a training host: `leadline agent`. Sources, a spool on disk, and senders."""

@@ -49,6 +49,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("ingest_accepted", "stale_markers", "samples", INFO, "Prometheus stale markers, stored as NaN.", _NOTHING),
     Counter("ingest_accepted", "late_samples", "samples", INFO, "Samples older than their stream's newest; stored.", _NOTHING),
     Counter("ingest_accepted", "repeated_batches", "batches", INFO, "Batches that came again after an answer was lost; acknowledged, not stored twice.", _NOTHING),
+    Counter("ingest_accepted", "datagrams", "datagrams", INFO, "sFlow datagrams decoded.", _NOTHING),
     # refused whole
     _refused("malformed", "requests", ERROR, "Bodies that could not be decoded.", "Look at the sample kept by `leadline doctor` and correct the sender."),
     _refused("unsupported_encoding", "requests", ERROR, "A content encoding or type that this way in does not take.", "Send snappy (remote-write), or gzip or no compression (OTLP, rows)."),
@@ -58,6 +59,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("store_unavailable", "requests", ERROR, "Answered 503 because the store could not take the rows; the sender tries again.", "Read the store's error in `leadline doctor`; disk full is the usual one."),
     _refused("unauthorized", "requests", ERROR, "Requests without the right token.", "Give the sender a token with the role tenant-write."),
     _refused("unknown_table", "requests", ERROR, "Rows for a table that does not exist.", "See `leadline show tables` for the names."),
+    _refused("unknown_sender", "datagrams", ERROR, "sFlow datagrams of an address that `ingest.sflow.senders` does not list.", "If it is a switch of yours, list its address and name there."),
     # refused in part
     _refused("tenant_limit", "requests", ERROR, "Requests of a tenant or cluster beyond the 10,000 that are told apart.", "Look whether a sender makes up the headers leadline-tenant or leadline-cluster."),
     _refused("bad_row", "requests", ERROR, "Bodies with a row that does not fit its table; none of their rows is stored.", "The answer names the line, the column and what was expected."),
@@ -67,7 +69,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("labels_too_many", "samples", LOSS, "Streams with more than `ingest.labels_per_series_max` labels.", "Drop labels at the sender."),
     _refused("label_too_long", "samples", LOSS, "Streams with a label name or value over `ingest.label_bytes_max`.", "Drop or shorten the label at the sender."),
     _refused("label_invalid", "samples", LOSS, "Streams without a name, with a label twice or not UTF-8.", "Correct the sender."),
-    _refused("blank_value", "samples", INFO, "DCGM's markers for 'no value'; they are no measurements.", _NOTHING),
+    _refused("blank_value", "samples", INFO, "Markers for 'no value' (DCGM's numbers, sFlow's all ones); they are no measurements.", _NOTHING),
     _refused("histogram_buckets", "samples", LOSS, "Buckets of native or exponential histograms; their count and sum are kept.", "Send explicit buckets where the distribution matters."),
     _refused("metadata_limit", "metric names", INFO, "Types and helps of metrics beyond the 10,000 taken from one body.", "Send metadata in smaller bodies."),
     _refused("exemplar", "exemplars", INFO, "Exemplars; there is no table for them.", _NOTHING),
@@ -84,6 +86,19 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("scrape_failed", "malformed", "scrapes", ERROR, "Pages that are not the exposition format.", "Open the target's address; the error names the line."),
     Counter("scrape_failed", "behind", "scrapes", ERROR, "Scrapes skipped because the one before had not ended.", "Raise the target's interval."),
     Counter("scrape_failed", "targets_limit", "targets", ERROR, "Targets beyond the 10,000 that one Leadline scrapes, counted each time the list is read.", "Scrape them with a Prometheus and send here by remote_write."),
+    # sFlow: UDP cannot be pushed back, so what finds no room is gone
+    Counter("sflow_lost", "kernel", "datagrams", LOSS, "Datagrams that found the socket's buffer full.", "Raise net.core.rmem_max and `ingest.sflow.receive_buffer_bytes`, or give Leadline more CPU."),
+    Counter("sflow_lost", "queue", "datagrams", LOSS, "Datagrams received while `ingest.sflow.queue_bytes_max` waited to be decoded.", "Give Leadline more CPU, or sample less."),
+    Counter("sflow_lost", "datagrams", "datagrams", LOSS, "Gaps in the agents' datagram numbers, wherever the datagrams were lost; less `late` of sflow_late they are the loss.", "See whether `kernel` grows too; if not, they were lost in the network before us."),
+    Counter("sflow_lost", "samples", "samples", LOSS, "Gaps in the sources' sample numbers, those of lost datagrams included.", "Estimates from the other samples stay right if they use the pool; see docs/formats/sflow.md."),
+    Counter("sflow_lost", "switch", "samples", LOSS, "Samples that switches say they dropped themselves, for want of resources.", "Raise the sampling rate's N on those switches."),
+    Counter("sflow_lost", "store", "samples", LOSS, "Rows and metric samples of datagrams that the store could not take in time.", "Read the store's error in `leadline doctor`; the store may be slower than what comes in."),
+    Counter("sflow_lost", "failed", "datagrams", LOSS, "Datagrams of batches that a mistake of ours kept from being taken.", "Report the trace in the server's log."),
+    Counter("sflow_late", "datagrams", "datagrams", INFO, "Datagrams that were overtaken by a later one; taken all the same.", _NOTHING),
+    Counter("sflow_skipped", "copy", "datagrams", INFO, "Datagrams that came twice; the second is not counted again.", _NOTHING),
+    Counter("sflow_skipped", "sample", "samples", INFO, "Samples of a kind that Leadline does not read; passed over by their length.", _NOTHING),
+    Counter("sflow_skipped", "record", "records", INFO, "Records of a kind that Leadline does not read; passed over by their length.", _NOTHING),
+    Counter("sflow_senders", "malformed", "files", ERROR, "Files of `ingest.sflow.sender_files` that could not be read; they count as they were.", "The error names the file and the sender in it."),
     # the fast path
     Counter("live_dropped", "full", "rows", INFO, "Oldest rows let go from the bounded live tables; they are in the store.", _NOTHING),
     Counter("source_overflow", "sources", "sources", ERROR, "Senders beyond the 10,000 that are told apart in `leadline doctor`.", "Put an aggregating sender in front."),
@@ -92,6 +107,17 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("store_failed", "rollup", "roll-ups", ERROR, "Roll-ups that failed; they run again within the hour.", "Read the error in the log; raw samples are kept 30 days."),
     Counter("query_refused", "not_allowed", "queries", INFO, "SQL that asked for more than reading one's own tables.", "See `leadline sql --help` for what is allowed."),
     Counter("query_refused", "limit", "queries", INFO, "Queries stopped at their limit of rows, time or memory.", "Ask for a shorter time span or fewer columns."),
+    # the agent on a host, which counts for itself and sends this as its own metrics
+    Counter("agent_dropped", "spool_full", "rows", LOSS, "Oldest rows or samples let go because the agent's spool was full.", "See why the server cannot be reached, or raise agent.spool_bytes_max."),
+    Counter("agent_dropped", "spool_failed", "rows", LOSS, "Rows or samples that the spool's disk did not take, or gave back spoilt.", "See whether the disk of agent.spool is full or read-only."),
+    Counter("agent_dropped", "too_large", "rows", LOSS, "Rows or samples of a request over 16 MiB, which no server takes.", "Report it: the agent cuts what it sends far below this."),
+    Counter("agent_dropped", "poison", "rows", LOSS, "Rows or samples that the server refused for good.", "Read the server's words in the event agent-refused or the agent's log."),
+    Counter("agent_lost", "netlink_overrun", "overruns", INFO, "Link events that the kernel dropped; the links were read again and what changed was told.", _NOTHING),
+    Counter("agent_lost", "ring_overrun", "records", LOSS, "Records of event rings overwritten before they were read.", "Make the job's rings larger, or lower agent.ring_interval_s."),
+    Counter("agent_lost", "ring_writer", "records", LOSS, "Records that a job could not write into its ring: too many strings, or a value out of range.", "See docs/formats/ring.md for what fits; make the ring's string table larger."),
+    Counter("agent_lost", "ring_spoilt", "rings", LOSS, "Rings that were no longer rings when they were read again.", "See who else writes into agent.ring_dir."),
+    Counter("agent_lost", "kmsg_overrun", "records", LOSS, "Records of the kernel log overwritten before they were read.", "Raise the kernel's log buffer (log_buf_len)."),
+    Counter("agent_source_failed", "read", "readings", ERROR, "Readings of a source that failed.", "Read the error in the agent's log; leadline_agent_source_up tells which source."),
 )  # fmt: skip
 
 

@@ -1,0 +1,291 @@
+"""The agent: asks its sources, keeps what they find in the spool, and lets the lanes deliver it.
+
+    sources --> Found --+-- events, edges --> urgent --+
+    (one thread)        +-- samples --------> metrics -+--> server        (a thread per lane)
+                        +-- segments -------> ring ----+
+
+Nothing is judged here. A source that fails is counted and asked again; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import select
+import time
+from collections.abc import Callable, Sequence
+
+from leadline import __version__
+from leadline.host import edges, otlp, rows
+from leadline.host.config import AgentConfig
+from leadline.host.found import Edge, Event, Found, Labels, Sample, Segment, Stream
+from leadline.host.frames import Item
+from leadline.host.lane import LANES, Lane
+from leadline.host.post import Poster, parse_server
+from leadline.host.sources.site import Site, read_if_there
+from leadline.host.sources.source import Source
+from leadline.host.spool import Spool
+from leadline.model.errors import LeadlineError
+from leadline.model.ids import entity_id
+
+LOG = logging.getLogger("leadline.agent")
+SHARES = {"urgent": 0.25, "metrics": 0.25, "ring": 0.5}  # of spool_bytes_max
+EVENTS_PATH, RELATIONS_PATH = "/api/v1/rows/event", "/api/v1/rows/relation"
+METRICS_PATH, RING_PATH = "/v1/metrics", "/api/v1/ring"
+RING_TYPE = "application/octet-stream"
+EVENTS_MAX = 1000  # in one request
+HELD = "edges/"  # marks: the edges that hold, by source
+POISON_EVERY_S = 60.0  # at most one event about refused data in this time
+
+
+class Running:
+    """One source that runs, and when it is asked next (monotonic)."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.due = 0.0
+        self.failing = ""  # the error, while it fails
+
+
+class Agent:
+    """All of it. Construction opens the spool; `run` acts; `close` stops in reverse order."""
+
+    def __init__(self, config: AgentConfig, site: Site) -> None:
+        """Errors: ConfigError for an address that is none, WorldError if the spool cannot be used."""
+        server = parse_server(config.server)
+        self.config = config
+        self.site = site
+        self._poison_at = -POISON_EVERY_S
+        headers = {"Leadline-Tenant": config.tenant, "Leadline-Cluster": config.cluster}
+        headers = {name: value for name, value in headers.items() if value}
+        self.lanes: dict[str, Lane] = {}
+        for name in LANES:
+            bound = int(config.spool_bytes_max * SHARES[name])
+            spool = Spool(config.spool / name, bound, self._dropped)
+            poster = Poster(server, headers, config.timeout_s)
+            self.lanes[name] = Lane(name, spool, poster, config.retry_s_max, self._poisoned)
+        site.mark = self._mark
+        site.forget = self.lanes["ring"].spool.forget
+        self._running: list[Running] = []
+        self._absent: dict[str, str] = {}
+        self._held: dict[str, edges.Held] = {}
+        self._samples: list[Sample] = []
+        self._due = 0.0
+        self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._stopping = False
+
+    # --- running ---
+
+    def open(self, sources: Sequence[type[Source]]) -> None:
+        """Open those sources that are wanted and work here; the rest is told in the log and in a metric."""
+        wanted = self.config.sources
+        for kind in sources:
+            if wanted and kind.name not in wanted:
+                continue
+            try:
+                self._running.append(Running(kind(self.site)))
+                self._held[kind.name] = edges.from_mark(self._mark(HELD + kind.name))
+            except (LeadlineError, OSError) as error:
+                self._absent[kind.name] = str(error)
+                LOG.warning("source %s does not work here: %s", kind.name, error)
+
+    def start(self) -> None:
+        """Begin to deliver."""
+        for lane in self.lanes.values():
+            lane.start()
+
+    def stop(self) -> None:
+        """End `run`. May be called from a signal handler."""
+        self._stopping = True
+        os.write(self._wakes, b"\0")
+
+    def run(self) -> None:
+        """Read and keep, until `stop`."""
+        while not self._stopping:
+            self._wait()
+            self._poll_due()
+        self._poll_due(everything=True)
+
+    def close(self) -> None:
+        """Deliver what can be delivered within the bound; the rest stays on disk."""
+        for running in self._running:
+            running.source.close()
+        deadline = time.monotonic() + self.config.stop_s_max
+        for lane in self.lanes.values():
+            lane.stop(deadline)
+        for lane in self.lanes.values():
+            lane.join()
+            lane.spool.close()
+        os.close(self._woken)
+        os.close(self._wakes)
+
+    def _wait(self) -> None:
+        """Until a source is due, or a watched file has something; what it has is kept at once."""
+        poller = select.poll()
+        poller.register(self._woken, select.POLLIN)
+        owners: dict[int, Running] = {}
+        for running in self._running:
+            for handle in running.source.watched():
+                poller.register(handle, select.POLLIN)
+                owners[handle] = running
+        due = min([self._due, *(each.due for each in self._running)])
+        for handle, _ in poller.poll(max(0.0, due - time.monotonic()) * 1000):
+            if handle in owners:
+                source = owners[handle].source
+                self._ask(owners[handle], lambda now, s=source, h=handle: s.ready(h, now))  # type: ignore[misc]
+
+    def _poll_due(self, *, everything: bool = False) -> None:
+        now = time.monotonic()
+        for running in self._running:
+            if everything or now >= running.due:
+                self._ask(running, running.source.poll)
+                running.due = max(running.due + running.source.every_s, now)
+            else:  # what was found may mean that a source wants to be asked sooner
+                running.due = min(running.due, now + running.source.every_s)
+        if everything or now >= self._due:
+            self._due = max(self._due + self.config.interval_s, now)
+            self._send_samples()
+
+    def _ask(self, running: Running, read: Callable[[int], Found]) -> None:
+        """Ask one source and keep what it found. A failure is counted; told once until it works again."""
+        try:
+            found = read(self.site.now_ns())
+        except Exception as error:
+            self.site.counts.add("agent_source_failed", "read")
+            if running.failing != str(error):
+                is_ours = not isinstance(error, LeadlineError | OSError)
+                LOG.warning("source %s: %s", running.source.name, error, exc_info=is_ours)
+            running.failing = str(error)
+            return
+        running.failing = ""
+        self.keep(running.source.name, found)
+
+    # --- keeping ---
+
+    def keep(self, source: str, found: Found) -> None:
+        """Put what a source found where it is delivered from."""
+        self._samples += found.samples
+        self._keep_events(found.events, found.mark)
+        if found.edges is not None:
+            self._keep_edges(source, found.edges)
+        for segment in found.segments:
+            self._append("ring", ring_item(segment))
+
+    def _keep_events(self, events: list[Event], mark: tuple[str, str] | None) -> None:
+        for first in range(0, len(events), EVENTS_MAX):
+            some = events[first : first + EVENTS_MAX]
+            is_last = first + EVENTS_MAX >= len(events)
+            name, at = mark if mark and is_last else ("", "")
+            body = rows.event_rows(some, self.site.host, self.site.clock)
+            self._append("urgent", Item(EVENTS_PATH, rows.CONTENT_TYPE, body, _batch(), len(some), name, at))
+
+    def _keep_edges(self, source: str, seen: list[Edge]) -> None:
+        held, told = edges.changed(self._held.get(source, {}), seen, self.site.now_ns(), f"agent/{source}")
+        self._held[source] = held
+        if told:
+            body = rows.relation_rows(told)
+            mark = (HELD + source, edges.to_mark(held))
+            self._append("urgent", Item(RELATIONS_PATH, rows.CONTENT_TYPE, body, _batch(), len(told), *mark))
+
+    def _send_samples(self) -> None:
+        samples, self._samples = self._samples, []
+        samples += self.own_samples(self.site.now_ns())
+        body = self.metrics_body(samples)
+        self._append("metrics", Item(METRICS_PATH, otlp.CONTENT_TYPE, body, _batch(), len(samples)))
+
+    def metrics_body(self, samples: list[Sample]) -> bytes:
+        """The request of these samples."""
+        host: Labels = (("host.name", self.site.host),)
+        return otlp.metrics_request(samples, host, (*host, ("service.name", "leadline-agent")))
+
+    def _append(self, lane: str, item: Item) -> None:
+        self.lanes[lane].spool.append(item)
+
+    def _mark(self, name: str) -> str:
+        return self.lanes["ring" if name.startswith("ring/") else "urgent"].spool.mark(name)
+
+    def _dropped(self, reason: str, amount: int) -> None:
+        if amount:
+            self.site.counts.add("agent_dropped", reason, amount)
+
+    def _poisoned(self, item: Item, words: str) -> None:
+        """The server will never take this: counted, and its words told to whoever reads events."""
+        self._dropped("poison", item.rows)
+        LOG.error("the server refused %d rows for %s: %s", item.rows, item.path, words)
+        if time.monotonic() - self._poison_at < POISON_EVERY_S or item.path == EVENTS_PATH:
+            return
+        self._poison_at = time.monotonic()
+        text = f"the server refused {item.rows} rows for {item.path}: {words}"
+        me = entity_id("host", self.site.host)
+        event = Event(self.site.now_ns(), me, "agent-refused", "error", text, {"path": item.path}, "agent")
+        self._keep_events([event], None)
+
+    # --- what it says of itself ---
+
+    def own_samples(self, now_ns: int) -> list[Sample]:
+        """The agent's own metrics."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        labels: Labels = tuple(sorted({**self.config.labels, "version": __version__}.items()))
+        values: list[tuple[Stream, float]] = [
+            (_own("leadline_agent_info", labels), 1),
+            (_own("leadline_agent_cpu_seconds_total", (), True, "s"), used.ru_utime + used.ru_stime),
+            (_own("leadline_agent_resident_bytes", (), False, "bytes"), resident_bytes()),
+        ]
+        for name, lane in self.lanes.items():
+            size, waiting = lane.spool.waiting()
+            values += [
+                (_own("leadline_agent_delivered_total", (("lane", name),), True, "1"), lane.delivered),
+                (_own("leadline_agent_spool_bytes", (("lane", name),), False, "bytes"), size),
+                (_own("leadline_agent_spool_rows", (("lane", name),), False, "1"), waiting),
+                (_own("leadline_agent_delivery_failures", (("lane", name),), False, "1"), lane.state.failures),
+            ]
+        for running in self._running:
+            values.append((_own("leadline_agent_source_up", (("source", running.source.name),)), not running.failing))
+        values += [(_own("leadline_agent_source_up", (("source", name),)), 0) for name in self._absent]
+        for (family, reason), amount in self.site.counts.all().items():
+            values.append((_own(f"leadline_{family}_total", (("reason", reason),), True, "1"), amount))
+        return [Sample(stream, now_ns, value) for stream, value in values]
+
+    def once(self) -> dict[str, object]:
+        """One reading of every source, as what would be sent; nothing is kept or sent."""
+        now_ns = self.site.now_ns()
+        found: dict[str, Found] = {}
+        for running in self._running:
+            try:
+                found[running.source.name] = running.source.poll(now_ns)
+            except (LeadlineError, OSError) as error:
+                self._absent[running.source.name] = str(error)
+        samples = [sample for each in found.values() for sample in each.samples] + self.own_samples(now_ns)
+        return {
+            "schema": 1,
+            "host": self.site.host,
+            "clock": self.site.clock,
+            "samples": [
+                {"name": s.stream.name, "labels": dict(s.stream.labels), "unit": s.stream.unit, "value": s.value}
+                for s in samples
+            ],
+            "events": [each._asdict() for one in found.values() for each in one.events],
+            "relations": [each._asdict() for one in found.values() for each in one.edges or ()],
+            "rings": sorted({each.mark for one in found.values() for each in one.segments}),
+            "absent": self._absent,
+        }
+
+
+def ring_item(segment: Segment) -> Item:
+    """A segment of a ring as an item that remembers how far the ring is read."""
+    return Item(RING_PATH, RING_TYPE, segment.body, _batch(), segment.records, segment.mark, str(segment.at))
+
+
+def resident_bytes() -> int:
+    """What this process takes of memory now."""
+    fields = read_if_there("/proc/self/statm").split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") if len(fields) > 1 else 0
+
+
+def _own(name: str, labels: Labels = (), counter: bool = False, unit: str = "1") -> Stream:
+    return Stream(name, labels, counter, unit, True)
+
+
+def _batch() -> bytes:
+    return os.urandom(16)

@@ -1,0 +1,72 @@
+"""What a source found: samples of counters, events, edges of the graph, segments of event rings.
+
+The words between sources and the rest of the agent. Nothing is judged here: a sample is a value as it was read,
+with the time of the reading on this host's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Stream(NamedTuple):
+    """One metric stream of this host. `own`: the agent speaks of itself."""
+
+    name: str
+    labels: Labels = ()
+    counter: bool = False  # it only grows; else a gauge
+    unit: str = ""
+    own: bool = False
+
+
+class Sample(NamedTuple):
+    """One value of a stream."""
+
+    stream: Stream
+    time_ns: int
+    value: float
+
+
+class Event(NamedTuple):
+    """Something that happened; becomes a row of `event`."""
+
+    time_ns: int
+    entity: str  # an entity id; empty if none is known
+    kind: str
+    severity: str
+    message: str
+    attributes: dict[str, str]
+    source: str
+    code: str | None = None
+
+
+class Edge(NamedTuple):
+    """One edge of the graph that holds now. `since_ns` 0: nobody knows better than when it was first seen."""
+
+    child: str
+    parent: str
+    kind: str
+    since_ns: int = 0
+
+
+class Segment(NamedTuple):
+    """A segment of an event ring; `mark` and `at` say how far the ring is then read."""
+
+    body: bytes
+    records: int
+    mark: str
+    at: int
+
+
+@dataclass(slots=True)
+class Found:
+    """What one reading found. `edges` None: the source did not look; else all that hold now, in its eyes."""
+
+    samples: list[Sample] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    edges: list[Edge] | None = None
+    segments: list[Segment] = field(default_factory=list)
+    mark: tuple[str, str] | None = None  # how far the input is read, stored with the events

@@ -1,0 +1,114 @@
+"""The process of `leadline agent`: builds its parts by hand. `python -m leadline.host.main` takes the same flags."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from leadline.host.agent import Agent
+from leadline.host.config import AgentConfig, load
+from leadline.host.counts import AgentCounts
+from leadline.host.sources import SOURCES
+from leadline.host.sources.site import Site, read_if_there
+from leadline.model.errors import ConfigError, LeadlineError, UsageError
+
+DEFAULT_FILE = Path("leadline.yaml")
+EXIT_USAGE, EXIT_WORLD = 2, 3
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags; each sets the setting of its name."""
+    flags = argparse.ArgumentParser(
+        prog="leadline agent",
+        description="Reads this host's counters, links, kernel log and event rings, and sends them to Leadline. "
+        "All settings are in the section `agent` of leadline.yaml; these flags win.",
+    )
+    flags.add_argument("--config", "-c", type=Path, help="configuration file; by default ./leadline.yaml")
+    flags.add_argument("--server", help="http://HOST:PORT, or unix:PATH")
+    flags.add_argument("--host", help="name of this host")
+    flags.add_argument("--spool", help="directory of what is not delivered yet")
+    flags.add_argument("--ring-dir", help="directory of the jobs' event rings")
+    flags.add_argument("--sys-root", help="sysfs, or a tree like it")
+    flags.add_argument("--kmsg", help="kernel log, or a file of its records")
+    flags.add_argument("--lldp-socket", help="control socket of lldpd")
+    flags.add_argument("--interval", dest="interval_s", type=float, metavar="S", help="seconds between readings")
+    flags.add_argument("--sources", help="names, with commas; by default all")
+    flags.add_argument("--once", action="store_true", help="print one reading as JSON, and send nothing")
+    return flags
+
+
+def settings(arguments: Sequence[str]) -> tuple[AgentConfig, bool]:
+    """The effective settings, and whether one reading is wanted. Errors: ConfigError."""
+    given = vars(parser().parse_args(arguments))
+    path, once = given.pop("config"), given.pop("once")
+    if given["sources"] is not None:
+        given["sources"] = [name for name in given["sources"].split(",") if name]
+    if path is None and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
+    config = load(path, os.environ, given)
+    names = [source.name for source in SOURCES]
+    unknown = [name for name in config.sources if name not in names]
+    if unknown:
+        raise ConfigError(f"there is no source {unknown[0]!r}; there are: {', '.join(names)}")
+    return config, once
+
+
+def site_of(config: AgentConfig) -> Site:
+    """This host: its name, its boot, its clock."""
+    host = config.host or socket.gethostname()
+    boot_id = read_if_there(config.proc_root / "sys" / "kernel" / "random" / "boot_id").decode().strip()
+    clock = f"{host}/{boot_id.replace('-', '')[:8]}" if boot_id else host
+    return Site(config, host, clock, boot_id, AgentCounts())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or Ctrl-C. Returns the exit code."""
+    logging.basicConfig(format="leadline agent: %(message)s", level=logging.INFO, stream=sys.stderr)
+    try:
+        config, once = settings(sys.argv[1:] if arguments is None else arguments)
+        if once:
+            return _once(config)
+        return _run(config)
+    except LeadlineError as error:
+        print(f"leadline agent: {error}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, UsageError) else EXIT_WORLD
+
+
+def _run(config: AgentConfig) -> int:
+    os.nice(config.nice)
+    agent = Agent(config, site_of(config))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    agent.open(SOURCES)
+    agent.start()
+    logging.info("%s sends to %s every %g s", agent.site.host, config.server, config.interval_s)
+    try:
+        agent.run()
+    finally:
+        agent.close()
+    return 0
+
+
+def _once(config: AgentConfig) -> int:
+    """Print one reading. The spool of an agent that runs is left alone."""
+    import dataclasses
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="leadline-agent-") as spool:
+        site = site_of(config)
+        site.looks_only = True
+        agent = Agent(dataclasses.replace(config, spool=Path(spool)), site)
+        agent.open(SOURCES)
+        print(json.dumps(agent.once(), indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

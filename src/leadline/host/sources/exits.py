@@ -1,0 +1,146 @@
+"""How a rank's process ended, seen as it happens, without being its parent.
+
+A pidfd becomes readable when its process has ended. From Linux 6.15 on `PIDFD_GET_INFO` tells the exit status of one
+that its parent has waited for; before, and until the parent waits, only the end itself is known, and the event says so.
+Whether a SIGKILL came from the OOM killer is read off the rank's cgroup.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leadline.host.found import Event, Found
+from leadline.host.sources.cgroup import group_of, oom_kills, parse_mounts
+from leadline.host.sources.site import RankSeen, Site, process_is, read_if_there
+from leadline.host.sources.source import Source
+
+INFO = struct.Struct("=QQ11Ii")  # mask, cgroup, pids and ids, exit status: struct pidfd_info, first version
+INFO_EXIT = 1 << 3
+PIDFD_GET_INFO = 3 << 30 | INFO.size << 16 | 0xFF << 8 | 11  # _IOWR(0xFF, 11, struct pidfd_info)
+STATUS_S_MAX = 2.0  # how long a parent may take to wait for its child before we tell the end without a status
+LOOK_EVERY_S = 0.1
+
+
+@dataclass(slots=True)
+class Watched:
+    """One rank's process. `ended_ns` is when it was seen to have ended."""
+
+    rank: RankSeen
+    handle: int
+    memory: str  # its memory cgroup's directory, or empty
+    kills: int  # OOM kills there when we began to watch
+    ended_ns: int | None = None
+
+
+class Exits(Source):
+    """Ends of the processes that are ranks."""
+
+    name = "exits"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._mounts = parse_mounts(read_if_there(site.config.proc_root / "self" / "mounts"))
+        self._watched: dict[int, Watched] = {}  # by pid
+
+    @property
+    def every_s(self) -> float:
+        return (
+            LOOK_EVERY_S if any(each.ended_ns for each in self._watched.values()) else self.site.config.ring_interval_s
+        )
+
+    def watched(self) -> Sequence[int]:
+        return [each.handle for each in self._watched.values() if each.ended_ns is None]
+
+    def poll(self, now_ns: int) -> Found:
+        for pid, rank in list(self.site.ranks.items()):
+            if pid not in self._watched:
+                self._watch(rank)
+        found = Found()
+        for watched in [each for each in self._watched.values() if each.ended_ns is not None]:
+            self._look(watched, now_ns, found)
+        return found
+
+    def ready(self, handle: int, now_ns: int) -> Found:
+        found = Found()
+        for watched in [each for each in self._watched.values() if each.handle == handle]:
+            watched.ended_ns = now_ns
+            self._look(watched, now_ns, found)
+        return found
+
+    def close(self) -> None:
+        for watched in self._watched.values():
+            os.close(watched.handle)
+        self._watched.clear()
+
+    def _watch(self, rank: RankSeen) -> None:
+        try:
+            handle = os.pidfd_open(rank.pid)
+        except OSError:  # gone between two looks: its end was not seen
+            self.site.ranks.pop(rank.pid, None)
+            return
+        if not process_is(self.site, rank.pid, rank.start_ticks):
+            os.close(handle)
+            self.site.ranks.pop(rank.pid, None)
+            return
+        group = group_of(read_if_there(self.site.config.proc_root / str(rank.pid) / "cgroup"), self._mounts)
+        memory = group.memory if group else ""
+        self._watched[rank.pid] = Watched(rank, handle, memory, oom_kills(memory) or 0 if memory else 0)
+
+    def _look(self, watched: Watched, now_ns: int, found: Found) -> None:
+        """Tell the end, once its status is known or has been waited for long enough."""
+        assert watched.ended_ns is not None
+        status = exit_status(watched.handle)
+        if status is None and now_ns - watched.ended_ns < STATUS_S_MAX * 1e9:
+            return
+        is_oom = bool(watched.memory) and (oom_kills(watched.memory) or 0) > watched.kills
+        found.events.append(exit_event(watched.rank, status, is_oom, watched.ended_ns))
+        os.close(watched.handle)
+        del self._watched[watched.rank.pid]
+        self.site.ranks.pop(watched.rank.pid, None)
+
+
+def exit_status(handle: int) -> int | None:
+    """The wait status of a process that has ended and was waited for; None as long as it is not known."""
+    memory = bytearray(INFO.pack(INFO_EXIT, *[0] * 13))
+    try:
+        fcntl.ioctl(handle, PIDFD_GET_INFO, memory)
+    except OSError:
+        return None  # an older kernel
+    fields = INFO.unpack(memory)
+    return int(fields[-1]) if fields[0] & INFO_EXIT else None
+
+
+def exit_event(rank: RankSeen, status: int | None, is_oom: bool, time_ns: int) -> Event:
+    """The event of an end. `is_oom`: its cgroup had an OOM kill while we watched."""
+    who = f"rank {rank.rank} of {rank.job} (pid {rank.pid})"
+    attributes = {"pid": str(rank.pid)}
+    code: str | None = None
+    severity = "error"
+    if status is None:
+        text = f"{who} ended; how is not known: its parent has not waited for it, or the kernel does not tell"
+    elif os.WIFSIGNALED(status):
+        name = _signal_name(os.WTERMSIG(status))
+        code = f"signal/{name}"
+        attributes |= {"signal": name, "core_dumped": str(os.WCOREDUMP(status)).lower()}
+        text = f"{who} was killed by {name}"
+        if name == "SIGKILL" and is_oom:
+            attributes["reason"] = "oom-kill"
+            text += ", for memory: its cgroup counts an OOM kill"
+    else:
+        exit_code = os.WEXITSTATUS(status)
+        code, severity = f"exit/{exit_code}", "error" if exit_code else "info"
+        attributes["exit_code"] = str(exit_code)
+        text = f"{who} ended with exit code {exit_code}"
+    return Event(time_ns, rank.entity, "process-exit", severity, text, attributes, "agent/exits", code)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"

@@ -1,0 +1,59 @@
+"""What this host knows of the graph without asking anybody: its ports, its GPUs, the ranks that run on it."""
+
+from __future__ import annotations
+
+import re
+import socket
+
+from leadline.host.found import Edge, Found
+from leadline.host.sources.site import Site, read_if_there
+from leadline.host.sources.source import Source
+from leadline.model.errors import UsageError
+from leadline.model.ids import entity_id, parse_entity_id
+
+GPUS_MAX = 64
+
+
+class Graph(Source):
+    """Edges of the host itself."""
+
+    name = "graph"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._gpus = self._driver_gpus() or site.config.gpus
+
+    def poll(self, now_ns: int) -> Found:
+        host = entity_id("host", self.site.host)
+        ports = [name for _, name in socket.if_nameindex() if self.site.counts_interface(name)]
+        edges = [Edge(self.site.port(name), host, "in") for name in ports]
+        edges += [Edge(entity_id("gpu", uuid), host, "in") for uuid in self._gpus[:GPUS_MAX]]
+        for rank in self.site.ranks.values():
+            process = entity_id("process", self.site.host, str(rank.pid))
+            edges.append(Edge(rank.entity, host, "runs-on", rank.start_ns))
+            edges.append(Edge(process, rank.entity, "member", rank.start_ns))
+            if _is_gpu(rank.gpu):
+                edges.append(Edge(rank.entity, rank.gpu, "runs-on", rank.start_ns))
+        return Found(edges=edges)
+
+    def _driver_gpus(self) -> list[str]:
+        """The UUIDs that NVIDIA's driver tells under /proc/driver/nvidia/gpus."""
+        found = []
+        for path in sorted((self.site.config.proc_root / "driver" / "nvidia" / "gpus").glob("*/information")):
+            uuid = parse_gpu_information(read_if_there(path))
+            if uuid:
+                found.append(uuid)
+        return found
+
+
+def parse_gpu_information(text: bytes) -> str:
+    """The UUID in the `information` of a GPU, or an empty text (`GPU-????` until the driver has initialised it)."""
+    match = re.search(rb"^GPU UUID:\s*(GPU-[0-9a-fA-F-]+)\s*$", text, re.M)
+    return match[1].decode() if match else ""
+
+
+def _is_gpu(entity: str) -> bool:
+    try:
+        return parse_entity_id(entity).kind == "gpu"
+    except UsageError:
+        return False

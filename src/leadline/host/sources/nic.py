@@ -1,0 +1,68 @@
+"""Counters of network interfaces, from rtnetlink: one request tells all of them with 64-bit counters.
+
+Told under node_exporter's names (its netdev and netclass collectors), with the sums that it makes: `receive_drop` is
+rx_dropped and rx_missed together, `frame` all kinds of broken frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leadline.host.found import Found, Sample, Stream
+from leadline.host.netlink import IFF_UP, Link
+from leadline.host.sources.links import all_links
+from leadline.host.sources.site import read_if_there
+from leadline.host.sources.source import Source
+
+# Name, unit, and the places in rtnl_link_stats64 whose sum it is.
+COUNTERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
+    ("node_network_receive_packets_total", "packets", (0,)),
+    ("node_network_transmit_packets_total", "packets", (1,)),
+    ("node_network_receive_bytes_total", "bytes", (2,)),
+    ("node_network_transmit_bytes_total", "bytes", (3,)),
+    ("node_network_receive_errs_total", "packets", (4,)),
+    ("node_network_transmit_errs_total", "packets", (5,)),
+    ("node_network_receive_drop_total", "packets", (6, 15)),
+    ("node_network_transmit_drop_total", "packets", (7,)),
+    ("node_network_receive_multicast_total", "packets", (8,)),
+    ("node_network_receive_frame_total", "packets", (10, 11, 12, 13)),
+    ("node_network_receive_fifo_total", "packets", (14,)),
+    ("node_network_transmit_carrier_total", "packets", (16, 17, 19, 20)),
+    ("node_network_transmit_fifo_total", "packets", (18,)),
+)
+CARRIER_CHANGES = "node_network_carrier_changes_total"
+
+
+class Nic(Source):
+    """Counters of every interface."""
+
+    name = "nic"
+
+    def poll(self, now_ns: int) -> Found:
+        links = [link for link in all_links() if self.site.counts_interface(link.name)]
+        return Found(samples=parse_counters(links, self._speed_mbps, now_ns))
+
+    def _speed_mbps(self, interface: str) -> int:
+        text = read_if_there(self.site.config.sys_root / "class" / "net" / interface / "speed").strip()
+        return int(text) if text.isdigit() else 0  # -1, or no such file: not known
+
+
+def parse_counters(links: list[Link], speed_mbps: Callable[[str], int], now_ns: int) -> list[Sample]:
+    """The samples of these links at that time. A speed of 0 is not known and not told."""
+    samples = []
+    for link in links:
+        labels = (("device", link.name),)
+        if link.stats:
+            samples += [
+                Sample(Stream(name, labels, True, unit), now_ns, sum(link.stats[place] for place in places))
+                for name, unit, places in COUNTERS
+            ]
+        if link.carrier_changes is not None:
+            samples.append(Sample(Stream(CARRIER_CHANGES, labels, True, "1"), now_ns, link.carrier_changes))
+        samples.append(Sample(Stream("node_network_up", labels, unit="1"), now_ns, link.operstate == "up"))
+        if link.flags & IFF_UP:  # the kernel does not tell the carrier of one that is down
+            samples.append(Sample(Stream("node_network_carrier", labels, unit="1"), now_ns, link.running))
+        speed = speed_mbps(link.name)
+        if speed:
+            samples.append(Sample(Stream("node_network_speed_bytes", labels, unit="bytes/s"), now_ns, speed * 125_000))
+    return samples

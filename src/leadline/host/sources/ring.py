@@ -1,0 +1,152 @@
+"""The event rings of jobs on this host: tailed, sent as segments as they are, and removed when they are done with.
+
+A ring is done with when its writer is gone and all of it was read. What was overwritten before it was read is counted
+here and told in the segment. Where the reading stands is kept in the spool with the segments themselves.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from leadline.host.found import Found, Segment
+from leadline.host.sources.site import RankSeen, Site, process_is
+from leadline.host.sources.source import Source
+from leadline.model.errors import DataError
+from leadline.wire.ring_format import RingHeader, read_header, read_segment
+
+SEGMENT_BYTES = 512 * 1024  # 8,000 records a request
+SEGMENTS_MAX = 8  # of one ring in one look, 64,000 records; the rest comes with the next look
+RINGS_MAX = 1024
+MARK = "ring/"
+
+
+@dataclass(slots=True)
+class Tail:
+    """One ring that is read. `last` is the number of the last record read."""
+
+    path: Path
+    memory: mmap.mmap
+    header: RingHeader
+    last: int
+    inode: tuple[int, int]
+    dropped: int = 0  # by the writer, as it was last seen
+
+    @property
+    def mark(self) -> str:
+        """One ring of one writer: a file of the same name may be another job's tomorrow."""
+        return f"{MARK}{self.path.name}/{self.header.pid}/{self.header.tid}/{self.header.start_ns}"
+
+
+class Ring(Source):
+    """Every `*.ring` in the directory."""
+
+    name = "ring"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._tails: dict[Path, Tail] = {}
+
+    @property
+    def every_s(self) -> float:
+        return self.site.config.ring_interval_s
+
+    def poll(self, now_ns: int) -> Found:
+        found = Found()
+        self._open_new()
+        for tail in list(self._tails.values()):
+            alive = process_is(self.site, tail.header.pid, tail.header.pid_start_ticks)
+            try:
+                has_news = self._read(tail, found)
+            except DataError:  # spoilt, or made anew under our feet
+                self.site.counts.add("agent_lost", "ring_spoilt")
+                self._end(tail, remove=not alive and not self.site.looks_only)
+                continue
+            if alive:
+                self._announce(tail.header)
+            elif not has_news and not self.site.looks_only:  # what the look before found is in the spool by now
+                self._end(tail, remove=True)
+        return found
+
+    def close(self) -> None:
+        for tail in self._tails.values():
+            tail.memory.close()
+        self._tails.clear()
+
+    def _open_new(self) -> None:
+        try:
+            names = [each for each in os.listdir(self.site.config.ring_dir) if each.endswith(".ring")]
+        except OSError:
+            return  # no job has begun yet
+        for name in sorted(names)[:RINGS_MAX]:
+            path = self.site.config.ring_dir / name
+            if path not in self._tails:
+                tail = _open(path)
+                if tail is not None:
+                    kept = self.site.mark(tail.mark)
+                    tail.last = int(kept) if kept.isdigit() else 0
+                    self._tails[path] = tail
+
+    def _read(self, tail: Tail, found: Found) -> bool:
+        """Read what is new, and no more than is good for one look; returns whether there was anything."""
+        before = tail.last
+        for _ in range(SEGMENTS_MAX):
+            reading = read_segment(tail.memory, tail.last, SEGMENT_BYTES)
+            if reading.lost:
+                self.site.counts.add("agent_lost", "ring_overrun", reading.lost)
+            if not reading.segment:
+                break
+            records = reading.last - tail.last - reading.lost
+            found.segments.append(Segment(reading.segment, records, tail.mark, reading.last))
+            tail.last = reading.last
+            if not reading.more:
+                break
+        dropped = read_header(tail.memory).dropped
+        if dropped > tail.dropped:
+            self.site.counts.add("agent_lost", "ring_writer", dropped - tail.dropped)
+            tail.dropped = dropped
+        return tail.last > before
+
+    def _announce(self, header: RingHeader) -> None:
+        if header.rank >= 0 and header.job and header.pid not in self.site.ranks:
+            self.site.ranks[header.pid] = RankSeen(
+                header.job, header.rank, header.pid, header.pid_start_ticks, header.start_ns, header.gpu
+            )
+
+    def _end(self, tail: Tail, *, remove: bool) -> None:
+        """No longer read a ring. `remove`: its writer is gone, so nobody else will."""
+        self._tails.pop(tail.path, None)
+        tail.memory.close()
+        if not remove:
+            return
+        self.site.forget(tail.mark)
+        if _inode(tail.path) == tail.inode:  # not a new one of the same name
+            tail.path.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> Tail | None:
+    """A ring mapped for reading; None for a file that is not one (yet)."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
+            told = os.fstat(handle)
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return None
+    try:
+        return Tail(path, memory, read_header(memory), 0, (told.st_dev, told.st_ino))
+    except DataError:
+        memory.close()
+        return None
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        told = path.stat()
+    except OSError:
+        return None
+    return told.st_dev, told.st_ino

@@ -1,0 +1,38 @@
+"""What a source is: `read` touches the world, `parse` is pure, and the agent calls `poll` and `ready`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leadline.host.found import Found
+from leadline.host.sources.site import Site
+
+
+class Source:
+    """One source. Its file has a pure `parse...` that tests call with recorded bytes."""
+
+    name = ""
+
+    def __init__(self, site: Site) -> None:
+        """Open what is needed. Errors: WorldError or OSError if it is not to be had here; the agent goes without."""
+        self.site = site
+
+    @property
+    def every_s(self) -> float:
+        """Time between two `poll`."""
+        return self.site.config.interval_s
+
+    def poll(self, now_ns: int) -> Found:
+        """Read all of it."""
+        return Found()
+
+    def watched(self) -> Sequence[int]:
+        """Files that tell by being readable; `ready` is then called at once."""
+        return ()
+
+    def ready(self, handle: int, now_ns: int) -> Found:
+        """Read what one of the watched files has."""
+        return Found()
+
+    def close(self) -> None:
+        """Let go of everything."""
