@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -18,7 +20,7 @@ ServerOption = Annotated[
     typer.Option(
         "--server",
         envvar="LEADLINE_SERVER",
-        help="Address of the server; by default that of leadline.yaml or http://127.0.0.1:8440.",
+        help="Address of the server, or unix:PATH; by default that of leadline.yaml or http://127.0.0.1:8440.",
         show_default=False,
     ),
 ]
@@ -35,6 +37,7 @@ class Client:
 
     def __init__(self, server: str) -> None:
         """Errors: UsageError for an address that is none."""
+        self._socket = _socket_path(server)
         self.url = _checked_url(server) if server else default_url()
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
@@ -45,16 +48,41 @@ class Client:
         """POST of JSON."""
         return self._ask("POST", path, json=body)
 
+    @contextmanager
+    def stream(self, path: str, **params: str) -> Iterator[httpx.Response]:
+        """GET of an answer that is not JSON, for the time of a `with`; empty parameters are left out."""
+        given = {name: value for name, value in params.items() if value != ""}
+        with self._client(path) as client, client.stream("GET", f"{self._base}{path}", params=given) as answer:
+            if answer.status_code >= 400:
+                answer.read()
+                self._json(path, answer)
+            yield answer
+
     def _ask(self, method: str, path: str, **how: Any) -> dict[str, Any]:
+        with self._client(path) as client:
+            return self._json(path, client.request(method, f"{self._base}{path}", **how))
+
+    @property
+    def _base(self) -> str:
+        """What requests begin with: over a UNIX socket the host is a matter of form."""
+        return "http://localhost" if self._socket else self.url
+
+    @contextmanager
+    def _client(self, path: str) -> Iterator[httpx.Client]:
+        """A client for one request; its errors become ours."""
         try:
-            with httpx.Client(trust_env=False, timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_S)) as client:
-                answer = client.request(method, f"{self.url}{path}", **how)
+            transport = httpx.HTTPTransport(uds=self._socket) if self._socket else None
+            timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_S)
+            with httpx.Client(trust_env=False, timeout=timeout, transport=transport) as client:
+                yield client
         except (httpx.ConnectError, httpx.ConnectTimeout):
             raise WorldError(
                 f"no Leadline answers at {self.url}; start it with `leadline up`, or name another with --server"
             ) from None
         except httpx.HTTPError as error:
             raise WorldError(f"{self.url}{path}: {type(error).__name__}: {error}") from error
+
+    def _json(self, path: str, answer: httpx.Response) -> dict[str, Any]:
         try:
             found: dict[str, Any] = answer.json()
             if not isinstance(found, dict):
@@ -70,7 +98,14 @@ class Client:
         return found
 
 
+def _socket_path(server: str) -> str:
+    """The path in `unix:PATH` (or unix://PATH); empty for other addresses."""
+    return server.removeprefix("unix:").removeprefix("//") if server.startswith("unix:") else ""
+
+
 def _checked_url(server: str) -> str:
+    if server.startswith("unix:") and _socket_path(server):
+        return server
     url = (server if "://" in server else f"http://{server}").rstrip("/")
     try:
         parts = urlsplit(url)
@@ -79,7 +114,7 @@ def _checked_url(server: str) -> str:
             return url
     except ValueError:
         pass
-    raise UsageError(f"--server (or LEADLINE_SERVER): expected http://HOST:PORT, got {server!r}")
+    raise UsageError(f"--server (or LEADLINE_SERVER): expected http://HOST:PORT or unix:PATH, got {server!r}")
 
 
 def default_url() -> str:

@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 
 from leadline import __version__
+from leadline.cli import agent as agent_verb
 from leadline.cli import config_verb, show
 from leadline.cli.doctor import doctor
+from leadline.cli.record import record
+from leadline.cli.replay import replay
 from leadline.cli.sql import sql
 from leadline.cli.up import up
 from leadline.model.errors import LeadlineError, UsageError
@@ -22,8 +25,11 @@ app = typer.Typer(
     help="Leadline finds what slows or breaks a distributed training job, and says how it knows.",
 )
 app.command()(up)
+app.command(context_settings=agent_verb.SETTINGS)(agent_verb.agent)
 app.command()(doctor)
 app.command()(sql)
+app.command()(record)
+app.command()(replay)
 app.add_typer(show.app, name="show")
 app.add_typer(config_verb.app, name="config")
 

@@ -55,7 +55,7 @@ def up(
             stack.callback(senders.stop)
             flags.append(senders.start_exporter())
         supervisor = Supervisor(config, flags, os.environ, url_of(settings))
-        stopping = stack.enter_context(_stop_on_signals())
+        stopping = stack.enter_context(stop_on_signals())
         supervisor.start()
         try:
             code = _run(supervisor, senders, settings, stopping, once)
@@ -91,6 +91,8 @@ def _run(
         f"  remote-write {url_of(settings)}/api/v1/write   OTLP gRPC {settings.server.otlp_grpc_port}, "
         f"HTTP {settings.server.otlp_http_port}   rows {url_of(settings)}/api/v1/rows/TABLE"
     )
+    if settings.server.socket:
+        out.print("  all of it also at", Text(f"unix:{settings.server.socket}"))
     out.print("  leadline doctor | show tables | show series | sql 'SELECT ...'        stop with Ctrl-C")
     sys.stdout.flush()
     show = senders.show(url_of(settings), once) if senders is not None else None
@@ -107,7 +109,7 @@ def _run(
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[list[int]]:
+def stop_on_signals() -> Iterator[list[int]]:
     """A list that a first SIGINT or SIGTERM makes true; the handlers before are put back at the end."""
     caught: list[int] = []
 

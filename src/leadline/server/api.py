@@ -24,6 +24,7 @@ from leadline.model.counters import counter
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
+from leadline.server.bundles import mount_bundles
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.table_schema import row_schema
@@ -100,8 +101,13 @@ The same on the terminal: leadline doctor | show tables | show series | sql 'SEL
 """
 
 
-def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]]) -> FastAPI:
-    """The API of a running server. `config_view` gives the effective settings with their origins."""
+def create_api(
+    parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]], config_text: str = ""
+) -> FastAPI:
+    """The API of a running server.
+
+    `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
+    """
     api = FastAPI(
         title="Leadline",
         version=__version__,
@@ -219,7 +225,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
         spec = BY_NAME.get(table)
         if spec is None:
             raise RefusedError("unknown_table", f"no table {table!r}; there are {', '.join(BY_NAME)}")
-        now_ns = time.time_ns()
+        now_ns = parts.now_ns()
         query = PageQuery(
             columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
             from_ns=None if since is None else parse_time(since, now_ns),
@@ -264,6 +270,7 @@ def create_api(parts: Parts, authorize: Authorize, config_view: Callable[[], lis
             raise
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
+    mount_bundles(api, parts, who, config_text, PROBLEMS)
     return api
 
 

@@ -28,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import ConfigError
+from leadline.runner.config import RunnerConfig
 from leadline.server.settings import ServerConfig
 from leadline.store.config import StoreConfig
 
@@ -36,6 +37,7 @@ SECTIONS: tuple[tuple[str, type], ...] = (
     ("server", ServerConfig),
     ("ingest", IngestConfig),
     ("store", StoreConfig),
+    ("runner", RunnerConfig),
 )
 
 DEFAULT_FILE = Path("leadline.yaml")  # read when it is there and no other was named
@@ -105,6 +107,10 @@ class Config:
     @property
     def store(self) -> StoreConfig:
         return self.section("store", StoreConfig)
+
+    @property
+    def runner(self) -> RunnerConfig:
+        return self.section("runner", RunnerConfig)
 
     def section(self, name: str, kind: type[T]) -> T:
         """The section of that name. Errors: KeyError for a name that is not declared."""
@@ -370,6 +376,11 @@ def _out_of_bounds(field: Field[Any], value: object) -> str | None:
             return f"must be <= {meta['max']}"
     if "choices" in meta and value not in meta["choices"]:
         return f"must be one of {', '.join(map(str, meta['choices']))}"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for inner in dataclasses.fields(value):
+            problem = _out_of_bounds(inner, getattr(value, inner.name))
+            if problem:
+                return f"{problem} at {inner.name}"
     for number, item in enumerate(value if isinstance(value, list | tuple) else ()):
         for inner in dataclasses.fields(item) if dataclasses.is_dataclass(item) else ():
             problem = _out_of_bounds(inner, getattr(item, inner.name))
@@ -392,6 +403,8 @@ def shown(field: Field[Any], value: object) -> object:
         return "***"
     if isinstance(value, list | tuple):
         return [dataclasses.asdict(item) if dataclasses.is_dataclass(item) else item for item in value]  # type: ignore[arg-type]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
     return _without_password(value) if isinstance(value, str) else value
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Source
 from leadline.model.errors import StoreError
 from leadline.runner.live import LiveTables
+from leadline.runner.replay import Replay
 from leadline.store import Store
 
 QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
@@ -31,13 +33,15 @@ class Parts:
     intake: Intake
     live: LiveTables
     started_ns: int
+    now_ns: Callable[[], int] = time.time_ns  # in a replay the recorded time that is reached
+    replay: Replay | None = None
 
 
 def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
     """What is connected, how fresh, what is refused and why; `state` is the worst of what was found."""
     findings: list[dict[str, str]] = []
     sources = [_source(source, now_ns, findings) for source in parts.intake.sources.all()]
-    if not sources:
+    if not sources and parts.replay is None:
         findings.append(
             {
                 "state": WARNING,

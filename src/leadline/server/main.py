@@ -1,6 +1,6 @@
 """The process that owns the store, the ways in and the API. Its parts are built here by hand.
 
-    store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper
+    store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper, sflow (6343/udp)
       └──> api (8440)         └──> live tables
 
 Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the store.
@@ -28,6 +28,7 @@ from leadline.ingest.grpc_server import OtlpGrpcServer
 from leadline.ingest.http import IngestApp
 from leadline.ingest.intake import Intake
 from leadline.ingest.scrape import Scraper
+from leadline.ingest.sflow_listener import SflowListener
 from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
 from leadline.model.errors import LeadlineError, StoreError, WorldError
@@ -37,7 +38,9 @@ from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.config import Config, Flag, load
 from leadline.server.health import Parts
+from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_loopback
+from leadline.server.unix_socket import SocketFile
 from leadline.store import Store
 from leadline.wire.warm import warm
 
@@ -85,13 +88,16 @@ class ServerProcess:
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
         parts = Parts(self.store, self.intake, self.live, time.time_ns())
-        api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()])
+        api = create_api(
+            parts, authorize, lambda: [setting._asdict() for setting in config.settings()], config_text(config)
+        )
         self._listeners = [
             self._listener(Root(ingest, api), server.port),
             self._listener(ingest, server.otlp_http_port),
         ]
         self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host_in_url}:{server.otlp_grpc_port}")
         self._scraper = Scraper(config.ingest.scrape, self.intake, self._decoders, Principal())
+        self._sflow = SflowListener(config.ingest.sflow, server.host, self.intake)
         self._stop = asyncio.Event()
 
     def _listener(self, app: Any, port: int) -> _Listener:
@@ -128,6 +134,10 @@ class ServerProcess:
         ]
         for probe in listening_on(server.host, server.otlp_grpc_port, "server.otlp_grpc_port"):
             probe.close()  # gRPC takes no socket of ours
+        at_path = SocketFile(Path(server.socket)) if server.socket else None
+        if at_path is not None:
+            listening[0].append(at_path.listener)
+        self._sflow.open()
         warm()
         self.store.start()
         try:
@@ -139,13 +149,15 @@ class ServerProcess:
             await loop.run_in_executor(None, self.intake.stop)
             self._decoders.shutdown()
             self.store.stop()
+            if at_path is not None:
+                at_path.remove()
 
     async def _serve(self, loop: asyncio.AbstractEventLoop, listening: list[list[socket.socket]]) -> None:
         serving = [
             asyncio.create_task(listener.serve(sockets))
             for listener, sockets in zip(self._listeners, listening, strict=True)
         ]
-        behind = [asyncio.create_task(self._scraper.run()), asyncio.create_task(self._maintain(loop))]
+        behind = [asyncio.create_task(part) for part in (self._scraper.run(), self._sflow.run(), self._maintain(loop))]
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in behind:
@@ -203,8 +215,13 @@ def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Fl
     """Load the configuration and run the server process; returns its exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        process = ServerProcess(load(path, environ, flags))
-        asyncio.run(process.run())
+        config = load(path, environ, flags)
+        if config.runner.replay_file:
+            from leadline.server.replay_process import ReplayProcess  # it needs `listening_on` of this module
+
+            asyncio.run(ReplayProcess(config).run())
+        else:
+            asyncio.run(ServerProcess(config).run())
     except LeadlineError as error:
         print(f"leadline: {error}", file=sys.stderr)
         return 2

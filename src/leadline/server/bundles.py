@@ -1,0 +1,113 @@
+"""The API's part about incident bundles: `GET /api/v1/bundle` records one, `GET /api/v1/replay` tells how one plays."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from leadline.model.errors import BusyError
+from leadline.model.principal import OPERATE, Principal
+from leadline.server.health import Parts
+from leadline.server.rows_view import SCHEMA_VERSION, parse_time
+from leadline.store.bundle import Draft, draft_bundle
+from leadline.store.bundle_rows import Span
+
+MEDIA_TYPE = "application/x-tar"
+USUAL_SPAN = "-10m"
+_NO_CONFIG = "# The configuration is for the role operator.\n"
+_BUNDLE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
+}
+
+
+class ReplayAnswer(BaseModel):
+    """How far a replay is; `state` is off where live telemetry is taken."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    state: str
+    bundle: str = ""
+    from_ns: int = 0
+    to_ns: int = 0
+    at_ns: int = 0
+    speed: float = 0.0
+    rows: int = 0
+    rows_total: int = 0
+    error: str = ""
+
+
+def mount_bundles(
+    api: FastAPI, parts: Parts, who: Callable[[Request], Principal], config_text: str, problems: dict[int | str, Any]
+) -> None:
+    """Add the end points. `config_text` is what a bundle tells as its configuration."""
+    recording = threading.Lock()
+
+    @api.get("/api/v1/bundle", tags=["bundles"], responses=problems | _BUNDLE, response_class=StreamingResponse)
+    def bundle(
+        request: Request,
+        since: Annotated[str, Query(alias="from", description="ns, ISO 8601 or -10m; included")] = "",
+        until: Annotated[str, Query(alias="to", description="the same; not included; now if empty")] = "",
+        tenant: Annotated[str, Query(description="only rows of this tenant", max_length=64)] = "",
+        cluster: Annotated[str, Query(description="only rows of this cluster", max_length=64)] = "",
+    ) -> StreamingResponse:
+        """Record an incident bundle: all tables of a span, as docs/formats/bundle.md says. 10 minutes by default."""
+        principal = who(request)
+        operator = principal.may(OPERATE)
+        # Who acts as a tenant reads its rows, whatever it asks for.
+        span = _span(parts, since, until)
+        mine = (tenant or span.tenant) if operator else principal.tenant
+        span = dataclasses.replace(span, tenant=mine, cluster=cluster or span.cluster)
+        if not recording.acquire(blocking=False):
+            raise BusyError("another bundle is being recorded; ask again when it is done", 5)
+        try:
+            draft = _draft(parts, span, config_text if operator else _NO_CONFIG)
+        finally:
+            recording.release()
+        return StreamingResponse(
+            _sent(draft),
+            media_type=MEDIA_TYPE,
+            headers={"content-length": str(draft.size), "cache-control": "no-store"},
+        )
+
+    @api.get("/api/v1/replay", tags=["bundles"], responses=problems)
+    def replay(request: Request) -> ReplayAnswer:
+        """How far the replay is, where this server plays a bundle."""
+        who(request)
+        if parts.replay is None:
+            return ReplayAnswer(schema=SCHEMA_VERSION, state="off")
+        return ReplayAnswer(schema=SCHEMA_VERSION, **dataclasses.asdict(parts.replay.progress))
+
+
+def _span(parts: Parts, since: str, until: str) -> Span:
+    """The span asked for; without one the last minutes, or of a replay the whole recording."""
+    now_ns = parts.now_ns()
+    if parts.replay is not None:
+        whole = parts.replay.manifest
+        if not since and not until:
+            return Span(whole.from_ns, whole.to_ns, whole.tenant, whole.cluster)
+    return Span(parse_time(since or USUAL_SPAN, now_ns), parse_time(until, now_ns) if until else now_ns)
+
+
+def _draft(parts: Parts, span: Span, config_text: str) -> Draft:
+    if parts.replay is None:
+        # How far each stream reaches is written once an hour otherwise.
+        parts.intake.save_streams(by_ns=0)
+        redacted, configured = False, config_text
+    else:
+        # What was recorded is about that Leadline, not about the one that plays it.
+        redacted, configured = parts.replay.manifest.redacted, parts.replay.bundle.config_text
+    config = parts.store.config
+    return draft_bundle(
+        parts.store, span, configured, redacted=redacted, directory=None if config.url else Path(config.path)
+    )
+
+
+def _sent(draft: Draft) -> Iterator[bytes]:
+    with draft:
+        yield from draft.chunks()

@@ -1,0 +1,93 @@
+"""The process of `leadline replay`: a store, a bundle that feeds it, and the API. Nothing else is taken in.
+
+    bundle ──> replay ──> store <── api (8440)
+                  └─────> live tables
+
+Port 8440 alone is taken, nothing is scraped, nothing ages and nothing is rolled up: what is in the store is what was
+recorded, however old it is, and relative times (`-10m`) count from the recorded time that is reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import uvicorn
+
+from leadline.ingest.counts import Counts
+from leadline.ingest.intake import Intake
+from leadline.ingest.sources import Sources
+from leadline.model.counters import counter
+from leadline.runner.live import LiveTables
+from leadline.runner.replay import Replay
+from leadline.server.access import authorize
+from leadline.server.api import create_api
+from leadline.server.config import Config
+from leadline.server.health import Parts
+from leadline.server.main import listening_on
+from leadline.server.settings import require_loopback
+from leadline.store import Store
+
+
+class _Listener(uvicorn.Server):
+    """Signals are handled by `ReplayProcess`."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class ReplayProcess:
+    """Everything that runs in the process of a replay. Construction reads and checks the bundle, nothing more."""
+
+    def __init__(self, config: Config) -> None:
+        """Errors: DataError for a file that is no bundle, WorldError if it cannot be read, ConfigError."""
+        self._config = config
+        require_loopback(config.server)
+        counts = Counts()
+        self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows))
+        self.store = Store(config.store)
+        runner = config.runner
+        self.replay = Replay(Path(runner.replay_file), runner.replay_speed, self.store, self.live.add)
+        # Never started: it answers what the API asks about senders and counts, of which there are none.
+        intake = Intake(config.ingest, self.store, counts, Sources(counts), self.live.add)
+        parts = Parts(self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay)
+        api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()])
+        self._listener = _Listener(
+            uvicorn.Config(
+                api,
+                http="httptools",
+                loop="asyncio",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                timeout_graceful_shutdown=math.ceil(config.server.stop_s_max),
+            )
+        )
+        self._stop = asyncio.Event()
+
+    async def run(self) -> None:
+        """Start in order, serve until told to stop, stop in reverse order. Errors: LeadlineError at the start."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
+        server = self._config.server
+        listening = listening_on(server.host, server.port, "server.port")
+        self.store.start()
+        try:
+            self.replay.start()
+            serving = asyncio.create_task(self._listener.serve(listening))
+            stopping = asyncio.create_task(self._stop.wait())
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self._listener.should_exit = True
+            stopping.cancel()
+            await serving
+        finally:
+            await loop.run_in_executor(None, self.replay.stop)
+            self.store.stop()
