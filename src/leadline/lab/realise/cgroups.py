@@ -115,6 +115,11 @@ class Cgroup:
         counts = dict(line.split() for line in self._read("memory", name).splitlines())
         return int(counts.get("oom_kill", 0))
 
+    def throttled(self) -> int:
+        """Periods in which its quota stopped it. Errors: WorldError."""
+        counts = dict(line.split() for line in self._read("cpu", "cpu.stat").splitlines())
+        return int(counts.get("nr_throttled", 0))
+
     def file(self, controller: str, name: str) -> Path:
         """A file of the group, for who must read more. Errors: WorldError if there is no such controller."""
         roots = self._found.roots

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,12 +23,13 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from leadline.lab import state
-from leadline.lab.realise import cgroups, leftovers, namespaces, plan, privileges, process
+from leadline.lab.realise import cgroups, drops, leftovers, namespaces, offload, plan, privileges, process
 from leadline.lab.realise.cgroups import Cgroup
+from leadline.lab.realise.drops import DropRule
 from leadline.lab.realise.process import Process
 from leadline.lab.realise.resident import Resident
 from leadline.lab.state import LabRecord
-from leadline.lab.topology import Shape, Topology, build, routes
+from leadline.lab.topology import Host, Shape, Topology, build, routes
 from leadline.model.errors import UsageError, WorldError
 
 T = TypeVar("T")
@@ -55,6 +57,7 @@ class Cluster:
         )
         self._residents: dict[str, Resident] = {}
         self._down_links: set[str] = set()
+        self._residents_lock = threading.Lock()
         self._up = False
 
     @classmethod
@@ -110,13 +113,18 @@ class Cluster:
 
     def down(self) -> None:
         """Remove all of it: processes, namespaces, control groups, directory. Harmless when nothing is there."""
-        for resident in self._residents.values():
+        with self._residents_lock:
+            leaving, self._residents = self._residents, {}
+        for resident in leaving.values():
             resident.leave()
-        self._residents = {}
         self._down_links = set()
         self._up = False
-        if (self.state / state.RECORD).exists():
-            with state.claims(self._root):
+        if not self.state.is_dir():
+            return
+        with state.claims(self._root):
+            there = state.read(self._root, self.name)
+            # Somebody else may have taken ours down, or have made another of this name: that one is not ours to remove.
+            if there is not None and there.created_ns == self._record.created_ns:
                 leftovers.take_down(self._root, self._record)
 
     def __enter__(self) -> Self:
@@ -204,6 +212,28 @@ class Cluster:
         self._ip(found.a.node, lines)
         self._converge(down)
 
+    def drop_rule(
+        self, node: str, port: str, match: str = "", probability: float = 1.0, direction: drops.Direction = "sent"
+    ) -> DropRule:
+        """Silently lose what a port sends (or received) and `match`, an nft expression, fits; "" fits all.
+
+        Errors: UsageError, WorldError with what nft said.
+        """
+        self.topology.node(node).port(port)
+        text = drops.add_text(port, match, probability, direction)
+        echo = self.command(node, ["nft", "--echo", "--handle", "--file", "-"], text)
+        return DropRule(node, direction, drops.handle_of(echo))
+
+    def dropped(self, rule: DropRule) -> int:
+        """Packets that a rule dropped so far."""
+        listing = self.command(rule.node, ["nft", "--json", "list", "chain", "inet", drops.TABLE, rule.chain])
+        return drops.dropped(listing, rule)
+
+    def remove_rule(self, rule: DropRule) -> None:
+        """Mend what `drop_rule` broke."""
+        handle = str(rule.handle)
+        self.command(rule.node, ["nft", "delete", "rule", "inet", drops.TABLE, rule.chain, "handle", handle])
+
     def _converge(self, down: set[str]) -> None:
         before, after = routes(self.topology, self._down_links), routes(self.topology, down)
         self._down_links = down
@@ -216,9 +246,10 @@ class Cluster:
             self.command(node, ["ip", "-force", "-batch", "-"], "\n".join(lines) + "\n")
 
     def _resident(self, node: str) -> Resident:
-        if node not in self._residents:
-            self._residents[node] = Resident(node, self.namespace(node))
-        return self._residents[node]
+        with self._residents_lock:
+            if node not in self._residents:
+                self._residents[node] = Resident(node, self.namespace(node))
+            return self._residents[node]
 
     def _make(self) -> None:
         """Namespaces, cables, then each node by itself; several at a time where one need not wait for another."""
@@ -228,7 +259,8 @@ class Cluster:
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="leadline-lab") as pool:
             list(pool.map(self._make_namespace, self.topology.nodes))
             cables = "\n".join(plan.cable_lines(self.topology, self._record.namespaces))
-            process.run(["ip", "-batch", "-"], cables + "\n", self.name)
+            # Bound to us: it works from outside the namespaces, where nobody would look for it when we are killed.
+            process.run([*process.BOUND, "ip", "-batch", "-"], cables + "\n", self.name)
             list(
                 pool.map(
                     lambda node: self._set_up(node, address_lines[node], tc_lines.get(node, [])), self.topology.nodes
@@ -243,6 +275,8 @@ class Cluster:
         def inside() -> None:
             where = f"{self.name}/{node}"
             process.run(["ip", "-batch", "-"], "\n".join(address_lines) + "\n", where)
+            if isinstance(self.topology.node(node), Host):
+                offload.segmentation_off(port.name for port in self.topology.node(node).ports)
             if tc_lines:
                 process.run(["tc", "-batch", "-"], "\n".join(tc_lines) + "\n", where)
 

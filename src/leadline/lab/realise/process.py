@@ -14,6 +14,8 @@ from leadline.model.errors import WorldError
 # Joins its groups and becomes the program: same process number, and the program never runs outside its limits.
 JOIN = 'while [ "$1" != -- ]; do echo $$ > "$1"; shift; done; shift; exec "$@"'
 
+BOUND = ("setpriv", "--pdeathsig", "KILL", "--")  # the kernel kills it when the thread that started it is gone
+
 
 @dataclass(frozen=True, slots=True)
 class Process:
@@ -38,7 +40,7 @@ def wrapped(argv: Sequence[str], entrances: Sequence[str], nice: int, bound: boo
     if entrances:
         command = ["/bin/sh", "-c", JOIN, "sh", *entrances, "--", *command]
     if bound:
-        command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
+        command = [*BOUND, *command]
     return command
 
 

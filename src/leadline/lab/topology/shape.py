@@ -35,6 +35,7 @@ class Shape:
     oversubscription: float = _number(0, "capacity of a leaf's hosts over that of its uplinks; derived: 1", 0, 1000)
     machine_rate_bps: int = _number(0, "what a machine's hosts share at each leaf; derived: host_rate_bps", 0, 10**11)
     queue_bytes: int = _number(250_000, "queue of a backend switch port", 3_000, 10**9)
+    mtu_bytes: int = _number(4200, "longest packet; the usual one where RoCE carries 4096 bytes", 1280, 9216)
     storage: int = _number(1, "storage hosts at the front end", 0, STORAGE_MAX)
     frontend_rate_bps: int = _number(250_000_000, "rate of a front-end port", 1_000_000, 10**11)
     frontend_queue_bytes: int = _number(250_000, "queue of a front-end switch port", 3_000, 10**9)
