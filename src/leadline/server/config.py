@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from leadline.host.config import AgentConfig
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import ConfigError
 from leadline.runner.config import RunnerConfig
@@ -37,6 +38,7 @@ SECTIONS: tuple[tuple[str, type], ...] = (
     ("server", ServerConfig),
     ("ingest", IngestConfig),
     ("store", StoreConfig),
+    ("agent", AgentConfig),
     ("runner", RunnerConfig),
 )
 
