@@ -162,7 +162,14 @@ def _from_file(path: Path) -> dict[str, tuple[object, str]]:
 
 
 def _from_text(name: str, text: str) -> object:
-    """A value of the environment: a list is written with commas, a mapping as `name=value,...`."""
+    """A value of the environment: a list is `a,b` or YAML's `[a, b]`, a mapping `name=value,...` or `{name: value}`."""
+    if text.startswith(("[", "{")):
+        import yaml
+
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text  # the check tells what was expected
     hint = {each.name: str(each.type) for each in dataclasses.fields(AgentConfig)}.get(name, "str")
     if hint.startswith("list"):
         return [part.strip() for part in text.split(",") if part.strip()]

@@ -2,6 +2,9 @@
 
 A ring is done with when its writer is gone and all of it was read. What was overwritten before it was read is counted
 here and told in the segment. Where the reading stands is kept in the spool with the segments themselves.
+
+Rings are mapped, because only a reader that looks at the same memory as the writer can tell a torn record from a whole
+one. Their pages are given back after each look: a job has a ring for each of its threads.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ class Tail:
     """One ring that is read. `last` is the number of the last record read."""
 
     path: Path
+    handle: int
     memory: mmap.mmap
     header: RingHeader
     last: int
@@ -39,6 +43,11 @@ class Tail:
         """One ring of one writer: a file of the same name may be another job's tomorrow."""
         return f"{MARK}{self.path.name}/{self.header.pid}/{self.header.tid}/{self.header.start_ns}"
 
+    def close(self) -> None:
+        """Let go of the file."""
+        self.memory.close()
+        os.close(self.handle)
+
 
 class Ring(Source):
     """Every `*.ring` in the directory."""
@@ -47,6 +56,7 @@ class Ring(Source):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
+        self._make_directory()
         self._tails: dict[Path, Tail] = {}
 
     @property
@@ -72,8 +82,15 @@ class Ring(Source):
 
     def close(self) -> None:
         for tail in self._tails.values():
-            tail.memory.close()
+            tail.close()
         self._tails.clear()
+
+    def _make_directory(self) -> None:
+        """Jobs of any user may put rings there, and only they and we remove them: as with /tmp."""
+        directory = self.site.config.ring_dir
+        if not self.site.looks_only and not directory.is_dir():
+            directory.mkdir(parents=True)
+            directory.chmod(0o1777)
 
     def _open_new(self) -> None:
         try:
@@ -92,6 +109,8 @@ class Ring(Source):
     def _read(self, tail: Tail, found: Found) -> bool:
         """Read what is new, and no more than is good for one look; returns whether there was anything."""
         before = tail.last
+        if os.fstat(tail.handle).st_size < len(tail.memory):
+            raise DataError(str(tail.path), f"{len(tail.memory)} bytes", "a ring that was cut short")
         for _ in range(SEGMENTS_MAX):
             reading = read_segment(tail.memory, tail.last, SEGMENT_BYTES)
             if reading.lost:
@@ -107,6 +126,8 @@ class Ring(Source):
         if dropped > tail.dropped:
             self.site.counts.add("agent_lost", "ring_writer", dropped - tail.dropped)
             tail.dropped = dropped
+        if tail.last > before:
+            tail.memory.madvise(mmap.MADV_DONTNEED)
         return tail.last > before
 
     def _announce(self, header: RingHeader) -> None:
@@ -118,7 +139,7 @@ class Ring(Source):
     def _end(self, tail: Tail, *, remove: bool) -> None:
         """No longer read a ring. `remove`: its writer is gone, so nobody else will."""
         self._tails.pop(tail.path, None)
-        tail.memory.close()
+        tail.close()
         if not remove:
             return
         self.site.forget(tail.mark)
@@ -129,18 +150,18 @@ class Ring(Source):
 def _open(path: Path) -> Tail | None:
     """A ring mapped for reading; None for a file that is not one (yet)."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
-            told = os.fstat(handle)
-        finally:
-            os.close(handle)
-    except (OSError, ValueError):
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
         return None
+    memory = None
     try:
-        return Tail(path, memory, read_header(memory), 0, (told.st_dev, told.st_ino))
-    except DataError:
-        memory.close()
+        memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
+        told = os.fstat(handle)
+        return Tail(path, handle, memory, read_header(memory), 0, (told.st_dev, told.st_ino))
+    except (OSError, ValueError, DataError):
+        if memory is not None:
+            memory.close()
+        os.close(handle)
         return None
 
 
