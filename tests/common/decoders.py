@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import cramjam
+import numpy as np
 import pyarrow as pa
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import Message
@@ -25,11 +26,14 @@ from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
 from leadline.wire.rows import decode_arrow, decode_rows
+from leadline.wire.sflow import Switch, decode_sflow, flow_columns
+from leadline.wire.sflow_counters import CounterStreams
 
 T = 1_750_000_000 * 10**9
 MIB = 1 << 20
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 SCRAPE = Path(__file__).parents[1] / "golden" / "dcgm_scrape" / "scrape_1.prom"
+SFLOW = Path(__file__).parents[1] / "golden" / "sflow_datagrams"
 STEP = BY_NAME["step"]
 
 
@@ -187,6 +191,24 @@ ROWS = (
     Decoder("rows-json", lambda body: decode_rows(body, JSON, STEP), (json.dumps(steps()).encode(), b"[]")),
     Decoder("rows-arrow", lambda body: decode_arrow(body, STEP), (arrow(), arrow("zstd"), arrow("lz4"))),
 )
+
+
+def sflow(body: bytes) -> dict[str, Any]:
+    """Rows and counters of one datagram."""
+    batch = decode_sflow(body, [len(body)])
+    error = batch.error(0)
+    if error is not None:
+        raise error
+    switch_D, arrived_ns = [Switch("leaf1")], np.array([T])
+    columns, count = flow_columns(batch, switch_D, arrived_ns)
+    counters = CounterStreams().counters(batch, switch_D, arrived_ns)
+    told = [
+        (counters.labels(stream), value) for stream, value in zip(counters.sample_series, counters.value, strict=True)
+    ]
+    return {"count": count, "counters": told, **{name: column.tolist() for name, column in columns.items()}}
+
+
+DATAGRAMS = (Decoder("sflow", sflow, tuple(path.read_bytes() for path in sorted(SFLOW.glob("*.dat")))),)
 BODIES = tuple(
     Decoder(
         f"body-{encoding or 'none'}",
@@ -195,4 +217,4 @@ BODIES = tuple(
     )
     for encoding in ENCODINGS
 )
-DECODERS = (*SAMPLES, *ROWS, *BODIES)
+DECODERS = (*SAMPLES, *ROWS, *DATAGRAMS, *BODIES)

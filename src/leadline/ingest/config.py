@@ -29,6 +29,66 @@ class ScrapeJob:
 
 
 @dataclass(frozen=True, slots=True)
+class SflowSender:
+    """One switch that may send sFlow. UDP carries no token: who is listed here is believed."""
+
+    address: str = field(metadata={"doc": "address that its datagrams come from"})
+    switch: str = field(metadata={"doc": "name of the switch: `switch:<name>`, ports `swport:<name>/<port>`"})
+    ports: dict[int, str] = field(
+        default_factory=dict, metadata={"doc": "names of its ports by ifIndex; others are called `ifIndex<N>`"}
+    )
+    agent: str = field(
+        default="",
+        metadata={"doc": "the agent address in its datagrams, where one address sends for several agents"},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SflowConfig:
+    """The sFlow collector. It listens once `senders`, `sender_files` or `accept_unknown` is set."""
+
+    host: str = field(
+        default="",
+        metadata={"doc": "address to listen on; empty: `server.host`. Other than loopback is for `senders` only"},
+    )
+    port: int = field(default=6343, metadata={"doc": "UDP port, the one switches expect", "min": 0, "max": 65535})
+    senders: list[SflowSender] = field(
+        default_factory=list, metadata={"doc": "switches that may send: a list of address, switch, ports, agent"}
+    )
+    sender_files: list[str] = field(
+        default_factory=list,
+        metadata={"doc": "files (globs) with such lists in JSON or YAML, read again when they change"},
+    )
+    accept_unknown: bool = field(
+        default=False,
+        metadata={"doc": "take datagrams of others too; the switch is then called by its agent address"},
+    )
+    tenant: str = field(default="default", metadata={"doc": "tenant that the rows belong to: the provider's"})
+    cluster: str = field(default="default", metadata={"doc": "cluster that the switches are in"})
+    receive_buffer_bytes: int = field(
+        default=4 * MIB,
+        metadata={
+            "doc": "the socket's buffer, at most net.core.rmem_max; 4 MiB are some 3,000 datagrams",
+            "unit": "bytes",
+            "min": 4096,
+        },
+    )
+    queue_bytes_max: int = field(
+        default=32 * MIB,
+        metadata={
+            "doc": "datagrams received and not yet decoded; what comes beyond is dropped and counted",
+            "unit": "bytes",
+            "min": MIB,
+        },
+    )
+
+    @property
+    def listens(self) -> bool:
+        """Whether anyone may send at all."""
+        return bool(self.senders or self.sender_files or self.accept_unknown)
+
+
+@dataclass(frozen=True, slots=True)
 class IngestConfig:
     """What is taken in, how much at once, and when it is refused."""
 
@@ -121,4 +181,7 @@ class IngestConfig:
     scrape: list[ScrapeJob] = field(
         default_factory=list,
         metadata={"doc": "targets to scrape, a list of groups with job, targets, file_sd, ..."},
+    )
+    sflow: SflowConfig = field(
+        default_factory=SflowConfig, metadata={"doc": "the sFlow collector: who may send, and where it listens"}
     )

@@ -15,6 +15,7 @@ from functools import lru_cache
 from leadline.model.nic_counters import NIC_COUNTERS
 from leadline.model.units import (
     AMPERES,
+    BPS,
     BYTES,
     BYTES_PER_SECOND,
     CELSIUS,
@@ -49,6 +50,10 @@ UNITS_BY_NAME: tuple[tuple[str, str], ...] = (
     ("DCGM_FI_PROF_(PCIE|NVLINK)_(TX|RX)_BYTES", BYTES_PER_SECOND),
     ("DCGM_FI_PROF_.*_(ACTIVE|OCCUPANCY)", RATIO),
     ("DCGM_EXP_.*_COUNT", COUNT),
+    ("if(In|Out)Octets", BYTES),
+    ("if(In|Out)(.*Pkts|Discards|Errors|UnknownProtos)", PACKETS),
+    ("ifSpeed", BPS),
+    ("dot3Stats.*", COUNT),
 )  # fmt: skip
 
 # The last words of a name, longest first where one ends another.

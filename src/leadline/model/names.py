@@ -86,6 +86,10 @@ RANK = Part(("leadline.rank", "global_rank", "rank"))
 NAMESPACE = Part(("k8s.namespace.name", "namespace"))
 POD = Part(("k8s.pod.name", "pod"))
 
+SWITCH = Part(("switch",))
+SWITCH_PORT = Part(("port",))
+SWITCH_PORT_COUNTERS = "if(In|Out)[A-Z].*|if(Speed|Direction|AdminStatus|OperStatus|PromiscuousMode)|dot3Stats[A-Z].*|sflow_sample_.*"
+
 LOOPBACK = When(INTERFACE.labels, "lo|lo0")
 NVIDIA_UUID = "(GPU|MIG)-.+"
 
@@ -114,6 +118,9 @@ RULES: tuple[Rule, ...] = (
     Rule("node_exporter", "node_uname_info", "host", (HOST,), TARGET, "uname, where the target has a label nodename", (When(("exported_nodename",)),)),
     Rule("node_exporter", "node_uname_info", "host", (HOST,), WITHOUT_NODENAME, "uname; its own nodename is a value, not the target's name"),
     Rule("node_exporter", "node_.*", "host", (HOST,), TARGET, "the machine, its disks and file systems"),
+    # sFlow: counters of a switch and its ports, under the names of IF-MIB and EtherLike-MIB; `wire.sflow_counters` writes the labels
+    Rule("sflow", SWITCH_PORT_COUNTERS, "swport", (SWITCH, SWITCH_PORT), (), "a port of a switch, by sFlow", (When(SWITCH.labels), When(SWITCH_PORT.labels))),
+    Rule("sflow", "sflow_(processor|vlan)_.*", "switch", (SWITCH,), (), "a switch, by sFlow: its processor and VLANs"),
     # NCCL Inspector: `rank` is the rank in the communicator, so it never names a rank of the job
     Rule("nccl", "nccl_.*", "rank", (JOB_ID, Part(("global_rank", "leadline.rank"))), TARGET, "a rank of the job", (When(JOB_ID.labels), When(("global_rank", "leadline.rank")))),
     Rule("nccl", "nccl_.*", "comm", (JOB_ID, Part(("comm_id", "comm_hash", "comm_name", "comm"))), TARGET, "a communicator", (When(JOB_ID.labels), When(("comm_id", "comm_hash", "comm_name", "comm")))),

@@ -22,6 +22,7 @@ from leadline.wire.murmur import murmur3_slices
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
 from leadline.wire.series_index import SeriesIndex, touch
+from leadline.wire.sflow import decode_sflow
 
 
 def _murmur() -> object:
@@ -55,6 +56,10 @@ def _otlp_metrics() -> object:
     return decode_otlp_metrics(b"", "application/x-protobuf")
 
 
+def _sflow() -> object:
+    return decode_sflow(b"", [])
+
+
 WARMERS: tuple[Callable[[], object], ...] = (
     _murmur,
     _remote_write_v1,
@@ -62,6 +67,7 @@ WARMERS: tuple[Callable[[], object], ...] = (
     _series_index,
     _exposition,
     _otlp_metrics,
+    _sflow,
 )
 
 

@@ -19,11 +19,14 @@ from leadline.wire import (
     remote_write_v1,
     remote_write_v2,
     series_index,
+    sflow_headers,
+    sflow_kernels,
 )
 from leadline.wire.exposition import OPENMETRICS, decode_exposition
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
 from leadline.wire.series_index import SeriesIndex, touch
+from leadline.wire.sflow import decode_sflow
 from leadline.wire.warm import warm
 
 UP = bytes.fromhex("0a1e 0a0e 0a08 5f5f6e616d655f5f 1202 7570 120c 09 000000000000f03f 10e807")  # up 1 1000
@@ -47,6 +50,8 @@ def _compiled() -> dict[str, int]:
         remote_write_v1,
         remote_write_v2,
         series_index,
+        sflow_headers,
+        sflow_kernels,
     )
     return {
         f"{module.__name__}.{name}": len(kernel.signatures)
@@ -64,6 +69,7 @@ def test_warm_leaves_nothing_to_compile() -> None:
     decode_remote_write(b"\x22\x00", 2)
     assert decode_exposition(b'up{job="x"} 1\n# EOF\n', OPENMETRICS, 0).value.tolist() == [1.0]
     assert decode_otlp_metrics(GAUGE, "application/x-protobuf").value.tolist() == [1.0]
+    assert decode_sflow(b"x", [1]).error(0) is not None
     index = SeriesIndex(10)
     touch(index.insert(got.ids), got.sample_series, got.time_ns, np.zeros(10, np.int64))
     index.lookup(got.ids)
