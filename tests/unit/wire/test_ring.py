@@ -416,4 +416,4 @@ def test_the_header_of_a_segment_is_checked_too() -> None:
     body[layout.SEGMENT.size + 104] = 0xFF  # the number of the host's name
     with pytest.raises(DataError, match="a string up to"):
         decode_ring(bytes(body))
-    assert SEGMENT_HEADER_BYTES == layout.SEGMENT.size + 256
+    assert layout.SEGMENT.size + 256 == SEGMENT_HEADER_BYTES
