@@ -198,7 +198,7 @@ def _way(path: str) -> str:
 
 
 def _sender_name(scope: Scope, headers: Mapping[str, str]) -> str:
-    client = scope.get("client") or ("unknown", 0)
+    client = scope.get("client") or ("our socket", 0)  # over a UNIX socket nobody has an address
     return f"{headers.get('user-agent', 'unknown').split(' ')[0][:80]} at {client[0]}"
 
 

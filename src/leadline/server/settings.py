@@ -30,6 +30,10 @@ class ServerConfig:
         default=4317,
         metadata={"doc": "OTLP over gRPC, on the port that OpenTelemetry expects", "min": 0, "max": _PORT_MAX},
     )
+    socket: str = field(
+        default="",
+        metadata={"doc": "path of a UNIX socket that serves the same as `port`, for its owner only; empty: none"},
+    )
     stop_s_max: float = field(
         default=20.0,
         metadata={
