@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from leadline.lab.workloads.control import write_control
 from leadline.model.errors import UsageError, WorldError
@@ -42,11 +42,8 @@ class Process(Protocol):
     def name(self) -> str: ...
     @property
     def node(self) -> str: ...
-    def set_cpu_quota(self, cores: float | None) -> None: ...
-    def set_memory_limit(self, limit_bytes: int | None) -> None: ...
-    def memory_bytes(self) -> int: ...
-    def oom_kills(self) -> int: ...
-    def cpu_throttled(self) -> Any: ...
+    @property
+    def cgroup(self) -> Any: ...  # its control group, see lab/realise/cgroups.py
 
 
 class Lab(Protocol):
@@ -89,6 +86,8 @@ class Workload(Protocol):
     ranks: list[RankProcess]
 
     def start(self, lab: Lab) -> None: ...
+    def ready(self) -> bool: ...
+    def poll(self) -> dict[int, int | None]: ...
     def wait(self, timeout_s: float) -> dict[int, int | None]: ...
     def stop(self) -> None: ...
 
@@ -105,6 +104,7 @@ class RankJob:
     hosts: Sequence[str] = ()  # in rank order; () means every host of the topology
     ranks: list[RankProcess] = field(default_factory=list, init=False)
     program: str = field(default="", init=False)  # module, as in `python -m`
+    working_word: ClassVar[str] = ""  # what rank 0 writes into its log once set-up is behind it
 
     def start(self, lab: Lab) -> None:
         """Spawn all ranks. Errors: UsageError if it runs already, or for a host that the topology has not."""
@@ -138,6 +138,11 @@ class RankJob:
         """Write the control file of one rank: it obeys from its next step on. No settings: back to normal."""
         write_control(self.ranks[rank].control, settings)
 
+    def ready(self) -> bool:
+        """Whether it is at work: rank 0 has written `working_word` into its log ("": as soon as it runs)."""
+        log = self.ranks[0].log if self.ranks else None
+        return log is not None and (not self.working_word or self.working_word in log.read_text(errors="replace"))
+
     def poll(self) -> dict[int, int | None]:
         """Exit code by rank, as `Popen` tells it (negative: killed by that signal); None while it runs."""
         return {one.rank: one.process.popen.poll() for one in self.ranks}
@@ -161,6 +166,7 @@ class RankJob:
     ) -> RankProcess:
         control, log = directory / f"rank{rank}.json", directory / f"rank{rank}.log"
         write_control(control, {})
+        log.unlink(missing_ok=True)  # of an earlier run under this name: `ready` reads it
         ring = lab.state / "hosts" / host / "ring"
         ring.mkdir(parents=True, exist_ok=True)
         variables = rank_environment(
