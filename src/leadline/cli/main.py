@@ -10,6 +10,7 @@ import typer
 from leadline import __version__
 from leadline.cli import agent as agent_verb
 from leadline.cli import config_verb, show
+from leadline.cli import lab as lab_verb
 from leadline.cli.doctor import doctor
 from leadline.cli.record import record
 from leadline.cli.replay import replay
@@ -32,6 +33,7 @@ app.command()(record)
 app.command()(replay)
 app.add_typer(show.app, name="show")
 app.add_typer(config_verb.app, name="config")
+app.add_typer(lab_verb.app, name="lab")
 
 EXIT_USAGE = 2
 EXIT_WORLD = 3

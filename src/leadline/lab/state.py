@@ -126,6 +126,17 @@ def forget(root: Path, name: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+def forget_empty(root: Path, name: str) -> bool:
+    """Remove the directory of a lab that was never recorded; False if it holds something, which is not a lab's then."""
+    directory = root / name
+    (directory / f"{RECORD}.part").unlink(missing_ok=True)
+    try:
+        directory.rmdir()
+    except OSError:
+        return False
+    return True
+
+
 @contextmanager
 def claims(root: Path) -> Iterator[None]:
     """Hold the right to begin or remove labs below `root`; others wait. Ends with the process at the latest."""

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from leadline.lab import state
-from leadline.lab.realise import cgroups, namespaces
+from leadline.lab.realise import cgroups, namespaces, privileges
 from leadline.lab.state import LabRecord
 from leadline.model.errors import WorldError
 
@@ -35,9 +35,9 @@ def clear_dead(root: Path) -> list[str]:
     for name in state.labs(root):
         record = state.read(root, name)
         if record is None:
-            # Killed between making the directory and writing the record: nothing else was made yet.
-            state.forget(root, name)
-            removed.append(f"{name}: directory without record")
+            # Killed before the record was written, or just after it was removed: there is nothing else of it.
+            if state.forget_empty(root, name):
+                removed.append(f"{name}: directory without record")
         elif not record.alive:
             removed += [f"{name}: {what}" for what in take_down(root, record)]
     return removed
@@ -45,6 +45,7 @@ def clear_dead(root: Path) -> list[str]:
 
 def take_down(root: Path, record: LabRecord) -> list[str]:
     """Remove all of one lab: processes, control groups, namespaces, directory, in this order."""
+    privileges.require()
     removed = []
     if killed := kill_all(record):
         removed.append(f"{killed} processes")
