@@ -157,9 +157,9 @@ def seen(frame: bytes) -> Seen:
     """A whole Ethernet frame, read by scapy."""
     packet: Packet = Ether(frame)
     told: dict[str, object] = {"layers": tuple(layer.__name__ for layer in packet.layers())}
-    for tag in (Dot1AD, Dot1Q):
-        if tag in packet and "vlan" not in told:
-            told["vlan"], told["priority"] = packet[tag].vlan, packet[tag].prio
+    outermost = packet.payload  # the layer behind the two addresses
+    if isinstance(outermost, Dot1Q | Dot1AD):
+        told["vlan"], told["priority"] = outermost.vlan, outermost.prio
     if IP in packet:
         ip = packet[IP]
         told |= {"src": ip.src, "dst": ip.dst, "protocol": ip.proto, "dscp": ip.tos >> 2, "ecn": ip.tos & 3}

@@ -94,11 +94,14 @@ class SflowListener:
         with ThreadPoolExecutor(2, thread_name_prefix="sflow") as threads:
             running = [loop.run_in_executor(threads, work) for work in (self._receive, self._decode)]
             try:
-                await asyncio.gather(*running)
+                # Not `gather`, which gives its futures up when it is cancelled, while their threads go on.
+                await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+                for ended in running:
+                    ended.result()
                 await asyncio.Event().wait()  # nobody may send: there is nothing to do
             finally:
                 self._stopping.set()
-                await asyncio.shield(asyncio.gather(*running, return_exceptions=True))
+                await asyncio.wait(running)
                 self.close()
 
     # -- the receiving thread -----------------------------------------------------------------------------

@@ -357,7 +357,9 @@ def real_time(bench: Bench) -> Bench:
     return bench
 
 
-def test_datagrams_arrive_with_the_kernels_stamp_and_their_source(bench: Bench) -> None:
+def test_datagrams_arrive_with_the_kernels_stamp_and_their_source(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     def use(listener: SflowListener) -> None:
         began_ns = time.time_ns()
         send(listener, datagram(1), b"x" * 30_000, source="127.77.0.1")
@@ -370,6 +372,7 @@ def test_datagrams_arrive_with_the_kernels_stamp_and_their_source(bench: Bench) 
         assert until(lambda: bench.refused() == {"unknown_sender": 1, "malformed": 1})
 
     listening(real_time(bench), use, senders=[LEAF, SPINE])
+    assert caplog.messages == [], "its threads end before its sockets do"
 
 
 def test_what_was_received_is_taken_before_it_stops(bench: Bench) -> None:
