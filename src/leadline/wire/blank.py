@@ -26,6 +26,7 @@ def is_dcgm_blank(value_N: NDArray[np.float64]) -> NDArray[np.bool_]:
     """
     int32_N = (value_N >= _INT32) & (value_N <= _INT32 + 3)
     fp64_N = (value_N >= _FP64) & (value_N <= _FP64 + 3)
-    whole_N = value_N == np.floor(value_N)
+    with np.errstate(invalid="ignore"):  # Prometheus' stale marker is a signalling NaN
+        whole_N = value_N == np.floor(value_N)
     blank_N: NDArray[np.bool_] = ((int32_N | fp64_N) & whole_N) | (value_N == _INT64)
     return blank_N

@@ -28,3 +28,8 @@ def test_other_values_are_not(value: float) -> None:
 
 def test_empty() -> None:
     assert is_dcgm_blank(np.zeros(0)).tolist() == []
+
+
+def test_a_stale_marker_is_no_sentinel_and_no_warning() -> None:
+    marker = np.array([0x7FF0000000000002], np.uint64).view(np.float64)
+    assert is_dcgm_blank(marker).tolist() == [False]
