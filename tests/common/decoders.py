@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.oracle import remote_write as oracle
+from tests.unit.wire.rings import everything, fresh
 
 from leadline.model.tables import BY_NAME
 from leadline.wire.body import ENCODINGS, Body
@@ -25,6 +26,9 @@ from leadline.wire.exposition import decode_exposition
 from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.ring import decode_ring
+from leadline.wire.ring_format import read_segment
+from leadline.wire.ring_writer import RingWriter
 from leadline.wire.rows import decode_arrow, decode_rows
 from leadline.wire.sflow import Switch, decode_sflow, flow_columns
 from leadline.wire.sflow_counters import CounterStreams
@@ -129,6 +133,12 @@ def arrow(compression: str | None = None) -> bytes:
     return out.getvalue().to_pybytes()
 
 
+def ring_segment() -> bytes:
+    ring = fresh()
+    everything(RingWriter(ring))
+    return read_segment(ring, 0).segment
+
+
 TEXT_PAGE = (
     b"# HELP http_requests_total The total.\n# TYPE http_requests_total counter\n"
     b'http_requests_total{method="post",code="200"} 1027 1750000000000\n'
@@ -217,4 +227,11 @@ BODIES = tuple(
     )
     for encoding in ENCODINGS
 )
-DECODERS = (*SAMPLES, *ROWS, *DATAGRAMS, *BODIES)
+RINGS = (
+    Decoder(
+        "ring",
+        lambda body: repr({name: rows.to_pylist() for name, rows in decode_ring(body).tables.items()}),
+        (ring_segment(), ring_segment() * 2, b""),
+    ),
+)
+DECODERS = (*SAMPLES, *ROWS, *DATAGRAMS, *RINGS, *BODIES)

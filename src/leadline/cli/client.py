@@ -104,9 +104,9 @@ def _socket_path(server: str) -> str:
 
 
 def _checked_url(server: str) -> str:
-    if server.startswith("unix:") and _socket_path(server):
+    if _socket_path(server):
         return server
-    url = (server if "://" in server else f"http://{server}").rstrip("/")
+    url = (server if "://" in server or server == "unix:" else f"http://{server}").rstrip("/")
     try:
         parts = urlsplit(url)
         # `port` is looked up because it is only read, and refused, when asked for.
