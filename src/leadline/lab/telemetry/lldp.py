@@ -34,9 +34,15 @@ def control_socket(state: Path, node: str) -> Path:
     return directory(state) / f"{node}.socket"
 
 
-def configuration(every_s: int) -> str:
+# The daemon asks the resolver for its own full name, and a lab has no name server: the answer that never comes must
+# not be waited for long. Then it is told its name (first, or each further setting asks again).
+_ENVIRONMENT = {"RES_OPTIONS": "timeout:1 attempts:1"}
+
+
+def configuration(node: str, every_s: int) -> str:
     """What lldpcli is told at the daemon's start. Ports are told by interface name, as switches do."""
     return (
+        f"configure system hostname {node}\n"
         f"configure lldp tx-interval {every_s}\n"
         "configure lldp tx-hold 4\n"
         "configure lldp portidsubtype ifname\n"
@@ -52,12 +58,13 @@ def start(cluster: Cluster, every_s: int, nice: int) -> Lldp:
         raise WorldError("lldpd is not installed (Debian: apt install lldpd); or switch telemetry.lldp off")
     where = directory(cluster.state)
     where.mkdir(exist_ok=True)
-    (where / "lldpd.conf").write_text(configuration(every_s))
     processes = {}
     for node in cluster.topology.nodes:
         ports = ",".join(port.name for port in cluster.topology.node(node).ports)
+        settings = where / f"{node}.conf"
+        settings.write_text(configuration(node, every_s))
         # In the foreground (-d), so that it dies with us; -r would only listen.
         argv = [program, "-d", "-u", str(control_socket(cluster.state, node)), "-I", ports, "-C", ports]
-        argv += ["-O", str(where / "lldpd.conf"), "-S", "Leadline lab", "-P", "Linux"]
-        processes[node] = cluster.spawn(node, argv, name="lldpd", nice=nice)
+        argv += ["-O", str(settings), "-S", "Leadline lab", "-P", "Linux"]
+        processes[node] = cluster.spawn(node, argv, name="lldpd", env=_ENVIRONMENT, nice=nice)
     return Lldp(processes)

@@ -40,6 +40,7 @@ from leadline.lab.telemetry.plan import (
     STATUS,
     Plan,
     PlannedNode,
+    in_slot,
     read_plan,
     scrape_targets,
     sflow_senders,
@@ -50,12 +51,13 @@ from leadline.lab.telemetry.sockets import NodeSockets, drain, open_group, open_
 from leadline.lab.telemetry.switch_sampler import SwitchAgent, SwitchPort
 from leadline.lab.telemetry.sysfs_tree import SharedCounters, Tree, infiniband_files, net_files, transport_counters
 from leadline.lab.telemetry.tcp_diag import TcpCounts, TcpSums
-from leadline.model.errors import DataError, LeadlineError
+from leadline.model.errors import DataError, LeadlineError, WorldError
 
 WAIT_CS = 25  # the kernel hands samples over after 0.25 s at the latest; sFlow allows one second
 NFLOG_BUFFER_BYTES = 1 << 15
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 _FILES_MAX = 65536
+_SLOTS, _CLAIM_PORT = 250, 6343
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -235,7 +237,8 @@ class Timers:
 
 def run(state: Path) -> None:
     """Do it until SIGTERM. Errors: WorldError, OSError, DataError before anything is told to be ready."""
-    plan = read_plan(state)
+    plan, claim = claimed(read_plan(state))
+    plan.write(state)
     children = fork_exporters(state, plan) if plan.config.exporters else {}
     _raise_file_limit()
     loop = selectors.DefaultSelector()
@@ -254,8 +257,34 @@ def run(state: Path) -> None:
         timers.run()
         for key, _ in loop.select(timers.wait_s()):
             key.data()
+    claim.close()
     for pid in children.values():
         os.kill(pid, signal.SIGKILL)  # one of them may be stopped, and would never hear of SIGTERM
+
+
+def claimed(plan: Plan) -> tuple[Plan, socket.socket]:
+    """The plan with addresses that no other lab of this machine uses, and the socket that holds the claim to them.
+
+    Errors: WorldError if all slots are taken.
+    """
+    for slot in range(_SLOTS):
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind((f"127.77.{slot}.0", _CLAIM_PORT))
+            for second in (78, 79):  # who has these without a claim is no lab, but has them all the same
+                with socket.socket() as probe:
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    probe.bind((f"127.{second}.{slot}.1", NODE_PORT))
+        except OSError as error:
+            claim.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        return in_slot(plan, slot), claim
+    raise WorldError(
+        f"all {_SLOTS} slots of loopback addresses 127.77-79.<slot>.* are taken; does a node_exporter listen on "
+        f"every address of port {NODE_PORT}?"
+    )
 
 
 def _timers(plan: Plan, switches: list[SwitchTelemetry], hosts: list[HostTelemetry]) -> Timers:

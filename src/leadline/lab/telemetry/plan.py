@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ FILE, READY, STATUS = "telemetry.json", "telemetry.ready", "telemetry.status.jso
 SAMPLE_GROUP, DISCARD_GROUP = 7701, 7702  # log groups of NFLOG rules, in each switch's own namespace
 QUEUE_THRESHOLD = 64  # samples that the kernel gathers before it wakes us
 DCGM_PORT, NODE_PORT = 9400, 9100
+NODES_MAX = 254  # of a kind: the last byte of 127.77.<slot>.<number> and its like
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class TelemetryConfig:
     trees_every_s: float = 2.0
     exporters: bool = True
     lldp: bool = True
-    lldp_every_s: int = 10
+    lldp_every_s: int = 5
     kernel_log: bool = True
     nice: int = 10
 
@@ -89,38 +90,33 @@ class Plan:
 
 
 def make_plan(topology: Topology, lab: str, config: TelemetryConfig, namespaces: dict[str, str], cgroup: str) -> Plan:
-    """The plan of a lab. Errors: UsageError for more switches or hosts than loopback addresses of their kind."""
+    """The plan of a lab, in slot 0. Errors: UsageError for more switches or hosts than a slot has addresses."""
     nodes = (*topology.hosts, *topology.storage)
-    if max(len(nodes), len(topology.switches)) >= 1 << 16:
-        raise UsageError(f"telemetry has addresses for 65,535 hosts, {topology.name} has {len(nodes)}")
-    hosts = tuple(
-        PlannedNode(
-            host.name,
-            namespaces[host.name],
-            number,
-            loopback(78, number),
-            _ports(topology, host),
-            host.gpus,
+    if max(len(nodes), len(topology.switches)) > NODES_MAX:
+        raise UsageError(
+            f"telemetry has addresses for {NODES_MAX} hosts and switches, {topology.name} has {len(nodes)}"
         )
+    hosts = tuple(
+        PlannedNode(host.name, namespaces[host.name], number, "", _ports(topology, host), host.gpus)
         for number, host in enumerate(nodes, 1)
     )
     switches = tuple(
-        PlannedNode(
-            switch.name,
-            namespaces[switch.name],
-            number,
-            loopback(79, number),
-            _ports(topology, switch),
-            sflow=loopback(77, number),
-        )
+        PlannedNode(switch.name, namespaces[switch.name], number, "", _ports(topology, switch))
         for number, switch in enumerate(topology.switches, 1)
     )
-    return Plan(lab, config, hosts, switches, cgroup)
+    return in_slot(Plan(lab, config, hosts, switches, cgroup), 0)
 
 
-def loopback(second: int, number: int) -> str:
-    """The loopback address `127.<second>.<number>` of one node."""
-    return f"127.{second}.{number >> 8}.{number & 255}"
+def in_slot(plan: Plan, slot: int) -> Plan:
+    """The plan with the loopback addresses of one slot: labs side by side have different ones."""
+    return replace(
+        plan,
+        hosts=tuple(replace(host, address=f"127.78.{slot}.{host.number}") for host in plan.hosts),
+        switches=tuple(
+            replace(each, address=f"127.79.{slot}.{each.number}", sflow=f"127.77.{slot}.{each.number}")
+            for each in plan.switches
+        ),
+    )
 
 
 def read_plan(state: Path) -> Plan:

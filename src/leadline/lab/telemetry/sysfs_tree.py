@@ -23,6 +23,7 @@ STATISTICS = (
     "rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped",
     "multicast",
 )  # fmt: skip
+_WIDTH = 20  # digits of 2**64
 
 
 def net_files(link: Counters, queue: Queue | None, rate_bps: int) -> dict[str, str]:
@@ -104,49 +105,67 @@ class SharedCounters:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for name, more in fresh.items():
-                _add(self._directory / name, more)
+                path = f"{self._directory}/{name}"
+                if more or not os.path.exists(path):
+                    _add(path, more)
         finally:
             os.close(lock)
         self._added = dict(own)
 
 
-def _add(path: Path, more: int) -> None:
+def _add(path: str, more: int) -> None:
     try:
-        before = int(path.read_text())
-    except (OSError, ValueError):
-        before = 0
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(f"{before + more}\n")
-    partial.replace(path)
+        with open(path, "rb") as file:
+            text = file.read()
+    except FileNotFoundError:
+        text = b""
+    before = int(text) if text.strip().isdigit() else 0
+    _put(path, padded(str(before + more)), in_place=len(text) == _WIDTH + 1)
 
 
 class Tree:
-    """Files of one tree on disk; only what changed is written, each file whole or not at all."""
+    """Files of one tree on disk; only what changed is written.
+
+    A file is padded with blanks to a width that no counter outgrows, so that it can be written over in place, in one
+    piece of one length: a reader sees the old or the new value, never an empty or half a one. Replacing it by renaming
+    would need no padding, but costs 100 to 500 us of CPU where the state lies on a disk's file system, against 5 us.
+    """
 
     def __init__(self, root: Path) -> None:
         self._root = str(root)
-        self._written: dict[str, str] = {}
-        self._made: set[str] = set()
+        self._written: dict[str, bytes] = {}
 
     def write(self, files: Mapping[str, str]) -> int:
         """Bring the files on disk up to date; returns how many were written. Errors: OSError."""
-        changed = [(name, text) for name, text in files.items() if self._written.get(name) != text]
-        for name, text in changed:
-            self._replace(name, text)
-            self._written[name] = text
-        return len(changed)
+        changed = 0
+        for name, text in files.items():
+            before, after = self._written.get(name), padded(text)
+            if after == before:
+                continue
+            path = f"{self._root}/{name}"
+            if before is None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+            _put(path, after, in_place=before is not None and len(after) == len(before))
+            self._written[name] = after
+            changed += 1
+        return changed
 
-    def _replace(self, name: str, text: str) -> None:
-        path = f"{self._root}/{name}"
-        directory = path.rpartition("/")[0]
-        if directory not in self._made:
-            os.makedirs(directory, exist_ok=True)
-            self._made.add(directory)
-        # Beside the tree's files but never one of them: a reader lists directories at any moment.
-        partial = f"{self._root}/.part"
-        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(handle, text.encode() + b"\n")
-        finally:
-            os.close(handle)
-        os.rename(partial, path)
+
+def padded(text: str) -> bytes:
+    """A file's content: the text, blanks up to the usual width, a new line."""
+    return text.encode().ljust(_WIDTH) + b"\n"
+
+
+def _put(path: str, content: bytes, in_place: bool) -> None:
+    """Write a file whole: over what is there if that is as long, else beside it and then in its place."""
+    directory, _, name = path.rpartition("/")
+    # A name that begins with a dot is no counter: who lists the directory meanwhile passes it over.
+    target = path if in_place else f"{directory}/.{name}"
+    flags = os.O_WRONLY | os.O_CLOEXEC | (0 if in_place else os.O_CREAT | os.O_TRUNC)
+    handle = os.open(target, flags, 0o644)
+    try:
+        os.write(handle, content)
+    finally:
+        os.close(handle)
+    if not in_place:
+        os.rename(target, path)
