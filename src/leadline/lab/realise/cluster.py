@@ -10,8 +10,10 @@ found by its record (`state`) and removed by the next `up`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +58,7 @@ class Cluster:
             nodes=topology.nodes,
         )
         self._residents: dict[str, Resident] = {}
+        self._started: list[Process] = []
         self._down_links: set[str] = set()
         self._residents_lock = threading.Lock()
         self._up = False
@@ -126,6 +129,10 @@ class Cluster:
             # Somebody else may have taken ours down, or have made another of this name: that one is not ours to remove.
             if there is not None and there.created_ns == self._record.created_ns:
                 leftovers.take_down(self._root, self._record)
+        while self._started:
+            # Bury our dead: all of them were killed above.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._started.pop().popen.wait(leftovers.KILL_PATIENCE_S)
 
     def __enter__(self) -> Self:
         self.up()
@@ -170,7 +177,9 @@ class Cluster:
         command = process.wrapped(argv, entrances, nice, bound=not detached)
         log = stdout or self.state / "log" / f"{node}.{name}.log"
         popen = self._resident(node).run(partial(process.start, command, env or {}, log))
-        return Process(name, node, popen, group)
+        started = Process(name, node, popen, group)
+        self._started = [each for each in self._started if each.popen.poll() is None] + [started]
+        return started
 
     def command(self, node: str, argv: Sequence[str], input: str | None = None) -> str:
         """Run a short command in a node's network; returns what it printed. Errors: WorldError with its stderr."""
@@ -238,12 +247,17 @@ class Cluster:
         before, after = routes(self.topology, self._down_links), routes(self.topology, down)
         self._down_links = down
         for node in after:
-            if lines := plan.route_changes(before[node], after[node]):
-                self._ip(node, lines)
+            lines = plan.route_changes(before[node], after[node])
+            gone = [line for line in lines if line.startswith("route del")]
+            self._ip(node, [line for line in lines if line not in gone])
+            for line in gone:
+                # A route over the port that went down is gone already.
+                with contextlib.suppress(WorldError):
+                    self._ip(node, [line])
 
     def _ip(self, node: str, lines: Sequence[str]) -> None:
         if lines:
-            self.command(node, ["ip", "-force", "-batch", "-"], "\n".join(lines) + "\n")
+            self.command(node, ["ip", "-batch", "-"], "\n".join(lines) + "\n")
 
     def _resident(self, node: str) -> Resident:
         with self._residents_lock:
