@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from leadline.cli import lab_run
 from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
 from leadline.lab import state
 from leadline.lab.realise import leftovers
@@ -20,6 +21,9 @@ from leadline.model.errors import UsageError
 from leadline.server.rows_view import SCHEMA_VERSION
 
 app = typer.Typer(no_args_is_help=True, help="An emulated cluster on this machine: real networking, real faults.")
+
+app.command()(lab_run.run)
+app.command()(lab_run.demo)
 
 NameOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
 

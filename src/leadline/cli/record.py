@@ -73,6 +73,12 @@ def record(
     _say(target, told is not None)
 
 
+def record_run(client: Client, from_ns: int, to_ns: int, target: Path) -> None:
+    """Record a span of what a server holds, and say what came of it; a truth file beside it is mentioned."""
+    _from_server(client, str(from_ns), str(to_ns), "", "", target)
+    _say(target, truth_path(target).exists())
+
+
 def _paths(files: list[Path], redact: bool) -> tuple[Path | None, Path]:
     """(bundle to redact, bundle to write). Errors: UsageError."""
     if len(files) > 2 or (len(files) == 2 and not redact):

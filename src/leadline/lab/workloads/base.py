@@ -87,6 +87,7 @@ class Workload(Protocol):
 
     def start(self, lab: Lab) -> None: ...
     def ready(self) -> bool: ...
+    def steps_done(self) -> list[tuple[int, int]]: ...
     def poll(self) -> dict[int, int | None]: ...
     def wait(self, timeout_s: float) -> dict[int, int | None]: ...
     def stop(self) -> None: ...
@@ -142,6 +143,13 @@ class RankJob:
         """Whether it is at work: rank 0 has written `working_word` into its log ("": as soon as it runs)."""
         log = self.ranks[0].log if self.ranks else None
         return log is not None and (not self.working_word or self.working_word in log.read_text(errors="replace"))
+
+    def steps_done(self) -> list[tuple[int, int]]:
+        """Training steps so far as (start_ns, end_ns), as rank 0 itself wrote them down; empty for what does not train.
+
+        For the lab's truth: not by way of any telemetry.
+        """
+        return []
 
     def poll(self) -> dict[int, int | None]:
         """Exit code by rank, as `Popen` tells it (negative: killed by that signal); None while it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -82,6 +83,15 @@ class Bert(RankJob):
             "timeout": self.timeout_s,
         }
         return [f"--{name}={value}" for name, value in options.items()] + ([] if self.watched else ["--no-watch"])
+
+    def steps_done(self) -> list[tuple[int, int]]:
+        """See `RankJob`; read off rank 0's log."""
+        found = []
+        for line in self.ranks[0].log.read_text(errors="replace").splitlines() if self.ranks else ():
+            if line.startswith("{") and self.working_word in line:
+                told = json.loads(line)
+                found.append((told["end_ns"] - round(told["seconds"] * 1e9), told["end_ns"]))
+        return found
 
     def _storage(self, lab: Lab) -> str:
         hosts = [host.name for host in lab.topology.storage]

@@ -18,6 +18,7 @@ import io
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
@@ -43,6 +44,7 @@ from leadline.model.errors import WorldError
 log = logging.getLogger("bert")
 
 EXIT_COLLECTIVE, EXIT_STORAGE = 1, 3
+SET_UP_S = 120.0  # from the first rank's start to the last one's
 EVALUATION_BATCHES = 4
 EVALUATION_SHARD = 900_000_000  # training never comes that far
 
@@ -148,7 +150,11 @@ class Training:
                 with step.checkpoint():
                     self._checkpoint(number)
         self._tell(
-            "step", number=number, loss=round(float(loss.detach()), 4), seconds=round(time.perf_counter() - began, 4)
+            "step",
+            number=number,
+            loss=round(float(loss.detach()), 4),
+            seconds=round(time.perf_counter() - began, 4),
+            end_ns=time.time_ns(),
         )
 
     def _watched_step(self, number: int) -> Any:
@@ -234,6 +240,18 @@ class Unwatched:
         """Nobody asked."""
 
 
+def join(timeout_s: float) -> None:
+    """Join the job's group. Set-up may take longer than a collective: ranks import torch on few cores.
+
+    So the store, where they meet, has a time limit of its own.
+    """
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(address, port, world_size, rank == 0, timedelta(seconds=SET_UP_S))  # type: ignore[attr-defined]
+    limit = timedelta(seconds=timeout_s)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=world_size, timeout=limit)
+
+
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description="One rank of the lab's BERT pre-training.")
@@ -265,12 +283,13 @@ def main() -> None:
     watch = None if given.no_watch else leadline_torch.watch()
     code, told = 0, "trained to the end"
     try:
-        dist.init_process_group("gloo", timeout=timedelta(seconds=given.timeout))
+        join(given.timeout)
         training = Training(given, watch)
         signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop_asked", True))
         training._tell("start", seconds=round(time.perf_counter() - began, 3))
         training.run()
-        training._tell("end", digest=training.digest())
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        training._tell("end", digest=training.digest(), cpu_seconds=round(used.ru_utime + used.ru_stime, 2))
         dist.destroy_process_group()
     except WorldError as error:
         code, told = EXIT_STORAGE, str(error)

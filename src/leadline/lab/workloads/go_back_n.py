@@ -20,14 +20,15 @@ from typing import NamedTuple
 
 from leadline.lab.workloads.rocev2 import ACK, NAK_SEQUENCE, RNR_NAK, RNR_TIMER, SEQUENCES
 
-WINDOW_PACKETS = (
-    64  # two channels of 64 x 1086 bytes fill half of a 250 KB queue; 17 KB would do for 0.5 ms at 250 Mbit/s
-)
-WINDOW_LEAST = 2
-RUN_PACKETS = 16  # sent at once before acknowledgements are looked at; the last one asks for an acknowledgement
-TIMEOUT_NS = 67_108_864  # 4.096 us x 2**14, the default of ib_perftest and many drivers
+# All 8 queue pairs of a leaf of clos8 may hash to one uplink, whose queue holds 250 KB: 8 x 24 KiB and headers, 208 KB.
+# So a job alone loses nothing, as on a lossless fabric. 24 KiB are also what 250 Mbit/s carry in 0.8 ms.
+WINDOW_BYTES = 24_576
+WINDOW_LEAST = 2  # packets
+RUN_BYTES = 8_192  # sent before an acknowledgement is asked for
+# 4.096 us x 2**17. A NIC answers at once (NCCL waits 2**20 all the same); here a process must first get to run.
+TIMEOUT_NS = 536_870_912
 TIMEOUT_MOST_NS = 2_147_483_648  # it doubles with every retry in vain, up to 4.096 us x 2**19
-RETRIES = 16  # together 27 s: a port that flaps for seconds does not kill the connection, a dead one does
+RETRIES = 11  # together 23 s: a port that flaps for seconds does not kill the connection, a dead one does
 RNR_WAIT_NS = 1_280_000  # what RNR_TIMER says
 
 
@@ -41,8 +42,9 @@ class Requester:
     """The sending side. Feed `post`, `acknowledge` and `expire`; ask `take` for the packet to send."""
 
     def __init__(
-        self, counts: Counter[str] | None = None, window: int = WINDOW_PACKETS, retries: int = RETRIES
+        self, counts: Counter[str] | None = None, window: int = 24, run: int = 8, retries: int = RETRIES
     ) -> None:
+        """`window`: packets that may be under way; `run`: packets after which one asks for an acknowledgement."""
         self.counts: Counter[str] = counts if counts is not None else Counter()
         self.failed = False  # retries exceeded: the connection is dead, as a NIC's queue pair in error
         self.acknowledged = 0  # packets before this one are at the responder
@@ -56,6 +58,7 @@ class Requester:
         self._timeout_ns = TIMEOUT_NS
         self._deadline_ns: int | None = None
         self._not_before_ns = 0
+        self._run_most = run
         self._run = 0
 
     @property
@@ -79,7 +82,7 @@ class Requester:
         if self._deadline_ns is None:
             self._deadline_ns = now_ns + self._timeout_ns
         self._run += 1
-        asks = self._next == end or self._run >= RUN_PACKETS
+        asks = self._next == end or self._run >= self._run_most
         if asks:
             self._run = 0
         return count, asks

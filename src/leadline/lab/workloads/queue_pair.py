@@ -14,10 +14,9 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from leadline.lab.workloads.go_back_n import Reply, Requester, Responder
+from leadline.lab.workloads.go_back_n import RUN_BYTES, WINDOW_BYTES, WINDOW_LEAST, Reply, Requester, Responder
 from leadline.lab.workloads.rocev2 import (
     ACKNOWLEDGE,
-    MTU,
     SEQUENCES,
     STARTS,
     Packet,
@@ -37,12 +36,13 @@ class _Outgoing(NamedTuple):
 
 
 class QueuePair:
-    """One end of a reliable connection. `number` is ours, `peer_number` the other end's."""
+    """One end of a reliable connection. `number` is ours, `peer_number` the other end's, `mtu` that of what we send."""
 
-    def __init__(self, number: int, peer_number: int, counts: Counter[str] | None = None) -> None:
+    def __init__(self, number: int, peer_number: int, mtu: int, counts: Counter[str] | None = None) -> None:
         self.number, self.peer_number = number, peer_number
         self.counts: Counter[str] = counts if counts is not None else Counter()
-        self.requester = Requester(self.counts)
+        self._mtu = mtu
+        self.requester = Requester(self.counts, max(WINDOW_LEAST, WINDOW_BYTES // mtu), max(1, RUN_BYTES // mtu))
         self.responder = Responder(self.counts)
         self.messages: deque[bytearray] = deque()
         self._outgoing: deque[_Outgoing] = deque()
@@ -54,7 +54,7 @@ class QueuePair:
 
     def send(self, data: memoryview) -> int:
         """Post a message; it must not change before it is completed. Returns its mark for `sent`, `completed`."""
-        packets = packets_of(len(data))
+        packets = packets_of(len(data), self._mtu)
         end = self.requester.post(packets)
         self._outgoing.append(_Outgoing(end - packets, packets, data))
         return end
@@ -81,7 +81,7 @@ class QueuePair:
         message = next(each for each in self._outgoing if count < each.first + each.packets)
         position = count - message.first
         opcode = opcode_of(position, message.packets)
-        payload = message.data[position * MTU : (position + 1) * MTU]
+        payload = message.data[position * self._mtu : (position + 1) * self._mtu]
         last = position == message.packets - 1
         return send_packet(self.peer_number, count % SEQUENCES, opcode, payload, asks or last)
 

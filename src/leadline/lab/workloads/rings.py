@@ -1,6 +1,6 @@
 """The `rings` workload: a collectives benchmark in the manner of nccl-tests, one rank per host.
 
-rings = Rings(name="rings-1", transport="rocev2", ops=("all_reduce",), max_bytes=1 << 20)
+rings = Rings(name="rings-1", transport="rocev2", ops=("all_reduce",), cycles=1)
 rings.start(cluster)
 rings.wait(60)
 rings.results()["results"][0]["busbw_bytes_per_s"]
@@ -32,13 +32,13 @@ class Rings(RankJob):
     factor: float = 4.0
     iterations: int = 5
     warmup: int = 1
-    cycles: int = 1  # 0: until `seconds` are over
+    cycles: int = 0  # sweeps; 0: one after the other until `seconds` are over
     seconds: float = 600.0
     pause_s: float = 0.0  # between two collectives, as if computing
     timeout_s: float = 60.0
     check: bool = True
     rails: bool = False  # channel c uses NIC c, as NCCL does; else every channel the primary NIC
-    congestion: str = ""
+    congestion: str = "cubic"  # per socket: namespaces inherit what the machine has, and may not choose
     program: str = field(default="leadline.lab.workloads.rings_rank", init=False)
     _result: Path | None = field(default=None, init=False, repr=False)
 

@@ -41,6 +41,7 @@ from leadline.wire.ring_writer import RingWriter
 RECORDS = 32_768  # 2 MiB. An all-reduce of 8 ranks on 2 channels writes 114: a minute of 4 in a second
 STRINGS_BYTES = 128 * 1024  # a flow per edge of 34 bytes: all-to-all of 64 ranks on 8 channels has 1,008 of them
 SIZES_MAX = 64
+RESULTS_MAX = 10_000  # kept of a job that runs for hours
 BUFFER_BYTES_MAX = 1 << 30
 TRANSPORTS = ("tcp", "rocev2")
 
@@ -108,7 +109,8 @@ class Benchmark:
         self._transport, self._meeting, self._communicator = transport, meeting, communicator
         self._control = control
         self._end_s = time.monotonic() + options.seconds
-        self.results: list[nccl_table.Result] = []
+        self.results: list[nccl_table.Result] = []  # the last RESULTS_MAX
+        self._counted: dict[str, int] = {}
 
     def sweep(self) -> None:
         """Every collective at every size, as many cycles as were asked for."""
@@ -180,6 +182,7 @@ class Benchmark:
                 wrong=sum(each["wrong"] for each in told) if self._options.check else None,
             )
         )
+        del self.results[:-RESULTS_MAX]
         if self._member.rank == 0:
             print(nccl_table.line(self.results[-1]), flush=True)
 
@@ -202,12 +205,17 @@ class Benchmark:
         print(nccl_table.foot(self.results))
         counted = {name: sum(report.get(name, 0) for report in reports) for name in sorted(set().union(*reports))}
         print("# " + ", ".join(f"{name} {value}" for name, value in counted.items()), flush=True)
-        about = {
-            "job": self._member.job, "ranks": self._member.ranks, "channels": self._options.channels,
-            "transport": self._transport.name, "in_place": True, "counters": counted,
-        }  # fmt: skip
-        _write_json(self._options.json, nccl_table.as_json(self.results, about))
+        self._counted = counted
         return 1 if any(result.wrong for result in self.results) else 0
+
+    def write(self) -> None:
+        """Rank 0: the results so far as JSON, where it was asked for."""
+        if self._member.rank == 0 and self._options.json:
+            about = {
+                "job": self._member.job, "ranks": self._member.ranks, "channels": self._options.channels,
+                "transport": self._transport.name, "in_place": True, "counters": self._counted,
+            }  # fmt: skip
+            _write_json(self._options.json, nccl_table.as_json(self.results, about))
 
 
 def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -224,8 +232,11 @@ def run(options: argparse.Namespace, environ: Mapping[str, str]) -> int:
             communicator = _connect(options, ops, member, transport, meeting, ring, announced)
             control = Control(environ.get("LEADLINE_CONTROL"))
             benchmark = Benchmark(options, ops, member, transport, meeting, communicator, control)
-            benchmark.sweep()
-            return benchmark.finish()
+            try:
+                benchmark.sweep()
+                return benchmark.finish()
+            finally:
+                benchmark.write()  # also when it was told to stop in the middle
     finally:
         transport.close()
         announced.end()

@@ -17,19 +17,20 @@ from typing import Any
 
 from leadline.lab.workloads.hw_counters import HwCounters
 from leadline.lab.workloads.queue_pair import QueuePair
-from leadline.lab.workloads.rocev2 import UDP_PORT, read_packet, udp_source_port
+from leadline.lab.workloads.rocev2 import UDP_PORT, mtu_for, read_packet, udp_source_port
 from leadline.lab.workloads.transport import RECV, SEND, Edge, EdgeFlow, Transfer
 from leadline.model.errors import DataError, WorldError
 from leadline.model.ids import flow_id
 
 TOS = 26 << 2  # DSCP 26 (AF31), the usual class of RoCE. ECN bits 0: nothing here would react to a mark
-# A window of every queue pair must fit while the process does not run: 64 packets x 2.3 KB of kernel memory each.
+# The windows of all queue pairs that send to us must fit while we do not run: 24 KiB each, twice that in the kernel.
 RECEIVE_BUFFER_BYTES = 4 << 20
 PACKETS_AT_ONCE = 32  # taken from the socket before sending again, so acknowledgements do not wait
 COUNTERS_EVERY_NS = 500_000_000
 _SO_RCVBUFFORCE = 33
 _FIRST_NUMBER = 0x1000
-_DATAGRAM_BYTES = 2048
+_DATAGRAM_BYTES = 8192
+_IP_MTU = 14  # include/uapi/linux/in.h: the MTU of a connected socket's path
 
 
 class _Nic:
@@ -112,9 +113,10 @@ class RoceTransport:
             other = numbers[RECV if pair.side == SEND else SEND, peer, channel, self._rank]
             addresses = offers[peer]["addresses"]
             pair.peer_address = addresses[channel % len(addresses)]
-            pair.machine = QueuePair(pair.number, other, pair.nic.counts)
             port = udp_source_port(pair.number, other)
             pair.socket = _sending(pair.nic.address, port, pair.peer_address)
+            ip_mtu = pair.socket.getsockopt(socket.IPPROTO_IP, _IP_MTU)
+            pair.machine = QueuePair(pair.number, other, mtu_for(ip_mtu), pair.nic.counts)
             # A flow has the direction of its data: the receiver tells the sender's.
             ends = (pair.nic.address, pair.peer_address, other)
             source, target, queue_pair = ends if pair.side == SEND else (ends[1], ends[0], pair.number)

@@ -23,7 +23,8 @@ from typing import NamedTuple
 from leadline.model.errors import DataError
 
 UDP_PORT = 4791
-MTU = 1024  # bytes of data in a packet: the largest RoCE MTU that fits an Ethernet frame of 1500
+MTUS = (256, 512, 1024, 2048, 4096)  # bytes of data in a packet, as the specification allows them
+OVERHEAD_BYTES = 20 + 8 + 12 + 4  # IPv4, UDP, BTH, ICRC
 PARTITION = 0xFFFF  # the default partition, full member
 HEADER_BYTES = 12
 ICRC_BYTES = 4
@@ -66,9 +67,14 @@ class Packet(NamedTuple):
         return self.opcode in ENDS
 
 
-def packets_of(size_bytes: int) -> int:
+def mtu_for(ip_mtu: int) -> int:
+    """The largest RoCE MTU that an interface carries: 1024 for Ethernet's 1500, 4096 from 4140 on, at least 256."""
+    return max((mtu for mtu in MTUS if mtu + OVERHEAD_BYTES <= ip_mtu), default=MTUS[0])
+
+
+def packets_of(size_bytes: int, mtu: int) -> int:
     """How many packets a message takes; an empty one takes one."""
-    return max(1, -(-size_bytes // MTU))
+    return max(1, -(-size_bytes // mtu))
 
 
 def opcode_of(position: int, packets: int) -> int:

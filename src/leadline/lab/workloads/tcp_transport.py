@@ -18,7 +18,7 @@ from leadline.model.ids import flow_id
 # What is accepted but not yet on the wire stays below this, so that "accepted by the socket" means "sent" to within
 # 64 KB (2 ms at 250 Mbit/s); without it a whole megabyte counts as sent at once. Linux, tcp(7), TCP_NOTSENT_LOWAT.
 NOT_SENT_BYTES = 65_536
-_TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
+TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 _TCP_RETRANSMITS_AT = 100  # tcpi_total_retrans in struct tcp_info, include/uapi/linux/tcp.h
 _HELLO = struct.Struct("<4sII")  # magic, rank, channel: the first bytes of a connection
 _MAGIC = b"LLRG"
@@ -88,7 +88,7 @@ class TcpTransport:
         try:
             connection.bind((source, 0))
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
+            connection.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_BYTES)
             if self._congestion:
                 self.refused = self.refused or choose_congestion(connection, self._congestion)
             connection.settimeout(CONNECT_S)

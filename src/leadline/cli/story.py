@@ -1,0 +1,188 @@
+"""The story of a lab run on the terminal: what was done to the cluster, and beside it what telemetry tells of it.
+
+The left column is the truth, told by the lab as it happens. Everything else on the screen is asked of Leadline's API
+and knows nothing of the truth: the two are to be compared by eye.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from leadline.cli.client import Client
+from leadline.lab.run import Happening
+from leadline.lab.scenarios.spec import Scenario
+from leadline.model.errors import LeadlineError
+
+BARS = "▁▂▃▄▅▆▇█"
+STEPS_SHOWN = 72
+HAPPENINGS_SHOWN = 9
+RECENT_S = 15
+FAULT_STYLE = {"fault": "bold red", "mended": "green", "job": "", "lab": "dim", "end": "bold"}
+# What an event's kind is called on the screen; other kinds stand under their own name.
+EVENTS_SHOWN = 5
+
+STEPS_SQL = """
+SELECT step, max(end_ns - start_ns) / 1e9 AS seconds, avg(loss) AS mean_loss, uniqExact(rank) AS ranks
+FROM step WHERE job = '{job}' GROUP BY step ORDER BY step DESC LIMIT {steps}
+"""
+LATE_SQL = """
+SELECT rank, avg(late) / 1e6 AS late_ms FROM (
+  SELECT rank, enqueued_ns - min(enqueued_ns) OVER (PARTITION BY comm, seq) AS late
+  FROM collective WHERE job = '{job}' AND state = 'finished' AND enqueued_ns > {since_ns}
+) GROUP BY rank ORDER BY late_ms DESC LIMIT 1
+"""
+EVENTS_SQL = """
+SELECT kind, entity, count() AS times, max(time_ns) AS last_ns FROM event
+WHERE time_ns > {since_ns} GROUP BY kind, entity ORDER BY last_ns DESC LIMIT {events}
+"""
+FLOWS_SQL = """
+SELECT count() AS samples, uniqExact(flow) AS flows, sum(rate * frame_bytes) * 8 / {recent_s} / 1e6 AS mbit
+FROM flow_sample WHERE time_ns > {since_ns}
+"""
+GPU_SQL = """
+SELECT entity, argMax(value, time_ns) AS last FROM metric_sample INNER JOIN series USING (series)
+WHERE name = '{name}' AND time_ns > {since_ns} AND isFinite(value) GROUP BY entity ORDER BY last LIMIT 1
+"""
+
+
+@dataclass(slots=True)
+class Told:
+    """What Leadline answered last; empty where it knows nothing yet."""
+
+    steps: Sequence[dict[str, Any]] = ()  # oldest first
+    late: dict[str, Any] | None = None
+    events: Sequence[dict[str, Any]] = ()
+    flows: dict[str, Any] | None = None
+    busy: dict[str, Any] | None = None  # the least busy GPU
+    clock: dict[str, Any] | None = None  # the GPU with the lowest clock
+    sources: Sequence[dict[str, Any]] = ()
+    asked_ns: int = 0
+
+
+@dataclass(slots=True)
+class Story:
+    """Collects happenings, asks Leadline, draws."""
+
+    client: Client
+    scenario: Scenario
+    job: str
+    began_ns: int = field(default_factory=time.time_ns)
+    happenings: list[Happening] = field(default_factory=list)
+    told: Told = field(default_factory=Told)
+
+    def add(self, happening: Happening) -> None:
+        """Something happened in the lab."""
+        self.happenings.append(happening)
+
+    def ask(self) -> None:
+        """Ask Leadline. A server that does not answer leaves the picture as it was."""
+        now_ns = time.time_ns()
+        recent_ns = now_ns - RECENT_S * 10**9
+        try:
+            self.told = Told(
+                steps=self._rows(STEPS_SQL.format(job=self.job, steps=STEPS_SHOWN))[::-1],
+                late=self._row(LATE_SQL.format(job=self.job, since_ns=recent_ns)),
+                events=self._rows(EVENTS_SQL.format(since_ns=self.began_ns, events=EVENTS_SHOWN)),
+                flows=self._row(FLOWS_SQL.format(since_ns=recent_ns, recent_s=RECENT_S)),
+                busy=self._row(GPU_SQL.format(name="DCGM_FI_DEV_GPU_UTIL", since_ns=recent_ns)),
+                clock=self._row(GPU_SQL.format(name="DCGM_FI_DEV_SM_CLOCK", since_ns=recent_ns)),
+                sources=self.client.get("/api/v1/doctor")["sources"],
+                asked_ns=now_ns,
+            )
+        except LeadlineError:
+            return
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.client.post("/api/v1/sql", {"sql": sql})["rows"]
+        return rows
+
+    def _row(self, sql: str) -> dict[str, Any] | None:
+        return next(iter(self._rows(sql)), None)
+
+    # -- drawing ----------------------------------------------------------------------------------------------
+
+    def picture(self, at_s: float | None) -> RenderableType:
+        """The screen as it is now; `at_s` is the second of the time line, None before it begins."""
+        both = Table.grid(padding=(0, 3), expand=False)
+        both.add_column(width=58)
+        both.add_column(width=78)
+        both.add_row(self._done(), self._telling())
+        return Group(Text(""), self._line(at_s), Text(""), both, Text(""), self._steps())
+
+    def _line(self, at_s: float | None) -> Text:
+        """The time line as one bar: where we are, and where faults are planned."""
+        width = 72
+        scale = width / self.scenario.duration_s
+        cells = ["─"] * width
+        for planned in self.scenario.faults:
+            first = int(planned.at_s * scale)
+            last = int((planned.at_s + (planned.for_s or 0)) * scale) if planned.fault.lasts else first
+            for place in range(first, min(last, width - 1) + 1):
+                cells[place] = "▒"
+        line = Text()
+        done = -1 if at_s is None else int(at_s * scale)
+        for place, cell in enumerate(cells):
+            style = ("red" if cell == "▒" else "cyan") if place <= done else "dim"
+            line.append("█" if place <= done and cell == "▒" else "━" if place <= done else cell, style)
+        where = "setting up" if at_s is None else f"{at_s:.0f} of {self.scenario.duration_s:.0f} s"
+        return Text.assemble((f"{self.scenario.name} ", "bold"), line, f" {where}")
+
+    def _done(self) -> RenderableType:
+        rows = Table.grid(padding=(0, 1))
+        for each in self.happenings[-HAPPENINGS_SHOWN:]:
+            at = "" if each.at_s is None else f"{each.at_s:4.0f} s"
+            rows.add_row(Text(at, style="dim"), Text(each.text, style=FAULT_STYLE.get(each.kind, "")))
+        return Group(Text("what the lab does (the truth)", style="bold"), rows)
+
+    def _telling(self) -> RenderableType:
+        told, rows = self.told, Table.grid(padding=(0, 2))
+        if told.steps:
+            last = told.steps[-1]
+            loss = "" if last["mean_loss"] is None else f", loss {last['mean_loss']:.2f}"
+            rows.add_row("training", f"step {last['step']}: {last['seconds']:.2f} s on {last['ranks']} ranks{loss}")
+        if told.late is not None:
+            rows.add_row("collectives", f"rank {told.late['rank']} arrives last, by {told.late['late_ms']:.0f} ms")
+        if told.busy is not None and told.clock is not None:
+            rows.add_row(
+                "GPU",
+                f"least busy {told.busy['last']:.0f} % ({_short(told.busy['entity'])}), "
+                f"lowest clock {told.clock['last']:.0f} MHz ({_short(told.clock['entity'])})",
+            )
+        if told.flows is not None and told.flows["samples"]:
+            rows.add_row(
+                "switches",
+                f"{told.flows['samples']} sFlow samples of {told.flows['flows']} flows, "
+                f"{told.flows['mbit']:.0f} Mbit/s over all hops",
+            )
+        for event in told.events:
+            age_s = (told.asked_ns - event["last_ns"]) / 1e9
+            times = "" if event["times"] == 1 else f" {event['times']} times, last"
+            rows.add_row("event", f"{event['kind']} of {_short(event['entity'])}{times} {age_s:.0f} s ago")
+        wrong = [each["source"] for each in told.sources if each["state"] != "ok"]
+        if told.sources:
+            text = f"{len(told.sources)} speak" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
+            rows.add_row("sources", text)
+        return Group(Text("what Leadline is told", style="bold"), rows)
+
+    def _steps(self) -> Text:
+        """Seconds per step, one column a step, as bars."""
+        seconds = [each["seconds"] for each in self.told.steps]
+        if not seconds:
+            return Text("no step has been told yet", style="dim")
+        top = max(seconds)
+        bars = "".join(BARS[min(7, math.floor(8 * each / top))] for each in seconds)
+        return Text.assemble(("seconds per step ", "bold"), bars, f"  0 to {top:.1f} s, one column a step")
+
+
+def _short(entity: str) -> str:
+    """An entity as it fits into a line: a GPU's long name is cut."""
+    kind, _, name = entity.partition(":")
+    return f"{kind}:{name[:12]}…" if kind == "gpu" and len(name) > 13 else entity

@@ -1,0 +1,57 @@
+"""`leadline agent` on each host of a lab: the real one, with this host's emulated parts in place of /sys and /dev/kmsg."""
+
+from __future__ import annotations
+
+import sys
+
+from leadline.lab.realise.cluster import Cluster
+from leadline.lab.realise.process import Process
+from leadline.lab.telemetry.lldp import control_socket
+from leadline.lab.topology import Host
+from leadline.lab.workloads.base import stop_all
+
+# A reading costs an agent some 10 ms of CPU, and eight of them share two cores with the training.
+INTERVAL_S = 2.0
+
+
+class Agents:
+    """One agent a host. Built inert."""
+
+    def __init__(self, cluster: Cluster, server: str) -> None:
+        self._cluster = cluster
+        self._server = server
+        self._processes: list[Process] = []
+
+    def start(self) -> None:
+        """Start one on every host. Errors: WorldError."""
+        for host in self._cluster.topology.hosts:
+            self._processes.append(
+                self._cluster.spawn(
+                    host.name,
+                    [sys.executable, "-m", "leadline.host.main"],
+                    name="agent",
+                    env=self._settings(host),
+                    nice=10,
+                )
+            )
+
+    def stop(self) -> None:
+        """Let them deliver what they have, then end them."""
+        stop_all(self._processes)
+        self._processes = []
+
+    def _settings(self, host: Host) -> dict[str, str]:
+        directory = self._cluster.state / "hosts" / host.name
+        settings = {
+            "server": self._server,
+            "host": host.name,
+            "interval_s": str(INTERVAL_S),
+            "spool": str(directory / "spool"),
+            "ring_dir": str(directory / "ring"),
+            "sys_root": str(directory / "sys"),
+            "kmsg": str(directory / "kmsg"),
+            "lldp_socket": str(control_socket(self._cluster.state, host.name)),
+            "gpus": ",".join(host.gpus),
+            "labels": f"rack={host.rack},pod={host.pod}",
+        }
+        return {f"LEADLINE_AGENT__{name.upper()}": value for name, value in settings.items()}

@@ -1,0 +1,85 @@
+"""What a fault of the lab is: something real that starts, stops, and whose truth is known before it starts.
+
+A fault is one file with one frozen dataclass, and one line in `faults/__init__.py`. Its fields are its parameters,
+as they stand in a scenario; what a scenario leaves out (which link, which rank) is chosen from the seed before the
+truth is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from leadline.lab.running import RunningLab
+from leadline.lab.truth import FaultClass, Layer
+from leadline.model.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Fault(ABC):
+    """A fault with its parameters. Built inert; `start` breaks something, `stop` mends it."""
+
+    name: ClassVar[str]
+    layer: ClassVar[Layer]
+    fault_class: ClassVar[FaultClass]
+    needs_job: ClassVar[bool] = True  # whether it makes sense without a training job
+    lasts: ClassVar[bool] = True  # False: it happens at one moment, `for_s` says nothing
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        """This fault with everything fixed that the scenario left to the seed."""
+        return self
+
+    @abstractmethod
+    def component(self, lab: RunningLab) -> tuple[str, ...]:
+        """Entity ids of what is broken."""
+
+    @abstractmethod
+    def start(self, lab: RunningLab) -> None:
+        """Break it. Errors: WorldError if the machine does not let us."""
+
+    def stop(self, lab: RunningLab) -> None:
+        """Mend it; called once, also when the scenario is interrupted. What cannot be mended (a dead process) stays."""
+        return
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        """What the raw counters of the kernel say now: read before and after, kept in the truth file for people."""
+        return {}
+
+
+def fault_from(kind: type[Fault], given: Mapping[str, Any], where: str) -> Fault:
+    """A fault from the parameters of a scenario. Errors: ConfigError naming the parameter and what there is."""
+    hints = typing.get_type_hints(kind)
+    known = {field.name: field for field in dataclasses.fields(kind) if not field.name.startswith("_")}
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(f"{where}: {kind.name} has no parameter {name!r}; it takes {', '.join(known) or 'none'}")
+        if not _fits(value, hints[name]):
+            raise ConfigError(f"{where}: {kind.name}.{name} expects {_told(hints[name])}, got {value!r}")
+    missing = [
+        name
+        for name, field in known.items()
+        if name not in given and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise ConfigError(f"{where}: {kind.name} needs {', '.join(missing)}")
+    return kind(**given)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    options = typing.get_args(hint) if typing.get_origin(hint) is not None else (hint,)
+    for each in options:
+        if each is float and isinstance(value, int | float) and not isinstance(value, bool):
+            return True
+        if isinstance(each, type) and isinstance(value, each) and not (each is int and isinstance(value, bool)):
+            return True
+    return False
+
+
+def _told(hint: Any) -> str:
+    options = typing.get_args(hint) if typing.get_origin(hint) is not None else (hint,)
+    return " or ".join("nothing" if each is type(None) else each.__name__ for each in options)

@@ -1,0 +1,119 @@
+"""Faults of the emulated GPU: thermal throttle, XID, and an exporter that claims another GPU's UUID.
+
+The GPU is a model (docs/lab/telemetry.md); what it does to the rank is real: less CPU, or death.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from leadline.lab.faults.base import Fault
+from leadline.lab.faults.signals import state_of
+from leadline.lab.running import RunningLab
+from leadline.lab.telemetry.kernel_log import append_xid
+from leadline.lab.workloads.base import signal_process
+
+
+@dataclass(frozen=True, slots=True)
+class GpuThrottle(Fault):
+    """The GPU is hot and lowers its clock; the rank on it gets as much less CPU."""
+
+    name = "gpu-throttle"
+    layer = "gpu"
+    fault_class = "gray"
+
+    job: str | None = None
+    rank: int | None = None
+    clock_factor: float = 0.4
+    cores: float = 0.12  # what the rank still gets
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))
+
+    def component(self, lab: RunningLab) -> tuple[str, ...]:
+        one = lab.rank(self.job, self.rank or 0)
+        return (f"gpu:{one.gpu}", f"host:{one.host}")
+
+    def start(self, lab: RunningLab) -> None:
+        one = lab.rank(self.job, self.rank or 0)
+        lab.gpu_control(one.host, one.gpu, {"throttle": "thermal", "clock_factor": self.clock_factor})
+        one.process.cgroup.set_cpu_quota(self.cores)
+
+    def stop(self, lab: RunningLab) -> None:
+        one = lab.rank(self.job, self.rank or 0)
+        lab.gpu_control(one.host, one.gpu, None)
+        one.process.cgroup.set_cpu_quota(None)
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        return {"throttled": lab.rank(self.job, self.rank or 0).process.cgroup.throttled()}
+
+
+@dataclass(frozen=True, slots=True)
+class Xid(Fault):
+    """The driver reports an error in the kernel log; the process on the GPU dies, as after most codes."""
+
+    name = "xid"
+    layer = "gpu"
+    fault_class = "persistent"
+    lasts = False
+
+    job: str | None = None
+    rank: int | None = None
+    code: int = 79  # GPU has fallen off the bus
+    kills: bool = True
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))
+
+    def component(self, lab: RunningLab) -> tuple[str, ...]:
+        one = lab.rank(self.job, self.rank or 0)
+        return (f"gpu:{one.gpu}", f"host:{one.host}")
+
+    def start(self, lab: RunningLab) -> None:
+        one = lab.rank(self.job, self.rank or 0)
+        append_xid(lab.state, one.host, one.gpu, self.code, one.process.pid)
+        lab.gpu_control(one.host, one.gpu, {"xid": self.code})
+        if self.kills:
+            signal_process(one.process, signal.SIGABRT)
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        one = lab.rank(self.job, self.rank or 0)
+        log = lab.state / "hosts" / one.host / "kmsg"
+        lines = log.read_text().splitlines() if log.exists() else []
+        xids = [line for line in lines if "Xid" in line]
+        return {"xid_lines": len(xids), "last_xid": xids[-1] if xids else "", "state": state_of(one.process.pid)}
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateUuid(Fault):
+    """A host's exporter reports its GPU under the UUID of another host's: a cloned image, a wrong inventory."""
+
+    name = "duplicate-uuid"
+    layer = "telemetry"
+    fault_class = "persistent"
+    needs_job = False
+
+    host: str | None = None
+    of_host: str | None = None
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        hosts = [each.name for each in lab.cluster.topology.hosts if each.gpus]
+        host = self.host or rng.choice(hosts)
+        return replace(self, host=host, of_host=self.of_host or rng.choice([each for each in hosts if each != host]))
+
+    def component(self, lab: RunningLab) -> tuple[str, ...]:
+        return (f"host:{self.host}", f"gpu:{self._gpu(lab, self.of_host)}")
+
+    def start(self, lab: RunningLab) -> None:
+        claimed = self._gpu(lab, self.of_host)
+        lab.gpu_control(self.host or "", self._gpu(lab, self.host), {"duplicate_of": claimed})
+
+    def stop(self, lab: RunningLab) -> None:
+        lab.gpu_control(self.host or "", self._gpu(lab, self.host), None)
+
+    def _gpu(self, lab: RunningLab, host: str | None) -> str:
+        return next(each.gpus[0] for each in lab.cluster.topology.hosts if each.name == host)

@@ -1,0 +1,262 @@
+"""One run of a scenario: the cluster comes up, is watched, works, breaks as planned, and is gone at the end.
+
+The order is the promise: a fault's truth is on disk before the fault starts; whatever happens (an error, Ctrl-C),
+faults are mended, jobs stopped and the namespaces removed in reverse order.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leadline.lab.agents import Agents
+from leadline.lab.faults.base import Fault
+from leadline.lab.realise.cluster import Cluster
+from leadline.lab.running import RunningLab
+from leadline.lab.scenarios.spec import Due, PlannedFault, Scenario, time_line
+from leadline.lab.telemetry import Telemetry, TelemetryConfig
+from leadline.lab.topology import Topology
+from leadline.lab.truth import Entry, TruthFile
+from leadline.lab.workloads import WORKLOADS
+from leadline.lab.workloads.base import Workload
+from leadline.model.errors import WorldError
+
+READY_S_MAX = 120.0  # eight ranks import torch on two cores in some 20 s
+LOOK_EVERY_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something to tell the person who watches. `at_s` is None before second 0."""
+
+    kind: str  # lab, job, fault, mended, end
+    text: str
+    time_ns: int
+    at_s: float | None
+
+
+@dataclass(slots=True)
+class ScenarioRun:
+    """A scenario on its way. `run` does it all; the callbacks are called from the same thread."""
+
+    scenario: Scenario
+    topology: Topology
+    lab_name: str
+    seed: int
+    truth: TruthFile
+    leadline: str | None  # where agents send: http://..., unix:/path; None: nobody watches
+    tell: Callable[[Happening], None] = lambda _: None
+    stopping: Callable[[], bool] = lambda: False
+    telemetry: TelemetryConfig | None = field(default_factory=TelemetryConfig)
+    state_root: Path | None = None
+
+    lab: RunningLab | None = field(default=None, init=False)
+    _zero_s: float | None = field(default=None, init=False)
+    _faults: dict[int, tuple[int, Fault]] = field(default_factory=dict, init=False)  # number -> truth entry, fault
+    _told_ended: set[str] = field(default_factory=set, init=False)
+
+    @property
+    def at_s(self) -> float | None:
+        """Seconds since the time line began, or None before."""
+        return None if self._zero_s is None else time.monotonic() - self._zero_s
+
+    def run(self) -> None:
+        """Do all of it. Errors: WorldError with what the machine refused, ConfigError, UsageError."""
+        with ExitStack() as stack:
+            cluster = (
+                Cluster(self.topology, self.lab_name, self.state_root)
+                if self.state_root
+                else Cluster(self.topology, self.lab_name)
+            )
+            began = time.monotonic()
+            stack.callback(cluster.down)
+            cluster.up()
+            self._say("lab", f"{describe(self.topology)} up in {time.monotonic() - began:.1f} s")
+            self.lab = RunningLab(cluster)
+            if self.telemetry is not None:
+                self.lab.telemetry = Telemetry(cluster, self.telemetry)
+                stack.callback(self.lab.telemetry.stop)
+                self.lab.telemetry.start()
+                self._say("lab", "switches export sFlow, exporters and the kernel log speak")
+            if self.leadline is not None:
+                agents = Agents(cluster, self.leadline)
+                stack.callback(agents.stop)
+                agents.start()
+                self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts")
+            stack.callback(self._stop_workloads)
+            stack.callback(self._write_losses)
+            stack.callback(self._mend_all)
+            self._follow(time_line(self.scenario))
+            self._say("end", "the scenario has ended; the cluster is taken down")
+
+    # -- the time line ----------------------------------------------------------------------------------------
+
+    def _follow(self, line: Sequence[Due]) -> None:
+        early = [due for due in line if due.deed == "start workload" and due.at_s == 0]
+        for due in early:
+            self._start_workload(due.number)
+        if not self._wait_ready():
+            return
+        self._zero_s = time.monotonic()
+        later = [due for due in line if due not in early]
+        while not self.stopping():
+            now_s = time.monotonic() - self._zero_s
+            while later and later[0].at_s <= now_s:
+                self._do(later.pop(0))
+            self._look_at_jobs()
+            if now_s >= self.scenario.duration_s:
+                return
+            time.sleep(LOOK_EVERY_S)
+
+    def _do(self, due: Due) -> None:
+        if due.deed == "start workload":
+            self._start_workload(due.number)
+        elif due.deed == "stop workload":
+            self._stop_workload(due.number)
+        elif due.deed == "start fault":
+            self._start_fault(due.number, self.scenario.faults[due.number])
+        else:
+            self._mend(due.number)
+
+    def _wait_ready(self) -> bool:
+        """Whether every workload of second 0 has made its first step; False if we were told to stop."""
+        assert self.lab is not None
+        began = time.monotonic()
+        waiting = dict(self.lab.jobs)
+        while waiting:
+            for name, job in list(waiting.items()):
+                codes = job.poll()
+                if any(codes.values()):
+                    raise WorldError(f"{name} ended before its first step ({_exits(codes)}); {_last_words(job)}")
+                if job.ready():
+                    del waiting[name]
+                    self._say("job", f"{name} has made its first step, {time.monotonic() - began:.0f} s after start")
+            if self.stopping():
+                return False
+            if time.monotonic() - began > READY_S_MAX:
+                raise WorldError(f"{', '.join(waiting)} made no first step within {READY_S_MAX:.0f} s")
+            time.sleep(LOOK_EVERY_S)
+        return True
+
+    # -- workloads --------------------------------------------------------------------------------------------
+
+    def _start_workload(self, number: int) -> None:
+        assert self.lab is not None
+        planned = self.scenario.workloads[number]
+        job = WORKLOADS[planned.kind](name=planned.name, **planned.parameters)
+        job.start(self.lab.cluster)
+        self.lab.jobs[planned.name] = job
+        self._say("job", f"{planned.name} starts ({planned.kind}, {len(job.ranks)} ranks)")
+
+    def _stop_workload(self, number: int) -> None:
+        assert self.lab is not None
+        job = self.lab.jobs.pop(self.scenario.workloads[number].name)
+        job.stop()
+        self._say("job", f"{job.name} ends")
+
+    def _stop_workloads(self) -> None:
+        if self.lab is not None:
+            for job in self.lab.jobs.values():
+                job.stop()
+
+    def _look_at_jobs(self) -> None:
+        assert self.lab is not None
+        for name, job in self.lab.jobs.items():
+            codes = job.poll()
+            if name not in self._told_ended and codes and all(code is not None for code in codes.values()):
+                self._told_ended.add(name)
+                self._say("job", f"{name} has ended ({_exits(codes)})")
+
+    # -- faults -----------------------------------------------------------------------------------------------
+
+    def _start_fault(self, number: int, planned: PlannedFault) -> None:
+        assert self.lab is not None
+        fault = planned.fault.chosen(self.lab, random.Random(f"{self.seed}/{number}"))
+        now_ns = time.time_ns()
+        lasts = planned.for_s is not None and fault.lasts
+        entry = self.truth.plan(
+            Entry(
+                fault=fault.name,
+                component=fault.component(self.lab),
+                layer=fault.layer,
+                fault_class=fault.fault_class,
+                onset_ns=now_ns,
+                end_ns=now_ns + int((planned.for_s or 0) * 1e9) if lasts else None,
+                decoy=planned.decoy,
+                seen={"before": dict(fault.seen(self.lab))},
+            )
+        )
+        self._faults[number] = (entry, fault)
+        onset_ns = time.time_ns()
+        fault.start(self.lab)
+        self.truth.change(entry, onset_ns=onset_ns)
+        self._say("fault", f"{fault.name} on {self.truth.entries[entry].component[0]}")
+
+    def _mend(self, number: int) -> None:
+        assert self.lab is not None
+        if number not in self._faults:
+            return
+        entry, fault = self._faults.pop(number)
+        seen = {"after": dict(fault.seen(self.lab))}
+        fault.stop(self.lab)
+        end_ns = time.time_ns() if fault.lasts else None
+        self.truth.change(entry, end_ns=end_ns, seen=seen)
+        self._say("mended", f"{fault.name} is over")
+
+    def _write_losses(self) -> None:
+        """What each fault cost, by the steps that the training itself wrote down."""
+        assert self.lab is not None
+        for job in self.lab.jobs.values():
+            steps = job.steps_done()
+            for number, entry in enumerate(self.truth.entries if steps else ()):
+                end_ns = entry.end_ns or time.time_ns()
+                lost = lost_gpu_seconds(steps, entry.onset_ns, end_ns, len(job.ranks))
+                if lost is not None:
+                    self.truth.change(number, lost_gpu_seconds=round(lost + (entry.lost_gpu_seconds or 0.0), 3))
+
+    def _mend_all(self) -> None:
+        for number in list(self._faults):
+            self._mend(number)
+
+    def _say(self, kind: str, text: str) -> None:
+        self.tell(Happening(kind, text, time.time_ns(), self.at_s))
+
+
+def lost_gpu_seconds(steps: Sequence[tuple[int, int]], onset_ns: int, end_ns: int, gpus: int) -> float | None:
+    """GPU-seconds that steps took longer than usual because of a fault, or None with fewer than three usual steps.
+
+    `steps` are (start_ns, end_ns) of one rank; in synchronous training every rank's step takes the same time. Usual
+    is the median of the steps that ended before the onset. A step counts as far as it runs within the fault.
+    """
+    before = [end - start for start, end in steps if end <= onset_ns]
+    if len(before) < 3:
+        return None
+    usual_ns = statistics.median(before)
+    lost_ns = sum(max(0.0, (end - start) - usual_ns) for start, end in steps if start < end_ns and end > onset_ns)
+    return lost_ns * gpus / 1e9
+
+
+def describe(topology: Topology) -> str:
+    """A topology in words: `clos8: 8 hosts, 2 leaves, 2 spines`."""
+    tiers = [switch.tier for switch in topology.switches]
+    return f"{topology.name}: {len(topology.hosts)} hosts, {tiers.count('leaf')} leaves, {tiers.count('spine')} spines"
+
+
+def _exits(codes: dict[int, int | None]) -> str:
+    ended = {rank: code for rank, code in codes.items() if code}
+    if not ended:
+        return "all ranks with 0"
+    return ", ".join(f"rank {rank} with {code}" for rank, code in sorted(ended.items())[:4])
+
+
+def _last_words(job: Workload) -> str:
+    for one in job.ranks:
+        if one.process.popen.poll() and one.log.exists():
+            lines = one.log.read_text(errors="replace").strip().splitlines()
+            return f"{one.log} ends with: {lines[-1] if lines else 'nothing'}"
+    return "no log"

@@ -1,0 +1,120 @@
+"""A lab while it runs: the cluster, its telemetry, its jobs. What faults and scenarios act on."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.lab.workloads.base import RankProcess, Workload
+from leadline.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from leadline.lab.realise.cluster import Cluster
+    from leadline.lab.telemetry import Telemetry
+    from leadline.lab.topology import Link, Port
+
+
+@dataclass(slots=True)
+class RunningLab:
+    """Cluster, telemetry and jobs by name. One thread acts on it."""
+
+    cluster: Cluster
+    telemetry: Telemetry | None = None
+    jobs: dict[str, Workload] = field(default_factory=dict)
+
+    @property
+    def state(self) -> Path:
+        """Directory of the lab's files."""
+        return self.cluster.state
+
+    # -- choosing what is to be broken ------------------------------------------------------------------------
+
+    def job(self, name: str | None) -> Workload:
+        """A training job by name, or the first one. Errors: UsageError naming what runs."""
+        training = {each: job for each, job in self.jobs.items() if job.ranks}
+        if name is None and training:
+            return next(iter(training.values()))
+        if name in training:
+            return training[name]
+        raise UsageError(f"no job {name or 'with ranks'} runs in this lab; running: {', '.join(training) or 'none'}")
+
+    def rank(self, job: str | None, rank: int) -> RankProcess:
+        """A rank of a job. Errors: UsageError."""
+        ranks = self.job(job).ranks
+        for each in ranks:
+            if each.rank == rank:
+                return each
+        raise UsageError(f"job {self.job(job).name} has ranks 0 to {len(ranks) - 1}, got {rank}")
+
+    def some_rank(self, job: str | None, rng: random.Random) -> int:
+        """A rank of the job, from the seed."""
+        return rng.choice([each.rank for each in self.job(job).ranks])
+
+    def link(self, name: str) -> Link:
+        """A link by its id, by the port at either end, or by its two nodes, `h3~leaf1`. Errors: UsageError."""
+        first, _, second = name.partition("~")
+        if "/" in first:
+            return self.cluster.topology.link(name)
+        for link in self.cluster.topology.links:
+            if {link.a.node, link.b.node} == {first, second}:
+                return link
+        known = ", ".join(f"{link.a.node}~{link.b.node}" for link in self.cluster.topology.links[:6])
+        raise UsageError(f"no link {name!r} in {self.cluster.topology.name}; there are {known}, ...")
+
+    def some_link(self, rng: random.Random, kinds: Iterable[str] = ("host", "uplink")) -> str:
+        """A backend link that a job uses, from the seed: of a host (its primary port) or between switches."""
+        kinds = set(kinds)
+        hosts = {each.host for job in self.jobs.values() for each in job.ranks}
+        found = []
+        for link in self.cluster.topology.links:
+            if link.role != "backend":
+                continue
+            host = self.host_end(link)
+            used = host is None or (host.node in hosts and self.is_primary(host))
+            if used and ("uplink" if host is None else "host") in kinds:
+                found.append(link)
+        if not found:
+            raise UsageError(f"no backend link of a running job in {self.cluster.topology.name}")
+        link = rng.choice(found)
+        return link.id
+
+    def host_end(self, link: Link) -> Port | None:
+        """The host's port of a link, or None between switches."""
+        return next((end for end in link.ends if end.id.startswith("port:")), None)
+
+    def is_primary(self, port: Port) -> bool:
+        """Whether a host's port is the one that its own traffic leaves by."""
+        return self.cluster.topology.host(port.node).primary == port
+
+    def link_entities(self, link: Link) -> tuple[str, ...]:
+        """Entity ids of a link and its two ends."""
+        return (link.id, link.a.id, link.b.id)
+
+    # -- levers -----------------------------------------------------------------------------------------------
+
+    def control(self, job: str | None, rank: int, **values: object) -> None:
+        """Tell a rank's program something, merged into its control file; a value of None is taken back."""
+        path = self.rank(job, rank).control
+        now = json.loads(path.read_text()) if path.exists() else {}
+        write_json(path, {name: value for name, value in {**now, **values}.items() if value is not None})
+
+    def gpu_control(self, host: str, gpu: str, values: dict[str, object] | None) -> None:
+        """Set (or with None clear) what the GPU model of a host is told about one GPU."""
+        path = self.state / "hosts" / host / "gpu_control.json"
+        now = json.loads(path.read_text()) if path.exists() else {}
+        now.pop(gpu, None)
+        if values is not None:
+            now[gpu] = values
+        write_json(path, now)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write a small file, whole or not at all: its reader may look at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(json.dumps(value))
+    partial.replace(path)

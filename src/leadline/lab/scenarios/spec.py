@@ -1,0 +1,227 @@
+"""What a scenario is: a topology, workloads and faults on one time line. Pure data, read from YAML.
+
+    name: demo
+    doc: A link flaps, then a worker is slow.
+    topology: clos8
+    duration_s: 180
+    workloads:
+      - {workload: bert, name: bert-1}
+    faults:
+      - {fault: flapping-link, at_s: 40, for_s: 30, link: h3~leaf1}
+      - {fault: slow-worker, at_s: 110, for_s: 40, rank: 5}
+
+Second 0 is when every workload that starts at 0 has made its first step: what comes before is setting up.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from leadline.lab.faults import BY_NAME as FAULT_BY_NAME
+from leadline.lab.faults import FAULTS
+from leadline.lab.faults.base import Fault, fault_from
+from leadline.lab.workloads import WORKLOADS
+from leadline.model.errors import ConfigError
+
+SHIPPED = resources.files("leadline.lab.scenarios")
+# A fault by its name alone: the job settles, the fault, the job recovers.
+FAULT_AT_S, FAULT_FOR_S, AFTER_S = 30.0, 40.0, 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWorkload:
+    """A workload and when it starts and ends (None: with the scenario)."""
+
+    kind: str
+    name: str
+    at_s: float
+    for_s: float | None
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """A fault, when it starts and ends (None: with the scenario), and whether it is only a decoy."""
+
+    fault: Fault
+    at_s: float
+    for_s: float | None
+    decoy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario, checked."""
+
+    name: str
+    doc: str
+    topology: str
+    duration_s: float
+    workloads: Sequence[PlannedWorkload]
+    faults: Sequence[PlannedFault]
+
+
+Deed = Literal["start workload", "stop fault", "start fault", "stop workload"]
+# At one moment: what ends before what begins, so that one fault may follow another on the same link.
+_ORDER: tuple[Deed, ...] = ("stop fault", "stop workload", "start workload", "start fault")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One thing to do at a second of the time line; `number` is its place in `workloads` or `faults`."""
+
+    at_s: float
+    deed: Deed
+    number: int
+
+
+def time_line(scenario: Scenario) -> list[Due]:
+    """Everything that is to happen, in order; nothing after `duration_s`."""
+    found = []
+    for number, work in enumerate(scenario.workloads):
+        found.append(Due(work.at_s, "start workload", number))
+        if work.for_s is not None:
+            found.append(Due(work.at_s + work.for_s, "stop workload", number))
+    for number, fault in enumerate(scenario.faults):
+        found.append(Due(fault.at_s, "start fault", number))
+        if fault.for_s is not None and fault.fault.lasts:
+            found.append(Due(fault.at_s + fault.for_s, "stop fault", number))
+    return sorted(
+        (due for due in found if due.at_s <= scenario.duration_s),
+        key=lambda due: (due.at_s, _ORDER.index(due.deed), due.number),
+    )
+
+
+def shipped() -> list[str]:
+    """Names of the scenarios that come with Leadline."""
+    return sorted(each.name.removesuffix(".yaml") for each in SHIPPED.iterdir() if each.name.endswith(".yaml"))
+
+
+def scenario_of(name: str) -> Scenario:
+    """A scenario by name: shipped, a fault's name (that fault on `bert` over `clos8`), or a file.
+
+    Errors: ConfigError naming what there is.
+    """
+    if name in shipped():
+        return parse(SHIPPED.joinpath(f"{name}.yaml").read_text(), f"scenario {name}")
+    if name in FAULT_BY_NAME:
+        return of_fault(name)
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or path.exists():
+        try:
+            return parse(path.read_text(), name)
+        except OSError as error:
+            raise ConfigError(f"cannot read scenario {name}: {error.strerror}") from error
+    known = [*shipped(), *FAULT_BY_NAME]
+    near = get_close_matches(name, known, 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}; or give a .yaml file"
+    raise ConfigError(f"no scenario {name!r}; {hint}")
+
+
+def of_fault(name: str) -> Scenario:
+    """The plain scenario of one fault, everything about it chosen from the seed."""
+    kind = FAULT_BY_NAME[name]
+    fault = PlannedFault(kind(), FAULT_AT_S, FAULT_FOR_S if kind.lasts else None, decoy=False)
+    return Scenario(
+        name=name,
+        doc=(inspect.getdoc(kind) or "").partition("\n")[0],
+        topology="clos8",
+        duration_s=FAULT_AT_S + FAULT_FOR_S + AFTER_S,
+        workloads=(PlannedWorkload("bert", "bert-1", 0.0, None, {}),),
+        faults=(fault,),
+    )
+
+
+def parse(text: str, where: str) -> Scenario:
+    """A scenario from YAML. Errors: ConfigError naming the place, what was expected and what came."""
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{where} is not YAML: {error}") from error
+    top = _mapping(given, where, {"name", "doc", "topology", "duration_s", "workloads", "faults"})
+    duration_s = _seconds(top, "duration_s", where)
+    if duration_s is None or duration_s <= 0:
+        raise ConfigError(f"{where}: duration_s must be > 0, got {duration_s}")
+    workloads = [_workload(each, f"{where}, workload {n + 1}") for n, each in enumerate(_list(top, "workloads", where))]
+    names = [each.name for each in workloads]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"{where}: two workloads have one name: {', '.join(sorted(names))}; give each a `name`")
+    faults = [_fault(each, f"{where}, fault {n + 1}") for n, each in enumerate(_list(top, "faults", where))]
+    for at_s in [each.at_s for each in workloads] + [each.at_s for each in faults]:
+        if at_s > duration_s:
+            raise ConfigError(f"{where}: at_s {at_s} is after the end, duration_s {duration_s}")
+    return Scenario(
+        name=str(top.get("name", where)),
+        doc=str(top.get("doc", "")),
+        topology=str(top.get("topology", "clos8")),
+        duration_s=duration_s,
+        workloads=workloads,
+        faults=faults,
+    )
+
+
+def _workload(given: object, where: str) -> PlannedWorkload:
+    fields = dict(_mapping(given, where, None))
+    kind = str(fields.pop("workload", ""))
+    if kind not in WORKLOADS:
+        raise ConfigError(f"{where}: workload must be one of {', '.join(WORKLOADS)}, got {kind or 'nothing'}")
+    name = str(fields.pop("name", f"{kind}-1"))
+    at_s = _seconds(fields, "at_s", where) or 0.0
+    for_s = _seconds(fields, "for_s", where)
+    fields.pop("at_s", None), fields.pop("for_s", None)
+    known = inspect.signature(WORKLOADS[kind]).parameters
+    for each in fields:
+        if each not in known:
+            raise ConfigError(f"{where}: {kind} has no parameter {each!r}; it takes {', '.join(known)}")
+    return PlannedWorkload(kind, name, at_s, for_s, fields)
+
+
+def _fault(given: object, where: str) -> PlannedFault:
+    fields = dict(_mapping(given, where, None))
+    name = str(fields.pop("fault", ""))
+    if name not in FAULT_BY_NAME:
+        raise ConfigError(
+            f"{where}: fault must be one of {', '.join(each.name for each in FAULTS)}, got {name or 'nothing'}"
+        )
+    at_s = _seconds(fields, "at_s", where)
+    if at_s is None:
+        raise ConfigError(f"{where}: {name} needs at_s, the second at which it starts")
+    for_s = _seconds(fields, "for_s", where)
+    decoy = fields.pop("decoy", False)
+    if not isinstance(decoy, bool):
+        raise ConfigError(f"{where}: decoy must be true or false, got {decoy!r}")
+    fields.pop("at_s"), fields.pop("for_s", None)
+    return PlannedFault(fault_from(FAULT_BY_NAME[name], fields, where), at_s, for_s, decoy)
+
+
+def _mapping(given: object, where: str, known: set[str] | None) -> Mapping[str, Any]:
+    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
+        raise ConfigError(f"{where}: expected a mapping, got {given!r}")
+    unknown = set(given) - known if known is not None else set()
+    if unknown:
+        raise ConfigError(f"{where}: unknown {', '.join(sorted(unknown))}; it takes {', '.join(sorted(known or ()))}")
+    return given
+
+
+def _list(given: Mapping[str, Any], name: str, where: str) -> list[Any]:
+    value = given.get(name) or []
+    if not isinstance(value, list):
+        raise ConfigError(f"{where}: {name} must be a list, got {value!r}")
+    return value
+
+
+def _seconds(given: Mapping[str, Any], name: str, where: str) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise ConfigError(f"{where}: {name} must be seconds >= 0, got {value!r}")
+    return float(value)

@@ -1,0 +1,94 @@
+"""Scenarios: what stands in YAML becomes a time line, and what is wrong in it is told with its place."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadline.lab.faults import BY_NAME, FAULTS
+from leadline.lab.scenarios.spec import parse, scenario_of, shipped, time_line
+from leadline.model.errors import ConfigError
+
+PLAIN = """
+name: plain
+topology: tiny
+duration_s: 60
+workloads:
+  - {workload: bert, name: b, steps: 5}
+faults:
+  - {fault: slow-link, at_s: 10, for_s: 20, link: h1~leaf1, rate_ratio: 0.5}
+  - {fault: slow-link, at_s: 30, for_s: 10, link: h1~leaf1}
+  - {fault: sigsegv, at_s: 40, for_s: 5, rank: 1}
+"""
+
+
+@pytest.mark.parametrize("name", [*shipped(), *BY_NAME])
+def test_every_shipped_scenario_and_every_fault_can_be_run_by_its_name(name: str) -> None:
+    scenario = scenario_of(name)
+    assert scenario.doc
+    assert scenario.workloads
+    line = time_line(scenario)
+    assert sum(due.deed == "start fault" for due in line) == len(scenario.faults)
+
+
+def test_the_time_line_mends_before_it_breaks_and_forgets_no_end() -> None:
+    line = [(due.at_s, due.deed, due.number) for due in time_line(parse(PLAIN, "plain.yaml"))]
+    assert line == [
+        (0.0, "start workload", 0),
+        (10.0, "start fault", 0),
+        (30.0, "stop fault", 0),
+        (30.0, "start fault", 1),
+        (40.0, "stop fault", 1),
+        (40.0, "start fault", 2),  # a crash has no end
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("slow-link", "slow-lnk"), "fault must be one of slow-worker"),
+        (("rate_ratio: 0.5", "rate: 0.5"), "slow-link has no parameter 'rate'; it takes link, rate_ratio"),
+        (("rate_ratio: 0.5", "rate_ratio: much"), "slow-link.rate_ratio expects float, got 'much'"),
+        (("at_s: 10, ", ""), "fault 1: slow-link needs at_s"),
+        (("at_s: 10", "at_s: 100"), "at_s 100.0 is after the end"),
+        (("duration_s: 60", "duration_s: -1"), "duration_s must be seconds >= 0, got -1"),
+        (("steps: 5", "stps: 5"), "bert has no parameter 'stps'"),
+        (("name: plain", "nme: plain"), "unknown nme"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(change: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(PLAIN.replace(*change, 1), "plain.yaml")
+    assert str(caught.value).startswith("plain.yaml")
+    assert said in str(caught.value)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="did you mean flapping-link"):
+        scenario_of("flaping-link")
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_scenario_or_told_why_not(text: str) -> None:
+    try:
+        parse(text, "random")
+    except ConfigError as error:
+        assert str(error).startswith("random")  # noqa: PT017 (any text may also be a scenario)
+
+
+def test_faults_are_listed_once_and_say_what_they_are() -> None:
+    assert len(BY_NAME) == len(FAULTS)
+    for fault in FAULTS:
+        assert fault.__doc__
+        assert fault.layer in ("application", "host", "gpu", "network", "telemetry")
+        assert fault.fault_class in ("persistent", "gray", "transient")
+        assert fault()  # everything may be left to the seed
+
+
+def test_the_seed_is_a_seed() -> None:
+    draws = {random.Random("7/0").random() for _ in range(3)}
+    assert len(draws) == 1
+    assert random.Random("7/1").random() not in draws
