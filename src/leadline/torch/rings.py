@@ -57,6 +57,7 @@ class Rings:
         self._identity = identity
         self._by_thread: dict[int, Writer] = {}
         self._off = Off()
+        self._opening = threading.Lock()
         self._said = False
         self._closed = False
 
@@ -89,19 +90,21 @@ class Rings:
         self._by_thread = {}
 
     def _open(self) -> Writer:
-        ident = threading.get_ident()
         if self._closed:
             return self._off
-        ring: Writer = self._off
+        with self._opening:  # once per thread, so never where training would feel it
+            ring = self._by_thread[threading.get_ident()] = self._made()
+        return ring
+
+    def _made(self) -> Writer:
         if self._directory is not None:
             try:
                 if len(self._by_thread) >= RINGS_MAX:
                     raise OSError(f"more than {RINGS_MAX} threads write")
-                ring = make_ring(self._directory, self._identity)
+                return make_ring(self._directory, self._identity)
             except Exception as error:
                 self._say(error)
-        self._by_thread[ident] = ring
-        return ring
+        return self._off
 
     def _say(self, error: Exception) -> None:
         if not self._said:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from tests.unit.torch.job import rows_of, run_job
+from torch.nn.parallel import DistributedDataParallel
 
+import leadline.torch as leadline_torch
 from leadline.torch.collectives import Comm, comm_name
 from leadline.torch.identity import identity_from
 
@@ -140,12 +141,10 @@ model.register_comm_hook(None, fp16_compress_hook)
 
 def test_reductions_of_ddp_are_seen_and_change_nothing(tmp_path: Path) -> None:
     watched = run_job(DDP.format(arguments="", before=""), tmp_path)
-    plain = run_job(
-        DDP.format(arguments="", before="").replace(
-            "leadline_torch.watch()", "leadline_torch.watch(collectives=False)"
-        ),
-        tmp_path / "missing",
-    )
+    plain = run_job(DDP.format(arguments="", before=""), tmp_path / "missing")
+    for output in plain:
+        assert output.count("training is not watched") == 1  # and it went on
+    assert not (tmp_path / "missing").exists()
     rows = rows_of(tmp_path)
     assert len(rows["step"]) == 8
     buckets = [row for row in rows["collective"] if row["op"] == "all_reduce" and row["rank"] == 0]
@@ -186,26 +185,19 @@ except RuntimeError as error:
     assert sorted(states[next(key for key in states if key[0] == 0 and key[3] == 1)]) == ["enqueued", "failed"]
 
 
-def test_without_a_place_for_rings_training_goes_on(tmp_path: Path) -> None:
-    outputs = run_job(EVERYTHING, tmp_path / "missing")
-    for output in outputs:
-        assert output.count("training is not watched") == 1
-    assert not (tmp_path / "missing").exists()
-
-
 def test_everything_is_put_back(tmp_path: Path) -> None:
-    program = """
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-import leadline.torch as leadline_torch, sys
-before = dist.ProcessGroup.allreduce, dist.Work.wait, DistributedDataParallel.__init__
-watch = leadline_torch.watch(directory=sys.argv[1])
-assert dist.ProcessGroup.allreduce is not before[0]
-assert leadline_torch.watch() is watch
-watch.close()
-assert before == (dist.ProcessGroup.allreduce, dist.Work.wait, DistributedDataParallel.__init__)
-"""
-    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=True)
+    def hooked() -> tuple[object, ...]:
+        return dist.ProcessGroup.allreduce, dist.Work.wait, DistributedDataParallel.__init__
+
+    before = hooked()
+    watch = leadline_torch.watch(directory=str(tmp_path))
+    try:
+        assert leadline_torch.watch() is watch
+        assert all(now is not then for now, then in zip(hooked(), before, strict=True))
+    finally:
+        watch.close()
+    assert hooked() == before
+    assert leadline_torch.watch(directory=str(tmp_path / "missing")) is not watch
 
 
 def test_a_group_made_anew_under_an_old_name_is_another_communicator() -> None:
