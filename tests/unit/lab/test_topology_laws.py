@@ -36,6 +36,7 @@ def topologies(draw: st.DrawFn, spines_min: int = 0) -> Topology:
     return build(shape)
 
 
+@settings(deadline=None)  # a busy machine is no slow topology
 @given(topologies())
 def test_names_addresses_and_ids_are_unique(topology: Topology) -> None:
     ports = topology.ports
@@ -49,6 +50,7 @@ def test_names_addresses_and_ids_are_unique(topology: Topology) -> None:
         assert len(port.name) <= 15  # the kernel's limit
 
 
+@settings(deadline=None)  # a busy machine is no slow topology
 @given(topologies())
 def test_a_link_is_one_network_of_two_addresses(topology: Topology) -> None:
     for link in topology.links:
@@ -62,11 +64,13 @@ def test_a_link_is_one_network_of_two_addresses(topology: Topology) -> None:
     )
 
 
+@settings(deadline=None)  # a busy machine is no slow topology
 @given(topologies())
 def test_the_same_shape_gives_the_same_cluster(topology: Topology) -> None:
     assert build(topology.shape) == topology
 
 
+@settings(deadline=None)  # a busy machine is no slow topology
 @given(topologies())
 def test_a_host_has_one_nic_on_each_leaf_of_its_pod(topology: Topology) -> None:
     for host in topology.hosts:
@@ -107,6 +111,7 @@ def test_a_dead_uplink_is_used_by_nobody_and_missed_by_nobody(topology: Topology
                     assert (dead.b.node, dead.a.node) not in pairwise(path)
 
 
+@settings(deadline=None)  # a busy machine is no slow topology
 @given(topologies(spines_min=2))
 def test_leaves_choose_among_all_spines(topology: Topology) -> None:
     assume(topology.shape.leaves > 1)
@@ -115,6 +120,7 @@ def test_leaves_choose_among_all_spines(topology: Topology) -> None:
     assert {len(group.hops) for group in groups} == {topology.shape.spines}
 
 
+@settings(deadline=None)  # a busy machine is no slow topology
 @given(topologies(spines_min=1), st.data())
 def test_route_changes_lead_from_one_table_to_the_other(topology: Topology, data: st.DataObject) -> None:
     links = [link.id for link in topology.links]
