@@ -190,20 +190,20 @@ def configuration_page() -> str:
     ]
     for name, kind in SECTIONS:
         parts.append(f"\n## {name}\n\n{(kind.__doc__ or '').strip()}\n\n" + settings_grid(kind))
-        for field_name, group in groups(kind):
-            parts.append(
-                f"\n### {name}.{field_name}, each\n\n{(group.__doc__ or '').strip()}\n\n{settings_grid(group)}"
-            )
+        for title, group in groups(kind, name):
+            parts.append(f"\n### {title}\n\n{(group.__doc__ or '').strip()}\n\n{settings_grid(group)}")
     return "".join(parts)
 
 
-def groups(kind: type) -> Iterator[tuple[str, type]]:
-    """Settings that are lists of groups, with the group's dataclass."""
+def groups(kind: type, name: str) -> Iterator[tuple[str, type]]:
+    """Settings that are a group or a list of groups, with their titles, and the groups inside them."""
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        for inner in typing.get_args(hints[field.name]):
+        for inner in (hints[field.name], *typing.get_args(hints[field.name])):
             if dataclasses.is_dataclass(inner) and isinstance(inner, type):
-                yield field.name, inner
+                place = f"{name}.{field.name}"
+                yield place if inner is hints[field.name] else f"{place}, each", inner
+                yield from groups(inner, place)
 
 
 def settings_grid(kind: type) -> str:
@@ -213,6 +213,8 @@ def settings_grid(kind: type) -> str:
     def row(field: dataclasses.Field[object]) -> tuple[str, ...]:
         default = default_of(field)
         text = "required" if default is dataclasses.MISSING else f"`{plain(shown(field, default))}`"
+        if dataclasses.is_dataclass(default):
+            text = "see below"
         bounds = [f"{sign} {field.metadata[name]}" for name, sign in
                   (("min", ">="), ("above", ">"), ("max", "<=")) if field.metadata.get(name) is not None]  # fmt: skip
         doc = field.metadata.get("doc", "")

@@ -341,9 +341,11 @@ def _converted(hint: Any, given: Given) -> object:
 
 def _require_inside(hint: Any, value: object, where: str) -> None:
     """Refuse unknown names inside nested groups, which pydantic would pass over in silence."""
-    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        for name in value:
-            _require(str(name), {field.name for field in dataclasses.fields(hint)}, "setting", where)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        hints = typing.get_type_hints(hint)
+        for name, inner in value.items():
+            _require(str(name), hints, "setting", where)
+            _require_inside(hints[str(name)], inner, where)
     if typing.get_origin(hint) in (list, tuple) and isinstance(value, list):
         for item in value:
             _require_inside(typing.get_args(hint)[0], item, where)
@@ -419,6 +421,8 @@ def type_name(hint: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
     if hint in names:
         return names[hint]
+    if dataclasses.is_dataclass(hint):
+        return "a group"
     arguments = typing.get_args(hint)
     origin = typing.get_origin(hint)
     if origin in (list, tuple):

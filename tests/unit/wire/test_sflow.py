@@ -9,6 +9,7 @@ import pytest
 from tests.oracle import sflow as oracle
 
 from leadline.model.ids import flow_id
+from leadline.model.names import entity_of, unit_of
 from leadline.model.tables.fabric import FLOW_SAMPLE
 from leadline.store.schema import arrow_table
 from leadline.wire import sflow_headers as header
@@ -314,3 +315,17 @@ def test_samplers_tell_their_pools() -> None:
     assert samples.labels(0) == {"__name__": "sflow_sample_pool_packets_total", "port": "Ethernet1", "switch": "leaf1"}
     assert samples.value.tolist() == [5000, 2, 1, 0]
     assert not len(CounterStreams().samplers([]).value)
+
+
+@pytest.mark.parametrize("name", sorted(METADATA))
+def test_names_lead_to_their_entity_and_unit(name: str) -> None:
+    found = entity_of({"__name__": name, "switch": "leaf1", "port": "Ethernet3"})
+    whole = name.startswith(("sflow_vlan", "sflow_processor"))
+    assert found.entity == ("switch:leaf1" if whole else "swport:leaf1/Ethernet3")
+    assert found.host is None
+    if not name.startswith("sflow_") and METADATA[name].type == "counter":
+        assert unit_of(name) == METADATA[name].unit
+
+
+def test_a_port_without_a_switch_is_nobodys() -> None:
+    assert entity_of({"__name__": "ifInOctets", "port": "Ethernet3"}).entity == ""
