@@ -111,6 +111,7 @@ RULES: tuple[Rule, ...] = (
     # Ethernet; bare names are no family's own, so they count only with a device beside them
     Rule("ethtool", "node_ethtool_.*", "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface"),
     Rule("ethtool", _any_of(ETHTOOL_COUNTERS, "ethtool_"), "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface, bare names", (When(INTERFACE.labels),)),
+    Rule("node_exporter", "node_(network|qdisc)_.*", "swport", (SWITCH, INTERFACE), (), "a port of a switch that runs node_exporter; its scrape target has a label `switch`", (When(SWITCH.labels), When(INTERFACE.labels, "(?!lo0?$).+"))),
     Rule("node_exporter", "node_network_.*", "host", (HOST,), TARGET, "the loopback interface belongs to the host", (LOOPBACK,)),
     Rule("node_exporter", "node_network_.*", "port", (HOST, INTERFACE), TARGET, "a network interface"),
     # the rest of node_exporter; `node` of the NUMA metrics and `nodename` of uname are no names of targets

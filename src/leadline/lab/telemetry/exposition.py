@@ -8,6 +8,8 @@ from typing import Literal
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = tuple[tuple[str, str], ...]
+Kind = Literal["counter", "gauge", "untyped"]
+Row = tuple[str, Kind, str]  # name, type and help of a metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +17,7 @@ class Family:
     """One metric: its name, type and help, and a value for each set of labels."""
 
     name: str
-    kind: Literal["counter", "gauge"]
+    kind: Kind
     help: str
     values: tuple[tuple[Labels, float], ...]
 
@@ -35,11 +37,6 @@ def page(families: Iterable[Family]) -> bytes:
     return "\n".join(lines).encode()
 
 
-def labels_of(**labels: str) -> Labels:
-    """Labels in the order given."""
-    return tuple(labels.items())
-
-
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
 
@@ -48,8 +45,6 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e17 else repr(float(value))
 
 
-def families(
-    rows: Iterable[tuple[str, Literal["counter", "gauge"], str]], values: Mapping[str, list[tuple[Labels, float]]]
-) -> list[Family]:
-    """Families in the order of `rows` (name, type, help) with the values found for them."""
+def families(rows: Iterable[Row], values: Mapping[str, list[tuple[Labels, float]]]) -> list[Family]:
+    """Families in the order of `rows` with the values found for them."""
     return [Family(name, kind, text, tuple(values.get(name, ()))) for name, kind, text in rows]

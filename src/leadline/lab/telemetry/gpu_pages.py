@@ -7,15 +7,15 @@ Source: NVIDIA/dcgm-exporter, etc/default-counters.csv and internal/pkg/renderme
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from leadline.lab.telemetry.exposition import Labels, families, page
+from leadline.lab.telemetry.exposition import Labels, Row, families, page
 from leadline.lab.telemetry.gpu_model import Gpu, GpuSpec
 from leadline.lab.telemetry.kernel_log import XID_WORDS
 
 DRIVER_VERSION = "0.0-leadline-lab"
 
-_ROWS: tuple[tuple[str, Literal["counter", "gauge"], str], ...] = (
+_ROWS: tuple[Row, ...] = (
     ("DCGM_FI_DEV_SM_CLOCK", "gauge", "SM clock frequency (in MHz)."),
     ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Memory clock frequency (in MHz)."),
     ("DCGM_FI_DEV_GPU_TEMP", "gauge", "GPU temperature (in C)."),

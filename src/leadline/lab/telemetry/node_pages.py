@@ -7,12 +7,12 @@ Source: prometheus/node_exporter, collector/*.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from leadline.lab.telemetry.exposition import Labels, families, page
+from leadline.lab.telemetry.exposition import Labels, Row, families, page
 from leadline.lab.telemetry.rtnetlink import Counters, Queue
 
-_ROWS: tuple[tuple[str, Literal["counter", "gauge"], str], ...] = (
+_ROWS: tuple[Row, ...] = (
     ("node_network_up", "gauge", "Value is 1 if operstate is 'up', 0 otherwise."),
     ("node_network_carrier_changes_total", "counter", "Network device property: carrier_changes_total"),
     ("node_network_carrier_up_changes_total", "counter", "Network device property: carrier_up_changes_total"),
@@ -57,8 +57,8 @@ def node_page(ports: Iterable[ShownPort], netstat: Mapping[str, int] | None = No
                 values.setdefault(name, []).append((labels, value))
     found = families(_ROWS, values)
     if netstat:
-        rows = [(f"node_netstat_{name}", "gauge", f"Statistic {name}.") for name in netstat]
-        found += families(rows, {f"node_netstat_{name}": [((), value)] for name, value in netstat.items()})  # type: ignore[arg-type]
+        rows: list[Row] = [(f"node_netstat_{name}", "untyped", f"Statistic {name}.") for name in netstat]
+        found += families(rows, {f"node_netstat_{name}": [((), value)] for name, value in netstat.items()})
     return page(found)
 
 

@@ -32,6 +32,7 @@ TABLE = "leadline_sflow"  # our nft table in each switch
 _REASON_CODES = {name: code for code, name in DROP_REASONS.items()}
 _ETHERNET_CSMACD = 6  # IANAifType
 _FULL_DUPLEX = 1
+_NOT_COUNTED = 0xFFFFFFFF  # what the field says for a counter that an agent has not
 _IPV4 = b"\x08\x00"
 _WAYS_MAX = 4096  # remembered next hops: ports x address pairs of clos64 stay below
 
@@ -174,7 +175,7 @@ def port_counters(port: SwitchPort, link: Counters, queue: Queue | None) -> Inte
     """One port's counters in the words of IF-MIB.
 
     Discards on the way out are what the queue threw away and what the driver did. Linux counts multicast on the way in
-    only and broadcast nowhere, so the rest is unicast.
+    only and broadcast nowhere: those that it does not count are told as such, the rest is unicast.
     """
     return InterfaceCounters(
         if_index=port.index,
@@ -185,17 +186,17 @@ def port_counters(port: SwitchPort, link: Counters, queue: Queue | None) -> Inte
         in_octets=link.rx_bytes,
         in_unicast=link.rx_packets - link.multicast,
         in_multicast=link.multicast,
-        in_broadcast=0,
+        in_broadcast=_NOT_COUNTED,
         in_discards=link.rx_dropped,
         in_errors=link.rx_errors,
-        in_unknown_protocols=0,
+        in_unknown_protocols=_NOT_COUNTED,
         out_octets=link.tx_bytes,
         out_unicast=link.tx_packets,
-        out_multicast=0,
-        out_broadcast=0,
+        out_multicast=_NOT_COUNTED,
+        out_broadcast=_NOT_COUNTED,
         out_discards=link.tx_dropped + (queue.drops if queue else 0),
         out_errors=link.tx_errors,
-        promiscuous=0,
+        promiscuous=_NOT_COUNTED,
     )
 
 
