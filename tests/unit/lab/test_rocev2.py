@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.lab.workloads import rocev2
-from leadline.lab.workloads.rocev2 import MTU, ack_packet, opcode_of, packets_of, read_packet, send_packet
+from leadline.lab.workloads.rocev2 import ack_packet, mtu_for, opcode_of, packets_of, read_packet, send_packet
 from leadline.model.errors import DataError
 
 
@@ -52,7 +52,10 @@ def test_we_read_what_scapy_writes() -> None:
 
 
 @given(
-    pair=st.integers(0, 2**24 - 1), sequence=st.integers(0, 2**24 - 1), data=st.binary(max_size=MTU), asks=st.booleans()
+    pair=st.integers(0, 2**24 - 1),
+    sequence=st.integers(0, 2**24 - 1),
+    data=st.binary(max_size=1024),
+    asks=st.booleans(),
 )
 def test_what_is_sent_is_read(pair: int, sequence: int, data: bytes, asks: bool) -> None:
     packet = read_packet(memoryview(joined(send_packet(pair, sequence, rocev2.SEND_ONLY, memoryview(data), asks))))
@@ -80,15 +83,16 @@ def test_a_damaged_packet_is_refused(data: bytes, place: int, bit: int) -> None:
 
 
 def test_packets_of_a_message() -> None:
-    assert [packets_of(size) for size in (0, 1, MTU, MTU + 1, 3 * MTU)] == [1, 1, 1, 2, 3]
+    assert [packets_of(size, 1024) for size in (0, 1, 1024, 1025, 3072)] == [1, 1, 1, 2, 3]
     assert [opcode_of(position, 3) for position in range(3)] == [0x00, 0x01, 0x02]
     assert opcode_of(0, 1) == 0x04
 
 
-def test_a_full_packet_fits_an_ethernet_frame() -> None:
-    size = len(joined(send_packet(1, 2, rocev2.SEND_FIRST, memoryview(bytes(MTU)), False)))
-    assert size == 12 + 1024 + 4
-    assert size + 20 + 8 <= 1500
+@pytest.mark.parametrize(("ip_mtu", "mtu"), [(1500, 1024), (4140, 4096), (4139, 2048), (65536, 4096), (100, 256)])
+def test_the_mtu_follows_the_interface(ip_mtu: int, mtu: int) -> None:
+    assert mtu_for(ip_mtu) == mtu
+    size = len(joined(send_packet(1, 2, rocev2.SEND_FIRST, memoryview(bytes(mtu)), False)))
+    assert size + 20 + 8 == mtu + rocev2.OVERHEAD_BYTES
 
 
 def test_the_source_port_is_that_of_linux() -> None:
