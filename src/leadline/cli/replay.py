@@ -20,7 +20,7 @@ from rich.text import Text
 
 from leadline.cli.client import ConfigOption
 from leadline.cli.output import console, when
-from leadline.cli.up import stop_on_signals, url_of
+from leadline.cli.serving import stop_on_signals, url_of
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import Flag, load
 from leadline.server.settings import require_loopback

@@ -21,6 +21,8 @@ ZSTD_LEVEL = 9  # 12 takes twice as long for 1 % less
 # Limits of what is read: an honest row group is a slice of a million rows, or one busy minute.
 GROUP_ROWS_MAX = 20_000_000
 GROUP_BYTES_MAX = 4 << 30  # unpacked
+# A footer is some kB; these bound what its lengths may claim.
+_FOOTER_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 1 << 20}
 
 _PLAIN: dict[Type, pa.DataType] = {**ARROW_TYPES, Type.SYM: pa.string()}
 
@@ -108,15 +110,12 @@ class TableReader:
         """Reads the footer and holds it against the spec."""
         self._table = table
         self._where = where
-        symbols = [column.name for column in table.columns if column.type is Type.SYM]
         with _as_data_error(where):
+            metadata = pq.ParquetFile(pa.PythonFile(file, mode="r"), **_FOOTER_LIMITS).metadata
+            names = metadata.schema.to_arrow_schema().names
+            symbols = [column.name for column in table.columns if column.type is Type.SYM and column.name in names]
             self._file = pq.ParquetFile(
-                pa.PythonFile(file, mode="r"),
-                read_dictionary=symbols,
-                # A footer is some kB; these bound what its lengths may claim.
-                thrift_string_size_limit=16 << 20,
-                thrift_container_size_limit=1 << 20,
-                pre_buffer=False,
+                pa.PythonFile(file, mode="r"), metadata=metadata, read_dictionary=symbols, **_FOOTER_LIMITS
             )
             self._check_schema(self._file.schema_arrow, made_by)
             self._check_sizes()

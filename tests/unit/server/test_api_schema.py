@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 62  # for all operations together
+EXAMPLES = 72  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -29,9 +29,11 @@ OPERATIONS = [
     ("GET", "/api/v1/tables/{table}"),
     ("GET", "/api/v1/series"),
     ("POST", "/api/v1/sql"),
+    ("GET", "/api/v1/bundle"),
+    ("GET", "/api/v1/replay"),
 ]
 # Most of what can go wrong is in the operations that take something.
-SHARE = {"/api/v1/tables/{table}": 24, "/api/v1/series": 12, "/api/v1/sql": 12}
+SHARE = {"/api/v1/tables/{table}": 24, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8}
 
 
 @pytest.fixture(scope="module")
