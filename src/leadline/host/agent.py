@@ -140,11 +140,11 @@ class Agent:
         for running in self._running:
             if everything or now >= running.due:
                 self._ask(running, running.source.poll)
-                running.due = max(running.due + running.source.every_s, now)
+                running.due = _next(running.due, running.source.every_s, now)
             else:  # what was found may mean that a source wants to be asked sooner
                 running.due = min(running.due, now + running.source.every_s)
         if everything or now >= self._due:
-            self._due = max(self._due + self.config.interval_s, now)
+            self._due = _next(self._due, self.config.interval_s, now)
             self._send_samples()
 
     def _ask(self, running: Running, read: Callable[[int], Found]) -> None:
@@ -285,6 +285,11 @@ def resident_bytes() -> int:
 
 def _own(name: str, labels: Labels = (), counter: bool = False, unit: str = "1") -> Stream:
     return Stream(name, labels, counter, unit, True)
+
+
+def _next(due: float, every_s: float, now: float) -> float:
+    """When it is due again; what was missed is not made up for."""
+    return due + every_s if due + every_s > now else now + every_s
 
 
 def _batch() -> bytes:

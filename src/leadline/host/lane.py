@@ -50,6 +50,8 @@ class Lane:
     def join(self) -> None:
         """Wait for the end after `stop`; a request in flight is given up when the deadline is over."""
         assert self._stop_at is not None
+        if self._thread.ident is None:  # never started
+            return
         self._thread.join(max(0.0, self._stop_at - time.monotonic()) + 0.1)
 
     def _run(self) -> None:

@@ -216,31 +216,27 @@ class Spool:
             self._lost("spool_failed", 0)  # the items since are sent again after a restart; the server knows them
 
     def _restore(self) -> None:
-        kept = self._read_position()
-        marks = kept.get("marks", {})
-        self._marks = dict(list(marks.items())[-MARKS_MAX:]) if isinstance(marks, dict) else {}
+        first, position, self._marks = self._read_position()
         for path in sorted(self._directory.glob("*.spool")):
             if not path.stem.isdigit():
                 continue
             self._next_number = int(path.stem) + 1
-            position = kept.get("position", 0) if path.name == kept.get("file") else 0
-            if path.name < str(kept.get("file", "")):
+            if path.name < first:
                 path.unlink(missing_ok=True)  # delivered; killed before it was removed
             else:
-                self._restore_file(path, position if isinstance(position, int) else 0)
+                self._restore_file(path, position if path.name == first else 0)
         self._keep_position()
 
     def _restore_file(self, path: Path, position: int) -> None:
         data = path.read_bytes()
         start = max(position, len(MAGIC))
         file = _File(path, len(MAGIC))
-        if data.startswith(MAGIC):
-            for found in frames(data):
-                file.size = found.end
+        for found in frames(data) if data.startswith(MAGIC) else ():
+            file.size = found.end
+            if found.end > start:  # the marks of what was delivered were kept with the position
+                file.counts.append(found.item.rows)
                 if found.item.mark:
                     self._marks[found.item.mark] = found.item.at
-                if found.end > start:
-                    file.counts.append(found.item.rows)
         if not file.counts:
             path.unlink(missing_ok=True)
             return
@@ -248,9 +244,12 @@ class Spool:
             self._position = min(start, file.size)
         self._files.append(file)
 
-    def _read_position(self) -> dict[str, object]:
+    def _read_position(self) -> tuple[str, int, dict[str, str]]:
+        """(file, position in it, marks) as they were kept last; from the beginning if they cannot be read."""
         try:
             found = json.loads((self._directory / "position").read_text())
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            first, position = str(found["file"]), int(found["position"])
+            marks = {str(name): str(at) for name, at in list(found["marks"].items())[-MARKS_MAX:]}
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return "", 0, {}
+        return (first, position, marks) if first.endswith(".spool") else ("", 0, marks)

@@ -15,6 +15,7 @@ from leadline.model.ids import entity_id
 
 UNLIMITED = 1 << 60  # v1 writes "no limit" as a number near 2**63
 CGROUPS_MAX = 256
+LINGER_NS = 10 * 10**9  # how long the cgroup of a rank that has ended is looked at: its end may be the OOM kill
 
 
 class Mounts(NamedTuple):
@@ -42,11 +43,12 @@ class Cgroup(Source):
         super().__init__(site)
         self._mounts = parse_mounts(read_if_there(site.config.proc_root / "self" / "mounts"))
         self._kills: dict[str, int] = {}
-        self._groups: dict[int, Group] = {}  # of a rank's process, as it was when it was first seen
+        # Of each rank's process: its cgroup as it was first seen, and when the rank was seen last.
+        self._groups: dict[int, tuple[RankSeen, Group, int]] = {}
 
     def poll(self, now_ns: int) -> Found:
         found = Found()
-        watched = self._watched()
+        watched = self._watched(now_ns)
         for group, ranks in watched.items():
             kills = oom_kills(group.memory)
             before = self._kills.get(group.memory)
@@ -60,19 +62,22 @@ class Cgroup(Source):
             del self._kills[memory]
         return found
 
-    def _watched(self) -> dict[Group, list[RankSeen]]:
+    def _watched(self, now_ns: int) -> dict[Group, list[RankSeen]]:
         """Every cgroup to look at, with the ranks in it, those that have just ended included."""
-        self._groups = {pid: group for pid, group in self._groups.items() if pid in self.site.ranks}
+        for pid, rank in self.site.ranks.items():
+            known = self._groups.get(pid)
+            if known is not None and known[0] == rank:
+                self._groups[pid] = (rank, known[1], now_ns)
+                continue
+            group = group_of(read_if_there(self.site.config.proc_root / str(pid) / "cgroup"), self._mounts)
+            if group is not None and len(self._groups) < CGROUPS_MAX:
+                self._groups[pid] = (rank, group, now_ns)
+        self._groups = {pid: each for pid, each in self._groups.items() if now_ns - each[2] < LINGER_NS}
         watched: dict[Group, list[RankSeen]] = {
             Group(str(path), str(path), str(path)): [] for path in self.site.config.cgroups[:CGROUPS_MAX]
         }
-        for pid, rank in self.site.ranks.items():
-            group = self._groups.get(pid)
-            if group is None:
-                group = group_of(read_if_there(self.site.config.proc_root / str(pid) / "cgroup"), self._mounts)
-            if group is not None and len(watched) < CGROUPS_MAX:
-                self._groups[pid] = group
-                watched.setdefault(group, []).append(rank)
+        for rank, group, _ in self._groups.values():
+            watched.setdefault(group, []).append(rank)
         return watched
 
 

@@ -1,8 +1,8 @@
 """How a rank's process ended, seen as it happens, without being its parent.
 
-A pidfd becomes readable when its process has ended. From Linux 6.15 on `PIDFD_GET_INFO` tells the exit status of one
-that its parent has waited for; before, and until the parent waits, only the end itself is known, and the event says so.
-Whether a SIGKILL came from the OOM killer is read off the rank's cgroup.
+A pidfd becomes readable when its process has ended. Until its parent has waited for it, its exit status stands in
+/proc/<pid>/stat (for root); from Linux 6.15 on `PIDFD_GET_INFO` tells it afterwards, too. Where neither does, the event
+says that only the end itself is known. Whether a SIGKILL came from the OOM killer is read off the rank's cgroup.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leadline.host.sources.source import Source
 INFO = struct.Struct("=QQ11Ii")  # mask, cgroup, pids and ids, exit status: struct pidfd_info, first version
 INFO_EXIT = 1 << 3
 PIDFD_GET_INFO = 3 << 30 | INFO.size << 16 | 0xFF << 8 | 11  # _IOWR(0xFF, 11, struct pidfd_info)
-STATUS_S_MAX = 2.0  # how long a parent may take to wait for its child before we tell the end without a status
+STATUS_S_MAX = 2.0  # how long we try to learn the status before we tell the end without it
 LOOK_EVERY_S = 0.1
 
 
@@ -94,14 +94,30 @@ class Exits(Source):
     def _look(self, watched: Watched, now_ns: int, found: Found) -> None:
         """Tell the end, once its status is known or has been waited for long enough."""
         assert watched.ended_ns is not None
-        status = exit_status(watched.handle)
+        rank = watched.rank
+        stat = read_if_there(self.site.config.proc_root / str(rank.pid) / "stat")
+        status = zombie_status(stat, rank.start_ticks, os.geteuid() == 0)
+        if status is None:
+            status = exit_status(watched.handle)
         if status is None and now_ns - watched.ended_ns < STATUS_S_MAX * 1e9:
             return
         is_oom = bool(watched.memory) and (oom_kills(watched.memory) or 0) > watched.kills
-        found.events.append(exit_event(watched.rank, status, is_oom, watched.ended_ns))
+        found.events.append(exit_event(rank, status, is_oom, watched.ended_ns))
         os.close(watched.handle)
-        del self._watched[watched.rank.pid]
-        self.site.ranks.pop(watched.rank.pid, None)
+        del self._watched[rank.pid]
+        self.site.ranks.pop(rank.pid, None)
+
+
+def zombie_status(stat: bytes, start_ticks: int, is_root: bool) -> int | None:
+    """The wait status in /proc/<pid>/stat of a process that has ended and was not waited for; None if it is not there.
+
+    The kernel shows 0 to those who may not know: unless we are root, 0 is not believed. Source: proc_pid_stat(5), 52.
+    """
+    fields = stat.rpartition(b")")[2].split()
+    if len(fields) < 50 or fields[0] not in (b"Z", b"X") or (start_ticks and fields[19] != b"%d" % start_ticks):
+        return None
+    status = int(fields[49]) if fields[49].isdigit() else 0
+    return status if status or is_root else None
 
 
 def exit_status(handle: int) -> int | None:
@@ -122,20 +138,20 @@ def exit_event(rank: RankSeen, status: int | None, is_oom: bool, time_ns: int) -
     code: str | None = None
     severity = "error"
     if status is None:
-        text = f"{who} ended; how is not known: its parent has not waited for it, or the kernel does not tell"
+        text = f"{who} ended; how is not known: the kernel does not tell"
     elif os.WIFSIGNALED(status):
         name = _signal_name(os.WTERMSIG(status))
         code = f"signal/{name}"
         attributes |= {"signal": name, "core_dumped": str(os.WCOREDUMP(status)).lower()}
         text = f"{who} was killed by {name}"
-        if name == "SIGKILL" and is_oom:
-            attributes["reason"] = "oom-kill"
-            text += ", for memory: its cgroup counts an OOM kill"
     else:
         exit_code = os.WEXITSTATUS(status)
         code, severity = f"exit/{exit_code}", "error" if exit_code else "info"
         attributes["exit_code"] = str(exit_code)
         text = f"{who} ended with exit code {exit_code}"
+    if is_oom and code in (None, "signal/SIGKILL"):
+        attributes["reason"] = "oom-kill"
+        text += "; its cgroup counts an OOM kill"
     return Event(time_ns, rank.entity, "process-exit", severity, text, attributes, "agent/exits", code)
 
 

@@ -23,6 +23,7 @@ from leadline.model.ids import entity_id
 ANSWER_BYTES_MAX = 4 * 1024 * 1024
 FIRST_S = 2.0  # at first, until neighbours are there, we ask more often
 FIRST_ANSWERS = 15
+PROGRAMS = "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin:/bin"  # daemons have no sbin in their PATH
 FORWARDS = frozenset({"Bridge", "Router"})
 
 
@@ -33,7 +34,7 @@ class Lldp(Source):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        program = shutil.which("lldpcli")
+        program = shutil.which("lldpcli", path=PROGRAMS)
         if program is None:
             raise WorldError("there is no lldpcli; install lldpd to have neighbours told")
         socket_path = site.config.lldp_socket

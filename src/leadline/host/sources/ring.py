@@ -9,6 +9,7 @@ one. Their pages are given back after each look: a job has a ring for each of it
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from dataclasses import dataclass
@@ -44,9 +45,10 @@ class Tail:
         return f"{MARK}{self.path.name}/{self.header.pid}/{self.header.tid}/{self.header.start_ns}"
 
     def close(self) -> None:
-        """Let go of the file."""
-        self.memory.close()
+        """Let go of the file. Views of it that an error still holds are let go with the error."""
         os.close(self.handle)
+        with contextlib.suppress(BufferError):
+            self.memory.close()
 
 
 class Ring(Source):
@@ -153,14 +155,11 @@ def _open(path: Path) -> Tail | None:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
-    memory = None
     try:
         memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
         told = os.fstat(handle)
         return Tail(path, handle, memory, read_header(memory), 0, (told.st_dev, told.st_ino))
     except (OSError, ValueError, DataError):
-        if memory is not None:
-            memory.close()
         os.close(handle)
         return None
 

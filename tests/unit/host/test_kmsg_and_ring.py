@@ -1,0 +1,190 @@
+"""The kernel log as a growing file, and event rings as jobs leave them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from leadline.host.sources.kmsg import Kmsg
+from leadline.host.sources.ring import Ring
+from leadline.host.sources.site import Site
+from leadline.wire.kernel_events import xid_line
+from leadline.wire.kmsg import kmsg_record
+from leadline.wire.ring import decode_ring
+from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+
+from .conftest import site_with
+
+XID = xid_line("0000:9b:00", 79, "GPU has fallen off the bus.")
+
+
+def test_lines_as_the_file_grows_half_lines_too(tmp_path: Path) -> None:
+    file = tmp_path / "kmsg"
+    whole = kmsg_record(6, 1, 5_000_000, "nothing to see") + kmsg_record(3, 2, 6_000_000, XID)
+    file.write_bytes(whole[:-10])
+    source = Kmsg(site_with(kmsg=file))
+    now = time.time_ns()
+    assert source.poll(now).events == []
+    with file.open("ab") as grows:
+        grows.write(whole[-10:])
+    found = source.poll(now)
+    (event,) = found.events
+    boot_ns = now - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    assert (event.kind, event.code, event.entity) == ("xid", "79", "host:h3")
+    assert abs(event.time_ns - boot_ns - 6 * 10**9) < 10**9
+    assert found.mark == (f"kmsg/{source.site.boot_id}", "2")
+    assert source.poll(now).events == []
+    source.close()
+
+
+def test_a_restart_goes_on_behind_the_last_line_told(tmp_path: Path) -> None:
+    file = tmp_path / "kmsg"
+    file.write_bytes(kmsg_record(3, 1, 5, XID) + kmsg_record(3, 2, 6, XID))
+    site = site_with(kmsg=file)
+    site.mark = lambda name: "1" if name == f"kmsg/{site.boot_id}" else ""
+    source = Kmsg(site)
+    assert [event.attributes["sequence"] for event in source.poll(time.time_ns()).events] == ["2"]
+    file.write_bytes(kmsg_record(3, 1, 5, XID))  # made anew, shorter
+    assert [event.attributes["sequence"] for event in source.poll(time.time_ns()).events] == ["1"]
+    source.close()
+
+
+def test_the_gpu_that_the_log_names_is_remembered(tmp_path: Path) -> None:
+    file = tmp_path / "kmsg"
+    uuid = "GPU-5c1e9f0a-0000-4000-8000-000000000001"
+    file.write_bytes(kmsg_record(6, 1, 5, f"NVRM: GPU at PCI:0000:9b:00: {uuid}"))
+    source = Kmsg(site_with(kmsg=file))
+    source.poll(time.time_ns())
+    with file.open("ab") as grows:
+        grows.write(kmsg_record(3, 2, 6, XID))
+    assert [event.entity for event in source.poll(time.time_ns()).events] == [f"gpu:{uuid}"]
+    source.close()
+
+
+def make_ring(path: Path, pid: int, ticks: int = 0, records: int = 64) -> RingWriter:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w+b") as file:
+        file.truncate(ring_bytes(records))
+        memory = mmap.mmap(file.fileno(), 0)
+    format_ring(
+        memory, host="h3", job="bert-1", rank=3, world_size=8, source="test", pid=pid, tid=pid, boot_id=bytes(16),
+        start_ns=1_000, start_monotonic_ns=5, pid_start_ticks=ticks, gpu="gpu:GPU-1",
+    )  # fmt: skip
+    return RingWriter(memory)
+
+
+def write(ring: RingWriter, first: int, last: int) -> None:
+    for seq in range(first, last):
+        ring.collective_begin("bert-1/0x9c", seq, "all_reduce", "float32", 1024, 8, time.time_ns())
+
+
+def rows(found: object) -> list[int]:
+    return [
+        int(seq)
+        for segment in found.segments  # type: ignore[attr-defined]
+        for seq in decode_ring(segment.body).tables["collective"]["seq"].to_pylist()
+    ]
+
+
+def test_a_ring_of_a_living_process_is_tailed_and_announces_its_rank(site: Site) -> None:
+    source = Ring(site)
+    ring = make_ring(site.config.ring_dir / "a.ring", os.getpid())
+    write(ring, 0, 3)
+    found = source.poll(5)
+    assert rows(found) == [0, 1, 2]
+    assert (found.segments[0].records, found.segments[0].at) == (3, 3)
+    assert site.ranks[os.getpid()].entity == "rank:bert-1/3"
+    assert site.ranks[os.getpid()].gpu == "gpu:GPU-1"
+    write(ring, 3, 4)
+    assert rows(source.poll(5)) == [3]
+    assert source.poll(5).segments == []
+    write(ring, 4, 204)  # more than it holds: the oldest are gone, and counted
+    found = source.poll(5)
+    assert rows(found) == list(range(140, 204))
+    assert site.counts.all() == {("agent_lost", "ring_overrun"): 136}
+    assert (site.config.ring_dir / "a.ring").exists()
+    source.close()
+
+
+def test_a_restart_goes_on_behind_the_last_record_kept(site: Site) -> None:
+    ring = make_ring(site.config.ring_dir / "a.ring", os.getpid())
+    write(ring, 0, 10)
+    source = Ring(site)
+    kept = {segment.mark: str(segment.at) for segment in source.poll(5).segments}
+    source.close()
+    site.mark = lambda name: kept.get(name, "")
+    write(ring, 10, 12)
+    source = Ring(site)
+    assert rows(source.poll(5)) == [10, 11]
+    source.close()
+
+
+def ended() -> int:
+    """The pid of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_the_ring_of_the_dead_is_read_to_its_end_and_removed_a_look_later(site: Site) -> None:
+    forgotten: list[str] = []
+    site.forget = forgotten.append
+    path = site.config.ring_dir / "a.ring"
+    ring = make_ring(path, ended())
+    write(ring, 0, 5)
+    source = Ring(site)
+    found = source.poll(5)
+    assert rows(found) == [0, 1, 2, 3, 4]
+    assert path.exists()  # what was read is not in the spool yet
+    assert site.ranks == {}
+    assert source.poll(5).segments == []
+    assert not path.exists()
+    assert forgotten == [found.segments[0].mark]
+
+
+def test_a_new_ring_of_the_same_name_is_not_removed_with_the_old_one(site: Site) -> None:
+    path = site.config.ring_dir / "a.ring"
+    ring = make_ring(path, ended())
+    write(ring, 0, 1)
+    source = Ring(site)
+    source.poll(5)
+    path.unlink()
+    ring = make_ring(path, os.getpid())
+    write(ring, 7, 9)
+    source.poll(5)
+    assert path.exists()
+    assert rows(source.poll(5)) == [7, 8]
+    source.close()
+
+
+def test_what_is_no_ring_and_what_was_cut_short(site: Site) -> None:
+    source = Ring(site)
+    (site.config.ring_dir / "empty.ring").write_bytes(b"")
+    (site.config.ring_dir / "other.ring").write_bytes(b"x" * 5000)
+    (site.config.ring_dir / "link.ring").symlink_to("/dev/zero")
+    os.mkfifo(site.config.ring_dir / "pipe.ring")
+    path = site.config.ring_dir / "a.ring"
+    ring = make_ring(path, os.getpid())
+    write(ring, 0, 2)
+    assert rows(source.poll(5)) == [0, 1]
+    os.truncate(path, 100)
+    assert source.poll(5).segments == []
+    assert site.counts.all() == {("agent_lost", "ring_spoilt"): 1}
+    source.poll(5)  # it is no ring any more: it is not even opened
+    assert site.counts.all() == {("agent_lost", "ring_spoilt"): 1}
+    source.close()
+
+
+def test_one_look_for_a_person_takes_nothing_away(site: Site) -> None:
+    path = site.config.ring_dir / "a.ring"
+    make_ring(path, ended())
+    site.looks_only = True
+    source = Ring(site)
+    source.poll(5)
+    source.poll(5)
+    assert path.exists()
+    source.close()

@@ -1,0 +1,108 @@
+"""rtnetlink messages, as a kernel sent them."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+
+from leadline.host.found import Event
+from leadline.host.netlink import Link, is_last, links_request, parse_links
+from leadline.host.sources.link import Seen, link_changes
+from leadline.host.sources.links import all_links
+from leadline.host.sources.nic import parse_counters
+from leadline.model.errors import DataError
+from leadline.model.names import entity_of
+
+from .conftest import recorded, site_with
+
+T = 1_750_000_000 * 10**9
+
+
+def test_all_links_of_a_namespace() -> None:
+    data = recorded("netlink_links.bin")
+    assert is_last(data)
+    lo, far0, eth0 = parse_links(data)
+    assert (lo.name, lo.running, lo.operstate) == ("lo", False, "down")
+    assert (eth0.name, eth0.running, eth0.operstate, eth0.carrier_changes) == ("eth0", True, "up", 2)
+    assert eth0.stats[:4] == (2, 3, 180, 266)  # packets and bytes received and sent
+    assert far0.stats[:4] == (3, 2, 266, 180)
+    assert eth0.number != far0.number
+
+
+def test_this_machine_answers() -> None:
+    assert "lo" in [link.name for link in all_links()]
+    assert len(links_request(1)) == 32
+
+
+def test_what_the_kernel_tells_when_the_far_end_goes_and_comes() -> None:
+    site = site_with()
+    events: list[Event] = []
+    seen = {
+        link.name: Seen(link.running, link.carrier_changes or 0) for link in parse_links(recorded("netlink_links.bin"))
+    }
+    seen = link_changes(seen, parse_links(recorded("netlink_down.bin")), site, T, events)
+    seen = link_changes(seen, parse_links(recorded("netlink_up.bin")), site, T + 1, events)
+    assert [(event.kind, event.entity, event.severity, event.time_ns) for event in events] == [
+        ("link-down", "port:h3/eth0", "error", T),
+        ("link-up", "port:h3/eth0", "info", T + 1),
+    ]
+    assert events[0].attributes == {
+        "interface": "eth0", "carrier_changes": "3", "operstate": "lowerlayerdown", "admin": "up",
+    }  # fmt: skip
+    assert seen["eth0"] == Seen(True, 4)
+
+
+def link(name: str = "eth0", flags: int = 0x10001, changes: int | None = 2, removed: bool = False) -> Link:
+    return Link(removed, 7, name, flags, "up", changes, ())
+
+
+def told(before: dict[str, Seen], *links: Link) -> tuple[dict[str, Seen], list[str]]:
+    events: list[Event] = []
+    after = link_changes(before, links, site_with(), T, events)
+    return after, [event.kind + (" missed" if "missed" in event.attributes else "") for event in events]
+
+
+def test_a_flap_between_two_messages_is_still_a_flap() -> None:
+    _, kinds = told({"eth0": Seen(True, 2)}, link(changes=4))
+    assert kinds == ["link-down missed", "link-up missed"]
+
+
+def test_messages_about_other_things_tell_nothing() -> None:
+    after, kinds = told({"eth0": Seen(True, 2)}, link(), link(changes=None), link(changes=3))
+    assert kinds == []
+    assert after["eth0"] == Seen(True, 3)
+
+
+def test_an_interface_that_appears_has_no_past_and_one_that_goes_is_down() -> None:
+    after, kinds = told({}, link(), link(removed=True), link(flags=0), link(removed=True))
+    assert (after, kinds) == ({}, ["link-down"])
+
+
+def test_counters_have_names_that_lead_to_the_port() -> None:
+    samples = parse_counters(parse_links(recorded("netlink_links.bin")), {"eth0": 10_000}.get, T)  # type: ignore[arg-type]
+    of_eth0 = {s.stream.name: s for s in samples if dict(s.stream.labels) == {"device": "eth0"}}
+    for name, sample in of_eth0.items():
+        mapped = entity_of({"__name__": name, "host.name": "h3", **dict(sample.stream.labels)})
+        assert (mapped.entity, mapped.host) == ("port:h3/eth0", "h3")
+    assert of_eth0["node_network_receive_bytes_total"].value == 180
+    assert of_eth0["node_network_transmit_bytes_total"].value == 266
+    assert of_eth0["node_network_carrier_changes_total"].value == 2
+    assert of_eth0["node_network_speed_bytes"].value == 1.25e9
+    assert of_eth0["node_network_receive_bytes_total"].stream.counter
+    assert not of_eth0["node_network_carrier"].stream.counter
+    assert "node_network_carrier" not in {s.stream.name for s in samples if dict(s.stream.labels) == {"device": "lo"}}
+
+
+@pytest.mark.parametrize("cut", range(1, 200))
+def test_bytes_cut_short_are_refused_or_end_before(cut: int) -> None:
+    data = recorded("netlink_down.bin")[:-cut]
+    with contextlib.suppress(DataError):
+        assert parse_links(data) == []
+
+
+def test_an_attribute_longer_than_its_message_is_refused() -> None:
+    body = bytes(16) + struct.pack("=HH", 100, 3) + b"eth0"
+    with pytest.raises(DataError, match="attribute at 16"):
+        parse_links(struct.pack("=IHHII", 16 + len(body), 16, 0, 0, 0) + body)
