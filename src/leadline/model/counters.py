@@ -49,7 +49,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("ingest_accepted", "stale_markers", "samples", INFO, "Prometheus stale markers, stored as NaN.", _NOTHING),
     Counter("ingest_accepted", "late_samples", "samples", INFO, "Samples older than their stream's newest; stored.", _NOTHING),
     Counter("ingest_accepted", "repeated_batches", "batches", INFO, "Batches that came again after an answer was lost; acknowledged, not stored twice.", _NOTHING),
-    Counter("ingest_accepted", "datagrams", "datagrams", INFO, "sFlow datagrams decoded.", _NOTHING),
+    Counter("ingest_accepted", "datagrams", "datagrams", INFO, "Datagrams of sFlow decoded.", _NOTHING),
     # refused whole
     _refused("malformed", "requests", ERROR, "Bodies that could not be decoded.", "Look at the sample kept by `leadline doctor` and correct the sender."),
     _refused("unsupported_encoding", "requests", ERROR, "A content encoding or type that this way in does not take.", "Send snappy (remote-write), or gzip or no compression (OTLP, rows)."),
@@ -59,7 +59,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("store_unavailable", "requests", ERROR, "Answered 503 because the store could not take the rows; the sender tries again.", "Read the store's error in `leadline doctor`; disk full is the usual one."),
     _refused("unauthorized", "requests", ERROR, "Requests without the right token.", "Give the sender a token with the role tenant-write."),
     _refused("unknown_table", "requests", ERROR, "Rows for a table that does not exist.", "See `leadline show tables` for the names."),
-    _refused("unknown_sender", "datagrams", ERROR, "sFlow datagrams of an address that `ingest.sflow.senders` does not list.", "If it is a switch of yours, list its address and name there."),
+    _refused("unknown_sender", "datagrams", ERROR, "Datagrams of sFlow from an address that `ingest.sflow.senders` does not list.", "If it is a switch of yours, list its address and name there."),
     # refused in part
     _refused("tenant_limit", "requests", ERROR, "Requests of a tenant or cluster beyond the 10,000 that are told apart.", "Look whether a sender makes up the headers leadline-tenant or leadline-cluster."),
     _refused("bad_row", "requests", ERROR, "Bodies with a row that does not fit its table; none of their rows is stored.", "The answer names the line, the column and what was expected."),

@@ -22,7 +22,7 @@ from leadline.wire import sflow_kernels as kernels
 from leadline.wire.samples import Floats, Int64s, Metadata, Samples, UInt64s, samples_from
 from leadline.wire.sflow import SflowBatch, Switch
 
-STREAMS_MAX = 100_000  # labels kept ready, one entry for each record of each port; some 3 kB each at most
+STREAMS_MAX = 50_000  # labels kept ready, one entry for each record of each port; some 2 kB each
 
 
 class Field(NamedTuple):
