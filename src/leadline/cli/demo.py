@@ -1,177 +1,160 @@
-"""`leadline up --demo`: real senders of this machine, and a picture on the terminal of what arrives from them."""
+"""`leadline up --demo`: a training cluster on this machine, what breaks in it, and what arrives here."""
 
 from __future__ import annotations
 
-import dataclasses
-import shutil
-import socket
-import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
-import httpx
-from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from leadline.cli.doctor import sources_table
-from leadline.cli.output import console, size
-from leadline.ingest.config import ScrapeJob
-from leadline.server.config import Config, Flag
-from leadline.server.supervisor import bound_to_parent
+from leadline.cli.client import Client
+from leadline.cli.lab_leadline import Listening
+from leadline.cli.output import console
+from leadline.cli.story import FAULT_STYLE, Story
+from leadline.lab.run import Happening, ScenarioRun
+from leadline.lab.scenarios.spec import Scenario, scenario_of
+from leadline.lab.telemetry import TelemetryConfig
+from leadline.lab.topology import load
+from leadline.lab.truth import TruthFile
 
-EXPORTERS = ("prometheus-node-exporter", "node_exporter")
-SCRAPE_EVERY_S = 5.0
-REFRESH_S = 1.0
-PATIENCE_S = 60.0  # what `--once` gives the senders
-ENOUGH_REQUESTS = 3  # arrived more than once: it keeps arriving
+SCENARIO = "demo"
+REFRESH_S = 2.0  # seven small queries: more often would cost the training CPU
+DELIVER_S_MAX = 15.0  # what agents still hold when the cluster goes is delivered by then
+# What must have come from a cluster that trains and whose link flaps.
+ARRIVED_SQL = """
+SELECT (SELECT count() FROM step) AS steps, (SELECT count() FROM collective) AS collectives,
+  (SELECT count() FROM flow_sample) AS flow_samples, (SELECT count() FROM metric_sample) AS metric_samples,
+  (SELECT count() FROM event WHERE kind = 'link-down') AS link_downs,
+  (SELECT count() FROM series) AS streams, (SELECT uniqExactIf(entity, entity != '') FROM series) AS entities
+"""
+NEEDED = ("steps", "collectives", "flow_samples", "metric_samples", "link_downs")
+EXAMPLE_SQL = (
+    "SELECT rank, round(avg(end_ns - start_ns) / 1e9, 2) AS seconds FROM step GROUP BY rank ORDER BY seconds DESC"
+)
 
 
-class Senders:
-    """The demonstration's senders: the machine's node_exporter and a program with the OpenTelemetry SDK."""
+class Demo:
+    """The scenario `demo` in a lab, sent to a running Leadline. Built inert; `show` starts it."""
 
-    def __init__(self, settings: Config) -> None:
-        self._settings = settings
-        self._children: list[subprocess.Popen[bytes]] = []
-        self._notes: list[str] = []
-        self._expected = 0
-
-    def start_exporter(self) -> Flag:
-        """Start node_exporter; returns the setting that makes Leadline scrape it."""
-        jobs = [dataclasses.asdict(job) for job in self._settings.ingest.scrape]
-        program = next((path for name in EXPORTERS if (path := shutil.which(name))), None)
-        if program is None:
-            self._notes.append("node_exporter is not installed (Debian: prometheus-node-exporter); going on without")
-        else:
-            address = f"127.0.0.1:{_free_port()}"
-            self._spawn([program, f"--web.listen-address={address}"])
-            jobs.append(
-                dataclasses.asdict(
-                    ScrapeJob(
-                        job="node",
-                        targets=[address],
-                        # The target is a loopback address; this says which host that is.
-                        labels={"nodename": socket.gethostname()},
-                        interval_s=SCRAPE_EVERY_S,
-                        timeout_s=4.0,
-                    )
-                )
-            )
-            self._expected += 1
-        return Flag("--demo", "ingest", "scrape", jobs)
-
-    def start_program(self) -> None:
-        """Start the program with the OpenTelemetry SDK."""
-        endpoint = f"{self._settings.server.host_in_url}:{self._settings.server.otlp_grpc_port}"
-        self._spawn([sys.executable, "-m", "leadline.cli.otel_example", endpoint])
-        self._expected += 1
-
-    def _spawn(self, command: list[str]) -> None:
-        self._children.append(
-            subprocess.Popen(
-                bound_to_parent(command),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+    def __init__(self, listening: Listening, lab_name: str, seed: int = 1) -> None:
+        self._stopping = threading.Event()
+        scenario = scenario_of(SCENARIO)
+        self.truth = listening.data_dir.with_name(f"{listening.data_dir.name}.truth.json")
+        self._url = listening.url
+        self.run = ScenarioRun(
+            scenario,
+            load(scenario.topology),
+            lab_name=lab_name,
+            seed=seed,
+            truth=TruthFile(self.truth, scenario.name, seed),
+            leadline=listening.agents,
+            telemetry=TelemetryConfig(collectors=(listening.sflow,)),
+            stopping=self._stopping.is_set,
         )
 
     def stop(self) -> None:
-        """End the senders."""
-        for child in self._children:
-            child.terminate()
-        for child in self._children:
-            try:
-                child.wait(5.0)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+        """End it early; `show` returns when everything is removed."""
+        self._stopping.set()
 
-    def show(self, url: str, once: bool) -> Iterator[int | None]:
-        """Draw what arrives, a step at each `next`; yields an exit code when `once` is satisfied or gives up."""
-        self.start_program()
-        out = console()
-        for note in self._notes:
-            out.print(f"  {note}")
-        began = time.monotonic()
+    def show(self, once: bool) -> Generator[int | None, None, None]:
+        """Tell the story, a step at each `next`; yields an exit code at its end if `once`, else None for ever."""
+        try:
+            yield from told(self.run, self._url)
+        finally:
+            self.stop()
+        arrived = self._arrived()
+        _summary(arrived, self.truth)
+        missing = [name for name in NEEDED if not arrived[name]]
+        if missing:
+            console().print(f"none of these arrived: {', '.join(missing)}", style="red")
+        while True:
+            yield (1 if missing else 0) if once else None
+
+    def _arrived(self) -> dict[str, Any]:
+        client, deadline = Client(self._url), time.monotonic() + DELIVER_S_MAX
+        while True:
+            found: dict[str, Any] = client.post("/api/v1/sql", {"sql": ARRIVED_SQL})["rows"][0]
+            if all(found[name] for name in NEEDED) or time.monotonic() > deadline:
+                return found
+            time.sleep(1.0)
+
+
+def told(one: ScenarioRun, url: str) -> Generator[None, None, None]:
+    """Run a scenario and show it: a picture redrawn on a terminal, a line for each happening elsewhere.
+
+    The scenario runs in a thread; what it raised is raised here when it has ended. Leaving early joins it, so the
+    caller tells it to stop first.
+    """
+    out = console()
+    story = Story(Client(url), one.scenario, job_of(one.scenario))
+    one.tell = story.add if out.is_terminal else _lines(story)
+    with ExitStack() as stack:
+        running = stack.enter_context(_beside(one.run))
+        live = stack.enter_context(Live(console=out, auto_refresh=False)) if out.is_terminal else None
         drawn = 0.0
-        told = False
-        with ExitStack() as stack:
-            client = stack.enter_context(httpx.Client(trust_env=False, timeout=5.0, base_url=url))
-            # Where the output is no terminal nothing is redrawn: one picture, when all have arrived.
-            live = stack.enter_context(Live(console=out, auto_refresh=False)) if out.is_terminal else None
-            while True:
-                found = None
-                if time.monotonic() - drawn >= REFRESH_S:
-                    drawn = time.monotonic()
-                    found = _ask(client)
-                if found is not None:
-                    if live is not None:
-                        live.update(picture(found), refresh=True)
-                    arrived = self._arrived(found)
-                    if arrived and not told:
-                        told = True
-                        if live is None:
-                            out.print(picture(found))
-                        if live is None or once:
-                            _summary(client, time.monotonic() - began)
-                    if once and arrived:
-                        yield 0
-                    if once and time.monotonic() - began > PATIENCE_S:
-                        out.print(picture(found))
-                        out.print(f"not every sender arrived within {PATIENCE_S:.0f} s", style="red")
-                        yield 1
-                yield None
-
-    def _arrived(self, found: dict[str, Any]) -> bool:
-        there = sum(1 for source in found["sources"] if source["requests"] >= ENOUGH_REQUESTS)
-        return there >= self._expected
+        while running():
+            if live is not None and time.monotonic() - drawn >= REFRESH_S:
+                drawn = time.monotonic()
+                story.ask()
+                live.update(story.picture(one.at_s), refresh=True)
+            yield
+        story.ask()
+        if live is not None:
+            live.update(story.picture(one.scenario.duration_s), refresh=True)
+    if live is None:
+        out.print(story.picture(one.scenario.duration_s))
+        sys.stdout.flush()
 
 
-def _summary(client: httpx.Client, took_s: float) -> None:
-    stored = client.post("/api/v1/sql", json={"sql": SUMMARY_SQL}).json()["rows"][0]
+def job_of(scenario: Scenario) -> str:
+    """The job that the picture is about: the first that trains, else the first."""
+    training = [each.name for each in scenario.workloads if each.kind == "bert"]
+    return (training or [each.name for each in scenario.workloads] or [""])[0]
+
+
+def _summary(arrived: dict[str, Any], truth: Path) -> None:
     console().print(
-        f"\n{stored['samples']} samples of {stored['streams']} streams about {stored['entities']} entities "
-        f"are in the store, {took_s:.0f} s after the first sender started. Ask for them:\n"
+        f"\n{arrived['steps']} steps, {arrived['collectives']} collectives, {arrived['flow_samples']} flow samples and "
+        f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
+        f"entities are in the store.\nWhat was really done is in {truth}. Ask for the rest:\n"
         f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n',
         soft_wrap=True,
     )
     sys.stdout.flush()
 
 
-SUMMARY_SQL = (
-    "SELECT (SELECT count() FROM metric_sample) AS samples, count() AS streams, "
-    "uniqExactIf(entity, entity != '') AS entities FROM series"
-)
-EXAMPLE_SQL = "SELECT entity, count() AS streams FROM series GROUP BY entity ORDER BY streams DESC LIMIT 5"
+def _lines(story: Story) -> Callable[[Happening], None]:
+    def line(happening: Happening) -> None:
+        story.add(happening)
+        at = "" if happening.at_s is None else f"{happening.at_s:.0f} s"
+        console().print(Text(f"{at:>6}  {happening.text}", style=FAULT_STYLE.get(happening.kind, "")))
+        sys.stdout.flush()
+
+    return line
 
 
-def picture(found: dict[str, Any]) -> Group:
-    """What arrives, from what, how fresh."""
-    taken = found["accepted"]
-    stored = sum(each["bytes"] for each in found["tables"])
-    line = Text(
-        f"{taken['samples']} samples and {taken['rows']} rows stored, {size(stored)} on disk, "
-        f"{found['series_known']} streams known"
-    )
-    return Group(Text(""), sources_table(found), Text(""), line)
+@contextmanager
+def _beside(work: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Do `work` in a thread; the value says whether it still goes on. What it raised is raised at the end."""
+    failed: list[BaseException] = []
 
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
 
-def _ask(client: httpx.Client) -> dict[str, Any] | None:
+    thread = threading.Thread(target=guarded, name="scenario")
+    thread.start()
     try:
-        answer = client.get("/api/v1/doctor")
-    except httpx.HTTPError:
-        return None  # the supervisor is starting the server again; the picture stays as it was
-    return answer.json() if answer.status_code == 200 else None
-
-
-def _free_port() -> int:
-    """A port that is free now. Another program could take it before we use it; the scrape would then fail openly."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        yield thread.is_alive
+    finally:
+        thread.join()
+        if failed:
+            raise failed[0]

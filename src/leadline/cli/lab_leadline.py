@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from leadline.ingest.config import ScrapeJob
 from leadline.lab.state import state_root
 from leadline.server.config import Flag
 from leadline.server.supervisor import Supervisor
@@ -22,28 +23,33 @@ class Listening:
     """Where a Leadline is: for verbs, for agents (a socket file works across namespaces), for switches."""
 
     url: str
-    agents: str
+    socket: Path
     sflow: tuple[str, int]
     data_dir: Path
 
+    @property
+    def agents(self) -> str:
+        """What `leadline agent --server` is given."""
+        return f"unix:{self.socket}"
 
-def hearing(lab: str, socket_path: Path, sflow_port: int) -> list[Flag]:
+
+def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[ScrapeJob] = ()) -> list[Flag]:
     """Settings with which a Leadline hears the lab of that name: its agents, its exporters, its switches.
 
-    The files need not exist yet: the lab writes them when it comes up.
+    The files need not exist yet: the lab writes them when it comes up. `scrape` is what is scraped already.
     """
     state = state_root() / lab
     why = "leadline lab"
-    scrape = {
-        "job": "lab",
-        "file_sd": [str(state / "scrape" / "*.json")],
-        "interval_s": SCRAPE_EVERY_S,
-        "timeout_s": 4.0,
-        "honor_labels": True,
-    }
+    exporters = ScrapeJob(
+        job="lab",
+        file_sd=[str(state / "scrape" / "*.json")],
+        interval_s=SCRAPE_EVERY_S,
+        timeout_s=4.0,
+        honor_labels=True,
+    )
     return [
         Flag(why, "server", "socket", str(socket_path)),
-        Flag(why, "ingest", "scrape", [scrape]),
+        Flag(why, "ingest", "scrape", [asdict(each) for each in (*scrape, exporters)]),
         Flag(why, "ingest", "sflow", {"sender_files": [str(state / "sflow_senders.json")], "port": sflow_port}),
     ]
 
@@ -70,7 +76,7 @@ def own_leadline(lab: str, data_dir: Path | None = None) -> Iterator[Listening]:
         supervisor.start()
         try:
             supervisor.wait_ready()
-            yield Listening(url, f"unix:{socket_path}", ("127.0.0.1", sflow), directory)
+            yield Listening(url, socket_path, ("127.0.0.1", sflow), directory)
         finally:
             supervisor.stop()
 

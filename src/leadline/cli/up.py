@@ -6,24 +6,29 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from leadline.cli import demo as demo_run
 from leadline.cli.client import ConfigOption
+from leadline.cli.demo import Demo
+from leadline.cli.lab_leadline import Listening, hearing
 from leadline.cli.output import console
+from leadline.cli.replay import replay
+from leadline.cli.serving import stop_on_signals, url_of
+from leadline.lab.incidents import SHOWN, incident
+from leadline.lab.realise import privileges
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_loopback
 from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
 
 LOOK_EVERY_S = 0.25
+REPLAY_SPEED = "10"
+LAB = "demo"  # name of the demonstration's lab
 
 
 def up(
@@ -32,16 +37,17 @@ def up(
     host: Annotated[str | None, typer.Option(help="Loopback address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port of API, remote-write and OTLP/HTTP.")] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Also start this machine's node_exporter and an OpenTelemetry program.")
+        bool,
+        typer.Option("--demo", help="Also train on an emulated cluster and break it (root), or replay a recording."),
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --demo: show that telemetry arrives, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --demo: end with the story.")] = False,
 ) -> None:
     """Start Leadline: ways in, embedded store and API in one process under a small supervisor.
 
     Runs until Ctrl-C or SIGTERM; what was accepted is stored before it ends.
     """
     if once and not demo:
-        raise UsageError("--once belongs to --demo: without its senders nothing would arrive to be shown")
+        raise UsageError("--once belongs to --demo: without its cluster nothing would arrive to be shown")
     flags = [
         Flag("--data-dir", "store", "path", str(data_dir) if data_dir else None),
         Flag("--host", "server", "host", host),
@@ -49,16 +55,24 @@ def up(
     ]
     settings = load(config, os.environ, flags)
     require_loopback(settings.server)
+    lacks = privileges.missing() if demo else []
+    if lacks:
+        console().print(f"a cluster needs {', '.join(lacks)}; a recorded incident is played instead")
+        replay(incident(SHOWN), speed=REPLAY_SPEED, once=once, host=host, port=port, config=config)
     with ExitStack() as stack:
-        senders = demo_run.Senders(settings) if demo else None
-        if senders is not None:
-            stack.callback(senders.stop)
-            flags.append(senders.start_exporter())
+        story = None
+        if demo:
+            listening = _listening(settings)
+            listening.socket.parent.mkdir(parents=True, exist_ok=True)
+            flags += hearing(LAB, listening.socket, listening.sflow[1], settings.ingest.scrape)
+            settings = load(config, os.environ, flags)
+            story = Demo(listening, LAB)
+            stack.callback(story.stop)
         supervisor = Supervisor(config, flags, os.environ, url_of(settings))
         stopping = stack.enter_context(stop_on_signals())
         supervisor.start()
         try:
-            code = _run(supervisor, senders, settings, stopping, once)
+            code = _run(supervisor, story, settings, stopping, once)
         except CannotStartError as error:
             if error.code != CANNOT_START:
                 raise
@@ -72,16 +86,7 @@ def up(
     raise typer.Exit(code)
 
 
-def url_of(settings: Config) -> str:
-    """Address of the API. Errors: UsageError for port 0, which nobody could be told."""
-    if settings.server.port == 0:
-        raise UsageError("server.port 0 (any free port) is for tests; give `leadline up` a port")
-    return settings.server.url
-
-
-def _run(
-    supervisor: Supervisor, senders: demo_run.Senders | None, settings: Config, stopping: list[int], once: bool
-) -> int:
+def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping: list[int], once: bool) -> int:
     took_s = supervisor.wait_ready(stopping=lambda: bool(stopping))
     out = console()
     if stopping:
@@ -95,30 +100,29 @@ def _run(
         out.print("  all of it also at", Text(f"unix:{settings.server.socket}"))
     out.print("  leadline doctor | show tables | show series | sql 'SELECT ...'        stop with Ctrl-C")
     sys.stdout.flush()
-    show = senders.show(url_of(settings), once) if senders is not None else None
-    while not stopping:
-        ended = supervisor.watch()
-        if ended is not None:
-            return ended
-        if show is not None:
-            verdict = next(show, None)
+    show = story.show(once) if story is not None else None
+    try:
+        while not stopping:
+            ended = supervisor.watch()
+            if ended is not None:
+                return ended
+            verdict = next(show) if show is not None else None
             if verdict is not None:
                 return verdict
-        time.sleep(LOOK_EVERY_S)
+            time.sleep(LOOK_EVERY_S)
+    finally:
+        if story is not None and show is not None:
+            story.stop()
+            show.close()  # the cluster is gone before the server is
     return 0
 
 
-@contextmanager
-def stop_on_signals() -> Iterator[list[int]]:
-    """A list that a first SIGINT or SIGTERM makes true; the handlers before are put back at the end."""
-    caught: list[int] = []
-
-    def note(number: int, _: FrameType | None) -> None:
-        caught.append(number)
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield caught
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _listening(settings: Config) -> Listening:
+    """Where the lab of the demonstration finds this Leadline: its socket is beside its store."""
+    directory = Path(settings.store.path).resolve()
+    return Listening(
+        url_of(settings),
+        directory.with_name(f"{directory.name}.sock"),
+        ("127.0.0.1", settings.ingest.sflow.port),
+        directory,
+    )

@@ -1,4 +1,4 @@
-"""`leadline agent` on each host of a lab: the real one, with this host's emulated parts in place of /sys and /dev/kmsg."""
+"""`leadline agent` on each host of a lab: the real one, with what the host emulates in place of /sys and /dev/kmsg."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from leadline.lab.workloads import WORKLOADS
 from leadline.lab.workloads.base import Workload
 from leadline.model.errors import WorldError
 
-READY_S_MAX = 120.0  # eight ranks import torch on two cores in some 20 s
+READY_S_MAX = 240.0  # eight ranks import torch on two quiet cores in some 20 s
 LOOK_EVERY_S = 0.2
 
 
@@ -66,7 +66,9 @@ class ScenarioRun:
         return None if self._zero_s is None else time.monotonic() - self._zero_s
 
     def run(self) -> None:
-        """Do all of it. Errors: WorldError with what the machine refused, ConfigError, UsageError."""
+        """Do all of it. Errors: UsageError for a fault on what is not there, WorldError for what the machine refuses."""
+        for planned in self.scenario.faults:
+            planned.fault.check(self.topology)
         with ExitStack() as stack:
             cluster = (
                 Cluster(self.topology, self.lab_name, self.state_root)

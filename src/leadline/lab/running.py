@@ -15,7 +15,7 @@ from leadline.model.errors import UsageError
 if TYPE_CHECKING:
     from leadline.lab.realise.cluster import Cluster
     from leadline.lab.telemetry import Telemetry
-    from leadline.lab.topology import Link, Port
+    from leadline.lab.topology import Link, Port, Topology
 
 
 @dataclass(slots=True)
@@ -55,15 +55,8 @@ class RunningLab:
         return rng.choice([each.rank for each in self.job(job).ranks])
 
     def link(self, name: str) -> Link:
-        """A link by its id, by the port at either end, or by its two nodes, `h3~leaf1`. Errors: UsageError."""
-        first, _, second = name.partition("~")
-        if "/" in first:
-            return self.cluster.topology.link(name)
-        for link in self.cluster.topology.links:
-            if {link.a.node, link.b.node} == {first, second}:
-                return link
-        known = ", ".join(f"{link.a.node}~{link.b.node}" for link in self.cluster.topology.links[:6])
-        raise UsageError(f"no link {name!r} in {self.cluster.topology.name}; there are {known}, ...")
+        """A link by its id or by its ends, each a port or only its node: `h3~leaf1`. Errors: UsageError."""
+        return link_named(self.cluster.topology, name)
 
     def some_link(self, rng: random.Random, kinds: Iterable[str] = ("host", "uplink")) -> str:
         """A backend link that a job uses, from the seed: of a host (its primary port) or between switches."""
@@ -110,6 +103,18 @@ class RunningLab:
         if values is not None:
             now[gpu] = values
         write_json(path, now)
+
+
+def link_named(topology: Topology, name: str) -> Link:
+    """The link with these two ends, each a port (`h3/eth0`) or only its node (`h3`). Errors: UsageError."""
+    wanted = name.removeprefix("link:").split("~")
+    for link in topology.links:
+        ends = [{end.node, f"{end.node}/{end.name}"} for end in link.ends]
+        for first, second in (ends, ends[::-1]):
+            if len(wanted) == 2 and wanted[0] in first and wanted[1] in second:
+                return link
+    known = ", ".join(f"{link.a.node}~{link.b.node}" for link in topology.links[:6])
+    raise UsageError(f"no link {name!r} in {topology.name}; there are {known}, ...")
 
 
 def write_json(path: Path, value: object) -> None:

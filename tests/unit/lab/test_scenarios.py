@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.lab.faults import BY_NAME, FAULTS
+from leadline.lab.faults.base import Fault
+from leadline.lab.running import link_named
 from leadline.lab.scenarios.spec import parse, scenario_of, shipped, time_line
-from leadline.model.errors import ConfigError
+from leadline.lab.topology import load
+from leadline.model.errors import ConfigError, UsageError
 
 PLAIN = """
 name: plain
@@ -86,6 +89,32 @@ def test_faults_are_listed_once_and_say_what_they_are() -> None:
         assert fault.layer in ("application", "host", "gpu", "network", "telemetry")
         assert fault.fault_class in ("persistent", "gray", "transient")
         assert fault()  # everything may be left to the seed
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_what_shipped_scenarios_name_is_in_their_topology(name: str) -> None:
+    scenario = scenario_of(name)
+    for planned in scenario.faults:
+        planned.fault.check(load(scenario.topology))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (BY_NAME["slow-link"](link="h1~leaf9"), "no link 'h1~leaf9' in tiny"),
+        (BY_NAME["blackhole"](switch="h1"), "is a host, not a switch"),
+        (BY_NAME["exporter-hangs"](host="h77"), "no node 'h77' in topology tiny"),
+    ],
+)
+def test_a_fault_on_what_is_not_there_is_refused_before_anything_starts(fault: Fault, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        fault.check(load("tiny"))
+
+
+@pytest.mark.parametrize("name", ["h1~leaf1", "leaf1~h1", "h1/eth0~leaf1", "link:h1/eth0~leaf1/Ethernet1"])
+def test_a_link_is_found_by_its_ends(name: str) -> None:
+    link = link_named(load("clos8"), name)
+    assert {end.node for end in link.ends} == {"h1", "leaf1"}
 
 
 def test_the_seed_is_a_seed() -> None:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from leadline.lab.running import RunningLab
+from leadline.lab.running import RunningLab, link_named
+from leadline.lab.topology import Topology
 from leadline.lab.truth import FaultClass, Layer
 from leadline.model.errors import ConfigError
 
@@ -33,6 +34,16 @@ class Fault(ABC):
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         """This fault with everything fixed that the scenario left to the seed."""
         return self
+
+    def check(self, topology: Topology) -> None:
+        """Whether what it names is in the topology: known before anything is started. Errors: UsageError."""
+        for name in ("host", "of_host", "src", "dst"):
+            if value := getattr(self, name, None):
+                topology.host(value)
+        if switch := getattr(self, "switch", None):
+            topology.switch(switch)
+        if link := getattr(self, "link", None):
+            link_named(topology, link)
 
     @abstractmethod
     def component(self, lab: RunningLab) -> tuple[str, ...]:

@@ -1,0 +1,34 @@
+"""What every verb that keeps a server running shares: where it is, and how it is told to stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from leadline.model.errors import UsageError
+from leadline.server.config import Config
+
+
+def url_of(settings: Config) -> str:
+    """Address of the API. Errors: UsageError for port 0, which nobody could be told."""
+    if settings.server.port == 0:
+        raise UsageError("server.port 0 (any free port) is for tests; give `leadline up` a port")
+    return settings.server.url
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[list[int]]:
+    """A list that a first SIGINT or SIGTERM makes true; the handlers before are put back at the end."""
+    caught: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        caught.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
