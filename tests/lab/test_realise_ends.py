@@ -47,8 +47,9 @@ def test_down_is_complete_and_may_be_repeated(lab_name: str) -> None:
 
 
 def test_a_failure_in_the_middle_leaves_nothing(lab_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "node_shapes", lambda topology: {"spine1": ["qdisc add dev nonsense root nonsense"]})
-    with pytest.raises(WorldError, match=r"spine1: tc -batch - failed"):
+    nonsense = ["qdisc add dev nonsense root nonsense"]
+    monkeypatch.setattr(plan, "node_shapes", lambda topology: {node: nonsense for node in topology.nodes})
+    with pytest.raises(WorldError, match=r"tc -batch - failed"):
         Cluster(TINY, lab_name).up()
     assert traces(lab_name, state.state_root()) == []
 

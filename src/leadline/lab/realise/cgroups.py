@@ -65,7 +65,10 @@ class Cgroup:
             return self._found.why
         try:
             for root in self._found.roots.values():
-                _make_below(root, self.path, delegate=self._found.version == 2)
+                try:
+                    _make_below(root, self.path, delegate=self._found.version == 2)
+                except FileNotFoundError:  # another lab went down and took the empty parent with it
+                    _make_below(root, self.path, delegate=self._found.version == 2)
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
         return ""
@@ -137,6 +140,8 @@ class Cgroup:
                 with contextlib.suppress(OSError):
                     os.rmdir(directory)
                     gone += 1
+            with contextlib.suppress(OSError):  # somebody is in it still
+                (root / PARENT).rmdir()
         return gone
 
     def _write(self, controller: str, name: str, value: str) -> None:

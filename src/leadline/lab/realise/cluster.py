@@ -269,26 +269,23 @@ class Cluster:
         """Namespaces, cables, then each node by itself; several at a time where one need not wait for another."""
         self._directories()
         namespaces.prepare_directory()
-        address_lines, tc_lines = plan.node_lines(self.topology), plan.node_shapes(self.topology)
+        ip_lines, tc_lines = plan.node_lines(self.topology), plan.node_shapes(self.topology)
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="leadline-lab") as pool:
             list(pool.map(self._make_namespace, self.topology.nodes))
             cables = "\n".join(plan.cable_lines(self.topology, self._record.namespaces))
             # Bound to us: it works from outside the namespaces, where nobody would look for it when we are killed.
             process.run([*process.BOUND, "ip", "-batch", "-"], cables + "\n", self.name)
-            list(
-                pool.map(
-                    lambda node: self._set_up(node, address_lines[node], tc_lines.get(node, [])), self.topology.nodes
-                )
-            )
+            for nodes in plan.in_order(self.topology):
+                list(pool.map(lambda node: self._set_up(node, ip_lines[node], tc_lines[node]), nodes))
 
     def _make_namespace(self, node: str) -> None:
         settings = plan.sysctls(self.topology, node)
         namespaces.create(self.namespace(node), partial(_write_sysctls, settings))
 
-    def _set_up(self, node: str, address_lines: list[str], tc_lines: list[str]) -> None:
+    def _set_up(self, node: str, ip_lines: list[str], tc_lines: list[str]) -> None:
         def inside() -> None:
             where = f"{self.name}/{node}"
-            process.run(["ip", "-batch", "-"], "\n".join(address_lines) + "\n", where)
+            process.run(["ip", "-batch", "-"], "\n".join(ip_lines) + "\n", where)
             if isinstance(self.topology.node(node), Host):
                 offload.segmentation_off(port.name for port in self.topology.node(node).ports)
             if tc_lines:

@@ -58,9 +58,9 @@ def sysctls(topology: Topology, node: str) -> dict[str, str]:
 
 
 def cable_lines(topology: Topology, namespace_of: dict[str, str]) -> list[str]:
-    """`ip -batch` in the machine's own namespace: every veth pair, each end born where it belongs."""
+    """`ip -batch` in the machine's own namespace: every veth pair, each end born where it belongs, `a` ends up."""
     return [
-        f"link add name {link.a.name} address {link.a.mac} mtu {topology.shape.mtu_bytes} "
+        f"link add name {link.a.name} up address {link.a.mac} mtu {topology.shape.mtu_bytes} "
         f"netns {namespace_of[link.a.node]} type veth "
         f"peer name {link.b.name} address {link.b.mac} mtu {topology.shape.mtu_bytes} "
         f"netns {namespace_of[link.b.node]}"
@@ -83,6 +83,16 @@ def node_lines(topology: Topology) -> dict[str, list[str]]:
             lines.append(f"rule add from {rule.address} lookup {rule.table} priority {1000 + place}")
         found[name] = lines
     return found
+
+
+def in_order(topology: Topology) -> tuple[list[str], list[str]]:
+    """The nodes that are set up first, and those after them: those with `b` ends, and the rest.
+
+    So every port has its carrier before a route over it is made. A route made without is passed over until the kernel
+    looks at carriers again, which on a busy machine takes a second.
+    """
+    first = {link.b.node for link in topology.links}
+    return [node for node in topology.nodes if node in first], [node for node in topology.nodes if node not in first]
 
 
 def route_line(verb: str, route: Route) -> str:
