@@ -165,7 +165,9 @@ def seen(frame: bytes) -> Seen:
         told |= {"src": ip.src, "dst": ip.dst, "protocol": ip.proto, "dscp": ip.tos >> 2, "ecn": ip.tos & 3}
     elif IPv6 in packet:
         ip = packet[IPv6]
-        told |= {"src": ip.src, "dst": ip.dst, "protocol": _last_header(ip), "dscp": ip.tc >> 2, "ecn": ip.tc & 3}
+        told |= {"protocol": _last_header(ip), "dscp": ip.tc >> 2, "ecn": ip.tc & 3}
+        # In one spelling: scapy writes the last 32 bits of some addresses with dots.
+        told |= {"src": str(ipaddress.ip_address(ip.src)), "dst": str(ipaddress.ip_address(ip.dst))}
     for layer in (TCP, UDP, SCTP):
         if layer in packet:
             told |= {"src_port": packet[layer].sport, "dst_port": packet[layer].dport}
