@@ -48,7 +48,7 @@ def test_down_is_complete_and_may_be_repeated(lab_name: str) -> None:
 
 def test_a_failure_in_the_middle_leaves_nothing(lab_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     nonsense = ["qdisc add dev nonsense root nonsense"]
-    monkeypatch.setattr(plan, "node_shapes", lambda topology: {node: nonsense for node in topology.nodes})
+    monkeypatch.setattr(plan, "node_shapes", lambda topology: dict.fromkeys(topology.nodes, nonsense))
     with pytest.raises(WorldError, match=r"tc -batch - failed"):
         Cluster(TINY, lab_name).up()
     assert traces(lab_name, state.state_root()) == []
