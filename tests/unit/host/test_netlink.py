@@ -61,12 +61,13 @@ def link(name: str = "eth0", flags: int = 0x10001, changes: int | None = 2, remo
 def told(before: dict[str, Seen], *links: Link) -> tuple[dict[str, Seen], list[str]]:
     events: list[Event] = []
     after = link_changes(before, links, site_with(), T, events)
-    return after, [event.kind + (" missed" if "missed" in event.attributes else "") for event in events]
+    return after, [f"{e.kind} {e.attributes['carrier_changes']} {e.attributes.get('missed', '')}" for e in events]
 
 
 def test_a_flap_between_two_messages_is_still_a_flap() -> None:
-    _, kinds = told({"eth0": Seen(True, 2)}, link(changes=4))
-    assert kinds == ["link-down missed", "link-up missed"]
+    assert told({"eth0": Seen(True, 2)}, link(changes=4))[1] == ["link-down 3 ", "link-up 4 "]
+    assert told({"eth0": Seen(True, 2)}, link(changes=8))[1] == ["link-down 7 4", "link-up 8 "]
+    assert told({"eth0": Seen(True, 2)}, link(changes=5, flags=1))[1] == ["link-down 5 2"]
 
 
 def test_messages_about_other_things_tell_nothing() -> None:
@@ -77,7 +78,7 @@ def test_messages_about_other_things_tell_nothing() -> None:
 
 def test_an_interface_that_appears_has_no_past_and_one_that_goes_is_down() -> None:
     after, kinds = told({}, link(), link(removed=True), link(flags=0), link(removed=True))
-    assert (after, kinds) == ({}, ["link-down"])
+    assert (after, kinds) == ({}, ["link-down 2 "])
 
 
 def test_counters_have_names_that_lead_to_the_port() -> None:

@@ -1,8 +1,8 @@
 """Link events from netlink as they happen, with the time of their receipt.
 
-The kernel sends a message at each change of an interface; what counts is whether it carries traffic (up, with
-carrier). Two changes between two messages leave it as it was, but `carrier_changes` has grown: then both are told,
-with `missed`, because a flap that was not seen in full is still a flap.
+What counts is whether an interface carries traffic (up, with carrier). The kernel tells changes that follow each other
+closely in one message, but counts them all: where the count has grown by two and the link is as it was, both are told,
+and `missed` says how many changes before an event have no event of their own.
 """
 
 from __future__ import annotations
@@ -74,12 +74,18 @@ def link_changes(
         after[link.name] = new
         if old is None:
             continue  # one that appears has no past to compare with
+        more = new.carrier_changes - old.carrier_changes
         if new.running != old.running:
+            events.append(_event(link, new.running, site, now_ns, _missed(more - 1)))
+        elif more >= 2:
+            before_that = link._replace(carrier_changes=new.carrier_changes - 1)
+            events.append(_event(before_that, not new.running, site, now_ns, _missed(more - 2)))
             events.append(_event(link, new.running, site, now_ns, {}))
-        elif new.carrier_changes - old.carrier_changes >= 2:
-            missed = {"missed": str(new.carrier_changes - old.carrier_changes)}
-            events += [_event(link, up, site, now_ns, missed) for up in (not new.running, new.running)]
     return after
+
+
+def _missed(changes: int) -> dict[str, str]:
+    return {"missed": str(changes)} if changes > 0 else {}
 
 
 def _event(link: Link, up: bool, site: Site, now_ns: int, more: dict[str, str]) -> Event:
