@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from leadline.lab.realise import privileges
+
 ROOT = Path(__file__).resolve().parents[2]
+
+LAB_FIGURES = ("up_64_s", "down_64_s", "leftovers", "rate_error_ratio", "sflow_byte_error_ratio")
+LAB_FIGURES = LAB_FIGURES if not privileges.missing() else ()  # they have reasons then, and no values
 
 # Program, arguments that make it small, the figures it must tell (with a value, as it runs here).
 SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -20,6 +25,12 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("samples_per_second", "peak_anonymous_mb"),
     ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
+    (
+        "lab",
+        ("--only", "up_64_s,down_64_s,leftovers,rate_error_ratio,sflow_byte_error_ratio", "--rounds", "1",
+         "--kills", "2", "--rate-s", "3"),
+        LAB_FIGURES,
+    ),
 )  # fmt: skip
 
 

@@ -44,8 +44,12 @@ class LossyLink(_LinkFault):
     _rules: list[DropRule] = field(default_factory=list, repr=False)
 
     def start(self, lab: RunningLab) -> None:
-        for end in lab.link(self.link or "").ends:
-            self._rules.append(lab.cluster.drop_rule(end.node, end.name, probability=self.loss_ratio))
+        # Both ways at the switch's end: a rule on what a host sends would tell the sender's own TCP at once.
+        link = lab.link(self.link or "")
+        end = next(each for each in link.ends if each.id.startswith("swport:"))
+        for direction in ("sent", "received"):
+            rule = lab.cluster.drop_rule(end.node, end.name, probability=self.loss_ratio, direction=direction)
+            self._rules.append(rule)
 
     def stop(self, lab: RunningLab) -> None:
         while self._rules:
