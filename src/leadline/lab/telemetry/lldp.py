@@ -51,7 +51,7 @@ def configuration(node: str, every_s: int) -> str:
     )
 
 
-def start(cluster: Cluster, every_s: int, nice: int) -> Lldp:
+def start(cluster: Cluster, every_s: int, nice: int, detached: bool = False) -> Lldp:
     """Start a daemon on every node. Errors: WorldError if lldpd is not installed."""
     program = shutil.which("lldpd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/sbin:/bin")
     if program is None:
@@ -66,5 +66,5 @@ def start(cluster: Cluster, every_s: int, nice: int) -> Lldp:
         # In the foreground (-d), so that it dies with us; -r would only listen.
         argv = [program, "-d", "-u", str(control_socket(cluster.state, node)), "-I", ports, "-C", ports]
         argv += ["-O", str(settings), "-S", "Leadline lab", "-P", "Linux"]
-        processes[node] = cluster.spawn(node, argv, name="lldpd", env=_ENVIRONMENT, nice=nice)
+        processes[node] = cluster.spawn(node, argv, name="lldpd", env=_ENVIRONMENT, nice=nice, detached=detached)
     return Lldp(processes)

@@ -54,7 +54,7 @@ class Telemetry:
                 if config.sampling_rate:
                     cluster.command(switch.name, ["nft", "-f", "-"], rules)
             if config.lldp:
-                self._lldp = lldp.start(cluster, config.lldp_every_s, config.nice)
+                self._lldp = lldp.start(cluster, config.lldp_every_s, config.nice, detached)
         except BaseException:
             self.stop()
             raise
