@@ -25,6 +25,7 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("samples_per_second", "peak_anonymous_mb"),
     ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
+    ("torch_hook", ("--rounds", "2", "--calls", "20"), ("collective_cost_us", "ddp_step_cost_ratio")),
     (
         "lab",
         ("--only", "up_64_s,down_64_s,leftovers,rate_error_ratio,sflow_byte_error_ratio", "--rounds", "1",

@@ -1,14 +1,14 @@
 """Collectives with arrival and end, seen where torch.distributed hands them to a backend.
 
 One place sees them all: the methods of `ProcessGroup`. `dist.all_reduce` and its like end there, and so do the bucket
-reductions of DistributedDataParallel once it uses a communication hook, because such a hook calls `dist.all_reduce`
-itself. So a DDP without a hook gets torch's own `allreduce_hook` before its first forward pass, which computes the
-same as no hook. Nothing is seen twice.
+reductions of a DistributedDataParallel with a communication hook of the user's, because such a hook calls
+`dist.all_reduce` itself. A DDP without a hook reduces in C++, unseen; it gets one of ours before its first forward
+pass, which computes the same and is seen by itself. Nothing is seen twice.
 
     arrival   when the method is called
-    end       when the work's future completes: on the backend's thread, CPU tensors only. Work on a device is
-              complete for its future when it is queued; its end is the NCCL plug-in's to tell
-              a work without a future (send, recv): when its `wait` returns
+    end       asynchronous: when the work's future completes, on the backend's thread; otherwise, and for works
+              without a future (send, recv): when `wait` returns. CPU tensors only: work on a device is complete for
+              its future when it is queued, and its end is the NCCL plug-in's to tell
 
 Not seen: functional collectives (torch.compile), which go past these methods. The communicator's number of a
 collective is the group's own, so it agrees with the Flight Recorder's (which counts from 1).
@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from leadline.torch.identity import Identity
@@ -119,7 +119,7 @@ class Collectives:
         self._wrap(DistributedDataParallel, "__init__", self._around_init(DistributedDataParallel.__init__))
 
     def detach(self) -> None:
-        """Put everything back. A DDP model keeps torch's own hook: it cannot be taken out again, and needs us not."""
+        """Put everything back. A DDP model keeps its hook, which cannot be taken out again and goes on without us."""
         while self._undo:
             self._undo.pop()()
 
@@ -134,19 +134,44 @@ class Collectives:
             with self._guarded():
                 # At the first forward pass, not before: the user may still register a hook, and there can be one only.
                 if not module._comm_hooks:
-                    module.register_comm_hook(module.process_group, allreduce_hook)
+                    # A lambda has no annotations: DDP refuses those of postponed evaluation, being strings.
+                    hook = lambda group, bucket: self._hook(group, bucket)  # noqa: E731, PLW0108
+                    module.register_comm_hook(module.process_group, hook)
 
         handle = model.register_forward_pre_hook(before_first_forward)
+
+    def _hook(self, group: Any, bucket: Any) -> torch.futures.Future[Any]:
+        """What DDP does without a hook, as torch's `allreduce_hook` does it, with one callback instead of two."""
+        tensor = bucket.buffer()
+        tensor.div_(group.size())
+        method = dist.ProcessGroup.allreduce
+        call = self._begin(group, "all_reduce", tensor)
+        work = getattr(method, "leadline_wraps", method)(group, [tensor], dist.AllreduceOptions())
+
+        def reduced(future: Any) -> Any:
+            try:
+                value = future.value()
+            except Exception:
+                if call is not None:
+                    self._end(call, failed=True)
+                raise
+            if call is not None and call.on_cpu:
+                self._end(call, failed=False)
+            return value[0]
+
+        return work.get_future().then(reduced)
 
     # -- around the methods -----------------------------------------------------------------------------------
 
     def _wrap(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
-        before = getattr(owner, name)
-        ours.__name__, ours.__doc__ = name, before.__doc__
+        # What lies in the class, not what getattr makes of it: a bound C method put back bare would not bind any more.
+        before = inspect.getattr_static(owner, name)
+        ours.__name__, ours.__doc__ = name, getattr(owner, name).__doc__
+        ours.leadline_wraps = getattr(owner, name)  # type: ignore[attr-defined]
         setattr(owner, name, ours)
 
         def undo() -> None:
-            if getattr(owner, name) is ours:  # somebody else may have wrapped it after us: then ours stays, inert
+            if inspect.getattr_static(owner, name) is ours:  # somebody may have wrapped it after us: then ours stays
                 setattr(owner, name, before)
 
         self._undo.append(undo)
@@ -163,7 +188,7 @@ class Collectives:
                     end(call, failed=True)
                 raise
             if call is not None:
-                follow(call, work)
+                follow(call, work, _is_waited_for(args, kwargs))
             return work
 
         return ours
@@ -214,12 +239,14 @@ class Collectives:
             self._count("hook_error")
             return None
 
-    def _follow(self, call: Call, work: Any) -> None:
+    def _follow(self, call: Call, work: Any, waited_for: bool) -> None:
         """See to it that the end is written."""
         try:
             if work is None or not call.on_cpu:  # None: inside a coalescing block, whose last call has the work
                 return
-            future = _future_of(work)
+            # Whoever is about to wait sees the end as soon as anybody; a callback would have to fetch the
+            # interpreter's lock on the backend's thread first, and the waiting thread would wait for that.
+            future = None if waited_for else _future_of(work)
             if future is not None:
                 future.add_done_callback(lambda done: self._end(call, failed=_has_failed(done)))
             elif len(self._waited) < WAITED_MAX:
@@ -287,6 +314,12 @@ def _group_number(group: Any) -> int:
         return int(group._get_sequence_number_for_group())
     except RuntimeError:
         return -1
+
+
+def _is_waited_for(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether the caller is about to wait: `dist.all_reduce(..., async_op=False)` says so in its options."""
+    options = args[-1] if args else kwargs.get("opts")
+    return getattr(options, "asyncOp", True) is False
 
 
 def _future_of(work: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,9 @@ except RuntimeError as error:
 
 def test_everything_is_put_back(tmp_path: Path) -> None:
     def hooked() -> tuple[object, ...]:
-        return dist.ProcessGroup.allreduce, dist.Work.wait, DistributedDataParallel.__init__
+        # What lies in the classes: getattr would make the same of a method that does not bind any more.
+        places = ((dist.ProcessGroup, "allreduce"), (dist.Work, "wait"), (DistributedDataParallel, "__init__"))
+        return tuple(inspect.getattr_static(owner, name) for owner, name in places)
 
     before = hooked()
     watch = leadline_torch.watch(directory=str(tmp_path))
@@ -198,6 +201,26 @@ def test_everything_is_put_back(tmp_path: Path) -> None:
         watch.close()
     assert hooked() == before
     assert leadline_torch.watch(directory=str(tmp_path / "missing")) is not watch
+
+
+def test_collectives_work_before_while_and_after(tmp_path: Path) -> None:
+    program = """
+join()
+t = torch.ones(4)
+for _ in range(3):
+    dist.all_reduce(t)
+    watch = leadline_torch.watch()
+    dist.all_reduce(t)
+    watch.close()
+dist.all_reduce(t)
+assert t[0] == 2 ** 7, t
+assert not watch.errors, watch.errors
+os._exit(0)
+"""
+    run_job(program, tmp_path)
+    states = by_key(rows_of(tmp_path)["collective"])
+    assert sorted(key[3] for key in states if key[0] == 0) == [1, 3, 5]  # the group's own numbers
+    assert {len(each) for each in states.values()} == {2}
 
 
 def test_a_group_made_anew_under_an_old_name_is_another_communicator() -> None:
