@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -219,5 +218,8 @@ def test_the_host_is_what_the_system_calls_itself(tmp_path: Path) -> None:
     assert found["host"] == socket.gethostname()
 
 
-def test_settings_of_a_section_do_not_depend_on_their_place() -> None:
-    assert replace(site_with().config, nice=3).nice == 3
+def test_the_verb_becomes_the_agents_own_process(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "leadline.cli.main", "agent", "--once", "--sources", "graph", "--host", "h9"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=ENVIRON, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["host"] == "h9"
