@@ -42,7 +42,8 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
     why = "leadline lab"
     exporters = ScrapeJob(
         job="lab",
-        file_sd=[str(state / "scrape" / "*.json")],
+        # Not hosts.json: what it has of NICs the agents send.
+        file_sd=[str(state / "scrape" / "dcgm.json"), str(state / "scrape" / "switches.json")],
         interval_s=SCRAPE_EVERY_S,
         timeout_s=4.0,
         honor_labels=True,

@@ -18,7 +18,7 @@ def test_every_cable_is_made_once_and_each_end_where_it_belongs() -> None:
     lines = plan.cable_lines(TINY, {node: f"ns-{node}" for node in TINY.nodes})
     assert len(lines) == len(TINY.links)
     assert lines[0] == (
-        "link add name Ethernet1 up address 02:4c:4c:00:00:00 mtu 4200 netns ns-leaf1 type veth "
+        "link add name Ethernet1 index 1000 up address 02:4c:4c:00:00:00 mtu 4200 netns ns-leaf1 type veth "
         "peer name eth0 address 02:4c:4c:00:00:01 mtu 4200 netns ns-h1"
     )
 

@@ -1,0 +1,280 @@
+"""Every fault of the lab really breaks something that the kernel counts, and is gone when it is stopped.
+
+The job is `rings`, small and without torch: faults take hold of ranks, links and pages, not of what a rank computes.
+What needs the training program's own obedience (slow loader, divergence) is checked at its control file here, and on
+real training in test_scenarios_run.py.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from leadline.lab.faults import BY_NAME, FAULTS, Fault
+from leadline.lab.realise.cluster import Cluster
+from leadline.lab.realise.status import status
+from leadline.lab.running import RunningLab
+from leadline.lab.telemetry import Telemetry, TelemetryConfig
+from leadline.lab.topology import Topology, build, load, read_shape
+from leadline.lab.workloads.rings import Rings
+
+NOBODY = ("127.0.0.1", 9)  # where the switches of this test send: nothing listens there
+SMALL = """
+name: four
+leaves: 2
+spines: 2
+hosts: 4
+homes: 2
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[RunningLab]:
+    """Four hosts, a job of four ranks that reduces for ever, and the telemetry's exporters."""
+    import os
+
+    with Cluster(_four(), f"f{os.getpid()}") as cluster:
+        running = RunningLab(cluster)
+        config = TelemetryConfig(collectors=(NOBODY,), lldp=False, kernel_log=False)
+        running.telemetry = Telemetry(cluster, config)
+        running.telemetry.start()
+        try:
+            yield running
+        finally:
+            for job in running.jobs.values():
+                job.stop()
+            running.telemetry.stop()
+
+
+@pytest.fixture
+def busy(lab: RunningLab) -> RunningLab:
+    """The lab with a job that runs; a fault may have killed the one before."""
+    job = lab.jobs.get("rings-1")
+    if job is None or any(code is not None for code in job.poll().values()):
+        if job is not None:
+            job.stop()
+        job = Rings(name="rings-1", max_bytes=1 << 18, cycles=0, seconds=120.0, timeout_s=30.0)
+        job.start(lab.cluster)
+        lab.jobs["rings-1"] = job
+        wait_until(lambda: sum(sent(lab)) > 1 << 20, "the ranks talk")
+    return lab
+
+
+def _four() -> Topology:
+    return build(read_shape(SMALL, "test"))
+
+
+def test_every_fault_is_tried_here() -> None:
+    assert set(TRIALS) == set(BY_NAME)
+
+
+@pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.name)
+def test_a_fault_breaks_what_it_says_and_is_mended(busy: RunningLab, kind: type[Fault]) -> None:
+    fault = kind().chosen(busy, random.Random(7))
+    assert fault == kind().chosen(busy, random.Random(7)), "the same seed breaks the same thing"
+    component = fault.component(busy)
+    assert component
+    assert all(":" in each for each in component)
+    before = dict(fault.seen(busy))
+    broken, mended = TRIALS[kind.name](busy, fault, before)
+    fault.start(busy)
+    try:
+        wait_until(broken, f"{kind.name} shows")
+    finally:
+        fault.stop(busy)
+    if mended is not None:
+        wait_until(mended, f"{kind.name} is over")
+
+
+Check = Callable[[], bool]
+Trial = Callable[[RunningLab, Fault, dict[str, object]], tuple[Check, Check | None]]
+
+
+def _throttled(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    group = lab.rank(None, fault.rank or 0).process.cgroup  # type: ignore[attr-defined]
+    limit = group.file("cpu", "cpu.max" if (group.file("cpu", "cpu.max")).exists() else "cpu.cfs_quota_us")
+    return (
+        lambda: int(fault.seen(lab)["throttled"]) > int(before["throttled"]),  # type: ignore[call-overload]
+        lambda: limit.read_text().split()[0] in ("max", "-1"),
+    )
+
+
+def _told(name: str) -> Trial:
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        control = lab.rank(None, fault.rank or 0).control  # type: ignore[attr-defined]
+        return (
+            lambda: name in json.loads(control.read_text()),
+            (lambda: name not in json.loads(control.read_text())) if fault.lasts else None,
+        )
+
+    return trial
+
+
+def _oom(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    group = lab.rank(None, fault.rank or 0).process.cgroup  # type: ignore[attr-defined]
+    in_use = group.memory_bytes()
+    limit = group.file("memory", "memory.limit_in_bytes")
+    limit = limit if limit.exists() else group.file("memory", "memory.max")
+    return lambda: in_use < int(limit.read_text()) < in_use + 200 * 2**20, None
+
+
+def _state(letter: str, after: str | None) -> Trial:
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        def there(wanted: str) -> bool:
+            return str(fault.seen(lab)["state"]) in wanted
+
+        return lambda: there(letter), (lambda: there(after)) if after is not None else None
+
+    return trial
+
+
+def _dead(signal_number: int) -> Trial:
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        process = lab.rank(None, fault.rank or 0).process  # type: ignore[attr-defined]
+        return lambda: process.popen.poll() == -signal_number, None
+
+    return trial
+
+
+def _page(words: Callable[[RunningLab, Fault], str]) -> Trial:
+    """What the host's GPU page says while the fault lasts, and no longer afterwards."""
+
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        host = getattr(fault, "host", None) or lab.rank(None, fault.rank or 0).host  # type: ignore[attr-defined]
+        wanted = words(lab, fault)
+        return lambda: wanted in page(lab, host), lambda: wanted not in page(lab, host)
+
+    return trial
+
+
+def _gpu(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    one = lab.rank(None, fault.rank or 0)  # type: ignore[attr-defined]
+
+    def clock_mhz() -> float:
+        lines = page(lab, one.host).splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.startswith("DCGM_FI_DEV_SM_CLOCK{"))
+
+    wait_until(
+        lambda: clock_mhz() > 1000, "the GPU of the rank is at work"
+    )  # its model looks for new processes at times
+    healthy_mhz = clock_mhz()
+    return lambda: clock_mhz() < 0.6 * healthy_mhz, lambda: clock_mhz() > 0.6 * healthy_mhz
+
+
+def _lost(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    return lambda: int(fault.seen(lab)["lost_packets"]) > 0, lambda: int(fault.seen(lab)["lost_packets"]) == 0  # type: ignore[call-overload]
+
+
+def _carrier(down: bool) -> Trial:
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        link = lab.link(fault.link)  # type: ignore[attr-defined]
+        host = next(end for end in link.ends if end.id.startswith("port:"))
+
+        def changes() -> int:
+            return int(fault.seen(lab)[f"{host.node}/{host.name}"]["carrier_changes"])  # type: ignore[index,call-overload]
+
+        def carrier() -> bool:
+            told = lab.cluster.command(host.node, ["ip", "-json", "link", "show", "dev", host.name])
+            return "LOWER_UP" in json.loads(told)[0]["flags"]
+
+        at_first = changes()
+        return (lambda: not carrier()) if down else (lambda: changes() >= at_first + 2), carrier
+
+    return trial
+
+
+def _slow(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    link = lab.link(fault.link)  # type: ignore[attr-defined]
+    end = next(each for each in link.ends if each.id.startswith("swport:"))
+
+    def rate_bps() -> float:
+        node = next(each for each in status(lab.cluster) if each.node == end.node)
+        return float(next(port.rate_bps or 0 for port in node.ports if port.port == end.id))
+
+    return lambda: rate_bps() < 0.3 * link.rate_bps, lambda: abs(rate_bps() / link.rate_bps - 1) < 0.01
+
+
+def _bulk(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    """The fault's own traffic crosses the link that it names."""
+    name = next(each for each in fault.component(lab) if each.startswith("link:"))
+    link = lab.link(name)
+    ports = [end for end in link.ends if end.id.startswith("swport:")]
+
+    def carried() -> int:
+        return sum(
+            json.loads(lab.cluster.command(end.node, ["ip", "-json", "-s", "link", "show", "dev", end.name]))[0][
+                "stats64"
+            ]["tx"]["bytes"]
+            for end in ports
+        )
+
+    at_first = carried()
+    return lambda: carried() > at_first + (20 << 20), None
+
+
+def _silent(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    host = fault.host  # type: ignore[attr-defined]
+
+    def answers() -> bool:
+        try:
+            return bool(page(lab, host, timeout_s=0.5))
+        except (TimeoutError, urllib.error.URLError):
+            return False
+
+    return lambda: not answers(), answers
+
+
+TRIALS: dict[str, Trial] = {
+    "slow-worker": _throttled,
+    "slow-loader": _told("data_delay_s"),
+    "oom-kill": _oom,
+    "sigstop": _state("T", "RSD"),
+    "sigsegv": _dead(11),
+    "divergence": _told("diverge"),
+    "gpu-throttle": _gpu,
+    "xid": _dead(6),
+    "lossy-link": _lost,
+    "slow-link": _slow,
+    "flapping-link": _carrier(down=False),
+    "dead-nic": _carrier(down=True),
+    "blackhole": _lost,
+    "ecmp-collision": _bulk,
+    "neighbour-congestion": _bulk,
+    "exporter-hangs": _silent,
+    "duplicate-uuid": _page(lambda lab, fault: lab.cluster.topology.host(fault.of_host).gpus[0]),  # type: ignore[attr-defined]
+}
+
+
+def page(lab: RunningLab, host: str, timeout_s: float = 5.0) -> str:
+    """A host's GPU page, by the address that its scrape target has."""
+    targets = json.loads((lab.state / "scrape" / "dcgm.json").read_text())
+    address = next(each["targets"][0] for each in targets if each["labels"]["nodename"] == host)
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=timeout_s) as answer:
+        return str(answer.read().decode())
+
+
+def sent(lab: RunningLab) -> list[int]:
+    """Bytes that each host sent by its primary port."""
+    found = []
+    for host in lab.cluster.topology.hosts:
+        told = lab.cluster.command(host.name, ["ip", "-json", "-s", "link", "show", "dev", host.primary.name])
+        found.append(int(json.loads(told)[0]["stats64"]["tx"]["bytes"]))
+    return found
+
+
+def wait_until(true: Check, what: str, timeout_s: float = 20.0) -> None:
+    """Wait for something to come true. Fails after `timeout_s`, which is long even for a busy machine."""
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, f"not within {timeout_s:.0f} s: {what}"
+        time.sleep(0.1)
+
+
+def test_the_small_topology_is_like_the_big_one() -> None:
+    assert {switch.tier for switch in _four().switches} == {switch.tier for switch in load("clos8").switches}
