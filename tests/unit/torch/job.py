@@ -34,7 +34,7 @@ os._exit(0)
 def run_job(
     program: str, rings: Path, *, ranks: int = 2, timeout_s: float = 60, codes: Sequence[int] | None = None
 ) -> list[str]:
-    """Run HEAD, `program` and TAIL in `ranks` processes; their output. Fails if an exit code is not the expected one."""
+    """Run HEAD, `program`, TAIL in `ranks` processes; their output. Fails if an exit code is not the expected one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
