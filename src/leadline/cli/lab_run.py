@@ -40,6 +40,9 @@ def run(
     truth: Annotated[
         Path | None, typer.Option(help="Where the truth goes; by default beside --record, or SCENARIO.truth.json.")
     ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="Instead of the scenario's duration: `healthy` for hours.")
+    ] = None,
     topology: Annotated[str, typer.Option(help="Instead of the scenario's: a preset or a YAML file.")] = "",
     data_dir: Annotated[
         Path | None, typer.Option(help="Keep the store here. By default it is gone at the end.")
@@ -50,7 +53,7 @@ def run(
 
     Needs root and Linux network namespaces. Ctrl-C ends it and removes everything it made.
     """
-    planned = scenario_of(scenario)
+    planned = scenario_of(scenario, seconds)
     cluster = load(topology or planned.topology)
     if record is not None and record.suffix != SUFFIX:
         raise UsageError(f"--record: expected NAME{SUFFIX}, got {record}")

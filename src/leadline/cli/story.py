@@ -166,7 +166,7 @@ class Story:
             age_s = (told.asked_ns - event["last_ns"]) / 1e9
             times = "" if event["times"] == 1 else f" {event['times']} times, last"
             rows.add_row("event", f"{event['kind']} of {_short(event['entity'])}{times} {age_s:.0f} s ago")
-        wrong = [each["source"] for each in told.sources if each["state"] != "ok"]
+        wrong = [each["name"] for each in told.sources if each["state"] != "ok"]
         if told.sources:
             text = f"{len(told.sources)} speak" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
             rows.add_row("sources", text)

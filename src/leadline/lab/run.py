@@ -66,7 +66,7 @@ class ScenarioRun:
         return None if self._zero_s is None else time.monotonic() - self._zero_s
 
     def run(self) -> None:
-        """Do all of it. Errors: UsageError for a fault on what is not there, WorldError for what the machine refuses."""
+        """Do all of it. Errors: UsageError for a fault on what is not there, WorldError if the machine refuses."""
         for planned in self.scenario.faults:
             planned.fault.check(self.topology)
         with ExitStack() as stack:

@@ -49,6 +49,18 @@ def test_the_time_line_mends_before_it_breaks_and_forgets_no_end() -> None:
     ]
 
 
+def test_a_job_that_comes_again_and_again_is_numbered_and_lasts_as_long_as_the_scenario() -> None:
+    text = "duration_s: 100\nworkloads: [{workload: rings, name: r-3, at_s: 10, for_s: 5, every_s: 40}]"
+    jobs = [(each.name, each.at_s) for each in parse(text, "x").workloads]
+    assert jobs == [("r-3", 10.0), ("r-4", 50.0), ("r-5", 90.0)]
+    assert len(parse(text, "x", duration_s=1000).workloads) == 25
+    hours = scenario_of("healthy", 7200.0)
+    assert hours.duration_s == 7200.0
+    assert {each.kind for each in hours.workloads if each.at_s > 6000} == {"rings", "bulk"}
+    with pytest.raises(ConfigError, match="needs a for_s that is shorter"):
+        parse(text.replace("for_s: 5", "for_s: 50"), "x")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

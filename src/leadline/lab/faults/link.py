@@ -40,7 +40,7 @@ class LossyLink(_LinkFault):
     layer = "network"
     fault_class = "gray"
 
-    loss_ratio: float = 0.02
+    loss_ratio: float = 0.05
     _rules: list[DropRule] = field(default_factory=list, repr=False)
 
     def start(self, lab: RunningLab) -> None:

@@ -21,7 +21,7 @@ class SlowWorker(Fault):
 
     job: str | None = None
     rank: int | None = None
-    cores: float = 0.1  # of one core; a rank of `bert` on clos8 uses about a quarter of one
+    cores: float = 0.04  # of one core; a rank of `bert` on clos8 uses some 0.085
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -105,19 +105,22 @@ def shipped() -> list[str]:
     return sorted(each.name.removesuffix(".yaml") for each in SHIPPED.iterdir() if each.name.endswith(".yaml"))
 
 
-def scenario_of(name: str) -> Scenario:
+def scenario_of(name: str, duration_s: float | None = None) -> Scenario:
     """A scenario by name: shipped, a fault's name (that fault on `bert` over `clos8`), or a file.
+
+    `duration_s` takes the place of its own: `healthy` for hours.
 
     Errors: ConfigError naming what there is.
     """
     if name in shipped():
-        return parse(SHIPPED.joinpath(f"{name}.yaml").read_text(), f"scenario {name}")
+        return parse(SHIPPED.joinpath(f"{name}.yaml").read_text(), f"scenario {name}", duration_s)
     if name in FAULT_BY_NAME:
-        return of_fault(name)
+        planned = of_fault(name)
+        return replace(planned, duration_s=duration_s or planned.duration_s)
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.exists():
         try:
-            return parse(path.read_text(), name)
+            return parse(path.read_text(), name, duration_s)
         except OSError as error:
             raise ConfigError(f"cannot read scenario {name}: {error.strerror}") from error
     known = [*shipped(), *FAULT_BY_NAME]
@@ -140,17 +143,24 @@ def of_fault(name: str) -> Scenario:
     )
 
 
-def parse(text: str, where: str) -> Scenario:
-    """A scenario from YAML. Errors: ConfigError naming the place, what was expected and what came."""
+def parse(text: str, where: str, duration_s: float | None = None) -> Scenario:
+    """A scenario from YAML; `duration_s` takes the place of its own.
+
+    Errors: ConfigError naming the place, what was expected and what came.
+    """
     try:
         given = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{where} is not YAML: {error}") from error
     top = _mapping(given, where, {"name", "doc", "topology", "duration_s", "workloads", "faults"})
-    duration_s = _seconds(top, "duration_s", where)
+    duration_s = duration_s or _seconds(top, "duration_s", where)
     if duration_s is None or duration_s <= 0:
         raise ConfigError(f"{where}: duration_s must be > 0, got {duration_s}")
-    workloads = [_workload(each, f"{where}, workload {n + 1}") for n, each in enumerate(_list(top, "workloads", where))]
+    workloads = [
+        each
+        for number, given in enumerate(_list(top, "workloads", where))
+        for each in _workload(given, f"{where}, workload {number + 1}", duration_s)
+    ]
     names = [each.name for each in workloads]
     if len(set(names)) != len(names):
         raise ConfigError(f"{where}: two workloads have one name: {', '.join(sorted(names))}; give each a `name`")
@@ -168,7 +178,8 @@ def parse(text: str, where: str) -> Scenario:
     )
 
 
-def _workload(given: object, where: str) -> PlannedWorkload:
+def _workload(given: object, where: str, duration_s: float) -> list[PlannedWorkload]:
+    """One workload; with `every_s` one after the other until the end, numbered on from its name: rings-1, rings-2."""
     fields = dict(_mapping(given, where, None))
     kind = str(fields.pop("workload", ""))
     if kind not in WORKLOADS:
@@ -176,12 +187,26 @@ def _workload(given: object, where: str) -> PlannedWorkload:
     name = str(fields.pop("name", f"{kind}-1"))
     at_s = _seconds(fields, "at_s", where) or 0.0
     for_s = _seconds(fields, "for_s", where)
-    fields.pop("at_s", None), fields.pop("for_s", None)
+    every_s = _seconds(fields, "every_s", where)
+    for timing in ("at_s", "for_s", "every_s"):
+        fields.pop(timing, None)
     known = inspect.signature(WORKLOADS[kind]).parameters
     for each in fields:
         if each not in known:
             raise ConfigError(f"{where}: {kind} has no parameter {each!r}; it takes {', '.join(known)}")
-    return PlannedWorkload(kind, name, at_s, for_s, fields)
+    if every_s is None:
+        return [PlannedWorkload(kind, name, at_s, for_s, fields)]
+    if for_s is None or not 0 < for_s < every_s:
+        raise ConfigError(f"{where}: every_s {every_s} needs a for_s that is shorter, got {for_s}")
+    stem, number = _numbered(name)
+    starts = [at_s + every_s * turn for turn in range(int((duration_s - at_s) // every_s) + 1)]
+    return [PlannedWorkload(kind, f"{stem}{number + turn}", start, for_s, fields) for turn, start in enumerate(starts)]
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """`rings-7` is ("rings-", 7); a name without a number begins at 1."""
+    stem = name.rstrip("0123456789")
+    return (stem, int(name[len(stem) :])) if stem != name else (f"{name}-", 1)
 
 
 def _fault(given: object, where: str) -> PlannedFault:
