@@ -61,7 +61,7 @@ def test_it_trains_and_is_watched(tiny: Cluster) -> None:
         assert {row["rank"] for row in found["step"]} == {rank}
         assert all(row["forward_ns"] and row["backward_ns"] and row["tokens"] == 256 for row in found["step"])
         kinds = [row["kind"] for row in found["event"]]
-        assert kinds.count("evaluation_begin") == kinds.count("evaluation_end") == 2
+        assert kinds.count("evaluation-begin") == kinds.count("evaluation-end") == 2
         assert kinds.count("checkpoint") == (2 if rank == 0 else 0)
     assert rows[0]["step"][5]["checkpoint_ns"] > 0
     collectives = [{(row["comm"], row["seq"], row["op"]) for row in found["collective"]} for found in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -214,7 +214,7 @@ class ScenarioRun:
         """What each fault cost, by the steps that the training itself wrote down."""
         assert self.lab is not None
         for job in self.lab.jobs.values():
-            steps = job.steps_done()
+            steps = with_death(job.steps_done(), job.poll(), time.time_ns())
             for number, entry in enumerate(self.truth.entries if steps else ()):
                 end_ns = entry.end_ns or time.time_ns()
                 lost = lost_gpu_seconds(steps, entry.onset_ns, end_ns, len(job.ranks))
@@ -241,6 +241,12 @@ def lost_gpu_seconds(steps: Sequence[tuple[int, int]], onset_ns: int, end_ns: in
     usual_ns = statistics.median(before)
     lost_ns = sum(max(0.0, (end - start) - usual_ns) for start, end in steps if start < end_ns and end > onset_ns)
     return lost_ns * gpus / 1e9
+
+
+def with_death(steps: Sequence[tuple[int, int]], codes: Mapping[int, int | None], now_ns: int) -> list[tuple[int, int]]:
+    """The steps of a job; if it died, one more from its last step on: its GPUs do nothing until now."""
+    died = bool(codes) and all(code is not None for code in codes.values()) and any(codes.values())
+    return [*steps, (steps[-1][1], now_ns)] if died and steps else list(steps)
 
 
 def describe(topology: Topology) -> str:

@@ -125,14 +125,14 @@ class Watch:
     @contextlib.contextmanager
     def span(self, kind: str, message: str = "") -> Iterator[None]:
         """Something outside of steps that takes time, as two events: `<kind>_begin` and `<kind>_end`."""
-        self.event(f"{kind}_begin", message)
+        self.event(f"{kind}-begin", message)
         began = time.monotonic()
         try:
             yield
         except BaseException as error:
-            self.event(f"{kind}_end", f"ended by {type(error).__name__}", severity="error")
+            self.event(f"{kind}-end", f"ended by {type(error).__name__}", severity="error")
             raise
-        self.event(f"{kind}_end", message, attributes={"seconds": f"{time.monotonic() - began:.6f}"})
+        self.event(f"{kind}-end", message, attributes={"seconds": f"{time.monotonic() - began:.6f}"})
 
     # -- the end ----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.lab.run import lost_gpu_seconds
+from leadline.lab.run import lost_gpu_seconds, with_death
 from leadline.lab.truth import Entry, TruthFile, read_truth
 from leadline.model.errors import DataError
 
@@ -62,3 +62,14 @@ def test_lost_seconds_are_what_steps_took_longer_than_usual() -> None:
     assert lost_gpu_seconds([*usual, *slow, *after], 10 * second, 16 * second, gpus=8) == 2 * 2 * 8
     assert lost_gpu_seconds(usual, 5 * second, 10 * second, gpus=8) == 0
     assert lost_gpu_seconds(usual[:2], 2 * second, 5 * second, gpus=8) is None  # nothing to compare with
+
+
+def test_a_job_that_died_does_nothing_from_its_last_step_on() -> None:
+    second = 10**9
+    steps = [(n * second, (n + 1) * second) for n in range(5)]
+    assert with_death(steps, {0: None, 1: 0}, 9 * second) == steps
+    assert with_death(steps, {0: 0, 1: 0}, 9 * second) == steps
+    dead = with_death(steps, {0: 1, 1: -9}, 9 * second)
+    assert dead == [*steps, (5 * second, 9 * second)]
+    assert lost_gpu_seconds(dead, 5 * second, 9 * second, gpus=2) == (4 - 1) * 2
+    assert with_death([], {0: 1}, 9 * second) == []

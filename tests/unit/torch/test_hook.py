@@ -129,7 +129,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     run(program, str(tmp_path), code=-signal.SIGKILL)
     rows = rows_of(tmp_path)
-    assert [row["kind"] for row in rows["event"]] == ["evaluation_begin", "evaluation_end"]
+    assert [row["kind"] for row in rows["event"]] == ["evaluation-begin", "evaluation-end"]
     assert [row["step"] for row in rows["step"]] == [4]
     assert not read_header(next(tmp_path.glob("*.ring")).read_bytes()).closed
 

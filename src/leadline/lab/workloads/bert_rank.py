@@ -163,7 +163,7 @@ class Training:
     def _evaluate(self, number: int) -> None:
         began = time.perf_counter()
         if self.watch:
-            self.watch.event("evaluation_begin", f"after step {number}")
+            self.watch.event("evaluation-begin", f"after step {number}")
         self.model.eval()
         batches = iter(self._loader(EVALUATION_SHARD + self.rank, self.world_size))
         with torch.no_grad():
@@ -177,7 +177,7 @@ class Training:
         self.evaluation.reset()
         if self.watch:
             told = {name: f"{value:.4f}" for name, value in values.items()}
-            self.watch.event("evaluation_end", f"after step {number}", attributes=told)
+            self.watch.event("evaluation-end", f"after step {number}", attributes=told)
         self._tell("evaluation", number=number, **values, seconds=round(time.perf_counter() - began, 4))
 
     def _checkpoint(self, number: int) -> None:
@@ -298,7 +298,7 @@ def main() -> None:
     if code:
         log.error("rank %s ends: %s", os.environ.get("RANK"), told)
         if watch:
-            watch.event("rank_failed", told[:500], severity="error")
+            watch.event("rank-failed", told[:500], severity="error")
     if watch:
         watch.close()
     sys.stdout.flush()
