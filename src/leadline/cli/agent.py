@@ -7,9 +7,15 @@ import sys
 
 import typer
 
+from leadline.host.main import parser
+
+HELP = ("-h", "--help")
+
 
 def agent(context: typer.Context) -> None:
     """Read this host's counters, links, kernel log and event rings, and send them to Leadline. `--help` lists flags."""
+    if any(flag in context.args for flag in HELP):  # whoever asks in this process goes on in this process
+        parser().parse_args([HELP[0]])
     sys.stdout.flush()
     # The verbs' libraries take more memory than the agent may: a new program image has none of them.
     os.execv(sys.executable, [sys.executable, "-m", "leadline.host.main", *context.args])

@@ -405,10 +405,19 @@ def shown(field: Field[Any], value: object) -> object:
     """The value as it may be printed: a secret is `***`, and so is a password inside a URL."""
     if field.metadata.get("secret") and value:
         return "***"
-    if isinstance(value, list | tuple):
-        return [dataclasses.asdict(item) if dataclasses.is_dataclass(item) else item for item in value]  # type: ignore[arg-type]
+    return _plain_value(value)
+
+
+def _plain_value(value: object) -> object:
+    """The value as JSON and YAML can write it, all the way down; no text with a password in it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {str(name): _plain_value(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain_value(each) for each in value]
+    if isinstance(value, Path):
+        return str(value)
     return _without_password(value) if isinstance(value, str) else value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,11 @@ Run = Callable[..., Ran]
 @pytest.fixture
 def leadline_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Calls `leadline ARGS...` as the shell would; gives exit code and both outputs."""
+
+    def becomes(*arguments: object) -> None:
+        raise AssertionError(f"this process would have become {arguments}, and ended the tests without a word")
+
+    monkeypatch.setattr(os, "execv", becomes)
 
     def run(*args: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["leadline", *args])

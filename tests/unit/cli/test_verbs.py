@@ -212,5 +212,11 @@ def test_help_mentions_every_option(
         assert all(name in ran.out for name in getattr(command, "commands", {}))
 
 
+def test_help_of_the_agent_lists_its_flags(leadline_cli: Run) -> None:
+    ran = leadline_cli("agent", "--server", "unix:/s", "--help")
+    assert ran.code == 0
+    assert all(flag in ran.out for flag in ("--server", "--spool", "--ring-dir", "--sources", "--once"))
+
+
 def test_version(leadline_cli: Run) -> None:
     assert leadline_cli("--version") == (0, f"leadline {__version__}\n", "")
