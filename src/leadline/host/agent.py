@@ -9,6 +9,7 @@ Nothing is judged here. A source that fails is counted and asked again; the othe
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import resource
@@ -98,7 +99,8 @@ class Agent:
     def stop(self) -> None:
         """End `run`. May be called from a signal handler."""
         self._stopping = True
-        os.write(self._wakes, b"\0")
+        with contextlib.suppress(OSError):  # closed by now: a second signal
+            os.write(self._wakes, b"\0")
 
     def run(self) -> None:
         """Read and keep, until `stop`."""
@@ -126,6 +128,8 @@ class Agent:
         poller.register(self._woken, select.POLLIN)
         owners: dict[int, Running] = {}
         for running in self._running:
+            if running.failing:  # what it could not read is still there: not before its next poll, or we would spin
+                continue
             for handle in running.source.watched():
                 poller.register(handle, select.POLLIN)
                 owners[handle] = running
@@ -150,16 +154,15 @@ class Agent:
     def _ask(self, running: Running, read: Callable[[int], Found]) -> None:
         """Ask one source and keep what it found. A failure is counted; told once until it works again."""
         try:
-            found = read(self.site.now_ns())
+            self.keep(running.source.name, read(self.site.now_ns()))
         except Exception as error:
             self.site.counts.add("agent_source_failed", "read")
             if running.failing != str(error):
                 is_ours = not isinstance(error, LeadlineError | OSError)
                 LOG.warning("source %s: %s", running.source.name, error, exc_info=is_ours)
-            running.failing = str(error)
+            running.failing = str(error) or type(error).__name__
             return
         running.failing = ""
-        self.keep(running.source.name, found)
 
     # --- keeping ---
 

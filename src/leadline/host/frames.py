@@ -43,7 +43,7 @@ class Framed(NamedTuple):
 
 def to_frame(item: Item) -> bytes:
     """The bytes of one item."""
-    texts = [text.encode() for text in (item.path, item.content_type, item.mark, item.at)]
+    texts = [text.encode("utf-8", "surrogateescape") for text in (item.path, item.content_type, item.mark, item.at)]
     head = _ITEM.pack(item.batch, item.rows, *(len(text) for text in texts))
     payload = b"".join((head, *texts, item.body))
     return _FRAME.pack(len(payload), zlib.crc32(payload)) + payload
@@ -76,13 +76,10 @@ def _item(payload: bytes) -> Item | None:
         return None
     batch, rows, *sizes = _ITEM.unpack_from(payload)
     at, texts = _ITEM.size, []
-    try:
-        for size in sizes:
-            if at + size > len(payload):
-                return None
-            texts.append(payload[at : at + size].decode())
-            at += size
-    except UnicodeDecodeError:
-        return None
+    for size in sizes:
+        if at + size > len(payload):
+            return None
+        texts.append(payload[at : at + size].decode("utf-8", "surrogateescape"))  # a mark may hold any file's name
+        at += size
     path, content_type, mark, mark_at = texts
     return Item(path, content_type, payload[at:], batch, rows, mark, mark_at)

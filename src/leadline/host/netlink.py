@@ -58,8 +58,13 @@ def is_last(data: bytes) -> bool:
 
 
 def parse_links(data: bytes) -> list[Link]:
-    """The links that a datagram tells of; other messages are passed over. Errors: DataError."""
-    return [_link(kind, body) for kind, body in _messages(data) if kind in (RTM_NEWLINK, RTM_DELLINK)]
+    """The links that a datagram tells of; other messages are passed over. Errors: DataError.
+
+    A message of another family speaks of a part of the link only: a port that leaves its bridge is told by an
+    RTM_DELLINK of AF_BRIDGE, and is still there.
+    """
+    kinds = (RTM_NEWLINK, RTM_DELLINK)
+    return [_link(kind, body) for kind, body in _messages(data) if kind in kinds and body[:1] in (b"", b"\0")]
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -45,7 +45,7 @@ def _stream(stream: Stream) -> bytes:
     size = len(attributes) + _POINT_END.size
     kind = _CUMULATIVE + _MONOTONIC if stream.counter else b""
     inner = kind + b"\x0a" + _varint(size) + attributes  # data_points
-    text = _field(1, stream.name.encode()) + (_field(3, stream.unit.encode()) if stream.unit else b"")
+    text = _field(1, _utf8(stream.name)) + (_field(3, _utf8(stream.unit)) if stream.unit else b"")
     metric = text + (b"\x3a" if stream.counter else b"\x2a") + _varint(len(inner) + _POINT_END.size) + inner
     return b"\x12" + _varint(len(metric) + _POINT_END.size) + metric  # ScopeMetrics.metrics
 
@@ -56,7 +56,12 @@ def _resource(attributes: Labels) -> bytes:
 
 
 def _attribute(name: str, value: str) -> bytes:
-    return _field(1, name.encode()) + _field(2, _field(1, value.encode()))
+    return _field(1, _utf8(name)) + _field(2, _field(1, _utf8(value)))
+
+
+def _utf8(text: str) -> bytes:
+    """A name of the system's that is no UTF-8 comes to us with lone surrogates: those become question marks."""
+    return text.encode("utf-8", "replace")
 
 
 def _field(number: int, body: bytes) -> bytes:

@@ -20,6 +20,8 @@ from leadline.model.errors import ConfigError
 Post = Callable[[Item], Outcome]
 WORDS_MAX = 500  # characters of the server's answer that are kept
 ANSWER_BYTES_MAX = 64 * 1024
+# ValueError: a host name or a header that cannot be sent; told with each try, because it may not end the lane.
+FAILURES = (OSError, http.client.HTTPException, ValueError)
 
 
 class Server(NamedTuple):
@@ -81,14 +83,16 @@ class Poster:
             self.close()
             if not reused:
                 return Outcome(0, f"{self._server.text}: {type(error).__name__}")
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            return Outcome(0, f"{self._server.text}: {type(error).__name__}: {error}"[:WORDS_MAX])
+        except FAILURES as error:
+            return self._failed(error)
         try:
             return self._try(item)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            return Outcome(0, f"{self._server.text}: {type(error).__name__}: {error}"[:WORDS_MAX])
+        except FAILURES as error:
+            return self._failed(error)
+
+    def _failed(self, error: Exception) -> Outcome:
+        self.close()
+        return Outcome(0, f"{self._server.text}: {type(error).__name__}: {error}"[:WORDS_MAX])
 
     def close(self) -> None:
         """Close the connection; the next try opens another."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -79,6 +80,7 @@ class Spool:
                 self._write(frame, item.rows)
             except OSError:
                 self._close_out()  # a half-written frame ends this file; the next item begins another
+                self._drop_empty_last()
                 self._lost("spool_failed", item.rows)
                 return False
             if item.mark:
@@ -98,7 +100,7 @@ class Spool:
 
     def _begin_file(self) -> None:
         self._close_out()
-        path = self._directory / f"{self._next_number:016d}.spool"
+        path = self._directory / _file_name(self._next_number)
         self._out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._next_number += 1
         self._files.append(_File(path, len(MAGIC)))
@@ -108,6 +110,11 @@ class Spool:
         if self._out is not None:
             os.close(self._out)
             self._out = None
+
+    def _drop_empty_last(self) -> None:
+        """A full disk takes names, not bytes: one new file an item, for as long as it lasts."""
+        if len(self._files) > 1 and not self._files[-1].counts:
+            self._files.pop().path.unlink(missing_ok=True)
 
     def _make_room(self) -> None:
         """Let the oldest files go until the rest is within the bound; the one being written stays."""
@@ -206,7 +213,8 @@ class Spool:
 
     def _keep_position(self) -> None:
         """Write where we are and all marks, whole or not at all. After a kill, the items since are sent again."""
-        first = self._files[0].path.name if self._files else ""
+        # With none left, the next one's name: a kill before the last one is removed must not send it again.
+        first = self._files[0].path.name if self._files else _file_name(self._next_number)
         text = json.dumps({"file": first, "position": self._position, "marks": self._marks})
         beside = self._directory / "position.new"
         try:
@@ -217,10 +225,11 @@ class Spool:
 
     def _restore(self) -> None:
         first, position, self._marks = self._read_position()
+        self._next_number = int(first.removesuffix(".spool") or 0)
         for path in sorted(self._directory.glob("*.spool")):
             if not path.stem.isdigit():
                 continue
-            self._next_number = int(path.stem) + 1
+            self._next_number = max(self._next_number, int(path.stem) + 1)
             if path.name < first:
                 path.unlink(missing_ok=True)  # delivered; killed before it was removed
             else:
@@ -252,4 +261,8 @@ class Spool:
             marks = {str(name): str(at) for name, at in list(found["marks"].items())[-MARKS_MAX:]}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return "", 0, {}
-        return (first, position, marks) if first.endswith(".spool") else ("", 0, marks)
+        return (first, position, marks) if re.fullmatch(r"[0-9]{16}\.spool", first) else ("", 0, marks)
+
+
+def _file_name(number: int) -> str:
+    return f"{number:016d}.spool"

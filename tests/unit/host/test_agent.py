@@ -74,6 +74,26 @@ class Broken(Source):
         raise OSError("no such thing")
 
 
+class Unreadable(Sudden):
+    """Has something, and fails each time it is asked for it."""
+
+    name = "unreadable"
+    asked: ClassVar[int] = 0
+
+    def ready(self, handle: int, now_ns: int) -> Found:
+        Unreadable.asked += 1
+        raise OSError("no")
+
+
+class Odd(Source):
+    """Tells what cannot be kept."""
+
+    name = "odd"
+
+    def poll(self, now_ns: int) -> Found:
+        return Found(events=[Event(now_ns, "no entity id", "odd", "info", "", {}, "test")])
+
+
 class Absent(Source):
     """Is not to be had here."""
 
@@ -142,6 +162,25 @@ def test_everything_arrives_where_it_belongs(answering: AnsweringDouble, tmp_pat
     assert again.site.mark("kmsg/b") == "now"
     assert again.site.mark("ring/a") == "7"
     again.close()
+
+
+def test_a_source_that_fails_or_tells_nonsense_stops_nobody(answering: AnsweringDouble, tmp_path: Path) -> None:
+    Unreadable.asked = 0
+    agent = agent_for(answering.url, tmp_path)
+    agent.open((Unreadable, Odd, Steady))
+    os.write(Sudden.pipes[-1][1], b"now")
+    agent.start()
+    thread = threading.Thread(target=agent.run)
+    thread.start()
+    until(lambda: sum(path == "/v1/metrics" for path, *_ in answering.got) >= 3)
+    agent.stop()
+    thread.join()
+    agent.close()
+    agent.stop()  # a second signal at the end
+    assert Unreadable.asked <= 2  # its file is readable all the time; it is asked again only after a `poll`
+    own = own_metrics(answering)
+    assert own["leadline_agent_source_up odd"] == 0
+    assert own["leadline_agent_source_up steady"] == 1
 
 
 def test_what_the_server_refuses_is_counted_and_told_as_an_event(answering: AnsweringDouble, tmp_path: Path) -> None:

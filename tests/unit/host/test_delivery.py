@@ -189,3 +189,9 @@ def test_a_lane_that_stops_delivers_what_it_has_or_gives_up_at_the_first_failure
         assert time.monotonic() - began < 5
         assert spool.waiting()[1] == left * 3
         spool.close()
+
+
+def test_a_header_that_cannot_be_sent_is_a_failure_not_the_end_of_the_lane(answering: AnsweringDouble) -> None:
+    post = Poster(parse_server(answering.url), {"Leadline-Tenant": "a\nb"}, 5.0)
+    outcome = post(item(7))
+    assert (outcome.status, "ValueError" in outcome.words) == (0, True)

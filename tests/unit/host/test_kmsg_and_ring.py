@@ -65,6 +65,35 @@ def test_the_gpu_that_the_log_names_is_remembered(tmp_path: Path) -> None:
     source.close()
 
 
+def test_the_gpu_that_the_log_named_is_known_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "kmsg"
+    uuid = "GPU-5c1e9f0a-0000-4000-8000-000000000001"
+    file.write_bytes(kmsg_record(6, 1, 5, f"NVRM: GPU at PCI:0000:9b:00: {uuid}") + kmsg_record(3, 2, 6, XID))
+    site = site_with(kmsg=file)
+    site.mark = lambda _: "1"
+    source = Kmsg(site)
+    assert [event.entity for event in source.poll(time.time_ns()).events] == [f"gpu:{uuid}"]
+    source.close()
+
+
+def test_half_a_line_is_forgotten_with_the_file_it_was_in(tmp_path: Path) -> None:
+    file = tmp_path / "kmsg"
+    file.write_bytes(kmsg_record(3, 1, 5, XID) + b"3,2,6,-;half of")
+    source = Kmsg(site_with(kmsg=file))
+    source.poll(time.time_ns())
+    file.write_bytes(kmsg_record(3, 1, 5, XID))  # made anew, shorter
+    assert [event.attributes["sequence"] for event in source.poll(time.time_ns()).events] == ["1"]
+    source.close()
+
+
+def test_a_container_without_a_kernel_log_has_dev_null(tmp_path: Path) -> None:
+    source = Kmsg(site_with(kmsg=Path("/dev/null")))
+    assert source.poll(5).events == []
+    assert source.watched() == ()  # it is readable always, and would be read all the time
+    assert source.poll(6).events == []
+    source.close()
+
+
 def make_ring(path: Path, pid: int, ticks: int = 0, records: int = 64) -> RingWriter:
     path.parent.mkdir(exist_ok=True)
     with path.open("w+b") as file:

@@ -51,7 +51,7 @@ def test_what_the_kernel_tells_when_the_far_end_goes_and_comes() -> None:
     assert events[0].attributes == {
         "interface": "eth0", "carrier_changes": "3", "operstate": "lowerlayerdown", "admin": "up",
     }  # fmt: skip
-    assert seen["eth0"] == Seen(True, 4)
+    assert seen["eth0"][:2] == (True, 4)
 
 
 def link(name: str = "eth0", flags: int = 0x10001, changes: int | None = 2, removed: bool = False) -> Link:
@@ -73,7 +73,21 @@ def test_a_flap_between_two_messages_is_still_a_flap() -> None:
 def test_messages_about_other_things_tell_nothing() -> None:
     after, kinds = told({"eth0": Seen(True, 2)}, link(), link(changes=None), link(changes=3))
     assert kinds == []
-    assert after["eth0"] == Seen(True, 3)
+    assert after["eth0"] == Seen(True, 3, 7)
+
+
+def test_a_message_that_waited_while_all_links_were_read_is_old_news() -> None:
+    after, kinds = told(
+        {"eth0": Seen(True, 6, 7)}, link(changes=5, flags=1), link(changes=6), link(changes=5, removed=True)
+    )
+    assert (after, kinds) == ({"eth0": Seen(True, 6, 7)}, [])
+    assert told({"eth0": Seen(True, 6, 3)}, link(changes=1, flags=1))[1] == ["link-down 1 "]  # another one of that name
+
+
+def test_a_port_that_leaves_its_bridge_is_still_there() -> None:
+    """The kernel tells it by RTM_DELLINK, too, of the family AF_BRIDGE (seen with `ip link set eth7 nomaster`)."""
+    body = struct.pack("=BxHiII", 7, 1, 7, 0x10001, 0) + struct.pack("=HH", 9, 3) + b"eth0\0\0\0\0"
+    assert parse_links(struct.pack("=IHHII", 16 + len(body), 17, 0, 0, 0) + body) == []
 
 
 def test_an_interface_that_appears_has_no_past_and_one_that_goes_is_down() -> None:

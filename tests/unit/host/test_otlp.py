@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from leadline.host.found import Event, Sample, Stream
@@ -69,3 +71,9 @@ def test_rows_are_rows_of_their_tables() -> None:
     found = decode_rows(relation_rows(edges), "application/x-ndjson", RELATION)
     assert found["to_ns"] == [None, T + 1]
     assert found["confidence"] == [1.0, 1.0]
+
+
+def test_a_name_that_is_no_utf8_is_told_with_question_marks() -> None:
+    body = metrics_request([Sample(Stream("node_network_up", (("device", os.fsdecode(b"eth\xff")),)), T, 1)], HOST, OWN)
+    (metric,) = ExportMetricsServiceRequest.FromString(body).resource_metrics[0].scope_metrics[0].metrics
+    assert metric.gauge.data_points[0].attributes[0].value.string_value == "eth?"

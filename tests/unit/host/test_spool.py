@@ -159,6 +159,47 @@ def test_a_full_disk_loses_the_item_and_says_so(tmp_path: Path, monkeypatch: pyt
     assert drained(spool) == [0, 2]
 
 
+def test_a_disk_that_stays_full_gets_no_file_for_each_item(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = Lost()
+    spool = opened(tmp_path, lost)
+    spool.append(item(0))
+
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spool_module.os, "write", full)
+        assert not any(spool.append(item(number)) for number in range(1, 50))
+    assert len(list(tmp_path.glob("*.spool"))) == 1
+    assert lost == {"spool_failed": 98}
+    assert spool.append(item(50))
+    assert drained(spool) == [0, 50]
+
+
+def test_a_kill_before_the_last_file_is_removed_sends_it_no_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = opened(tmp_path)
+    spool.append(item(0, 64 * 1024))  # a file full
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: None)  # killed here
+    assert drained(spool) == [0]
+    monkeypatch.undo()
+    os.close(spool._guard)
+    assert len(list(tmp_path.glob("*.spool"))) == 1
+    again = opened(tmp_path)
+    again.append(item(1))
+    assert drained(again) == [1]
+    again.close()
+
+
+def test_a_mark_may_be_the_name_of_any_file(tmp_path: Path) -> None:
+    name = os.fsdecode(b"ring/\xff.ring")
+    spool = opened(tmp_path)
+    spool.append(item(0, mark=name, at="7"))
+    os.close(spool._guard)
+    assert opened(tmp_path).mark(name) == "7"
+
+
 def test_what_no_server_would_take_is_not_kept(tmp_path: Path) -> None:
     lost = Lost()
     assert not opened(tmp_path, lost).append(item(1, ITEM_BYTES_MAX + 1))

@@ -80,8 +80,9 @@ class Exits(Source):
     def _watch(self, rank: RankSeen) -> None:
         try:
             handle = os.pidfd_open(rank.pid)
-        except OSError:  # gone between two looks: its end was not seen
-            self.site.ranks.pop(rank.pid, None)
+        except OSError:  # gone between two looks: its end was not seen. Or this kernel has no pidfd (before 5.3)
+            if not process_is(self.site, rank.pid, rank.start_ticks):
+                self.site.ranks.pop(rank.pid, None)
             return
         if not process_is(self.site, rank.pid, rank.start_ticks):
             os.close(handle)

@@ -47,10 +47,12 @@ class Kmsg(Source):
         return self.poll(now_ns)
 
     def poll(self, now_ns: int) -> Found:
-        data = self._rest + (self._records() if self._is_device else self._text())
+        more = self._records() if self._is_device else self._text()
+        data = self._rest + more
         boot_ns = now_ns - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         read = read_kmsg(data, boot_ns)
         self._rest = data[read.consumed :][-RECORD_BYTES_MAX:]
+        self._learn(read.lines)  # the lines before our mark, too: after a restart they are all that names the GPUs
         lines = [line for line in read.lines if line.sequence > self._last]
         if not lines:
             return Found()
@@ -61,12 +63,22 @@ class Kmsg(Source):
     def close(self) -> None:
         os.close(self._handle)
 
+    def _learn(self, lines: Sequence[LogLine]) -> None:
+        """Which GPU has which PCI address."""
+        for line in lines:
+            if "NVRM: GPU at" in line.text and len(self._gpus) < GPUS_MAX:
+                self._gpus.update(gpu_named(line.text))
+
     def _records(self) -> bytes:
         """What the device has: a record with each read."""
         parts: list[bytes] = []
         while sum(map(len, parts)) < READ_BYTES_MAX:
             try:
-                parts.append(os.read(self._handle, RECORD_BYTES_MAX))
+                part = os.read(self._handle, RECORD_BYTES_MAX)
+                if not part:  # no kernel log: a container has /dev/null in its place
+                    self._is_device = False
+                    break
+                parts.append(part)
             except BlockingIOError:
                 break
             except OSError as error:
@@ -84,10 +96,7 @@ class Kmsg(Source):
 
 
 def parse_events(lines: Sequence[LogLine], host: str, clock: str, gpus: dict[str, str]) -> list[Event]:
-    """The events of these lines. What they tell of GPUs is added to `gpus` for the next ones."""
-    for line in lines:
-        if "NVRM: GPU at" in line.text and len(gpus) < GPUS_MAX:
-            gpus.update(gpu_named(line.text))
+    """The events of these lines. `gpus`: UUIDs by PCI address."""
     return [
         Event(
             row["time_ns"],

@@ -24,6 +24,7 @@ class Seen(NamedTuple):
 
     running: bool
     carrier_changes: int
+    number: int = 0  # 0: not known
 
 
 class LinkEvents(Source):
@@ -36,7 +37,7 @@ class LinkEvents(Source):
         self._socket = LinkSocket()  # before the links are read: a change in between is then seen
         self._seen: dict[str, Seen] = {}
         for link in all_links():
-            self._seen[link.name] = Seen(link.running, link.carrier_changes or 0)
+            self._seen[link.name] = Seen(link.running, link.carrier_changes or 0, link.number)
 
     def watched(self) -> Sequence[int]:
         return (self._socket.fileno(),)
@@ -64,13 +65,15 @@ def link_changes(
     after = dict(before)
     for link in links:
         old = after.get(link.name)
+        if _is_older(link, old):
+            continue
         if link.removed:
             after.pop(link.name, None)
             if old is not None and old.running:
                 events.append(_event(link, False, site, now_ns, {"removed": "true"}))
             continue
         count = old.carrier_changes if link.carrier_changes is None and old else link.carrier_changes or 0
-        new = Seen(link.running, count)
+        new = Seen(link.running, count, link.number)
         after[link.name] = new
         if old is None:
             continue  # one that appears has no past to compare with
@@ -82,6 +85,13 @@ def link_changes(
             events.append(_event(before_that, not new.running, site, now_ns, _missed(more - 2)))
             events.append(_event(link, new.running, site, now_ns, {}))
     return after
+
+
+def _is_older(link: Link, known: Seen | None) -> bool:
+    """A message that waited while all links were read: what it tells has happened before what we know."""
+    if known is None or link.carrier_changes is None or link.number != known.number:
+        return False
+    return link.carrier_changes < known.carrier_changes
 
 
 def _missed(changes: int) -> dict[str, str]:
