@@ -20,7 +20,7 @@ from leadline.cli.story import FAULT_STYLE, Story
 from leadline.lab.run import Happening, ScenarioRun
 from leadline.lab.scenarios.spec import Scenario, scenario_of
 from leadline.lab.telemetry import TelemetryConfig
-from leadline.lab.topology import load
+from leadline.lab.topology import load_named
 from leadline.lab.truth import TruthFile
 
 SCENARIO = "demo"
@@ -49,7 +49,7 @@ class Demo:
         self._url = listening.url
         self.run = ScenarioRun(
             scenario,
-            load(scenario.topology),
+            load_named(scenario.topology),
             lab_name=lab_name,
             seed=seed,
             truth=TruthFile(self.truth, scenario.name, seed),

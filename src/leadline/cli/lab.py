@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from leadline.cli import lab_run
+from leadline.cli import lab_leadline, lab_run
 from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
 from leadline.lab import state
 from leadline.lab.realise import leftovers
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.status import NodeStatus, status
-from leadline.lab.topology import Topology, load, load_file, preset_names
+from leadline.lab.topology import load_named, preset_names
 from leadline.model.errors import UsageError
 from leadline.server.rows_view import SCHEMA_VERSION
 
@@ -40,7 +38,7 @@ def up(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a lab and leave it up; `leadline lab down` removes it. Needs root."""
-    wanted = topology_of(topology)
+    wanted = load_named(topology)
     began = time.monotonic()
     cluster = Cluster(wanted, name)
     cluster.up(keep=True)
@@ -72,7 +70,7 @@ def down(
 ) -> None:
     """Remove a lab, and whatever killed labs left behind; nothing else is touched."""
     root = state.state_root()
-    removed = leftovers.remove_leftovers(root)
+    removed = leftovers.remove_leftovers(root) + lab_leadline.remove_leftovers()
     record = state.read(root, state.checked_name(name))
     if record is not None:
         if record.owner_pid and not force:
@@ -120,12 +118,6 @@ def show_status(
         console().print(state_text(verdict), f"lab {name} ({record.topology}), up {age}, owned by {owner}\n")
         console().print(_ports_table(nodes[0]) if node else _nodes_table(nodes))
     raise typer.Exit(EXIT_OF_STATE[verdict])
-
-
-def topology_of(text: str) -> Topology:
-    """A preset or a file. Errors: ConfigError naming the presets, or file and line."""
-    looks_like_file = os.sep in text or text.endswith((".yaml", ".yml"))
-    return load_file(Path(text)) if looks_like_file or Path(text).is_file() else load(text)
 
 
 def _nodes_table(nodes: list[NodeStatus]) -> Any:

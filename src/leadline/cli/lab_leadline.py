@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from leadline.ingest.config import ScrapeJob
-from leadline.lab.state import state_root
+from leadline.lab.state import claims, state_root
+from leadline.model.errors import WorldError
 from leadline.server.config import Flag
 from leadline.server.supervisor import Supervisor
 
 SCRAPE_EVERY_S = 5.0
+MADE_AS = "leadline-lab-"  # directories of a single run's store, in the directory for temporary files
+STORE, LOCK = "store", "owner.lock"  # in each of them: locked as long as its owner lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class Listening:
     socket: Path
     sflow: tuple[str, int]
     data_dir: Path
+    watch: Callable[[], None] = lambda: None  # looks after a server of ours. Errors: WorldError if it is not to be had
 
     @property
     def agents(self) -> str:
@@ -56,14 +62,16 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
 
 
 @contextmanager
-def own_leadline(lab: str, data_dir: Path | None = None) -> Iterator[Listening]:
+def own_leadline(
+    lab: str, data_dir: Path | None = None, stopping: Callable[[], bool] = lambda: False
+) -> Iterator[Listening]:
     """A Leadline for one run, on free ports, with a store of its own that goes with it (unless `data_dir` is given).
 
-    Errors: CannotStartError, WorldError.
+    It is ready, unless `stopping` said so before. Errors: CannotStartError, WorldError.
     """
-    with tempfile.TemporaryDirectory(prefix="leadline-lab-") as made:
-        directory = data_dir or Path(made) / "store"
-        socket_path = Path(made) / "leadline.sock"
+    with _own_directory() as made:
+        directory = data_dir or made / STORE
+        socket_path = made / "leadline.sock"
         port, grpc, http, sflow = (free_port(kind) for kind in ("tcp", "tcp", "tcp", "udp"))
         url = f"http://127.0.0.1:{port}"
         flags = [
@@ -76,10 +84,49 @@ def own_leadline(lab: str, data_dir: Path | None = None) -> Iterator[Listening]:
         supervisor = Supervisor(None, flags, os.environ, url)
         supervisor.start()
         try:
-            supervisor.wait_ready()
-            yield Listening(url, socket_path, ("127.0.0.1", sflow), directory)
+            supervisor.wait_ready(stopping=stopping)
+            yield Listening(url, socket_path, ("127.0.0.1", sflow), directory, lambda: _watch(supervisor))
         finally:
             supervisor.stop()
+
+
+def remove_leftovers() -> list[str]:
+    """Remove the stores of runs that were killed; returns what was removed, one phrase each. Errors: WorldError."""
+    with claims(state_root()):
+        return _clear_dead()
+
+
+def _clear_dead() -> list[str]:
+    removed = []
+    for lock in Path(tempfile.gettempdir()).glob(f"{MADE_AS}*/{LOCK}"):
+        try:
+            with lock.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # its owner lives, or it is not ours to touch
+            continue
+        # The lock goes last: a server that is still about to end may write into its store again.
+        shutil.rmtree(lock.parent / STORE, ignore_errors=True)
+        if (lock.parent / STORE).exists():
+            continue
+        shutil.rmtree(lock.parent, ignore_errors=True)
+        removed.append(f"store of a run that was killed: {lock.parent}")
+    return removed
+
+
+@contextmanager
+def _own_directory() -> Iterator[Path]:
+    """A directory that is gone at the end; after `kill -9` the next run removes it."""
+    with tempfile.TemporaryDirectory(prefix=MADE_AS) as made, (Path(made) / LOCK).open("xb") as lock:
+        with claims(state_root()):  # nobody may look at the lock before we have it
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _clear_dead()
+        yield Path(made)
+
+
+def _watch(supervisor: Supervisor) -> None:
+    code = supervisor.watch()
+    if code is not None:
+        raise WorldError(f"the Leadline of this run has ended (exit code {code}); its message is above")
 
 
 def free_port(kind: str) -> int:

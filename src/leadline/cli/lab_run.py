@@ -19,15 +19,15 @@ from leadline.cli.serving import stop_on_signals
 from leadline.lab.realise import privileges
 from leadline.lab.run import ScenarioRun
 from leadline.lab.scenarios.spec import scenario_of
+from leadline.lab.state import checked_name
 from leadline.lab.telemetry import TelemetryConfig
-from leadline.lab.topology import load
+from leadline.lab.topology import load_named
 from leadline.lab.truth import TruthFile
 from leadline.model.errors import UsageError
 from leadline.store.bundle_format import SUFFIX
 
 LOOK_EVERY_S = 0.25
 DELIVER_S = 4.0  # what agents still hold when the cluster goes is delivered by then
-INTERRUPTED = 130
 
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
 SeedOption = Annotated[int, typer.Option(help="What a scenario leaves open is chosen from it.")]
@@ -54,14 +54,19 @@ def run(
     Needs root and Linux network namespaces. Ctrl-C ends it and removes everything it made.
     """
     planned = scenario_of(scenario, seconds)
-    cluster = load(topology or planned.topology)
+    cluster = load_named(topology or planned.topology)
     if record is not None and record.suffix != SUFFIX:
         raise UsageError(f"--record: expected NAME{SUFFIX}, got {record}")
+    if record is not None and not record.parent.is_dir():
+        raise UsageError(f"--record: {record.parent} is no directory; make it first")
     written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
     privileges.require()
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
-        listening = stack.enter_context(own_leadline(name, data_dir))
+        listening = stack.enter_context(own_leadline(checked_name(name), data_dir, lambda: bool(stopping)))
+        if stopping:
+            console().print("interrupted before anything was made")
+            raise typer.Exit(128 + stopping[0])
         console().print("Leadline is at", Text(listening.url, style="bold"), "while this runs")
         one = ScenarioRun(
             planned,
@@ -74,14 +79,29 @@ def run(
             stopping=lambda: bool(stopping),
         )
         began_ns = time.time_ns()
-        for _ in told(one, listening.url):
+        story = told(one, listening.url)
+        try:
+            for _ in story:
+                listening.watch()
+                time.sleep(LOOK_EVERY_S)
+        except BaseException:
+            stopping.append(0)  # the scenario goes on in a thread until it is told to stop
+            story.close()
+            raise
+        deliver_until = time.monotonic() + DELIVER_S
+        while record is not None and not stopping and time.monotonic() < deliver_until:
             time.sleep(LOOK_EVERY_S)
         if record is not None and not stopping:
-            time.sleep(DELIVER_S)
             record_run(Client(listening.url), began_ns, time.time_ns(), record)
-    console().print(f"the truth is in {written}")
+    out = console()
     if stopping:
-        raise typer.Exit(INTERRUPTED)
+        out.print(
+            "interrupted: the cluster and all that ran on it are gone"
+            + ("" if record is None else "; nothing was recorded")
+        )
+    out.print(f"the truth is in {written}", soft_wrap=True)
+    if stopping:
+        raise typer.Exit(128 + stopping[0])
 
 
 def demo(

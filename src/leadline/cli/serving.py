@@ -20,13 +20,19 @@ def url_of(settings: Config) -> str:
 
 @contextmanager
 def stop_on_signals() -> Iterator[list[int]]:
-    """A list that a first SIGINT or SIGTERM makes true; the handlers before are put back at the end."""
+    """A list that a first SIGINT or SIGTERM makes true; the handlers before are put back at the end.
+
+    SIGHUP too, which a terminal sends that is closed, unless it is ignored (nohup).
+    """
     caught: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:
         caught.append(number)
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
     try:
         yield caught
     finally:

@@ -11,19 +11,19 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from leadline.lab.agents import Agents
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import Fault, RankFault
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.scenarios.spec import Due, PlannedFault, Scenario, time_line
-from leadline.lab.telemetry import Telemetry, TelemetryConfig
+from leadline.lab.telemetry import Telemetry, TelemetryConfig, lldp
 from leadline.lab.topology import Topology
 from leadline.lab.truth import Entry, TruthFile
 from leadline.lab.workloads import WORKLOADS
-from leadline.lab.workloads.base import Workload
+from leadline.lab.workloads.base import RankJob, Workload
 from leadline.model.errors import WorldError
 
 READY_S_MAX = 240.0  # eight ranks import torch on two quiet cores in some 20 s
@@ -58,6 +58,7 @@ class ScenarioRun:
     lab: RunningLab | None = field(default=None, init=False)
     _zero_s: float | None = field(default=None, init=False)
     _faults: dict[int, tuple[int, Fault]] = field(default_factory=dict, init=False)  # number -> truth entry, fault
+    _jobs: dict[int, Workload] = field(default_factory=dict, init=False)  # by their number in the scenario
     _told_ended: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -69,6 +70,11 @@ class ScenarioRun:
         """Do all of it. Errors: UsageError for a fault on what is not there, WorldError if the machine refuses."""
         for planned in self.scenario.faults:
             planned.fault.check(self.topology)
+        jobs = [WORKLOADS[each.kind](name=each.name, **each.parameters) for each in self.scenario.workloads]
+        for host in (host for job in jobs if isinstance(job, RankJob) for host in job.hosts):
+            self.topology.host(host)
+        self._jobs = dict(enumerate(jobs))
+        self.truth.save()  # also where nothing breaks; and nobody takes that of an earlier run for ours
         with ExitStack() as stack:
             cluster = (
                 Cluster(self.topology, self.lab_name, self.state_root)
@@ -81,7 +87,11 @@ class ScenarioRun:
             self._say("lab", f"{describe(self.topology)} up in {time.monotonic() - began:.1f} s")
             self.lab = RunningLab(cluster)
             if self.telemetry is not None:
-                self.lab.telemetry = Telemetry(cluster, self.telemetry)
+                config = self.telemetry
+                if config.lldp and lldp.program() is None:
+                    config = replace(config, lldp=False)
+                    self._say("lab", "lldpd is not installed (Debian: apt install lldpd): nobody tells of neighbours")
+                self.lab.telemetry = Telemetry(cluster, config)
                 stack.callback(self.lab.telemetry.stop)
                 self.lab.telemetry.start()
                 self._say("lab", "switches export sFlow, exporters and the kernel log speak")
@@ -126,7 +136,7 @@ class ScenarioRun:
             self._mend(due.number)
 
     def _wait_ready(self) -> bool:
-        """Whether every workload of second 0 has made its first step; False if we were told to stop."""
+        """Whether every workload of second 0 is at work (who trains has made a step); False if we were told to stop."""
         assert self.lab is not None
         began = time.monotonic()
         waiting = dict(self.lab.jobs)
@@ -134,14 +144,14 @@ class ScenarioRun:
             for name, job in list(waiting.items()):
                 codes = job.poll()
                 if any(codes.values()):
-                    raise WorldError(f"{name} ended before its first step ({_exits(codes)}); {_last_words(job)}")
+                    raise WorldError(f"{name} ended before it was at work ({_exits(codes)}); {_last_words(job)}")
                 if job.ready():
                     del waiting[name]
-                    self._say("job", f"{name} has made its first step, {time.monotonic() - began:.0f} s after start")
+                    self._say("job", f"{name} is at work, {time.monotonic() - began:.0f} s after its start")
             if self.stopping():
                 return False
             if time.monotonic() - began > READY_S_MAX:
-                raise WorldError(f"{', '.join(waiting)} made no first step within {READY_S_MAX:.0f} s")
+                raise WorldError(f"{', '.join(waiting)} was not at work within {READY_S_MAX:.0f} s")
             time.sleep(LOOK_EVERY_S)
         return True
 
@@ -150,14 +160,20 @@ class ScenarioRun:
     def _start_workload(self, number: int) -> None:
         assert self.lab is not None
         planned = self.scenario.workloads[number]
-        job = WORKLOADS[planned.kind](name=planned.name, **planned.parameters)
+        job = self._jobs[number]
         job.start(self.lab.cluster)
         self.lab.jobs[planned.name] = job
         self._say("job", f"{planned.name} starts ({planned.kind}, {len(job.ranks)} ranks)")
 
     def _stop_workload(self, number: int) -> None:
         assert self.lab is not None
-        job = self.lab.jobs.pop(self.scenario.workloads[number].name)
+        job = self._jobs[number]
+        # What is wrong with its ranks ends with them, and what it lost is known now or never.
+        for fault_number, (_, fault) in list(self._faults.items()):
+            if isinstance(fault, RankFault) and fault.job == job.name:
+                self._mend(fault_number)
+        self._write_loss(job)
+        del self.lab.jobs[job.name]
         job.stop()
         self._say("job", f"{job.name} ends")
 
@@ -195,7 +211,11 @@ class ScenarioRun:
         )
         self._faults[number] = (entry, fault)
         onset_ns = time.time_ns()
-        fault.start(self.lab)
+        try:
+            fault.start(self.lab)
+        except BaseException as error:
+            self.truth.change(entry, onset_ns=onset_ns, seen={"failed": f"{type(error).__name__}: {error}"})
+            raise
         self.truth.change(entry, onset_ns=onset_ns)
         self._say("fault", f"{fault.name} on {self.truth.entries[entry].component[0]}")
 
@@ -204,26 +224,35 @@ class ScenarioRun:
         if number not in self._faults:
             return
         entry, fault = self._faults.pop(number)
-        seen = {"after": dict(fault.seen(self.lab))}
-        fault.stop(self.lab)
-        end_ns = time.time_ns() if fault.lasts else None
-        self.truth.change(entry, end_ns=end_ns, seen=seen)
+        seen: dict[str, object] = {}
+        try:
+            try:
+                seen["after"] = dict(fault.seen(self.lab))
+            finally:
+                fault.stop(self.lab)
+        finally:
+            self.truth.change(entry, end_ns=time.time_ns() if fault.lasts else None, seen=seen)
         self._say("mended", f"{fault.name} is over")
 
     def _write_losses(self) -> None:
-        """What each fault cost, by the steps that the training itself wrote down."""
         assert self.lab is not None
         for job in self.lab.jobs.values():
-            steps = with_death(job.steps_done(), job.poll(), time.time_ns())
-            for number, entry in enumerate(self.truth.entries if steps else ()):
-                end_ns = entry.end_ns or time.time_ns()
-                lost = lost_gpu_seconds(steps, entry.onset_ns, end_ns, len(job.ranks))
-                if lost is not None:
-                    self.truth.change(number, lost_gpu_seconds=round(lost + (entry.lost_gpu_seconds or 0.0), 3))
+            self._write_loss(job)
+
+    def _write_loss(self, job: Workload) -> None:
+        """What each fault cost, by the steps that the training itself wrote down."""
+        steps = with_death(job.steps_done(), job.poll(), time.time_ns())
+        for number, entry in enumerate(self.truth.entries if steps else ()):
+            end_ns = entry.end_ns or time.time_ns()
+            lost = lost_gpu_seconds(steps, entry.onset_ns, end_ns, len(job.ranks))
+            if lost is not None:
+                self.truth.change(number, lost_gpu_seconds=round(lost + (entry.lost_gpu_seconds or 0.0), 3))
 
     def _mend_all(self) -> None:
-        for number in list(self._faults):
-            self._mend(number)
+        """Mend what is broken still, each whatever becomes of the others. Errors: what the first of them raised."""
+        with ExitStack() as stack:
+            for number in list(self._faults):
+                stack.callback(self._mend, number)
 
     def _say(self, kind: str, text: str) -> None:
         self.tell(Happening(kind, text, time.time_ns(), self.at_s))

@@ -12,13 +12,14 @@ import random
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from leadline.lab.running import RunningLab, link_named
 from leadline.lab.topology import Topology
 from leadline.lab.truth import FaultClass, Layer
-from leadline.model.errors import ConfigError
+from leadline.lab.workloads.base import RankProcess
+from leadline.model.errors import ConfigError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,6 @@ class Fault(ABC):
     name: ClassVar[str]
     layer: ClassVar[Layer]
     fault_class: ClassVar[FaultClass]
-    needs_job: ClassVar[bool] = True  # whether it makes sense without a training job
     lasts: ClassVar[bool] = True  # False: it happens at one moment, `for_s` says nothing
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
@@ -60,6 +60,29 @@ class Fault(ABC):
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         """What the raw counters of the kernel say now: read before and after, kept in the truth file for people."""
         return {}
+
+
+@dataclass(frozen=True, slots=True)
+class RankFault(Fault):
+    """A fault of one rank: of a job's (the first that runs), the rank from the seed, unless they are given."""
+
+    job: str | None = None
+    rank: int | None = None
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        # The job's name too: when the fault is to be mended, another one may be the first.
+        job = lab.job(self.job).name
+        return replace(self, job=job, rank=lab.some_rank(job, rng) if self.rank is None else self.rank)
+
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        hosts = len(topology.hosts)  # a job has at most one rank on each
+        if self.rank is not None and not 0 <= self.rank < hosts:
+            raise UsageError(f"{self.name}: a rank on {topology.name} is 0 to {hosts - 1}, got {self.rank}")
+
+    def one(self, lab: RunningLab) -> RankProcess:
+        """The rank. Errors: UsageError if its job does not run."""
+        return lab.rank(self.job, self.rank or 0)
 
 
 def fault_from(kind: type[Fault], given: Mapping[str, Any], where: str) -> Fault:

@@ -26,7 +26,6 @@ class EcmpCollision(Fault):
     flows: int = 4
     job: str = "elephants-1"
     _started: list[Bulk] = field(default_factory=list, repr=False)
-    _link: list[str] = field(default_factory=list, repr=False)
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         if self.src and self.dst:

@@ -22,7 +22,6 @@ class ExporterHangs(Fault):
     name = "exporter-hangs"
     layer = "telemetry"
     fault_class = "transient"
-    needs_job = False
 
     host: str | None = None
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import Fault, RankFault
 from leadline.lab.faults.signals import state_of
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.kernel_log import append_xid
@@ -19,41 +19,36 @@ from leadline.lab.workloads.base import signal_process
 
 
 @dataclass(frozen=True, slots=True)
-class GpuThrottle(Fault):
+class GpuThrottle(RankFault):
     """The GPU is hot and lowers its clock; the rank on it gets as much less CPU."""
 
     name = "gpu-throttle"
     layer = "gpu"
     fault_class = "gray"
 
-    job: str | None = None
-    rank: int | None = None
     clock_factor: float = 0.4
     cores: float = 0.05  # what the rank still gets; `bert` on clos8 uses some 0.085
 
-    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))
-
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        one = lab.rank(self.job, self.rank or 0)
+        one = self.one(lab)
         return (f"gpu:{one.gpu}", f"host:{one.host}")
 
     def start(self, lab: RunningLab) -> None:
-        one = lab.rank(self.job, self.rank or 0)
+        one = self.one(lab)
         lab.gpu_control(one.host, one.gpu, {"throttle": "thermal", "clock_factor": self.clock_factor})
         one.process.cgroup.set_cpu_quota(self.cores)
 
     def stop(self, lab: RunningLab) -> None:
-        one = lab.rank(self.job, self.rank or 0)
+        one = self.one(lab)
         lab.gpu_control(one.host, one.gpu, None)
         one.process.cgroup.set_cpu_quota(None)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        return {"throttled": lab.rank(self.job, self.rank or 0).process.cgroup.throttled()}
+        return {"throttled": self.one(lab).process.cgroup.throttled()}
 
 
 @dataclass(frozen=True, slots=True)
-class Xid(Fault):
+class Xid(RankFault):
     """The driver reports an error in the kernel log; the process on the GPU dies, as after most codes."""
 
     name = "xid"
@@ -61,27 +56,22 @@ class Xid(Fault):
     fault_class = "persistent"
     lasts = False
 
-    job: str | None = None
-    rank: int | None = None
     code: int = 79  # GPU has fallen off the bus
     kills: bool = True
 
-    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))
-
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        one = lab.rank(self.job, self.rank or 0)
+        one = self.one(lab)
         return (f"gpu:{one.gpu}", f"host:{one.host}")
 
     def start(self, lab: RunningLab) -> None:
-        one = lab.rank(self.job, self.rank or 0)
+        one = self.one(lab)
         append_xid(lab.state, one.host, one.gpu, self.code, one.process.pid)
         lab.gpu_control(one.host, one.gpu, {"xid": self.code})
         if self.kills:
             signal_process(one.process, signal.SIGABRT)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        one = lab.rank(self.job, self.rank or 0)
+        one = self.one(lab)
         log = lab.state / "hosts" / one.host / "kmsg"
         lines = log.read_text().splitlines() if log.exists() else []
         xids = [line for line in lines if "Xid" in line]
@@ -95,7 +85,6 @@ class DuplicateUuid(Fault):
     name = "duplicate-uuid"
     layer = "telemetry"
     fault_class = "persistent"
-    needs_job = False
 
     host: str | None = None
     of_host: str | None = None

@@ -13,6 +13,7 @@ from leadline.lab.faults.base import Fault
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Port
+from leadline.model.errors import WorldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,19 @@ class FlappingLink(_LinkFault):
         if self._running:
             self._running["ended"].set()
             self._running["thread"].join()
+            failed = self._running.pop("failed", None)
             self._running.clear()
+            if failed is not None:
+                lab.cluster.link_up(lab.link(self.link or "").id)
+                raise failed
 
     def _flap(self, lab: RunningLab, ended: threading.Event) -> None:
+        try:
+            self._flap_until(lab, ended)
+        except WorldError as error:
+            self._running["failed"] = error  # told when it is mended
+
+    def _flap_until(self, lab: RunningLab, ended: threading.Event) -> None:
         link = lab.link(self.link or "").id
         done = 0
         while not ended.is_set() and (not self.flaps or done < self.flaps):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import RankFault
 from leadline.lab.running import RunningLab
 
 MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class OomKill(Fault):
+class OomKill(RankFault):
     """A real one: the rank allocates more each step, and its control group has a limit."""
 
     name = "oom-kill"
@@ -22,23 +20,18 @@ class OomKill(Fault):
     fault_class = "transient"
     lasts = False
 
-    job: str | None = None
-    rank: int | None = None
     headroom_mb: float = 100.0  # above what it uses now
     growth_mb_per_step: float = 60.0
 
-    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))
-
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        one = lab.rank(self.job, self.rank or 0)
-        return (f"rank:{lab.job(self.job).name}/{one.rank}", f"host:{one.host}")
+        one = self.one(lab)
+        return (f"rank:{self.job}/{self.rank}", f"host:{one.host}")
 
     def start(self, lab: RunningLab) -> None:
-        process = lab.rank(self.job, self.rank or 0).process
+        process = self.one(lab).process
         process.cgroup.set_memory_limit(process.cgroup.memory_bytes() + int(self.headroom_mb * MIB))
         lab.control(self.job, self.rank or 0, allocate_mb_per_step=self.growth_mb_per_step)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        process = lab.rank(self.job, self.rank or 0).process
+        process = self.one(lab).process
         return {"oom_kills": process.cgroup.oom_kills(), "exit": process.popen.poll()}

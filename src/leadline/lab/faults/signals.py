@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import RankFault
 from leadline.lab.running import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
-class _Signal(Fault):
+class _Signal(RankFault):
     number: ClassVar[signal.Signals]
 
-    job: str | None = None
-    rank: int | None = None
-
-    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        return self if self.rank is not None else replace(self, rank=lab.some_rank(self.job, rng))
-
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        one = lab.rank(self.job, self.rank or 0)
-        return (f"rank:{lab.job(self.job).name}/{one.rank}",)
+        return (f"rank:{self.job}/{self.rank}",)
 
     def start(self, lab: RunningLab) -> None:
         self._send(lab, self.number)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        process = lab.rank(self.job, self.rank or 0).process
+        process = self.one(lab).process
         return {"state": state_of(process.pid), "exit": process.popen.poll()}
 
     def _send(self, lab: RunningLab, number: signal.Signals) -> None:
-        process = lab.rank(self.job, self.rank or 0).process
+        process = self.one(lab).process
         if process.popen.poll() is None:  # reaped: its number may be somebody else's
             os.kill(process.pid, number)
 

@@ -61,6 +61,7 @@ class Cluster:
         self._started: list[Process] = []
         self._down_links: set[str] = set()
         self._residents_lock = threading.Lock()
+        self._links_lock = threading.Lock()  # two links may flap at once
         self._up = False
 
     @classmethod
@@ -207,19 +208,21 @@ class Cluster:
     def link_down(self, link: str, *, converge: bool = True) -> None:
         """Take the carrier of a link, at its `a` end. With `converge` the switches stop using it, as BGP would."""
         found = self.topology.link(link)
-        self.command(found.a.node, ["ip", "link", "set", found.a.name, "down"])
-        if converge:
-            self._converge(self._down_links | {found.id})
+        with self._links_lock:
+            self.command(found.a.node, ["ip", "link", "set", found.a.name, "down"])
+            if converge:
+                self._converge(self._down_links | {found.id})
 
     def link_up(self, link: str) -> None:
         """Give a link its carrier back, and the switches their routes over it."""
         found = self.topology.link(link)
-        self.command(found.a.node, ["ip", "link", "set", found.a.name, "up"])
-        # The kernel forgot the routes over a port that went down, and only those: `replace` does not mind the others.
-        down = self._down_links - {found.id}
-        lines = [plan.route_line("replace", route) for route in routes(self.topology, down)[found.a.node]]
-        self._ip(found.a.node, lines)
-        self._converge(down)
+        with self._links_lock:
+            self.command(found.a.node, ["ip", "link", "set", found.a.name, "up"])
+            # The kernel forgot the routes over a port that went down, only those: `replace` does not mind the others.
+            down = self._down_links - {found.id}
+            lines = [plan.route_line("replace", route) for route in routes(self.topology, down)[found.a.node]]
+            self._ip(found.a.node, lines)
+            self._converge(down)
 
     def drop_rule(
         self, node: str, port: str, match: str = "", probability: float = 1.0, direction: drops.Direction = "sent"

@@ -25,7 +25,11 @@ def missing() -> list[str]:
         lacks.append("root")
     effective = _effective_capabilities()
     lacks += [name for bit, name in CAPABILITIES if not effective >> bit & 1]
-    lacks += [f"`{name}` (Debian: {package})" for name, package in PROGRAMS.items() if shutil.which(name) is None]
+    # Who is not root has no sbin in his PATH; the programs are there all the same.
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), *(("/usr/sbin", "/sbin") if lacks else ())])
+    lacks += [
+        f"`{name}` (Debian: {package})" for name, package in PROGRAMS.items() if not shutil.which(name, path=path)
+    ]
     if not Path("/proc/self/ns/net").exists():
         lacks.append("network namespaces in the kernel (CONFIG_NET_NS)")
     return lacks

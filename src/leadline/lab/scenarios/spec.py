@@ -10,12 +10,14 @@
       - {fault: flapping-link, at_s: 40, for_s: 30, link: h3~leaf1}
       - {fault: slow-worker, at_s: 110, for_s: 40, rank: 5}
 
-Second 0 is when every workload that starts at 0 has made its first step: what comes before is setting up.
+Second 0 is when every workload that starts at 0 is at work (who trains has made a step): before, it is set up.
 """
 
 from __future__ import annotations
 
 import inspect
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -27,10 +29,11 @@ import yaml
 
 from leadline.lab.faults import BY_NAME as FAULT_BY_NAME
 from leadline.lab.faults import FAULTS
-from leadline.lab.faults.base import Fault, fault_from
+from leadline.lab.faults.base import Fault, RankFault, fault_from
 from leadline.lab.workloads import WORKLOADS
 from leadline.model.errors import ConfigError
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SHIPPED = resources.files("leadline.lab.scenarios")
 # A fault by its name alone: the job settles, the fault, the job recovers.
 FAULT_AT_S, FAULT_FOR_S, AFTER_S = 30.0, 40.0, 30.0
@@ -165,11 +168,17 @@ def parse(text: str, where: str, duration_s: float | None = None) -> Scenario:
     if len(set(names)) != len(names):
         raise ConfigError(f"{where}: two workloads have one name: {', '.join(sorted(names))}; give each a `name`")
     faults = [_fault(each, f"{where}, fault {n + 1}") for n, each in enumerate(_list(top, "faults", where))]
+    for fault in (each.fault for each in faults):
+        if isinstance(fault, RankFault) and (fault.job not in names if fault.job else not names):
+            raise ConfigError(
+                f"{where}: {fault.name} needs a workload called {fault.job or '(any)'}; there are "
+                f"{', '.join(names) or 'none'}"
+            )
     for at_s in [each.at_s for each in workloads] + [each.at_s for each in faults]:
         if at_s > duration_s:
             raise ConfigError(f"{where}: at_s {at_s} is after the end, duration_s {duration_s}")
     return Scenario(
-        name=str(top.get("name", where)),
+        name=_name(top.get("name", Path(where).stem), where),
         doc=str(top.get("doc", "")),
         topology=str(top.get("topology", "clos8")),
         duration_s=duration_s,
@@ -184,9 +193,9 @@ def _workload(given: object, where: str, duration_s: float) -> list[PlannedWorkl
     kind = str(fields.pop("workload", ""))
     if kind not in WORKLOADS:
         raise ConfigError(f"{where}: workload must be one of {', '.join(WORKLOADS)}, got {kind or 'nothing'}")
-    name = str(fields.pop("name", f"{kind}-1"))
+    name = _name(fields.pop("name", f"{kind}-1"), where)
     at_s = _seconds(fields, "at_s", where) or 0.0
-    for_s = _seconds(fields, "for_s", where)
+    for_s = _lasting(fields, where)
     every_s = _seconds(fields, "every_s", where)
     for timing in ("at_s", "for_s", "every_s"):
         fields.pop(timing, None)
@@ -219,7 +228,7 @@ def _fault(given: object, where: str) -> PlannedFault:
     at_s = _seconds(fields, "at_s", where)
     if at_s is None:
         raise ConfigError(f"{where}: {name} needs at_s, the second at which it starts")
-    for_s = _seconds(fields, "for_s", where)
+    for_s = _lasting(fields, where)
     decoy = fields.pop("decoy", False)
     if not isinstance(decoy, bool):
         raise ConfigError(f"{where}: decoy must be true or false, got {decoy!r}")
@@ -243,10 +252,24 @@ def _list(given: Mapping[str, Any], name: str, where: str) -> list[Any]:
     return value
 
 
+def _name(given: object, where: str) -> str:
+    """A name that can be part of a path, of a control group and of an entity's id."""
+    if not isinstance(given, str) or not NAME.fullmatch(given):
+        raise ConfigError(f"{where}: a name is letters and digits, then also '.', '_' and '-'; got {given!r}")
+    return given
+
+
+def _lasting(given: Mapping[str, Any], where: str) -> float | None:
+    for_s = _seconds(given, "for_s", where)
+    if for_s == 0:
+        raise ConfigError(f"{where}: for_s must be seconds > 0, got 0; leave it out for what lasts to the end")
+    return for_s
+
+
 def _seconds(given: Mapping[str, Any], name: str, where: str) -> float | None:
     value = given.get(name)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ConfigError(f"{where}: {name} must be seconds >= 0, got {value!r}")
     return float(value)

@@ -51,10 +51,15 @@ def configuration(node: str, every_s: int) -> str:
     )
 
 
+def program() -> str | None:
+    """Where lldpd is, or None."""
+    return shutil.which("lldpd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/sbin:/bin")
+
+
 def start(cluster: Cluster, every_s: int, nice: int, detached: bool = False) -> Lldp:
     """Start a daemon on every node. Errors: WorldError if lldpd is not installed."""
-    program = shutil.which("lldpd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/sbin:/bin")
-    if program is None:
+    found = program()
+    if found is None:
         raise WorldError("lldpd is not installed (Debian: apt install lldpd); or switch telemetry.lldp off")
     where = directory(cluster.state)
     where.mkdir(exist_ok=True)
@@ -64,7 +69,7 @@ def start(cluster: Cluster, every_s: int, nice: int, detached: bool = False) -> 
         settings = where / f"{node}.conf"
         settings.write_text(configuration(node, every_s))
         # In the foreground (-d), so that it dies with us; -r would only listen.
-        argv = [program, "-d", "-u", str(control_socket(cluster.state, node)), "-I", ports, "-C", ports]
+        argv = [found, "-d", "-u", str(control_socket(cluster.state, node)), "-I", ports, "-C", ports]
         argv += ["-O", str(settings), "-S", "Leadline lab", "-P", "Linux"]
         processes[node] = cluster.spawn(node, argv, name="lldpd", env=_ENVIRONMENT, nice=nice, detached=detached)
     return Lldp(processes)

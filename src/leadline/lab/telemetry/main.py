@@ -44,6 +44,7 @@ from leadline.lab.telemetry.plan import (
 from leadline.model.errors import LeadlineError, WorldError
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+FIRST_COUNTERS_S = 1.5  # a collector looks at our list of senders once a second: before, it knows none of them
 _FILES_MAX = 65536
 _SLOTS, _CLAIM_PORT = 250, 17701  # not 6343: a collector may have that on every address
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -55,9 +56,9 @@ class Timers:
     def __init__(self) -> None:
         self._due: list[tuple[float, float, Callable[[], None]]] = []
 
-    def every(self, seconds: float, deed: Callable[[], None], share: float = 0.0) -> None:
-        """Do `deed` every `seconds`, first after the part `share` of them."""
-        self._due.append((time.monotonic() + seconds * share, seconds, deed))
+    def every(self, seconds: float, deed: Callable[[], None], share: float = 0.0, after_s: float = 0.0) -> None:
+        """Do `deed` every `seconds`, first after `after_s` and the part `share` of them."""
+        self._due.append((time.monotonic() + after_s + seconds * share, seconds, deed))
 
     def wait_s(self) -> float:
         """Until the next deed."""
@@ -133,7 +134,7 @@ def claimed(plan: Plan) -> tuple[Plan, socket.socket]:
 def _timers(plan: Plan, switches: list[SwitchTelemetry], hosts: list[HostTelemetry]) -> Timers:
     timers = Timers()
     for place, switch in enumerate(switches):
-        timers.every(plan.config.counters_every_s, switch.count, place / len(switches))
+        timers.every(plan.config.counters_every_s, switch.count, place / len(switches), FIRST_COUNTERS_S)
     trees = [*(switch.grow_tree for switch in switches), *(host.grow_tree for host in hosts)]
     for place, deed in enumerate(trees):
         timers.every(plan.config.trees_every_s, deed, place / len(trees))

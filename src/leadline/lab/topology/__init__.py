@@ -2,7 +2,7 @@
 
 from leadline.lab.topology.build import build
 from leadline.lab.topology.parts import Host, Link, Port, Role, Switch, Topology
-from leadline.lab.topology.reading import load, load_file, preset_names, read_shape
+from leadline.lab.topology.reading import load, load_file, load_named, preset_names, read_shape
 from leadline.lab.topology.relations import relations
 from leadline.lab.topology.routing import EcmpGroup, Hop, Route, Rule, ecmp_groups, routes, rules
 from leadline.lab.topology.shape import Shape
@@ -23,6 +23,7 @@ __all__ = [
     "ecmp_groups",
     "load",
     "load_file",
+    "load_named",
     "preset_names",
     "read_shape",
     "relations",

@@ -14,6 +14,7 @@ Every field of `shape.Shape` may stand in the file; what is left out has the def
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,12 @@ def load(text_or_preset: str) -> Topology:
         presets = ", ".join(preset_names())
         raise ConfigError(f"topology: expected a preset ({presets}) or YAML text, got {text_or_preset!r}")
     return build(read_shape(text_or_preset, "topology"))
+
+
+def load_named(name: str) -> Topology:
+    """A topology by what a person gives: a preset or the path of a file. Errors: ConfigError, with file and line."""
+    looks_like_file = os.sep in name or name.endswith((".yaml", ".yml"))
+    return load_file(Path(name)) if looks_like_file or Path(name).is_file() else load(name)
 
 
 def load_file(path: Path) -> Topology:

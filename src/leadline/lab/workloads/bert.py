@@ -87,8 +87,9 @@ class Bert(RankJob):
     def steps_done(self) -> list[tuple[int, int]]:
         """See `RankJob`; read off rank 0's log."""
         found = []
-        for line in self.ranks[0].log.read_text(errors="replace").splitlines() if self.ranks else ():
-            if line.startswith("{") and self.working_word in line:
+        for line in self.ranks[0].log.read_text(errors="replace").splitlines(keepends=True) if self.ranks else ():
+            # A rank that was killed may have left half a line.
+            if line.startswith("{") and line.endswith("}\n") and self.working_word in line:
                 told = json.loads(line)
                 found.append((told["end_ns"] - round(told["seconds"] * 1e9), told["end_ns"]))
         return found
