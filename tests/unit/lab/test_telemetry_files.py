@@ -110,11 +110,15 @@ def test_two_programs_add_to_one_nics_counters(tmp_path: Path) -> None:
 def test_lines_are_numbered_on_and_have_the_drivers_form(tmp_path: Path) -> None:
     (tmp_path / "hosts" / "h3").mkdir(parents=True)
     append(tmp_path / "hosts" / "h3", "first", priority=6, now_us=7)
-    append_xid(tmp_path, "h3", "GPU-855c860a-277d-543a-8443-21197eabb7ae", 79, os.getpid())
+    for _ in range(2):
+        append_xid(tmp_path, "h3", "GPU-855c860a-277d-543a-8443-21197eabb7ae", 79, os.getpid())
     lines = (tmp_path / "hosts" / "h3" / "kmsg").read_text().splitlines()
     assert lines[0] == "6,0,7,-;first"
+    # Once, and first: which GPU is at that address.
+    assert lines[1].endswith("-;NVRM: GPU at PCI:0085:5c:00: GPU-855c860a-277d-543a-8443-21197eabb7ae")
+    assert len(lines) == 4
     assert re.fullmatch(
-        r"3,1,\d+,-;NVRM: Xid \(PCI:0085:5c:00\): 79, pid=\d+, name=\S.*, GPU has fallen off the bus\.", lines[1]
+        r"3,2,\d+,-;NVRM: Xid \(PCI:0085:5c:00\): 79, pid=\d+, name=\S.*, GPU has fallen off the bus\.", lines[2]
     )
     assert xid_text("0000:9b:00", 43, None, "").startswith("NVRM: Xid (PCI:0000:9b:00): 43, pid='<unknown>', name=<unk")
 

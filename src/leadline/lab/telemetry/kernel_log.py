@@ -78,7 +78,11 @@ def append_xid(state: Path, host: str, uuid: str, code: int, pid: int | None) ->
             name = Path(f"/proc/{pid}/comm").read_text().strip()
         except OSError:
             name = "python"  # it is gone already
-    append(state / "hosts" / host, xid_text(pci_address(uuid), code, pid, name))
+    directory, pci = state / "hosts" / host, pci_address(uuid)
+    named = f"NVRM: GPU at PCI:{pci}: {uuid}"  # the driver says so once, before a GPU's first error
+    if named.encode() not in (directory / FILE).read_bytes():
+        append(directory, named)
+    append(directory, xid_text(pci, code, pid, name))
 
 
 def next_sequence(tail: bytes) -> int:
