@@ -23,6 +23,7 @@ from leadline.model.tables.training import COLLECTIVE, MESSAGE_END, STEP
 from leadline.model.tables.verdicts import EVENT
 from leadline.wire.ring_format import (
     FOLLOWS,
+    GROUP_MAX,
     MORE,
     RECORD_BYTES,
     SEGMENT,
@@ -116,12 +117,6 @@ def decode_ring(body: bytes) -> RingRows:
             parts.setdefault(table.name, []).append(_as_table(table, columns))
         seen["lost"] += segment.lost
         seen["records"] += len(segment.plain)
-        if seen["name bytes"] > NAME_BYTES_MAX:
-            raise RefusedError(
-                "decompressed_too_large",
-                f"the names of values and attributes take more than {NAME_BYTES_MAX} bytes written out; send fewer "
-                "segments at once, or use shorter names",
-            )
     tables = {name: pa.concat_tables(pieces).unify_dictionaries() for name, pieces in parts.items()}
     counts = {name: seen[name] for name in ("records", "lost", "begun", "clock_pairs", "unknown")}
     return RingRows(tables, **counts)
@@ -284,7 +279,7 @@ class _Segment:
             if place is not None:
                 found = {self.strings[name]: repr(value) for name, value in zip(names, values, strict=True) if name}
                 metrics[place].update(found)
-                seen["name bytes"] += sum(map(len, found))
+                _count_names(seen, sum(map(len, found)))
         return _maps(metrics)
 
     def _events(self, seen: Tally[str]) -> Columns:
@@ -322,7 +317,7 @@ class _Segment:
             place = place_of.get(head)
             if place is not None:
                 joined[place][name] = joined[place].get(name, b"") + bytes(piece)[:used]
-                seen["name bytes"] += len(self.strings[name])
+                _count_names(seen, len(self.strings[name]))
         texts = [{name: _text(raw) for name, raw in each.items()} for each in joined]
         messages = [each.pop(0, "") for each in texts]
         return messages, [{self.strings[name]: text for name, text in each.items()} for each in texts]
@@ -369,6 +364,17 @@ def _check_numbers(where: str, numbers: NDArray[np.uint64], first: int) -> None:
         raise DataError(f"{where}, record {at + 1}", f"number {first + at}", str(numbers[at]))
 
 
+def _count_names(seen: Tally[str], size: int) -> None:
+    """Count names before they are written out. Errors: RefusedError."""
+    seen["name bytes"] += size
+    if seen["name bytes"] > NAME_BYTES_MAX:
+        raise RefusedError(
+            "decompressed_too_large",
+            f"the names of values and attributes take more than {NAME_BYTES_MAX} bytes written out; send fewer "
+            "segments at once, or use shorter names",
+        )
+
+
 def _groups(where: str, plain: Records) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Kind of each record (0: not known) and the place of the record that its group begins with. Errors: DataError."""
     raw = plain["kind"]
@@ -384,6 +390,9 @@ def _groups(where: str, plain: Records) -> tuple[NDArray[np.uint8], NDArray[np.i
         raise DataError(f"{where}, its last record", "the end of a group", "one that says that more follows")
     places = np.arange(len(plain), dtype=np.int64)
     head = np.maximum.accumulate(np.where(follows, 0, places)) if len(plain) else places
+    long = np.flatnonzero(places - head >= GROUP_MAX)
+    if len(long):  # one event of a million pieces would be joined piece by piece
+        raise DataError(f"{where}, record {int(long[0]) + 1}", f"groups of at most {GROUP_MAX} records", "a longer one")
     return np.where(_KNOWN[raw], raw, 0).astype(np.uint8), head
 
 

@@ -406,6 +406,10 @@ def test_bodies_that_would_unpack_to_much_are_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ring_module, "SEGMENTS_MAX", 2)
     with pytest.raises(RefusedError, match="more than 2 segments"):
         decode_ring(good * 3)
+    monkeypatch.setattr(ring_module, "GROUP_MAX", 3)  # an event of any length would be joined piece by piece
+    with pytest.raises(DataError, match="groups of at most 3 records"):
+        decode_ring(good)
+    monkeypatch.setattr(ring_module, "GROUP_MAX", layout.GROUP_MAX)
     monkeypatch.setattr(ring_module, "NAME_BYTES_MAX", 3)
     with pytest.raises(RefusedError, match="names of values"):
         decode_ring(good)
