@@ -3,7 +3,8 @@
     kernel's buffer ──> receive: stamps, batches ──> queue ──> SflowIntake
       `kernel`                                       `queue`    `store`           where what is lost is counted
 
-Batches fill for LINGER_S or to BATCH_BYTES: a batch costs about a millisecond to hand on, however small it is.
+Batches fill for LINGER_S or to BATCH_BYTES: a batch costs about a millisecond to hand on, however small it is. A
+datagram counts with what we note of it, so that empty ones, which anybody may send, fill a batch and the queue too.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 
 LINGER_S = 0.1
 BATCH_BYTES = 1 << 20
+NOTE_BYTES = 128  # of each datagram beside its bytes: where it ends, who sent it, when
 IDLE_S = 0.2  # how soon a stop is noticed
 REFRESH_S = 1.0  # how soon a changed file of senders is noticed
 
@@ -127,7 +129,7 @@ class SflowListener:
             self._queue.put(None)
 
     def _hand_on(self, datagrams: Datagrams) -> None:
-        size = len(datagrams.data)
+        size = _held_bytes(datagrams)
         if self._queued.value + size > self._config.queue_bytes_max and self._queued.value:
             self._intake.counts.add(counter("sflow_lost", "queue"), len(datagrams.ends))
             return
@@ -155,7 +157,11 @@ class SflowListener:
                 log.exception("a batch of %d sFlow datagrams could not be taken", len(datagrams.ends))
                 self._intake.counts.add(counter("sflow_lost", "failed"), len(datagrams.ends))
             finally:
-                self._queued.add(-len(datagrams.data))
+                self._queued.add(-_held_bytes(datagrams))
+
+
+def _held_bytes(datagrams: Datagrams) -> int:
+    return len(datagrams.data) + NOTE_BYTES * len(datagrams.ends)
 
 
 class _Gauge:
@@ -189,7 +195,7 @@ class _Batch:
     @property
     def full(self) -> bool:
         """Whether the next datagram might not fit."""
-        return self._used >= BATCH_BYTES
+        return self._used + NOTE_BYTES * len(self.ends) >= BATCH_BYTES
 
     @property
     def room(self) -> memoryview:

@@ -103,7 +103,7 @@ def _sender(given: Any, where: str) -> SflowSender:
         raise ConfigError(f"{where}: expected ports as ifIndex: name, got {ports!r:.200}")
     try:
         named = {int(index): str(name) for index, name in ports.items()}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{where}: expected whole numbers (ifIndex) as keys of ports, got {ports!r:.200}") from None
     sender = SflowSender(str(given["address"]), str(given["switch"]), named, str(given.get("agent") or ""))
     return checked(sender, where)

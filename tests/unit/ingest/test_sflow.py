@@ -17,7 +17,7 @@ from tests.oracle import sflow as oracle
 
 from leadline.ingest.config import SflowConfig, SflowSender
 from leadline.ingest.sflow import Datagrams, SflowIntake
-from leadline.ingest.sflow_listener import SflowListener, require_known_senders
+from leadline.ingest.sflow_listener import BATCH_BYTES, NOTE_BYTES, SflowListener, _Batch, require_known_senders
 from leadline.ingest.sflow_senders import Allowed, senders_of
 from leadline.ingest.sflow_sequence import WINDOW, Sequences
 from leadline.model.counters import COUNTERS
@@ -408,6 +408,29 @@ def test_a_full_queue_drops_and_counts(bench: Bench, monkeypatch: pytest.MonkeyP
     listening(bench, use, accept_unknown=True, queue_bytes_max=1 << 20)
     lost = counted(bench)
     assert 15 <= lost["lost queue"] <= 38
+
+
+def test_empty_datagrams_fill_the_queue_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.ingest.sflow_listener.LINGER_S", 0.0)
+    monkeypatch.setattr("leadline.ingest.sflow_listener.NOTE_BYTES", 1 << 18)
+    slow = threading.Event()
+    monkeypatch.setattr(SflowIntake, "take", lambda *_: slow.wait(10))
+
+    def use(listener: SflowListener) -> None:
+        for _ in range(40):
+            send(listener, b"")
+            time.sleep(0.001)
+        assert until(lambda: counted(bench).get("lost queue", 0) > 0)
+        slow.set()
+
+    listening(bench, use, accept_unknown=True, queue_bytes_max=1 << 20)
+
+
+def test_a_batch_of_empty_datagrams_ends() -> None:
+    batch = _Batch()
+    while not batch.full:
+        batch.add(0, "127.0.0.1", 1)
+    assert len(batch.cut().ends) == BATCH_BYTES // NOTE_BYTES
 
 
 def test_what_the_kernel_drops_is_counted(bench: Bench) -> None:
