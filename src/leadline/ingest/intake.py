@@ -307,7 +307,7 @@ class Intake:
         if table.identity is Identity.BATCH:
             raw = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64]], np.uint64)
             given["batch"] = u128(np.repeat(raw, count, axis=0))
-            given["batch_row"] = np.arange(count, dtype=np.uint64)
+            given.setdefault("batch_row", np.arange(count, dtype=np.uint64))
         return arrow_table(table, given)
 
     def _check_age(self, table: Table, rows: pa.Table, now_ns: int) -> None:
@@ -336,7 +336,10 @@ class Intake:
         return self._is_recent((principal.tenant, principal.cluster, table.name, batch))
 
     def in_time(self, table: Table, rows: pa.Table, sender: Sender) -> pa.Table:
-        """The rows that `rows` would take by their age; the others are counted as refused."""
+        """The rows that `rows` would take by their age; the others are counted as refused.
+
+        They keep their numbers in the batch: at the retry other rows may be out of time, and these are still the same.
+        """
         now_ns = self.now_ns()
         latest_ns = now_ns + self.config.future_max_s * 10**9
         old = pc.fill_null(pc.less(rows[table.aged_by], now_ns - table.keep_hours * 3600 * 10**9), False)
@@ -346,6 +349,8 @@ class Intake:
             return rows
         kept = f"older than the table is kept ({table.keep_hours} h) or more than {self.config.future_max_s} s ahead"
         self._count_refused(sender, now_ns, tally, [f"{table.name}: {sum(tally.values())} rows are {kept}"])
+        if table.identity is Identity.BATCH:
+            rows = rows.append_column("batch_row", pa.array(np.arange(rows.num_rows, dtype=np.uint64)))
         return rows.filter(pc.invert(pc.or_(old, ahead)))
 
     def _is_recent(self, key: tuple[str, str, str, int]) -> bool:

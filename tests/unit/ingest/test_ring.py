@@ -159,6 +159,13 @@ def test_rows_out_of_time_are_left_out_and_counted(bench: Bench, post: Post) -> 
     assert "older than the table is kept" in source.last_error
 
 
+def test_a_row_keeps_its_number_when_others_are_out_of_time(bench: Bench, post: Post) -> None:
+    assert post(recent(DAY_NS) + recent())[0] == 200
+    assert [row["batch_row"] for row in bench.store.rows("collective")] == [1]
+    assert post(recent() + recent(DAY_NS))[0] == 200
+    assert [row["batch_row"] for row in bench.store.rows("collective")] == [1, 0]
+
+
 def test_what_is_no_segment_is_refused_and_none_of_it_stored(bench: Bench, post: Post) -> None:
     status, told = post(recent() + b"garbage")
     assert (status, told["error"]["reason"]) == (400, "malformed")
