@@ -118,6 +118,10 @@ def test_a_replay_recorded_again_is_the_same_file(bundle: Path, tmp_path: Path) 
         again = cli(tmp_path, "record", "b.leadline", "--server", str(http.base_url))
         assert again.returncode == 0, again.stderr
         assert (tmp_path / "b.leadline").read_bytes() == bundle.read_bytes()
+        (tmp_path / "mine").write_bytes(http.get("/api/v1/bundle", headers={"leadline-tenant": "zq-acme"}).content)
+        with read_bundle(tmp_path / "mine") as mine:
+            assert "is for the role operator" in mine.config_text
+        (tmp_path / "mine").unlink()
         told = http.get("/api/v1/replay").json()
         assert told["rows"] == told["rows_total"] == 2 * (2 * SPAN_S + 2)
         # "Now" is the recorded time; nothing else is taken in.

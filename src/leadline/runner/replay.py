@@ -41,7 +41,8 @@ RETRY_S = 0.5
 class Pace:
     """Which recorded time a replay has reached. Pure: the caller brings the clock.
 
-    `speed` is recorded seconds per second; 0 means that every look is a step of `FULL_SPEED_STEP_NS`.
+    `speed` is recorded seconds per second; 0 means that every look is a step of `FULL_SPEED_STEP_NS`, or to where the
+    next row is: a span of years in which little happened is over at once.
     """
 
     from_ns: int
@@ -49,12 +50,15 @@ class Pace:
     speed: float
     started_ns: int  # of the caller's clock
 
-    def reached(self, at_ns: int, now_ns: int) -> int:
-        """The recorded time reached at `now_ns`, when `at_ns` was before: never earlier, never after the end."""
+    def reached(self, at_ns: int, now_ns: int, next_ns: int = 0) -> int:
+        """The recorded time reached at `now_ns`, when `at_ns` was before: never earlier, never after the end.
+
+        `next_ns` is the time of the next row.
+        """
         if self.speed:
             wanted = self.from_ns + int((now_ns - self.started_ns) * self.speed)
         else:
-            wanted = at_ns + FULL_SPEED_STEP_NS
+            wanted = max(at_ns, next_ns) + FULL_SPEED_STEP_NS
         return min(max(wanted, at_ns), self.to_ns)
 
 
@@ -79,6 +83,11 @@ class TableFeed:
             if end < len(self._times):
                 return
             self._load()
+
+    @property
+    def next_ns(self) -> int | None:
+        """The time of the next row; None when all were given."""
+        return int(self._times[self._at]) if self._next is not None and self._at < len(self._times) else None
 
     def _load(self) -> None:
         self._next, self._at = next(self._groups, None), 0
@@ -186,7 +195,8 @@ class Replay:
             self._feed(feed, None if feed.table is SERIES else manifest.from_ns)
         at_ns = manifest.from_ns
         while not self._stop.is_set():
-            at_ns = pace.reached(at_ns, self._clock_ns())
+            next_ns = min((at for feed in feeds if (at := feed.next_ns) is not None), default=manifest.to_ns)
+            at_ns = pace.reached(at_ns, self._clock_ns(), next_ns)
             over = at_ns >= manifest.to_ns
             for feed in feeds:
                 self._feed(feed, None if over else at_ns)

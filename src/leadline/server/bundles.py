@@ -66,7 +66,7 @@ def mount_bundles(
         if not recording.acquire(blocking=False):
             raise BusyError("another bundle is being recorded; ask again when it is done", 5)
         try:
-            draft = _draft(parts, span, config_text if operator else _NO_CONFIG)
+            draft = _draft(parts, span, config_text, operator)
         finally:
             recording.release()
         return StreamingResponse(
@@ -94,7 +94,8 @@ def _span(parts: Parts, since: str, until: str) -> Span:
     return Span(parse_time(since or USUAL_SPAN, now_ns), parse_time(until, now_ns) if until else now_ns)
 
 
-def _draft(parts: Parts, span: Span, config_text: str) -> Draft:
+def _draft(parts: Parts, span: Span, config_text: str, operator: bool) -> Draft:
+    """The bundle of a span; who is no operator reads no configuration, also not the one of a recording."""
     if parts.replay is None:
         # How far each stream reaches is written once an hour otherwise.
         parts.intake.save_streams(by_ns=0)
@@ -104,7 +105,11 @@ def _draft(parts: Parts, span: Span, config_text: str) -> Draft:
         redacted, configured = parts.replay.manifest.redacted, parts.replay.bundle.config_text
     config = parts.store.config
     return draft_bundle(
-        parts.store, span, configured, redacted=redacted, directory=None if config.url else Path(config.path)
+        parts.store,
+        span,
+        configured if operator else _NO_CONFIG,
+        redacted=redacted,
+        directory=None if config.url else Path(config.path),
     )
 
 

@@ -317,10 +317,9 @@ class Bundle:
 def read_bundle(path: Path) -> Bundle:
     """Open and check a bundle. Errors: DataError for one that is none, WorldError if it cannot be read."""
     try:
+        if path.exists() and not path.is_file():  # to open a pipe would wait for its writer
+            raise WorldError(f"{path}: expected a bundle, got something that is no file; name a bundle (NAME.leadline)")
         file = path.open("rb")
-        if not path.is_file():
-            file.close()
-            raise WorldError(f"{path}: expected a bundle, got something that is no file")
     except OSError as error:
         raise WorldError(f"{path}: cannot be read: {error.strerror}; name a bundle (NAME.leadline)") from error
     return Bundle(file, str(path))

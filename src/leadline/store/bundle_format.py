@@ -238,10 +238,10 @@ def _place(header: bytes, offset: int, size: int, where: str) -> Place:
 
 
 def _check_end(file: BinaryIO, offset: int, size: int, where: str) -> None:
-    """After the last member there are empty blocks, two at least; GNU tar writes up to 20."""
+    """After the last member there are empty blocks: two, and then up to a multiple of 20 where GNU tar wrote it."""
     rest = size - offset
-    if not 2 * BLOCK <= rest <= 20 * BLOCK:
-        raise DataError(f"{where}, byte {offset}", "the end of the tar: two empty blocks, at most 20", f"{rest} bytes")
+    if not 2 * BLOCK <= rest <= 21 * BLOCK:
+        raise DataError(f"{where}, byte {offset}", "the end of the tar: two empty blocks, at most 21", f"{rest} bytes")
     if any(_read(file, offset, rest, where)):
         raise DataError(f"{where}, byte {offset}", "empty blocks to the end", "other bytes")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leadline.model.errors import DataError, LeadlineError
@@ -20,7 +21,7 @@ ZSTD_LEVEL = 9  # 12 takes twice as long for 1 % less
 
 # Limits of what is read: an honest row group is a slice of a million rows, or one busy minute.
 GROUP_ROWS_MAX = 20_000_000
-GROUP_BYTES_MAX = 4 << 30  # unpacked
+GROUP_BYTES_MAX = 4 << 30  # unpacked, and again of its texts written out
 # A footer is some kB; these bound what its lengths may claim.
 _FOOTER_LIMITS = {"thrift_string_size_limit": 16 << 20, "thrift_container_size_limit": 1 << 20}
 
@@ -114,10 +115,11 @@ class TableReader:
             metadata = pq.ParquetFile(pa.PythonFile(file, mode="r"), **_FOOTER_LIMITS).metadata
             names = metadata.schema.to_arrow_schema().names
             symbols = [column.name for column in table.columns if column.type is Type.SYM and column.name in names]
-            self._file = pq.ParquetFile(
-                pa.PythonFile(file, mode="r"), metadata=metadata, read_dictionary=symbols, **_FOOTER_LIMITS
-            )
-            self._check_schema(self._file.schema_arrow, made_by)
+            self._schema = _opened(file, metadata, symbols).schema_arrow
+            self._check_schema(self._schema, made_by)
+            # Every text is read as codes first: some kB can say one text of a megabyte twenty million times.
+            leaves = [metadata.schema.column(place) for place in range(metadata.num_columns)]
+            self._file = _opened(file, metadata, [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"])
             self._check_sizes()
             self.rows = int(self._file.metadata.num_rows)
 
@@ -130,7 +132,15 @@ class TableReader:
                 if found.num_rows != self._file.metadata.row_group(number).num_rows:
                     raise DataError(at, "the rows that the footer tells", f"{found.num_rows}")
                 found.validate(full=True)  # UTF-8, offsets, dictionary indices
-                yield self._as_declared(found)
+                written_out = (
+                    found[name]
+                    for name, kind in zip(self._schema.names, self._schema.types, strict=True)
+                    if not pa.types.is_dictionary(kind)
+                )  # symbols stay coded
+                size = sum(_text_bytes(chunk) for column in written_out for chunk in column.chunks)
+                if size > GROUP_BYTES_MAX:
+                    raise DataError(at, f"at most {GROUP_BYTES_MAX} bytes of texts written out", str(size))
+                yield self._as_declared(found.cast(self._schema))
 
     def _as_declared(self, found: pa.Table) -> pa.Table:
         columns: dict[str, Any] = {}
@@ -171,6 +181,21 @@ class TableReader:
                     f"at most {GROUP_ROWS_MAX} rows and {GROUP_BYTES_MAX} bytes unpacked",
                     f"{group.num_rows} rows, {group.total_byte_size} bytes",
                 )
+
+
+def _opened(file: BinaryIO, metadata: pq.FileMetaData, coded: list[str]) -> pq.ParquetFile:
+    source = pa.PythonFile(file, mode="r")
+    return pq.ParquetFile(source, metadata=metadata, read_dictionary=coded, **_FOOTER_LIMITS)
+
+
+def _text_bytes(array: pa.Array) -> int:
+    """Bytes that the coded texts of an array take when they are written out."""
+    if pa.types.is_dictionary(array.type):
+        lengths = pc.binary_length(array.dictionary)
+        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
+    if pa.types.is_map(array.type):
+        return _text_bytes(array.keys) + _text_bytes(array.items)
+    return _text_bytes(array.flatten()) if pa.types.is_list(array.type) else 0
 
 
 def _same_type(column: Column, got: pa.DataType) -> bool:

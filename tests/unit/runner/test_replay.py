@@ -17,6 +17,8 @@ from tests.incidents import BEGIN_NS, END_NS, SECOND_NS, Names, incident, rows_o
 from leadline.model.errors import DataError, StoreError
 from leadline.model.tables import BY_NAME, TABLES, Table
 from leadline.runner.replay import FULL_SPEED_STEP_NS, Pace, Replay, TableFeed, due
+from leadline.store.bundle import Draft, write_bundle
+from leadline.store.bundle_format import Manifest
 from leadline.testing import FakeClock, MemoryStore
 
 SAMPLE = BY_NAME["metric_sample"]
@@ -78,6 +80,8 @@ def test_pace_follows_the_clock_and_never_goes_back() -> None:
     assert pace.reached(BEGIN_NS, 10**20) == END_NS
     full = replace(pace, speed=0.0, to_ns=BEGIN_NS + 10 * FULL_SPEED_STEP_NS)
     assert full.reached(BEGIN_NS, 0) == BEGIN_NS + FULL_SPEED_STEP_NS
+    assert full.reached(BEGIN_NS, 0, BEGIN_NS + 7) == BEGIN_NS + 7 + FULL_SPEED_STEP_NS
+    assert full.reached(BEGIN_NS, 0, full.to_ns) == full.to_ns
 
 
 @given(
@@ -139,6 +143,18 @@ def test_rows_come_in_the_order_of_their_times(path: Path) -> None:
         assert oldest_ns >= newest - 5 * SECOND_NS
         newest = max(newest, newest_ns)
     assert len({name for name, _, _ in order}) == len(TABLES)
+
+
+def test_a_span_of_years_without_rows_is_over_at_once(tmp_path: Path) -> None:
+    path, store = tmp_path / "wide.leadline", MemoryStore()
+    rows = incident()
+    with Draft(Manifest(-(2**63), 2**63 - 1), "", None) as draft:
+        for name, table in rows.items():
+            draft.add(BY_NAME[name], [table])
+        write_bundle(path, draft.chunks(), draft.size)
+    made = played(path, 0.0, store, Live())
+    assert (made.progress.state, made.progress.at_ns) == ("done", 2**63 - 1)
+    assert made.progress.rows == sum(table.num_rows for table in rows.values())
 
 
 def test_samples_reach_live_tables_as_arrays(path: Path) -> None:

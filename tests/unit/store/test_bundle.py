@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from tests.unit.store.conftest import RunningDouble, started
 
 from leadline.model.errors import DataError, UsageError, WorldError
 from leadline.model.tables import BY_NAME, TABLES, Type
-from leadline.store import Store, StoreConfig
+from leadline.store import Store, StoreConfig, bundle_parquet
 from leadline.store.bundle import Draft, draft_bundle, read_bundle, write_bundle
 from leadline.store.bundle_format import BLOCK, CONFIG, MANIFEST, Manifest, member_of
 from leadline.store.bundle_parquet import file_schema
@@ -283,6 +284,24 @@ def test_columns_that_are_not_the_tables_are_refused(
     refused(packed(tmp_path / "b.leadline", members(made) | {"step.parquet": parquet(changed)}), text)
 
 
+def test_texts_that_would_fill_the_memory_are_refused(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = members(made)
+    for name, column in (("event", "message"), ("series", "labels")):
+        rows = pq.read_table(io.BytesIO(parts[f"{name}.parquet"]))
+        place = rows.column_names.index(column)
+        text = "x" * 100_000
+        long = pa.array([text if column == "message" else [("k", text)]] * rows.num_rows, rows.field(column).type)
+        packed_small = io.BytesIO()
+        pq.write_table(rows.set_column(place, rows.field(column), long), packed_small)
+        bad = packed(tmp_path / "bad.leadline", {**parts, f"{name}.parquet": packed_small.getvalue()})
+        read_all(bad)
+        monkeypatch.setattr(bundle_parquet, "GROUP_BYTES_MAX", rows.num_rows * len(text) - 1)
+        refused(bad, "bytes of texts written out")
+        monkeypatch.undo()
+
+
 @pytest.mark.parametrize(
     "name", ["../../etc/passwd", "/etc/passwd", "a/b.parquet", "truth.json", "Step.parquet", "manifest.json"]
 )
@@ -348,8 +367,10 @@ def test_a_manifest_that_is_none_is_refused(made: Path, tmp_path: Path, change: 
 def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     with pytest.raises(WorldError, match="cannot be read"):
         read_bundle(tmp_path / "none.leadline")
-    with pytest.raises(WorldError, match="cannot be read"):
-        read_bundle(tmp_path)
+    os.mkfifo(tmp_path / "pipe.leadline")
+    for path in (tmp_path, tmp_path / "pipe.leadline"):
+        with pytest.raises(WorldError, match="something that is no file"):
+            read_bundle(path)
 
 
 # --- a disk that fails -------------------------------------------------------------------------------------------
