@@ -176,6 +176,11 @@ def test_redacted_bundles_name_nobody(leadline: RunningLeadline, bundle: Path, t
     ran = cli(tmp_path, "record", "r.leadline", *span, "--redact", "--truth", "t.json", "--server", leadline.url)
     assert ran.returncode == 0, ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.leadline", "r.truth.json", "t.json"]
+    (tmp_path / "s.truth.json").write_text("{}")  # of another bundle, with its names
+    stale = cli(tmp_path, "record", "--redact", str(bundle), "s.leadline")
+    assert stale.returncode in (2, 3)
+    assert "s.truth.json is there, and not of this bundle" in stale.stderr
+    (tmp_path / "s.truth.json").unlink()
     plain = cli(tmp_path, "record", "--redact", str(bundle), "s.leadline")
     assert plain.returncode == 0, plain.stderr
     truth = json.loads((tmp_path / "r.truth.json").read_text())

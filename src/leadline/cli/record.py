@@ -51,6 +51,9 @@ def record(
     if truth is None and source is not None and truth_path(source).exists():
         truth = truth_path(source)
     told = read_truth(truth) if truth is not None else None
+    if redact and told is None and truth_path(target).exists():
+        # It would stay beside a bundle without names, with the names in it, and be taken for its truth.
+        raise UsageError(f"{truth_path(target)} is there, and not of this bundle; move it away, or give --truth")
     with ExitStack() as stack:
         redactor = None
         if source is not None:
