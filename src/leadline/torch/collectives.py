@@ -21,11 +21,13 @@ import contextlib
 import hashlib
 import inspect
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from leadline.torch.identity import Identity
@@ -107,6 +109,8 @@ class Collectives:
         self._dtypes: dict[torch.dtype, str] = {}
         self._waited: dict[int, Call] = {}
         self._undo: list[Callable[[], None]] = []
+        self._waiting: weakref.WeakSet[Any] = weakref.WeakSet()  # DDP models before their first forward pass
+        self._before_forward: Any = None
 
     def attach(self) -> None:
         """Put our functions around those of ProcessGroup, and a hook into DDP models that have none."""
@@ -120,6 +124,8 @@ class Collectives:
 
     def detach(self) -> None:
         """Put everything back. A DDP model keeps its hook, which cannot be taken out again and goes on without us."""
+        self._stop_waiting()
+        self._waiting.clear()
         while self._undo:
             self._undo.pop()()
 
@@ -127,18 +133,30 @@ class Collectives:
         """Let the bucket reductions of a DDP model be seen; done by itself for models made after `attach`."""
         if not isinstance(model, DistributedDataParallel):
             return
-        handle: Any = None
+        self._waiting.add(model)
+        if self._before_forward is None:  # for all modules: a hook in the model itself would be pickled with it
+            self._before_forward = register_module_forward_pre_hook(self._module_called)
 
-        def before_first_forward(module: Any, inputs: object) -> None:
-            handle.remove()
-            with self._guarded():
-                # At the first forward pass, not before: the user may still register a hook, and there can be one only.
-                if not module._comm_hooks:
-                    # A lambda has no annotations: DDP refuses those of postponed evaluation, being strings.
-                    hook = lambda group, bucket: self._hook(group, bucket)  # noqa: E731, PLW0108
-                    module.register_comm_hook(module.process_group, hook)
+    def _module_called(self, module: Any, inputs: object) -> None:
+        # At the first forward pass, not before: the user may still register a hook, and there can be one only.
+        if not isinstance(module, DistributedDataParallel) or module not in self._waiting:
+            return
+        with self._guarded():
+            self._waiting.discard(module)
+            if not self._waiting:
+                self._stop_waiting()
+            # In a join that divides by the ranks that are left, only DDP knows how many these are.
+            if not module._comm_hooks and getattr(module, "_divide_by_initial_world_size", True):
+                # A lambda has no annotations: DDP refuses those of postponed evaluation, being strings.
+                hook = lambda group, bucket: self._hook(group, bucket)  # noqa: E731, PLW0108
+                module.register_comm_hook(module.process_group, hook)
+                # Its list of them is for those that copy or pickle the model, which ours (and a group) cannot be.
+                module._comm_hooks[:] = [one for one in module._comm_hooks if one[0] is not hook]
 
-        handle = model.register_forward_pre_hook(before_first_forward)
+    def _stop_waiting(self) -> None:
+        if self._before_forward is not None:
+            self._before_forward.remove()
+            self._before_forward = None
 
     def _hook(self, group: Any, bucket: Any) -> torch.futures.Future[Any]:
         """What DDP does without a hook, as torch's `allreduce_hook` does it, with one callback instead of two."""

@@ -46,9 +46,14 @@ def watch(
     """
     global _current
     if _current is None or _current.closed:
-        identity = identity_from(os.environ, socket.gethostname(), job=job, rank=rank, world_size=world_size, gpu=gpu)
-        place = directory or os.environ.get("LEADLINE_RING_DIR")
-        _current = Watch(identity, Rings(ring_directory(place), identity))
+        try:
+            name = socket.gethostname()
+            identity = identity_from(os.environ, name, job=job, rank=rank, world_size=world_size, gpu=gpu)
+            place = ring_directory(directory or os.environ.get("LEADLINE_RING_DIR"))
+        except Exception as error:
+            log.warning("leadline: training is not watched: %s: %s", type(error).__name__, error)
+            identity, place = Identity("local", 0, 1, 0, "", "", 0), None
+        _current = Watch(identity, Rings(place, identity))
         _current.start(collectives=collectives, optimizers=optimizers)
     return _current
 

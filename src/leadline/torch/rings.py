@@ -8,6 +8,7 @@ overwrites its oldest records.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
 import mmap
 import os
@@ -57,7 +58,7 @@ class Rings:
         self._identity = identity
         self._by_thread: dict[int, Writer] = {}
         self._off = Off()
-        self._opening = threading.Lock()
+        self._opening = threading.RLock()  # a signal handler of the same thread may write, too
         self._said = False
         self._closed = False
 
@@ -118,13 +119,16 @@ def make_ring(directory: Path, identity: Identity, records: int = RECORDS) -> Ri
     """A new ring file of this thread. Errors: OSError, UsageError (a text too long)."""
     size = ring_bytes(records)
     # A pid comes again after a restart of the container: the time makes the name new.
-    stem = f"{identity.job}-{identity.rank}-{os.getpid()}-{threading.get_native_id()}-{time.time_ns():x}"
-    name = "".join(one if one.isalnum() or one in "-_." else "_" for one in stem)
+    stem = f"{identity.job[:100]}-{identity.rank}-{os.getpid()}-{threading.get_native_id()}-{time.time_ns():x}"
+    name = "".join(one if one.isascii() and (one.isalnum() or one in "-_.") else "_" for one in stem)
     part = directory / f".{name}.part"
     descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
     try:
         # Reserves the memory now: writing to a sparse file on a full tmpfs would kill the job with SIGBUS.
         os.posix_fallocate(descriptor, 0, size)
+        # Held by the map's own descriptor until this process and its forked children let go of it: it says that the
+        # writer lives to an agent that sees no process of our number, as outside of a container.
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         memory = mmap.mmap(descriptor, size)
         format_ring(
             memory,
@@ -161,7 +165,7 @@ def ring_directory(given: str | None) -> Path | None:
     candidates = (given,) if given else DIRECTORIES
     for candidate in candidates:
         path = Path(candidate)
-        if path.is_dir() and os.access(path, os.W_OK | os.X_OK):
+        if os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK):
             return path
     log.warning(
         "leadline: no directory for event rings (%s): training is not watched; start `leadline agent`, or set "

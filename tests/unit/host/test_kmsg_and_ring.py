@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import subprocess
@@ -173,6 +174,33 @@ def test_the_ring_of_the_dead_is_read_to_its_end_and_removed_a_look_later(site: 
     assert source.poll(5).segments == []
     assert not path.exists()
     assert forgotten == [found.segments[0].mark]
+
+
+def test_a_ring_whose_writer_holds_it_stays_whatever_its_process_is_called_here(site: Site) -> None:
+    """As that of a job in a container, which has numbers of processes of its own."""
+    path = site.config.ring_dir / "a.ring"
+    ring = make_ring(path, ended())
+    with path.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        write(ring, 0, 2)
+        source = Ring(site)
+        assert rows(source.poll(5)) == [0, 1]
+        assert source.poll(5).segments == []
+        write(ring, 2, 3)
+        assert rows(source.poll(5)) == [2]
+        assert site.ranks == {}  # nobody here has that number
+    assert source.poll(5).segments == []
+    assert not path.exists()
+
+
+def test_a_file_too_large_for_a_ring_is_passed_over(site: Site) -> None:
+    site.config.ring_dir.mkdir()
+    path = site.config.ring_dir / "a.ring"
+    make_ring(path, os.getpid())
+    os.truncate(path, 1 << 40)
+    source = Ring(site)
+    assert source.poll(5).segments == []
+    assert site.ranks == {}
 
 
 def test_a_new_ring_of_the_same_name_is_not_removed_with_the_old_one(site: Site) -> None:

@@ -234,3 +234,25 @@ def test_numbers_follow_the_group_and_go_on_where_it_stands_still() -> None:
     comm = Comm("c", 2)
     assert [comm.number(value) for value in (0, 1, 5, 5, 5)] == [0, 1, 5, 6, 7]
     assert [comm.number(-1) for _ in range(2)] == [8, 9]
+
+
+COPIED = """
+import copy, io
+from torch.nn.parallel import DistributedDataParallel
+watch = leadline_torch.watch()
+join()
+model = DistributedDataParallel(torch.nn.Linear(4, 4))
+for _ in range(2):
+    torch.save(model, saved := io.BytesIO())
+    assert b"leadline" not in saved.getvalue()
+    copied = copy.deepcopy(model)
+    copied(torch.ones(2, 4)).sum().backward()
+    model(torch.ones(2, 4)).sum().backward()
+watch.close()
+assert not watch.errors, watch.errors
+"""
+
+
+def test_a_watched_model_is_copied_and_saved_as_one_that_is_not(tmp_path: Path) -> None:
+    run_job(COPIED, tmp_path, ranks=1)
+    assert {row["op"] for row in rows_of(tmp_path)["collective"]} == {"all_reduce"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -46,6 +47,18 @@ def test_a_ring_says_who_writes_it(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+def test_a_ring_is_held_until_it_is_let_go(tmp_path: Path) -> None:
+    """The agent sees by the lock that the writer lives."""
+    ring = make_ring(tmp_path, IDENTITY)
+    (path,) = tmp_path.iterdir()
+    with path.open("rb") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    ring.close()
+    del ring
+    with path.open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
 def test_one_ring_per_thread_and_a_bound_on_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rings_module, "RINGS_MAX", 3)
     rings = Rings(tmp_path, IDENTITY)
@@ -75,6 +88,34 @@ def test_a_directory_that_is_not_there_is_said_once(tmp_path: Path, caplog: pyte
     rings = Rings(None, IDENTITY)
     rings.of_thread().step(1, 2, 3)
     assert not rings.is_on
+
+
+def test_a_directory_that_may_not_even_be_looked_at_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", denied)
+    assert ring_directory("/root/rings") is None
+
+
+def test_no_setting_makes_the_job_fail(tmp_path: Path) -> None:
+    program = """
+import os, sys
+os.environ["RANK"] = "9" * 5000
+import leadline.torch as leadline_torch
+watch = leadline_torch.watch(directory=sys.argv[1])
+with watch.step(1):
+    watch.event("x")
+watch.close()
+"""
+    assert "training is not watched" in run(program, str(tmp_path))
+
+
+def test_a_job_may_have_a_long_name_in_any_letters(tmp_path: Path) -> None:
+    identity = identity_from({"LEADLINE_JOB": "ä" * 300}, "n1")
+    make_ring(tmp_path, identity).close()
+    (path,) = tmp_path.iterdir()
+    assert read_header(path.read_bytes()).job == "ä" * 300
 
 
 def test_a_ring_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

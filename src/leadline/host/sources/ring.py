@@ -10,6 +10,7 @@ one. Their pages are given back after each look: a job has a ring for each of it
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from leadline.wire.ring_format import RingHeader, read_header, read_segment
 SEGMENT_BYTES = 512 * 1024  # 8,000 records a request
 SEGMENTS_MAX = 8  # of one ring in one look, 64,000 records; the rest comes with the next look
 RINGS_MAX = 1024
+RING_BYTES_MAX = 64 * 1024 * 1024  # anybody may put files there
 MARK = "ring/"
 
 
@@ -69,16 +71,19 @@ class Ring(Source):
         found = Found()
         self._open_new()
         for tail in list(self._tails.values()):
-            alive = process_is(self.site, tail.header.pid, tail.header.pid_start_ticks)
+            is_here = process_is(self.site, tail.header.pid, tail.header.pid_start_ticks)
+            alive = is_here or _is_held(tail.handle)  # in a container its process has another number for us
             try:
                 has_news = self._read(tail, found)
             except DataError:  # spoilt, or made anew under our feet
                 self.site.counts.add("agent_lost", "ring_spoilt")
                 self._end(tail, remove=not alive and not self.site.looks_only)
                 continue
-            if alive:
+            if is_here:
                 self._announce(tail.header)
-            elif not has_news and not self.site.looks_only:  # what the look before found is in the spool by now
+            if (
+                not alive and not has_news and not self.site.looks_only
+            ):  # what the look before found is in the spool by now
                 self._end(tail, remove=True)
         return found
 
@@ -156,12 +161,26 @@ def _open(path: Path) -> Tail | None:
     except OSError:
         return None
     try:
-        memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
         told = os.fstat(handle)
+        if told.st_size > RING_BYTES_MAX:
+            raise DataError(str(path), f"at most {RING_BYTES_MAX} bytes", str(told.st_size))
+        memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
         return Tail(path, handle, memory, read_header(memory), 0, (told.st_dev, told.st_ino))
     except (OSError, ValueError, DataError):
         os.close(handle)
         return None
+
+
+def _is_held(handle: int) -> bool:
+    """Whether a writer holds the lock of its ring. One that takes no lock is known by its process only."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(handle, fcntl.LOCK_UN)
+    return False
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
