@@ -1,6 +1,6 @@
-"""Draw docs/img/up.svg: the terminal of `leadline up --demo` after half a minute, as it really looked.
+"""Draw docs/img/up.svg: the terminal of `leadline up --demo` near the end of its story, as it really looked.
 
-Needs tmux. Usage: `.venv/bin/python docs/picture.py` (takes 40 s; nothing else may use Leadline's ports meanwhile).
+Needs root and tmux. Usage: `.venv/bin/python docs/picture.py` (takes 3 minutes; nothing else may use Leadline's ports).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "img" / "up.svg"
-WIDTH, HEIGHT = 142, 24
-WATCH_S = 35
+WIDTH, HEIGHT = 142, 28
+NEAR_THE_END = " s slow-worker on"  # then, and a little later, the picture is taken
+LATER_S, WATCH_S_MAX = 25, 400
 
 
 def main() -> None:
@@ -31,19 +32,27 @@ def main() -> None:
             [*tmux, "new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT), "sh", "-c", command], check=True
         )
         try:
-            time.sleep(WATCH_S)
-            screen = subprocess.run([*tmux, "capture-pane", "-p", "-e"], check=True, capture_output=True, text=True)
+            deadline = time.monotonic() + WATCH_S_MAX
+            while NEAR_THE_END not in _screen(tmux) and time.monotonic() < deadline:
+                time.sleep(2)
+            time.sleep(LATER_S)
+            screen = _screen(tmux, "-e")
             subprocess.run([*tmux, "send-keys", "C-c"], check=True)
-            time.sleep(4)
+            time.sleep(10)  # the cluster is taken down
         finally:
             subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
     console = Console(record=True, width=WIDTH, file=io.StringIO())
-    console.print(Text.from_ansi(screen.stdout.rstrip()))
+    console.print(Text.from_ansi(screen.rstrip()))
     TARGET.parent.mkdir(exist_ok=True)
     picture = console.export_svg(title="make up")
     # rich points to a font on somebody's server; the reader's own will do.
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     TARGET.write_text(picture.replace("Fira Code", "ui-monospace"))
+
+
+def _screen(tmux: list[str], *how: str) -> str:
+    command = [*tmux, "capture-pane", "-p", *how]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 if __name__ == "__main__":

@@ -142,8 +142,8 @@ class DeadNic(_LinkFault):
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         link = lab.link(self.link or "")
-        host = lab.host_end(link)
-        return (*((host.id,) if host else ()), *lab.link_entities(link))
+        ends = sorted(link.ends, key=lambda end: end.id.startswith("swport:"))  # the NIC first: it is what is broken
+        return (*(end.id for end in ends), link.id)
 
     def start(self, lab: RunningLab) -> None:
         lab.cluster.link_down(lab.link(self.link or "").id)
