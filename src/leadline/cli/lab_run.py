@@ -91,14 +91,13 @@ def run(
         deliver_until = time.monotonic() + DELIVER_S
         while record is not None and not stopping and time.monotonic() < deliver_until:
             time.sleep(LOOK_EVERY_S)
-        if record is not None and not stopping:
+        lost = record is not None and bool(stopping)
+        if record is not None and not lost:
             record_run(Client(listening.url), began_ns, time.time_ns(), record)
     out = console()
     if stopping:
-        out.print(
-            "interrupted: the cluster and all that ran on it are gone"
-            + ("" if record is None else "; nothing was recorded")
-        )
+        told_so = "interrupted: the cluster and all that ran on it are gone"
+        out.print(told_so + ("; nothing was recorded" if lost else ""))
     out.print(f"the truth is in {written}", soft_wrap=True)
     if stopping:
         raise typer.Exit(128 + stopping[0])

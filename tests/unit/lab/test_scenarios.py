@@ -133,3 +133,29 @@ def test_the_seed_is_a_seed() -> None:
     draws = {random.Random("7/0").random() for _ in range(3)}
     assert len(draws) == 1
     assert random.Random("7/1").random() not in draws
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("for_s: 20", "for_s: 0"), "for_s must be seconds > 0, got 0; leave it out"),
+        (("at_s: 10", "at_s: .nan"), "at_s must be seconds >= 0, got nan"),
+        (("duration_s: 60", "duration_s: .inf"), "duration_s must be seconds >= 0, got inf"),
+        (("name: b,", "name: ../b,"), "a name is letters and digits, then also '.', '_' and '-'; got '../b'"),
+        (("rank: 1", "rank: 1, job: c"), "sigsegv needs a workload called c; there are b"),
+    ],
+)
+def test_what_would_fail_in_the_middle_of_a_run_is_told_before_it(change: tuple[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=r"^plain.yaml") as caught:
+        parse(PLAIN.replace(*change, 1), "plain.yaml")
+    assert said in str(caught.value)
+
+
+def test_a_rank_beyond_the_hosts_is_told_before_anything_is_started() -> None:
+    fault = parse(PLAIN.replace("rank: 1", "rank: 2"), "plain.yaml").faults[2].fault
+    with pytest.raises(UsageError, match="a rank on tiny is 0 to 1, got 2"):
+        fault.check(load("tiny"))
+
+
+def test_a_scenario_without_a_name_is_called_as_its_file() -> None:
+    assert parse("duration_s: 5", "some/where/quiet.yaml").name == "quiet"
