@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
 import socket
@@ -70,6 +71,7 @@ def open_ring(directory: str | None, member: Member, records: int, strings_bytes
     descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
     try:
         os.posix_fallocate(descriptor, 0, size)  # a sparse file on a full tmpfs would end us with SIGBUS
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # says that we live, see docs/formats/ring.md
         memory = mmap.mmap(descriptor, size)
     finally:
         os.close(descriptor)
