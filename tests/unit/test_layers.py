@@ -61,7 +61,7 @@ def third_party(path: Path) -> set[str]:
 
 
 def test_the_table_names_every_package() -> None:
-    assert len(LAYER) == 11, "the table of layers was not found in docs/architecture.md, or changed its form"
+    assert len(LAYER) == 12, "the table of layers was not found in docs/architecture.md, or changed its form"
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages - OUTSIDE == set(LAYER)
 
@@ -111,6 +111,16 @@ def test_the_agent_stays_small() -> None:
     for path in files("host"):
         assert third_party(path) <= {"httpx", "pyroute2", "yaml"}, path
     assert IMPORTS["host"] <= {"model", "wire"}
+
+
+def test_the_hook_in_users_jobs_needs_torch_only() -> None:
+    for path in files("torch"):
+        assert third_party(path) <= {"torch"}, path
+    assert IMPORTS["torch"] <= {"model", "wire"}
+    code = "import sys, leadline.wire.ring_writer; print(*{name.partition('.')[0] for name in sys.modules})"
+    tops = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    ours = {"leadline"} | {name for name in tops if name.startswith(("_", "sitecustomize"))}
+    assert tops - set(sys.stdlib_module_names) - ours == set()
 
 
 def test_the_agent_process_loads_little() -> None:

@@ -88,7 +88,9 @@ POD = Part(("k8s.pod.name", "pod"))
 
 SWITCH = Part(("switch",))
 SWITCH_PORT = Part(("port",))
-SWITCH_PORT_COUNTERS = "if(In|Out)[A-Z].*|if(Speed|Direction|AdminStatus|OperStatus|PromiscuousMode)|dot3Stats[A-Z].*|sflow_sample_.*"
+SWITCH_PORT_COUNTERS = (
+    "if(In|Out)[A-Z].*|if(Speed|Direction|AdminStatus|OperStatus|PromiscuousMode)|dot3Stats[A-Z].*|sflow_sample_.*"
+)
 
 LOOPBACK = When(INTERFACE.labels, "lo|lo0")
 NVIDIA_UUID = "(GPU|MIG)-.+"
