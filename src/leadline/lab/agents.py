@@ -35,6 +35,10 @@ class Agents:
                 )
             )
 
+    def ended(self) -> list[str]:
+        """Hosts whose agent has ended by itself: what it would tell is missing from then on."""
+        return [each.node for each in self._processes if each.popen.poll() is not None]
+
     def stop(self) -> None:
         """Let them deliver what they have, then end them."""
         stop_all(self._processes)

@@ -59,6 +59,7 @@ class ScenarioRun:
     _zero_s: float | None = field(default=None, init=False)
     _faults: dict[int, tuple[int, Fault]] = field(default_factory=dict, init=False)  # number -> truth entry, fault
     _jobs: dict[int, Workload] = field(default_factory=dict, init=False)  # by their number in the scenario
+    _agents: Agents | None = field(default=None, init=False)
     _told_ended: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -96,9 +97,9 @@ class ScenarioRun:
                 self.lab.telemetry.start()
                 self._say("lab", "switches export sFlow, exporters and the kernel log speak")
             if self.leadline is not None:
-                agents = Agents(cluster, self.leadline)
-                stack.callback(agents.stop)
-                agents.start()
+                self._agents = Agents(cluster, self.leadline)
+                stack.callback(self._agents.stop)
+                self._agents.start()
                 self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts")
             stack.callback(self._stop_workloads)
             stack.callback(self._write_losses)
@@ -121,6 +122,7 @@ class ScenarioRun:
             while later and later[0].at_s <= now_s:
                 self._do(later.pop(0))
             self._look_at_jobs()
+            self._look_at_watchers()
             if now_s >= self.scenario.duration_s:
                 return
             time.sleep(LOOK_EVERY_S)
@@ -189,6 +191,15 @@ class ScenarioRun:
             if name not in self._told_ended and codes and all(code is not None for code in codes.values()):
                 self._told_ended.add(name)
                 self._say("job", f"{name} has ended ({_exits(codes)})")
+
+    def _look_at_watchers(self) -> None:
+        """Say so when an agent or the switches' telemetry has died: the recording is poorer from then on."""
+        ended = {f"the agent of {host}" for host in (self._agents.ended() if self._agents else [])}
+        if self.lab is not None and self.lab.telemetry is not None and self.lab.telemetry.ended():
+            ended.add("the telemetry of the switches")
+        for who in sorted(ended - self._told_ended):
+            self._told_ended.add(who)
+            self._say("lab", f"{who} has died: what it would have told is missing from now on")
 
     # -- faults -----------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from leadline.lab.faults.base import Fault
 from leadline.lab.running import link_named
 from leadline.lab.scenarios.spec import parse, scenario_of, shipped, time_line
 from leadline.lab.topology import load
+from leadline.lab.workloads.bulk import Bulk
 from leadline.model.errors import ConfigError, UsageError
 
 PLAIN = """
@@ -159,3 +160,11 @@ def test_a_rank_beyond_the_hosts_is_told_before_anything_is_started() -> None:
 
 def test_a_scenario_without_a_name_is_called_as_its_file() -> None:
     assert parse("duration_s: 5", "some/where/quiet.yaml").name == "quiet"
+
+
+def test_bulk_takes_transfers_as_they_stand_in_a_scenario() -> None:
+    bulk = Bulk(transfers=[{"source": "h1", "target": "h2", "rate_bps": 1000}])
+    assert bulk.hosts == ["h1", "h2"]
+    assert bulk.transfers[0].rate_bps == 1000
+    with pytest.raises(UsageError, match="a transfer is a mapping with source and target"):
+        Bulk(transfers=[{"from": "h1"}])

@@ -59,6 +59,10 @@ class Telemetry:
             self.stop()
             raise
 
+    def ended(self) -> bool:
+        """Whether its main process has ended by itself: no sFlow and no kernel log from then on."""
+        return self._main is not None and self._main.poll() is not None
+
     def stop(self) -> None:
         """Stop all of it. Harmless when nothing runs; files stay until the lab goes down."""
         if self._lldp is not None:

@@ -15,7 +15,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from leadline.lab.workloads.base import Lab, RankJob, RankProcess, job_directory
@@ -68,8 +68,7 @@ class Bulk(RankJob):
     program: str = field(default="leadline.lab.workloads.bulk_rank", init=False)
 
     def __post_init__(self) -> None:
-        if not self.transfers:
-            self.transfers = self._between()
+        self.transfers = [_transfer(each, self.name) for each in self.transfers] or self._between()
         ends = {end for each in self.transfers for end in (each.source, each.target)}
         self.hosts = sorted(ends)
 
@@ -162,6 +161,18 @@ class Bulk(RankJob):
             seconds=each.seconds,
             bytes_most=each.bytes_most,
         )
+
+
+def _transfer(given: Any, job: str) -> Transfer:
+    """A transfer, also from a mapping as it stands in a scenario. Errors: UsageError."""
+    if isinstance(given, Transfer):
+        return given
+    names = [each.name for each in fields(Transfer)]
+    if not isinstance(given, dict) or not {"source", "target"} <= given.keys() <= set(names):
+        raise UsageError(
+            f"workload {job}: a transfer is a mapping with source and target, perhaps {', '.join(names[2:])}; got {given!r}"
+        )
+    return Transfer(**given)
 
 
 def _address(lab: Lab, host: str, nic: str) -> str:
