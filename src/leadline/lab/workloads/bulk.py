@@ -169,9 +169,8 @@ def _transfer(given: Any, job: str) -> Transfer:
         return given
     names = [each.name for each in fields(Transfer)]
     if not isinstance(given, dict) or not {"source", "target"} <= given.keys() <= set(names):
-        raise UsageError(
-            f"workload {job}: a transfer is a mapping with source and target, perhaps {', '.join(names[2:])}; got {given!r}"
-        )
+        may = ", ".join(names[2:])
+        raise UsageError(f"workload {job}: a transfer is a mapping with source and target, perhaps {may}; got {given!r}")
     return Transfer(**given)
 
 
