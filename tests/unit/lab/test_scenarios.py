@@ -166,5 +166,5 @@ def test_bulk_takes_transfers_as_they_stand_in_a_scenario() -> None:
     bulk = Bulk(transfers=[{"source": "h1", "target": "h2", "rate_bps": 1000}])
     assert bulk.hosts == ["h1", "h2"]
     assert bulk.transfers[0].rate_bps == 1000
-    with pytest.raises(UsageError, match="a transfer is a mapping with source and target"):
+    with pytest.raises(UsageError, match="a transfer has source and target"):
         Bulk(transfers=[{"from": "h1"}])

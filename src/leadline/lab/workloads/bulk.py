@@ -170,7 +170,7 @@ def _transfer(given: Any, job: str) -> Transfer:
     names = [each.name for each in fields(Transfer)]
     if not isinstance(given, dict) or not {"source", "target"} <= given.keys() <= set(names):
         may = ", ".join(names[2:])
-        raise UsageError(f"workload {job}: a transfer is a mapping with source and target, perhaps {may}; got {given!r}")
+        raise UsageError(f"workload {job}: a transfer has source and target, perhaps {may}; got {given!r}")
     return Transfer(**given)
 
 
