@@ -18,10 +18,8 @@ from leadline.lab.telemetry.kernel_log import (
     Sharer,
     append,
     append_xid,
-    kmsg_record,
     next_sequence,
     record_parts,
-    xid_text,
 )
 from leadline.lab.telemetry.lldp import configuration
 from leadline.lab.telemetry.node_pages import ShownPort, netstat_values, node_page
@@ -43,11 +41,10 @@ from leadline.model.errors import DataError, UsageError
 from leadline.model.names import entity_of
 from leadline.model.nic_counters import HW_COUNTERS, SYSFS_COUNTERS
 from leadline.wire.exposition import decode_exposition
+from leadline.wire.kmsg import kmsg_record
 
 LINK = Counters(2, "eth0", True, "up", 3, 2, 1, 10, 11, 1200, 1300, 1, 2, 3, 4, 5)
 QUEUE = Queue(2, "htb", 1, 1514, 7, 0, 9)
-
-
 # -- trees --------------------------------------------------------------------------------------------------------
 
 
@@ -120,7 +117,6 @@ def test_lines_are_numbered_on_and_have_the_drivers_form(tmp_path: Path) -> None
     assert re.fullmatch(
         r"3,2,\d+,-;NVRM: Xid \(PCI:0085:5c:00\): 79, pid=\d+, name=\S.*, GPU has fallen off the bus\.", lines[2]
     )
-    assert xid_text("0000:9b:00", 43, None, "").startswith("NVRM: Xid (PCI:0000:9b:00): 43, pid='<unknown>', name=<unk")
 
 
 @given(st.text(max_size=60), st.integers(0, 7), st.integers(0, 2**40), st.integers(0, 2**50))

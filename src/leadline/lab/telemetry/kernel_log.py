@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leadline.lab.telemetry.gpu_model import pci_address
+from leadline.wire.kernel_events import xid_line
+from leadline.wire.kmsg import kmsg_record
 
 ERROR, WARNING, INFO = 3, 4, 6
 FILE = "kmsg"
@@ -37,21 +39,6 @@ XID_WORDS = {
     95: "Uncontained: memory ECC error",
     119: "Timeout after 6s of waiting for RPC response from GPU0 GSP! Expected function 76 (GSP_RM_CONTROL).",
 }
-
-
-def kmsg_record(priority: int, sequence: int, time_us: int, text: str) -> bytes:
-    """One record. What is no printable text is escaped as the kernel does it."""
-    escaped = "".join(
-        letter if " " <= letter <= "~" and letter != "\\" else "".join(f"\\x{byte:02x}" for byte in letter.encode())
-        for letter in text
-    )
-    return f"{priority},{sequence},{time_us},-;{escaped}\n".encode()
-
-
-def xid_text(pci: str, code: int, pid: int | None, name: str, words: str | None = None) -> str:
-    """A GPU error as NVIDIA's driver writes it; `pid` None where the driver does not know the process."""
-    process = f"pid={pid}, name={name}" if pid is not None else "pid='<unknown>', name=<unknown>"
-    return f"NVRM: Xid (PCI:{pci}): {code}, {process}, {words or XID_WORDS.get(code, 'unknown error')}"
 
 
 def append(host: Path, text: str, priority: int = ERROR, now_us: int | None = None) -> None:
@@ -82,7 +69,7 @@ def append_xid(state: Path, host: str, uuid: str, code: int, pid: int | None) ->
     named = f"NVRM: GPU at PCI:{pci}: {uuid}"  # the driver says so once, before a GPU's first error
     if named.encode() not in (directory / FILE).read_bytes():
         append(directory, named)
-    append(directory, xid_text(pci, code, pid, name))
+    append(directory, xid_line(pci, code, XID_WORDS.get(code, "unknown error"), pid, name))
 
 
 def next_sequence(tail: bytes) -> int:
