@@ -9,9 +9,10 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import httpx
 import typer
@@ -49,6 +50,29 @@ def replay(
 
     Needs no root and no cluster. The API serves what was played so far, until Ctrl-C; telemetry is not taken meanwhile.
     """
+    play(file, speed, once, data_dir, host, port, config, lambda url: ProgressTeller())
+
+
+class Teller(Protocol):
+    """Shows how far a replay is."""
+
+    def __enter__(self) -> object: ...
+    def __exit__(self, *_: object) -> None: ...
+    def tell(self, found: dict[str, Any]) -> None:
+        """What `/api/v1/replay` says now."""
+
+
+def play(
+    file: Path,
+    speed: str,
+    once: bool,
+    data_dir: Path | None,
+    host: str | None,
+    port: int | None,
+    config: Path | None,
+    teller_at: Callable[[str], Teller],
+) -> None:
+    """Play a bundle; `teller_at` makes what shows it, from the server's address. Ends by `typer.Exit`."""
     flags = [
         Flag("--host", "server", "host", host),
         Flag("--port", "server", "port", port),
@@ -78,7 +102,7 @@ def replay(
                 span = f"{when(manifest.from_ns)} to {when(manifest.to_ns)}, {sum(manifest.rows().values())} rows"
                 out.print(f"  plays {file.name}: {span}        stop with Ctrl-C")
                 sys.stdout.flush()
-            code = _play(supervisor, url, stopping, once)
+            code = _follow(supervisor, url, stopping, once, teller_at(url))
         except CannotStartError as error:
             if error.code != CANNOT_START:
                 raise
@@ -117,9 +141,8 @@ def _directory(stack: ExitStack, data_dir: Path | None) -> Path:
     return data_dir
 
 
-def _play(supervisor: Supervisor, url: str, stopping: list[int], once: bool) -> int:
+def _follow(supervisor: Supervisor, url: str, stopping: list[int], once: bool, told: Teller) -> int:
     """Follow the replay until it is over and `once`, or until told to stop. Returns an exit code."""
-    told = _Teller()
     with told, httpx.Client(trust_env=False, timeout=5.0, base_url=url) as client:
         while not stopping:
             ended = supervisor.watch()
@@ -136,7 +159,7 @@ def _play(supervisor: Supervisor, url: str, stopping: list[int], once: bool) -> 
     return 0
 
 
-class _Teller:
+class ProgressTeller:
     """Shows progress: a bar on a terminal, else a line now and then."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ SELECT rank, avg(late) / 1e6 AS late_ms FROM (
 """
 EVENTS_SQL = """
 SELECT kind, entity, count() AS times, max(time_ns) AS last_ns FROM event
-WHERE time_ns > {since_ns} GROUP BY kind, entity ORDER BY last_ns DESC LIMIT {events}
+WHERE time_ns > {since_ns} AND time_ns <= {now_ns} GROUP BY kind, entity ORDER BY last_ns DESC LIMIT {events}
 """
 FLOWS_SQL = """
 SELECT count() AS samples, uniqExact(flow) AS flows, sum(rate * frame_bytes) * 8 / {recent_s} / 1e6 AS mbit
@@ -77,20 +77,29 @@ class Story:
     began_ns: int = field(default_factory=time.time_ns)
     happenings: list[Happening] = field(default_factory=list)
     told: Told = field(default_factory=Told)
+    ended: bool = False
 
     def add(self, happening: Happening) -> None:
-        """Something happened in the lab."""
+        """Something happened in the lab. Its end is told while the cluster still stands: the last moment to ask."""
+        if happening.kind == "end":
+            self.ask()
+            self.ended = True
         self.happenings.append(happening)
 
-    def ask(self) -> None:
-        """Ask Leadline. A server that does not answer leaves the picture as it was."""
-        now_ns = time.time_ns()
+    def ask(self, now_ns: int | None = None) -> None:
+        """Ask Leadline, until the end; `now_ns` is the time that a replay has reached.
+
+        A server that does not answer leaves the picture as it was.
+        """
+        if self.ended:
+            return
+        now_ns = time.time_ns() if now_ns is None else now_ns
         recent_ns = now_ns - RECENT_S * 10**9
         try:
             self.told = Told(
                 steps=self._rows(STEPS_SQL.format(job=self.job, steps=STEPS_SHOWN))[::-1],
                 late=self._row(LATE_SQL.format(job=self.job, since_ns=recent_ns)),
-                events=self._rows(EVENTS_SQL.format(since_ns=self.began_ns, events=EVENTS_SHOWN)),
+                events=self._rows(EVENTS_SQL.format(since_ns=self.began_ns, now_ns=now_ns, events=EVENTS_SHOWN)),
                 flows=self._row(FLOWS_SQL.format(since_ns=recent_ns, recent_s=RECENT_S)),
                 busy=self._row(GPU_SQL.format(name="DCGM_FI_DEV_GPU_UTIL", since_ns=recent_ns)),
                 clock=self._row(GPU_SQL.format(name="DCGM_FI_DEV_SM_CLOCK", since_ns=recent_ns)),

@@ -17,7 +17,8 @@ from leadline.cli.client import ConfigOption
 from leadline.cli.demo import Demo
 from leadline.cli.lab_leadline import Listening, hearing
 from leadline.cli.output import console
-from leadline.cli.replay import replay
+from leadline.cli.recorded_story import RecordedStory
+from leadline.cli.replay import play
 from leadline.cli.serving import stop_on_signals, url_of
 from leadline.lab.incidents import SHOWN, incident
 from leadline.lab.realise import privileges
@@ -58,7 +59,8 @@ def up(
     lacks = privileges.missing() if demo else []
     if lacks:
         console().print(f"a cluster needs {', '.join(lacks)}; a recorded incident is played instead")
-        replay(incident(SHOWN), speed=REPLAY_SPEED, once=once, host=host, port=port, config=config)
+        bundle = incident(SHOWN)
+        play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
     with ExitStack() as stack:
         story = None
         if demo:
