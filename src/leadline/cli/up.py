@@ -99,7 +99,7 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
         f"HTTP {settings.server.otlp_http_port}   rows {url_of(settings)}/api/v1/rows/TABLE"
     )
     if settings.server.socket:
-        out.print("  all of it also at", Text(f"unix:{settings.server.socket}"))
+        out.print("  all of it also at", Text(f"unix:{_short(Path(settings.server.socket))}"))
     out.print("  leadline doctor | show tables | show series | sql 'SELECT ...'        stop with Ctrl-C")
     sys.stdout.flush()
     show = story.show(once) if story is not None else None
@@ -128,3 +128,8 @@ def _listening(settings: Config) -> Listening:
         ("127.0.0.1", settings.ingest.sflow.port),
         directory,
     )
+
+
+def _short(path: Path) -> Path:
+    """The path as it is said from here, where it is below here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path

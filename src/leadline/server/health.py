@@ -18,6 +18,7 @@ from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.store import Store
 
+WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
 QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
 QUIET_INTERVALS = 5.0  # ... and late after this many of its own intervals
 RECENT_S = 600.0  # an error older than this is shown, but does not make the verdict
@@ -40,7 +41,7 @@ class Parts:
 def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
     """What is connected, how fresh, what is refused and why; `state` is the worst of what was found."""
     findings: list[dict[str, str]] = []
-    sources = [_source(source, now_ns, findings) for source in parts.intake.sources.all()]
+    sources = [state_of_source(source, now_ns, findings) for source in parts.intake.sources.all()]
     if not sources and parts.replay is None:
         findings.append(
             {
@@ -88,11 +89,12 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict[str, Any]:
+def state_of_source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict[str, Any]:
+    """How one sender is; what is wrong with it is added to `findings`."""
     quiet_s = (now_ns - source.last_ns) / 1e9
     heard_s = (source.last_ns - source.first_ns) / 1e9
     interval_s = heard_s / (source.requests - 1) if source.requests > 1 else 0.0
-    late = quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * interval_s)
+    late = source.sender.way not in WITHOUT_RHYTHM and quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * interval_s)
     recent_error = bool(source.last_error) and (now_ns - source.last_error_ns) / 1e9 < RECENT_S
     name = f"{source.sender.way} {source.sender.name}"
     if late and source.requests:
