@@ -19,6 +19,7 @@ from leadline.server.config import Flag
 from leadline.server.supervisor import Supervisor
 
 SCRAPE_EVERY_S = 5.0
+NICE = 10  # the server runs beside the training here, which it does not elsewhere
 MADE_AS = "leadline-lab-"  # directories of a single run's store, in the directory for temporary files
 STORE, LOCK = "store", "owner.lock"  # in each of them: locked as long as its owner lives
 
@@ -56,6 +57,8 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
     )
     return [
         Flag(why, "server", "socket", str(socket_path)),
+        # Fewer, larger appends: at four a second and table they cost half a core, and training shares these cores.
+        Flag(why, "ingest", "linger_s", 1.0),
         Flag(why, "ingest", "scrape", [asdict(each) for each in (*scrape, exporters)]),
         Flag(why, "ingest", "sflow", {"sender_files": [str(state / "sflow_senders.json")], "port": sflow_port}),
     ]
@@ -81,7 +84,7 @@ def own_leadline(
             Flag("leadline lab", "server", "otlp_http_port", http),
             *hearing(lab, socket_path, sflow),
         ]
-        supervisor = Supervisor(None, flags, os.environ, url)
+        supervisor = Supervisor(None, flags, os.environ, url, NICE)
         supervisor.start()
         try:
             supervisor.wait_ready(stopping=stopping)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from leadline.cli.client import ConfigOption
 from leadline.cli.demo import Demo
-from leadline.cli.lab_leadline import Listening, hearing
+from leadline.cli.lab_leadline import NICE, Listening, hearing
 from leadline.cli.output import console
 from leadline.cli.recorded_story import RecordedStory
 from leadline.cli.replay import play
@@ -70,7 +70,7 @@ def up(
             settings = load(config, os.environ, flags)
             story = Demo(listening, LAB)
             stack.callback(story.stop)
-        supervisor = Supervisor(config, flags, os.environ, url_of(settings))
+        supervisor = Supervisor(config, flags, os.environ, url_of(settings), NICE if demo else 0)
         stopping = stack.enter_context(stop_on_signals())
         supervisor.start()
         try:
