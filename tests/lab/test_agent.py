@@ -20,7 +20,7 @@ from leadline.lab.realise.process import Process
 from leadline.lab.telemetry import lldp
 from leadline.lab.topology import load
 
-RANK = Path(__file__).with_name("rank_of_agent_test.py")
+RANK = Path(__file__).with_name("agent_rank.py")
 
 
 @pytest.fixture
