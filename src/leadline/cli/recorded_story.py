@@ -44,10 +44,10 @@ class RecordedStory:
 
     def tell(self, found: dict[str, Any]) -> None:
         """Show what the replay has reached."""
-        if self._done or time.monotonic() - self._drawn_s < REFRESH_S:
+        done = found["state"] == "done"
+        if self._done or (not done and time.monotonic() - self._drawn_s < REFRESH_S):
             return
-        self._drawn_s = time.monotonic()
-        self._done = found["state"] == "done"
+        self._drawn_s, self._done = time.monotonic(), done
         at_ns = min(int(found["at_ns"]), self._end_ns)  # behind it the cluster was taken down
         while self._ahead and self._ahead[0].time_ns <= at_ns:
             self._story.add(self._ahead.pop(0))

@@ -40,8 +40,8 @@ SELECT rank, avg(late) / 1e6 AS late_ms FROM (
 ) GROUP BY rank ORDER BY late_ms DESC LIMIT 1
 """
 EVENTS_SQL = """
-SELECT kind, entity, count() AS times, max(time_ns) AS last_ns FROM event
-WHERE time_ns > {since_ns} AND time_ns <= {now_ns} GROUP BY kind, entity ORDER BY last_ns DESC LIMIT {events}
+SELECT kind, any(entity) AS one, uniqExact(entity) AS entities, count() AS times, max(time_ns) AS last_ns FROM event
+WHERE time_ns > {since_ns} AND time_ns <= {now_ns} GROUP BY kind ORDER BY last_ns DESC LIMIT {events}
 """
 FLOWS_SQL = """
 SELECT count() AS samples, uniqExact(flow) AS flows, sum(rate * frame_bytes) * 8 / {recent_s} / 1e6 AS mbit
@@ -154,7 +154,8 @@ class Story:
     def _telling(self) -> RenderableType:
         told, rows = self.told, Table.grid(padding=(0, 2))
         if told.steps:
-            last = told.steps[-1]
+            whole = max(step["ranks"] for step in told.steps)
+            last = next(step for step in reversed(told.steps) if step["ranks"] == whole)
             loss = "" if last["mean_loss"] is None else f", loss {last['mean_loss']:.2f}"
             rows.add_row("training", f"step {last['step']}: {last['seconds']:.2f} s on {last['ranks']} ranks{loss}")
         if told.late is not None:
@@ -173,8 +174,9 @@ class Story:
             )
         for event in told.events:
             age_s = (told.asked_ns - event["last_ns"]) / 1e9
+            whose = _short(event["one"]) if event["entities"] == 1 else f"{event['entities']} entities"
             times = "" if event["times"] == 1 else f" {event['times']} times, last"
-            rows.add_row("event", f"{event['kind']} of {_short(event['entity'])}{times} {age_s:.0f} s ago")
+            rows.add_row("event", f"{event['kind']} of {whose}{times} {age_s:.0f} s ago")
         wrong = [each["name"] for each in told.sources if each["state"] != "ok"]
         if told.sources:
             text = f"{len(told.sources)} speak" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
