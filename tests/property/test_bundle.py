@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.incidents import Names, incident, truth_of, write_incident
@@ -27,6 +28,8 @@ from leadline.store.bundle_names import Pseudonyms
 from leadline.store.bundle_parquet import TableReader
 from leadline.store.bundle_redact import Kind, Redactor, draft_redacted, is_text, kind_of, redacted_truth
 from leadline.store.bundle_rows import in_order
+
+pytestmark = pytest.mark.slow  # left out of make check
 
 laws = settings(max_examples=40, deadline=None)
 

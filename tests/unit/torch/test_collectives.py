@@ -239,6 +239,8 @@ def test_numbers_follow_the_group_and_go_on_where_it_stands_still() -> None:
 COPIED = """
 import copy, io
 from torch.nn.parallel import DistributedDataParallel
+
+pytestmark = pytest.mark.slow  # left out of make check
 watch = leadline_torch.watch()
 join()
 model = DistributedDataParallel(torch.nn.Linear(4, 4))

@@ -179,6 +179,8 @@ def test_an_optimiser_alone_is_a_watched_loop(tmp_path: Path) -> None:
     program = """
 import sys, torch
 import leadline.torch as leadline_torch
+
+pytestmark = pytest.mark.slow  # left out of make check
 watch = leadline_torch.watch(directory=sys.argv[1], job="auto-1")
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
