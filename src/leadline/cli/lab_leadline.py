@@ -58,7 +58,7 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
     return [
         Flag(why, "server", "socket", str(socket_path)),
         # Fewer, larger appends: at four a second and table they cost half a core, and training shares these cores.
-        Flag(why, "ingest", "linger_s", 1.0),
+        Flag(why, "ingest", "linger_s", 0.5),
         Flag(why, "ingest", "scrape", [asdict(each) for each in (*scrape, exporters)]),
         Flag(why, "ingest", "sflow", {"sender_files": [str(state / "sflow_senders.json")], "port": sflow_port}),
     ]

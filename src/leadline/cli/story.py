@@ -31,7 +31,7 @@ EVENTS_SHOWN = 5
 
 STEPS_SQL = """
 SELECT step, max(end_ns - start_ns) / 1e9 AS seconds, avg(loss) AS mean_loss, uniqExact(rank) AS ranks
-FROM step WHERE job = '{job}' GROUP BY step ORDER BY step DESC LIMIT {steps}
+FROM step WHERE job = '{job}' AND start_ns > {since_ns} GROUP BY step ORDER BY step DESC LIMIT {steps}
 """
 LATE_SQL = """
 SELECT rank, avg(late) / 1e6 AS late_ms FROM (
@@ -97,7 +97,7 @@ class Story:
         recent_ns = now_ns - RECENT_S * 10**9
         try:
             self.told = Told(
-                steps=self._rows(STEPS_SQL.format(job=self.job, steps=STEPS_SHOWN))[::-1],
+                steps=self._rows(STEPS_SQL.format(job=self.job, since_ns=self.began_ns, steps=STEPS_SHOWN))[::-1],
                 late=self._row(LATE_SQL.format(job=self.job, since_ns=recent_ns)),
                 events=self._rows(EVENTS_SQL.format(since_ns=self.began_ns, now_ns=now_ns, events=EVENTS_SHOWN)),
                 flows=self._row(FLOWS_SQL.format(since_ns=recent_ns, recent_s=RECENT_S)),
