@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -21,11 +20,11 @@ from rich.text import Text
 
 from leadline.cli.client import ConfigOption
 from leadline.cli.output import console, when
-from leadline.cli.serving import stop_on_signals, url_of
+from leadline.cli.serving import served, stop_on_signals, url_of
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import Flag, load
 from leadline.server.settings import require_loopback
-from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
+from leadline.server.supervisor import Supervisor
 from leadline.store.bundle import read_bundle
 
 LOOK_EVERY_S = 0.25
@@ -93,8 +92,8 @@ def play(
         require_loopback(settings.server)
         url = url_of(settings)
         supervisor = Supervisor(config, flags, os.environ, url)
-        supervisor.start()
-        try:
+
+        def follow() -> int:
             supervisor.wait_ready(stopping=lambda: bool(stopping))
             if not stopping:
                 out = console()
@@ -102,16 +101,9 @@ def play(
                 span = f"{when(manifest.from_ns)} to {when(manifest.to_ns)}, {sum(manifest.rows().values())} rows"
                 out.print(f"  plays {file.name}: {span}        stop with Ctrl-C")
                 sys.stdout.flush()
-            code = _follow(supervisor, url, stopping, once, teller_at(url))
-        except CannotStartError as error:
-            if error.code != CANNOT_START:
-                raise
-            code = CANNOT_START  # it has said what is wrong
-        finally:
-            stopped = supervisor.stop()
-    if code == 0 and stopped not in (0, -signal.SIGTERM):
-        print(f"leadline: the server did not stop in order (exit code {stopped}); see its message", file=sys.stderr)
-        code = 1
+            return _follow(supervisor, url, stopping, once, teller_at(url))
+
+        code = served(supervisor, follow)
     raise typer.Exit(code)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from leadline.model.errors import UsageError
 from leadline.server.config import Config
+from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
 
 
 def url_of(settings: Config) -> str:
@@ -38,3 +40,21 @@ def stop_on_signals() -> Iterator[list[int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def served(supervisor: Supervisor, follow: Callable[[], int]) -> int:
+    """Run a server while `follow` does its work; returns the exit code of the verb."""
+    supervisor.start()
+    try:
+        code = follow()
+    except CannotStartError as error:
+        if error.code != CANNOT_START:
+            raise
+        code = CANNOT_START  # it has said what is wrong
+    finally:
+        stopped = supervisor.stop()
+    # Our own SIGTERM ends it before it is ready to stop in order: nothing was accepted then.
+    if code == 0 and stopped not in (0, -signal.SIGTERM):
+        print(f"leadline: the server did not stop in order (exit code {stopped}); see its message", file=sys.stderr)
+        return 1
+    return code

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -19,13 +18,13 @@ from leadline.cli.lab_leadline import NICE, Listening, hearing
 from leadline.cli.output import console
 from leadline.cli.recorded_story import RecordedStory
 from leadline.cli.replay import play
-from leadline.cli.serving import stop_on_signals, url_of
+from leadline.cli.serving import served, stop_on_signals, url_of
 from leadline.lab.incidents import SHOWN, incident
 from leadline.lab.realise import privileges
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_loopback
-from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
+from leadline.server.supervisor import Supervisor
 
 LOOK_EVERY_S = 0.25
 REPLAY_SPEED = "10"
@@ -72,19 +71,7 @@ def up(
             stack.callback(story.stop)
         supervisor = Supervisor(config, flags, os.environ, url_of(settings), NICE if demo else 0)
         stopping = stack.enter_context(stop_on_signals())
-        supervisor.start()
-        try:
-            code = _run(supervisor, story, settings, stopping, once)
-        except CannotStartError as error:
-            if error.code != CANNOT_START:
-                raise
-            code = CANNOT_START  # it has said what is wrong
-        finally:
-            stopped = supervisor.stop()
-    # Our own SIGTERM ends it before it is ready to stop in order: nothing was accepted then.
-    if code == 0 and stopped not in (0, -signal.SIGTERM):
-        print(f"leadline: the server did not stop in order (exit code {stopped}); see its message", file=sys.stderr)
-        code = 1
+        code = served(supervisor, lambda: _run(supervisor, story, settings, stopping, once))
     raise typer.Exit(code)
 
 

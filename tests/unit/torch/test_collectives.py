@@ -16,6 +16,8 @@ import leadline.torch as leadline_torch
 from leadline.torch.collectives import Comm, comm_name
 from leadline.torch.identity import identity_from
 
+pytestmark = pytest.mark.slow  # left out of make check
+
 EVERYTHING = """
 watch = leadline_torch.watch()
 join()
@@ -239,8 +241,6 @@ def test_numbers_follow_the_group_and_go_on_where_it_stands_still() -> None:
 COPIED = """
 import copy, io
 from torch.nn.parallel import DistributedDataParallel
-
-pytestmark = pytest.mark.slow  # left out of make check
 watch = leadline_torch.watch()
 join()
 model = DistributedDataParallel(torch.nn.Linear(4, 4))

@@ -25,6 +25,8 @@ from leadline.torch.rings import Rings, make_ring, ring_directory
 from leadline.torch.sockets import Socket, own_sockets, parse_address
 from leadline.wire.ring_format import read_header
 
+pytestmark = pytest.mark.slow  # left out of make check
+
 IDENTITY = identity_from({"LEADLINE_JOB": "a/b c", "RANK": "1", "CUDA_VISIBLE_DEVICES": "GPU-1"}, "n1")
 
 
@@ -95,7 +97,7 @@ def test_a_directory_that_may_not_even_be_looked_at_is_none(monkeypatch: pytest.
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "stat", denied)
-    assert ring_directory("/root/rings") is None
+    assert ring_directory("/nowhere/rings") is None
 
 
 def test_no_setting_makes_the_job_fail(tmp_path: Path) -> None:
@@ -179,8 +181,6 @@ def test_an_optimiser_alone_is_a_watched_loop(tmp_path: Path) -> None:
     program = """
 import sys, torch
 import leadline.torch as leadline_torch
-
-pytestmark = pytest.mark.slow  # left out of make check
 watch = leadline_torch.watch(directory=sys.argv[1], job="auto-1")
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
