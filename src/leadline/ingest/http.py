@@ -15,6 +15,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ Authorize = Callable[[Mapping[str, str]], Principal]
 WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
 RING = "/api/v1/ring"
+LINGER_S_MAX = 5.0  # how long a refused sender may take to read the answer before its connection is cut
 CHUNK_S_MAX = 60.0  # a sender that stalls for longer within a body gives up its share of decode_bytes_max
 
 # How each kind of refusal is told: status, and whether the sender should try again.
@@ -81,11 +83,14 @@ class IngestApp:
         answer = await self._answer(scope, receive)
         headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(answer.body))]
         headers += [(name.encode(), value.encode()) for name, value in answer.headers]
-        if answer.status == 413:
-            # The rest of the body was not read: this connection cannot carry another request.
+        unread = answer.status == 413  # the rest of the body was not read: this connection carries no more requests
+        if unread:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        await send({"type": "http.response.body", "body": answer.body})
+        await send({"type": "http.response.body", "body": answer.body, "more_body": unread})
+        if unread:
+            await _linger(receive)
+            await send({"type": "http.response.body", "body": b""})
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer:
         path = scope["path"]
@@ -187,6 +192,18 @@ ROUTES: dict[str, Callable[[Intake, Request], Receipt]] = {
     RING: take_ring,
 }
 PATHS = (WRITE_PATH, "/v1/metrics", "/v1/logs", f"{ROWS}TABLE", RING)
+
+
+async def _linger(receive: Receive) -> None:
+    """Let the sender finish reading the answer: what it still sends is thrown away, for a bounded time.
+
+    To close a socket with unread bytes resets the connection, and the reset can overtake the answer (RFC 9112,
+    section 9.6): the sender would see a broken connection instead of "body too large".
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S_MAX):
+            while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
+                pass
 
 
 def _way(path: str) -> str:

@@ -82,7 +82,13 @@ class Caller:
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         scope = {"type": "http", "method": method, "path": path, "headers": raw, "client": ("10.0.0.7", 5061)}
         await self.app(scope, receive, send)
-        assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+        assert [message["type"] for message in sent[:2]] == ["http.response.start", "http.response.body"]
+        # Whoever is not read to the end is listened to until the answer is read, and only then cut off.
+        ends = [message.get("more_body", False) for message in sent[1:]]
+        assert ends == ([True, False] if sent[0]["status"] == 413 else [False])
+        assert not any(message["body"] for message in sent[2:])
+        if sent[0]["status"] == 413 and not hang_up:
+            assert not left, "the answer ended before the body did"
         found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
         assert int(found["content-length"]) == len(sent[1]["body"])
         return Answer(sent[0]["status"], found, sent[1]["body"])
