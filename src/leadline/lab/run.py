@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from leadline.lab.agents import Agents
-from leadline.lab.faults.base import Fault, RankFault
+from leadline.lab.faults.base import Fault, RankFault, parameters_of
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.scenarios.spec import Due, PlannedFault, Scenario, time_line
@@ -217,6 +217,9 @@ class ScenarioRun:
                 onset_ns=now_ns,
                 end_ns=now_ns + int((planned.for_s or 0) * 1e9) if lasts else None,
                 decoy=planned.decoy,
+                magnitude=planned.magnitude,
+                parameters=parameters_of(fault),
+                seen_in=fault.seen_in,
                 seen={"before": dict(fault.seen(self.lab))},
             )
         )

@@ -7,8 +7,9 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from leadline.lab.levers import Lever, Levers, merged, strongest
 from leadline.lab.workloads.base import RankProcess, Workload
 from leadline.model.errors import UsageError
 
@@ -25,6 +26,7 @@ class RunningLab:
     cluster: Cluster
     telemetry: Telemetry | None = None
     jobs: dict[str, Workload] = field(default_factory=dict)
+    _levers: Levers = field(default_factory=Levers, repr=False)
 
     @property
     def state(self) -> Path:
@@ -87,22 +89,60 @@ class RunningLab:
         """Entity ids of a link and its two ends."""
         return (link.id, link.a.id, link.b.id)
 
-    # -- levers -----------------------------------------------------------------------------------------------
+    # -- levers: what faults take hold of, see `levers` ---------------------------------------------------------
 
-    def control(self, job: str | None, rank: int, **values: object) -> None:
-        """Tell a rank's program something, merged into its control file; a value of None is taken back."""
+    def hold(self, lever: Lever, holder: object, value: Any) -> None:
+        """Claim a lever for a fault; `release` lets go of it."""
+        self._levers.hold(lever, holder, value)
+
+    def release(self, lever: Lever, holder: object) -> None:
+        """Let go of a lever; harmless if it is not held."""
+        self._levers.release(lever, holder)
+
+    def cpu(self, one: RankProcess) -> Lever:
+        """The CPU quota of a rank's process, in cores."""
+        return Lever(("cpu", one.process.name), strongest, one.process.cgroup.set_cpu_quota)
+
+    def memory(self, one: RankProcess) -> Lever:
+        """The memory limit of a rank's process, in bytes."""
+        return Lever(("memory", one.process.name), strongest, one.process.cgroup.set_memory_limit)
+
+    def control(self, job: str | None, rank: int) -> Lever:
+        """The control file of a rank: settings by name, as its program reads them."""
         path = self.rank(job, rank).control
-        now = json.loads(path.read_text()) if path.exists() else {}
-        write_json(path, {name: value for name, value in {**now, **values}.items() if value is not None})
+        return Lever(("control", str(path)), merged, lambda settings: write_json(path, settings or {}))
 
-    def gpu_control(self, host: str, gpu: str, values: dict[str, object] | None) -> None:
-        """Set (or with None clear) what the GPU model of a host is told about one GPU."""
+    def gpu(self, host: str, gpu: str) -> Lever:
+        """What the GPU model of a host is told about one GPU: the fields of `telemetry.gpu_model.Control`."""
         path = self.state / "hosts" / host / "gpu_control.json"
-        now = json.loads(path.read_text()) if path.exists() else {}
-        now.pop(gpu, None)
-        if values is not None:
-            now[gpu] = values
-        write_json(path, now)
+
+        def apply(values: dict[str, Any] | None) -> None:
+            now = json.loads(path.read_text()) if path.exists() else {}
+            now.pop(gpu, None)
+            write_json(path, now if values is None else {**now, gpu: values})
+
+        return Lever(("gpu", host, gpu), merged, apply)
+
+    def port_rate(self, port: Port) -> Lever:
+        """The share of its rate at which a switch port sends, 0 to 1."""
+        link = self.cluster.topology.link_of(port)
+
+        def apply(ratio: float | None) -> None:
+            rate_bps = round(link.rate_bps * (1.0 if ratio is None else ratio))
+            self.cluster.shape(port.node, port.name, rate_bps, link.queue_bytes)
+
+        return Lever(("port-rate", port.id), strongest, apply)
+
+    def cut(self, link: str) -> Lever:
+        """A link's carrier: down while anybody holds it."""
+
+        def apply(held: object) -> None:
+            if held is None:
+                self.cluster.link_up(link)
+            else:
+                self.cluster.link_down(link)
+
+        return Lever(("cut", link), any, apply)
 
 
 def link_named(topology: Topology, name: str) -> Link:

@@ -17,7 +17,11 @@ from typing import Literal
 from leadline.model.errors import DataError
 
 FaultClass = Literal["persistent", "gray", "transient"]
-Layer = Literal["application", "host", "gpu", "network", "telemetry"]
+Layer = Literal["application", "host", "gpu", "network", "storage", "telemetry"]
+Magnitude = Literal["small", "medium", "large"]
+MAGNITUDES: tuple[Magnitude, ...] = ("small", "medium", "large")
+SeenIn = Literal["lab", "replay", "simulated"]
+"""Really broken in the lab's kernel; counters and log lines of real hardware played back; or only computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,9 @@ class Entry:
     end_ns: int | None  # None: it lasts longer than the scenario
     lost_gpu_seconds: float | None = None  # None: nobody measured it
     decoy: bool = False
+    magnitude: Magnitude | None = None  # None: its parameters were given one by one
+    parameters: Mapping[str, object] | None = None  # all of them, as a scenario would give them
+    seen_in: SeenIn = "lab"
     seen: Mapping[str, object] | None = None  # what the raw counters said before and after; for people
 
     def as_json(self) -> dict[str, object]:

@@ -36,6 +36,9 @@ def test_it_is_on_disk_when_the_call_returns_and_corrected_later(tmp_path: Path)
         "end_ns": 20,
         "lost_gpu_seconds": None,
         "decoy": False,
+        "magnitude": None,
+        "parameters": None,
+        "seen_in": "lab",
         "seen": None,
     }
     truth.change(number, onset_ns=12, end_ns=25, seen={"after": {"throttled": 4}}, lost_gpu_seconds=3.5)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 from leadline.lab.running import RunningLab, link_named
 from leadline.lab.topology import Topology
-from leadline.lab.truth import FaultClass, Layer
+from leadline.lab.truth import MAGNITUDES, FaultClass, Layer, Magnitude, SeenIn
 from leadline.lab.workloads.base import RankProcess
 from leadline.model.errors import ConfigError, UsageError
 
@@ -30,6 +30,9 @@ class Fault(ABC):
     layer: ClassVar[Layer]
     fault_class: ClassVar[FaultClass]
     lasts: ClassVar[bool] = True  # False: it happens at one moment, `for_s` says nothing
+    seen_in: ClassVar[SeenIn] = "lab"  # "replay": counters and log lines of real hardware, played back
+    workloads: ClassVar[tuple[str, ...]] = ()  # kinds of jobs that it can befall; (): any that has ranks
+    magnitudes: ClassVar[Mapping[Magnitude, Mapping[str, object]]] = {}  # parameters; "medium" is the defaults
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         """This fault with everything fixed that the scenario left to the seed."""
@@ -85,8 +88,32 @@ class RankFault(Fault):
         return lab.rank(self.job, self.rank or 0)
 
 
+class Harmless(Fault):
+    """Something harmless that looks like a fault: the same seam, but nothing is broken (`lab/harmless/`)."""
+
+    fault_class = "transient"
+
+
+def of_magnitude(kind: type[Fault], magnitude: Magnitude = "medium", **more: Any) -> Fault:
+    """A fault as small or large as that; `more` are parameters that stand whatever its magnitude."""
+    return kind(**{**kind.magnitudes.get(magnitude, {}), **more})
+
+
+def parameters_of(fault: Fault) -> dict[str, object]:
+    """The parameters of a fault by name, as a scenario would give them."""
+    fields = [each.name for each in dataclasses.fields(fault) if not each.name.startswith("_")]
+    return {name: getattr(fault, name) for name in fields}
+
+
 def fault_from(kind: type[Fault], given: Mapping[str, Any], where: str) -> Fault:
-    """A fault from the parameters of a scenario. Errors: ConfigError naming the parameter and what there is."""
+    """A fault from the parameters of a scenario; what else is given goes before what its `magnitude` says.
+
+    Errors: ConfigError naming the parameter and what there is.
+    """
+    given = dict(given)
+    magnitude = given.pop("magnitude", "medium")
+    if magnitude not in MAGNITUDES:
+        raise ConfigError(f"{where}: magnitude must be one of {', '.join(MAGNITUDES)}, got {magnitude!r}")
     hints = typing.get_type_hints(kind)
     known = {field.name: field for field in dataclasses.fields(kind) if not field.name.startswith("_")}
     for name, value in given.items():
@@ -101,7 +128,7 @@ def fault_from(kind: type[Fault], given: Mapping[str, Any], where: str) -> Fault
     ]
     if missing:
         raise ConfigError(f"{where}: {kind.name} needs {', '.join(missing)}")
-    return kind(**given)
+    return of_magnitude(kind, magnitude, **given)
 
 
 def _fits(value: object, hint: Any) -> bool:

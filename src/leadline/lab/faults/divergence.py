@@ -22,7 +22,7 @@ class Divergence(RankFault):
         return (f"rank:{self.job}/{self.rank}",)
 
     def start(self, lab: RunningLab) -> None:
-        lab.control(self.job, self.rank or 0, diverge=True)
+        lab.hold(lab.control(self.job, self.rank or 0), self, {"diverge": True})
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         return {"exits": [one.process.popen.poll() for one in lab.job(self.job).ranks]}

@@ -35,13 +35,13 @@ class GpuThrottle(RankFault):
 
     def start(self, lab: RunningLab) -> None:
         one = self.one(lab)
-        lab.gpu_control(one.host, one.gpu, {"throttle": "thermal", "clock_factor": self.clock_factor})
-        one.process.cgroup.set_cpu_quota(self.cores)
+        lab.hold(lab.gpu(one.host, one.gpu), self, {"throttle": "thermal", "clock_factor": self.clock_factor})
+        lab.hold(lab.cpu(one), self, self.cores)
 
     def stop(self, lab: RunningLab) -> None:
         one = self.one(lab)
-        lab.gpu_control(one.host, one.gpu, None)
-        one.process.cgroup.set_cpu_quota(None)
+        lab.release(lab.gpu(one.host, one.gpu), self)
+        lab.release(lab.cpu(one), self)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         return {"throttled": self.one(lab).process.cgroup.throttled()}
@@ -66,7 +66,7 @@ class Xid(RankFault):
     def start(self, lab: RunningLab) -> None:
         one = self.one(lab)
         append_xid(lab.state, one.host, one.gpu, self.code, one.process.pid)
-        lab.gpu_control(one.host, one.gpu, {"xid": self.code})
+        lab.hold(lab.gpu(one.host, one.gpu), self, {"xid": self.code})
         if self.kills:
             signal_process(one.process, signal.SIGABRT)
 
@@ -99,10 +99,10 @@ class DuplicateUuid(Fault):
 
     def start(self, lab: RunningLab) -> None:
         claimed = self._gpu(lab, self.of_host)
-        lab.gpu_control(self.host or "", self._gpu(lab, self.host), {"duplicate_of": claimed})
+        lab.hold(lab.gpu(self.host or "", self._gpu(lab, self.host)), self, {"duplicate_of": claimed})
 
     def stop(self, lab: RunningLab) -> None:
-        lab.gpu_control(self.host or "", self._gpu(lab, self.host), None)
+        lab.release(lab.gpu(self.host or "", self._gpu(lab, self.host)), self)
 
     def _gpu(self, lab: RunningLab, host: str | None) -> str:
         return next(each.gpus[0] for each in lab.cluster.topology.hosts if each.name == host)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from leadline.lab.faults.base import Fault
+from leadline.lab.levers import Lever
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Port
@@ -27,6 +28,9 @@ class _LinkFault(Fault):
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return lab.link_entities(lab.link(self.link or ""))
+
+    def _cut(self, lab: RunningLab) -> Lever:
+        return lab.cut(lab.link(self.link or "").id)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         link = lab.link(self.link or "")
@@ -72,16 +76,15 @@ class SlowLink(_LinkFault):
     rate_ratio: float = 0.2
 
     def start(self, lab: RunningLab) -> None:
-        self._shape(lab, self.rate_ratio)
+        for end in self._sending(lab):
+            lab.hold(lab.port_rate(end), self, self.rate_ratio)
 
     def stop(self, lab: RunningLab) -> None:
-        self._shape(lab, 1.0)
+        for end in self._sending(lab):
+            lab.release(lab.port_rate(end), self)
 
-    def _shape(self, lab: RunningLab, ratio: float) -> None:
-        link = lab.link(self.link or "")
-        for end in link.ends:
-            if end.id.startswith("swport:"):
-                lab.cluster.shape(end.node, end.name, int(link.rate_bps * ratio), link.queue_bytes)
+    def _sending(self, lab: RunningLab) -> list[Port]:
+        return [end for end in lab.link(self.link or "").ends if end.id.startswith("swport:")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class FlappingLink(_LinkFault):
             failed = self._running.pop("failed", None)
             self._running.clear()
             if failed is not None:
-                lab.cluster.link_up(lab.link(self.link or "").id)
+                lab.release(self._cut(lab), self)
                 raise failed
 
     def _flap(self, lab: RunningLab, ended: threading.Event) -> None:
@@ -121,12 +124,12 @@ class FlappingLink(_LinkFault):
             self._running["failed"] = error  # told when it is mended
 
     def _flap_until(self, lab: RunningLab, ended: threading.Event) -> None:
-        link = lab.link(self.link or "").id
+        cut = self._cut(lab)
         done = 0
         while not ended.is_set() and (not self.flaps or done < self.flaps):
-            lab.cluster.link_down(link)
+            lab.hold(cut, self, True)
             ended.wait(self.down_s)
-            lab.cluster.link_up(link)
+            lab.release(cut, self)
             done += 1
             ended.wait(max(0.0, self.period_s - self.down_s))
 
@@ -146,10 +149,10 @@ class DeadNic(_LinkFault):
         return (*(end.id for end in ends), link.id)
 
     def start(self, lab: RunningLab) -> None:
-        lab.cluster.link_down(lab.link(self.link or "").id)
+        lab.hold(self._cut(lab), self, True)
 
     def stop(self, lab: RunningLab) -> None:
-        lab.cluster.link_up(lab.link(self.link or "").id)
+        lab.release(self._cut(lab), self)
 
 
 def port_counters(lab: RunningLab, port: Port) -> dict[str, int]:

@@ -29,8 +29,9 @@ class OomKill(RankFault):
 
     def start(self, lab: RunningLab) -> None:
         process = self.one(lab).process
-        process.cgroup.set_memory_limit(process.cgroup.memory_bytes() + int(self.headroom_mb * MIB))
-        lab.control(self.job, self.rank or 0, allocate_mb_per_step=self.growth_mb_per_step)
+        limit_bytes = process.cgroup.memory_bytes() + int(self.headroom_mb * MIB)
+        lab.hold(lab.memory(self.one(lab)), self, limit_bytes)
+        lab.hold(lab.control(self.job, self.rank or 0), self, {"allocate_mb_per_step": self.growth_mb_per_step})
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         process = self.one(lab).process

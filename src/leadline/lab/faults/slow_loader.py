@@ -22,7 +22,7 @@ class SlowLoader(RankFault):
         return (f"rank:{self.job}/{self.rank}",)
 
     def start(self, lab: RunningLab) -> None:
-        lab.control(self.job, self.rank or 0, data_delay_s=self.delay_s)
+        lab.hold(lab.control(self.job, self.rank or 0), self, {"data_delay_s": self.delay_s})
 
     def stop(self, lab: RunningLab) -> None:
-        lab.control(self.job, self.rank or 0, data_delay_s=None)
+        lab.release(lab.control(self.job, self.rank or 0), self)

@@ -24,10 +24,10 @@ class SlowWorker(RankFault):
         return (f"host:{one.host}", f"rank:{self.job}/{self.rank}")
 
     def start(self, lab: RunningLab) -> None:
-        self.one(lab).process.cgroup.set_cpu_quota(self.cores)
+        lab.hold(lab.cpu(self.one(lab)), self, self.cores)
 
     def stop(self, lab: RunningLab) -> None:
-        self.one(lab).process.cgroup.set_cpu_quota(None)
+        lab.release(lab.cpu(self.one(lab)), self)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         return {"throttled": self.one(lab).process.cgroup.throttled()}

@@ -30,6 +30,7 @@ import yaml
 from leadline.lab.faults import BY_NAME as FAULT_BY_NAME
 from leadline.lab.faults import FAULTS
 from leadline.lab.faults.base import Fault, RankFault, fault_from
+from leadline.lab.truth import Magnitude
 from leadline.lab.workloads import WORKLOADS
 from leadline.model.errors import ConfigError
 
@@ -58,6 +59,7 @@ class PlannedFault:
     at_s: float
     for_s: float | None
     decoy: bool
+    magnitude: Magnitude | None = None  # None: its parameters were given one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ def scenario_of(name: str, duration_s: float | None = None) -> Scenario:
 def of_fault(name: str) -> Scenario:
     """The plain scenario of one fault, everything about it chosen from the seed."""
     kind = FAULT_BY_NAME[name]
-    fault = PlannedFault(kind(), FAULT_AT_S, FAULT_FOR_S if kind.lasts else None, decoy=False)
+    fault = PlannedFault(kind(), FAULT_AT_S, FAULT_FOR_S if kind.lasts else None, decoy=False, magnitude="medium")
     return Scenario(
         name=name,
         doc=(inspect.getdoc(kind) or "").partition("\n")[0],
@@ -233,7 +235,11 @@ def _fault(given: object, where: str) -> PlannedFault:
     if not isinstance(decoy, bool):
         raise ConfigError(f"{where}: decoy must be true or false, got {decoy!r}")
     fields.pop("at_s"), fields.pop("for_s", None)
-    return PlannedFault(fault_from(FAULT_BY_NAME[name], fields, where), at_s, for_s, decoy)
+    kind = FAULT_BY_NAME[name]
+    magnitude = fields.get("magnitude", "medium")
+    free = {name for sizes in kind.magnitudes.values() for name in sizes}
+    fault = fault_from(kind, fields, where)
+    return PlannedFault(fault, at_s, for_s, decoy, None if free & set(fields) else magnitude)
 
 
 def _mapping(given: object, where: str, known: set[str] | None) -> Mapping[str, Any]:

@@ -1,0 +1,75 @@
+"""What several faults may hold at once: a CPU quota, a control file, a port's rate, a link.
+
+Each holder says what it wants of a lever; what all of them want together is applied, and the lever is free again when
+the last one lets go. So any fault may be combined with any other, in any order of their ends.
+
+    levers.hold(lever, holder, 0.3)     # 0.3 cores
+    levers.hold(lever, other, 0.1)      # the stronger claim rules: 0.1
+    levers.release(lever, other)        # 0.3 again
+    levers.release(lever, holder)       # free
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Lever:
+    """One thing that can be held. `key` tells levers apart; `apply` gets what all want together, or None: free."""
+
+    key: tuple[str, ...]
+    together: Callable[[Sequence[Any]], Any]
+    apply: Callable[[Any], None]
+
+
+@dataclass(slots=True)
+class Levers:
+    """Who holds what. Holders are told apart by identity: two equal faults are two holders."""
+
+    _held: dict[tuple[str, ...], dict[int, Any]] = field(default_factory=dict)
+
+    def hold(self, lever: Lever, holder: object, value: Any) -> None:
+        """Claim it, or change one's claim. Errors: what `apply` raises; the claim stands nevertheless."""
+        claims = self._held.setdefault(lever.key, {})
+        claims[id(holder)] = value
+        lever.apply(lever.together(list(claims.values())))
+
+    def release(self, lever: Lever, holder: object) -> None:
+        """Let go; nothing happens if it was not held by this holder."""
+        claims = self._held.get(lever.key, {})
+        if id(holder) not in claims:
+            return
+        del claims[id(holder)]
+        if claims:
+            lever.apply(lever.together(list(claims.values())))
+        else:
+            del self._held[lever.key]
+            lever.apply(None)
+
+
+def strongest(claims: Sequence[float]) -> float:
+    """For what is made scarce: the least that anybody leaves."""
+    return min(claims)
+
+
+def merged(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """For settings by name: all of them. Numbers that two want: the larger; maps: merged alike; else the later."""
+    out: dict[str, Any] = {}
+    for claim in claims:
+        for name, value in claim.items():
+            before = out.get(name)
+            if isinstance(before, Mapping) and isinstance(value, Mapping):
+                out[name] = merged([before, value])
+            elif _number(before) and _number(value):
+                # What is a share of the healthy value (`clock_factor`) is worse when it is less.
+                out[name] = min(before, value) if name.endswith(("_factor", "_ratio")) else max(before, value)
+            else:
+                out[name] = value
+    return out
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
