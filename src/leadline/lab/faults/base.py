@@ -32,6 +32,8 @@ class Fault(ABC):
     lasts: ClassVar[bool] = True  # False: it happens at one moment, `for_s` says nothing
     seen_in: ClassVar[SeenIn] = "lab"  # "replay": counters and log lines of real hardware, played back
     workloads: ClassVar[tuple[str, ...]] = ()  # kinds of jobs that it can befall; (): any that has ranks
+    signal: ClassVar[str] = ""  # the value of `seen` that proves that it happened: it moves then, and only then
+    preset: ClassVar[str] = ""  # the smallest topology that it can befall; "": any with two ways between hosts
     magnitudes: ClassVar[Mapping[Magnitude, Mapping[str, object]]] = {}  # parameters; "medium" is the defaults
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
@@ -79,9 +81,9 @@ class RankFault(Fault):
 
     def check(self, topology: Topology) -> None:
         Fault.check(self, topology)
-        hosts = len(topology.hosts)  # a job has at most one rank on each
-        if self.rank is not None and not 0 <= self.rank < hosts:
-            raise UsageError(f"{self.name}: a rank on {topology.name} is 0 to {hosts - 1}, got {self.rank}")
+        ranks = sum(max(1, len(host.gpus)) for host in topology.hosts)  # a job has at most one rank on each GPU
+        if self.rank is not None and not 0 <= self.rank < ranks:
+            raise UsageError(f"{self.name}: a rank on {topology.name} is 0 to {ranks - 1}, got {self.rank}")
 
     def one(self, lab: RunningLab) -> RankProcess:
         """The rank. Errors: UsageError if its job does not run."""

@@ -1,7 +1,7 @@
-"""What every workload of the lab is: a named job of rank processes, one per host, that can be waited for and stopped.
+"""What every workload of the lab is: a named job of rank processes that can be waited for and stopped.
 
     workload = Bert(steps=20)
-    workload.start(cluster)              # one process per host, by cluster.spawn
+    workload.start(cluster)              # one process per host (or GPU of it), by cluster.spawn
     workload.ranks[3].process.pid        # what a fault takes hold of
     workload.tell(3, data_delay_s=0.3)   # ... or the control file that the rank reads once per step
     codes = workload.wait(timeout_s=120) # {0: 0, 1: 0, ...}; None: still running
@@ -95,7 +95,7 @@ class Workload(Protocol):
 
 @dataclass(kw_only=True)
 class RankJob:
-    """A job of rank processes, one per host: the shared part of `bert`, `rings` and `bulk`.
+    """A job of rank processes, `gpus_per_host` on each host: the shared part of `bert`, `rings` and `bulk`.
 
     A subclass says which program a rank runs (`program`) and with which arguments (`arguments`); it may prepare
     the lab before the ranks start (`prepare`) and tidy up after they ended (`finish`).
@@ -103,6 +103,9 @@ class RankJob:
 
     name: str  # the job's name, as in `job:bert-1`
     hosts: Sequence[str] = ()  # in rank order; () means every host of the topology
+    gpus_per_host: int = 1  # ranks on each host, each with a GPU of its own
+    placement: str = ""  # "random": hosts as a cloud draws them; "chosen" (or ""): `hosts`, in their order
+    world_size: int = 0  # how many ranks; 0: as many as the hosts hold
     ranks: list[RankProcess] = field(default_factory=list, init=False)
     program: str = field(default="", init=False)  # module, as in `python -m`
     working_word: ClassVar[str] = ""  # what rank 0 writes into its log once set-up is behind it
@@ -111,15 +114,28 @@ class RankJob:
         """Spawn all ranks. Errors: UsageError if it runs already, or for a host that the topology has not."""
         if self.ranks:
             raise UsageError(f"workload {self.name} runs already; stop() it, or give the second one another name")
-        members = members_of(lab, self.hosts)
+        members = self.members(lab)
         directory = job_directory(lab, self.name)
         self.prepare(lab)
         try:
             for rank, (host, gpu) in enumerate(members):
-                self.ranks.append(self._spawn(lab, directory, rank, host, gpu, members[0][0], len(members)))
+                local_rank = rank % self.gpus_per_host
+                self.ranks.append(self._spawn(lab, directory, rank, host, gpu, members[0][0], len(members), local_rank))
         except BaseException:
             self.stop()
             raise
+
+    def members(self, lab: Lab) -> list[tuple[str, str]]:
+        """(host, GPU) by rank; ranks of one host follow each other. Errors: UsageError for what is not there."""
+        if self.placement == "random" and not self.hosts:
+            raise UsageError(f"workload {self.name}: its hosts are not drawn yet, see lab.placement")
+        found = members_of(lab, self.hosts, self.gpus_per_host)
+        if self.world_size > len(found):
+            raise UsageError(
+                f"workload {self.name} wants {self.world_size} ranks; its hosts hold {len(found)}, with "
+                f"{self.gpus_per_host} on each"
+            )
+        return found[: self.world_size or None]
 
     def prepare(self, lab: Lab) -> None:
         """Start what the ranks need, before them."""
@@ -170,7 +186,15 @@ class RankJob:
         self.ranks = []
 
     def _spawn(
-        self, lab: Lab, directory: Path, rank: int, host: str, gpu: str, first_host: str, world_size: int
+        self,
+        lab: Lab,
+        directory: Path,
+        rank: int,
+        host: str,
+        gpu: str,
+        first_host: str,
+        world_size: int,
+        local_rank: int = 0,
     ) -> RankProcess:
         control, log = directory / f"rank{rank}.json", directory / f"rank{rank}.log"
         write_control(control, {})
@@ -187,6 +211,7 @@ class RankJob:
             gpu=gpu,
             ring=ring,
             control=control,
+            local_rank=local_rank,
         )
         process = lab.spawn(
             host,
@@ -210,12 +235,13 @@ def rank_environment(
     gpu: str,
     ring: Path,
     control: Path,
+    local_rank: int = 0,
 ) -> dict[str, str]:
     """The variables of one rank process: torchrun's, gloo's, Leadline's and the emulated GPU."""
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(world_size),
-        "LOCAL_RANK": "0",
+        "LOCAL_RANK": str(local_rank),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(store_port(job)),
         "GLOO_SOCKET_IFNAME": interface,
@@ -234,8 +260,8 @@ def store_port(job: str) -> int:
     return _PORT_FIRST + zlib.crc32(job.encode()) % _PORTS
 
 
-def members_of(lab: Lab, hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """(host, GPU) by rank. Errors: UsageError for a host that the topology has not, or without a GPU."""
+def members_of(lab: Lab, hosts: Sequence[str], gpus_per_host: int = 1) -> list[tuple[str, str]]:
+    """(host, GPU) by rank. Errors: UsageError for a host that the topology has not, or with too few GPUs."""
     known = {host.name: host for host in lab.topology.hosts}
     for name in hosts:
         if name not in known:
@@ -244,7 +270,12 @@ def members_of(lab: Lab, hosts: Sequence[str]) -> list[tuple[str, str]]:
     for host in chosen:
         if not host.gpus:
             raise UsageError(f"host {host.name} of topology {lab.topology.name} has no GPU; a rank needs one")
-    return [(host.name, host.gpus[0]) for host in chosen]
+        if len(host.gpus) < gpus_per_host:
+            raise UsageError(
+                f"host {host.name} of topology {lab.topology.name} has {len(host.gpus)} GPU; {gpus_per_host} ranks on "
+                "a host need one each"
+            )
+    return [(host.name, gpu) for host in chosen for gpu in host.gpus[:gpus_per_host]]
 
 
 def interface_of(lab: Lab, host: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leadline.lab.workloads.base import Lab, RankJob, job_directory, members_of
+from leadline.lab.workloads.base import Lab, RankJob, job_directory
 from leadline.model.errors import WorldError
 
 
@@ -49,7 +49,7 @@ class Rings(RankJob):
 
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The options of `rings_rank`."""
-        host = members_of(lab, self.hosts)[rank][0]
+        host = self.members(lab)[rank][0]
         options: dict[str, object] = {
             "--ops": ",".join(self.ops),
             "--transport": self.transport,
@@ -76,7 +76,7 @@ class Rings(RankJob):
         """Where the counters of the emulated RoCE NICs are."""
         if self.transport != "rocev2":
             return {}
-        host = members_of(lab, self.hosts)[rank][0]
+        host = self.members(lab)[rank][0]
         folders = [str(hw_counters_directory(lab.state, host, number)) for _, number in self._nics(lab, host)]
         return {"LEADLINE_HW_COUNTERS": os.pathsep.join(folders)}
 
