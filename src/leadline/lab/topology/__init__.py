@@ -1,6 +1,7 @@
 """A training cluster as pure data: hosts, switches, links, addresses and routes. Nothing here touches the world."""
 
 from leadline.lab.topology.build import build
+from leadline.lab.topology.partial import cut_off, without
 from leadline.lab.topology.parts import Host, Link, Port, Role, Switch, Topology
 from leadline.lab.topology.reading import load, load_file, load_named, preset_names, read_shape
 from leadline.lab.topology.relations import relations
@@ -20,6 +21,7 @@ __all__ = [
     "Switch",
     "Topology",
     "build",
+    "cut_off",
     "ecmp_groups",
     "load",
     "load_file",
@@ -29,4 +31,5 @@ __all__ = [
     "relations",
     "routes",
     "rules",
+    "without",
 ]

@@ -7,18 +7,34 @@ front end       172.16.<n>.0/31                fe1 .0, host .1; n counts hosts, 
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
 
+from leadline.lab.topology.partial import cut_off, without
 from leadline.lab.topology.parts import SWITCH_PORT, Host, Link, Port, Role, Switch, Topology
 from leadline.lab.topology.shape import Shape
+from leadline.model.errors import UsageError
 
 FRONTEND = "fe1"
 
 
 def build(shape: Shape) -> Topology:
-    """The cluster of a shape. The same shape gives the same cluster, names, addresses and GPU ids included."""
+    """The cluster of a shape. The same shape gives the same cluster, names, addresses and GPU ids included.
+
+    Errors: UsageError where `links_down` names a link that is none, or cuts hosts off.
+    """
+    full = _full(shape)
+    if not shape.links_down:
+        return full
+    partial = without(full, shape.links_down)
+    if lacks := cut_off(partial):
+        raise UsageError(f"links_down: expected that all hosts reach each other, but {'; '.join(lacks)}")
+    return partial
+
+
+def _full(shape: Shape) -> Topology:
     cables = _Cables()
     for leaf, host, rail in _homes(shape):
         cables.join(
@@ -42,9 +58,10 @@ def build(shape: Shape) -> Topology:
             (node, "fe0", f"172.16.{n}.1"),
             (shape.frontend_rate_bps, shape.frontend_queue_bytes, "storage" if role == "storage" else "frontend"),
         )
+    machines = _machines(shape)
     return Topology(
         name=shape.name,
-        hosts=tuple(_host(shape, k, cables) for k in range(1, shape.hosts + 1)),
+        hosts=tuple(_host(shape, k, machines[k], cables) for k in range(1, shape.hosts + 1)),
         switches=tuple(_switches(shape, cables)),
         links=tuple(cables.links),
         storage=tuple(_storage(k, cables) for k in range(1, shape.storage + 1)),
@@ -64,14 +81,29 @@ def _homes(shape: Shape) -> Iterator[tuple[int, int, int]]:
             yield shape.pod_of(host) * shape.homes + rail + 1, host, rail
 
 
-def _host(shape: Shape, k: int, cables: _Cables) -> Host:
+def _machines(shape: Shape) -> dict[int, str]:
+    """The machine of each host. A machine is cabled in one pod; which of the pod's hosts it carries says
+    `machine_order`, so that neighbours by name need not share one."""
+    found: dict[int, str] = {}
+    number = 0
+    for pod in range(shape.pods):
+        hosts = [k for k in range(1, shape.hosts + 1) if shape.pod_of(k) == pod]
+        if shape.machine_order:
+            random.Random(f"{shape.name}/{shape.machine_order}/{pod}").shuffle(hosts)
+        for first in range(0, len(hosts), shape.hosts_per_machine):
+            number += 1
+            found |= dict.fromkeys(hosts[first : first + shape.hosts_per_machine], f"m{number}")
+    return found
+
+
+def _host(shape: Shape, k: int, machine: str, cables: _Cables) -> Host:
     pod = shape.pod_of(k)
     first = next(host for host in range(1, k + 1) if shape.pod_of(host) == pod)
     rack = (k - first) // (shape.hosts_per_rack or shape.hosts) + 1
     name = f"h{k}"
     return Host(
         name=name,
-        machine=f"m{(k - 1) // shape.hosts_per_machine + 1}",
+        machine=machine,
         rack=f"p{pod + 1}r{rack}",
         pod=f"p{pod + 1}",
         gpus=tuple(gpu_id(shape.name, name, index) for index in range(shape.gpus)),

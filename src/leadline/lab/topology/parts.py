@@ -176,6 +176,17 @@ class Topology:
             raise UsageError(f"no link {name!r} in topology {self.name}; {port.id} is at {link.id}")
         return link
 
+    def link_between(self, name: str) -> Link:
+        """The link with these two ends, each a port or only its node: `h3~leaf1`. Errors: UsageError."""
+        wanted = name.removeprefix("link:").split("~")
+        for link in self.links:
+            ends = [{end.node, f"{end.node}/{end.name}"} for end in link.ends]
+            for first, second in (ends, ends[::-1]):
+                if len(wanted) == 2 and wanted[0] in first and wanted[1] in second:
+                    return link
+        known = ", ".join(f"{link.a.node}~{link.b.node}" for link in self.links[:6])
+        raise UsageError(f"no link {name!r} in {self.name}; there are {known}, ...")
+
     def link_of(self, port: Port) -> Link:
         """The link that a port is at."""
         return self._link_of[port.node, port.name]

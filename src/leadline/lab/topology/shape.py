@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 NAME = re.compile(r"[a-z][a-z0-9]{0,15}\Z")
+LINK = re.compile(r"[A-Za-z0-9/:]{1,64}~[A-Za-z0-9/:]{1,64}\Z")  # leaf1~spine1, h3/eth0~leaf1
 
 # Addresses are 10.<leaf>.<host>.x and 10.<200 + spine>.<leaf>.x, hence the bounds of leaves, spines and hosts.
 LEAVES_MAX, SPINES_MAX, HOSTS_MAX, STORAGE_MAX = 199, 55, 240, 15
@@ -29,6 +30,7 @@ class Shape:
     homes: int = _number(1, "backend NICs (rails) of a host, each on another leaf", 1, 8)
     gpus: int = _number(1, "emulated GPUs of a host", 0, 16)
     hosts_per_machine: int = _number(1, "virtual hosts on one emulated machine, which share its uplink", 1, 16)
+    machine_order: int = _number(0, "seed that deals a pod's hosts to its machines; 0: h1, h2, ... in order", 0, 2**31)
     hosts_per_rack: int = _number(0, "hosts of a rack; derived: all hosts of a pod", 0, HOSTS_MAX)
     host_rate_bps: int = _number(250_000_000, "rate of a host's port", 1_000_000, 10**11)
     uplink_rate_bps: int = _number(0, "rate of a leaf-spine link; derived from oversubscription", 0, 10**11)
@@ -39,6 +41,11 @@ class Shape:
     storage: int = _number(1, "storage hosts at the front end", 0, STORAGE_MAX)
     frontend_rate_bps: int = _number(250_000_000, "rate of a front-end port", 1_000_000, 10**11)
     frontend_queue_bytes: int = _number(250_000, "queue of a front-end switch port", 3_000, 10**9)
+    links_down: tuple[str, ...] = field(default=(), metadata={"doc": "links of the full Clos that are not there"})
+
+    def __post_init__(self) -> None:
+        # As it comes back from the JSON of a lab's record.
+        object.__setattr__(self, "links_down", tuple(self.links_down))
 
     @property
     def pods(self) -> int:
@@ -72,6 +79,7 @@ TOGETHER: tuple[tuple[str, Callable[[Shape], bool], str], ...] = (
     ("uplink_rate_bps", lambda s: 0 < s.uplink_rate_bps < 1_000_000, "at least 1000000, or 0 for derived"),
     ("machine_rate_bps", lambda s: 0 < s.machine_rate_bps < 1_000_000, "at least 1000000, or 0 for derived"),
     ("machine_rate_bps", lambda s: s.machine_rate_bps > 0 and s.hosts_per_machine == 1, "several hosts_per_machine"),
+    ("machine_order", lambda s: s.machine_order > 0 and s.hosts_per_machine == 1, "several hosts_per_machine"),
 )
 
 
@@ -81,6 +89,9 @@ def complaint(name: str, value: object) -> str | None:
     if name == "name":
         fits = isinstance(value, str) and NAME.match(value) is not None
         return None if fits else "lower-case letters and digits, a letter first, at most 16"
+    if name == "links_down":
+        listed = isinstance(value, list | tuple) and all(isinstance(each, str) and LINK.match(each) for each in value)
+        return None if listed else "a list of links like [leaf1~spine1, h3/eth0~leaf1]"
     low, high = known.metadata["min"], known.metadata["max"]
     whole = name != "oversubscription"
     number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
