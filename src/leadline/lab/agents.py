@@ -26,24 +26,31 @@ class Agents:
     def start(self) -> None:
         """Start one on every host. Errors: WorldError."""
         for host in self._cluster.topology.hosts:
-            self._processes.append(
-                self._cluster.spawn(
-                    host.name,
-                    [sys.executable, "-m", "leadline.host.main"],
-                    name="agent",
-                    env=self._settings(host),
-                    nice=10,
-                )
-            )
+            self._start(host)
 
     def ended(self) -> list[str]:
         """Hosts whose agent has ended by itself: what it would tell is missing from then on."""
         return [each.node for each in self._processes if each.popen.poll() is not None]
 
+    def pids(self) -> dict[str, int]:
+        """The process of each host's agent."""
+        return {each.node: each.pid for each in self._processes}
+
+    def restart(self, name: str) -> None:
+        """End a host's agent, which delivers what it has first, and start it again. Errors: WorldError."""
+        host = self._cluster.topology.host(name)
+        stop_all([each for each in self._processes if each.node == name])
+        self._processes = [each for each in self._processes if each.node != name]
+        self._start(host)
+
     def stop(self) -> None:
         """Let them deliver what they have, then end them."""
         stop_all(self._processes)
         self._processes = []
+
+    def _start(self, host: Host) -> None:
+        argv = [sys.executable, "-m", "leadline.host.main"]
+        self._processes.append(self._cluster.spawn(host.name, argv, name="agent", env=self._settings(host), nice=10))
 
     def _settings(self, host: Host) -> dict[str, str]:
         directory = self._cluster.state / "hosts" / host.name

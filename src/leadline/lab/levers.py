@@ -11,6 +11,8 @@ the last one lets go. So any fault may be combined with any other, in any order 
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,27 +29,30 @@ class Lever:
 
 @dataclass(slots=True)
 class Levers:
-    """Who holds what. Holders are told apart by identity: two equal faults are two holders."""
+    """Who holds what. Holders are told apart by identity: two equal faults are two holders. For several threads."""
 
     _held: dict[tuple[str, ...], dict[int, Any]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)  # a link flaps in a thread of its own
 
     def hold(self, lever: Lever, holder: object, value: Any) -> None:
         """Claim it, or change one's claim. Errors: what `apply` raises; the claim stands nevertheless."""
-        claims = self._held.setdefault(lever.key, {})
-        claims[id(holder)] = value
-        lever.apply(lever.together(list(claims.values())))
+        with self._lock:
+            claims = self._held.setdefault(lever.key, {})
+            claims[id(holder)] = value
+            lever.apply(lever.together(list(claims.values())))
 
     def release(self, lever: Lever, holder: object) -> None:
         """Let go; nothing happens if it was not held by this holder."""
-        claims = self._held.get(lever.key, {})
-        if id(holder) not in claims:
-            return
-        del claims[id(holder)]
-        if claims:
-            lever.apply(lever.together(list(claims.values())))
-        else:
-            del self._held[lever.key]
-            lever.apply(None)
+        with self._lock:
+            claims = self._held.get(lever.key, {})
+            if id(holder) not in claims:
+                return
+            del claims[id(holder)]
+            if claims:
+                lever.apply(lever.together(list(claims.values())))
+            else:
+                del self._held[lever.key]
+                lever.apply(None)
 
 
 def strongest(claims: Sequence[float]) -> float:
@@ -64,11 +69,16 @@ def merged(claims: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             if isinstance(before, Mapping) and isinstance(value, Mapping):
                 out[name] = merged([before, value])
             elif _number(before) and _number(value):
-                # What is a share of the healthy value (`clock_factor`) is worse when it is less.
-                out[name] = min(before, value) if name.endswith(("_factor", "_ratio")) else max(before, value)
+                # A multiple of the healthy value (`clock_factor` 0.4, `sequence_factor` 2) is worse further from 1.
+                by = _off_one if name.endswith(("_factor", "_ratio")) else float
+                out[name] = max(before, value, key=by)
             else:
                 out[name] = value
     return out
+
+
+def _off_one(value: float) -> float:
+    return abs(math.log(value)) if value > 0 else math.inf
 
 
 def _number(value: object) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.lab.levers import Lever, Levers, merged, strongest
-from leadline.lab.workloads.base import RankProcess, Workload
+from leadline.lab.workloads.base import Process, RankProcess, Workload, signal_process
 from leadline.model.errors import UsageError
 
 if TYPE_CHECKING:
+    from leadline.lab.agents import Agents
     from leadline.lab.realise.cluster import Cluster
     from leadline.lab.telemetry import Telemetry
     from leadline.lab.topology import Link, Port, Topology
@@ -26,6 +28,7 @@ class RunningLab:
     cluster: Cluster
     telemetry: Telemetry | None = None
     jobs: dict[str, Workload] = field(default_factory=dict)
+    agents: Agents | None = None
     _levers: Levers = field(default_factory=Levers, repr=False)
 
     @property
@@ -89,6 +92,19 @@ class RunningLab:
         """Entity ids of a link and its two ends."""
         return (link.id, link.a.id, link.b.id)
 
+    # -- what operators and schedulers do ---------------------------------------------------------------------
+
+    def preempt(self, name: str) -> None:
+        """Stop a job as a scheduler does; `resume` starts it again. Errors: UsageError."""
+        self.job(name).stop()
+
+    def resume(self, name: str) -> None:
+        """Start a preempted job again, from its checkpoint. Harmless if it is no longer planned to run."""
+        job = self.jobs.get(name)
+        if job is not None and not job.ranks:
+            job.resume = True  # type: ignore[attr-defined]  # every training job has it, see TRAINING
+            job.start(self.cluster)
+
     # -- levers: what faults take hold of, see `levers` ---------------------------------------------------------
 
     def hold(self, lever: Lever, holder: object, value: Any) -> None:
@@ -101,7 +117,19 @@ class RunningLab:
 
     def cpu(self, one: RankProcess) -> Lever:
         """The CPU quota of a rank's process, in cores."""
-        return Lever(("cpu", one.process.name), strongest, one.process.cgroup.set_cpu_quota)
+        return self.cpu_of(one.process)
+
+    def cpu_of(self, process: Process) -> Lever:
+        """The CPU quota of any program of the lab, in cores."""
+        return Lever(("cpu", process.name), strongest, process.cgroup.set_cpu_quota)
+
+    def stopped(self, one: RankProcess) -> Lever:
+        """Whether a rank's process is stopped (SIGSTOP): as long as anybody holds it."""
+
+        def apply(held: object) -> None:
+            signal_process(one.process, signal.SIGCONT if held is None else signal.SIGSTOP)
+
+        return Lever(("stopped", one.process.name), any, apply)
 
     def memory(self, one: RankProcess) -> Lever:
         """The memory limit of a rank's process, in bytes."""
@@ -147,14 +175,7 @@ class RunningLab:
 
 def link_named(topology: Topology, name: str) -> Link:
     """The link with these two ends, each a port (`h3/eth0`) or only its node (`h3`). Errors: UsageError."""
-    wanted = name.removeprefix("link:").split("~")
-    for link in topology.links:
-        ends = [{end.node, f"{end.node}/{end.name}"} for end in link.ends]
-        for first, second in (ends, ends[::-1]):
-            if len(wanted) == 2 and wanted[0] in first and wanted[1] in second:
-                return link
-    known = ", ".join(f"{link.a.node}~{link.b.node}" for link in topology.links[:6])
-    raise UsageError(f"no link {name!r} in {topology.name}; there are {known}, ...")
+    return topology.link_between(name)
 
 
 def write_json(path: Path, value: object) -> None:

@@ -21,6 +21,9 @@ from leadline.lab.truth import MAGNITUDES, FaultClass, Layer, Magnitude, SeenIn
 from leadline.lab.workloads.base import RankProcess
 from leadline.model.errors import ConfigError, UsageError
 
+TRAINING = ("bert", "vision", "recommendation", "finetune")
+"""Kinds of jobs whose ranks are a `training_rank`: they obey what faults write into their control files."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault(ABC):
@@ -68,14 +71,23 @@ class Fault(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class RankFault(Fault):
-    """A fault of one rank: of a job's (the first that runs), the rank from the seed, unless they are given."""
+class JobFault(Fault):
+    """A fault of a job, by default of the first one that runs."""
 
     job: str | None = None
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        # The job's name: when the fault is to be mended, another one may be the first.
+        return replace(self, job=lab.job(self.job).name)
+
+
+@dataclass(frozen=True, slots=True)
+class RankFault(JobFault):
+    """A fault of one rank: of a job's (the first that runs), the rank from the seed, unless they are given."""
+
     rank: int | None = None
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        # The job's name too: when the fault is to be mended, another one may be the first.
         job = lab.job(self.job).name
         return replace(self, job=job, rank=lab.some_rank(job, rng) if self.rank is None else self.rank)
 
@@ -90,10 +102,11 @@ class RankFault(Fault):
         return lab.rank(self.job, self.rank or 0)
 
 
-class Harmless(Fault):
-    """Something harmless that looks like a fault: the same seam, but nothing is broken (`lab/harmless/`)."""
+class Harmless:
+    """Something harmless that looks like a fault: has the seam of one, but nothing is broken (`lab/harmless/`)."""
 
-    fault_class = "transient"
+    __slots__ = ()
+    fault_class: ClassVar[FaultClass] = "transient"
 
 
 def of_magnitude(kind: type[Fault], magnitude: Magnitude = "medium", **more: Any) -> Fault:

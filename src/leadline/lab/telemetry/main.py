@@ -35,6 +35,7 @@ from leadline.lab.telemetry.plan import (
     READY,
     STATUS,
     Plan,
+    PlannedNode,
     in_slot,
     read_plan,
     scrape_targets,
@@ -45,7 +46,9 @@ from leadline.model.errors import LeadlineError, WorldError
 
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 FIRST_COUNTERS_S = 1.5  # a collector looks at our list of senders once a second: before, it knows none of them
+REVIVE_EVERY_S = 2.0
 _FILES_MAX = 65536
+_FIRST_FILES = 4096  # five files a node
 _SLOTS, _CLAIM_PORT = 250, 17701  # not 6343: a collector may have that on every address
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -91,9 +94,11 @@ def run(state: Path) -> None:
         KernelLog(plan, state, loop)
     if plan.config.exporters:
         for each in switches:
-            PageServer(loop, each.node.address, NODE_PORT, NodePorts(each.node, each.sockets).page)
+            PageServer(loop, each.node.address, NODE_PORT, NodePorts(each.node, each.sockets, overlay=each.overlay).page)
     timers = _timers(plan, switches, hosts)
     timers.every(5.0, partial(_write_status, state, switches, children))
+    if children:
+        timers.every(REVIVE_EVERY_S, partial(_revive_exporters, state, plan, children), after_s=REVIVE_EVERY_S)
     _announce(state, plan, switches, children)
     while not stopping:
         timers.run()
@@ -175,23 +180,36 @@ def _write_status(state: Path, switches: list[SwitchTelemetry], children: dict[s
 
 def fork_exporters(state: Path, plan: Plan) -> dict[str, int]:
     """One process per host, as copies of this one: they share its memory. Returns process numbers by host."""
-    children = {}
+    return {host.name: _fork_exporter(state, host) for host in plan.hosts}
+
+
+def _fork_exporter(state: Path, host: PlannedNode) -> int:
     parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        os.closerange(3, _FIRST_FILES)  # one that is started again must not hold the sockets of the switches
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _libc.prctl(_PR_SET_NAME, f"exporter-{host.name}"[:15].encode(), 0, 0, 0)
+        if os.getppid() == parent:  # or it died before we asked to die with it
+            serve_host(state, host)
+    except BaseException as error:
+        print(f"exporter of {host.name}: {error}", file=sys.stderr, flush=True)
+    finally:
+        os._exit(1)
+
+
+def _revive_exporters(state: Path, plan: Plan, children: dict[str, int]) -> None:
+    """Start exporters again that have ended, as a site's service manager does."""
     for host in plan.hosts:
-        pid = os.fork()
-        if pid:
-            children[host.name] = pid
-            continue
-        try:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            _libc.prctl(_PR_SET_NAME, f"exporter-{host.name}"[:15].encode(), 0, 0, 0)
-            if os.getppid() == parent:  # or it died before we asked to die with it
-                serve_host(state, host)
-        except BaseException as error:
-            print(f"exporter of {host.name}: {error}", file=sys.stderr, flush=True)
-        finally:
-            os._exit(1)
-    return children
+        ended, _ = os.waitpid(children[host.name], os.WNOHANG)
+        if ended:
+            children[host.name] = _fork_exporter(state, host)
+            print(f"telemetry: the exporter of {host.name} had ended and is started again", file=sys.stderr, flush=True)
 
 
 def _stop_on_signal(loop: selectors.BaseSelector) -> list[int]:

@@ -1,0 +1,86 @@
+"""What healthy training does now and then, all ranks of a job together: told to them by their control files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.lab.faults.base import TRAINING, Harmless, JobFault
+from leadline.lab.running import RunningLab
+
+
+@dataclass(frozen=True, slots=True)
+class _OfJob(Harmless, JobFault):
+    """Something that all ranks of a training job do."""
+
+    layer = "application"
+    workloads = TRAINING
+
+    def component(self, lab: RunningLab) -> tuple[str, ...]:
+        return (f"job:{self.job}",)
+
+    def settings(self) -> dict[str, Any]:
+        """What the ranks are told."""
+        return {}
+
+    def start(self, lab: RunningLab) -> None:
+        for one in lab.job(self.job).ranks:
+            lab.hold(lab.control(self.job, one.rank), self, self.settings())
+
+    def stop(self, lab: RunningLab) -> None:
+        for one in lab.job(self.job).ranks:
+            lab.release(lab.control(self.job, one.rank), self)
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        return {"told": lab.job(self.job).ranks[0].control.read_text()}
+
+
+@dataclass(frozen=True, slots=True)
+class Recompilation(_OfJob):
+    """A new shape came by and the program is compiled anew: one long step on every rank."""
+
+    name = "recompilation"
+    lasts = False
+
+    pause_s: float = 3.0
+    number: int = 1  # another one each time
+
+    def settings(self) -> dict[str, Any]:
+        return {"pause_s": self.pause_s, "pause_number": self.number}
+
+
+@dataclass(frozen=True, slots=True)
+class VariableSequences(_OfJob):
+    """Every step has sequences of another length, the same on all ranks: step times vary, nobody is late."""
+
+    name = "variable-sequences"
+
+    def settings(self) -> dict[str, Any]:
+        return {"vary_sequences": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Reinitialisation(_OfJob):
+    """The job makes its communicators anew, as elastic training does when it changes its size."""
+
+    name = "reinitialisation"
+    lasts = False
+
+    number: int = 1
+
+    def settings(self) -> dict[str, Any]:
+        return {"reinit_number": self.number}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraCheckpoint(_OfJob):
+    """A checkpoint out of turn, as before a maintenance."""
+
+    name = "extra-checkpoint"
+    lasts = False
+
+    number: int = 1
+
+    def settings(self) -> dict[str, Any]:
+        return {"checkpoint_number": self.number}
