@@ -11,6 +11,16 @@ from collections.abc import Callable
 from leadline.lab.workloads.base import Workload
 from leadline.lab.workloads.bert import Bert
 from leadline.lab.workloads.bulk import Bulk
+from leadline.lab.workloads.finetune import Finetune
+from leadline.lab.workloads.recommendation import Recommendation
 from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.vision import Vision
 
-WORKLOADS: dict[str, Callable[..., Workload]] = {"bert": Bert, "rings": Rings, "bulk": Bulk}
+WORKLOADS: dict[str, Callable[..., Workload]] = {
+    "bert": Bert,
+    "vision": Vision,
+    "recommendation": Recommendation,
+    "finetune": Finetune,
+    "rings": Rings,
+    "bulk": Bulk,
+}

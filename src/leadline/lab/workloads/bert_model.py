@@ -51,6 +51,16 @@ class Bert(nn.Module):
         nn.init.normal_(self.words.weight, std=0.05)
         nn.init.normal_(self.positions, std=0.05)
 
+    def encoded(self, tokens: Tensor) -> Tensor:
+        """What the encoder makes of (B, L) tokens: (B, L, H). Beyond the length of the model positions begin anew,
+        as where several texts are packed into one sequence."""
+        length = tokens.shape[1]
+        positions = self.positions[:length]
+        if length > len(positions):
+            positions = self.positions[torch.arange(length) % len(positions)]
+        hidden: Tensor = self.norm(self.encoder(self.words(tokens) + positions))
+        return hidden
+
     def forward(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Loss and logits.
 
@@ -58,7 +68,7 @@ class Bert(nn.Module):
         Returns: mean cross entropy over the asked tokens (), and logits (M, V) of these M tokens only: the others
         would cost a third of the step.
         """
-        hidden = self.norm(self.encoder(self.words(tokens) + self.positions[: tokens.shape[1]]))
+        hidden = self.encoded(tokens)
         asked = targets != IGNORED
         logits = functional.linear(hidden[asked], self.words.weight, self.bias)
         return functional.cross_entropy(logits, targets[asked]), logits

@@ -7,6 +7,7 @@ steps; as long as the file stays the same that costs one `stat`.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -48,6 +49,18 @@ class Control:
         return self.settings != before
 
     def number(self, name: str) -> float:
-        """A setting as a number; 0.0 if it is not set or no number."""
+        """A setting as a number; 0.0 if it is not set or no number (JSON of Python's may say NaN and Infinity)."""
         value = self.settings.get(name, 0.0)
-        return float(value) if isinstance(value, (int, float)) else 0.0
+        try:
+            return float(value) if isinstance(value, int | float) and math.isfinite(value) else 0.0
+        except OverflowError:  # a whole number of 400 digits
+            return 0.0
+
+    def flag(self, name: str) -> bool:
+        """Whether a setting is set, and not to false, 0 or nothing."""
+        return bool(self.settings.get(name))
+
+    def text(self, name: str) -> str:
+        """A setting as text; "" if it is not set or none."""
+        value = self.settings.get(name)
+        return value if isinstance(value, str) else ""
