@@ -10,6 +10,9 @@ pass, which computes the same and is seen by itself. Nothing is seen twice.
               without a future (send, recv): when `wait` returns. CPU tensors only: work on a device is complete for
               its future when it is queued, and its end is the NCCL plug-in's to tell
 
+A send or receive is also told as its end of a message (table message_end): channel is its tag, and its number counts
+what went from one rank to the other under that tag, so both ends of a message have the same one.
+
 Not seen: functional collectives (torch.compile), which go past these methods. The communicator's number of a
 collective is the group's own, so it agrees with the Flight Recorder's (which counts from 1).
 Cost and what was compared: docs/how-to/watch-a-pytorch-job.md.
@@ -62,19 +65,22 @@ METHODS = (
     ("recv_anysource", "recv", 0),
 )
 PAIRWISE = ("send", "recv")
+TAG_MAX = 0xFFFF  # a message's channel has 16 bits in the ring
 WAITED_MAX = 1024  # works without a future whose `wait` has not returned; more are not followed to their end
 
 
 class Comm:
     """A communicator as this process sees it, and the number of its next collective."""
 
-    def __init__(self, name: str, ranks: int, on_cpu: bool = True) -> None:
+    def __init__(self, name: str, ranks: int, on_cpu: bool = True, members: list[int] | None = None) -> None:
         self.name = name  # `bert-7/0x9c...`, equal on all its ranks
         self.ranks = ranks
+        self.members = members or []  # global ranks, by rank in the group
         self.on_cpu = on_cpu  # whether a barrier's end can be seen
         self.group_number = -1  # what the group said the last time
         self.next = 0
         self.pairwise = {"send": 0, "recv": 0}
+        self.messages: dict[tuple[str, int, int], int] = {}  # side, peer, tag: how many there were
 
     def number(self, group_number: int) -> int:
         """The number of the collective that is about to be called."""
@@ -89,12 +95,20 @@ class Comm:
         self.pairwise[op] = seq + 1
         return seq
 
+    def message(self, op: str, group_rank: int, tag: int) -> tuple[int, int, int]:
+        """Channel, number and global rank at the other end of the message that is about to be sent or received."""
+        key = (op, group_rank, tag)
+        seq = self.messages.get(key, 0)
+        self.messages[key] = seq + 1
+        return tag, seq, self.members[group_rank]
+
 
 class Call(NamedTuple):
     """One collective between its arrival and its end."""
 
     record: tuple[str, int, str, str, int, int, int]  # comm, seq, op, dtype, bytes, ranks, enqueued_ns
     on_cpu: bool
+    message: tuple[int, int, int] | None = None  # channel, seq, peer: of a send or receive whose peer is known
 
 
 class Collectives:
@@ -118,7 +132,8 @@ class Collectives:
             return
         for name, op, place in METHODS:
             if hasattr(dist.ProcessGroup, name):
-                self._wrap(dist.ProcessGroup, name, self._around(getattr(dist.ProcessGroup, name), op, place))
+                ours = self._around(getattr(dist.ProcessGroup, name), op, place, has_peer=name in PAIRWISE)
+                self._wrap(dist.ProcessGroup, name, ours)
         self._wrap(dist.Work, "wait", self._around_wait(dist.Work.wait))
         self._wrap(DistributedDataParallel, "__init__", self._around_init(DistributedDataParallel.__init__))
 
@@ -194,11 +209,12 @@ class Collectives:
 
         self._undo.append(undo)
 
-    def _around(self, method: Callable[..., Any], op: str, place: int) -> Callable[..., Any]:
+    def _around(self, method: Callable[..., Any], op: str, place: int, has_peer: bool = False) -> Callable[..., Any]:
         begin, follow, end = self._begin, self._follow, self._end
 
         def ours(group: Any, *args: Any, **kwargs: Any) -> Any:
-            call = begin(group, op, args[place] if 0 <= place < len(args) else None)
+            pair = args[1:3] if has_peer else ()  # rank in the group, tag
+            call = begin(group, op, args[place] if 0 <= place < len(args) else None, pair)
             try:
                 work = method(group, *args, **kwargs)
             except BaseException:
@@ -238,7 +254,7 @@ class Collectives:
 
     # -- the records ------------------------------------------------------------------------------------------
 
-    def _begin(self, group: Any, op: str, payload: Any) -> Call | None:
+    def _begin(self, group: Any, op: str, payload: Any, pair: tuple[Any, ...] = ()) -> Call | None:
         """Write the arrival. None: nobody reads, or ours failed; then the end is not written either."""
         if not self._rings.is_on:
             return None
@@ -252,7 +268,8 @@ class Collectives:
             size, dtype, on_cpu = self._told(payload)
             record = (comm.name, seq, op, dtype, size, comm.ranks, now_ns)
             self._rings.of_thread().collective_begin(*record)
-            return Call(record, comm.on_cpu if on_cpu is None else on_cpu)
+            message = comm.message(op, *pair) if len(pair) == 2 and 0 <= pair[1] <= TAG_MAX else None
+            return Call(record, comm.on_cpu if on_cpu is None else on_cpu, message)
         except Exception:
             self._count("hook_error")
             return None
@@ -276,7 +293,11 @@ class Collectives:
 
     def _end(self, call: Call, failed: bool) -> None:
         try:
-            self._rings.of_thread().collective_end(*call.record, time.time_ns(), failed=failed)
+            ring, now_ns = self._rings.of_thread(), time.time_ns()
+            ring.collective_end(*call.record, now_ns, failed=failed)
+            if call.message is not None and not failed:
+                (comm, _, op, _, size, _, begun_ns), (channel, seq, peer) = call.record, call.message
+                ring.message_end(comm, channel, seq, 0, op, peer, size, begun_ns, now_ns)
         except Exception:
             self._count("hook_error")
 
@@ -286,7 +307,7 @@ class Collectives:
         generation = self._generation[name] = self._generation.get(name, -1) + 1
         ranks = dist.get_process_group_ranks(group)
         on_cpu = dist.get_backend(group) in ("gloo", "mpi")
-        comm = Comm(comm_name(self._identity, name, ranks, generation), len(ranks), on_cpu)
+        comm = Comm(comm_name(self._identity, name, ranks, generation), len(ranks), on_cpu, ranks)
         self._comms[name] = comm
         self._rings.of_thread().relation(self._identity.rank_entity, "member", f"comm:{comm.name}", now_ns)
         return comm

@@ -101,6 +101,24 @@ def test_payloads_types_and_times(everything: dict[str, list[dict[str, Any]]]) -
         assert row["source"] == "torch-hook"
 
 
+def test_both_ends_of_a_message_are_told_under_one_number(everything: dict[str, list[dict[str, Any]]]) -> None:
+    told = {row["side"]: row for row in everything["message_end"]}
+    assert len(everything["message_end"]) == 2
+    sent, received = told["send"], told["recv"]
+    for row in (sent, received):
+        assert (row["channel"], row["seq"], row["bytes"]) == (0, 0, 28)
+        assert row["begin_ns"] <= row["end_ns"]
+    assert (sent["rank"], sent["peer"]) == (0, 1)
+    assert (received["rank"], received["peer"]) == (1, 0)
+    assert sent["comm"] == received["comm"]
+
+
+def test_messages_are_numbered_by_peer_and_tag() -> None:
+    comm = Comm("test-1/0x0", 3, members=[4, 6, 8])
+    asked = [("send", 1, 0), ("send", 1, 1), ("recv", 1, 0), ("send", 2, 0), ("send", 1, 0)]
+    assert [comm.message(*each) for each in asked] == [(0, 0, 6), (1, 0, 6), (0, 0, 6), (0, 0, 8), (0, 1, 6)]
+
+
 def test_ranks_announce_themselves(everything: dict[str, list[dict[str, Any]]]) -> None:
     edges = {(row["child"], row["kind"], row["parent"]) for row in everything["relation"]}
     assert ("rank:test-1/1", "in", "job:test-1") in edges

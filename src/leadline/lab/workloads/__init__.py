@@ -12,6 +12,7 @@ from leadline.lab.workloads.base import Workload
 from leadline.lab.workloads.bert import Bert
 from leadline.lab.workloads.bulk import Bulk
 from leadline.lab.workloads.finetune import Finetune
+from leadline.lab.workloads.pipeline import Pipeline
 from leadline.lab.workloads.recommendation import Recommendation
 from leadline.lab.workloads.rings import Rings
 from leadline.lab.workloads.vision import Vision
@@ -21,6 +22,7 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
     "vision": Vision,
     "recommendation": Recommendation,
     "finetune": Finetune,
+    "pipeline": Pipeline,
     "rings": Rings,
     "bulk": Bulk,
 }
