@@ -51,7 +51,7 @@ $(RUN_STAMP): | $(BIN)/python
 
 $(TEST_STAMP): | $(BIN)/python
 	@echo "installing Leadline and what its tests need into .venv (some minutes the first time)"
-	@$(TORCH) && $(PIP) -e '.[server,demo,lab,test]'
+	@$(TORCH) && $(PIP) -e '.[server,demo,lab,ray,test]'
 	@touch $@ $(RUN_STAMP)
 
 # Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed

@@ -13,6 +13,7 @@ from leadline.lab.workloads.bert import Bert
 from leadline.lab.workloads.bulk import Bulk
 from leadline.lab.workloads.finetune import Finetune
 from leadline.lab.workloads.pipeline import Pipeline
+from leadline.lab.workloads.ray_job import Ray
 from leadline.lab.workloads.recommendation import Recommendation
 from leadline.lab.workloads.rings import Rings
 from leadline.lab.workloads.vision import Vision
@@ -25,4 +26,5 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
     "pipeline": Pipeline,
     "rings": Rings,
     "bulk": Bulk,
+    "ray": Ray,
 }
