@@ -16,8 +16,7 @@ from leadline.cli.lab_leadline import own_leadline
 from leadline.cli.output import console
 from leadline.cli.record import record_run
 from leadline.cli.serving import stop_on_signals
-from leadline.lab.realise import privileges
-from leadline.lab.run import ScenarioRun
+from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
 from leadline.lab.telemetry import TelemetryConfig
@@ -30,7 +29,12 @@ LOOK_EVERY_S = 0.25
 DELIVER_S = 4.0  # what agents still hold when the cluster goes is delivered by then
 
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
-SeedOption = Annotated[int, typer.Option(help="What a scenario leaves open is chosen from it.")]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        help="What a scenario leaves open is chosen from it: what breaks, which hosts a job gets, who shares a machine."
+    ),
+]
 
 
 def run(
@@ -60,7 +64,7 @@ def run(
     if record is not None and not record.parent.is_dir():
         raise UsageError(f"--record: {record.parent} is no directory; make it first")
     written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
-    privileges.require()
+    plan_for(planned, cluster, seed).require_machine()  # nothing is started for what cannot be
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
         listening = stack.enter_context(own_leadline(checked_name(name), data_dir, lambda: bool(stopping)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -56,6 +57,8 @@ def _leadline(
 
 def main() -> None:
     """Entry point of the `leadline` command."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # while modules were loaded, see `leadline.cli`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         app()
     except LeadlineError as error:

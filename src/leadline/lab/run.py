@@ -7,27 +7,30 @@ faults are mended, jobs stopped and the namespaces removed in reverse order.
 from __future__ import annotations
 
 import random
-import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from leadline.lab import placement, preflight
 from leadline.lab.agents import Agents
-from leadline.lab.faults.base import Fault, RankFault, parameters_of
+from leadline.lab.faults.base import Fault, JobFault, parameters_of
+from leadline.lab.loss import Span, losses, with_death
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
-from leadline.lab.scenarios.spec import Due, PlannedFault, Scenario, time_line
+from leadline.lab.scenarios.checking import checked
+from leadline.lab.scenarios.decoys import elsewhere, with_decoys
+from leadline.lab.scenarios.parts import Due, PlannedFault, Scenario, time_line
 from leadline.lab.telemetry import Telemetry, TelemetryConfig, lldp
 from leadline.lab.topology import Topology
 from leadline.lab.truth import Entry, TruthFile
-from leadline.lab.workloads import WORKLOADS
-from leadline.lab.workloads.base import RankJob, Workload
-from leadline.model.errors import WorldError
+from leadline.lab.workloads.base import Workload
+from leadline.model.errors import UsageError, WorldError
 
 READY_S_MAX = 240.0  # eight ranks import torch on two quiet cores in some 20 s
 LOOK_EVERY_S = 0.2
+DRAWS = 8  # of a fault, until it is not on what the same fault befalls already
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,26 @@ class Happening:
     text: str
     time_ns: int
     at_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A scenario as one seed has it: its faults with their jobs and decoys, its topology, its jobs with their hosts."""
+
+    scenario: Scenario
+    topology: Topology
+    jobs: Sequence[Workload]
+
+    def require_machine(self) -> None:
+        """Errors: WorldError, UsageError for what this machine cannot give."""
+        preflight.require(self.scenario, self.topology, self.jobs)
+
+
+def plan_for(scenario: Scenario, topology: Topology, seed: int) -> Plan:
+    """Everything that can be said before anything is started. Errors: ConfigError, with file and line."""
+    cluster = placement.cluster_of(scenario, topology, seed)
+    jobs = placement.jobs_of(scenario, cluster, seed)
+    return Plan(checked(with_decoys(scenario, seed), cluster, jobs), cluster, jobs)
 
 
 @dataclass(slots=True)
@@ -60,6 +83,9 @@ class ScenarioRun:
     _faults: dict[int, tuple[int, Fault]] = field(default_factory=dict, init=False)  # number -> truth entry, fault
     _jobs: dict[int, Workload] = field(default_factory=dict, init=False)  # by their number in the scenario
     _agents: Agents | None = field(default=None, init=False)
+    _befallen: dict[int, tuple[str, ...]] = field(
+        default_factory=dict, init=False
+    )  # entity ids, by number of the fault
     _told_ended: set[str] = field(default_factory=set, init=False)
 
     @property
@@ -68,14 +94,17 @@ class ScenarioRun:
         return None if self._zero_s is None else time.monotonic() - self._zero_s
 
     def run(self) -> None:
-        """Do all of it. Errors: UsageError for a fault on what is not there, WorldError if the machine refuses."""
-        for planned in self.scenario.faults:
-            planned.fault.check(self.topology)
-        jobs = [WORKLOADS[each.kind](name=each.name, **each.parameters) for each in self.scenario.workloads]
-        for host in (host for job in jobs if isinstance(job, RankJob) for host in job.hosts):
-            self.topology.host(host)
-        self._jobs = dict(enumerate(jobs))
-        self.truth.save()  # also where nothing breaks; and nobody takes that of an earlier run for ours
+        """Do all of it.
+
+        Errors: ConfigError for what cannot happen on this topology, UsageError for what is too much for this machine,
+        WorldError if it refuses.
+        """
+        plan = plan_for(self.scenario, self.topology, self.seed)
+        plan.require_machine()
+        self.scenario, self.topology = plan.scenario, plan.topology
+        self._jobs = dict(enumerate(plan.jobs))
+        # Also where nothing breaks; and nobody takes that of an earlier run for ours.
+        self.truth.tell_places(placement.told(self.topology, {job.name: job for job in plan.jobs}))
         with ExitStack() as stack:
             cluster = (
                 Cluster(self.topology, self.lab_name, self.state_root)
@@ -97,7 +126,7 @@ class ScenarioRun:
                 self.lab.telemetry.start()
                 self._say("lab", "switches export sFlow, exporters and the kernel log speak")
             if self.leadline is not None:
-                self._agents = Agents(cluster, self.leadline)
+                self._agents = self.lab.agents = Agents(cluster, self.leadline)
                 stack.callback(self._agents.stop)
                 self._agents.start()
                 self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts")
@@ -147,7 +176,8 @@ class ScenarioRun:
                 codes = job.poll()
                 if any(codes.values()):
                     raise WorldError(f"{name} ended before it was at work ({_exits(codes)}); {_last_words(job)}")
-                if job.ready():
+                # Short jobs may have done all they were to do before we looked.
+                if job.ready() or _done(job):
                     del waiting[name]
                     self._say("job", f"{name} is at work, {time.monotonic() - began:.0f} s after its start")
             if self.stopping():
@@ -172,7 +202,7 @@ class ScenarioRun:
         job = self._jobs[number]
         # What is wrong with its ranks ends with them, and what it lost is known now or never.
         for fault_number, (_, fault) in list(self._faults.items()):
-            if isinstance(fault, RankFault) and fault.job == job.name:
+            if isinstance(fault, JobFault) and fault.job == job.name:
                 self._mend(fault_number)
         self._write_loss(job)
         del self.lab.jobs[job.name]
@@ -205,7 +235,9 @@ class ScenarioRun:
 
     def _start_fault(self, number: int, planned: PlannedFault) -> None:
         assert self.lab is not None
-        fault = planned.fault.chosen(self.lab, random.Random(f"{self.seed}/{number}"))
+        fault = self._chosen(number, planned)
+        if fault is None:
+            return
         now_ns = time.time_ns()
         lasts = planned.for_s is not None and fault.lasts
         entry = self.truth.plan(
@@ -224,6 +256,7 @@ class ScenarioRun:
             )
         )
         self._faults[number] = (entry, fault)
+        self._befallen[number] = self.truth.entries[entry].component
         onset_ns = time.time_ns()
         try:
             fault.start(self.lab)
@@ -232,6 +265,29 @@ class ScenarioRun:
             raise
         self.truth.change(entry, onset_ns=onset_ns)
         self._say("fault", f"{fault.name} on {self.truth.entries[entry].component[0]}")
+
+    def _chosen(self, number: int, planned: PlannedFault) -> Fault | None:
+        """The fault with all that was left to the seed; None for a decoy that finds no place."""
+        assert self.lab is not None
+        rng = random.Random(f"{self.seed}/{number}")
+        if isinstance(planned.fault, JobFault) and planned.fault.job and _done(self.lab.job(planned.fault.job)):
+            text = f"{planned.fault.name} finds {planned.fault.job} at its end ({planned.place})"
+            if not planned.decoy:
+                raise UsageError(f"{text}; let the job run longer, or the fault come earlier")
+            self._say("lab", f"{text}; left out")
+            return None
+        if planned.beside is not None:
+            decoy = elsewhere(planned, self._befallen.get(planned.beside, ()), self.lab, rng)
+            if decoy is None:
+                self._say("lab", f"no decoy finds a place that the fault leaves free ({planned.place}); left out")
+            return decoy
+        fault = planned.fault.chosen(self.lab, rng)
+        for _ in range(DRAWS):
+            taken = {self._befallen.get(other) for other, (_, one) in self._faults.items() if type(one) is type(fault)}
+            if fault.component(self.lab) not in taken:
+                break
+            fault = planned.fault.chosen(self.lab, rng)
+        return fault
 
     def _mend(self, number: int) -> None:
         assert self.lab is not None
@@ -255,12 +311,18 @@ class ScenarioRun:
 
     def _write_loss(self, job: Workload) -> None:
         """What each fault cost, by the steps that the training itself wrote down."""
-        steps = with_death(job.steps_done(), job.poll(), time.time_ns())
-        for number, entry in enumerate(self.truth.entries if steps else ()):
-            end_ns = entry.end_ns or time.time_ns()
-            lost = lost_gpu_seconds(steps, entry.onset_ns, end_ns, len(job.ranks))
-            if lost is not None:
-                self.truth.change(number, lost_gpu_seconds=round(lost + (entry.lost_gpu_seconds or 0.0), 3))
+        now_ns = time.time_ns()
+        steps = with_death(job.steps_done(), job.poll(), now_ns)
+        entries = self.truth.entries if steps else ()
+        spans = [Span(entry.onset_ns, entry.end_ns or now_ns, entry.decoy) for entry in entries]
+        for number, loss in enumerate(losses(steps, spans, len(job.ranks))):
+            if loss is not None:
+                before = entries[number]
+                self.truth.change(
+                    number,
+                    lost_gpu_seconds=round(loss.gpu_seconds + (before.lost_gpu_seconds or 0.0), 3),
+                    shared=before.shared or loss.shared,
+                )
 
     def _mend_all(self) -> None:
         """Mend what is broken still, each whatever becomes of the others. Errors: what the first of them raised."""
@@ -272,30 +334,16 @@ class ScenarioRun:
         self.tell(Happening(kind, text, time.time_ns(), self.at_s))
 
 
-def lost_gpu_seconds(steps: Sequence[tuple[int, int]], onset_ns: int, end_ns: int, gpus: int) -> float | None:
-    """GPU-seconds that steps took longer than usual because of a fault, or None with fewer than three usual steps.
-
-    `steps` are (start_ns, end_ns) of one rank; in synchronous training every rank's step takes the same time. Usual
-    is the median of the steps that ended before the onset. A step counts as far as it runs within the fault.
-    """
-    before = [end - start for start, end in steps if end <= onset_ns]
-    if len(before) < 3:
-        return None
-    usual_ns = statistics.median(before)
-    lost_ns = sum(max(0.0, (end - start) - usual_ns) for start, end in steps if start < end_ns and end > onset_ns)
-    return lost_ns * gpus / 1e9
-
-
-def with_death(steps: Sequence[tuple[int, int]], codes: Mapping[int, int | None], now_ns: int) -> list[tuple[int, int]]:
-    """The steps of a job; if it died, one more from its last step on: its GPUs do nothing until now."""
-    died = bool(codes) and all(code is not None for code in codes.values()) and any(codes.values())
-    return [*steps, (steps[-1][1], now_ns)] if died and steps else list(steps)
-
-
 def describe(topology: Topology) -> str:
     """A topology in words: `clos8: 8 hosts, 2 leaves, 2 spines`."""
     tiers = [switch.tier for switch in topology.switches]
     return f"{topology.name}: {len(topology.hosts)} hosts, {tiers.count('leaf')} leaves, {tiers.count('spine')} spines"
+
+
+def _done(job: Workload) -> bool:
+    """Whether a job has ended by itself, all ranks with 0: it has done its work, nothing failed."""
+    codes = job.poll()
+    return bool(codes) and all(code == 0 for code in codes.values())
 
 
 def _exits(codes: dict[int, int | None]) -> str:

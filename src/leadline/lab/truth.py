@@ -39,6 +39,7 @@ class Entry:
     magnitude: Magnitude | None = None  # None: its parameters were given one by one
     parameters: Mapping[str, object] | None = None  # all of them, as a scenario would give them
     seen_in: SeenIn = "lab"
+    shared: bool = False  # slow steps were those of another fault too: each has an equal part in what they lost
     seen: Mapping[str, object] | None = None  # what the raw counters said before and after; for people
 
     def as_json(self) -> dict[str, object]:
@@ -57,11 +58,17 @@ class TruthFile:
         self._scenario = scenario
         self._seed = seed
         self._entries: list[Entry] = []
+        self._places: Mapping[str, object] = {}
 
     @property
     def entries(self) -> Sequence[Entry]:
         """All faults so far, in the order in which they were planned."""
         return tuple(self._entries)
+
+    def tell_places(self, places: Mapping[str, object]) -> None:
+        """Write down what stands where: `machines` (hosts that share one) and `placement` (hosts of jobs, by rank)."""
+        self._places = dict(places)
+        self.save()
 
     def plan(self, entry: Entry) -> int:
         """Write a fault down before it starts; returns its number."""
@@ -77,6 +84,7 @@ class TruthFile:
         end_ns: int | None = None,
         seen: Mapping[str, object] | None = None,
         lost_gpu_seconds: float | None = None,
+        shared: bool | None = None,
     ) -> None:
         """Write what became of a fault."""
         entry = self._entries[number]
@@ -86,6 +94,7 @@ class TruthFile:
             end_ns=entry.end_ns if end_ns is None else end_ns,
             seen=entry.seen if seen is None else {**(entry.seen or {}), **seen},
             lost_gpu_seconds=entry.lost_gpu_seconds if lost_gpu_seconds is None else lost_gpu_seconds,
+            shared=entry.shared if shared is None else shared,
         )
         self.save()
 
@@ -96,6 +105,7 @@ class TruthFile:
                 "faults": [entry.as_json() for entry in self._entries],
                 "seed": self._seed,
                 "scenario": self._scenario,
+                **self._places,
             },
             indent=1,
         )

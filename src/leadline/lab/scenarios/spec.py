@@ -1,4 +1,4 @@
-"""What a scenario is: a topology, workloads and faults on one time line. Pure data, read from YAML.
+"""Scenarios read from YAML, and checked as far as that can be done without a topology.
 
     name: demo
     doc: A link flaps, then a worker is slow.
@@ -8,7 +8,9 @@
       - {workload: bert, name: bert-1}
     faults:
       - {fault: flapping-link, at_s: 40, for_s: 30, link: h3~leaf1}
-      - {fault: slow-worker, at_s: 110, for_s: 40, rank: 5}
+      - {fault: slow-worker, at_s: 110, for_s: 40, rank: 5, with_decoy: true}
+    harmless:
+      - {harmless: log-noise, at_s: 60}
 
 Second 0 is when every workload that starts at 0 is at work (who trains has made a step): before, it is set up.
 """
@@ -18,91 +20,33 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
 
-import yaml
-
+from leadline.lab import harmless
 from leadline.lab.faults import BY_NAME as FAULT_BY_NAME
-from leadline.lab.faults import FAULTS
-from leadline.lab.faults.base import Fault, RankFault, fault_from
-from leadline.lab.truth import Magnitude
+from leadline.lab.faults.base import Fault, fault_from
+from leadline.lab.located import Located, read_file, read_mapping
+from leadline.lab.scenarios.parameters import misfit, parameters_of_workload
+from leadline.lab.scenarios.parts import Deed, Due, PlannedFault, PlannedWorkload, Scenario, time_line
+from leadline.lab.topology import preset_names
+from leadline.lab.topology.shape import complaint
 from leadline.lab.workloads import WORKLOADS
 from leadline.model.errors import ConfigError
 
+__all__ = [
+    "Deed", "Due", "PlannedFault", "PlannedWorkload", "Scenario", "of_fault", "parse", "scenario_of", "shipped",
+    "time_line",
+]  # fmt: skip
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SHIPPED = resources.files("leadline.lab.scenarios")
+KEYS = ("name", "doc", "topology", "links_down", "duration_s", "workloads", "faults", "harmless")
 # A fault by its name alone: the job settles, the fault, the job recovers.
 FAULT_AT_S, FAULT_FOR_S, AFTER_S = 30.0, 40.0, 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedWorkload:
-    """A workload and when it starts and ends (None: with the scenario)."""
-
-    kind: str
-    name: str
-    at_s: float
-    for_s: float | None
-    parameters: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedFault:
-    """A fault, when it starts and ends (None: with the scenario), and whether it is only a decoy."""
-
-    fault: Fault
-    at_s: float
-    for_s: float | None
-    decoy: bool
-    magnitude: Magnitude | None = None  # None: its parameters were given one by one
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario, checked."""
-
-    name: str
-    doc: str
-    topology: str
-    duration_s: float
-    workloads: Sequence[PlannedWorkload]
-    faults: Sequence[PlannedFault]
-
-
-Deed = Literal["start workload", "stop fault", "start fault", "stop workload"]
-# At one moment: what ends before what begins, so that one fault may follow another on the same link.
-_ORDER: tuple[Deed, ...] = ("stop fault", "stop workload", "start workload", "start fault")
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """One thing to do at a second of the time line; `number` is its place in `workloads` or `faults`."""
-
-    at_s: float
-    deed: Deed
-    number: int
-
-
-def time_line(scenario: Scenario) -> list[Due]:
-    """Everything that is to happen, in order; nothing after `duration_s`."""
-    found = []
-    for number, work in enumerate(scenario.workloads):
-        found.append(Due(work.at_s, "start workload", number))
-        if work.for_s is not None:
-            found.append(Due(work.at_s + work.for_s, "stop workload", number))
-    for number, fault in enumerate(scenario.faults):
-        found.append(Due(fault.at_s, "start fault", number))
-        if fault.for_s is not None and fault.fault.lasts:
-            found.append(Due(fault.at_s + fault.for_s, "stop fault", number))
-    return sorted(
-        (due for due in found if due.at_s <= scenario.duration_s),
-        key=lambda due: (due.at_s, _ORDER.index(due.deed), due.number),
-    )
 
 
 def shipped() -> list[str]:
@@ -111,7 +55,7 @@ def shipped() -> list[str]:
 
 
 def scenario_of(name: str, duration_s: float | None = None) -> Scenario:
-    """A scenario by name: shipped, a fault's name (that fault on `bert` over `clos8`), or a file.
+    """A scenario by name: shipped, a fault's name (that fault on a job over `clos8`), or a file.
 
     `duration_s` takes the place of its own: `healthy` for hours.
 
@@ -119,31 +63,37 @@ def scenario_of(name: str, duration_s: float | None = None) -> Scenario:
     """
     if name in shipped():
         return parse(SHIPPED.joinpath(f"{name}.yaml").read_text(), f"scenario {name}", duration_s)
-    if name in FAULT_BY_NAME:
+    if name in FAULT_BY_NAME or name in harmless.HARMLESS_BY_NAME:
         planned = of_fault(name)
         return replace(planned, duration_s=duration_s or planned.duration_s)
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or path.exists():
-        try:
-            return parse(path.read_text(), name, duration_s)
-        except OSError as error:
-            raise ConfigError(f"cannot read scenario {name}: {error.strerror}") from error
-    known = [*shipped(), *FAULT_BY_NAME]
+        return _scenario(read_file(path, "a scenario"), duration_s)
+    known = [*shipped(), *FAULT_BY_NAME, *harmless.HARMLESS_BY_NAME]
     near = get_close_matches(name, known, 3)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}; or give a .yaml file"
     raise ConfigError(f"no scenario {name!r}; {hint}")
 
 
 def of_fault(name: str) -> Scenario:
-    """The plain scenario of one fault, everything about it chosen from the seed."""
-    kind = FAULT_BY_NAME[name]
-    fault = PlannedFault(kind(), FAULT_AT_S, FAULT_FOR_S if kind.lasts else None, decoy=False, magnitude="medium")
+    """The plain scenario of one fault (or harmless thing), everything about it chosen from the seed."""
+    kind = FAULT_BY_NAME.get(name) or harmless.HARMLESS_BY_NAME[name]
+    fault = PlannedFault(
+        kind(),
+        FAULT_AT_S,
+        FAULT_FOR_S if kind.lasts else None,
+        decoy=name not in FAULT_BY_NAME,
+        magnitude="medium",
+        place=f"scenario {name}",
+    )
+    # The kind of job that the fault can befall; bert where any will do.
+    work = "bert" if not kind.workloads or "bert" in kind.workloads else kind.workloads[0]
     return Scenario(
         name=name,
         doc=(inspect.getdoc(kind) or "").partition("\n")[0],
         topology="clos8",
         duration_s=FAULT_AT_S + FAULT_FOR_S + AFTER_S,
-        workloads=(PlannedWorkload("bert", "bert-1", 0.0, None, {}),),
+        workloads=(PlannedWorkload(work, f"{work}-1", 0.0, None, {}, place=f"scenario {name}"),),
         faults=(fault,),
     )
 
@@ -153,65 +103,86 @@ def parse(text: str, where: str, duration_s: float | None = None) -> Scenario:
 
     Errors: ConfigError naming the place, what was expected and what came.
     """
-    try:
-        given = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where} is not YAML: {error}") from error
-    top = _mapping(given, where, {"name", "doc", "topology", "duration_s", "workloads", "faults"})
-    duration_s = duration_s or _seconds(top, "duration_s", where)
-    if duration_s is None or duration_s <= 0:
-        raise ConfigError(f"{where}: duration_s must be > 0, got {duration_s}")
-    workloads = [
-        each
-        for number, given in enumerate(_list(top, "workloads", where))
-        for each in _workload(given, f"{where}, workload {number + 1}", duration_s)
-    ]
-    names = [each.name for each in workloads]
-    if len(set(names)) != len(names):
-        raise ConfigError(f"{where}: two workloads have one name: {', '.join(sorted(names))}; give each a `name`")
-    faults = [_fault(each, f"{where}, fault {n + 1}") for n, each in enumerate(_list(top, "faults", where))]
-    for fault in (each.fault for each in faults):
-        if isinstance(fault, RankFault) and (fault.job not in names if fault.job else not names):
+    return _scenario(read_mapping(text, where), duration_s)
+
+
+def _scenario(top: Located, duration_s: float | None) -> Scenario:
+    for key in top:
+        if key not in KEYS:
+            raise ConfigError(f"{top.place_of(key)}: unknown {key}; a scenario takes {', '.join(KEYS)}")
+    duration_s = duration_s or _seconds(top, "duration_s")
+    if not duration_s:
+        raise ConfigError(f"{top.place_of('duration_s')}: duration_s must be > 0, got {duration_s}")
+    works = [each for given in _list(top, "workloads") for each in _workload(given, duration_s)]
+    place_of: dict[str, str] = {}
+    for work in works:
+        if work.name in place_of:
             raise ConfigError(
-                f"{where}: {fault.name} needs a workload called {fault.job or '(any)'}; there are "
-                f"{', '.join(names) or 'none'}"
+                f"{work.place}: two workloads are called {work.name} (the first: {place_of[work.name]}); give each a "
+                "`name` of its own"
             )
-    for at_s in [each.at_s for each in workloads] + [each.at_s for each in faults]:
-        if at_s > duration_s:
-            raise ConfigError(f"{where}: at_s {at_s} is after the end, duration_s {duration_s}")
+        place_of[work.name] = work.place
+    faults = [_fault(given, "fault", FAULT_BY_NAME) for given in _list(top, "faults")]
+    faults += [_fault(given, "harmless", harmless.HARMLESS_BY_NAME) for given in _list(top, "harmless")]
+    planned: tuple[PlannedWorkload | PlannedFault, ...] = (*works, *faults)
+    for each in planned:
+        if each.at_s > duration_s:
+            raise ConfigError(f"{each.place}: at_s {each.at_s} is after the end, duration_s {duration_s}")
+    links = top.get("links_down", ())
+    if expected := complaint("links_down", links):
+        raise ConfigError(f"{top.place_of('links_down')}: links_down: expected {expected}, got {links!r}")
     return Scenario(
-        name=_name(top.get("name", Path(where).stem), where),
+        name=_name(top.get("name", Path(top.where).stem), top.place_of("name")),
         doc=str(top.get("doc", "")),
-        topology=str(top.get("topology", "clos8")),
+        topology=_topology(top),
         duration_s=duration_s,
-        workloads=workloads,
+        workloads=works,
         faults=faults,
+        links_down=tuple(links),
+        links_place=top.place_of("links_down"),
     )
 
 
-def _workload(given: object, where: str, duration_s: float) -> list[PlannedWorkload]:
+def _topology(top: Located) -> str:
+    name = str(top.get("topology", "clos8"))
+    is_file = name.endswith((".yaml", ".yml")) and Path(name).is_file()
+    if name not in preset_names() and not is_file:
+        raise ConfigError(
+            f"{top.place_of('topology')}: topology: expected {', '.join(preset_names())} or a .yaml file that is "
+            f"there, got {name!r}"
+        )
+    return name
+
+
+def _workload(given: Located, duration_s: float) -> list[PlannedWorkload]:
     """One workload; with `every_s` one after the other until the end, numbered on from its name: rings-1, rings-2."""
-    fields = dict(_mapping(given, where, None))
-    kind = str(fields.pop("workload", ""))
+    kind = str(given.get("workload", ""))
     if kind not in WORKLOADS:
-        raise ConfigError(f"{where}: workload must be one of {', '.join(WORKLOADS)}, got {kind or 'nothing'}")
-    name = _name(fields.pop("name", f"{kind}-1"), where)
-    at_s = _seconds(fields, "at_s", where) or 0.0
-    for_s = _lasting(fields, where)
-    every_s = _seconds(fields, "every_s", where)
-    for timing in ("at_s", "for_s", "every_s"):
-        fields.pop(timing, None)
-    known = inspect.signature(WORKLOADS[kind]).parameters
-    for each in fields:
+        raise ConfigError(
+            f"{given.place_of('workload')}: workload must be one of {', '.join(WORKLOADS)}, got {kind or 'nothing'}"
+        )
+    name = _name(given.get("name", f"{kind}-1"), given.place_of("name"))
+    at_s = _seconds(given, "at_s") or 0.0
+    for_s = _lasting(given)
+    every_s = _seconds(given, "every_s")
+    fields = {key: given[key] for key in given if key not in ("workload", "name", "at_s", "for_s", "every_s")}
+    known = parameters_of_workload(WORKLOADS[kind])
+    for each, value in fields.items():
+        at = given.place_of(each)
         if each not in known:
-            raise ConfigError(f"{where}: {kind} has no parameter {each!r}; it takes {', '.join(known)}")
+            raise ConfigError(f"{at}: {kind} has no parameter {each!r}; it takes {', '.join(known)}")
+        if expected := misfit(value, known[each]):
+            raise ConfigError(f"{at}: {kind}.{each} expects {expected}, got {value!r}")
     if every_s is None:
-        return [PlannedWorkload(kind, name, at_s, for_s, fields)]
+        return [PlannedWorkload(kind, name, at_s, for_s, fields, given.place)]
     if for_s is None or not 0 < for_s < every_s:
-        raise ConfigError(f"{where}: every_s {every_s} needs a for_s that is shorter, got {for_s}")
+        raise ConfigError(f"{given.place_of('every_s')}: every_s {every_s} needs a for_s that is shorter, got {for_s}")
     stem, number = _numbered(name)
     starts = [at_s + every_s * turn for turn in range(int((duration_s - at_s) // every_s) + 1)]
-    return [PlannedWorkload(kind, f"{stem}{number + turn}", start, for_s, fields) for turn, start in enumerate(starts)]
+    return [
+        PlannedWorkload(kind, f"{stem}{number + turn}", start, for_s, fields, given.place)
+        for turn, start in enumerate(starts)
+    ]
 
 
 def _numbered(name: str) -> tuple[str, int]:
@@ -220,41 +191,57 @@ def _numbered(name: str) -> tuple[str, int]:
     return (stem, int(name[len(stem) :])) if stem != name else (f"{name}-", 1)
 
 
-def _fault(given: object, where: str) -> PlannedFault:
-    fields = dict(_mapping(given, where, None))
-    name = str(fields.pop("fault", ""))
-    if name not in FAULT_BY_NAME:
+def _fault(given: Located, word: str, kinds: Mapping[str, type[Fault]]) -> PlannedFault:
+    """A fault or something harmless: `word` is "fault" or "harmless", the key under which its name stands."""
+    name = str(given.get(word, ""))
+    if name not in kinds:
+        near = get_close_matches(name, kinds, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
         raise ConfigError(
-            f"{where}: fault must be one of {', '.join(each.name for each in FAULTS)}, got {name or 'nothing'}"
+            f"{given.place_of(word)}: {word} must be one of {', '.join(kinds)}, got {name or 'nothing'}{hint}"
         )
-    at_s = _seconds(fields, "at_s", where)
+    at_s = _seconds(given, "at_s")
     if at_s is None:
-        raise ConfigError(f"{where}: {name} needs at_s, the second at which it starts")
-    for_s = _lasting(fields, where)
-    decoy = fields.pop("decoy", False)
-    if not isinstance(decoy, bool):
-        raise ConfigError(f"{where}: decoy must be true or false, got {decoy!r}")
-    fields.pop("at_s"), fields.pop("for_s", None)
-    kind = FAULT_BY_NAME[name]
+        raise ConfigError(f"{given.place}: {name} needs at_s, the second at which it starts")
+    for_s = _lasting(given)
+    decoy = _flag(given, "decoy") or word == "harmless"
+    fields = {key: given[key] for key in given if key not in (word, "at_s", "for_s", "decoy", "with_decoy")}
+    kind = kinds[name]
     magnitude = fields.get("magnitude", "medium")
-    free = {name for sizes in kind.magnitudes.values() for name in sizes}
-    fault = fault_from(kind, fields, where)
-    return PlannedFault(fault, at_s, for_s, decoy, None if free & set(fields) else magnitude)
+    free = {each for sizes in kind.magnitudes.values() for each in sizes}
+    # One by one, so that what is wrong is told with its own line.
+    for key in fields:
+        fault_from(kind, {key: fields[key]}, given.place_of(key))
+    return PlannedFault(
+        fault=fault_from(kind, fields, given.place),
+        at_s=at_s,
+        for_s=for_s,
+        decoy=decoy,
+        magnitude=None if free & set(fields) else magnitude,
+        place=given.place,
+        with_decoy=_with_decoy(given),
+    )
 
 
-def _mapping(given: object, where: str, known: set[str] | None) -> Mapping[str, Any]:
-    if not isinstance(given, dict) or not all(isinstance(key, str) for key in given):
-        raise ConfigError(f"{where}: expected a mapping, got {given!r}")
-    unknown = set(given) - known if known is not None else set()
-    if unknown:
-        raise ConfigError(f"{where}: unknown {', '.join(sorted(unknown))}; it takes {', '.join(sorted(known or ()))}")
-    return given
+def _with_decoy(given: Located) -> bool | str:
+    wanted = given.get("with_decoy", False)
+    if isinstance(wanted, bool):
+        return wanted
+    if wanted not in harmless.HARMLESS_BY_NAME:
+        raise ConfigError(
+            f"{given.place_of('with_decoy')}: with_decoy must be true or one of "
+            f"{', '.join(harmless.HARMLESS_BY_NAME)}, got {wanted!r}"
+        )
+    return str(wanted)
 
 
-def _list(given: Mapping[str, Any], name: str, where: str) -> list[Any]:
+def _list(given: Located, name: str) -> list[Located]:
     value = given.get(name) or []
     if not isinstance(value, list):
-        raise ConfigError(f"{where}: {name} must be a list, got {value!r}")
+        raise ConfigError(f"{given.place_of(name)}: {name} must be a list, got {value!r}")
+    for each in value:
+        if not isinstance(each, Located):
+            raise ConfigError(f"{given.place_of(name)}: {name}: expected mappings like {{at_s: 30}}, got {each!r}")
     return value
 
 
@@ -265,17 +252,26 @@ def _name(given: object, where: str) -> str:
     return given
 
 
-def _lasting(given: Mapping[str, Any], where: str) -> float | None:
-    for_s = _seconds(given, "for_s", where)
+def _flag(given: Located, name: str) -> bool:
+    value = given.get(name, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{given.place_of(name)}: {name} must be true or false, got {value!r}")
+    return value
+
+
+def _lasting(given: Located) -> float | None:
+    for_s = _seconds(given, "for_s")
     if for_s == 0:
-        raise ConfigError(f"{where}: for_s must be seconds > 0, got 0; leave it out for what lasts to the end")
+        raise ConfigError(
+            f"{given.place_of('for_s')}: for_s must be seconds > 0, got 0; leave it out for what lasts to the end"
+        )
     return for_s
 
 
-def _seconds(given: Mapping[str, Any], name: str, where: str) -> float | None:
+def _seconds(given: Located, name: str) -> float | None:
     value = given.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise ConfigError(f"{where}: {name} must be seconds >= 0, got {value!r}")
+        raise ConfigError(f"{given.place_of(name)}: {name} must be seconds >= 0, got {value!r}")
     return float(value)

@@ -1,0 +1,130 @@
+"""Where things are put before anything is started: hosts onto machines, jobs onto hosts. From the seed, nothing else.
+
+A cloud gives a tenant virtual hosts and does not say which machines carry them; so a topology with `machine_order`
+is dealt anew for each seed, and a job with `placement: random` gets hosts that nobody else holds then. Both stand in
+the truth file only.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from leadline.lab.scenarios.parts import PlannedWorkload, Scenario
+from leadline.lab.topology import Topology, build
+from leadline.lab.workloads import WORKLOADS
+from leadline.lab.workloads.base import Lab, RankJob, Workload
+from leadline.model.errors import ConfigError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Unbuilt:
+    """A lab of which there is only the topology: enough to ask a job who its members will be."""
+
+    topology: Topology
+
+
+def cluster_of(scenario: Scenario, topology: Topology, seed: int) -> Topology:
+    """The topology as this run has it: without the scenario's missing links, machines dealt from the seed.
+
+    Errors: ConfigError for links that are not there, or without which hosts are cut off.
+    """
+    shape = topology.shape
+    if shape.machine_order:
+        shape = replace(shape, machine_order=1 + seed % 2**31)
+    if scenario.links_down:
+        shape = replace(shape, links_down=(*shape.links_down, *scenario.links_down))
+    try:
+        return topology if shape == topology.shape else build(shape)
+    except UsageError as error:
+        raise ConfigError(f"{scenario.links_place}: {error}") from error
+
+
+def jobs_of(scenario: Scenario, topology: Topology, seed: int) -> list[Workload]:
+    """The scenario's workloads, inert, each with its hosts. Errors: ConfigError with file and line."""
+    jobs = []
+    for work in scenario.workloads:
+        try:
+            jobs.append(WORKLOADS[work.kind](name=work.name, **work.parameters))
+        except (UsageError, TypeError, ValueError) as error:
+            raise ConfigError(f"{work.place}: {error}") from error
+    for work, job in zip(scenario.workloads, jobs, strict=True):
+        if isinstance(job, RankJob):
+            _check_placement(work, job, topology)
+    held = {
+        number: frozenset(job.hosts)
+        for number, job in enumerate(jobs)
+        if isinstance(job, RankJob) and job.hosts and work_gpus(job)
+    }
+    for number, (work, job) in enumerate(zip(scenario.workloads, jobs, strict=True)):
+        if isinstance(job, RankJob) and job.placement == "random":
+            taken = {
+                host for other, hosts in held.items() if _together(work, scenario.workloads[other]) for host in hosts
+            }
+            job.hosts = _drawn(work, job, topology, taken, random.Random(f"{seed}/placement/{work.name}"))
+            held[number] = frozenset(job.hosts)
+    for work, job in zip(scenario.workloads, jobs, strict=True):
+        ranks_of(job, topology, work.place)
+    return jobs
+
+
+def ranks_of(job: Workload, topology: Topology, place: str) -> int | None:
+    """How many ranks a job will have; None where only the job itself knows. Errors: ConfigError."""
+    if not isinstance(job, RankJob):
+        return None
+    try:
+        for host in job.hosts:
+            topology.host(host)
+        if type(job).start is not RankJob.start:
+            return len(job.hosts) or None  # it starts what it wants where it wants
+        return len(job.members(cast("Lab", Unbuilt(topology))))
+    except UsageError as error:
+        raise ConfigError(f"{place}: {error}") from error
+
+
+def work_gpus(job: RankJob) -> bool:
+    """Whether a job holds the GPUs of its hosts; transfers do not."""
+    return type(job).start is RankJob.start
+
+
+def told(topology: Topology, jobs: Mapping[str, Workload]) -> dict[str, Any]:
+    """What the truth file says about places: hosts by machine (where several share one), hosts of each job by rank."""
+    machines = {machine: [host.name for host in hosts] for machine, hosts in topology.machines().items()}
+    shared = any(len(hosts) > 1 for hosts in machines.values())
+    placed = {name: list(job.hosts) for name, job in jobs.items() if isinstance(job, RankJob) and job.hosts}
+    return {"machines": machines if shared else {}, "placement": placed}
+
+
+def _check_placement(work: PlannedWorkload, job: RankJob, topology: Topology) -> None:
+    wrong = ""
+    if job.placement not in ("", "chosen", "random"):
+        wrong = f"placement must be random or chosen, got {job.placement!r}"
+    elif job.placement == "chosen" and not job.hosts:
+        wrong = "placement chosen needs `hosts`, the list of those that are chosen"
+    elif job.placement == "random" and job.hosts:
+        wrong = "placement random draws the hosts itself; leave out `hosts`, or say placement: chosen"
+    elif job.placement == "random" and job.world_size < 1:
+        wrong = "placement random needs `world_size`, how many ranks are to be placed"
+    elif job.gpus_per_host < 1 or job.world_size < 0:
+        wrong = f"gpus_per_host must be > 0 and world_size >= 0, got {job.gpus_per_host} and {job.world_size}"
+    if wrong:
+        raise ConfigError(f"{work.place}: {work.name}: {wrong}")
+
+
+def _drawn(work: PlannedWorkload, job: RankJob, topology: Topology, taken: set[str], rng: random.Random) -> list[str]:
+    able = [host.name for host in topology.hosts if len(host.gpus) >= job.gpus_per_host]
+    free = [name for name in able if name not in taken]
+    wanted = math.ceil(job.world_size / job.gpus_per_host)
+    if wanted > len(free):
+        raise ConfigError(
+            f"{work.place}: {work.name} needs {wanted} hosts with {job.gpus_per_host} free GPU each; {topology.name} "
+            f"has {len(able)}, {len(able) - len(free)} of them held by other jobs at the time"
+        )
+    return rng.sample(free, wanted)
+
+
+def _together(one: PlannedWorkload, other: PlannedWorkload) -> bool:
+    return one.at_s < other.end_s and other.at_s < one.end_s
