@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.lab.levers import Lever, Levers, merged, strongest
+from leadline.lab.realise.plan import HOST_QUEUE_BYTES
+from leadline.lab.telemetry import overlay
 from leadline.lab.workloads.base import Process, RankProcess, Workload, signal_process
 from leadline.model.errors import UsageError
 
@@ -151,13 +153,20 @@ class RunningLab:
 
         return Lever(("gpu", host, gpu), merged, apply)
 
+    def overlay(self, node: str) -> Lever:
+        """What is played into the counters and gauges of a host or switch: a `telemetry.overlay.Claim`."""
+        switches = {each.name for each in self.cluster.topology.switches}
+        directory = self.state / ("switches" if node in switches else "hosts") / node
+        return Lever(("overlay", node), overlay.together, lambda claim: overlay.replan(directory, claim))
+
     def port_rate(self, port: Port) -> Lever:
-        """The share of its rate at which a switch port sends, 0 to 1."""
+        """The share of its rate at which a port sends, 0 to 1."""
         link = self.cluster.topology.link_of(port)
+        queue_bytes = link.queue_bytes if port.id.startswith("swport:") else HOST_QUEUE_BYTES
 
         def apply(ratio: float | None) -> None:
             rate_bps = round(link.rate_bps * (1.0 if ratio is None else ratio))
-            self.cluster.shape(port.node, port.name, rate_bps, link.queue_bytes)
+            self.cluster.shape(port.node, port.name, rate_bps, queue_bytes)
 
         return Lever(("port-rate", port.id), strongest, apply)
 

@@ -111,11 +111,15 @@ RULES: tuple[Rule, ...] = (
     Rule("infiniband", "node_infiniband_.*", "port", (HOST, RDMA_DEVICE, RDMA_PORT), TARGET, "a port of an RDMA device"),
     Rule("hw_counters", _any_of(SYSFS_COUNTERS + HW_COUNTERS, "infiniband_|rdma_|ib_|hw_counters_"), "port", (HOST, RDMA_DEVICE, RDMA_PORT), TARGET, "sysfs counters/ and hw_counters/ of an RDMA port", (When(RDMA_DEVICE.labels),)),
     # Ethernet; bare names are no family's own, so they count only with a device beside them
+    Rule("ethtool", "node_ethtool_.*", "swport", (SWITCH, INTERFACE), (), "driver statistics of a switch's port; its scrape target has a label `switch`", (When(SWITCH.labels), When(INTERFACE.labels))),
     Rule("ethtool", "node_ethtool_.*", "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface"),
     Rule("ethtool", _any_of(ETHTOOL_COUNTERS, "ethtool_"), "port", (HOST, INTERFACE), TARGET, "driver statistics of an interface, bare names", (When(INTERFACE.labels),)),
     Rule("node_exporter", "node_(network|qdisc)_.*", "swport", (SWITCH, INTERFACE), (), "a port of a switch that runs node_exporter; its scrape target has a label `switch`", (When(SWITCH.labels), When(INTERFACE.labels, "(?!lo0?$).+"))),
     Rule("node_exporter", "node_network_.*", "host", (HOST,), TARGET, "the loopback interface belongs to the host", (LOOPBACK,)),
     Rule("node_exporter", "node_network_.*", "port", (HOST, INTERFACE), TARGET, "a network interface"),
+    # optics, as exporters that read `ethtool -m` name them
+    Rule("transceiver", "transceiver_.*", "xcvr", (SWITCH, INTERFACE), (), "the transceiver in a port of a switch", (When(SWITCH.labels), When(INTERFACE.labels))),
+    Rule("transceiver", "transceiver_.*", "xcvr", (HOST, INTERFACE), TARGET, "the transceiver of a network interface", (When(INTERFACE.labels),)),
     # the rest of node_exporter; `node` of the NUMA metrics and `nodename` of uname are no names of targets
     Rule("node_exporter", "node_memory_numa_.*", "host", (HOST,), WITHOUT_NODE, "memory by NUMA node"),
     Rule("node_exporter", "node_uname_info", "host", (HOST,), TARGET, "uname, where the target has a label nodename", (When(("exported_nodename",)),)),

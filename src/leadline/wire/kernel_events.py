@@ -221,6 +221,10 @@ _AER = re.compile(
     rf":? ?({_PCI})?|"
     r"(?:AER: )?PCIe Bus Error: severity=([\w -]{1,32}?(?: \([\w-]+\))?),? .*type=([\w ]{1,40}))"
 )
+_WIDTH = re.compile(
+    rf"(\S{{1,24}}) ({_PCI}): ([\d.]{{1,12}} [GM]b/s) available PCIe bandwidth, limited by "
+    rf"([\d.]{{1,8}} GT/s) PCIe x(\d{{1,2}}) link at (\S{{1,16}}) \(capable of .* x(\d{{1,2}}) link\)"
+)
 _DPC = re.compile(rf"(\S{{1,24}}) ({_PCI}): DPC: containment event")
 _SEGFAULT = re.compile(r"(.{1,32})\[(\d+)\]:? (segfault at|general protection fault|trap [\w ]+ ip:)")
 _HUNG = re.compile(r"INFO: task (.{1,32}):(\d+) blocked for more than (\d+) seconds")
@@ -248,6 +252,13 @@ def _aer(match: re.Match[str]) -> Finding:
     code = "corrected" if how.startswith("correct") else "non-fatal" if "non-fatal" in how else "fatal"
     attributes = {"driver": driver, "pci": device or port, "reported_by": port, "layer": layer.strip()}
     return Finding("pcie-aer", "warning" if code == "corrected" else "error", code, attributes=attributes)
+
+
+def _width(match: re.Match[str]) -> Finding:
+    """A card that could do more than its slot gives; `pci` is no GPU's, so it stays among the attributes."""
+    driver, pci, bandwidth, speed, lanes, port, most = match.groups()
+    attributes = {"driver": driver, "pci": pci, "bandwidth": bandwidth, "speed": speed, "lanes": lanes, "at": port}
+    return Finding("pcie-width", "warning", f"x{lanes}", attributes={**attributes, "lanes_max": most})
 
 
 def _dpc(match: re.Match[str]) -> Finding:
@@ -279,6 +290,7 @@ RECOGNISERS: tuple[tuple[str, re.Pattern[str], _Reader], ...] = (
     ("error", _AER, _aer),
     ("PCIe Bus Error", _AER, _aer),
     ("DPC: containment", _DPC, _dpc),
+    ("available PCIe bandwidth, limited", _WIDTH, _width),
     ("]", _SEGFAULT, _segfault),
     ("blocked for more than", _HUNG, _hung),
 )

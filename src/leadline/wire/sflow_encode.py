@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 
 DATAGRAM_BYTES_MAX = 1400  # what one Ethernet frame carries; a fragment lost is a datagram lost
@@ -25,7 +25,7 @@ _VERSION = 5
 _IPV4, _IPV6 = 1, 2
 _FLOW_SAMPLE, _COUNTER_SAMPLE, _DISCARDED = 1, 2, 5
 _RAW_HEADER, _EXTENDED_SWITCH, _EXTENDED_ROUTER = 1, 1001, 1002
-_GENERIC_INTERFACE = 1
+_GENERIC_INTERFACE, _ETHERNET_INTERFACE = 1, 2
 _ETHERNET = 1  # header protocol
 _U32 = 0xFFFFFFFF
 
@@ -33,6 +33,16 @@ _TAGGED = struct.Struct(">II")
 _FLOW = struct.Struct(">10I")  # format, length and the eight fixed fields of a flow sample
 _RAW = struct.Struct(">6I")
 _COUNTERS = struct.Struct(">4IQ2IQ6IQ6I")
+_ETHERNET_RECORD = struct.Struct(">15I")  # format, length and the counters
+
+# Of the Ethernet record, in its order (EtherLike-MIB).
+ETHERNET_COUNTERS = (
+    "dot3StatsAlignmentErrors", "dot3StatsFCSErrors", "dot3StatsSingleCollisionFrames",
+    "dot3StatsMultipleCollisionFrames", "dot3StatsSQETestErrors", "dot3StatsDeferredTransmissions",
+    "dot3StatsLateCollisions", "dot3StatsExcessiveCollisions", "dot3StatsInternalMacTransmitErrors",
+    "dot3StatsCarrierSenseErrors", "dot3StatsFrameTooLongs", "dot3StatsInternalMacReceiveErrors",
+    "dot3StatsSymbolErrors",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +109,18 @@ def interface_counters(counters: InterfaceCounters) -> bytes:
         value if wide else value & _U32 for value, wide in zip(astuple(counters), _WIDE, strict=True)
     ]  # 32-bit counters wrap, as they do in a switch
     return _COUNTERS.pack(_GENERIC_INTERFACE, _COUNTERS.size - 8, *values)
+
+
+def ethernet_counters(values: Mapping[str, int]) -> bytes:
+    """Record: Ethernet counters of one port, by their names in EtherLike-MIB; those that are not given are 0.
+
+    Errors: ValueError for a name that the record has not.
+    """
+    unknown = set(values) - set(ETHERNET_COUNTERS)
+    if unknown:
+        raise ValueError(f"expected counters of {', '.join(ETHERNET_COUNTERS)}, got {', '.join(sorted(unknown))}")
+    numbers = (values.get(name, 0) & _U32 for name in ETHERNET_COUNTERS)
+    return _ETHERNET_RECORD.pack(_ETHERNET_INTERFACE, _ETHERNET_RECORD.size - 8, *numbers)
 
 
 def flow_sample(

@@ -21,8 +21,10 @@ from leadline.lab.telemetry.gpu_pages import Shown, gpu_page
 from leadline.lab.telemetry.gpu_processes import GpuProcesses
 from leadline.lab.telemetry.http_pages import PageServer
 from leadline.lab.telemetry.node_pages import ShownPort, netstat_values, node_page
+from leadline.lab.telemetry.overlay import OverlayFile, card_metrics, gpu_metrics, port_metrics
 from leadline.lab.telemetry.plan import DCGM_PORT, NODE_PORT, PlannedNode
 from leadline.lab.telemetry.sockets import NodeSockets, open_node
+from leadline.lab.telemetry.sysfs_tree import nic_pci
 from leadline.model.errors import DataError, LeadlineError
 
 CONTROL_FILE = "gpu_control.json"
@@ -41,15 +43,27 @@ class HostGpus:
     _gpus: dict[str, Gpu] = field(default_factory=dict)
     _controls: dict[str, Control] = field(default_factory=dict)
     _seen: tuple[int, int] = (0, 0)
+    _overlay: OverlayFile = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._overlay = OverlayFile(self.control.parent)
 
     def page(self, now_s: float) -> bytes:
         """The exposition page now."""
         controls = self._read_controls()
         if now_s - min((gpu.at_s for gpu in self._gpus.values()), default=float("-inf")) >= _READ_LEAST_S:
             self._bring_up_to(now_s, controls)
+        overlay, now_ns = self._overlay.read(), time.monotonic_ns()
         shown = [
-            Shown(index, controls.get(uuid, Control()).duplicate_of or uuid, pci_address(uuid), self._gpus[uuid])
+            Shown(
+                index,
+                controls.get(uuid, Control()).duplicate_of or uuid,
+                pci_address(uuid),
+                self._gpus[uuid],
+                gpu_metrics(overlay, f"gpu:{uuid}", now_ns),
+            )
             for index, uuid in enumerate(self.uuids)
+            if not controls.get(uuid, Control()).lost
         ]
         return gpu_page(self.host, self.spec, shown)
 
@@ -85,6 +99,7 @@ class NodePorts:
     node: PlannedNode
     sockets: NodeSockets
     netstat: Callable[[], dict[str, int]] = dict
+    overlay: OverlayFile | None = None  # None: nothing is replayed
 
     def page(self) -> bytes:
         """The exposition page now; empty if the namespace is gone."""
@@ -98,7 +113,26 @@ class NodePorts:
             for port in self.node.ports
             if port.name in links
         ]
-        return node_page(shown, self.netstat())
+        return node_page(self._with_replay(shown), self.netstat())
+
+    def _with_replay(self, shown: list[ShownPort]) -> list[ShownPort]:
+        """With what is played into ports that a fabric has: a host's backend NICs and all ports of a switch."""
+        if self.overlay is None:
+            return shown
+        overlay, now_ns = self.overlay.read(), time.monotonic_ns()
+        ports = {port.name: port for port in self.node.ports}
+        out = []
+        for each in shown:
+            port = ports[each.link.name]
+            entity = self.node.port_entity(port.name)
+            if port.rail < 0 and not self.node.sflow:
+                out.append(each)
+                continue
+            card = card_metrics(overlay, entity, now_ns) if port.rail >= 0 else {}
+            pci = nic_pci(port.rail) if port.rail >= 0 else ""
+            link = overlay.link(entity, each.link, now_ns)
+            out.append(ShownPort(link, each.queue, each.rate_bps, port_metrics(overlay, entity, now_ns), card, pci))
+        return out
 
 
 def serve_host(state: Path, node: PlannedNode) -> None:
@@ -108,7 +142,8 @@ def serve_host(state: Path, node: PlannedNode) -> None:
         processes = GpuProcesses(inode(node.namespace) or 0, node.gpus)
         gpus = HostGpus(node.name, node.gpus, state / "hosts" / node.name / CONTROL_FILE, processes)
         PageServer(loop, node.address, DCGM_PORT, lambda: gpus.page(time.monotonic()))
-    ports = NodePorts(node, open_node(node.name, node.namespace), netstat_reader(node.namespace))
+    replay = OverlayFile(state / "hosts" / node.name)
+    ports = NodePorts(node, open_node(node.name, node.namespace), netstat_reader(node.namespace), replay)
     PageServer(loop, node.address, NODE_PORT, ports.page)
     while True:
         for key, _ in loop.select():

@@ -9,8 +9,8 @@ Derived, by arithmetic that a real GPU obeys in outline:
     energy        the integral of power
     memory        the rank's resident memory, as if it lay on the GPU
 
-What has no counterpart in a process (ECC, NVLink, PCIe replays, tensor pipes) is not reported at all. Pure: the
-caller brings the time and the measurements.
+What has no counterpart in a process (ECC, NVLink, PCIe replays, tensor pipes) is no part of the model; some of it is
+replayed, see `overlay`. Pure: the caller brings the time and the measurements.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Control:
     clock_factor: float = 1.0
     xid: int = 0
     duplicate_of: str = ""
+    lost: bool = False  # off the bus: its exporter does not list it any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def _control(given: Any, where: str) -> Control:
     number = isinstance(control.clock_factor, int | float) and not isinstance(control.clock_factor, bool)
     if not number or not 0 < control.clock_factor <= 1:
         raise DataError(where, "a clock_factor over 0 and up to 1", repr(control.clock_factor))
+    if not isinstance(control.lost, bool):
+        raise DataError(where, "true or false as lost", repr(control.lost))
     if not isinstance(control.xid, int) or isinstance(control.xid, bool):
         raise DataError(where, "a number as xid", repr(control.xid))
     return control

@@ -1,12 +1,13 @@
 """The page of a host's GPUs as dcgm-exporter gives it: names, labels, HELP and TYPE are its own. Pure.
 
-Only fields that the model has are there; a real page has some more (docs/lab/telemetry.md).
+Only fields that the model has or a replay plays are there; a real page has some more (docs/lab/telemetry.md).
 Source: NVIDIA/dcgm-exporter, etc/default-counters.csv and internal/pkg/rendermetrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from leadline.lab.telemetry.exposition import Labels, Row, families, page
@@ -29,16 +30,39 @@ _ROWS: tuple[Row, ...] = (
     ("DCGM_FI_DEV_FB_FREE", "gauge", "Framebuffer memory free (in MiB)."),
     ("DCGM_FI_DEV_FB_USED", "gauge", "Framebuffer memory used (in MiB)."),
     ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "gauge", "Ratio of time the graphics engine is active."),
+    # Only replayed, see `overlay`: healthy until a fault plays them.
+    ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "counter", "Total number of PCIe retries."),
+    ("DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "counter", "Total number of single-bit volatile ECC errors."),
+    ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "counter", "Total number of double-bit volatile ECC errors."),
+    (
+        "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS",
+        "counter",
+        "Number of remapped rows for uncorrectable errors",
+    ),
+    ("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "counter", "Number of remapped rows for correctable errors"),
+    ("DCGM_FI_DEV_ROW_REMAP_FAILURE", "gauge", "Whether remapping of rows has failed"),
+    ("DCGM_FI_DEV_ROW_REMAP_PENDING", "gauge", "Whether remapping of rows is pending"),
+    (
+        "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+        "counter",
+        "Total number of NVLink flow-control CRC errors.",
+    ),
+    ("DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "counter", "Total number of NVLink data CRC errors."),
+    ("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "counter", "Total number of NVLink retries."),
+    ("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "counter", "Total number of NVLink recovery errors."),
 )
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class Shown(NamedTuple):
-    """One GPU as its exporter shows it: number within the host, the UUID it claims, its PCI address, its state."""
+    """One GPU as its exporter shows it: number within the host, the UUID it claims, its PCI address, its state; and
+    what is only replayed, by metric."""
 
     number: int
     uuid: str
     pci: str
     gpu: Gpu
+    replayed: Mapping[str, float] = _NOTHING
 
 
 def gpu_page(host: str, spec: GpuSpec, shown: Iterable[Shown]) -> bytes:
@@ -54,7 +78,7 @@ def gpu_page(host: str, spec: GpuSpec, shown: Iterable[Shown]) -> bytes:
             ("Hostname", host),
             ("DCGM_FI_DRIVER_VERSION", DRIVER_VERSION),
         )
-        for name, value in _values(spec, each.gpu).items():
+        for name, value in (*_values(spec, each.gpu).items(), *each.replayed.items()):
             values.setdefault(name, []).append((labels, value))
         words = "No Error" if not each.gpu.xid else XID_WORDS.get(each.gpu.xid, "unknown error")
         told = (*labels, ("err_code", str(each.gpu.xid)), ("err_msg", words))

@@ -46,6 +46,7 @@ def append(host: Path, text: str, priority: int = ERROR, now_us: int | None = No
 
     `now_us` is CLOCK_MONOTONIC, as in the kernel's own records. Errors: OSError.
     """
+    host.mkdir(parents=True, exist_ok=True)
     handle = os.open(host / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -57,8 +58,11 @@ def append(host: Path, text: str, priority: int = ERROR, now_us: int | None = No
         os.close(handle)
 
 
-def append_xid(state: Path, host: str, uuid: str, code: int, pid: int | None) -> None:
-    """Write the line of a GPU error into a host's kernel log, as if GPU `uuid` had reported it for `pid`."""
+def append_xid(state: Path, host: str, uuid: str, code: int, pid: int | None, words: str = "") -> None:
+    """Write the line of a GPU error into a host's kernel log, as if GPU `uuid` had reported it for `pid`.
+
+    `words`: what it says, where the usual words of the code are not meant.
+    """
     name = "unknown"
     if pid is not None:
         try:
@@ -66,10 +70,16 @@ def append_xid(state: Path, host: str, uuid: str, code: int, pid: int | None) ->
         except OSError:
             name = "python"  # it is gone already
     directory, pci = state / "hosts" / host, pci_address(uuid)
-    named = f"NVRM: GPU at PCI:{pci}: {uuid}"  # the driver says so once, before a GPU's first error
-    if named.encode() not in (directory / FILE).read_bytes():
+    append_gpu_name(directory, uuid)
+    append(directory, xid_line(pci, code, words or XID_WORDS.get(code, "unknown error"), pid, name))
+
+
+def append_gpu_name(directory: Path, uuid: str) -> None:
+    """Write which GPU has which PCI address, unless the log says so: the driver does, before a GPU's first error."""
+    named = f"NVRM: GPU at PCI:{pci_address(uuid)}: {uuid}"
+    log = directory / FILE
+    if not log.exists() or named.encode() not in log.read_bytes():
         append(directory, named)
-    append(directory, xid_line(pci, code, XID_WORDS.get(code, "unknown error"), pid, name))
 
 
 def next_sequence(tail: bytes) -> int:

@@ -94,7 +94,8 @@ def run(state: Path) -> None:
         KernelLog(plan, state, loop)
     if plan.config.exporters:
         for each in switches:
-            PageServer(loop, each.node.address, NODE_PORT, NodePorts(each.node, each.sockets, overlay=each.overlay).page)
+            ports = NodePorts(each.node, each.sockets, overlay=each.overlay)
+            PageServer(loop, each.node.address, NODE_PORT, ports.page)
     timers = _timers(plan, switches, hosts)
     timers.every(5.0, partial(_write_status, state, switches, children))
     if children:

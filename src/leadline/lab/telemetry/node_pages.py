@@ -7,9 +7,11 @@ Source: prometheus/node_exporter, collector/*.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from leadline.lab.telemetry.exposition import Labels, Row, families, page
+from leadline.lab.telemetry.overlay import ETHTOOL, RX_POWER
 from leadline.lab.telemetry.rtnetlink import Counters, Queue
 
 _ROWS: tuple[Row, ...] = (
@@ -33,15 +35,30 @@ _ROWS: tuple[Row, ...] = (
     ("node_qdisc_drops_total", "counter", "Number of packets dropped."),
     ("node_qdisc_overlimits_total", "counter", "Number of overlimit packets."),
     ("node_qdisc_requeues_total", "counter", "Number of packets dequeued, not transmitted, and requeued."),
+    # Only replayed, see `overlay`. Under the names that Leadline's own agent gives driver statistics; node_exporter
+    # would write `received` for `rx`.
+    *((f"node_ethtool_{name}", "counter", f"Network interface {name}") for name in ETHTOOL),
+    (RX_POWER, "gauge", "Laser receive power in dBm, of the weakest lane."),
+    ("node_pcidevice_current_link_width", "gauge", "Value of current link's width (number of lanes)"),
+    ("node_pcidevice_max_link_width", "gauge", "Value of maximum link's width (number of lanes)"),
+    (
+        "node_pcidevice_current_link_transfers_per_second",
+        "gauge",
+        "Value of current link's transfers per second (T/s)",
+    ),
 )
+_NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class ShownPort(NamedTuple):
-    """One port's counters, its queue if it has one, and its rate."""
+    """One port's counters, its queue if it has one, its rate; by metric, what is only replayed of it and its card."""
 
     link: Counters
     queue: Queue | None
     rate_bps: int
+    replayed: Mapping[str, float] = _NOTHING
+    card: Mapping[str, float] = _NOTHING
+    pci: str = ""  # address of the card, `0000:21:00.0`
 
 
 def node_page(ports: Iterable[ShownPort], netstat: Mapping[str, int] | None = None) -> bytes:
@@ -51,6 +68,10 @@ def node_page(ports: Iterable[ShownPort], netstat: Mapping[str, int] | None = No
         device: Labels = (("device", port.link.name),)
         for name, value in _link_values(port).items():
             values.setdefault(name, []).append((device, value))
+        for name, value in port.replayed.items():
+            values.setdefault(name, []).append((device, value))
+        for name, value in port.card.items():
+            values.setdefault(name, []).append((_slot(port.pci), value))
         if port.queue is not None:
             labels = (*device, ("kind", port.queue.kind))
             for name, value in _queue_values(port.queue).items():
@@ -60,6 +81,13 @@ def node_page(ports: Iterable[ShownPort], netstat: Mapping[str, int] | None = No
         rows: list[Row] = [(f"node_netstat_{name}", "untyped", f"Statistic {name}.") for name in netstat]
         found += families(rows, {f"node_netstat_{name}": [((), value)] for name, value in netstat.items()})
     return page(found)
+
+
+def _slot(pci: str) -> Labels:
+    """The labels of node_exporter's pcidevice collector for an address."""
+    segment, bus, rest = pci.split(":")
+    device, _, function = rest.partition(".")
+    return (("segment", segment), ("bus", bus), ("device", device), ("function", function))
 
 
 def _link_values(port: ShownPort) -> dict[str, float]:

@@ -14,16 +14,25 @@ import selectors
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from leadline.lab.telemetry import nflog
 from leadline.lab.telemetry.kernel_log import Sharer, append, record_parts
+from leadline.lab.telemetry.overlay import ETHERNET, RDMA_HW, OverlayFile
 from leadline.lab.telemetry.plan import DISCARD_GROUP, QUEUE_THRESHOLD, SAMPLE_GROUP, Plan, PlannedNode
 from leadline.lab.telemetry.rtnetlink import Counters, Queue
 from leadline.lab.telemetry.sockets import NodeSockets, drain, open_group, open_node
 from leadline.lab.telemetry.switch_sampler import SwitchAgent, SwitchPort
-from leadline.lab.telemetry.sysfs_tree import SharedCounters, Tree, infiniband_files, net_files, transport_counters
+from leadline.lab.telemetry.sysfs_tree import (
+    SharedCounters,
+    Tree,
+    infiniband_files,
+    net_files,
+    replayed_files,
+    transport_counters,
+)
 from leadline.lab.telemetry.tcp_diag import TcpCounts, TcpSums
 from leadline.model.errors import DataError
 
@@ -58,6 +67,7 @@ class SwitchTelemetry:
         self._out.setblocking(False)
         self.unsent = 0
         self._tree = Tree(state / "switches" / node.name / "sys")
+        self.overlay = OverlayFile(state / "switches" / node.name)
         self._rates = {port.name: port.rate_bps for port in node.ports}
         if plan.config.sampling_rate:
             self._bind(loop, SAMPLE_GROUP, self.agent.take)
@@ -83,7 +93,11 @@ class SwitchTelemetry:
     def count(self) -> None:
         """Send counter samples of all ports."""
         links, queues = self.read()
-        self._send(self.agent.counters(links, queues, monotonic_ms()))
+        overlay, now_ns = self.overlay.read(), time.monotonic_ns()
+        errors = {
+            index: overlay.some(self.node.port_entity(name), ETHERNET, now_ns) for index, name in self.indexes.items()
+        }
+        self._send(self.agent.counters(links, queues, monotonic_ms(), errors))
 
     def grow_tree(self) -> None:
         """Bring the tree of files up to date."""
@@ -95,8 +109,12 @@ class SwitchTelemetry:
         self._tree.write(files)
 
     def read(self) -> tuple[dict[str, Counters], dict[int, Queue]]:
-        """Counters and queues now."""
-        return self.sockets.links(), self.sockets.queues()
+        """Counters, with what is replayed, and queues now."""
+        overlay, now_ns = self.overlay.read(), time.monotonic_ns()
+        links = {
+            name: overlay.link(self.node.port_entity(name), link, now_ns) for name, link in self.sockets.links().items()
+        }
+        return links, self.sockets.queues()
 
     def _send(self, datagrams: list[bytes]) -> None:
         for datagram in datagrams:
@@ -119,6 +137,7 @@ class HostTelemetry:
         root = state / "hosts" / node.name / "sys"
         self._tree = Tree(root)
         self._tcp = TcpSums()
+        self._overlay = OverlayFile(root.parent)
         self._transport = {
             port.name: SharedCounters(root / f"class/infiniband/mlx5_{port.rail}/ports/1/hw_counters")
             for port in node.ports
@@ -129,17 +148,22 @@ class HostTelemetry:
         """Bring the tree of files up to date."""
         links, queues = self._sockets.links(), self._sockets.queues()
         self._tcp.take(self._sockets.connections())
+        overlay, now_ns = self._overlay.read(), time.monotonic_ns()
         files: dict[str, str] = {}
         for port in self.node.ports:
             link = links.get(port.name)
             if link is None:
                 continue
-            queue = queues.get(link.index)
+            entity = self.node.port_entity(port.name)
+            link, queue = overlay.link(entity, link, now_ns), queues.get(link.index)
             files |= net_files(link, queue, port.rate_bps)
             if port.rail >= 0:
                 files |= infiniband_files(port.rail, link, queue, port.rate_bps)
+                files |= replayed_files(port.rail, overlay, entity, now_ns)
                 counts = self._tcp.by_address.get(port.address, TcpCounts())
-                self._transport[port.name].bring_to(transport_counters(counts))
+                own = Counter(transport_counters(counts))
+                own.update(overlay.some(entity, RDMA_HW, now_ns))
+                self._transport[port.name].bring_to(own)
         self._tree.write(files)
 
 

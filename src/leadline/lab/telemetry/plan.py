@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from leadline.model.errors import DataError, UsageError
+from leadline.model.ids import entity_id
 
 if TYPE_CHECKING:
     from leadline.lab.topology import Host, Port, Switch, Topology
@@ -72,6 +73,10 @@ class PlannedNode:
     ports: tuple[PlannedPort, ...]
     gpus: tuple[str, ...] = ()
     sflow: str = ""
+
+    def port_entity(self, port: str) -> str:
+        """Entity id of one of its ports; a node with an sFlow agent is a switch."""
+        return entity_id("swport" if self.sflow else "port", self.name, port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from leadline.wire.sflow_encode import (
     InterfaceCounters,
     counter_sample,
     discarded_packet,
+    ethernet_counters,
     extended_router,
     flow_sample,
     interface_counters,
@@ -126,8 +127,17 @@ class SwitchAgent:
                 full.append(done)
         return full
 
-    def counters(self, links: Mapping[str, Counters], queues: Mapping[int, Queue], now_ms: int) -> list[bytes]:
-        """Counters of all ports; returns every datagram that is ready, the last one too."""
+    def counters(
+        self,
+        links: Mapping[str, Counters],
+        queues: Mapping[int, Queue],
+        now_ms: int,
+        errors: Mapping[int, Mapping[str, int]] | None = None,
+    ) -> list[bytes]:
+        """Counters of all ports; returns every datagram that is ready, the last one too.
+
+        `errors`: counters of the Ethernet record (dot3Stats...) by ifIndex; a port that is not there has no record.
+        """
         full = []
         for port in self.ports.values():
             link = links.get(port.name)
@@ -135,8 +145,10 @@ class SwitchAgent:
                 continue
             source = self._sources.setdefault(port.index, _Source())
             source.counted += 1
-            record = interface_counters(port_counters(port, link, queues.get(port.index)))
-            done = self.agent.add(counter_sample(source.counted, port.index, (record,)), now_ms - self._began_ms)
+            records = [interface_counters(port_counters(port, link, queues.get(port.index)))]
+            if errors and port.index in errors:
+                records.append(ethernet_counters(errors[port.index]))
+            done = self.agent.add(counter_sample(source.counted, port.index, records), now_ms - self._began_ms)
             if done is not None:
                 full.append(done)
         return [*full, *self.flush(now_ms)]

@@ -4,9 +4,10 @@
     class/net/<port>/statistics/{rx_bytes,...}
     class/net/<port>/queue/{backlog,drops,overlimits,...}              ours: /sys has no qdiscs, a switch's has
     class/infiniband/mlx5_<rail>/ports/1/{state,rate,counters/,hw_counters/}     backend NICs of hosts
+    class/infiniband/mlx5_<rail>/device/{current,max}_link_{width,speed}         only replayed, see `overlay`
 
 Every file's content comes from something that the emulation really has; the table in docs/lab/telemetry.md says from
-what. What it has not is not there.
+what. What only a replay has (docs/lab/replayed-faults.md) shows a healthy value until one plays.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from leadline.lab.telemetry.overlay import HEALTHY, PCI_SPEED, PCI_WIDTH, RDMA, Overlay
 from leadline.lab.telemetry.rtnetlink import Counters, Queue
 from leadline.lab.telemetry.tcp_diag import TcpCounts
 
@@ -75,6 +77,24 @@ def infiniband_files(rail: int, link: Counters, queue: Queue | None, rate_bps: i
         f"{port}/gid_attrs/ndevs/0": link.name,
         **{f"{port}/counters/{name}": str(value) for name, value in counters.items()},
     }
+
+
+def replayed_files(rail: int, overlay: Overlay, entity: str, now_ns: int) -> dict[str, str]:
+    """Files for one backend NIC whose quantities only a replay has: error counters, the PCIe link."""
+    device = f"class/infiniband/mlx5_{rail}"
+    speed = f"{overlay.gauge(entity, PCI_SPEED, now_ns):.1f} GT/s PCIe"
+    return {
+        **{f"{device}/ports/1/counters/{name}": str(n) for name, n in overlay.some(entity, RDMA, now_ns).items()},
+        f"{device}/device/current_link_width": str(round(overlay.gauge(entity, PCI_WIDTH, now_ns))),
+        f"{device}/device/max_link_width": str(round(HEALTHY[PCI_WIDTH])),
+        f"{device}/device/current_link_speed": speed,
+        f"{device}/device/max_link_speed": f"{HEALTHY[PCI_SPEED]:.1f} GT/s PCIe",
+    }
+
+
+def nic_pci(rail: int) -> str:
+    """PCI address of a host's backend NIC, the same on every host, as on machines of one kind."""
+    return f"0000:{0x21 + 0x20 * (rail % 6):02x}:{rail // 6:02x}.0"
 
 
 def transport_counters(tcp: TcpCounts) -> dict[str, int]:
