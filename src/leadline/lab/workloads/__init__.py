@@ -16,6 +16,7 @@ from leadline.lab.workloads.pipeline import Pipeline
 from leadline.lab.workloads.ray_job import Ray
 from leadline.lab.workloads.recommendation import Recommendation
 from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.serve import Serve
 from leadline.lab.workloads.vision import Vision
 
 WORKLOADS: dict[str, Callable[..., Workload]] = {
@@ -24,6 +25,7 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
     "recommendation": Recommendation,
     "finetune": Finetune,
     "pipeline": Pipeline,
+    "serve": Serve,
     "rings": Rings,
     "bulk": Bulk,
     "ray": Ray,
