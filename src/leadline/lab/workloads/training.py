@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -11,7 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from leadline.lab.workloads.base import Lab, Process, RankJob, job_directory, stop_all, store_port
+from leadline.lab.workloads.base import (
+    Lab,
+    Process,
+    RankJob,
+    job_directory,
+    signal_process,
+    stop_all,
+    store_port,
+    wait_for,
+)
 from leadline.model.errors import UsageError, WorldError
 
 STORAGE_START_S = 10.0
@@ -31,7 +41,7 @@ class TrainingJob(RankJob):
     batch: int = 8  # samples of a rank per step
     evaluate_every: int = 50
     checkpoint_every: int = 50
-    checkpoint_at_end: bool = False  # also when told to stop: what a job does that may be preempted
+    checkpoint_at_end: bool = False  # also when told to stop
     resume: bool = False  # go on from the newest checkpoint, if there is one
     timeout_s: float = 12.0  # until a collective fails
     watched: bool = True  # False: without leadline.torch, to tell what it costs
@@ -96,12 +106,15 @@ class TrainingJob(RankJob):
         return {"LEADLINE_ATTEMPT": str(self.attempt)}
 
     def preempt(self, grace_s: float = PREEMPT_GRACE_S) -> dict[int, int | None]:
-        """As a scheduler takes the hosts away: SIGTERM to all ranks, which end after the same step; with
-        `checkpoint_at_end` they write one first. `start()` then goes on from the newest checkpoint.
+        """As a scheduler takes the hosts away: a signal (SIGUSR1), on which all ranks end after the same step and a
+        checkpoint of it. `start()` then goes on from there.
 
         Returns the exit codes by rank.
         """
-        stop_all([one.process for one in self.ranks], grace_s)
+        processes = [one.process for one in self.ranks]
+        for process in processes:
+            signal_process(process, signal.SIGUSR1)
+        wait_for(processes, grace_s)
         codes = self.poll()
         self.stop()
         self.resume = True

@@ -19,12 +19,13 @@ from leadline.lab.workloads.control import Control
 
 SET_UP_S = 120.0  # from the first rank's start to the last one's
 DIVERGENT_ELEMENTS = 1024
+GO_ON, STOP, SAVE_AND_STOP = range(3)  # save: write a checkpoint first
 
 
 class Agreed(NamedTuple):
     """What all ranks do before this step: the largest that any of them asks for."""
 
-    stop: bool
+    stop: int  # GO_ON, STOP or SAVE_AND_STOP
     reinit_number: float
     checkpoint_number: float
     vary_sequences: bool
@@ -67,7 +68,7 @@ class Group:
             }
             self._watch.event("communicator-init", f"group of {self.world_size} ranks", attributes=told)
 
-    def agree(self, stop: bool, control: Control) -> Agreed:
+    def agree(self, stop: int, control: Control) -> Agreed:
         """Ask all ranks. Errors: RuntimeError from gloo when a peer is gone."""
         # The divergent rank has another number of elements here than its peers.
         asked = torch.zeros(DIVERGENT_ELEMENTS if control.flag("diverge") else len(Agreed._fields), dtype=torch.float64)
@@ -77,4 +78,4 @@ class Group:
         asked[3] = float(control.flag("vary_sequences"))
         dist.all_reduce(asked, op=dist.ReduceOp.MAX)
         told = asked[: len(Agreed._fields)].tolist()
-        return Agreed(told[0] > 0, told[1], told[2], told[3] > 0)
+        return Agreed(int(told[0]), told[1], told[2], told[3] > 0)

@@ -5,7 +5,7 @@
 Phases: set-up (with a checkpoint to go on from, if --resume), warm-up of the learning rate, training steps, an
 evaluation every N steps, a checkpoint every M. Exit codes: 0 trained to the end or told to stop (SIGTERM); 1 a
 collective failed (a peer died, diverged or hung longer than --timeout); 3 the storage host could not be reached or
-gave what is no checkpoint. Killed ranks have their signal.
+gave what is no checkpoint. Killed ranks have their signal. SIGUSR1 stops like SIGTERM, after a checkpoint (preemption).
 
 Faults come by the control file (LEADLINE_CONTROL), read before each step: see `training_control`.
 """
@@ -21,6 +21,7 @@ import resource
 import signal
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,15 @@ from leadline.lab.workloads.control import Control
 from leadline.lab.workloads.storage import StorageClient
 from leadline.lab.workloads.training_checkpoint import Checkpoints
 from leadline.lab.workloads.training_control import Obedience, SlowOperator, scan_directory
-from leadline.lab.workloads.training_group import Agreed, Group
-from leadline.lab.workloads.training_task import Batch, Shards, Surroundings, Task, loader_of
+from leadline.lab.workloads.training_group import GO_ON, SAVE_AND_STOP, STOP, Agreed, Group
+from leadline.lab.workloads.training_task import Batch, Shards, Surroundings, Task, arguments, loader_of
 from leadline.model.errors import DataError, WorldError
 
 log = logging.getLogger("training")
 
 EXIT_COLLECTIVE, EXIT_STORAGE = 1, 3
 EVALUATION_BATCHES = 4
+STEP_TOLD = 3  # its work is written down: past the first ones, in which memory and connections are made
 EVALUATION_SHARD = 900_000_000  # training never comes that far
 
 
@@ -70,9 +72,10 @@ class Training:
         self.metrics = self.task.metrics(sync=False)
         self.evaluation = self.task.metrics(sync=True)
         self.first, self.done, self.saved = 0, 0, -1  # numbers of steps: saved is in a checkpoint
-        self.stop_asked = False
+        self.stop_asked = GO_ON
+        self.obeyed = False  # whether the control file asked for something in the step before
         self.stretch = 1.0
-        self.agreed = Agreed(False, 0.0, 0.0, False)
+        self.agreed = Agreed(GO_ON, 0.0, 0.0, False)
         mounts = Path("/proc/self/mounts").read_text()
         self.obedience = Obedience(
             self.control, scan_directory(control_path, mounts), self.rank, self.storage,
@@ -88,10 +91,8 @@ class Training:
         number = self.done = self.first
         while number < (self.given.steps or sys.maxsize):
             self.obedience.before_step(self.control.changed() or number == self.first)
-            before, self.agreed = (
-                self.agreed,
-                self.group.agree(self.stop_asked or time.monotonic() >= ends, self.control),
-            )
+            stop = self.stop_asked or (STOP if time.monotonic() >= ends else GO_ON)
+            before, self.agreed = self.agreed, self.group.agree(stop, self.control)
             if self.agreed.stop:
                 break
             if self.agreed.reinit_number not in (0, before.reinit_number):
@@ -103,18 +104,24 @@ class Training:
                 self._evaluate(number)
             number += 1
             self.done = number
-        if self.given.checkpoint_at_end and self.done > self.first and self.saved != self.done - 1:
+        wanted = self.given.checkpoint_at_end or self.agreed.stop == SAVE_AND_STOP
+        if wanted and self.done > self.first and self.saved != self.done - 1:
             self._checkpoint(self.done - 1)
+
+    def ask_to_stop(self, how: int) -> None:
+        """After the step that is under way, together with all ranks: STOP, or SAVE_AND_STOP."""
+        self.stop_asked = max(self.stop_asked, how)
 
     # -- steps ------------------------------------------------------------------------------------------------
 
     def _step(self, number: int, checkpoint: bool) -> None:
-        began = time.perf_counter()
+        began, cpu_began = time.perf_counter(), time.process_time()
         self.stretch = self.obedience.stretch(number, self.agreed.vary_sequences)
         with self._watched_step(number) as step:
             with step.data():
                 batch = self._next_batch()
                 self.obedience.scan()
+            data_s = time.perf_counter() - began
             with step.forward():
                 loss, predictions = self.task.forward(self.model, batch)
             with step.backward():
@@ -141,6 +148,22 @@ class Training:
             seconds=round(time.perf_counter() - began, 4),
             end_ns=time.time_ns(),
         )
+        self._tell_work(number, batch, data_s, time.process_time() - cpu_began)
+
+    def _tell_work(self, number: int, batch: Batch, data_s: float, compute_s: float) -> None:
+        """What this rank itself did in a step: once at first, then while its control file asks for something."""
+        obeys = bool(self.control.settings)
+        if obeys or self.obeyed or number == self.first + STEP_TOLD:
+            self.tell(
+                "work",
+                number=number,
+                data_s=round(data_s, 4),
+                compute_s=round(compute_s, 4),
+                tokens=batch.tokens,
+                batch=zlib.crc32(batch.inputs[0].numpy().tobytes()),
+                operator_repeats=int(self.control.number("operator_repeats")),
+            )
+        self.obeyed = obeys
 
     def _next_batch(self) -> Batch:
         if self.batch is None or not self.control.flag("loop_batch"):
@@ -286,29 +309,6 @@ def _is_due(number: int, every: int) -> bool:
     return bool(every) and (number + 1) % every == 0
 
 
-def arguments(kind: type[Task]) -> argparse.Namespace:
-    """The command line: what every training has, and what this task has."""
-    parser = argparse.ArgumentParser(description=f"One rank of the lab's {kind.name}.")
-    add = parser.add_argument
-    add("--storage", required=True, metavar="ADDRESS:PORT", help="storage server, see storage_server")
-    add("--steps", type=int, default=0, help="steps to train; 0 (default): no limit")
-    add("--seconds", type=float, default=0, help="time to train; 0 (default): no limit")
-    add("--seed", type=int, default=0)
-    add("--batch", type=int, default=8, help="samples of a rank per step (default 8)")
-    add("--bucket-mb", type=float, default=2.0, help="gradients reduced at once (default 2.0 MB)")
-    add("--lr", type=float, default=1.5e-3)
-    add("--warm-up", type=int, default=10, help="steps until the learning rate is reached (default 10)")
-    add("--evaluate-every", type=int, default=50, help="steps; 0: never (default 50)")
-    add("--checkpoint-every", type=int, default=50, help="steps; 0: never (default 50)")
-    add("--checkpoint-at-end", action="store_true", help="also after the last step, and when told to stop")
-    add("--prefix", default="", help="of the job's objects, where several jobs share a storage directory")
-    add("--resume", action="store_true", help="go on from the newest checkpoint on the storage host")
-    add("--timeout", type=float, default=12, help="seconds until a collective fails (default 12)")
-    add("--no-watch", action="store_true", help="without leadline.torch, to tell what it costs")
-    kind.arguments(parser)
-    return parser.parse_args()
-
-
 def main(kind: type[Task]) -> None:
     """Train, and leave with an honest exit code."""
     given = arguments(kind)
@@ -319,7 +319,8 @@ def main(kind: type[Task]) -> None:
     code, told = 0, "trained to the end"
     try:
         training = Training(kind, given, Group(given.timeout, watch), watch)
-        signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop_asked", True))
+        signal.signal(signal.SIGTERM, lambda *_: training.ask_to_stop(STOP))
+        signal.signal(signal.SIGUSR1, lambda *_: training.ask_to_stop(SAVE_AND_STOP))
         training.tell("start", seconds=round(time.perf_counter() - began, 3))
         training.run()
         used = resource.getrusage(resource.RUSAGE_SELF)

@@ -147,3 +147,26 @@ class _Stream(IterableDataset[Batch]):
 def loader_of(draw: Callable[[], Batch]) -> DataLoader[Batch]:
     """PyTorch's loader around a function that makes the next batch, in this process."""
     return DataLoader(_Stream(draw), batch_size=None)
+
+
+def arguments(kind: type[Task]) -> argparse.Namespace:
+    """The command line: what every training has, and what this task has."""
+    parser = argparse.ArgumentParser(description=f"One rank of the lab's {kind.name}.")
+    add = parser.add_argument
+    add("--storage", required=True, metavar="ADDRESS:PORT", help="storage server, see storage_server")
+    add("--steps", type=int, default=0, help="steps to train; 0 (default): no limit")
+    add("--seconds", type=float, default=0, help="time to train; 0 (default): no limit")
+    add("--seed", type=int, default=0)
+    add("--batch", type=int, default=8, help="samples of a rank per step (default 8)")
+    add("--bucket-mb", type=float, default=2.0, help="gradients reduced at once (default 2.0 MB)")
+    add("--lr", type=float, default=1.5e-3)
+    add("--warm-up", type=int, default=10, help="steps until the learning rate is reached (default 10)")
+    add("--evaluate-every", type=int, default=50, help="steps; 0: never (default 50)")
+    add("--checkpoint-every", type=int, default=50, help="steps; 0: never (default 50)")
+    add("--checkpoint-at-end", action="store_true", help="also after the last step, and when told to stop")
+    add("--prefix", default="", help="of the job's objects, where several jobs share a storage directory")
+    add("--resume", action="store_true", help="go on from the newest checkpoint on the storage host")
+    add("--timeout", type=float, default=12, help="seconds until a collective fails (default 12)")
+    add("--no-watch", action="store_true", help="without leadline.torch, to tell what it costs")
+    kind.arguments(parser)
+    return parser.parse_args()
