@@ -1,57 +1,91 @@
-"""A rank that is stopped (it hangs) or crashes: by a real signal."""
+"""Ranks that are stopped (they hang) or crash: by real signals."""
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
-from leadline.lab.faults.base import RankFault
+from leadline.lab.faults.ranks import RanksFault
 from leadline.lab.running import RunningLab
+from leadline.lab.topology import Topology
+from leadline.lab.workloads.base import RankProcess, signal_process
+from leadline.model.errors import UsageError
+
+STOPPED_S_MAX = 1.0  # a thread in the middle of a system call stops when that is done
 
 
 @dataclass(frozen=True, slots=True)
-class _Signal(RankFault):
-    number: ClassVar[signal.Signals]
-
-    def component(self, lab: RunningLab) -> tuple[str, ...]:
-        return (f"rank:{self.job}/{self.rank}",)
-
-    def start(self, lab: RunningLab) -> None:
-        self._send(lab, self.number)
-
-    def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        process = self.one(lab).process
-        return {"state": state_of(process.pid), "exit": process.popen.poll()}
-
-    def _send(self, lab: RunningLab, number: signal.Signals) -> None:
-        process = self.one(lab).process
-        if process.popen.poll() is None:  # reaped: its number may be somebody else's
-            os.kill(process.pid, number)
-
-
-class Hang(_Signal):
+class Hang(RanksFault):
     """SIGSTOP: the process is there and does nothing, as one that waits for a device for ever."""
 
     name = "sigstop"
     layer = "application"
     fault_class = "transient"
-    number = signal.SIGSTOP
+    signal = "stopped"
+    magnitudes: ClassVar = {"small": {"hang_s": 4.0}, "large": {"ranks": 3}}
+
+    hang_s: float = 0.0  # it goes on by itself after that; 0: when it is mended
+    _now: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def check(self, topology: Topology) -> None:
+        RanksFault.check(self, topology)
+        if self.hang_s < 0:
+            raise UsageError(f"sigstop: hang_s must be seconds >= 0, got {self.hang_s}")
+
+    def start(self, lab: RunningLab) -> None:
+        for one in self.befallen(lab):
+            lab.hold(lab.stopped(one), self, True)
+        self._now["stopped"] = sum(_has_stopped(one) for one in self.befallen(lab))
+        if self.hang_s:
+            self._now["timer"] = threading.Timer(self.hang_s, self._go_on, (lab, self.befallen(lab)))
+            self._now["timer"].daemon = True
+            self._now["timer"].start()
 
     def stop(self, lab: RunningLab) -> None:
-        self._send(lab, signal.SIGCONT)
+        timer = self._now.pop("timer", None)
+        if timer is not None:
+            timer.cancel()
+            timer.join()
+        self._go_on(lab, self.befallen(lab))
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        one = self.one(lab).process
+        return {"stopped": self._now.get("stopped", 0), "state": state_of(one.pid), "exit": one.popen.poll()}
+
+    def _go_on(self, lab: RunningLab, ranks: list[RankProcess]) -> None:
+        for one in ranks:
+            lab.release(lab.stopped(one), self)
 
 
-class Crash(_Signal):
+@dataclass(frozen=True, slots=True)
+class Crash(RanksFault):
     """SIGSEGV: the process dies as from a bug in native code."""
 
     name = "sigsegv"
     layer = "application"
     fault_class = "transient"
     lasts = False
-    number = signal.SIGSEGV
+    signal = "segfaults"
+    magnitudes: ClassVar = {"small": {"ranks": 1}, "large": {"ranks": 4}}
+
+    ranks: int = 2
+
+    def start(self, lab: RunningLab) -> None:
+        for one in self.befallen(lab):
+            signal_process(one.process, signal.SIGSEGV)
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        one = self.one(lab).process
+        exits = [each.process.popen.poll() for each in self.befallen(lab)]
+        return {
+            "segfaults": exits.count(-signal.SIGSEGV),
+            "exits": [each.process.popen.poll() for each in lab.job(self.job).ranks],
+            "state": state_of(one.pid),
+        }
 
 
 def state_of(pid: int) -> str:
@@ -61,3 +95,15 @@ def state_of(pid: int) -> str:
             return file.read().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
         return "gone"
+
+
+def _has_stopped(one: RankProcess) -> bool:
+    """Whether the kernel says that it has stopped, within `STOPPED_S_MAX`."""
+    deadline = time.monotonic() + STOPPED_S_MAX
+    while one.process.popen.poll() is None:
+        if state_of(one.process.pid) == "T":
+            return True
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.01)
+    return False

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
-from leadline.lab.faults.base import RankFault
+from leadline.lab.faults.base import TRAINING
+from leadline.lab.faults.measured import step_s, work
+from leadline.lab.faults.ranks import RanksFault, tell, tell_no_more
 from leadline.lab.running import RunningLab
 
 
 @dataclass(frozen=True, slots=True)
-class SlowLoader(RankFault):
+class SlowLoader(RanksFault):
     """Each batch of one rank comes late, by a fixed time."""
 
     name = "slow-loader"
     layer = "application"
     fault_class = "gray"
+    workloads = (*TRAINING, "rings", "pipeline")
+    signal = "data_s"
+    magnitudes: ClassVar = {"small": {"delay_s": 0.3}, "large": {"delay_s": 2.5}}
 
     delay_s: float = 1.0
 
-    def component(self, lab: RunningLab) -> tuple[str, ...]:
-        return (f"rank:{self.job}/{self.rank}",)
-
     def start(self, lab: RunningLab) -> None:
-        lab.hold(lab.control(self.job, self.rank or 0), self, {"data_delay_s": self.delay_s})
+        tell(self, lab, self.befallen(lab), {"data_delay_s": self.delay_s})
 
     def stop(self, lab: RunningLab) -> None:
-        lab.release(lab.control(self.job, self.rank or 0), self)
+        tell_no_more(self, lab, self.befallen(lab))
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        return {"data_s": work(self.one(lab)).get("data_s"), "step_s": step_s(lab.job(self.job))}

@@ -10,6 +10,7 @@ import contextlib
 import os
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from pathlib import Path
 
 from leadline.model.errors import WorldError
@@ -17,6 +18,7 @@ from leadline.model.errors import WorldError
 PARENT = "leadline-lab"
 CONTROLLERS = ("cpu", "memory", "pids", "freezer")
 PERIOD_US = 20_000  # short, so that a slowed rank is slowed evenly and not in tenths of a second
+QUOTA_US_MIN, PERIOD_US_MAX = 1000, 1_000_000  # the kernel's bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,14 @@ class Cgroup:
         return found
 
     def set_cpu_quota(self, cores: float | None) -> None:
-        """At most so many cores for all its processes together; None lifts it. Errors: WorldError."""
-        quota_us = -1 if cores is None else max(1000, round(cores * PERIOD_US))
+        """At most so many cores (> 0) for all its processes together; None lifts it. Errors: WorldError."""
+        # The kernel takes no quota below a millisecond: what is less than that of a period gets a longer one.
+        period_us = PERIOD_US if cores is None else min(PERIOD_US_MAX, max(PERIOD_US, ceil(QUOTA_US_MIN / cores)))
+        quota_us = -1 if cores is None else max(QUOTA_US_MIN, round(cores * period_us))
         if self._found.version == 2:
-            self._write("", "cpu.max", f"{'max' if cores is None else quota_us} {PERIOD_US}")
+            self._write("", "cpu.max", f"{'max' if cores is None else quota_us} {period_us}")
         else:
-            self._write("cpu", "cpu.cfs_period_us", str(PERIOD_US))
+            self._write("cpu", "cpu.cfs_period_us", str(period_us))
             self._write("cpu", "cpu.cfs_quota_us", str(quota_us))
 
     def set_memory_limit(self, limit_bytes: int | None) -> None:
@@ -111,6 +115,20 @@ class Cgroup:
         """What it uses now, page cache included. Errors: WorldError."""
         name = "memory.current" if self._found.version == 2 else "memory.usage_in_bytes"
         return int(self._read("memory", name))
+
+    def memory_kept_bytes(self) -> int:
+        """What of it the kernel cannot take back: not page cache. Errors: WorldError."""
+        counts = self._memory_stat()
+        if self._found.version == 2:
+            return sum(counts.get(name, 0) for name in ("anon", "shmem", "kernel"))
+        return counts["rss"] + counts.get("shmem", 0)  # kernel memory is counted apart
+
+    def memory_limit_hits(self) -> int:
+        """How often it was at its limit and pages had to be taken back first. Errors: WorldError."""
+        if self._found.version == 2:
+            counts = dict(line.split() for line in self._read("", "memory.events").splitlines())
+            return int(counts.get("max", 0))
+        return int(self._read("memory", "memory.failcnt"))
 
     def oom_kills(self) -> int:
         """Processes that the kernel killed in it for memory. Errors: WorldError."""
@@ -143,6 +161,9 @@ class Cgroup:
             with contextlib.suppress(OSError):  # somebody is in it still
                 (root / PARENT).rmdir()
         return gone
+
+    def _memory_stat(self) -> dict[str, int]:
+        return {name: int(value) for name, value in map(str.split, self._read("memory", "memory.stat").splitlines())}
 
     def _write(self, controller: str, name: str, value: str) -> None:
         path = self.file(controller, name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import re
 import threading
 import time
@@ -18,6 +17,7 @@ from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from leadline.lab.workloads.storage_log import Request, line
 from leadline.lab.workloads.text import Language
 
 OBJECT_BYTES_MAX = 256 << 20
@@ -62,12 +62,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """An object or a shard."""
+        began = time.monotonic()
         if match := SHARD.fullmatch(self.path):
-            self._answer(200, self.server.shard(int(match[1])))
+            body = self.server.shard(int(match[1]))
+            self._answer(200, body)
         elif (match := NAME.fullmatch(self.path)) and (path := self.server.directory / match[1] / match[2]).is_file():
-            self._answer(200, path.read_bytes())
+            body = path.read_bytes()
+            self._answer(200, body)
         else:
             self._answer(404, b"no such object")
+            return
+        self._tell(self.path.removeprefix("/objects/").removeprefix("/"), len(body), began, stored=False)
 
     def do_PUT(self) -> None:
         """An object, kept only if its bytes fit its checksum."""
@@ -88,8 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(422, f"the bytes have SHA-256 {digest}, not what the request said".encode())
             return
         self.server.keep(match[1], match[2], part)
-        told = {"object": f"{match[1]}/{match[2]}", "bytes": int(length), "seconds": round(time.monotonic() - began, 3)}
-        print(json.dumps(told), flush=True)
+        self._tell(f"{match[1]}/{match[2]}", int(length), began, stored=True)
         self._answer(201, b"")
 
     def _receive(self, part: Path, length: int) -> str:
@@ -105,6 +109,10 @@ class Handler(BaseHTTPRequestHandler):
                 length -= len(piece)
         return digest.hexdigest()
 
+    def _tell(self, name: str, size: int, began: float, stored: bool) -> None:
+        # The answer to a read is in the socket's buffer by then: of the network its time has only what waited for room.
+        print(line(Request(name, size, time.monotonic() - began, stored)), flush=True)
+
     def _answer(self, status: int, body: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -113,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing per request; what was stored is told in do_PUT."""
+        """Say nothing per request; what was stored or read is told by `_tell`."""
 
 
 def main() -> None:

@@ -160,6 +160,7 @@ class Training:
                 data_s=round(data_s, 4),
                 compute_s=round(compute_s, 4),
                 tokens=batch.tokens,
+                stretch=round(self.stretch, 3),
                 batch=zlib.crc32(batch.inputs[0].numpy().tobytes()),
                 operator_repeats=int(self.control.number("operator_repeats")),
             )
