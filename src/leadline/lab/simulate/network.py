@@ -18,6 +18,7 @@ from leadline.lab.topology import Topology
 ROUNDS_MAX = 10_000  # of filling; each freezes at least one bottleneck
 # Of a loss-driven TCP: rate = C x segment / (RTT x sqrt(loss)). Source: Mathis et al., CCR 1997.
 MATHIS = 1.22
+MERGING_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Transport:
     rtt_ns: float  # without queues
     window_bytes: float  # that may be under way at the start
     loss_driven: bool  # whether loss bounds the rate as in TCP
+    merge_share: float = 0.0  # time that a full port loses for each further sender, see `merged`
 
     @property
     def header_share(self) -> float:
@@ -46,7 +48,7 @@ class Transport:
 
 # The lab: TCP over veth with MTU 4200 (4148 bytes and 66 of Ethernet, IPv4, TCP with time stamps; 2 ms of burst as in
 # `realise.plan`). `calibration.FITTED` holds what was measured; docs/lab/calibration.md how.
-LAB_TCP = Transport(4148, 66, 0.0085, 155_000.0, 0.75, 0.002, 60_000.0, 41_480.0, True)
+LAB_TCP = Transport(4148, 66, 0.0078, 176_000.0, 0.0, 0.002, 60_000.0, 41_480.0, True, 0.06)
 # RoCEv2 at 400 Gbit/s, of the order of public figures: 4096 bytes and 82 of headers, some microseconds a message, no
 # slow start; a lost packet costs go-back-N, see `_goodput`.
 ROCE = Transport(4096, 82, 0.001, 6_000.0, 0.0, 0.0, 12_000.0, 1e12, False)
@@ -89,6 +91,12 @@ class LinkState:
         loss_F = path_loss(path_FX, self.by_direction(self.loss_L))
         return _goodput(max_min_rates(path_FX, self.free_bps_D, limit_bps_F), loss_F, self.transport)
 
+    def collective_rates(self, path_FX: Ints, source_F: Ints) -> Floats:
+        """The same for the flows of one collective, which wait for each other; `source_F`: who sends each."""
+        loss_F = path_loss(path_FX, self.by_direction(self.loss_L))
+        fair_F = max_min_rates(path_FX, self.free_bps_D)
+        return _goodput(merged(path_FX, source_F, fair_F, self.free_bps_D, self.transport), loss_F, self.transport)
+
 
 def still(fabric: Fabric, capacity_bps_L: Floats, transport: Transport = LAB_TCP) -> LinkState:
     """Links that all are well and carry nothing else."""
@@ -113,7 +121,7 @@ def max_min_rates(path_FX: Ints, capacity_bps_D: Floats, limit_bps_F: Floats | N
     limit_F = np.full(len(path_FX), np.inf) if limit_bps_F is None else limit_bps_F.astype(np.float64)
     rate_F = limit_F.copy()
     crossed_FX = path_FX >= 0
-    open_F = crossed_FX.any(axis=1)
+    open_F: Bools = np.asarray(crossed_FX.any(axis=1), bool)
     left_D = capacity_bps_D.astype(np.float64)
     for _ in range(ROUNDS_MAX):
         flow = np.flatnonzero(open_F)
@@ -133,8 +141,35 @@ def max_min_rates(path_FX: Ints, capacity_bps_D: Floats, limit_bps_F: Floats | N
         rate_F[flow[settled]] = least[settled]
         taken = settled[row]
         left_D -= np.bincount(link[taken], weights=least[row[taken]], minlength=len(left_D))
-        np.put(open_F, flow[settled], False)
+        open_F = _without(open_F, flow[settled])
     raise AssertionError("progressive filling did not end")
+
+
+def _without(open_F: Bools, gone: Ints) -> Bools:
+    left = open_F.copy()
+    left[gone] = False
+    return left
+
+
+def merged(path_FX: Ints, source_F: Ints, rate_F: Floats, capacity_bps_D: Floats, transport: Transport) -> Floats:
+    """Rates of flows less what full ports lose where several senders merge, (F,).
+
+    Drops of a shared queue hit one sender at a time, and a synchronous collective waits for it. At most
+    `MERGING_MAX` further senders count: with more of them the losses even out.
+    """
+    crossed = path_FX >= 0
+    flow, link = np.nonzero(crossed)[0], path_FX[crossed]
+    if not transport.merge_share or not len(flow):
+        return rate_F
+    pair = np.unique(link * (int(source_F.max()) + 1) + source_F[flow]) // (int(source_F.max()) + 1)
+    more_D = np.minimum(np.bincount(pair, minlength=len(capacity_bps_D)) - 1, MERGING_MAX)
+    used_D = np.bincount(link, weights=rate_F[flow], minlength=len(capacity_bps_D))
+    full_D = (used_D >= 0.95 * capacity_bps_D) & (more_D > 0)
+    cost_D = np.where(full_D, 1.0 + transport.merge_share * more_D, 1.0)
+    worst_F = np.ones(len(rate_F))
+    np.maximum.at(worst_F, flow, cost_D[link])
+    found: Floats = rate_F / worst_F
+    return found
 
 
 def path_loss(path_FX: Ints, loss_D: Floats) -> Floats:

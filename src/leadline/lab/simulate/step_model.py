@@ -135,15 +135,16 @@ def collective_ns(plan: StepPlan, hosts_R: Ints, links: LinkState, idle_ns: floa
     if not len(traffic.src_E):
         return 0.0
     path_EX = edge_paths(traffic, hosts_R, links)
-    rate_E = links.rates(path_EX)
+    rate_E = links.collective_rates(path_EX, traffic.src_E)
     crosses = (path_EX >= 0).any(axis=1)
+    # Ranks that share processors serve their messages in turn.
+    message_ns = links.transport.message_ns * (max(1.0, plan.ranks / plan.cores) if plan.cores else 1.0)
     if not crosses.any():
-        return links.transport.message_ns * traffic.rounds
+        return float(message_ns * traffic.rounds)
     if (rate_E[crosses] <= 0).any():
         return float("inf")
-    byte_ns, message_ns = links.transport.byte_ns, links.transport.message_ns
     sent_R = np.bincount(traffic.src_E, weights=traffic.bytes_E, minlength=plan.ranks)
-    least_ns = traffic.rounds * message_ns + byte_ns * float(sent_R.max())
+    least_ns = traffic.rounds * message_ns + links.transport.byte_ns * float(sent_R.max())
     wire_E = np.asarray(links.transport.wire_bytes(traffic.bytes_E))
     return float(shaped_ns(wire_E, rate_E, idle_ns, least_ns, links.transport).max())
 
