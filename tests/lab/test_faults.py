@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -44,6 +45,8 @@ def lab() -> Iterator[RunningLab]:
         config = TelemetryConfig(collectors=(NOBODY,), lldp=False, kernel_log=False)
         running.telemetry = Telemetry(cluster, config)
         running.telemetry.start()
+        for kind in FAULTS:
+            kind().prepare(running)
         try:
             yield running
         finally:
@@ -284,6 +287,64 @@ def _absent(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[C
     return lambda: listed() == 0, lambda: listed() == before["gpus_listed"] == 1
 
 
+def _grows(*names: str) -> Trial:
+    """A count of what `seen` tells, the largest of its ports or switches."""
+
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        def count() -> int:
+            seen = fault.seen(lab)
+            parts = [seen, *(each for each in seen.values() if isinstance(each, dict))]
+            return max(int(part[name]) for part in parts for name in names if name in part)  # type: ignore[call-overload]
+
+        at_first = count()
+        return lambda: count() > at_first, None
+
+    return trial
+
+
+def _spine(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    switch = lab.cluster.topology.switch(fault.switch)  # type: ignore[attr-defined]
+
+    def carriers() -> set[bool]:
+        told = [lab.cluster.command(switch.name, ["ip", "-json", "link", "show", "dev", p.name]) for p in switch.ports]
+        return {"LOWER_UP" in json.loads(each)[0]["flags"] for each in told}
+
+    return lambda: carriers() == {False}, lambda: carriers() == {True}
+
+
+def _mtu(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    """Long packets are lost at the port while it is wrong, and pass again afterwards."""
+    grows, _ = _grows("too_long")(lab, fault, before)
+    sent_before = sum(sent(lab))
+    return grows, lambda: sum(sent(lab)) > sent_before + (1 << 22)
+
+
+def _clock(at_least_ns: int) -> Trial:
+    def trial(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+        def offset_ns() -> int:
+            return int(fault.seen(lab)["offset_ns"])  # type: ignore[call-overload]
+
+        def ranks_own() -> set[str]:
+            text = Path(f"/proc/{lab.rank(None, 0).process.pid}/environ").read_text()
+            return {each.partition("=")[0] for each in text.split("\0")}
+
+        assert {"LD_PRELOAD", "FAKETIME_TIMESTAMP_FILE"} <= ranks_own(), "a rank reads the clock of its machine"
+        assert abs(offset_ns()) < 1_000_000
+        return lambda: offset_ns() > at_least_ns, lambda: abs(offset_ns()) < 1_000_000
+
+    return trial
+
+
+def _stale(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    assert before["repeats"] == 0
+    return lambda: fault.seen(lab)["repeats"] == 1, lambda: fault.seen(lab)["repeats"] == 0
+
+
+def _unlabelled(lab: RunningLab, fault: Fault, before: dict[str, object]) -> tuple[Check, Check | None]:
+    host = fault.host  # type: ignore[attr-defined]
+    return lambda: 'UUID="' not in page(lab, host), lambda: 'UUID="' in page(lab, host)
+
+
 TRIALS: dict[str, Trial] = {
     "slow-worker": _throttled,
     "slow-loader": _told("data_delay_s"),
@@ -315,6 +376,14 @@ TRIALS: dict[str, Trial] = {
     "blackhole": _lost,
     "ecmp-collision": _bulk,
     "neighbour-congestion": _bulk,
+    "dead-spine": _spine,
+    "incast": _grows("queue_drops"),
+    "wrong-mtu": _mtu,
+    "clock-step": _clock(900_000_000),
+    "clock-drift": _clock(10_000),
+    "switch-stops-sampling": _grows("withheld"),
+    "labels-missing": _unlabelled,
+    "stale-source": _stale,
     "exporter-hangs": _silent,
     "duplicate-uuid": _page(lambda lab, fault: lab.cluster.topology.host(fault.of_host).gpus[0]),  # type: ignore[attr-defined]
 }

@@ -101,6 +101,8 @@ class ScenarioRun:
         """
         plan = plan_for(self.scenario, self.topology, self.seed)
         plan.require_machine()
+        for planned in plan.scenario.faults:
+            planned.fault.require()
         self.scenario, self.topology = plan.scenario, plan.topology
         self._jobs = dict(enumerate(plan.jobs))
         # Also where nothing breaks; and nobody takes that of an earlier run for ours.
@@ -116,6 +118,8 @@ class ScenarioRun:
             cluster.up()
             self._say("lab", f"{describe(self.topology)} up in {time.monotonic() - began:.1f} s")
             self.lab = RunningLab(cluster)
+            for planned in self.scenario.faults:
+                planned.fault.prepare(self.lab)
             if self.telemetry is not None:
                 config = self.telemetry
                 if config.lldp and lldp.program() is None:

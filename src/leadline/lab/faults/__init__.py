@@ -5,14 +5,18 @@ from __future__ import annotations
 from leadline.lab.faults.base import Fault
 from leadline.lab.faults.blackhole import Blackhole
 from leadline.lab.faults.checkpoint_storm import CheckpointStorm
+from leadline.lab.faults.clock import ClockDrift, ClockStep
 from leadline.lab.faults.colocated import ColocatedNeighbour
 from leadline.lab.faults.congestion import EcmpCollision, NeighbourCongestion
+from leadline.lab.faults.dead_spine import DeadSpine
 from leadline.lab.faults.divergence import Divergence
 from leadline.lab.faults.exporter_hangs import ExporterHangs
 from leadline.lab.faults.gpu import DuplicateUuid, GpuThrottle, Xid
 from leadline.lab.faults.gpu_lost import GpuLost
 from leadline.lab.faults.imbalanced_sequences import ImbalancedSequences
 from leadline.lab.faults.imbalanced_stage import ImbalancedStage
+from leadline.lab.faults.incast import Incast
+from leadline.lab.faults.labels_missing import LabelsMissing
 from leadline.lab.faults.link import DeadNic, FlappingLink, LossyLink, SlowLink
 from leadline.lab.faults.loop_bug import LoopBug
 from leadline.lab.faults.marginal_optic import MarginalOptic
@@ -27,8 +31,11 @@ from leadline.lab.faults.slow_loader import SlowLoader
 from leadline.lab.faults.slow_operator import SlowOperator
 from leadline.lab.faults.slow_storage import SlowStorage
 from leadline.lab.faults.slow_worker import SlowWorker
+from leadline.lab.faults.stale_source import StaleSource
+from leadline.lab.faults.switch_silent import SwitchStopsSampling
 from leadline.lab.faults.wrong_dscp import WrongDscp
 from leadline.lab.faults.wrong_gid import WrongGid
+from leadline.lab.faults.wrong_mtu import WrongMtu
 
 FAULTS: tuple[type[Fault], ...] = (
     SlowWorker,
@@ -62,6 +69,14 @@ FAULTS: tuple[type[Fault], ...] = (
     Blackhole,
     EcmpCollision,
     NeighbourCongestion,
+    DeadSpine,
+    Incast,
+    WrongMtu,
+    ClockStep,
+    ClockDrift,
+    SwitchStopsSampling,
+    LabelsMissing,
+    StaleSource,
     ExporterHangs,
     DuplicateUuid,
 )

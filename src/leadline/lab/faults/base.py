@@ -53,6 +53,14 @@ class Fault(ABC):
         if link := getattr(self, "link", None):
             link_named(topology, link)
 
+    def require(self) -> None:
+        """Whether this machine has what it takes: known before anything is started. Errors: UsageError."""
+        return
+
+    def prepare(self, lab: RunningLab) -> None:
+        """What must be there before anything runs on the hosts. Errors: UsageError, WorldError."""
+        return
+
     @abstractmethod
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         """Entity ids of what is broken."""

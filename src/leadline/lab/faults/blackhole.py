@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from leadline.lab.faults.base import Fault
+from leadline.lab.faults.exporters import several
+from leadline.lab.faults.flows import switches_to
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
 
@@ -20,23 +22,37 @@ class Blackhole(Fault):
     layer = "network"
     fault_class = "persistent"
 
+    signal = "lost_packets"
+    magnitudes: ClassVar = {
+        "small": {"loss_ratio": 0.3},
+        "large": {"hosts": 3},
+    }  # small: one of several pipelines is broken
+
     switch: str | None = None
     host: str | None = None  # whose primary address is no longer reached through it
+    hosts: int = 1  # it and those after it
+    loss_ratio: float = 1.0
     _rules: list[DropRule] = field(default_factory=list, repr=False)
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        """A switch through which packets to the host pass now, if there is one: else nothing would be lost."""
         spines = [each.name for each in lab.cluster.topology.switches if each.tier == "spine"]
         leaves = [each.name for each in lab.cluster.topology.switches if each.tier == "leaf"]
         host = self.host or rng.choice([each.host for each in lab.job(None).ranks])
-        return replace(self, switch=self.switch or rng.choice(spines or leaves), host=host)
+        if self.switch:
+            return replace(self, host=host)
+        passed = switches_to(lab, host, "spine") or switches_to(lab, host, "leaf")
+        return replace(self, switch=rng.choice(passed or spines or leaves), host=host)
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return (f"switch:{self.switch}",)
 
     def start(self, lab: RunningLab) -> None:
-        match = f"ip daddr {lab.cluster.address(self.host or '')}"
-        for port in lab.cluster.topology.switch(self.switch or "").ports:
-            self._rules.append(lab.cluster.drop_rule(port.node, port.name, match))
+        names = [each.name for each in lab.cluster.topology.hosts]
+        for host in several(names, self.host, self.hosts):
+            match = f"ip daddr {lab.cluster.address(host)}"
+            for port in lab.cluster.topology.switch(self.switch or "").ports:
+                self._rules.append(lab.cluster.drop_rule(port.node, port.name, match, self.loss_ratio))
 
     def stop(self, lab: RunningLab) -> None:
         while self._rules:

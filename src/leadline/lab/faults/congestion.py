@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import ClassVar, Self
 
 from leadline.lab.faults.base import Fault
 from leadline.lab.running import RunningLab
-from leadline.lab.workloads.bulk import Bulk, colliding_ports
+from leadline.lab.workloads.bulk import SINK_PORT, Bulk, colliding_ports
 from leadline.model.errors import UsageError
 
 
@@ -17,17 +19,21 @@ from leadline.model.errors import UsageError
 class _Traffic(Fault):
     """Bulk flows from one host to another, across the spines unless the scenario says otherwise."""
 
+    stem: ClassVar[str] = "bulk"
+    signal: ClassVar[str] = "bulk_bytes"
+
     src: str | None = None
     dst: str | None = None
     flows: int = 4
-    job: str = "bulk-1"
+    job: str | None = None  # name of the job that it starts
     _started: list[Bulk] = field(default_factory=list, repr=False)
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        job = self.job or free_name(lab, self.stem)
         if self.src and self.dst:
-            return self
+            return replace(self, job=job)
         src, dst = rng.choice(pairs_across_leaves(lab))
-        return replace(self, src=self.src or src, dst=self.dst or dst)
+        return replace(self, src=self.src or src, dst=self.dst or dst, job=job)
 
     def stop(self, lab: RunningLab) -> None:
         while self._started:
@@ -36,8 +42,16 @@ class _Traffic(Fault):
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         return {"bulk_bytes": sum(each.bytes_sent() for each in self._started)}
 
+    @property
+    def _port(self) -> int:
+        """Where the sink listens: two such jobs may send to one host."""
+        return SINK_PORT + 1 + zlib.crc32((self.job or "").encode()) % 700
+
     def _begin(self, lab: RunningLab, src_ports: Sequence[int] = ()) -> None:
-        bulk = Bulk(name=self.job, src=self.src or "", dst=self.dst or "", flows=self.flows, src_ports=src_ports)
+        bulk = Bulk(
+            name=self.job or "", src=self.src or "", dst=self.dst or "", flows=self.flows, src_ports=src_ports,
+            port=self._port,
+        )  # fmt: skip
         bulk.start(lab.cluster)
         self._started.append(bulk)
 
@@ -50,7 +64,8 @@ class EcmpCollision(_Traffic):
     layer = "network"
     fault_class = "transient"
 
-    job: str = "elephants-1"
+    stem = "elephants"
+    magnitudes: ClassVar = {"small": {"flows": 2}, "large": {"flows": 8}}
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return (*self._uplink(lab)[1], f"job:{self.job}")
@@ -59,7 +74,7 @@ class EcmpCollision(_Traffic):
         self._begin(lab, self._uplink(lab)[0])
 
     def _uplink(self, lab: RunningLab) -> tuple[list[int], tuple[str, ...]]:
-        ports, link = colliding_ports(lab.cluster, self.src or "", self.dst or "", self.flows)
+        ports, link = colliding_ports(lab.cluster, self.src or "", self.dst or "", self.flows, self._port)
         return ports, lab.link_entities(link)
 
 
@@ -71,6 +86,8 @@ class NeighbourCongestion(_Traffic):
     layer = "network"
     fault_class = "transient"
 
+    magnitudes: ClassVar = {"small": {"flows": 2}, "large": {"flows": 16}}
+
     flows: int = 8
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
@@ -79,6 +96,14 @@ class NeighbourCongestion(_Traffic):
 
     def start(self, lab: RunningLab) -> None:
         self._begin(lab)
+
+
+def free_name(lab: RunningLab, stem: str) -> str:
+    """The first of stem-1, stem-2, ... that no job of this lab has or had: a second one is another job."""
+    taken = set(lab.jobs)
+    directory = lab.state / "jobs"
+    names = (f"{stem}-{number}" for number in itertools.count(1))
+    return next(name for name in names if name not in taken and not (directory / name).exists())
 
 
 def pairs_across_leaves(lab: RunningLab) -> list[tuple[str, str]]:

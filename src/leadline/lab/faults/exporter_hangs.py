@@ -1,18 +1,18 @@
-"""Exporter hangs: a host's GPU exporter takes connections and never answers."""
+"""Exporter hangs: a host's exporter takes connections and never answers."""
 
 from __future__ import annotations
 
-import os
 import random
-import signal
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
 
+from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import Fault
+from leadline.lab.faults.exporters import exporter_pid, gpu_hosts, some_gpu_host, stopped
 from leadline.lab.faults.signals import state_of
 from leadline.lab.running import RunningLab
-from leadline.model.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +22,48 @@ class ExporterHangs(Fault):
     name = "exporter-hangs"
     layer = "telemetry"
     fault_class = "transient"
+    signal = "state"
+    magnitudes: ClassVar = {"small": {"hang_s": 8.0, "every_s": 12.0}, "large": {"hosts": 3}}
 
     host: str | None = None
+    hosts: int = 1  # it and those after it
+    hang_s: float = 0.0  # 0: all the time; else so long, every `every_s`
+    every_s: float = 0.0
+    _running: list[Background] = field(default_factory=list, repr=False)
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        hosts = [each.name for each in lab.cluster.topology.hosts if each.gpus]
-        return self if self.host else replace(self, host=rng.choice(hosts))
+        return self if self.host else replace(self, host=some_gpu_host(lab, rng))
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        return (f"host:{self.host}", f"service:dcgm-exporter/{self.host}")
+        hosts = gpu_hosts(lab, self.host, self.hosts)
+        return (*(f"host:{host}" for host in hosts), *(f"service:dcgm-exporter/{host}" for host in hosts))
 
     def start(self, lab: RunningLab) -> None:
-        os.kill(self._pid(lab), signal.SIGSTOP)
+        self._hang(lab)
+        if self.hang_s:
+            self._running.append(Background("hangs", lambda ended: self._now_and_then(lab, ended)))
 
     def stop(self, lab: RunningLab) -> None:
-        os.kill(self._pid(lab), signal.SIGCONT)
+        try:
+            while self._running:
+                self._running.pop().end()
+        finally:
+            self._go_on(lab)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        return {"state": state_of(self._pid(lab))}
+        return {host: {"state": state_of(exporter_pid(lab, host))} for host in gpu_hosts(lab, self.host, self.hosts)}
 
-    def _pid(self, lab: RunningLab) -> int:
-        if lab.telemetry is None:
-            raise UsageError(f"{self.name} needs the lab's telemetry, which this scenario leaves out")
-        return lab.telemetry.exporter_pid(self.host or "")
+    def _now_and_then(self, lab: RunningLab, ended: threading.Event) -> None:
+        while not ended.wait(self.hang_s):
+            self._go_on(lab)
+            if ended.wait(max(0.0, self.every_s - self.hang_s)):
+                return
+            self._hang(lab)
+
+    def _hang(self, lab: RunningLab) -> None:
+        for host in gpu_hosts(lab, self.host, self.hosts):
+            lab.hold(stopped(lab, host), self, True)
+
+    def _go_on(self, lab: RunningLab) -> None:
+        for host in gpu_hosts(lab, self.host, self.hosts):
+            lab.release(stopped(lab, host), self)

@@ -7,14 +7,17 @@ import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
+from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import Fault
+from leadline.lab.faults.exporters import several
+from leadline.lab.faults.flows import some_used_link
 from leadline.lab.levers import Lever
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
-from leadline.lab.topology import Port
-from leadline.model.errors import WorldError
+from leadline.lab.topology import Link, Port
+from leadline.model.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class _LinkFault(Fault):
     link: str | None = None  # h3~leaf1, or with ports h3/eth0~leaf1/Ethernet3
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        return self if self.link else replace(self, link=lab.some_link(rng, self.kinds))
+        return self if self.link else replace(self, link=some_used_link(lab, rng, self.kinds))
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return lab.link_entities(lab.link(self.link or ""))
@@ -44,6 +47,8 @@ class LossyLink(_LinkFault):
     name = "lossy-link"
     layer = "network"
     fault_class = "gray"
+    signal = "lost_packets"
+    magnitudes: ClassVar = {"small": {"loss_ratio": 0.01}, "large": {"loss_ratio": 0.2}}
 
     loss_ratio: float = 0.05
     _rules: list[DropRule] = field(default_factory=list, repr=False)
@@ -72,6 +77,8 @@ class SlowLink(_LinkFault):
     name = "slow-link"
     layer = "network"
     fault_class = "gray"
+    signal = "rate_bps"
+    magnitudes: ClassVar = {"small": {"rate_ratio": 0.5}, "large": {"rate_ratio": 0.05}}
 
     rate_ratio: float = 0.2
 
@@ -82,6 +89,10 @@ class SlowLink(_LinkFault):
     def stop(self, lab: RunningLab) -> None:
         for end in self._sending(lab):
             lab.release(lab.port_rate(end), self)
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        rates = {f"{end.node}/{end.name}": sending_bps(lab, end) for end in self._sending(lab)}
+        return {**_LinkFault.seen(self, lab), "rate_bps": min(rates.values(), default=0)}
 
     def _sending(self, lab: RunningLab) -> list[Port]:
         return [end for end in lab.link(self.link or "").ends if end.id.startswith("swport:")]
@@ -95,35 +106,25 @@ class FlappingLink(_LinkFault):
     layer = "network"
     fault_class = "transient"
     kinds = ("host",)
+    signal = "carrier_changes"
+    magnitudes: ClassVar = {"small": {"down_s": 0.3, "period_s": 10.0}, "large": {"down_s": 2.0, "period_s": 4.0}}
 
     down_s: float = 1.0
     period_s: float = 5.0
     flaps: int = 0
-    _running: dict[str, Any] = field(default_factory=dict, repr=False)
+    _running: list[Background] = field(default_factory=list, repr=False)
 
     def start(self, lab: RunningLab) -> None:
-        ended = threading.Event()
-        thread = threading.Thread(target=self._flap, args=(lab, ended), name="flaps", daemon=True)
-        self._running.update(ended=ended, thread=thread)
-        thread.start()
+        self._running.append(Background("flaps", lambda ended: self._flap(lab, ended)))
 
     def stop(self, lab: RunningLab) -> None:
-        if self._running:
-            self._running["ended"].set()
-            self._running["thread"].join()
-            failed = self._running.pop("failed", None)
-            self._running.clear()
-            if failed is not None:
-                lab.release(self._cut(lab), self)
-                raise failed
+        try:
+            while self._running:
+                self._running.pop().end()
+        finally:
+            lab.release(self._cut(lab), self)
 
     def _flap(self, lab: RunningLab, ended: threading.Event) -> None:
-        try:
-            self._flap_until(lab, ended)
-        except WorldError as error:
-            self._running["failed"] = error  # told when it is mended
-
-    def _flap_until(self, lab: RunningLab, ended: threading.Event) -> None:
         cut = self._cut(lab)
         done = 0
         while not ended.is_set() and (not self.flaps or done < self.flaps):
@@ -142,17 +143,54 @@ class DeadNic(_LinkFault):
     layer = "network"
     fault_class = "persistent"
     kinds = ("host",)
+    signal = "carrier_changes"
+    # The other NIC of a host carries no traffic of its own: a job goes on, and has lost its way out.
+    magnitudes: ClassVar = {"small": {"primary": False}, "large": {"hosts": 2}}
+
+    primary: bool = True  # the NIC that the host's traffic leaves by, if no link is given
+    hosts: int = 1  # of the job, the link's and those after it
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        if self.link:
+            return self
+        link = lab.link(lab.some_link(rng, self.kinds))
+        host = lab.host_end(link)
+        assert host is not None, "it is a host's"
+        return replace(self, link=self._nic(lab, host.node).id)
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        link = lab.link(self.link or "")
-        ends = sorted(link.ends, key=lambda end: end.id.startswith("swport:"))  # the NIC first: it is what is broken
-        return (*(end.id for end in ends), link.id)
+        found: list[str] = []
+        for link in self._links(lab):
+            ends = sorted(
+                link.ends, key=lambda end: end.id.startswith("swport:")
+            )  # the NIC first: it is what is broken
+            found += [*(end.id for end in ends), link.id]
+        return tuple(found)
 
     def start(self, lab: RunningLab) -> None:
-        lab.hold(self._cut(lab), self, True)
+        for link in self._links(lab):
+            lab.hold(lab.cut(link.id), self, True)
 
     def stop(self, lab: RunningLab) -> None:
-        lab.release(self._cut(lab), self)
+        for link in self._links(lab):
+            lab.release(lab.cut(link.id), self)
+
+    def seen(self, lab: RunningLab) -> Mapping[str, object]:
+        ends = [end for link in self._links(lab) for end in link.ends]
+        return {f"{end.node}/{end.name}": port_counters(lab, end) for end in ends}
+
+    def _links(self, lab: RunningLab) -> list[Link]:
+        first = lab.link(self.link or "")
+        host = lab.host_end(first)
+        if host is None:
+            raise UsageError(f"{self.name} is of a host's link, {first.id} is none")
+        names = [each.name for each in lab.cluster.topology.hosts]
+        return [first, *(self._nic(lab, name) for name in several(names, host.node, self.hosts)[1:])]
+
+    def _nic(self, lab: RunningLab, host: str) -> Link:
+        found = lab.cluster.topology.host(host)
+        others = [port for port in found.backend if port != found.primary]
+        return lab.cluster.topology.link_of(found.primary if self.primary or not others else others[0])
 
 
 def port_counters(lab: RunningLab, port: Port) -> dict[str, int]:
@@ -164,5 +202,22 @@ def port_counters(lab: RunningLab, port: Port) -> dict[str, int]:
         "carrier_changes": counts["tx"]["carrier_changes"],
         "tx_packets": counts["tx"]["packets"],
         "rx_packets": counts["rx"]["packets"],
+        "rx_dropped": counts["rx"]["dropped"],
         "queue_drops": sum(each["drops"] for each in queues if each.get("root")),
     }
+
+
+def sending_bps(lab: RunningLab, port: Port) -> int:
+    """The rate at which the kernel lets a port send, in bit/s; 0 if it is not shaped."""
+    told = lab.cluster.command(port.node, ["tc", "class", "show", "dev", port.name])
+    words = told.split()
+    rates = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "rate"]
+    return min(map(_bps, rates), default=0)
+
+
+def _bps(text: str) -> int:
+    """`250Mbit` as tc prints it."""
+    number = text.removesuffix("bit")
+    factors = {"K": 10**3, "M": 10**6, "G": 10**9}
+    factor = factors.get(number[-1:], 1)
+    return round(float(number.rstrip("KMG")) * factor)

@@ -1,7 +1,7 @@
 """What faults tell a host's exporters and a switch's sampler, in two small files that are read again when they change.
 
-    <state>/hosts/<host>/exporter_control.json     {"drop_labels": ["UUID"], "frozen": ["gpu", "ports", "sys"], "silent": true}
-    <state>/switches/<switch>/control.json         {"silent": "flows" | "all"}
+    <state>/hosts/<host>/exporter_control.json   {"drop_labels": ["UUID"], "frozen": ["gpu", "ports"], "silent": true}
+    <state>/switches/<switch>/control.json       {"silent": "flows" | "all"}
 
 `frozen: true` is all parts: the GPUs' page, the ports' page, the tree of files; `silent: true` of a switch is "all".
 """
@@ -52,10 +52,9 @@ def exporter_control(found: object, where: str) -> ExporterControl:
 def switch_control(found: object, where: str) -> SwitchControl:
     """From the parsed file. Errors: DataError."""
     silent = _fields(found, ("silent",), where).get("silent") or ""
-    silent = "all" if silent is True else silent
-    if silent not in ("", "flows", "all"):
-        raise DataError(where, "silent: true, flows or all", repr(silent))
-    return SwitchControl(silent)
+    if silent not in ("", "flows", "all", True):
+        raise DataError(where, "silent: true, flows or all", repr(silent)[:80])
+    return SwitchControl("" if not silent else "flows" if silent == "flows" else "all")
 
 
 class ControlFile(Generic[T]):
@@ -107,7 +106,9 @@ def without_labels(page: bytes, names: Sequence[str]) -> bytes:
     def lost(line: bytes) -> bytes:
         if line.startswith(b"#") or b"{" not in line:
             return line
-        return label.sub(rb"\1", line).replace(b",,", b",").replace(b"{,", b"{").replace(b",}", b"}").replace(b"{}", b"")
+        return (
+            label.sub(rb"\1", line).replace(b",,", b",").replace(b"{,", b"{").replace(b",}", b"}").replace(b"{}", b"")
+        )
 
     return b"\n".join(map(lost, page.split(b"\n")))
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from leadline.lab.realise.namespaces import call_in, inode
+from leadline.lab.telemetry.controls import EXPORTER_FILE, ControlFile, ToldPage, exporter_control
 from leadline.lab.telemetry.gpu_model import Control, Gpu, GpuSpec, controls_from, idle_gpu, later, pci_address
 from leadline.lab.telemetry.gpu_pages import Shown, gpu_page
 from leadline.lab.telemetry.gpu_processes import GpuProcesses
@@ -138,13 +139,15 @@ class NodePorts:
 def serve_host(state: Path, node: PlannedNode) -> None:
     """Serve the pages of one host until killed. Errors: WorldError if an address is taken."""
     loop = selectors.DefaultSelector()
+    told = ControlFile(state / "hosts" / node.name / EXPORTER_FILE, exporter_control)
     if node.gpus:
         processes = GpuProcesses(inode(node.namespace) or 0, node.gpus)
         gpus = HostGpus(node.name, node.gpus, state / "hosts" / node.name / CONTROL_FILE, processes)
-        PageServer(loop, node.address, DCGM_PORT, lambda: gpus.page(time.monotonic()))
+        shown = ToldPage("gpu", told, lambda: gpus.page(time.monotonic()))
+        PageServer(loop, node.address, DCGM_PORT, shown.page)
     replay = OverlayFile(state / "hosts" / node.name)
     ports = NodePorts(node, open_node(node.name, node.namespace), netstat_reader(node.namespace), replay)
-    PageServer(loop, node.address, NODE_PORT, ports.page)
+    PageServer(loop, node.address, NODE_PORT, ToldPage("ports", told, ports.page).page)
     while True:
         for key, _ in loop.select():
             key.data()

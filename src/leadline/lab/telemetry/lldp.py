@@ -36,7 +36,8 @@ def control_socket(state: Path, node: str) -> Path:
 
 # The daemon asks the resolver for its own full name, and a lab has no name server: the answer that never comes must
 # not be waited for long. Then it is told its name (first, or each further setting asks again).
-_ENVIRONMENT = {"RES_OPTIONS": "timeout:1 attempts:1"}
+# And it locks itself up where the file of a wrong clock is not.
+_ENVIRONMENT = {"RES_OPTIONS": "timeout:1 attempts:1", "LD_PRELOAD": ""}
 
 
 def configuration(node: str, every_s: int) -> str:

@@ -172,6 +172,7 @@ def _write_status(state: Path, switches: list[SwitchTelemetry], children: dict[s
                     "discards": each.agent.discards,
                     "datagrams": each.agent.agent.sequence,
                     "unsent": each.unsent,
+                    "withheld": each.withheld,
                 }
                 for each in switches
             },

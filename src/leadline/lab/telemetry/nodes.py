@@ -19,6 +19,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leadline.lab.telemetry import nflog
+from leadline.lab.telemetry.controls import (
+    EXPORTER_FILE,
+    SWITCH_FILE,
+    ControlFile,
+    exporter_control,
+    switch_control,
+)
 from leadline.lab.telemetry.kernel_log import Sharer, append, record_parts
 from leadline.lab.telemetry.overlay import ETHERNET, RDMA_HW, OverlayFile
 from leadline.lab.telemetry.plan import DISCARD_GROUP, QUEUE_THRESHOLD, SAMPLE_GROUP, Plan, PlannedNode
@@ -66,6 +73,8 @@ class SwitchTelemetry:
         self._out.bind((node.sflow, 0))
         self._out.setblocking(False)
         self.unsent = 0
+        self.withheld = 0  # packets logged while a fault makes the sampler silent
+        self._control = ControlFile(state / "switches" / node.name / SWITCH_FILE, switch_control)
         self._tree = Tree(state / "switches" / node.name / "sys")
         self.overlay = OverlayFile(state / "switches" / node.name)
         self._rates = {port.name: port.rate_bps for port in node.ports}
@@ -79,7 +88,11 @@ class SwitchTelemetry:
         opened = open_group(self.node.namespace, group, requests)
 
         def packets(data: bytes) -> None:
-            self._send(take(nflog.packets(data, header_bytes), monotonic_ms()))
+            found = nflog.packets(data, header_bytes)
+            if self._control.read().silent:
+                self.withheld += self.agent.pass_over(found)
+            else:
+                self._send(take(found, monotonic_ms()))
 
         def ready() -> None:
             try:
@@ -92,6 +105,8 @@ class SwitchTelemetry:
 
     def count(self) -> None:
         """Send counter samples of all ports."""
+        if self._control.read().silent == "all":
+            return
         links, queues = self.read()
         overlay, now_ns = self.overlay.read(), time.monotonic_ns()
         errors = {
@@ -137,6 +152,7 @@ class HostTelemetry:
         root = state / "hosts" / node.name / "sys"
         self._tree = Tree(root)
         self._tcp = TcpSums()
+        self._control = ControlFile(root.parent / EXPORTER_FILE, exporter_control)
         self._overlay = OverlayFile(root.parent)
         self._transport = {
             port.name: SharedCounters(root / f"class/infiniband/mlx5_{port.rail}/ports/1/hw_counters")
@@ -148,6 +164,8 @@ class HostTelemetry:
         """Bring the tree of files up to date."""
         links, queues = self._sockets.links(), self._sockets.queues()
         self._tcp.take(self._sockets.connections())
+        if "sys" in self._control.read().frozen:
+            return
         overlay, now_ns = self._overlay.read(), time.monotonic_ns()
         files: dict[str, str] = {}
         for port in self.node.ports:

@@ -107,6 +107,13 @@ class SwitchAgent:
             self.lost += gap
         return full
 
+    def pass_over(self, packets: Iterable[Packet]) -> int:
+        """Packets that are logged while the agent is silent: neither samples nor losses. Returns how many."""
+        number = 0
+        for number, packet in enumerate(packets, 1):  # noqa: B007 (used after the loop)
+            self._gap(packet.sequence)
+        return number
+
     def discarded(self, packets: Iterable[Packet], now_ms: int) -> list[bytes]:
         """Packets that a rule of the switch throws away; the rule's log prefix names the reason."""
         uptime_ms = now_ms - self._began_ms

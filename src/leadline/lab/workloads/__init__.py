@@ -12,6 +12,7 @@ from leadline.lab.workloads.base import Workload
 from leadline.lab.workloads.bert import Bert
 from leadline.lab.workloads.bulk import Bulk
 from leadline.lab.workloads.finetune import Finetune
+from leadline.lab.workloads.incast import Incast
 from leadline.lab.workloads.pipeline import Pipeline
 from leadline.lab.workloads.ray_job import Ray
 from leadline.lab.workloads.recommendation import Recommendation
@@ -28,5 +29,6 @@ WORKLOADS: dict[str, Callable[..., Workload]] = {
     "serve": Serve,
     "rings": Rings,
     "bulk": Bulk,
+    "incast": Incast,
     "ray": Ray,
 }
