@@ -125,7 +125,10 @@ class Ranker(nn.Module):
 
     def __init__(self, width: int, hidden: int = 256) -> None:
         super().__init__()
-        self.weigh = nn.Sequential(nn.Linear(3 * width, hidden // 2), nn.GELU(), nn.Linear(hidden // 2, 1))
+        self.weigh = nn.Sequential(
+            nn.Linear(3 * width, hidden), nn.GELU(),
+            nn.Linear(hidden, hidden // 2), nn.GELU(), nn.Linear(hidden // 2, 1),
+        )  # fmt: skip
         self.tower = nn.Sequential(
             nn.LayerNorm(len(FEATURES) * width), nn.Linear(len(FEATURES) * width, 2 * hidden), nn.GELU(),
             nn.LayerNorm(2 * hidden), nn.Linear(2 * hidden, hidden), nn.GELU(), nn.Linear(hidden, 1),

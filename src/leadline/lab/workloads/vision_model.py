@@ -10,6 +10,8 @@ from torch.nn import functional
 CLASSES = 10
 COLOURS = 3
 PATTERN_SIDE = 5  # of the coarse pattern, before it is made as large as the image
+CONTRAST = 0.4  # of the pattern, where the noise reaches from -1 to 1
+WRONG = 10  # one image in so many is labelled wrongly: so the loss has a floor, which only learning by heart goes below
 
 
 class Block(nn.Module):
@@ -58,17 +60,18 @@ def images_of(octets: Tensor, looks: Tensor) -> tuple[Tensor, Tensor]:
     """Images and labels from bytes.
 
     Inputs: octets (B, side * side) int64, 0 to 255; looks as `patterns` gives them.
-    Returns: images (B, 3, side, side), mean about 0; labels (B,): the bytes' sum decides. The pattern is moved around
-    by other bytes, so its place says nothing.
+    Returns: images (B, 3, side, side), mean about 0; labels (B,). The bytes' sum decides on the class and whether the
+    label is wrong. The pattern is moved around by other bytes, so its place says nothing.
     """
-    side = looks.shape[-1]
-    labels = octets.sum(1) % CLASSES
+    side, total = looks.shape[-1], octets.sum(1)
+    shown = total % CLASSES
+    labels = torch.where(total // CLASSES % WRONG == 0, (shown + 1 + total // (CLASSES * WRONG)) % CLASSES, shown)
     noise = ((octets * 73 + 29) % 256).float().view(-1, 1, side, side) / 128 - 1  # letters lie close together
     moved = [
         torch.roll(looks[label], (int(row[0]) % side, int(row[1]) % side), (1, 2))
-        for label, row in zip(labels.tolist(), octets[:, :2].tolist(), strict=True)
+        for label, row in zip(shown.tolist(), octets[:, :2].tolist(), strict=True)
     ]
-    return torch.stack(moved) * 0.5 + noise, labels
+    return torch.stack(moved) * CONTRAST + noise, labels
 
 
 def resized(images: Tensor, factor: float) -> Tensor:
