@@ -92,7 +92,8 @@ def work_gpus(job: RankJob) -> bool:
 
 def told(topology: Topology, jobs: Mapping[str, Workload]) -> dict[str, Any]:
     """What the truth file says about places: hosts by machine (where several share one), hosts of each job by rank."""
-    machines = {machine: [host.name for host in hosts] for machine, hosts in topology.machines().items()}
+    found = topology.machines()
+    machines = {machine: [host.name for host in found[machine]] for machine in sorted(found)}
     shared = any(len(hosts) > 1 for hosts in machines.values())
     placed = {name: list(job.hosts) for name, job in jobs.items() if isinstance(job, RankJob) and job.hosts}
     return {"machines": machines if shared else {}, "placement": placed}

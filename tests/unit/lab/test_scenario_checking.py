@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,8 @@ TWICE = """
   - {fault: slow-link, at_s: 10, for_s: 30, link: h1~leaf1}
   - {fault: slow-link, at_s: 20, for_s: 5, link: h1/eth0~leaf1/Ethernet1}""".lstrip("\n")
 NEIGHBOURS = """
-  - {fault: neighbour-congestion, at_s: 5, for_s: 9, src: h1, dst: h2}
-  - {fault: neighbour-congestion, at_s: 7, src: h3, dst: h4}""".lstrip("\n")
+  - {fault: neighbour-congestion, at_s: 5, for_s: 9, src: h1, dst: h2, job: bulk-1}
+  - {fault: neighbour-congestion, at_s: 7, src: h3, dst: h4, job: bulk-1}""".lstrip("\n")
 
 
 def planned(faults: str, topology: str = "clos8", seed: int = 1) -> list[JobFault]:
@@ -203,3 +204,12 @@ def test_missing_links_of_a_scenario_are_missing_in_its_cluster(tmp_path: Path) 
     path.write_text("duration_s: 5\nduration_s: 6\n")
     with pytest.raises(ConfigError, match=r"x.yaml, line 2: duration_s stands twice; the first is in line 1"):
         scenario_of(str(path))
+
+
+def test_the_documented_examples_can_happen() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "lab" / "scenarios.md").read_text()
+    examples = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert len(examples) >= 2
+    for example in examples:
+        scenario = parse(example, "docs/lab/scenarios.md")
+        plan_for(scenario, load(scenario.topology), 1)
