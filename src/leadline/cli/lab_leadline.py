@@ -50,7 +50,7 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
     exporters = ScrapeJob(
         job="lab",
         # Not hosts.json: what it has of NICs the agents send.
-        file_sd=[str(state / "scrape" / "dcgm.json"), str(state / "scrape" / "switches.json")],
+        file_sd=[str(state / "scrape" / name) for name in ("dcgm.json", "nics.json", "switches.json")],
         interval_s=SCRAPE_EVERY_S,
         timeout_s=4.0,
         honor_labels=True,

@@ -26,7 +26,7 @@ class GpuLost(ReplayedRanks):
     name = "gpu-lost"
     layer = "gpu"
     fault_class = "persistent"
-    signal = "gpus_listed"
+    signal = "xid_79_lines"  # `gpus_listed` is as before once a reset brought it back
     magnitudes: ClassVar = {"small": {"reset_s": 5.0}, "large": {"ranks": 3}}
 
     reset_s: float = 0.0  # a reset of the machine brings it back after that; 0: when it is mended

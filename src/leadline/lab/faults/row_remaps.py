@@ -29,7 +29,7 @@ class RowRemaps(ReplayedRanks):
     name = "row-remaps"
     layer = "gpu"
     fault_class = "gray"
-    signal = "xid_lines"
+    signal = "xid_63_lines"
     magnitudes: ClassVar = {
         "small": {"rows": 2, "share": 1.0},
         "large": {"rows": 16, "uncorrectable": 1, "share": 1.0},
@@ -72,6 +72,6 @@ class RowRemaps(ReplayedRanks):
         ranks = self.befallen(lab)
         return {
             **ReplayedRanks.seen(self, lab),
-            "xid_lines": sum(logged(lab, host, "NVRM: Xid") for host in dict.fromkeys(one.host for one in ranks)),
+            "xid_63_lines": sum(logged(lab, host, "): 63,") for host in dict.fromkeys(one.host for one in ranks)),
             "states": [state_of(one.process.pid) for one in ranks],
         }

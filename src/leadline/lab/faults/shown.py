@@ -14,8 +14,8 @@ from pathlib import Path
 from leadline.lab.faults.replay import Cast, node_directory, parts_of
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import plan
-from leadline.lab.telemetry.overlay import DCGM, ETHTOOL, PCI_WIDTH, REMAP_FAILURE, REMAP_PENDING, RX_POWER
-from leadline.lab.telemetry.plan import DCGM_PORT, NODE_PORT, Plan
+from leadline.lab.telemetry.overlay import DCGM, ETHTOOL_NIC, PCI_WIDTH, REMAP_FAILURE, REMAP_PENDING, RX_POWER
+from leadline.lab.telemetry.plan import DCGM_PORT, NIC_PORT, NODE_PORT, Plan
 from leadline.model.errors import DataError
 
 WAIT_S = 1.0  # an exporter may hang: that is a fault of its own
@@ -35,17 +35,18 @@ def shown(lab: RunningLab, fault: str, cast: Cast) -> dict[str, object]:
 
 
 def _on_page(name: str) -> bool:
-    return name in ETHTOOL or name in _GPU_METRICS or name in (RX_POWER,)
+    return name in ETHTOOL_NIC or name in _GPU_METRICS or name in (RX_POWER,)
 
 
 def _of_page(
     lab: RunningLab, pages: dict[tuple[str, int], dict[str, float]], node: str, entity: str, name: str
 ) -> float | None:
-    port = DCGM_PORT if name in _GPU_METRICS else NODE_PORT
+    nic = entity.startswith("port:")
+    port = DCGM_PORT if name in _GPU_METRICS else NIC_PORT if nic else NODE_PORT
     if (node, port) not in pages:
         pages[node, port] = page(lab, node, port)
     label = f'UUID="{entity.partition(":")[2]}"' if port == DCGM_PORT else f'device="{entity.rpartition("/")[2]}"'
-    metric = f"node_ethtool_{name}" if name in ETHTOOL else name
+    metric = f"node_ethtool_{name}" if name in ETHTOOL_NIC else name
     found = (
         value for stream, value in pages[node, port].items() if stream.startswith(metric + "{") and label in stream
     )

@@ -76,11 +76,13 @@ class WrongGid(ReplayedRanks):
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         logs = [_log(one) for one in self.befallen(lab)]
         errors = sum(log.read_text().count("status=12") for log in logs if log.exists())
-        return {**ReplayedRanks.seen(self, lab), "connection_errors": errors}
+        told = ReplayedRanks.seen(self, lab)
+        lost = sum(lab.cluster.dropped(rule) for rule in self._rules) + self._now.get("lost", 0)
+        return {**told, "lost_packets": lost, "connection_errors": errors}
 
     def _mend(self, lab: RunningLab) -> None:
         while self._rules:
-            self._now["lost"] = lab.cluster.dropped(self._rules[-1])
+            self._now["lost"] = self._now.get("lost", 0) + lab.cluster.dropped(self._rules[-1])
             lab.cluster.remove_rule(self._rules.pop())
 
     def _complain(self, lab: RunningLab, one: RankProcess) -> None:

@@ -21,9 +21,9 @@ from leadline.lab.telemetry.gpu_model import Control, Gpu, GpuSpec, controls_fro
 from leadline.lab.telemetry.gpu_pages import Shown, gpu_page
 from leadline.lab.telemetry.gpu_processes import GpuProcesses
 from leadline.lab.telemetry.http_pages import PageServer
-from leadline.lab.telemetry.node_pages import ShownPort, netstat_values, node_page
+from leadline.lab.telemetry.node_pages import ShownPort, netstat_values, nic_page, node_page
 from leadline.lab.telemetry.overlay import OverlayFile, card_metrics, gpu_metrics, port_metrics
-from leadline.lab.telemetry.plan import DCGM_PORT, NODE_PORT, PlannedNode
+from leadline.lab.telemetry.plan import DCGM_PORT, NIC_PORT, NODE_PORT, PlannedNode, PlannedPort
 from leadline.lab.telemetry.sockets import NodeSockets, open_node
 from leadline.lab.telemetry.sysfs_tree import nic_pci
 from leadline.model.errors import DataError, LeadlineError
@@ -104,36 +104,38 @@ class NodePorts:
 
     def page(self) -> bytes:
         """The exposition page now; empty if the namespace is gone."""
+        shown = self._shown()
+        if shown and not self.node.sflow:  # a host's agent tells its ports: what only drivers know is a page of its own
+            shown = [ShownPort(each.link, each.queue, each.rate_bps) for each in shown]
+        return node_page(shown, self.netstat()) if shown else b""
+
+    def nic_page(self) -> bytes:
+        """The page of what only the drivers, modules and slots of a host's NICs tell."""
+        return nic_page(self._shown())
+
+    def _shown(self) -> list[ShownPort]:
+        """All ports; none if the namespace is gone."""
         try:
             links, queues = self.sockets.links(), self.sockets.queues()
         except LeadlineError as error:
             print(f"{self.node.name}: ports not read: {error}", file=sys.stderr, flush=True)
-            return b""
-        shown = [
-            ShownPort(links[port.name], queues.get(links[port.name].index), port.rate_bps)
+            return []
+        return [
+            self._with_replay(port, ShownPort(links[port.name], queues.get(links[port.name].index), port.rate_bps))
             for port in self.node.ports
             if port.name in links
         ]
-        return node_page(self._with_replay(shown), self.netstat())
 
-    def _with_replay(self, shown: list[ShownPort]) -> list[ShownPort]:
-        """With what is played into ports that a fabric has: a host's backend NICs and all ports of a switch."""
-        if self.overlay is None:
+    def _with_replay(self, port: PlannedPort, shown: ShownPort) -> ShownPort:
+        """With what is played into it, if it is one that a fabric has: a host's backend NIC, any port of a switch."""
+        if self.overlay is None or (port.rail < 0 and not self.node.sflow):
             return shown
-        overlay, now_ns = self.overlay.read(), time.monotonic_ns()
-        ports = {port.name: port for port in self.node.ports}
-        out = []
-        for each in shown:
-            port = ports[each.link.name]
-            entity = self.node.port_entity(port.name)
-            if port.rail < 0 and not self.node.sflow:
-                out.append(each)
-                continue
-            card = card_metrics(overlay, entity, now_ns) if port.rail >= 0 else {}
-            pci = nic_pci(port.rail) if port.rail >= 0 else ""
-            link = overlay.link(entity, each.link, now_ns)
-            out.append(ShownPort(link, each.queue, each.rate_bps, port_metrics(overlay, entity, now_ns), card, pci))
-        return out
+        overlay, now_ns, entity = self.overlay.read(), time.monotonic_ns(), self.node.port_entity(port.name)
+        link, metrics = overlay.link(entity, shown.link, now_ns), port_metrics(overlay, entity, now_ns)
+        if port.rail < 0:
+            return ShownPort(link, shown.queue, shown.rate_bps, metrics)
+        card = card_metrics(overlay, entity, now_ns)
+        return ShownPort(link, shown.queue, shown.rate_bps, metrics, card, nic_pci(port.rail))
 
 
 def serve_host(state: Path, node: PlannedNode) -> None:
@@ -148,6 +150,7 @@ def serve_host(state: Path, node: PlannedNode) -> None:
     replay = OverlayFile(state / "hosts" / node.name)
     ports = NodePorts(node, open_node(node.name, node.namespace), netstat_reader(node.namespace), replay)
     PageServer(loop, node.address, NODE_PORT, ToldPage("ports", told, ports.page).page)
+    PageServer(loop, node.address, NIC_PORT, ToldPage("ports", told, ports.nic_page).page)
     while True:
         for key, _ in loop.select():
             key.data()

@@ -6,12 +6,12 @@ Source: prometheus/node_exporter, collector/*.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from leadline.lab.telemetry.exposition import Labels, Row, families, page
-from leadline.lab.telemetry.overlay import ETHTOOL, RX_POWER
+from leadline.lab.telemetry.overlay import ETHTOOL_NIC, RX_POWER
 from leadline.lab.telemetry.rtnetlink import Counters, Queue
 
 _ROWS: tuple[Row, ...] = (
@@ -35,9 +35,11 @@ _ROWS: tuple[Row, ...] = (
     ("node_qdisc_drops_total", "counter", "Number of packets dropped."),
     ("node_qdisc_overlimits_total", "counter", "Number of overlimit packets."),
     ("node_qdisc_requeues_total", "counter", "Number of packets dequeued, not transmitted, and requeued."),
-    # Only replayed, see `overlay`. Under the names that Leadline's own agent gives driver statistics; node_exporter
-    # would write `received` for `rx`.
-    *((f"node_ethtool_{name}", "counter", f"Network interface {name}") for name in ETHTOOL),
+)
+# Only replayed, see `overlay`. Driver statistics under the names that Leadline's own agent gives them; node_exporter
+# would write `received` for `rx`.
+_REPLAYED_ROWS: tuple[Row, ...] = (
+    *((f"node_ethtool_{name}", "counter", f"Network interface {name}") for name in ETHTOOL_NIC),
     (RX_POWER, "gauge", "Laser receive power in dBm, of the weakest lane."),
     ("node_pcidevice_current_link_width", "gauge", "Value of current link's width (number of lanes)"),
     ("node_pcidevice_max_link_width", "gauge", "Value of maximum link's width (number of lanes)"),
@@ -61,26 +63,37 @@ class ShownPort(NamedTuple):
     pci: str = ""  # address of the card, `0000:21:00.0`
 
 
-def node_page(ports: Iterable[ShownPort], netstat: Mapping[str, int] | None = None) -> bytes:
+def nic_page(ports: Iterable[ShownPort]) -> bytes:
+    """The exposition page of what only NICs' drivers, modules and slots tell: a host has it beside its node's."""
+    return page(families(_REPLAYED_ROWS, _replayed_values(ports)))
+
+
+def node_page(ports: Sequence[ShownPort], netstat: Mapping[str, int] | None = None) -> bytes:
     """The exposition page of a node's ports, and of its TCP where `netstat` has its counters."""
     values: dict[str, list[tuple[Labels, float]]] = {}
     for port in ports:
         device: Labels = (("device", port.link.name),)
         for name, value in _link_values(port).items():
             values.setdefault(name, []).append((device, value))
-        for name, value in port.replayed.items():
-            values.setdefault(name, []).append((device, value))
-        for name, value in port.card.items():
-            values.setdefault(name, []).append((_slot(port.pci), value))
         if port.queue is not None:
             labels = (*device, ("kind", port.queue.kind))
             for name, value in _queue_values(port.queue).items():
                 values.setdefault(name, []).append((labels, value))
-    found = families(_ROWS, values)
+    found = [*families(_ROWS, values), *families(_REPLAYED_ROWS, _replayed_values(ports))]
     if netstat:
         rows: list[Row] = [(f"node_netstat_{name}", "untyped", f"Statistic {name}.") for name in netstat]
         found += families(rows, {f"node_netstat_{name}": [((), value)] for name, value in netstat.items()})
     return page(found)
+
+
+def _replayed_values(ports: Iterable[ShownPort]) -> dict[str, list[tuple[Labels, float]]]:
+    values: dict[str, list[tuple[Labels, float]]] = {}
+    for port in ports:
+        for name, value in port.replayed.items():
+            values.setdefault(name, []).append(((("device", port.link.name),), value))
+        for name, value in port.card.items():
+            values.setdefault(name, []).append((_slot(port.pci), value))
+    return values
 
 
 def _slot(pci: str) -> Labels:

@@ -31,13 +31,12 @@ FILE = "overlay.json"
 
 # Added to what the kernel counts of an interface, so wherever that is told: trees, pages, sFlow.
 LINK = ("rx_errors", "tx_errors", "rx_dropped", "tx_dropped")
-# Driver statistics of a port, `node_ethtool_<name>` on its node's page (mlx5: .../mellanox/mlx5/counters.rst).
+# Driver statistics of a port, `node_ethtool_<name>` on a page (mlx5: .../mellanox/mlx5/counters.rst); a NIC has more.
 ETHTOOL = (
-    "rx_prio3_pause", "tx_prio3_pause", "rx_prio3_pause_duration", "tx_prio3_pause_duration",
-    "tx_pause_storm_warning_events", "tx_pause_storm_error_events", "rx_prio0_discards", "rx_discards_phy",
-    "tx_discards_phy", "rx_corrected_bits_phy", "rx_pcs_symbol_err_phy", "rx_symbol_err_phy", "link_down_events_phy",
-    "outbound_pci_stalled_wr_events",
+    "rx_prio3_pause", "tx_prio3_pause", "rx_prio3_pause_duration", "tx_prio3_pause_duration", "rx_prio0_discards",
+    "rx_discards_phy", "tx_discards_phy", "rx_corrected_bits_phy", "rx_pcs_symbol_err_phy", "rx_symbol_err_phy",
 )  # fmt: skip
+ETHTOOL_NIC = (*ETHTOOL, "tx_pause_storm_warning_events", "outbound_pci_stalled_wr_events")
 # Files of an RDMA port, `counters/` and `hw_counters/` of a host's backend NIC.
 RDMA = ("symbol_error", "link_error_recovery")
 RDMA_HW = (
@@ -53,7 +52,7 @@ DCGM = (
     "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
     "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
 )  # fmt: skip
-COUNTERS = frozenset((*LINK, *ETHTOOL, *RDMA, *RDMA_HW, *ETHERNET, *DCGM))
+COUNTERS = frozenset((*LINK, *ETHTOOL_NIC, *RDMA, *RDMA_HW, *ETHERNET, *DCGM))
 # Gauges, and what they show while nothing is wrong.
 RX_POWER, PCI_WIDTH, PCI_SPEED = "transceiver_laser_rx_power_dbm", "current_link_width", "current_link_gts"
 REMAP_FAILURE, REMAP_PENDING = "DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_PENDING"
@@ -213,8 +212,9 @@ def overlay_from(found: object, where: str) -> Overlay:
 
 
 def port_metrics(overlay: Overlay, entity: str, now_ns: int) -> dict[str, float]:
-    """What a node's page shows of a port that only a replay has: driver statistics, optical power."""
-    shown: dict[str, float] = {f"node_ethtool_{name}": n for name, n in overlay.some(entity, ETHTOOL, now_ns).items()}
+    """What a page shows of a port that only a replay has: driver statistics, optical power."""
+    names = ETHTOOL_NIC if entity.startswith("port:") else ETHTOOL
+    shown: dict[str, float] = {f"node_ethtool_{name}": n for name, n in overlay.some(entity, names, now_ns).items()}
     return {**shown, RX_POWER: round(overlay.gauge(entity, RX_POWER, now_ns), 2)}
 
 

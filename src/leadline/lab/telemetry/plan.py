@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FILE, READY, STATUS = "telemetry.json", "telemetry.ready", "telemetry.status.json"  # in the lab's state
 SAMPLE_GROUP, DISCARD_GROUP = 7701, 7702  # log groups of NFLOG rules, in each switch's own namespace
 QUEUE_THRESHOLD = 64  # samples that the kernel gathers before it wakes us
-DCGM_PORT, NODE_PORT = 9400, 9100
+DCGM_PORT, NODE_PORT, NIC_PORT = 9400, 9100, 9417  # the last is that of exporters of `ethtool`
 NODES_MAX = 254  # of a kind: the last byte of 127.77.<slot>.<number> and its like
 
 
@@ -156,6 +156,7 @@ def scrape_targets(plan: Plan) -> dict[str, list[dict[str, object]]]:
     return {
         "dcgm.json": [_target(host, DCGM_PORT, "dcgm-exporter", {"nodename": host.name}) for host in gpu_hosts],
         "hosts.json": [_target(host, NODE_PORT, "node-exporter", {"nodename": host.name}) for host in plan.hosts],
+        "nics.json": [_target(host, NIC_PORT, "ethtool-exporter", {"nodename": host.name}) for host in gpu_hosts],
         "switches.json": [_target(each, NODE_PORT, "switch", {"switch": each.name}) for each in plan.switches],
     }
 

@@ -98,7 +98,7 @@ class Telemetry:
 
     @property
     def scrape_directory(self) -> Path:
-        """Target lists for Leadline's `file_sd`: dcgm.json, hosts.json, switches.json."""
+        """Target lists for Leadline's `file_sd`: dcgm.json, nics.json, hosts.json, switches.json."""
         return self.cluster.state / "scrape"
 
     def _spawn(self, detached: bool) -> subprocess.Popen[bytes]:
