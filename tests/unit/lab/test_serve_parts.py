@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.lab.workloads.control import Control
+from leadline.lab.workloads.serve import Serve
 from leadline.lab.workloads.serve_batching import Batcher, Policy, Window, arrivals, percentile
 from leadline.lab.workloads.serve_client import Load
 from leadline.lab.workloads.serve_rank import arguments, bounded, endpoint, flow_edges
 from leadline.lab.workloads.serve_server import Server
 from leadline.lab.workloads.serve_wire import PAYLOAD_MAX, REPLY, REQUEST, Frame, Frames, encode
-from leadline.model.errors import DataError
+from leadline.model.errors import DataError, UsageError
 
 POLICIES = st.builds(
     lambda batch, more, wait: Policy(batch, wait, batch + more),
@@ -251,6 +252,14 @@ def test_numbers_are_bounded() -> None:
     for text in ("6", "-1", "nan", "x"):
         with pytest.raises(argparse.ArgumentTypeError, match="from 0 to 5"):
             bounded(0, 5)(text)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_max": 0}, {"queue_max": 7}, {"request_bytes": 0}, {"response_bytes": 1 << 21}]
+)
+def test_an_impossible_job_is_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="workload serve-1"):
+        Serve(**wrong)  # type: ignore[arg-type]
 
 
 def test_both_flows_of_a_connection_are_announced() -> None:

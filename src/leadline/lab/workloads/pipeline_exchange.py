@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -24,12 +25,27 @@ class Clock:
         self.began = time.perf_counter()
         self.computing = 0.0
         self.waiting = 0.0
+        self.loading = 0.0
+        self.reducing = 0.0
 
     def waited(self, wait: Callable[[], Any]) -> None:
         """Do something that only waits."""
         began = time.perf_counter()
         wait()
         self.waiting += time.perf_counter() - began
+
+    def reduced(self, reduce: Callable[[], Any]) -> None:
+        """Reduce gradients, and wait for the replicas that come later."""
+        began = time.perf_counter()
+        reduce()
+        self.reducing += time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def data(self) -> Iterator[None]:
+        """The wait for input."""
+        began = time.perf_counter()
+        yield
+        self.loading += time.perf_counter() - began
 
 
 class Exchange:

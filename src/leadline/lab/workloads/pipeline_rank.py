@@ -54,6 +54,7 @@ EXIT_COLLECTIVE = 1
 WAIT_S_MAX = 60.0  # of what a control file asks for
 FACTOR_MAX = 100.0
 CHECKPOINTS_KEPT = 2  # of each stage
+FIRST_TOLD = 2  # step whose work is told: the ones before are slower than usual
 
 
 class Passed(NamedTuple):
@@ -80,7 +81,7 @@ class Training:
             False, self.control.number("reinit_number"), self.control.number("checkpoint_number"), False
         )
         self.checkpoints = self.agreed.checkpoint_number
-        self.stop_asked = False
+        self.stop_asked = self.obeyed = False
         self.hog: list[bytearray] = []
         self.owed_s = 0.0  # CPU time that this stage is still to spend, because it is told to be slower
         language = Language(given.seed)
@@ -120,7 +121,7 @@ class Training:
         """One step; whether there is to be another."""
         clock = Clock()
         with self.watch.step(number) if self.watch else Unwatched() as step:
-            with step.data():
+            with step.data(), clock.data():
                 self._delay()
                 # The first stage needs the words, the last one the words that follow: both read the same text.
                 batch = next(self.batches) if self.is_first or self.is_last else None
@@ -164,9 +165,15 @@ class Training:
             seconds=round(time.perf_counter() - clock.began, 5),
             compute_seconds=round(clock.computing, 5),
             waiting_seconds=round(clock.waiting, 5),
+            reduce_seconds=round(clock.reducing, 5),
             **loss,
             end_ns=time.time_ns(),
         )
+        # What else a step was made of: once at first, then while the control file asks for something.
+        obeys = bool(self.control.settings)
+        if obeys or self.obeyed or number == FIRST_TOLD:
+            self._tell("work", number=number, data_s=round(clock.loading, 4), compute_s=round(clock.computing, 4))
+        self.obeyed = obeys
 
     # -- the pipeline -----------------------------------------------------------------------------------------
 
@@ -238,7 +245,7 @@ class Training:
             return
         gradients = [one.grad for one in self.stage.parameters() if one.grad is not None]
         flat = torch.cat([one.flatten() for one in gradients])
-        clock.waited(lambda: dist.all_reduce(flat, group=self.peers))
+        clock.reduced(lambda: dist.all_reduce(flat, group=self.peers))
         flat /= self.given.replicas
         at = 0
         for one in gradients:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from leadline.lab.workloads.base import Lab, RankJob, store_port
 from leadline.lab.workloads.pipeline import events_in, tail
 from leadline.lab.workloads.serve_client import RATE_MAX
+from leadline.lab.workloads.serve_wire import PAYLOAD_MAX
 from leadline.model.errors import UsageError
 
 SERVES_LONGER_S = 3.0  # a server with a time limit ends after its clients
@@ -39,6 +40,15 @@ class Serve(RankJob):
     seed: int = 0
     program: str = field(default="leadline.lab.workloads.serve_rank", init=False)
     working_word: ClassVar[str] = '"event": "window"'
+
+    def __post_init__(self) -> None:
+        if not 0 < self.batch_max <= self.queue_max:
+            raise UsageError(
+                f"workload {self.name}: batch_max must be 1 to queue_max, got {self.batch_max} and {self.queue_max}"
+            )
+        for what in ("request_bytes", "response_bytes"):
+            if not 0 < getattr(self, what) <= PAYLOAD_MAX:
+                raise UsageError(f"workload {self.name}: {what} must be 1 to {PAYLOAD_MAX}, got {getattr(self, what)}")
 
     def start(self, lab: Lab) -> None:
         """Spawn servers and clients. Errors: UsageError if there is nobody to ask, or too much to ask."""

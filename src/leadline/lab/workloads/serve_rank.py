@@ -148,8 +148,9 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     given = parser.parse_args(words)
     if given.role == "server" and not 0 < given.batch_max <= given.queue_max:
         parser.error(f"--batch-max must be 1 to --queue-max, got {given.batch_max} and {given.queue_max}")
-    if not 0 < given.request_bytes <= PAYLOAD_MAX:
-        parser.error(f"--request-bytes must be 1 to {PAYLOAD_MAX}, got {given.request_bytes}")
+    for size in (given.request_bytes, getattr(given, "response_bytes", 1)):
+        if not 0 < size <= PAYLOAD_MAX:
+            parser.error(f"a payload has 1 to {PAYLOAD_MAX} bytes, got {size}")
     return given
 
 
