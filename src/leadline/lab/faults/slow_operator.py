@@ -23,9 +23,9 @@ class SlowOperator(JobFault):
     fault_class = "persistent"
     workloads = TRAINING
     signal = "operator_repeats"
-    magnitudes: ClassVar = {"small": {"repeats": 20}, "large": {"repeats": 200}}
+    magnitudes: ClassVar = {"small": {"repeats": 100}, "large": {"repeats": 1000}}
 
-    repeats: int = 60  # so many times more; a layer norm is some thousandth of a step of `bert`
+    repeats: int = 300  # so many times more; one costs some 0.5 ms of a step of `bert`, which has 150 ms of compute
     version: str = "2.14.0+regressed"
 
     def check(self, topology: Topology) -> None:

@@ -15,7 +15,7 @@ from leadline.lab.workloads.base import Process
 from leadline.lab.workloads.storage_log import requests
 from leadline.model.errors import UsageError
 
-RECENT = 10  # requests whose median time is told
+RECENT = 5  # requests whose median time is told
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,14 @@ class SlowStorage(Fault):
     workloads = TRAINING
     signal = "throttled"
     magnitudes: ClassVar = {
-        "small": {"cores": 0.1, "rate_ratio": 0.5},
-        "large": {"cores": 0.02, "rate_ratio": 0.05},
+        "small": {"cores": 0.05, "rate_ratio": 0.5},
+        "large": {"cores": 0.01, "rate_ratio": 0.1},
     }
 
     host: str | None = None  # storage host; the first by default
-    cores: float = 0.05  # of every storage server that runs on it
+    # Of every storage server that runs on it. A shard of text costs a server some 8 ms, a checkpoint of 23 MB some
+    # 100 ms: at 0.01 it takes ten seconds, and a collective that waits for it fails after twelve.
+    cores: float = 0.02
     rate_ratio: float = 0.2  # of its port's rate
     _held: list[Lever] = field(default_factory=list, repr=False, compare=False)
 
