@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from tests.unit.torch.job import rows_of
 
+from leadline.lab.harmless.job import ExtraCheckpoint, Recompilation, Reinitialisation, VariableSequences
+from leadline.lab.harmless.preemption import Preemption
 from leadline.lab.realise.cluster import Cluster
+from leadline.lab.running import RunningLab
 from leadline.lab.topology import load
 from leadline.lab.workloads.bert import Bert
 from leadline.lab.workloads.finetune import Finetune
@@ -122,6 +125,37 @@ def test_what_the_control_file_asks_for_is_done(tiny: Cluster) -> None:
     stored = (tiny.state / "jobs/bert-1/storage.log").read_text()
     assert "burst-rank1/" in stored
     assert "burst-rank0/" not in stored
+
+
+def test_what_healthy_training_does_now_and_then(tiny: Cluster) -> None:
+    """The harmless things that only a training program can do; see test_harmless for the others."""
+    lab = RunningLab(tiny)
+    job = lab.jobs["bert-1"] = Bert(evaluate_every=0, checkpoint_every=0, **SMALL)
+    job.start(tiny)
+    until(job, job.ready)
+    for kind in (Recompilation, VariableSequences, Reinitialisation, ExtraCheckpoint):
+        parameters = {"pause_s": 0.2} if kind is Recompilation else {}
+        one = kind(job="bert-1", **parameters)  # type: ignore[arg-type]
+        one.start(lab)
+        done = len(job.steps_done())
+        until(job, lambda done=done: len(job.steps_done()) > done + 5)  # type: ignore[misc]
+        one.stop(lab)
+    preemption = Preemption(job="bert-1")
+    preemption.start(lab)
+    assert job.ranks == []
+    assert job.poll() == {}
+    preemption.stop(lab)
+    until(job, job.ready)
+    assert told(job, 0, "step")[0]["number"] >= 20  # went on after those steps
+    assert job.attempt == 1
+    job.stop()
+    for host in ("h1", "h2"):
+        rows = rows_of(tiny.state / "hosts" / host / "ring")
+        kinds = [row["kind"] for row in rows["event"]]
+        assert kinds.count("communicator-init") == 3  # at first, anew, and in the second attempt
+        assert (kinds.count("recompilation"), kinds.count("resume")) == (1, 1)
+        assert kinds.count("checkpoint") == (2 if host == "h1" else 0)
+        assert len({row["tokens"] for row in rows["step"]}) > 3
 
 
 def test_finetune_ends_by_itself_and_the_next_one_starts_from_the_same_base(tiny: Cluster) -> None:

@@ -14,6 +14,7 @@ from leadline.lab.levers import Lever, Levers, merged, strongest
 from leadline.lab.realise.plan import HOST_QUEUE_BYTES
 from leadline.lab.telemetry import overlay
 from leadline.lab.workloads.base import Process, RankProcess, Workload, signal_process
+from leadline.lab.workloads.training import TrainingJob
 from leadline.model.errors import UsageError
 
 if TYPE_CHECKING:
@@ -97,14 +98,22 @@ class RunningLab:
     # -- what operators and schedulers do ---------------------------------------------------------------------
 
     def preempt(self, name: str) -> None:
-        """Stop a job as a scheduler does; `resume` starts it again. Errors: UsageError."""
-        self.job(name).stop()
+        """Stop a job as a scheduler does, which lets it write a checkpoint; `resume` starts it again.
+
+        Errors: UsageError.
+        """
+        job = self.job(name)
+        if isinstance(job, TrainingJob):
+            job.preempt()
+        else:
+            job.stop()
 
     def resume(self, name: str) -> None:
         """Start a preempted job again, from its checkpoint. Harmless if it is no longer planned to run."""
         job = self.jobs.get(name)
         if job is not None and not job.ranks:
-            job.resume = True  # type: ignore[attr-defined]  # every training job has it, see TRAINING
+            if isinstance(job, TrainingJob):
+                job.resume = True
             job.start(self.cluster)
 
     # -- levers: what faults take hold of, see `levers` ---------------------------------------------------------
