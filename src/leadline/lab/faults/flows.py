@@ -39,7 +39,7 @@ def flows_from(lab: RunningLab, host: str) -> list[Flow]:
     lines = lab.cluster.command(host, ["ss", "-Htnio", "state", "established"]).splitlines()
     known = _ports(lab)
     found = []
-    for head, info in zip(lines, [*lines[1:], ""], strict=True):
+    for head, info in zip(lines, [*lines[1:], ""], strict=False):
         words = head.split()
         if len(words) < 4 or not words[0].isdigit():
             continue  # the second line of a connection

@@ -21,6 +21,8 @@ from leadline.model.errors import DataError
 EXPORTER_FILE, SWITCH_FILE = "exporter_control.json", "control.json"
 PARTS = ("gpu", "ports", "sys")
 T = TypeVar("T")
+_LABEL = re.compile(rb'((\w+)="(?:[^"\\]|\\.)*")')
+_SERIES = re.compile(rb'([^{]*)\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\}(.*)', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +102,17 @@ def without_labels(page: bytes, names: Sequence[str]) -> bytes:
     """An exposition page whose series have lost these labels. Two series may become one: then both stand there."""
     if not names:
         return page
-    wanted = "|".join(map(re.escape, names)).encode()
-    label = re.compile(rb'([{,])(?:%s)="(?:[^"\\]|\\.)*"(?=[,}])' % wanted)
+    lost = {name.encode() for name in names}
+    return b"\n".join(_line_without(line, lost) for line in page.split(b"\n"))
 
-    def lost(line: bytes) -> bytes:
-        if line.startswith(b"#") or b"{" not in line:
-            return line
-        return (
-            label.sub(rb"\1", line).replace(b",,", b",").replace(b"{,", b"{").replace(b",}", b"}").replace(b"{}", b"")
-        )
 
-    return b"\n".join(map(lost, page.split(b"\n")))
+def _line_without(line: bytes, lost: set[bytes]) -> bytes:
+    found = None if line.startswith(b"#") else _SERIES.fullmatch(line)
+    if found is None:
+        return line
+    metric, labels, value = found.groups()
+    kept = [pair for pair, name in _LABEL.findall(labels) if name not in lost]
+    return metric + (b"{" + b",".join(kept) + b"}" if kept else b"") + value
 
 
 def _fields(found: object, known: Sequence[str], where: str) -> dict[str, Any]:

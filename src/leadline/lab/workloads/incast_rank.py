@@ -31,6 +31,7 @@ QUESTION = struct.Struct("!Q")
 MEET_S = 60.0  # ranks on a busy machine start within seconds of each other
 TAKE_BYTES = 1 << 20
 REPORT_S = 1.0
+LAST_S = 30.0  # more for the last burst: who closes a connection with answers under way resets it
 KEPT = 1000  # durations of bursts from which the median is made
 RECORDS, STRINGS_BYTES = 1024, 32 * 1024  # announcements only
 
@@ -72,7 +73,7 @@ class Asker:
             if due_s > now_s:
                 time.sleep(due_s - now_s)
             due_s = max(due_s + period_s, now_s)
-            self._burst(began_s + seconds)
+            self._burst(began_s + seconds + LAST_S)
             if time.monotonic() >= say_s:
                 say_s = time.monotonic() + REPORT_S
                 self.say()
