@@ -30,7 +30,7 @@ class RingCase:
     size_bytes: int
     use: Use
     op: str = "all_reduce"
-    iterations: int = 7
+    iterations: int = 11
     warmup: int = 1
 
     @property
@@ -54,7 +54,7 @@ class QueueCase:
     flows: int = 2  # standing: TCP flows of all sources together
     batch: int = 8  # bursts, random: frames that a source sends at once
     load: float = 0.0  # bursts, random: of the port, all sources together
-    seconds: float = 6.0
+    seconds: float = 5.0
     topology: str = "clos4"
     sources: tuple[str, ...] = ("h1", "h3")
     target: str = "h2"

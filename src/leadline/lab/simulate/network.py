@@ -16,8 +16,7 @@ from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints
 from leadline.lab.topology import Topology
 
 ROUNDS_MAX = 10_000  # of filling; each freezes at least one bottleneck
-# Of a loss-driven TCP: rate = C x segment / (RTT x sqrt(loss)). Source: Mathis et al., CCR 1997.
-MATHIS = 1.22
+RTO_S = 0.2  # Linux: least time until TCP sends again what nobody acknowledged
 MERGING_MAX = 3
 
 
@@ -182,14 +181,16 @@ def path_loss(path_FX: Ints, loss_D: Floats) -> Floats:
 def _goodput(rate_F: Floats, loss_F: Floats, transport: Transport) -> Floats:
     """What is left of a rate when so many packets are lost.
 
-    TCP: Mathis' bound. RoCE sends again from the lost packet on (go-back-N): each loss costs what was under way.
+    TCP: Padhye et al., "Modeling TCP Throughput", SIGCOMM 1998, eq. 30 without delayed acknowledgements: above a few
+    per cent the time-outs decide. RoCE sends again from the lost packet on (go-back-N), all that was under way.
     """
     if not loss_F.any():
         return rate_F
     with np.errstate(divide="ignore", invalid="ignore"):
         if transport.loss_driven:
-            bound_F = MATHIS * 8e9 * transport.segment_bytes / (transport.rtt_ns * np.sqrt(loss_F))
-            return np.minimum(rate_F, bound_F)
+            timeout_s = RTO_S * np.minimum(1.0, 3 * np.sqrt(3 * loss_F / 8)) * loss_F * (1 + 32 * loss_F**2)
+            segment_s = transport.rtt_ns / 1e9 * np.sqrt(2 * loss_F / 3) + timeout_s
+            return np.asarray(np.minimum(rate_F, 8 * transport.segment_bytes / segment_s))
         packet_ns = 8e9 * transport.segment_bytes / rate_F
         under_way = np.maximum(1.0, transport.rtt_ns / packet_ns)
         found: Floats = rate_F * (1.0 - loss_F) / (1.0 - loss_F + loss_F * under_way)

@@ -18,7 +18,7 @@ from leadline.lab.simulate.network import LAB_TCP
 # How full long TCP flows keep a drop-tail queue that is much longer than their path: quantile of time, share of the
 # queue. CUBIC falls to 0.7 of its window and spends most of its time near the last one (RFC 9438, section 4.2), so the
 # queue is nearly full most of the time. Measured with two flows at 250 Mbit/s and 250 KB; see docs/lab/calibration.md.
-STANDING = ((0.0, 0.62), (0.01, 0.72), (0.5, 0.92), (0.99, 0.995), (1.0, 1.0))
+STANDING = ((0.0, 0.5), (0.5, 0.855), (0.99, 1.0), (1.0, 1.0))
 ELASTIC_FROM = 0.98  # of the rate: from here on the load is such flows, that take what there is
 
 
@@ -49,14 +49,15 @@ def queue_delay_ns(
     Inputs: offered load over capacity; bytes that come at once (a frame, or what a sender hands over in one piece);
     `burst_s`, what the port lets pass at once, as time at its rate. Below `ELASTIC_FROM`: the tail of M/D/1 in its
     exponential form, P(W > x) = load x exp(-2 x (1 - load) / (load x batch)) (heavy traffic; Kingman 1961), less the
-    bucket. From there on: long TCP flows, see `STANDING`. Never more than the queue.
+    bucket. From there on: long TCP flows, see `STANDING`. Never more than those.
     """
     load = np.clip(load_L, 0.0, ELASTIC_FROM)
     with np.errstate(divide="ignore", invalid="ignore"):
         tail = np.log(np.maximum(load, 1e-12) / (1.0 - quantile))
         work = np.where(load > 1 - quantile, batch_bytes * load / (2 * (1 - load)) * tail, 0.0)
-    waiting = np.clip(work - burst_s * capacity_bps_L / 8, 0.0, queue_bytes)
-    waiting = np.where(load_L >= ELASTIC_FROM, standing_share(quantile) * queue_bytes, waiting)
+    full = standing_share(quantile) * queue_bytes
+    waiting = np.clip(work - burst_s * capacity_bps_L / 8, 0.0, full)
+    waiting = np.where(load_L >= ELASTIC_FROM, full, waiting)
     found: Floats = waiting * 8e9 / capacity_bps_L
     return found
 
