@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.lab.faults import FAULTS
+from leadline.lab.faults import BY_NAME, FAULTS
+from leadline.lab.faults.base import Fault
 from leadline.lab.faults.replay import ABOUT, REPLAYS, parts_of
 from leadline.lab.faults.wrong_dscp import marking_text
 from leadline.lab.telemetry.exporters import HostGpus, NodePorts
@@ -41,6 +42,7 @@ from leadline.lab.telemetry.plan import PlannedNode, PlannedPort
 from leadline.lab.telemetry.rtnetlink import Counters
 from leadline.lab.telemetry.switch_sampler import SwitchAgent, SwitchPort
 from leadline.lab.telemetry.sysfs_tree import nic_pci, replayed_files
+from leadline.lab.topology import load
 from leadline.model.errors import DataError, UsageError
 from leadline.model.names import entity_of
 from leadline.model.nic_counters import ETHTOOL_COUNTERS, HW_COUNTERS, SYSFS_COUNTERS
@@ -291,6 +293,36 @@ def test_a_card_in_a_narrow_slot_is_a_finding() -> None:
     assert found is not None
     assert (found.kind, found.code, found.attributes["lanes_max"]) == ("pcie-width", "x8", "16")
     assert recognise("mlx5_core 0000:63:00.0: 504.112 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x16 link)") is None
+
+
+@pytest.mark.parametrize("name", ["pfc-storm", "pcie-width", "wrong-dscp"])
+def test_what_befalls_a_nic_is_refused_between_switches(name: str) -> None:
+    topology = load("clos8")
+    BY_NAME[name](link="h1~leaf1").check(topology)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="leaf1~spine1 has none"):
+        BY_NAME[name](link="leaf1~spine1").check(topology)  # type: ignore[call-arg]
+    BY_NAME["marginal-optic"](link="leaf1~spine1").check(topology)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (BY_NAME["pfc-storm"](rate_ratio=1.0), "rate_ratio"),  # type: ignore[call-arg]
+        (BY_NAME["pcie-width"](lanes=3), "lanes"),  # type: ignore[call-arg]
+        (BY_NAME["wrong-dscp"](dscp=64), "dscp"),  # type: ignore[call-arg]
+        (BY_NAME["wrong-gid"](loss_ratio=0.0), "loss_ratio"),  # type: ignore[call-arg]
+        (BY_NAME["marginal-optic"](loss_ratio=2.0), "loss_ratio"),  # type: ignore[call-arg]
+        (BY_NAME["nvlink-errors"](share=0.0), "share"),  # type: ignore[call-arg]
+        (BY_NAME["row-remaps"](rows=0), "rows"),  # type: ignore[call-arg]
+        (BY_NAME["gpu-lost"](reset_s=-1.0), "reset_s"),  # type: ignore[call-arg]
+        (BY_NAME["gpu-throttle"](clock_factor=1.5), "clock_factor"),  # type: ignore[call-arg]
+        (BY_NAME["duplicate-uuid"](hosts=0), "hosts"),  # type: ignore[call-arg]
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_parameters_that_make_no_sense_are_refused(fault: Fault, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        fault.check(load("tiny"))
 
 
 def test_marking_is_a_table_of_its_own_that_goes_again() -> None:

@@ -61,4 +61,5 @@ class NvlinkErrors(ReplayedRanks):
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         lines = {f"{one.host} xid_74_lines": logged(lab, one.host, "): 74,") for one in self.befallen(lab)}
-        return {**ReplayedRanks.seen(self, lab), **lines}
+        throttled = sum(one.process.cgroup.throttled() for one in self.befallen(lab))
+        return {**ReplayedRanks.seen(self, lab), **lines, "throttled": throttled}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from leadline.lab.faults.replay import Cast, Place
-from leadline.lab.faults.replayed import ReplayedLink, host_end, port_place
+from leadline.lab.faults.replayed import ReplayedLink, nic_of, port_place
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.overlay import HEALTHY, PCI_SPEED, PCI_WIDTH
 from leadline.lab.topology import Topology
@@ -37,14 +37,11 @@ class PcieWidth(ReplayedLink):
             raise UsageError(f"pcie-width: lanes must be one of {', '.join(map(str, LANES))}, got {self.lanes}")
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        nic = host_end(self.of(lab))
-        return (nic.id, f"host:{nic.node}") if nic else ReplayedLink.component(self, lab)
+        nic = nic_of(self.of(lab))
+        return (nic.id, f"host:{nic.node}")
 
     def cast(self, lab: RunningLab) -> Cast:
-        nic = host_end(self.of(lab))
-        if nic is None:
-            raise UsageError(f"pcie-width befalls a host's NIC; {self.link} has none")
-        place = port_place(lab, nic)
+        place = port_place(lab, nic_of(self.of(lab)))
         most, speed = round(HEALTHY[PCI_WIDTH]), f"{HEALTHY[PCI_SPEED]:.1f} GT/s"
         words = {
             "available": f"{LANE_MBPS * self.lanes / 1000:.3f} Gb/s",

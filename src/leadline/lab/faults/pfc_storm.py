@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from leadline.lab.faults.replay import Cast
-from leadline.lab.faults.replayed import ReplayedLink, host_end, port_place, switch_end
+from leadline.lab.faults.replayed import ReplayedLink, nic_of, port_place, switch_end
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Topology
 from leadline.model.errors import UsageError
@@ -41,12 +41,12 @@ class PfcStorm(ReplayedLink):
 
     def cast(self, lab: RunningLab) -> Cast:
         link = self.of(lab)
-        nic, port = host_end(link), switch_end(link)
+        nic, port = nic_of(link), switch_end(link)
         topology = lab.cluster.topology
         others = [each for each in topology.switch(port.node).ports if each != port and each.role == "backend"]
         pausing = others[: self.spread]
         return {
-            "nic": [port_place(lab, nic)] if nic else [],
+            "nic": [port_place(lab, nic)],
             "switch_port": [port_place(lab, port)],
             "pausing": [port_place(lab, each) for each in pausing],
             "paused": [port_place(lab, topology.neighbour(each)) for each in pausing],

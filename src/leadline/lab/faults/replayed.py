@@ -16,12 +16,13 @@ from leadline.lab.faults.ranks import RanksFault
 from leadline.lab.faults.replay import Cast, Place, Playing, as_numbers
 from leadline.lab.faults.shown import shown
 from leadline.lab.realise.drops import DropRule
-from leadline.lab.running import RunningLab
+from leadline.lab.running import RunningLab, link_named
 from leadline.lab.telemetry.gpu_model import pci_address
 from leadline.lab.telemetry.sysfs_tree import nic_pci
-from leadline.lab.topology import Link, Port
+from leadline.lab.topology import Link, Port, Topology
 from leadline.lab.truth import SeenIn
 from leadline.lab.workloads.base import RankProcess
+from leadline.model.errors import UsageError
 
 
 class Replayed(Fault):
@@ -85,6 +86,13 @@ class ReplayedLink(Replayed):
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         return self if self.link else replace(self, link=lab.some_link(rng, self.kinds))
 
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if self.link and "uplink" not in self.kinds and host_end(link_named(topology, self.link)) is None:
+            raise UsageError(
+                f"{self.name} befalls a host's NIC, and {self.link} has none; name a link such as h1~leaf1"
+            )
+
     def of(self, lab: RunningLab) -> Link:
         """The link."""
         return lab.link(self.link or "")
@@ -124,6 +132,14 @@ def port_place(lab: RunningLab, port: Port) -> Place:
     pci = nic_pci(names.index(port.name) if port.name in names else 0)
     bus = f"{int(pci[5:7], 16) - 1:02x}"
     return Place(port.id, port.node, {"port": port.name, "pci": pci, "upstream": f"0000:{bus}:01.1"})
+
+
+def nic_of(link: Link) -> Port:
+    """The end that is a host's NIC. Errors: UsageError between switches."""
+    nic = host_end(link)
+    if nic is None:
+        raise UsageError(f"expected a link of a host, got {link.id}")
+    return nic
 
 
 def switch_end(link: Link) -> Port:

@@ -73,5 +73,6 @@ class RowRemaps(ReplayedRanks):
         return {
             **ReplayedRanks.seen(self, lab),
             "xid_63_lines": sum(logged(lab, host, "): 63,") for host in dict.fromkeys(one.host for one in ranks)),
+            "throttled": sum(one.process.cgroup.throttled() for one in ranks),
             "states": [state_of(one.process.pid) for one in ranks],
         }

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from leadline.lab.faults.replay import Cast
-from leadline.lab.faults.replayed import ReplayedLink, host_end, port_place, switch_end
+from leadline.lab.faults.replayed import ReplayedLink, nic_of, port_place, switch_end
 from leadline.lab.levers import Lever, strongest
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Port, Topology
@@ -62,10 +62,7 @@ class WrongDscp(ReplayedLink):
         return {**ReplayedLink.seen(self, lab), "marked_packets": marked(lab, self._nic(lab))}
 
     def _nic(self, lab: RunningLab) -> Port:
-        nic = host_end(self.of(lab))
-        if nic is None:
-            raise UsageError(f"wrong-dscp befalls a host's NIC; {self.link} has none")
-        return nic
+        return nic_of(self.of(lab))
 
 
 def marking(lab: RunningLab, nic: Port) -> Lever:
