@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from leadline.cli import lab_leadline, lab_matrix, lab_run
+from leadline.cli import lab_leadline, lab_matrix, lab_run, lab_simulate
 from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
 from leadline.lab import state
 from leadline.lab.realise import leftovers
@@ -23,6 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="An emulated cluster on this machin
 app.command()(lab_run.run)
 app.command()(lab_run.demo)
 app.command()(lab_matrix.matrix)
+app.command()(lab_simulate.simulate)
 
 NameOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
 
