@@ -107,13 +107,25 @@ class Draft:
                     writer.write(in_order(table, rows))
             finally:
                 writer.close()
-            if not writer.rows:
-                return
-            size = file.seek(0, os.SEEK_END)
-            if size >= TABLE_BYTES_MAX:
-                raise UsageError(f"{table.name} has {size} bytes in this span, too many for a bundle; ask for less")
-            file.seek(0)
-            self._files[table.name] = (file, Member(size, _sha256(file), writer.rows))
+            self._take(table, file, writer.rows)
+
+    def adopt(self, table: Table, file: BinaryIO, rows: int) -> None:
+        """Take over a table's finished file (`bundle_stream`); `close` closes it."""
+        self._stack.callback(file.close)
+        self._take(table, file, rows)
+
+    def disk(self, table: Table) -> _disk:
+        """OSErrors of writing a table's temporary file become WorldErrors."""
+        return _disk(f"a temporary file for {table.name}")
+
+    def _take(self, table: Table, file: BinaryIO, rows: int) -> None:
+        if not rows:
+            return
+        size = file.seek(0, os.SEEK_END)
+        if size >= TABLE_BYTES_MAX:
+            raise UsageError(f"{table.name} has {size} bytes in this span, too many for a bundle; ask for less")
+        file.seek(0)
+        self._files[table.name] = (file, Member(size, _sha256(file), rows))
 
     @property
     def manifest(self) -> Manifest:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from leadline.model.errors import DataError, LeadlineError
 from leadline.model.tables import Column, Table, Type
-from leadline.store.schema import ARROW_TYPES, arrow_table, checked_rows
+from leadline.store.schema import ARROW_TYPES, arrow_schema, arrow_table, checked_rows
 
 ZSTD_LEVEL = 9  # 12 takes twice as long for 1 % less
 
@@ -47,14 +47,16 @@ _DEFAULTS: dict[Type, Any] = {
 class TableWriter:
     """Writes one table, a row group at a time. `close` before the file is used."""
 
-    def __init__(self, table: Table, file: BinaryIO) -> None:
+    def __init__(self, table: Table, file: BinaryIO, *, level: int = ZSTD_LEVEL, coded: bool = False) -> None:
+        """`coded`: rows come with symbols as dictionaries and are written from these, which is faster."""
         self._table = table
+        self._schema = arrow_schema(table) if coded else file_schema(table)
         self._writer = pq.ParquetWriter(
             file,
-            file_schema(table),
+            self._schema,
             version="2.6",
             compression="zstd",
-            compression_level=ZSTD_LEVEL,
+            compression_level=level,
             use_dictionary=[place for column in table.columns if (place := _dictionary_place(column))],
             column_encoding={column.name: _encoding(column) for column in table.columns if _encoding(column)},
             # Statistics would repeat names and cost more than they save: a bundle is read whole.
@@ -67,7 +69,7 @@ class TableWriter:
     def write(self, rows: pa.Table) -> None:
         """Write rows, which are in order, as one group."""
         if rows.num_rows:
-            self._writer.write_table(rows.cast(file_schema(self._table)), row_group_size=rows.num_rows)
+            self._writer.write_table(rows.cast(self._schema), row_group_size=rows.num_rows)
             self.rows += rows.num_rows
 
     def close(self) -> None:

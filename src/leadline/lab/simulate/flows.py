@@ -1,0 +1,176 @@
+"""Flows of running jobs as `sampling` takes them: who sends to whom over which switches, and what is sampled there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from leadline.lab.simulate.fabric import Fabric, Ints
+from leadline.lab.simulate.fleet import Fleet, text
+from leadline.lab.simulate.jobs import JobSteps
+from leadline.lab.simulate.sampling import ROCE_PORT, UDP, Flows, Samples, columns, flow_ids, flow_samples
+from leadline.lab.simulate.step_model import traffic_of
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """The flows of one run: global GPU numbers of both ends (a NIC each), the share of a rank's bytes, ids."""
+
+    src_E: Ints
+    dst_E: Ints
+    share_E: NDArray[np.float64]
+    path_EX: Ints
+    ids_E2: NDArray[np.uint64]
+
+
+def fabric_of_fleet(fleet: Fleet) -> Fabric:
+    """The whole fabric, links numbered as in `fleet`."""
+    hosts = np.arange(fleet.hosts)
+    rails = np.arange(fleet.rails)
+    leaf = np.arange(fleet.leaves)
+    slot = np.arange(fleet.uplinks)
+    climb = fleet.host_links + leaf[:, None] * fleet.uplinks + slot
+    rise = None
+    spine = np.broadcast_to(slot, climb.shape)
+    if fleet.three_tiers:
+        spine = (leaf // fleet.rails)[:, None] * fleet.uplinks + slot
+        rise = fleet.host_links + fleet.leaf_links + np.arange(fleet.spine_links).reshape(fleet.spines, -1)
+    return Fabric(
+        fleet.links,
+        hosts[:, None] * fleet.rails + rails,
+        fleet.leaf_of(hosts[:, None], rails),
+        climb,
+        np.ascontiguousarray(spine),
+        rise,
+    )
+
+
+class FlowSource:
+    """Samples of all runs' flows at the switches of the first `pods` pods (and those above them)."""
+
+    def __init__(self, fleet: Fleet, rate: int, spray: bool, pods: int, seed: int) -> None:
+        self.fleet, self.rate, self.spray, self.pods = fleet, rate, spray, pods
+        self.fabric = fabric_of_fleet(fleet)
+        self.rng = np.random.default_rng([seed, 40])
+        self._edges: dict[int, Edges | None] = {}
+        ports = fleet.swports
+        number = 2 * ports.link + ~ports.lower
+        self._switch_of = np.zeros(2 * fleet.links, np.int64)
+        self._switch_of[number] = ports.switch
+        name_of = np.zeros(2 * fleet.links, np.int64)
+        name_of[number] = ports.number
+        self._switch_names = pa.DictionaryArray.from_arrays(pa.array(self._switch_of), fleet.switch_names)
+        most = int(name_of.max())
+        self._port_names = pa.DictionaryArray.from_arrays(pa.array(name_of), text("Ethernet", np.arange(most + 1)))
+        leaf = np.arange(fleet.leaves) // fleet.rails < pods
+        spine = np.arange(fleet.spines) // fleet.uplinks < pods if fleet.three_tiers else np.ones(fleet.spines, bool)
+        self.tells_W = np.concatenate((leaf, spine, np.ones(fleet.supers, bool)))
+
+    @property
+    def switches(self) -> int:
+        """How many switches tell."""
+        return int(self.tells_W.sum())
+
+    def columns(self, jobs: list[JobSteps], from_ns: int, to_ns: int) -> tuple[dict[str, Any], Samples] | None:
+        """Columns of `flow_sample` for a span; None if nothing was sampled."""
+        found = [(job, edges) for job in jobs if (edges := self._of(job)) is not None]
+        if not found:
+            return None
+        begin = [max(from_ns, job.start_ns + round(job.run.start_s * 1e9)) for job, _ in found]
+        end = [min(to_ns, job.start_ns + round(min(job.run.end_s, 1e9) * 1e9)) for job, _ in found]
+        lasts_s = np.maximum(np.array(end) - np.array(begin), 1) / 1e9
+        counts = [len(edges.src_E) for _, edges in found]
+        rate = np.array([job.port_bytes_per_s for job, _ in found]) / (1 + 82 / 4096)
+        src = np.concatenate([edges.src_E for _, edges in found])
+        dst = np.concatenate([edges.dst_E for _, edges in found])
+        count = len(src)
+        flows = Flows(
+            np.concatenate([edges.path_EX for _, edges in found]),
+            self.fleet.links,
+            np.concatenate([edges.share_E for _, edges in found]) * np.repeat(rate * lasts_s, counts),
+            np.repeat(np.array(begin), counts), np.repeat(np.array(end), counts),
+            address(src), address(dst), source_port(src, dst), np.full(count, ROCE_PORT), np.full(count, UDP),
+            queue_pair(src, dst), np.full(count, 26), np.full(count, 0.001),
+        )  # fmt: skip
+        spray = self._sprayed(src, dst) if self.spray else None
+        samples = flow_samples(flows, self.rate, spray, self.rng)
+        told = self.tells_W[self._switch_of[samples.in_port_N]]
+        names = ("flow_N", "in_port_N", "out_port_N", "time_ns_N", "frame_bytes_N", "ecn_N")
+        samples = Samples(*(getattr(samples, name)[told] for name in names), samples.rate)
+        ids = np.concatenate([edges.ids_E2 for _, edges in found])
+        if not len(samples.flow_N):
+            return None
+        samples = in_order_of_flows(samples, ids)
+        return columns(samples, flows, ids, self._switch_names, self._port_names), samples
+
+    def switch_of(self, samples: Samples) -> Ints:
+        """Switch of each sample."""
+        return self._switch_of[samples.in_port_N]
+
+    def forget(self, run: int) -> None:
+        """A run has ended: its flows are needed no more."""
+        self._edges.pop(run, None)
+
+    def _of(self, job: JobSteps) -> Edges | None:
+        if job.run.number not in self._edges:
+            self._edges[job.run.number] = self._made(job)
+        return self._edges[job.run.number]
+
+    def _made(self, job: JobSteps) -> Edges | None:
+        if not job.port_bytes_per_s:
+            return None
+        traffic = traffic_of(job.plan)
+        gpu_R = job.gpu_R[job.by_rail_R]
+        src, dst = gpu_R[traffic.src_E], gpu_R[traffic.dst_E]
+        rails = self.fleet.rails
+        pod = self.fleet.pod_hosts * rails
+        told = (src // rails != dst // rails) & ((src // pod < self.pods) | (dst // pod < self.pods))
+        if not told.any():
+            return None
+        share = traffic.bytes_E / np.bincount(traffic.src_E, weights=traffic.bytes_E)[traffic.src_E]
+        src, dst, share = src[told], dst[told], share[told]
+        path = self.fabric.paths(src // rails, src % rails, dst // rails, dst % rails, src << 20 ^ dst)
+        none = np.zeros(len(src), np.int64)
+        flows = Flows(
+            path, self.fleet.links, share, none, none, address(src), address(dst), source_port(src, dst),
+            np.full(len(src), ROCE_PORT), np.full(len(src), UDP), queue_pair(src, dst), none, share,
+        )  # fmt: skip
+        return Edges(src, dst, share, path, flow_ids(flows))
+
+    def _sprayed(self, src_F: Ints, dst_F: Ints) -> Any:
+        rails = self.fleet.rails
+
+        def paths(flow_N: Ints, hash_N: NDArray[np.uint64]) -> Ints:
+            src, dst = src_F[flow_N], dst_F[flow_N]
+            return self.fabric.paths(src // rails, src % rails, dst // rails, dst % rails, hash_N.astype(np.int64))
+
+        return paths
+
+
+def address(link_N: Ints) -> NDArray[np.uint32]:
+    """IPv4 address of a NIC: as `Fleet.addresses`."""
+    return (10 << 24 | (link_N * 2 + 1)).astype(np.uint32)
+
+
+def source_port(src_N: Ints, dst_N: Ints) -> Ints:
+    """UDP source port of a queue pair: what its entropy is made from."""
+    return 49152 + (src_N * 2654435761 + dst_N * 40503 >> 7) % 16384
+
+
+def queue_pair(src_N: Ints, dst_N: Ints) -> Ints:
+    """Number of the queue pair at the receiver."""
+    return 64 + (src_N * 31 + dst_N) % 0xFFFF00
+
+
+def in_order_of_flows(samples: Samples, ids_F2: NDArray[np.uint64]) -> Samples:
+    """The same by the key of the table: the id's bytes, then time."""
+    swapped = ids_F2.byteswap()
+    place_F = np.empty(len(ids_F2), np.int64)
+    place_F[np.lexsort((swapped[:, 1], swapped[:, 0]))] = np.arange(len(ids_F2))
+    order = np.lexsort((samples.time_ns_N, place_F[samples.flow_N]))
+    names = ("flow_N", "in_port_N", "out_port_N", "time_ns_N", "frame_bytes_N", "ecn_N")
+    return Samples(*(getattr(samples, name)[order] for name in names), samples.rate)

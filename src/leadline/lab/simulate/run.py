@@ -1,0 +1,288 @@
+"""One simulated fleet from its spec to its rows: a chunk of time after the other, so that memory is bounded.
+
+    schedule ── runs, faults ──> chunks ── steps, loads ──> rows ── losses ──> sink
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.lab.simulate.clocks import Clocks
+from leadline.lab.simulate.fleet import Fleet, joined, text
+from leadline.lab.simulate.flows import FlowSource
+from leadline.lab.simulate.happenings import event_columns, of_faults, of_run, of_runs, standing
+from leadline.lab.simulate.jobs import JobSteps
+from leadline.lab.simulate.metrics import CATALOGUE, Load, Streams
+from leadline.lab.simulate.rows import Common, Told, collective_columns, made, step_columns
+from leadline.lab.simulate.scheduler import Run, harmless_of_a_day, schedule
+from leadline.lab.simulate.spec import SimulationSpec
+from leadline.lab.simulate.truth_simulated import truth
+from leadline.lab.simulate.write import Sink
+from leadline.model.tables import BY_NAME, Table
+
+CHUNK_ROWS = 4_000_000  # of all tables together: some hundred bytes a row while they are made
+PACKET_BYTES = 4096
+LOSSY = ("metric_sample", "step", "collective", "event", "flow_sample")
+SILENT = ("silent", "restart", "no-labels", "duplicate")
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What was written."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    bytes: int = 0
+    seconds: float = 0.0
+    truth: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows written for each second of wall time, making them included."""
+        return sum(self.rows.values()) / max(self.seconds, 1e-9)
+
+
+class Simulation:
+    """A planned fleet. Construction plans jobs and faults; `write` makes the rows."""
+
+    def __init__(self, spec: SimulationSpec) -> None:
+        spec.check()
+        self.fleet = Fleet(spec.gpus, spec.gpus_per_host, spec.pod_hosts, spec.name)
+        if spec.quiet:
+            spec = replace(spec, planned=(*spec.planned, *harmless_of_a_day(spec, self.fleet.hosts)))
+        self.spec = spec
+        self.schedule = schedule(spec, self.fleet)
+        self.clocks = Clocks(
+            self.fleet.hosts, spec.hosts_per_machine, spec.clock_sigma_ns, spec.drift_sigma_ppb, spec.start_ns,
+            spec.seed,
+        )  # fmt: skip
+        self.common = Common(spec.tenant, spec.cluster, spec.seed)
+        self.rng = np.random.default_rng([spec.seed, 50])
+        self._batches = 0
+        self._jobs: dict[int, JobSteps] = {}
+        self._names = self.fleet.host_names
+        self._clock_names = joined(self._names, text("/", self.clocks.boot_H))
+        gone = self.rng.random(self.fleet.hosts) < spec.silent_share
+        begin = self.rng.random(self.fleet.hosts) * spec.seconds * 0.75
+        self._silent = (gone, begin, begin + spec.seconds / 4)
+        self.outcome = Outcome()
+
+    # -- before -----------------------------------------------------------------------------------------------
+
+    def estimate(self) -> dict[str, float]:
+        """Rows to expect, by table."""
+        spec, fleet = self.spec, self.fleet
+        out = {"relation": float(2 * fleet.gpu_count + 3 * fleet.links + 4 * fleet.gpu_count), "event": 1000.0}
+        steps = collectives = 0.0
+        for run in self.schedule.runs:
+            kind = run.archetype
+            lasts_s = max(0.0, min(run.end_s, spec.seconds) - max(run.start_s, 0.0))
+            count = len(run.hosts) * fleet.gpus_per_host * lasts_s / (kind.compute_s + kind.data_s + kind.optimizer_s)
+            steps += count
+            collectives += 2 * kind.collectives * count
+        out["step"] = steps
+        if spec.detail != "jobs":
+            streams = self._stream_count()
+            out["series"] = float(streams)
+            out["metric_sample"] = streams * np.ceil(spec.seconds / spec.metrics_s)
+        if spec.detail == "all":
+            out["collective"] = collectives
+            out["flow_sample"] = min(float(spec.flow_rows_max), self._samples_expected())
+        return out
+
+    def _stream_count(self) -> int:
+        counts = {
+            "gpu": self.fleet.gpu_count, "port": self.fleet.host_links, "host": self.fleet.hosts,
+            "swport": len(self.fleet.swports.link) if self.spec.detail == "all" else 0,
+        }  # fmt: skip
+        return sum(counts[each.of] for each in CATALOGUE if self.spec.detail == "all" or not each.wide)
+
+    def _samples_expected(self) -> float:
+        """By the plans: bytes of all NICs, at one to five switches, one packet in so many."""
+        total = 0.0
+        for run in self.schedule.runs:
+            if len(run.hosts) > 1 and run.archetype.collectives:
+                lasts_s = max(0.0, min(run.end_s, self.spec.seconds) - max(run.start_s, 0.0))
+                steps = lasts_s / (run.archetype.compute_s + 0.5)
+                total += 2 * run.archetype.payload_bytes * steps * len(run.hosts) * self.fleet.gpus_per_host
+        return total / PACKET_BYTES * 1.5 / self.spec.sampling
+
+    def chunk_s(self) -> float:
+        """Length of a chunk: whole metric periods, and no more rows than fit."""
+        per_s = sum(self.estimate().values()) / self.spec.seconds
+        periods = max(1, int(min(CHUNK_ROWS / max(per_s, 1.0), 600.0) / self.spec.metrics_s))
+        return periods * self.spec.metrics_s
+
+    # -- rows -------------------------------------------------------------------------------------------------
+
+    def write(self, sink: Sink) -> Iterator[float]:
+        """Write everything; yields the share that is done."""
+        spec, began = self.spec, time.monotonic()
+        streams = None
+        if spec.detail != "jobs":
+            streams = Streams(self.fleet, spec.detail == "all", spec.start_ns, spec.seed)
+            for columns in streams.series(spec.end_ns):
+                self._put(sink, "series", columns, len(columns["first_ns"]))  # type: ignore[arg-type]
+        for columns, count in standing(
+            self.fleet, spec.hosts_per_machine if spec.shares_machine else 1, spec.start_ns
+        ):
+            self._put(sink, "relation", columns, count)
+        source = self._flow_source() if spec.detail == "all" else None
+        chunk_s, at_s = self.chunk_s(), 0.0
+        while at_s < spec.seconds:
+            end_s = min(at_s + chunk_s, spec.seconds)
+            self._chunk(sink, streams, source, at_s, end_s)
+            at_s = end_s
+            yield at_s / spec.seconds
+        self.outcome.bytes = sink.finish()
+        told = {"switches_sampling": source.switches if source else 0}
+        self.outcome.truth = truth(self.fleet, self.schedule, self.clocks, spec, dict(self.outcome.lost), told)
+        self.outcome.seconds = time.monotonic() - began
+
+    def _flow_source(self) -> FlowSource:
+        expected = self._samples_expected()
+        share = min(1.0, self.spec.flow_rows_max / max(expected, 1.0))
+        pods = max(1, round(self.fleet.pods * share))
+        return FlowSource(self.fleet, self.spec.sampling, self.spec.spray, pods, self.spec.seed)
+
+    def _chunk(self, sink: Sink, streams: Streams | None, source: FlowSource | None, at_s: float, end_s: float) -> None:
+        from_ns, to_ns = (self.spec.start_ns + round(each * 1e9) for each in (at_s, end_s))
+        runs = [run for run in self.schedule.runs if run.start_s < end_s and run.end_s > at_s]
+        for run in runs:
+            if run.number not in self._jobs:
+                self._jobs[run.number] = JobSteps(run, self.fleet, self.spec.start_ns, self.spec.seed)
+                for columns, count in of_run(self.fleet, run, self.spec.start_ns):
+                    self._put(sink, "relation", columns, count)
+        self._happenings(sink, runs, from_ns, to_ns)
+        self._steps(sink, runs, to_ns)
+        jobs = [self._jobs[run.number] for run in runs]
+        if streams is not None:
+            self._metrics(sink, streams, runs, at_s, end_s)
+        if source is not None and (found := source.columns(jobs, from_ns, to_ns)):
+            columns, samples = found
+            keep = np.ones(len(samples.flow_N), bool)
+            for fault in self.schedule.faults:
+                if fault.effect.telemetry == "no-flows":
+                    since = samples.time_ns_N - self.spec.start_ns
+                    during = (since >= fault.at_s * 1e9) & (since < fault.end_s * 1e9)
+                    keep &= ~(during & np.isin(source.switch_of(samples), fault.switches))
+            self._put(sink, "flow_sample", columns, len(samples.flow_N), keep)
+        for run in runs:
+            if run.end_s <= end_s:
+                del self._jobs[run.number]
+                if source is not None:
+                    source.forget(run.number)
+
+    def _happenings(self, sink: Sink, runs: list[Run], from_ns: int, to_ns: int) -> None:
+        spec = self.spec
+        found = [*of_faults(self.fleet, self.schedule.faults, self.schedule.runs, spec.start_ns, from_ns, to_ns)]
+        found += of_runs(self.fleet, runs, spec.start_ns, from_ns, to_ns)
+        if found:
+            found.sort(key=lambda each: (each.entity, each.at_ns))
+            columns = event_columns(found, self._names, self._clock_names, self._told_ns)
+            self._put(sink, "event", columns, len(found))
+
+    def _told_ns(self, host_N: Any, time_N: Any) -> Any:
+        faults = [each for each in self.schedule.faults if each.effect.scope == "machine"]
+        return self.clocks.told(host_N, time_N, faults)
+
+    def _steps(self, sink: Sink, runs: list[Run], to_ns: int) -> None:
+        told: list[Told] = []
+        for run in sorted(runs, key=lambda each: each.job):
+            host_R = np.repeat(run.hosts, self.fleet.gpus_per_host)
+            told += [Told(run, host_R, laid) for laid in self._jobs[run.number].until(to_ns)]
+        told = [each for each in told if len(each.laid.checkpoint_T)]
+        if not told:
+            return
+        columns, count = step_columns(told, self._names, self._clock_names, self._told_ns, self.spec.start_ns, self.rng)
+        self._put(sink, "step", columns, count)
+        if self.spec.detail == "all":
+            columns, count = collective_columns(told, self._names, self._clock_names, self._told_ns)
+            if count:
+                self._put(sink, "collective", columns, count)
+
+    # -- metrics ----------------------------------------------------------------------------------------------
+
+    def _metrics(self, sink: Sink, streams: Streams, runs: list[Run], at_s: float, end_s: float) -> None:
+        spec = self.spec
+        at_T = np.arange(np.ceil(at_s / spec.metrics_s), np.ceil(end_s / spec.metrics_s)) * spec.metrics_s
+        if not len(at_T):
+            return
+        values = streams.values(self._load(runs, at_T), at_T, spec.metrics_s, self.schedule.faults)
+        lost = self._told_wrongly(streams, values, at_T)
+        order, count = streams.order_S, streams.count * len(at_T)
+        # Every stream has its own phase within the period, and some milliseconds of jitter.
+        phase_S = np.floor(streams.phase_S * spec.metrics_s * 1e3) * 1_000_000
+        times = spec.start_ns + np.rint(at_T * 1e9).astype(np.int64)[None, :] + phase_S.astype(np.int64)[:, None]
+        times = times + streams.rng.integers(0, 4, times.shape) * 1_000_000
+        stamped = np.flatnonzero(streams.agent_S)
+        hosts = np.repeat(streams.host_S[stamped], len(at_T))
+        times[stamped] = self._told_ns(hosts, times[stamped].ravel()).reshape(-1, len(at_T))
+        columns = {
+            "series": np.repeat(streams.ids_S, len(at_T), axis=0),
+            "time_ns": times[order].ravel(),
+            "value": values[order].ravel(),
+        }
+        keep = None if lost is None else ~lost[order].ravel()
+        self._put(sink, "metric_sample", columns, count, keep)
+
+    def _load(self, runs: list[Run], at_T: Any) -> Load:
+        shape = (self.fleet.hosts, len(at_T))
+        busy, sent, across = (np.zeros(shape) for _ in range(3))
+        for run in runs:
+            job = self._jobs[run.number]
+            when = np.flatnonzero((at_T >= run.start_s) & (at_T < run.end_s))
+            if len(when):
+                where = np.ix_(run.hosts, when)
+                busy[where], sent[where], across[where] = job.busy, job.port_bytes_per_s, job.across
+        return Load(busy, sent, across)
+
+    def _told_wrongly(self, streams: Streams, values: Any, at_T: Any) -> Any:
+        """Samples that are not sent (S, T), None if all are; what is frozen is overwritten in `values`."""
+        lost = None
+        for fault in self.schedule.faults:
+            kind = fault.effect.telemetry
+            during = (at_T >= fault.at_s) & (at_T < fault.end_s)
+            if not during.any() or kind not in (*SILENT, "frozen"):
+                continue
+            # An exporter's are the GPUs; with the host go its agent's.
+            whole = fault.effect.scope == "machine"
+            hit = np.isin(streams.host_S, fault.hosts) & (whole | ~streams.agent_S)
+            if kind == "frozen":
+                first = int(np.argmax(during))
+                values[np.ix_(hit, during)] = values[hit][:, max(first - 1, 0), None]
+                continue
+            lost = np.zeros(values.shape, bool) if lost is None else lost
+            lost[np.ix_(hit, during)] = True
+        gone, begin, end = self._silent
+        if gone.any():
+            lost = np.zeros(values.shape, bool) if lost is None else lost
+            of_host = np.flatnonzero(streams.agent_S & gone[streams.host_S])
+            host = streams.host_S[of_host]
+            lost[of_host] |= (at_T >= begin[host][:, None]) & (at_T < end[host][:, None])
+        return lost
+
+    # -- out --------------------------------------------------------------------------------------------------
+
+    def _put(self, sink: Sink, name: str, columns: dict[str, Any], count: int, keep: Any = None) -> None:
+        if not count:
+            return
+        table: Table = BY_NAME[name]
+        self._batches += 1
+        rows = made(table, columns, count, self.common, self._batches)
+        if keep is not None and not keep.all():
+            self.outcome.lost[f"{name}/telemetry-fault"] += int((~keep).sum())
+            rows = rows.filter(pa.array(keep))
+        if self.spec.drop_share and name in LOSSY:
+            kept = self.rng.random(rows.num_rows) >= self.spec.drop_share
+            self.outcome.lost[f"{name}/dropped"] += int((~kept).sum())
+            rows = rows.filter(pa.array(kept))
+        self.outcome.rows[name] += rows.num_rows
+        sink.write(table, rows)
