@@ -17,6 +17,8 @@ from leadline.lab.running import RunningLab
 
 DRIFT_EVERY_S = 0.2  # at 500 ppm a step of 100 us: less than programs notice of each other's clocks
 
+SEEN_NS = 100_000  # what is told of an offset: two clocks cannot be read at one moment on a busy machine
+
 
 @dataclass(frozen=True, slots=True)
 class _ClockFault(Fault):
@@ -41,7 +43,8 @@ class _ClockFault(Fault):
         return tuple(f"host:{each.name}" for each in topology.machines()[self._machine(lab)])
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        return {"offset_ns": clock.read_offset_ns(lab, self.host or "")}
+        offset_ns = clock.read_offset_ns(lab, self.host or "")
+        return {"offset_ns": round(offset_ns / SEEN_NS) * SEEN_NS}
 
     def _machine(self, lab: RunningLab) -> str:
         return lab.cluster.topology.host(self.host or "").machine
@@ -56,7 +59,7 @@ class ClockStep(_ClockFault):
 
     name = "clock-step"
     fault_class = "persistent"
-    magnitudes: ClassVar = {"small": {"step_s": 0.02}, "large": {"step_s": -30.0}}  # medium: a leap second's worth
+    magnitudes: ClassVar = {"small": {"step_s": 0.02}, "large": {"step_s": -30.0}}  # medium: as a leap second
 
     step_s: float = 1.0  # below zero: backwards
 
