@@ -103,7 +103,7 @@ def test_memory_that_cannot_be_taken_back_in_both_versions(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
-        ("colocated-neighbour", {}, "tiny has none; take the preset cloud16"),
+        ("colocated-neighbour", {}, "tiny has none; take the preset shared or cloud16"),
         ("slow-worker", {"share": 1.5}, "share is what is left of a rank's CPU, 0 to 1, got 1.5"),
         ("slow-worker", {"cores": 0.0}, "cores must be > 0, got 0.0; leave it out"),
         ("slow-storage", {"host": "h1"}, "host must be a storage host, storage1, got h1"),

@@ -33,7 +33,7 @@ class ColocatedNeighbour(Fault):
     name = "colocated-neighbour"
     layer = "host"
     fault_class = "gray"
-    preset = "cloud16"
+    preset = "shared"
     signal = "neighbour_cpu_s"
     magnitudes: ClassVar = {
         "small": {"stolen": 0.25, "flows": 1},
@@ -55,7 +55,7 @@ class ColocatedNeighbour(Fault):
         if not shared:
             raise UsageError(
                 f"colocated-neighbour needs a machine with several hosts, and {topology.name} has none; take the "
-                "preset cloud16, or a topology with hosts_per_machine: 2"
+                "preset shared or cloud16, or a topology with hosts_per_machine: 2"
             )
         if self.host is not None and self.host not in shared:
             raise UsageError(f"colocated-neighbour: {self.host} is alone on its machine; take {min(shared)}")

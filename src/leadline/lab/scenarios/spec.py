@@ -91,7 +91,7 @@ def of_fault(name: str) -> Scenario:
     return Scenario(
         name=name,
         doc=(inspect.getdoc(kind) or "").partition("\n")[0],
-        topology="clos8",
+        topology=kind.preset or "clos8",
         duration_s=FAULT_AT_S + FAULT_FOR_S + AFTER_S,
         workloads=(PlannedWorkload(work, f"{work}-1", 0.0, None, {}, place=f"scenario {name}"),),
         faults=(fault,),
