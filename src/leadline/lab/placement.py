@@ -17,7 +17,10 @@ from leadline.lab.scenarios.parts import PlannedWorkload, Scenario
 from leadline.lab.topology import Topology, build
 from leadline.lab.workloads import WORKLOADS
 from leadline.lab.workloads.base import Lab, RankJob, Workload
+from leadline.lab.workloads.bulk import Bulk
 from leadline.model.errors import ConfigError, UsageError
+
+WITHOUT_GPU = frozenset({"bulk", "incast"})  # workloads that only send: they hold no host against others
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def jobs_of(scenario: Scenario, topology: Topology, seed: int) -> list[Workload]
     held = {
         number: frozenset(job.hosts)
         for number, job in enumerate(jobs)
-        if isinstance(job, RankJob) and job.hosts and work_gpus(job)
+        if isinstance(job, RankJob) and job.hosts and scenario.workloads[number].kind not in WITHOUT_GPU
     }
     for number, (work, job) in enumerate(zip(scenario.workloads, jobs, strict=True)):
         if isinstance(job, RankJob) and job.placement == "random":
@@ -78,16 +81,13 @@ def ranks_of(job: Workload, topology: Topology, place: str) -> int | None:
     try:
         for host in job.hosts:
             topology.host(host)
-        if type(job).start is not RankJob.start:
-            return len(job.hosts) or None  # it starts what it wants where it wants
-        return len(job.members(cast("Lab", Unbuilt(topology))))
+        if isinstance(job, Bulk):
+            return len(job.hosts)  # also on storage hosts, which have no GPU
+        unbuilt = cast("Lab", Unbuilt(topology))
+        job.plan(unbuilt)
+        return len(job.members(unbuilt))
     except UsageError as error:
         raise ConfigError(f"{place}: {error}") from error
-
-
-def work_gpus(job: RankJob) -> bool:
-    """Whether a job holds the GPUs of its hosts; transfers do not."""
-    return type(job).start is RankJob.start
 
 
 def told(topology: Topology, jobs: Mapping[str, Workload]) -> dict[str, Any]:

@@ -131,6 +131,9 @@ def test_what_cannot_happen_is_refused_with_its_line(faults: str, told: str) -> 
         ),
         ("{workload: bulk}", "line 3: workload bulk-1 needs src, dst and at least one flow, or transfers"),
         ("{workload: bulk, transfers: [{from: h1}]}", "line 3: workload bulk-1: a transfer has source and target"),
+        ("{workload: pipeline, replicas: 3}", "line 3: workload pipeline-1: 8 hosts are not some stages x 3 replicas"),
+        ("{workload: pipeline, micro_batches: 0}", "line 3: workload pipeline-1 needs replicas and micro_batches"),
+        ("{workload: serve, servers: 8}", "line 3: workload serve-1 needs a server and a client at least; 8 servers"),
         ("{workload: none}", "line 3: workload must be one of bert"),
         ("{workload: rings, every_s: 5}", "line 3: every_s 5.0 needs a for_s that is shorter, got None"),
         (

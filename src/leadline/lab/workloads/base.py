@@ -114,6 +114,7 @@ class RankJob:
         """Spawn all ranks. Errors: UsageError if it runs already, or for a host that the topology has not."""
         if self.ranks:
             raise UsageError(f"workload {self.name} runs already; stop() it, or give the second one another name")
+        self.plan(lab)
         members = self.members(lab)
         directory = job_directory(lab, self.name)
         self.prepare(lab)
@@ -124,6 +125,10 @@ class RankJob:
         except BaseException:
             self.stop()
             raise
+
+    def plan(self, lab: Lab) -> None:
+        """Fix what depends on the topology; asked before anything is started, also without a cluster. May be called
+        again. Errors: UsageError for a job that this topology cannot hold."""
 
     def members(self, lab: Lab) -> list[tuple[str, str]]:
         """(host, GPU) by rank; ranks of one host follow each other. Errors: UsageError for what is not there."""
@@ -150,6 +155,11 @@ class RankJob:
     def environment(self, lab: Lab, rank: int) -> dict[str, str]:
         """Variables beyond those that every rank gets."""
         return {}
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether this start goes on with an earlier run."""
+        return False
 
     def tell(self, rank: int, **settings: Any) -> None:
         """Write the control file of one rank: it obeys from its next step on. No settings: back to normal."""
@@ -197,7 +207,8 @@ class RankJob:
         local_rank: int = 0,
     ) -> RankProcess:
         control, log = directory / f"rank{rank}.json", directory / f"rank{rank}.log"
-        write_control(control, {})
+        if not (self.goes_on and control.exists()):  # what faults hold of a job, they hold when it goes on, too
+            write_control(control, {})
         log.unlink(missing_ok=True)  # of an earlier run under this name: `ready` reads it
         ring = lab.state / "hosts" / host / "ring"
         ring.mkdir(parents=True, exist_ok=True)

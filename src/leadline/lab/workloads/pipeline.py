@@ -62,8 +62,8 @@ class Pipeline(RankJob):
                 f"{self.replicas}, {self.micro_batches}, {self.stages}"
             )
 
-    def start(self, lab: Lab) -> None:
-        """Spawn a rank per stage and replica. Errors: UsageError if the hosts cannot be divided so."""
+    def plan(self, lab: Lab) -> None:
+        """A rank per stage and replica. Errors: UsageError if the hosts cannot be divided so."""
         hosts = list(self.hosts) or [host.name for host in lab.topology.hosts]
         if self.stages:
             hosts = hosts if self.hosts else hosts[: self.stages * self.replicas]
@@ -75,7 +75,6 @@ class Pipeline(RankJob):
                 "replicas; give hosts, stages or replicas that multiply up"
             )
         self.hosts = hosts
-        super().start(lab)
 
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The command line of pipeline_rank."""

@@ -50,8 +50,8 @@ class Serve(RankJob):
             if not 0 < getattr(self, what) <= PAYLOAD_MAX:
                 raise UsageError(f"workload {self.name}: {what} must be 1 to {PAYLOAD_MAX}, got {getattr(self, what)}")
 
-    def start(self, lab: Lab) -> None:
-        """Spawn servers and clients. Errors: UsageError if there is nobody to ask, or too much to ask."""
+    def plan(self, lab: Lab) -> None:
+        """Servers first, then clients. Errors: UsageError if there is nobody to ask, or too much to ask."""
         clients = len(self.members(lab)) - self.servers
         if self.servers < 1 or clients < 1:
             raise UsageError(
@@ -63,7 +63,6 @@ class Serve(RankJob):
                 f"workload {self.name}: a client asks more than 0 and at most {RATE_MAX:g} times a second, got "
                 f"{self.rate_per_s:g} for {clients} clients"
             )
-        super().start(lab)
 
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The command line of serve_rank."""
