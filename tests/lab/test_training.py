@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.torch.job import rows_of
 
+from leadline.lab.faults.slow_loader import SlowLoader
 from leadline.lab.harmless.job import ExtraCheckpoint, Recompilation, Reinitialisation, VariableSequences
 from leadline.lab.harmless.preemption import Preemption
 from leadline.lab.realise.cluster import Cluster
@@ -24,7 +25,7 @@ from leadline.lab.workloads.vision import Vision
 pytestmark = pytest.mark.slow
 
 START_S, END_S = 120.0, 90.0
-SMALL = {"batch": 2, "hidden": 64, "layers": 1}
+SMALL: dict[str, Any] = {"batch": 2, "hidden": 64, "layers": 1}
 
 
 @pytest.fixture
@@ -141,6 +142,8 @@ def test_what_healthy_training_does_now_and_then(tiny: Cluster) -> None:
         until(job, lambda done=done: len(job.steps_done()) > done + 5)  # type: ignore[misc]
         one.stop(lab)
     preemption = Preemption(job="bert-1")
+    slow = SlowLoader(job="bert-1", rank=1, delay_s=0.1)
+    slow.start(lab)
     preemption.start(lab)
     assert job.ranks == []
     assert job.poll() == {}
@@ -148,6 +151,9 @@ def test_what_healthy_training_does_now_and_then(tiny: Cluster) -> None:
     until(job, job.ready)
     assert told(job, 0, "step")[0]["number"] >= 20  # went on after those steps
     assert job.attempt == 1
+    assert json.loads(job.ranks[1].control.read_text()) == {"data_delay_s": 0.1}  # it is slow still
+    slow.stop(lab)
+    assert json.loads(job.ranks[1].control.read_text()) == {}
     job.stop()
     for host in ("h1", "h2"):
         rows = rows_of(tiny.state / "hosts" / host / "ring")

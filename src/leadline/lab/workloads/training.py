@@ -120,6 +120,11 @@ class TrainingJob(RankJob):
         self.resume = True
         return codes
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether this start goes on with an earlier run."""
+        return self.attempt > 0
+
     def steps_done(self) -> list[tuple[int, int]]:
         """See `RankJob`; read off rank 0's logs, those of earlier attempts first."""
         if not self.ranks:

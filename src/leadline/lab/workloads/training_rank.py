@@ -95,6 +95,8 @@ class Training:
             before, self.agreed = self.agreed, self.group.agree(stop, self.control)
             if self.agreed.stop:
                 break
+            if number == self.first:  # numbers that stand there already were obeyed by an earlier attempt
+                before = self.agreed
             if self.agreed.reinit_number not in (0, before.reinit_number):
                 self._make_group_anew()
             asked = self.agreed.checkpoint_number not in (0, before.checkpoint_number)
