@@ -25,6 +25,10 @@ PRESET = "quad"  # the smallest fabric with two ways between any two hosts
 # What a job is given so that a cell is short: small models, checkpoints and evaluations within its time.
 SETTINGS: dict[str, dict[str, Any]] = {
     "bert": {"hidden": 128, "layers": 2, "evaluate_every": 25, "checkpoint_every": 20},
+    "vision": {"evaluate_every": 25, "checkpoint_every": 20},
+    "recommendation": {"evaluate_every": 25, "checkpoint_every": 20},
+    "pipeline": {"micro_batches": 4},
+    "serve": {"rate_per_s": 30.0},
     "rings": {"max_bytes": 1 << 20, "iterations": 2, "seconds": 600.0, "pause_s": 0.05},
 }
 

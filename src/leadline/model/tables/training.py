@@ -80,7 +80,7 @@ COLLECTIVE = Table(
 
 MESSAGE_END = Table(
     "message_end",
-    doc="One end of a point-to-point transfer inside a collective.",
+    doc="One end of a point-to-point transfer, inside a collective or by itself.",
     own=(
         JOB,
         COMM,
@@ -100,7 +100,7 @@ MESSAGE_END = Table(
     time="begin_ns",
     keep_hours=2 * DAY,
     identity=Identity.BATCH,
-    written_by="NCCL plug-in, ring benchmark",
+    written_by="NCCL plug-in, ring benchmark, torch hook",
     partition=Partition.DAY,
     host_row=True,
 )
