@@ -1,4 +1,4 @@
-"""`leadline lab simulate`: a fleet of any size from a seed, without a kernel, as a bundle or into a running Leadline."""
+"""`leadline lab simulate`: a fleet of any size from a seed, without a kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leadline.store.bundle_redact import truth_path, write_truth
 def simulate(
     gpus: Annotated[int, typer.Option(min=1, help="How many GPUs.")] = 1000,
     minutes: Annotated[float, typer.Option(help="How long.")] = 10.0,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same bytes.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 1,
     to: Annotated[Path | None, typer.Option(help="The bundle to write; FLEET.leadline if neither is given.")] = None,
     server: Annotated[str, typer.Option(help="Instead of a bundle: a running Leadline, http://127.0.0.1:8440.")] = "",
     scenario: Annotated[Path | None, typer.Option(help="YAML with `faults:` and `harmless:`, at_s, magnitude.")] = None,

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a flat table reads better with one row per line)
 """Kinds of jobs: how large, how long, and what a step of them costs. Figures are of the order of public reports.
 
 Sources: Llama 3 (Meta 2024, section 3.3: TP 8, 16 Ki GPUs, some seconds a step); Kokolis et al., HPCA'25 (sizes of

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a flat table reads better with one row per line)
 """What every fault and every harmless thing of the lab does to a fleet: to steps, links and telemetry, as data.
 
 The names are those of `lab.faults` and `lab.harmless`; layer and class are theirs. A triple is (small, medium, large).
@@ -104,14 +105,14 @@ _FAULTS: tuple[Effect, ...] = (
     Effect("divergence", "application", "persistent", "rank", parts=(1, 1, 2), hangs=True),
     Effect("memory-pressure", "host", "gray", "rank", compute=(1.05, 1.2, 1.7), counters=(
         Grows("node_pressure_memory_stalled_seconds_total", (0.05, 0.2, 0.5)),)),
-    Effect("imbalanced-stage", "application", "persistent", "stage", compute=(1.15, 1.4, 2.0)),
+    Effect("imbalanced-stage", "application", "gray", "stage", compute=(1.15, 1.4, 2.0)),
     Effect("imbalanced-sequences", "application", "gray", "rank", parts=(1, 2, 4), compute=(1.2, 1.5, 2.0)),
     Effect("loop-bug", "application", "persistent", "job", stands_still=True),
     Effect("slow-operator", "application", "persistent", "job", compute=(1.05, 1.15, 1.4), events=(
         Told("software-version", "info", "rank", "layer-norm 2.1.0", "torch-hook"),)),
     Effect("colocated-neighbour", "host", "gray", "machine", compute=(1.05, 1.2, 1.6), capacity=(0.9, 0.6, 0.4)),
     Effect("slow-storage", "storage", "gray", "storage", data_s=(0.1, 0.5, 2.0)),
-    Effect("checkpoint-storm", "storage", "transient", "job", write_s=(0.2, 1.0, 4.0)),
+    Effect("checkpoint-storm", "storage", "gray", "job", write_s=(0.2, 1.0, 4.0)),
     # -- GPU ------------------------------------------------------------------------------------------------------
     Effect("gpu-throttle", "gpu", "gray", "rank", compute=(1.2, 1.7, 2.8), clock_mhz=(0.8, 0.55, 0.3), counters=(
         Grows("DCGM_FI_DEV_THERMAL_VIOLATION", (2e8, 5e8, 8e8)),)),
@@ -138,25 +139,25 @@ _FAULTS: tuple[Effect, ...] = (
         counters=(Grows(_CARRIER, (0.4, 0.4, 0.4)),)),
     Effect("dead-nic", "network", "persistent", "link", parts=(1, 1, 2), dies="exit/1", repair_s=3600, events=(_DOWN, _UP),
            counters=(Grows(_CARRIER, (0.02, 0.02, 0.02)),)),
-    Effect("blackhole", "network", "gray", "uplink", loss=(0.02, 0.1, 0.3), counters=()),
+    Effect("blackhole", "network", "persistent", "uplink", loss=(0.02, 0.1, 0.3), counters=()),
     Effect("ecmp-collision", "network", "transient", "uplink", capacity=(0.6, 0.35, 0.15)),
     Effect("neighbour-congestion", "network", "transient", "link", capacity=(0.7, 0.4, 0.15)),
     Effect("dead-spine", "network", "persistent", "spine", parts=(1, 1, 2), down_s=(-1, -1, -1), pause_s=(1, 3, 5)),
     Effect("incast", "network", "transient", "link", capacity=(0.6, 0.3, 0.1), counters=(
         Grows("ifOutDiscards", (20.0, 200.0, 2000.0)),)),
-    Effect("wrong-mtu", "network", "persistent", "link", capacity=(0.7, 0.5, 0.02)),
+    Effect("wrong-mtu", "network", "gray", "link", capacity=(0.7, 0.5, 0.02)),
     Effect("pfc-storm", "network", "gray", "link", capacity=(0.5, 0.2, 0.02), counters=(
         Grows("node_infiniband_rx_prio3_pause_total", (1e3, 1e5, 1e6)), Grows("ifInErrors", (0.0, 0.0, 1.0)))),
     Effect("marginal-optic", "network", "gray", "link", loss=(0.0, 1e-4, 3e-3), counters=(
         Grows("node_infiniband_symbol_error_total", (10.0, 1e3, 1e5)), Grows("ifInErrors", (0.0, 1.0, 50.0)))),
     Effect("wrong-gid", "network", "persistent", "link", loss=(0.01, 0.05, 0.2), counters=(
         Grows("node_infiniband_local_ack_timeout_err_total", (0.2, 2.0, 20.0)),)),
-    Effect("wrong-dscp", "network", "persistent", "link", capacity=(0.9, 0.7, 0.4), counters=(
+    Effect("wrong-dscp", "network", "gray", "link", capacity=(0.9, 0.7, 0.4), counters=(
         Grows("node_infiniband_out_of_sequence_total", (1.0, 20.0, 200.0)),)),
     # -- clocks and telemetry -------------------------------------------------------------------------------------
-    Effect("clock-step", "host", "transient", "machine", clock_step_ns=(5e6, 1e8, 5e9)),
+    Effect("clock-step", "host", "persistent", "machine", clock_step_ns=(5e6, 1e8, 5e9)),
     Effect("clock-drift", "host", "gray", "machine", clock_ppb=(2e4, 2e5, 2e6)),
-    Effect("exporter-hangs", "telemetry", "gray", "exporter", parts=(1, 1, 4), telemetry="silent"),
+    Effect("exporter-hangs", "telemetry", "transient", "exporter", parts=(1, 1, 4), telemetry="silent"),
     Effect("duplicate-uuid", "telemetry", "persistent", "exporter", parts=(1, 1, 2), telemetry="duplicate"),
     Effect("switch-stops-sampling", "telemetry", "persistent", "leaf", parts=(1, 1, 4), telemetry="no-flows"),
     Effect("labels-missing", "telemetry", "persistent", "exporter", parts=(1, 2, 8), telemetry="no-labels"),

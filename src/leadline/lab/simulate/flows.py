@@ -99,8 +99,7 @@ class FlowSource:
         spray = self._sprayed(src, dst) if self.spray else None
         samples = flow_samples(flows, self.rate, spray, self.rng)
         told = self.tells_W[self._switch_of[samples.in_port_N]]
-        names = ("flow_N", "in_port_N", "out_port_N", "time_ns_N", "frame_bytes_N", "ecn_N")
-        samples = Samples(*(getattr(samples, name)[told] for name in names), samples.rate)
+        samples = taken(samples, np.flatnonzero(told))
         ids = np.concatenate([edges.ids_E2 for _, edges in found])
         if not len(samples.flow_N):
             return None
@@ -172,5 +171,17 @@ def in_order_of_flows(samples: Samples, ids_F2: NDArray[np.uint64]) -> Samples:
     place_F = np.empty(len(ids_F2), np.int64)
     place_F[np.lexsort((swapped[:, 1], swapped[:, 0]))] = np.arange(len(ids_F2))
     order = np.lexsort((samples.time_ns_N, place_F[samples.flow_N]))
-    names = ("flow_N", "in_port_N", "out_port_N", "time_ns_N", "frame_bytes_N", "ecn_N")
-    return Samples(*(getattr(samples, name)[order] for name in names), samples.rate)
+    return taken(samples, order)
+
+
+def taken(samples: Samples, place_M: Ints) -> Samples:
+    """Some of the samples, in this order."""
+    return Samples(
+        samples.flow_N[place_M],
+        samples.in_port_N[place_M],
+        samples.out_port_N[place_M],
+        samples.time_ns_N[place_M],
+        samples.frame_bytes_N[place_M],
+        samples.ecn_N[place_M],
+        samples.rate,
+    )

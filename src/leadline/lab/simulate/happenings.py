@@ -57,9 +57,7 @@ def _moments(told: Told, fault: Befallen) -> list[float]:
     return [float(each) + late for each in np.arange(fault.at_s, fault.end_s, told.every_s)]
 
 
-def _told(
-    fleet: Fleet, fault: Befallen, runs: list[Run], told: Told, at_ns: int, count: int
-) -> Iterator[Happening]:
+def _told(fleet: Fleet, fault: Befallen, runs: list[Run], told: Told, at_ns: int, count: int) -> Iterator[Happening]:
     per = fleet.gpus_per_host
 
     def one(host: int, entity: str, place: int = 0, device: str = "") -> Happening:

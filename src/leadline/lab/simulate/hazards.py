@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a flat table reads better with one row per line)
 """When parts fail: Weibull hazards by age, lemons among the parts, repairs. Pure, from a random generator.
 
     H(t) = (t / scale) ** shape      survival to t: exp(-f H(t)), f = the lemon's factor or 1

@@ -273,5 +273,3 @@ def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints) -> StepTimes:
 
 def _first(times: StepTimes, count: int) -> StepTimes:
     return StepTimes(*(getattr(times, name)[:count] for name in StepTimes.__slots__))
-
-

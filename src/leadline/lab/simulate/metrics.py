@@ -1,7 +1,7 @@
 """Metric streams of a fleet and their values: the names and labels of the lab's exporters and agents.
 
-A catalogue (M metrics, each over all entities of its class) gives S streams; a chunk of time gives values (S, T). Counters
-go on from one chunk to the next. Values follow from what runs where and from what is befallen, by arithmetic.
+A catalogue (M metrics, each over all entities of its class) gives S streams; a chunk of time gives values (S, T).
+Counters go on from one chunk to the next. Values follow from what runs where and from what is befallen, by arithmetic.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _PORT = [
 ]  # fmt: skip
 _RDMA = [
     "node_infiniband_out_of_sequence_total", "node_infiniband_local_ack_timeout_err_total",
-    "node_infiniband_symbol_error_total", "node_infiniband_rx_prio3_pause_total", "node_infiniband_port_xmit_wait_total",
+    "node_infiniband_symbol_error_total", "node_infiniband_rx_prio3_pause_total",
+    "node_infiniband_port_xmit_wait_total",
 ]  # fmt: skip
 _HOST = [
     ("node_load1", "gauge"), ("node_memory_MemAvailable_bytes", "gauge"),
@@ -99,7 +100,7 @@ class Streams:
         self.count = at
         self.rng = np.random.default_rng([seed, 20])
         self.state_S = np.zeros(at)  # counters so far
-        self._labels = {of: _labels(fleet, of) for of in ("gpu", "host", "port", "swport") if self.counts[of]}  # type: ignore[arg-type]
+        self._labels = {of: _labels(fleet, of) for of in ("gpu", "host", "port", "swport") if self.counts[of]}
         ids = np.concatenate([self._ids(metric) for metric in self.metrics])
         # A bundle's order is that of the bytes of an id: low half first, each byte for byte.
         swapped = ids.byteswap()
@@ -186,11 +187,11 @@ class Streams:
         for fault in faults:
             left = fault.effect.clock_mhz[fault.level]
             if left != 1.0 and fault.gpus:
-                clock_GT[np.ix_(list(fault.gpus), _while(fault, at_s_T))] *= left
-        power_GT = np.round(IDLE_W + (FULL_W - IDLE_W) * busy_GT * (clock_GT / FULL_MHZ) ** 2, 3)
+                clock_GT[np.ix_(np.array(fault.gpus), np.flatnonzero(_while(fault, at_s_T)))] *= left
+        power_GT: Floats = np.round(IDLE_W + (FULL_W - IDLE_W) * busy_GT * (clock_GT / FULL_MHZ) ** 2, 3)
         rates: dict[str, Floats] = {"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": power_GT * 1e3}
         gauges: dict[str, Floats] = {
-            "DCGM_FI_DEV_SM_CLOCK": np.round(clock_GT), "DCGM_FI_DEV_POWER_USAGE": power_GT,
+            "DCGM_FI_DEV_SM_CLOCK": np.rint(clock_GT).astype(np.float64), "DCGM_FI_DEV_POWER_USAGE": power_GT,
             "DCGM_FI_DEV_GPU_TEMP": np.round(28 + 0.07 * power_GT), "DCGM_FI_DEV_GPU_UTIL": np.round(busy_GT * 100),
             "DCGM_FI_DEV_FB_USED": np.where(busy_GT > 0, 62_000.0, 4.0),
             "node_load1": np.round(load.busy_HT * 2 * per, 2),
@@ -250,7 +251,9 @@ class Streams:
                 for entity in self._befallen(grows, fault) if place else ():
                     assert place is not None
                     row = place.start + entity
-                    lasted_T = np.clip(np.minimum(at_s_T, fault.end_s) - np.maximum(at_s_T - period_s, fault.at_s), 0, None)
+                    lasted_T = np.clip(
+                        np.minimum(at_s_T, fault.end_s) - np.maximum(at_s_T - period_s, fault.at_s), 0, None
+                    )
                     more_T = np.cumsum(lasted_T * grows.per_s[fault.level])
                     out[row] += np.floor(more_T) if grows.per_s[fault.level] >= 1 else more_T
                     self.state_S[row] += more_T[-1]

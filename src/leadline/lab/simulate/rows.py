@@ -96,9 +96,9 @@ class Told:
     laid: Laid
 
 
-def step_columns(told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: Any, start_ns: int, rng: np.random.Generator) -> tuple[
-    dict[str, Any], int
-]:  # fmt: skip
+def step_columns(
+    told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: Any, start_ns: int, rng: np.random.Generator
+) -> tuple[dict[str, Any], int]:
     """Columns of `step`. `told_ns(host_N, time_N)`: what a host's clock said at a true time."""
     parts: list[dict[str, Any]] = []
     for place, each in enumerate(told):
@@ -116,13 +116,16 @@ def step_columns(told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: A
                 "data_ns": times.data_TR.ravel(), "forward_ns": times.forward_TR.ravel(),
                 "backward_ns": times.backward_TR.ravel(), "optimizer_ns": times.optimizer_TR.ravel(),
                 "checkpoint_ns": checkpoint, "samples": np.full(count * ranks, float(kind.samples)),
-                "tokens": np.full(count * ranks, float(kind.tokens)), "loss": losses(each.run, kind, step, start, start_ns, rng),
+                "tokens": np.full(count * ranks, float(kind.tokens)),
+                "loss": losses(each.run, kind, step, start, start_ns, rng),
             }
         )  # fmt: skip
     whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     count = len(whole["step"])
     host = whole.pop("host")
-    out = {name: value for name, value in whole.items() if name not in ("job", "checkpoint_ns", "tokens", "loss")}
+    out: dict[str, Any] = {
+        name: value for name, value in whole.items() if name not in ("job", "checkpoint_ns", "tokens", "loss")
+    }
     out["job"] = Coded(pa.array([each.run.job for each in told]), whole["job"])
     out["host"], out["clock"] = Coded(hosts, host), Coded(clocks, host)
     out["checkpoint_ns"] = pa.array(whole["checkpoint_ns"], pa.int64(), mask=whole["checkpoint_ns"] == 0)
@@ -147,9 +150,7 @@ def losses(
     return np.round(fallen * (1 + 0.01 * rng.standard_normal(len(step_N))), 6)
 
 
-def collective_columns(
-    told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: Any
-) -> tuple[dict[str, Any], int]:
+def collective_columns(told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: Any) -> tuple[dict[str, Any], int]:
     """Columns of `collective`: every one twice, as it is entered and as it is finished, as the ring tells them.
 
     Replicas that are split over the ranks of a host reduce across hosts: one communicator per place in the replica.

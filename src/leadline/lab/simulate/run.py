@@ -1,6 +1,6 @@
 """One simulated fleet from its spec to its rows: a chunk of time after the other, so that memory is bounded.
 
-    schedule ── runs, faults ──> chunks ── steps, loads ──> rows ── losses ──> sink
+schedule ── runs, faults ──> chunks ── steps, loads ──> rows ── losses ──> sink
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.lab.simulate.clocks import Clocks
+from leadline.lab.simulate.fabric import Floats
 from leadline.lab.simulate.fleet import Fleet, joined, text
 from leadline.lab.simulate.flows import FlowSource
 from leadline.lab.simulate.happenings import event_columns, of_faults, of_run, of_runs, standing
@@ -130,9 +131,7 @@ class Simulation:
             streams = Streams(self.fleet, spec.detail == "all", spec.start_ns, spec.seed)
             for columns in streams.series(spec.end_ns):
                 self._put(sink, "series", columns, len(columns["first_ns"]))  # type: ignore[arg-type]
-        for columns, count in standing(
-            self.fleet, spec.hosts_per_machine if spec.shares_machine else 1, spec.start_ns
-        ):
+        for columns, count in standing(self.fleet, spec.hosts_per_machine if spec.shares_machine else 1, spec.start_ns):
             self._put(sink, "relation", columns, count)
         source = self._flow_source() if spec.detail == "all" else None
         chunk_s, at_s = self.chunk_s(), 0.0
@@ -212,7 +211,8 @@ class Simulation:
 
     def _metrics(self, sink: Sink, streams: Streams, runs: list[Run], at_s: float, end_s: float) -> None:
         spec = self.spec
-        at_T = np.arange(np.ceil(at_s / spec.metrics_s), np.ceil(end_s / spec.metrics_s)) * spec.metrics_s
+        first, last = (int(np.ceil(each / spec.metrics_s)) for each in (at_s, end_s))
+        at_T: Floats = np.arange(first, last).astype(np.float64) * spec.metrics_s
         if not len(at_T):
             return
         values = streams.values(self._load(runs, at_T), at_T, spec.metrics_s, self.schedule.faults)

@@ -92,7 +92,7 @@ class _Scheduler:
         self._fill()
         for planned in self.spec.planned:
             self._push(planned.at_s, "planned", planned)
-        lemons = {}
+        lemons: dict[str, np.ndarray] = {}
         if self.spec.hazards and not self.spec.quiet:
             counts = {
                 "gpu": self.fleet.gpu_count,

@@ -125,7 +125,9 @@ class Where:
         out.gpus = tuple(host * per + place for host in out.hosts for place in range(per))
 
     def _links(self, hosts: np.ndarray, parts: int, rng: np.random.Generator) -> tuple[int, ...]:
-        chosen = rng.choice(len(hosts) * self.fleet.rails, size=min(parts, len(hosts) * self.fleet.rails), replace=False)
+        chosen = rng.choice(
+            len(hosts) * self.fleet.rails, size=min(parts, len(hosts) * self.fleet.rails), replace=False
+        )
         rails = self.fleet.rails
         return tuple(sorted(int(hosts[each // rails]) * rails + int(each % rails) for each in chosen))
 
@@ -155,6 +157,8 @@ def uses(fleet: Fleet, hosts: np.ndarray, fault: Befallen) -> bool:
         return True
     if len(pods) < 2:
         return False  # one leaf per rail: traffic of one pod does not reach the spines
-    leaves = {(link - fleet.host_links) // fleet.uplinks // fleet.rails for link in fault.links if link >= fleet.host_links}
+    leaves = {
+        (link - fleet.host_links) // fleet.uplinks // fleet.rails for link in fault.links if link >= fleet.host_links
+    }
     spines = {(each - fleet.leaves) // fleet.uplinks for each in fault.switches if each >= fleet.leaves}
     return bool(leaves & pods) or (bool(spines & pods) if fleet.three_tiers else bool(spines))

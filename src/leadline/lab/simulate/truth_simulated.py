@@ -63,9 +63,7 @@ def truth(
     fleet: Fleet, schedule: Schedule, clocks: Clocks, spec: SimulationSpec, lost: dict[str, int], told: dict[str, Any]
 ) -> dict[str, Any]:
     """All of it, as it stands in the file. `read_truth` reads the first three."""
-    lemons = {
-        name: [int(each) for each in places.nonzero()[0][:100_000]] for name, places in schedule.lemons.items()
-    }
+    lemons = {name: [int(each) for each in places.nonzero()[0][:100_000]] for name, places in schedule.lemons.items()}
     return {
         "faults": [entry(fleet, each, schedule, spec).as_json() for each in schedule.faults],
         "seed": spec.seed,

@@ -133,5 +133,3 @@ def require_room(directory: Path, needed: int) -> None:
             f"about {needed / 1e9:.1f} GB are needed and {directory} has {free / 1e9:.1f} GB free; fewer --minutes, "
             "--detail hosts or jobs, a longer --metrics-every, or another disk"
         )
-
-

@@ -1,0 +1,336 @@
+"""The simulated fleet: laws of its parts, its jobs, its rows, and that Leadline reads them as the lab's."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leadline.lab.faults import FAULTS
+from leadline.lab.harmless import HARMLESS
+from leadline.lab.simulate.clocks import Clocks
+from leadline.lab.simulate.effects import EFFECTS, effect_of
+from leadline.lab.simulate.fleet import Fleet
+from leadline.lab.simulate.flows import fabric_of_fleet
+from leadline.lab.simulate.hazards import PARTS, lives, scale_of
+from leadline.lab.simulate.run import Simulation
+from leadline.lab.simulate.scheduler import schedule
+from leadline.lab.simulate.spec import Planned, SimulationSpec, planned_from, planned_of
+from leadline.lab.simulate.targets import Befallen
+from leadline.lab.simulate.write import bundle_sink, require_room
+from leadline.lab.truth import read_truth
+from leadline.model.errors import ConfigError, UsageError
+from leadline.model.ids import link_id, parse_entity_id, series_id
+from leadline.model.names import entity_of
+from leadline.model.tables import Table
+from leadline.store.bundle import read_bundle
+from leadline.store.bundle_redact import write_truth
+from leadline.store.schema import checked_rows
+
+
+class ListSink:
+    """Test double of a sink: keeps the rows."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[pa.Table]] = {}
+
+    def write(self, table: Table, rows: pa.Table) -> None:
+        self.rows.setdefault(table.name, []).append(checked_rows(table, rows))
+
+    def finish(self) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+    def all(self, name: str) -> pa.Table:
+        return pa.concat_tables([each.cast(self.rows[name][0].schema) for each in self.rows[name]])
+
+
+def simulated(spec: SimulationSpec) -> tuple[Simulation, ListSink]:
+    simulation, sink = Simulation(spec), ListSink()
+    for _ in simulation.write(sink):
+        pass
+    return simulation, sink
+
+
+ALL = SimulationSpec(gpus=256, minutes=20, seed=5, planned=planned_of("all", 1200, 5), detail="all")
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[Simulation, ListSink]:
+    return simulated(ALL)
+
+
+# --- the fleet ---------------------------------------------------------------------------------------------------
+
+
+@given(gpus=st.integers(1, 20_000), per=st.sampled_from([1, 4, 8]))
+@settings(max_examples=25, deadline=None)
+def test_every_link_has_two_ends_and_every_port_one_link(gpus: int, per: int) -> None:
+    fleet = Fleet(gpus, per)
+    ports = fleet.swports
+    assert fleet.gpu_count >= gpus
+    assert len(fleet.capacity_bps_L) == fleet.links
+    # Of a host's link the upper end is a switch port, of every other link both are.
+    ends = np.bincount(ports.link, minlength=fleet.links)
+    assert (ends[: fleet.host_links] == 1).all()
+    assert (ends[fleet.host_links :] == 2).all()
+    assert len(set(zip(ports.switch.tolist(), ports.number.tolist(), strict=True))) == len(ports.link)
+    assert ports.switch.max() < fleet.switches
+    assert fabric_of_fleet(fleet).links == fleet.links
+
+
+def test_names_are_those_of_the_model() -> None:
+    fleet = Fleet(3000)
+    assert fleet.three_tiers
+    assert len(set(fleet.link_names.to_pylist())) == fleet.links
+    assert len(set(fleet.swport_names.to_pylist())) == len(fleet.swports.link)
+    assert len(set(fleet.addresses(np.arange(fleet.host_links)).to_pylist())) == fleet.host_links
+    for name in fleet.link_names.to_pylist()[:: fleet.links // 50]:
+        assert name == link_id(*parse_entity_id(name).name.split("~"))
+
+
+# --- hazards -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("age_days", [0.0, 300.0])
+def test_lives_are_weibull_given_the_age(part, age_days: float) -> None:  # type: ignore[no-untyped-def]
+    count, factor = 4000, 3.0
+    life = lives(part, np.full(count, age_days), np.full(count, factor), np.random.default_rng(4))
+    scale = scale_of(part)
+    hazard = factor * (((age_days + life) / scale) ** part.shape - (age_days / scale) ** part.shape)
+    seen = np.sort(1 - np.exp(-hazard))  # uniform, if the lives are what they should be
+    distance = np.abs(seen - (np.arange(count) + 0.5) / count).max()
+    assert distance < 1.95 / math.sqrt(count)  # Kolmogorov-Smirnov, one in a thousand
+    assert (life >= 0).all()
+
+
+def test_a_node_fails_about_as_often_as_was_reported() -> None:
+    of_node = {"gpu": 8, "link": 8, "host": 1, "switch": 0}
+    per_day = sum(1000 * of_node[part.of] / part.mean_days for part in PARTS)
+    assert 4.0 < per_day < 10.0  # Kokolis et al.: 6.5 for RSC-1
+
+
+# --- jobs --------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 1000), gpus=st.sampled_from([8, 64, 512]), random=st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_no_host_is_given_twice_and_jobs_start_whole(seed: int, gpus: int, random: bool) -> None:
+    minutes = 240.0
+    spec = SimulationSpec(
+        gpus=gpus, minutes=minutes, seed=seed, placement="random" if random else "packed",
+        planned=planned_of("6", minutes * 60, seed),
+    )  # fmt: skip
+    plan = schedule(spec, Fleet(gpus))
+    for host in range(Fleet(gpus).hosts):
+        spans = sorted((run.start_s, run.end_s) for run in plan.runs if host in run.hosts)
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    assert all(len(set(run.hosts.tolist())) == len(run.hosts) > 0 for run in plan.runs)
+    assert all(run.end_s > run.start_s for run in plan.runs if run.end == "exit/0")
+    by_job: dict[str, list[float]] = {}
+    for run in plan.runs:
+        by_job.setdefault(run.job, []).append(run.first_step)
+    assert 0 <= plan.utilisation <= 1
+
+
+# --- effects -----------------------------------------------------------------------------------------------------
+
+
+def test_no_fault_of_the_lab_is_missing() -> None:
+    assert {fault.name for fault in FAULTS} <= set(EFFECTS)
+    assert {each.name for each in HARMLESS} <= set(EFFECTS)
+    for fault in FAULTS:
+        assert not EFFECTS[fault.name].harmless
+        assert EFFECTS[fault.name].layer == fault.layer, fault.name
+        assert EFFECTS[fault.name].fault_class == fault.fault_class, fault.name
+    for each in HARMLESS:
+        assert EFFECTS[each.name].harmless
+
+
+# --- rows --------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_rows(whole: tuple[Simulation, ListSink]) -> None:
+    again, rows = simulated(ALL)
+    assert again.outcome.rows == whole[0].outcome.rows
+    assert again.outcome.truth == whole[0].outcome.truth
+    for name in rows.rows:
+        assert rows.all(name).equals(whole[1].all(name)), name
+    _, other = simulated(replace(ALL, seed=6))
+    assert not other.all("step").equals(rows.all("step"))
+
+
+def test_streams_are_known_by_their_labels(whole: tuple[Simulation, ListSink]) -> None:
+    for group in whole[1].rows["series"]:
+        for row in group.slice(0, 2).to_pylist():
+            labels = dict(row["labels"]) | {"__name__": row["name"]}
+            mapped = entity_of(labels)
+            assert row["series"] == series_id(labels).to_bytes(16, "little")
+            assert (row["entity_kind"], row["entity"], row["host"]) == (mapped.entity_kind, mapped.entity, mapped.host)
+
+
+def test_samples_are_of_known_streams_once_and_counters_never_fall(whole: tuple[Simulation, ListSink]) -> None:
+    sink = whole[1]
+    kinds = {row["series"]: row["type"] for group in sink.rows["series"] for row in group.to_pylist()}
+    samples = sink.all("metric_sample")
+    keys = Counter(zip(samples["series"].to_pylist(), samples["time_ns"].to_pylist(), strict=True))
+    assert max(keys.values()) == 1
+    seen: dict[bytes, float] = {}
+    for series, value in zip(samples["series"].to_pylist(), samples["value"].to_pylist(), strict=True):
+        assert series in kinds
+        if kinds[series] == "counter":
+            assert value >= seen.get(series, 0.0)
+            seen[series] = value
+
+
+def test_what_is_broken_stands_in_the_graph(whole: tuple[Simulation, ListSink]) -> None:
+    simulation, sink = whole
+    relation = sink.all("relation")
+    known = set(relation["child"].to_pylist()) | set(relation["parent"].to_pylist())
+    found = set()
+    for entry in simulation.outcome.truth["faults"]:
+        assert entry["component"], entry["fault"]
+        assert entry["seen_in"] == "simulated"
+        for component in entry["component"]:
+            parts = parse_entity_id(component).name.split("~") if component.startswith("link:") else [""]
+            ends = [f"{'port' if part.startswith('h') else 'swport'}:{part}" for part in parts if part]
+            assert all(each in known for each in ends or [component]), (entry["fault"], component)
+        found.add(entry["fault"])
+    assert {fault.name for fault in FAULTS} <= found
+
+
+def test_ranks_are_on_one_host_and_gpus_of_one_job_at_a_time(whole: tuple[Simulation, ListSink]) -> None:
+    held: dict[str, list[tuple[int, int]]] = {}
+    for row in whole[1].all("relation").to_pylist():
+        if row["kind"] == "runs-on" and row["parent"].startswith("gpu:"):
+            held.setdefault(row["parent"], []).append((row["from_ns"], row["to_ns"] or 2**63))
+    assert held
+    for spans in held.values():
+        spans.sort()
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
+
+
+def test_steps_follow_each_other_and_phases_fill_them(whole: tuple[Simulation, ListSink]) -> None:
+    last: dict[tuple[str, int], tuple[int, int]] = {}
+    for row in whole[1].all("step").to_pylist():
+        key = (row["job"], row["rank"])
+        assert row["end_ns"] > row["start_ns"]
+        phases = sum(row[f"{name}_ns"] for name in ("data", "forward", "backward", "optimizer"))
+        length = row["end_ns"] - row["start_ns"] - (row["checkpoint_ns"] or 0)
+        assert -4 <= length - phases < 0.2 * length + 1e6, row  # what is missing is the wait for the slowest at the end
+        if key in last and row["step"] == last[key][0] + 1:
+            assert row["start_ns"] >= last[key][1] - 1e9  # clocks are stepped by the fault, and drift
+        last[key] = (row["step"], row["end_ns"])
+
+
+def test_a_slow_worker_is_slow_and_costs_what_the_model_says() -> None:
+    spec = SimulationSpec(gpus=64, minutes=10, seed=3, hazards=False, detail="jobs",
+                          planned=(Planned("slow-worker", 200.0, 200.0, "large"),))  # fmt: skip
+    simulation, sink = simulated(spec)
+    (entry,) = simulation.outcome.truth["faults"]
+    rank = next(each for each in entry["component"] if each.startswith("rank:"))
+    job, _, number = parse_entity_id(rank).name.rpartition("/")
+    rows = [row for row in sink.all("step").to_pylist() if row["job"] == job and row["rank"] == int(number)]
+    lengths: dict[bool, float] = {}
+    for during in (True, False):
+        those = [row for row in rows if (200e9 <= row["start_ns"] - spec.start_ns < 390e9) is during]
+        lengths[during] = float(np.median([row["end_ns"] - row["start_ns"] for row in those]))
+    assert lengths[True] > 1.5 * lengths[False]
+    ranks = 1 + max(row["rank"] for row in sink.all("step").to_pylist() if row["job"] == job)
+    expected = 200.0 * ranks * (1 - lengths[False] / lengths[True])
+    assert entry["lost_gpu_seconds"] == pytest.approx(expected, rel=0.15)
+
+
+def test_what_is_dropped_is_counted_and_absent() -> None:
+    spec = SimulationSpec(gpus=64, minutes=10, seed=3, detail="all", hazards=False)
+    full, _ = simulated(spec)
+    holed, _ = simulated(replace(spec, drop_share=0.1, silent_share=0.5))
+    for name in ("metric_sample", "step", "collective"):
+        lost = sum(count for key, count in holed.outcome.lost.items() if key.startswith(f"{name}/"))
+        assert lost + holed.outcome.rows[name] == full.outcome.rows[name]
+    dropped = holed.outcome.lost["step/dropped"] / full.outcome.rows["step"]
+    assert 0.07 < dropped < 0.13
+    assert holed.outcome.truth["telemetry"]["rows_lost"] == dict(holed.outcome.lost)
+
+
+def test_a_quiet_fleet_has_only_decoys() -> None:
+    simulation, _ = simulated(SimulationSpec(gpus=512, minutes=600, seed=2, quiet=True, detail="jobs"))
+    faults = simulation.outcome.truth["faults"]
+    assert faults
+    assert all(entry["decoy"] for entry in faults)
+    assert simulation.outcome.truth["fleet"]["node_days"] == pytest.approx(64 * 600 / 1440)
+
+
+def test_clocks_step_and_drift_as_the_truth_says() -> None:
+    clocks = Clocks(8, 2, 1e6, 5000.0, 10**18, 1)
+    assert clocks.drift_ppb_H[0] == clocks.drift_ppb_H[1]
+    at = np.full(8, 10**18 + 100 * 10**9)
+    step = Befallen(effect_of("clock-step"), "medium", 50.0, 150.0, hosts=(0, 1))
+    moved = clocks.told(np.arange(8), at, [step]) - clocks.told(np.arange(8), at, [])
+    assert moved.tolist() == [10**8] * 2 + [0] * 6
+
+
+def test_a_bundle_is_read_back_with_its_truth(tmp_path: Path) -> None:
+    spec = SimulationSpec(gpus=32, minutes=3, seed=1, planned=planned_of("xid,slow-link/large", 180, 1))
+    simulation = Simulation(spec)
+    path = tmp_path / "f.leadline"
+    sink = bundle_sink(path, spec.start_ns, spec.end_ns, "simulation: {}\n")
+    for _ in simulation.write(sink):
+        pass
+    sink.close()
+    write_truth(tmp_path / "f.truth.json", simulation.outcome.truth)
+    with read_bundle(path) as bundle:
+        rows = {table.name: sum(group.num_rows for group in bundle.groups(table)) for table in bundle.tables}
+    assert rows == dict(simulation.outcome.rows)
+    assert path.stat().st_size == simulation.outcome.bytes
+    entries, seed, _ = read_truth(tmp_path / "f.truth.json")
+    assert [each.fault for each in entries] == ["xid", "slow-link"]
+    assert seed == 1
+    assert len(json.loads((tmp_path / "f.truth.json").read_text())["clocks"]["offset_ns"]) == 4
+    assert not list(tmp_path.glob(".*"))
+
+
+# --- what is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_", "words"),
+    [
+        ("faults: [{fault: nonsense, at_s: 1}]", "fault must be one of"),
+        ("faults: [{fault: xid, at_s: -1}]", "at_s must be seconds >= 0"),
+        ("faults: [{fault: xid, magnitude: huge}]", "magnitude must be one of"),
+        ("faults: 7", "must be a list"),
+        ("[]", "expected a mapping"),
+        ("a: [", "no YAML"),
+    ],
+)
+def test_a_scenario_that_cannot_be_is_refused(given_: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        planned_from(given_, "there.yaml")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"gpus": 0}, {"minutes": 0}, {"drop_share": 1.5}, {"detail": "most"}, {"placement": "best"}, {"sampling": 0},
+     {"quiet": True, "planned": (Planned("xid", 1.0),)}, {"planned": (Planned("xid", 1e6),)}],
+)  # fmt: skip
+def test_a_fleet_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        Simulation(replace(SimulationSpec(gpus=8, minutes=1), **wrong))  # type: ignore[arg-type]
+
+
+def test_a_disk_that_cannot_hold_it_is_told_before(tmp_path: Path) -> None:
+    require_room(tmp_path, 1000)
+    with pytest.raises(UsageError, match="GB are needed"):
+        require_room(tmp_path, 10**18)
