@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.unit.torch.job import run_job
 from torch import Tensor, nn
 
-from leadline.lab.workloads import training_control
 from leadline.lab.workloads.bert_model import Bert, Config
 from leadline.lab.workloads.control import Control, write_control
 from leadline.lab.workloads.finetune_model import Classifier, topics_of, topics_of_words
@@ -83,7 +82,12 @@ def test_a_rank_says_what_it_computes_with_at_first_and_when_it_changes(tmp_path
     one, path, told, control = obedience_of(tmp_path, SlowOperator(norm))
     calls: list[int] = []
     plain = norm.forward
-    norm.forward = lambda value: (calls.append(1), plain(value))[1]  # type: ignore[method-assign]
+
+    def counted(value: Tensor) -> Tensor:
+        calls.append(1)
+        return plain(value)
+
+    norm.forward = counted  # type: ignore[method-assign, assignment]
     norm(torch.ones(4))
     write_control(path, {"operator_repeats": 3, "operator_version": "2.14.0"})
     one.before_step(control.changed())
@@ -99,7 +103,7 @@ def test_a_rank_says_what_it_computes_with_at_first_and_when_it_changes(tmp_path
 
 def test_a_pause_is_made_once_for_each_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(training_control.time, "sleep", slept.append)
+    monkeypatch.setattr("leadline.lab.workloads.training_control.time.sleep", slept.append)
     one, path, told, control = obedience_of(tmp_path)
     for number in (1, 1, 2, 0, 2):  # the last one is another one: in between there was none
         write_control(path, {"pause_number": number, "pause_s": 1.5, "data_delay_s": len(slept)})
