@@ -23,8 +23,10 @@ from leadline.lab.matrix.plan import Cell, Times
 from leadline.lab.matrix.report import NAME as REPORT
 from leadline.lab.matrix.report import FaultReport, as_markdown, report
 from leadline.lab.realise import privileges
+from leadline.lab.run import plan_for
 from leadline.lab.scenarios.spec import parse
 from leadline.lab.state import checked_name
+from leadline.lab.topology import load_named
 from leadline.server.rows_view import SCHEMA_VERSION
 
 LOOK_EVERY_S = 0.2
@@ -73,7 +75,9 @@ def matrix(
     wanted = wanted[:first] if first else wanted
     texts = {cell: plan.scenario_text(cell, times, topology) for cell in wanted}
     for cell, text in texts.items():
-        parse(text, f"cell {cell.name}")  # whatever is wrong is told now, not after hours
+        # Whatever is wrong is told now, not after hours.
+        scenario = parse(text, f"cell {cell.name}")
+        plan_for(scenario, load_named(scenario.topology), cell.seed)
     journal = Journal(directory)
     left = journal.left(wanted, again)
     if not plan_only:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from leadline.lab.faults.base import TRAINING, Harmless, JobFault
 from leadline.lab.running import RunningLab
@@ -19,6 +20,10 @@ class _OfJob(Harmless, JobFault):
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return (f"job:{self.job}",)
+
+    def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
+        one = JobFault.chosen(self, lab, rng)
+        return replace(one, number=rng.randrange(1, 1 << 30)) if getattr(one, "number", 0) is None else one
 
     def settings(self) -> dict[str, Any]:
         """What the ranks are told."""
@@ -44,7 +49,7 @@ class Recompilation(_OfJob):
     lasts = False
 
     pause_s: float = 3.0
-    number: int = 1  # another one each time
+    number: int | None = None  # another one each time: a rank acts when it changes
 
     def settings(self) -> dict[str, Any]:
         return {"pause_s": self.pause_s, "pause_number": self.number}
@@ -67,7 +72,7 @@ class Reinitialisation(_OfJob):
     name = "reinitialisation"
     lasts = False
 
-    number: int = 1
+    number: int | None = None
 
     def settings(self) -> dict[str, Any]:
         return {"reinit_number": self.number}
@@ -80,7 +85,7 @@ class ExtraCheckpoint(_OfJob):
     name = "extra-checkpoint"
     lasts = False
 
-    number: int = 1
+    number: int | None = None
 
     def settings(self) -> dict[str, Any]:
         return {"checkpoint_number": self.number}

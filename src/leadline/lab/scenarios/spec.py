@@ -122,8 +122,9 @@ def _scenario(top: Located, duration_s: float | None) -> Scenario:
                 "`name` of its own"
             )
         place_of[work.name] = work.place
-    faults = [_fault(given, "fault", FAULT_BY_NAME) for given in _list(top, "faults")]
-    faults += [_fault(given, "harmless", harmless.HARMLESS_BY_NAME) for given in _list(top, "harmless")]
+    listed = [(each, "fault", FAULT_BY_NAME) for each in _list(top, "faults")]
+    listed += [(each, "harmless", harmless.HARMLESS_BY_NAME) for each in _list(top, "harmless")]
+    faults = [each for given, word, kinds in listed for each in _again(given, _fault(given, word, kinds), duration_s)]
     planned: tuple[PlannedWorkload | PlannedFault, ...] = (*works, *faults)
     for each in planned:
         if each.at_s > duration_s:
@@ -205,7 +206,8 @@ def _fault(given: Located, word: str, kinds: Mapping[str, type[Fault]]) -> Plann
         raise ConfigError(f"{given.place}: {name} needs at_s, the second at which it starts")
     for_s = _lasting(given)
     decoy = _flag(given, "decoy") or word == "harmless"
-    fields = {key: given[key] for key in given if key not in (word, "at_s", "for_s", "decoy", "with_decoy")}
+    timing = ("at_s", "for_s", "every_s", "decoy", "with_decoy")
+    fields = {key: given[key] for key in given if key not in (word, *timing)}
     kind = kinds[name]
     magnitude = fields.get("magnitude", "medium")
     free = {each for sizes in kind.magnitudes.values() for each in sizes}
@@ -221,6 +223,19 @@ def _fault(given: Located, word: str, kinds: Mapping[str, type[Fault]]) -> Plann
         place=given.place,
         with_decoy=_with_decoy(given),
     )
+
+
+def _again(given: Located, planned: PlannedFault, duration_s: float) -> list[PlannedFault]:
+    """It, or with `every_s` it again and again until the end; the seed draws each of them anew."""
+    every_s = _seconds(given, "every_s")
+    if every_s is None:
+        return [planned]
+    if every_s <= (planned.for_s or 0) or (planned.for_s is None and planned.fault.lasts):
+        raise ConfigError(
+            f"{given.place_of('every_s')}: every_s {every_s:g} needs a for_s that is shorter, got {planned.for_s}"
+        )
+    turns = int((duration_s - planned.at_s) // every_s) + 1
+    return [replace(planned, at_s=planned.at_s + every_s * turn) for turn in range(max(1, turns))]
 
 
 def _with_decoy(given: Located) -> bool | str:
