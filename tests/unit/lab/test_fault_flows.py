@@ -6,12 +6,16 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from leadline.lab.faults import flows
 from leadline.lab.faults.blackhole import Blackhole
 from leadline.lab.faults.link import _bps
+from leadline.lab.faults.wrong_mtu import WrongMtu
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Topology, load
 from leadline.lab.workloads.base import RankProcess
+from leadline.model.errors import UsageError
 
 SS = """\
 0      0                  {h1}:40112             {h2}:29510
@@ -98,3 +102,16 @@ def test_rates_are_read_as_tc_prints_them() -> None:
     assert [_bps(text) for text in ("250Mbit", "1Gbit", "12500Kbit", "800bit", "2.5Gbit")] == [
         250_000_000, 1_000_000_000, 12_500_000, 800, 2_500_000_000,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mtu_bytes": 9000}, "less than the fabric's 4200, got 9000"),
+        ({"mtu_bytes": 100}, "576 or more"),
+        ({"ends": 3}, "got 3"),
+    ],
+)
+def test_a_wrong_mtu_that_is_none_is_refused_before_anything_starts(wrong: dict[str, int], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        WrongMtu(link="leaf2~spine1", **wrong).check(load("tiny"))  # type: ignore[arg-type]

@@ -14,9 +14,10 @@ from leadline.lab.faults.link import port_counters
 from leadline.lab.levers import Lever, strongest
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
-from leadline.lab.topology import Port
+from leadline.lab.topology import Port, Topology
 from leadline.model.errors import UsageError
 
+LEAST_BYTES = 576  # what every IPv4 host must take (RFC 791)
 # What a router says to the sender of a packet that is too long and must not be cut.
 FRAGMENTATION_NEEDED = "icmp type destination-unreachable icmp code frag-needed"
 
@@ -45,13 +46,21 @@ class WrongMtu(Fault):
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         return self if self.link else replace(self, link=some_used_link(lab, rng, ("uplink",)))
 
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if not LEAST_BYTES <= self.mtu_bytes < topology.shape.mtu_bytes:
+            fabric = topology.shape.mtu_bytes
+            raise UsageError(
+                f"{self.name}: mtu_bytes must be {LEAST_BYTES} or more and less than the fabric's {fabric}, got "
+                f"{self.mtu_bytes}"
+            )
+        if self.ends not in (1, 2):
+            raise UsageError(f"{self.name}: a link has ends 1 and 2 that may be wrong, got {self.ends}")
+
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return (*(end.id for end in self._wrong(lab)), lab.link(self.link or "").id)
 
     def start(self, lab: RunningLab) -> None:
-        if self.mtu_bytes >= lab.cluster.topology.shape.mtu_bytes:
-            fabric = lab.cluster.topology.shape.mtu_bytes
-            raise UsageError(f"{self.name}: mtu_bytes must be less than the fabric's {fabric}, got {self.mtu_bytes}")
         if not self.told:
             for node in {end.node for end in self._wrong(lab) if end.id.startswith("swport:")}:
                 for port in lab.cluster.topology.node(node).ports:
