@@ -14,7 +14,7 @@ from leadline.lab.simulate.fabric import Fabric, Ints
 from leadline.lab.simulate.fleet import FABRIC_BPS, HOST_BPS, Fleet
 from leadline.lab.simulate.network import ROCE, LinkState, still
 from leadline.lab.simulate.scheduler import Run
-from leadline.lab.simulate.step_model import StepPlan, StepTimes, sent_bytes, steps
+from leadline.lab.simulate.step_model import StepPlan, StepTimes, collective_times, sent_bytes, steps
 from leadline.lab.simulate.targets import Befallen
 
 CELLS_MAX = 1_000_000  # steps x ranks x collectives that are laid at once
@@ -53,6 +53,7 @@ class JobSteps:
         self.at_ns = start_ns + round(max(run.start_s, 0.0) * 1e9)
         self.step = run.first_step
         self._lengths: dict[tuple[int, ...], float] = {}
+        self._took: dict[tuple[int, ...], tuple[float, float]] = {}
         self.mean_ns = self._length(())
 
     # -- links ------------------------------------------------------------------------------------------------
@@ -169,9 +170,13 @@ class JobSteps:
                 whole = fault.effect.scope == "job"
                 slow_R[slice(None) if whole else np.isin(self.gpu_R, fault.gpus)] *= factor
         order = self.by_rail_R
+        hosts_R, links = order // self.fleet.rails, self._links(active)
+        key = tuple(sorted(id(each) for each in active))
+        if key not in self._took:
+            self._took[key] = collective_times(self.plan, hosts_R, links)
         model = steps(
-            self.plan, order // self.fleet.rails, self._links(active), count, self.at_ns, slow_R[order], self.rng
-        )
+            self.plan, hosts_R, links, count, self.at_ns, slow_R[order], self.rng, took_ns=self._took[key]
+        )  # fmt: skip
         back = np.argsort(order)
         return StepTimes(*(getattr(model, name)[..., back] for name in StepTimes.__slots__))
 

@@ -106,6 +106,7 @@ class Streams:
         swapped = ids.byteswap()
         self.order_S = np.lexsort((swapped[:, 1], swapped[:, 0]))
         self.ids_S = ids[self.order_S]
+        self._told_ids = ids  # in the order of the catalogue, until they are told
         self.phase_S = self.rng.random(at)
         self.host_S = np.concatenate([self._host_of(metric.of) for metric in self.metrics])  # -1: of a switch
         self.agent_S = np.concatenate(
@@ -166,7 +167,8 @@ class Streams:
             labels = self._label_columns(metric)
             out.append(
                 {
-                    "series": self._ids(metric), "name": [metric.name, count], "entity_kind": [kind, count],
+                    "series": self._told_ids[self.places[metric.name]],
+                    "name": [metric.name, count], "entity_kind": [kind, count],
                     "entity": entities, "unit": [unit_of(metric.name), count], "labels": _maps(labels, count),
                     "first_ns": np.full(count, self.start_ns), "last_ns": np.full(count, end_ns - 1),
                     "type": [metric.kind, count], "host": hosts if hosts is not None else [None, count],

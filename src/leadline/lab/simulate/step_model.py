@@ -154,7 +154,7 @@ def collective_ns(plan: StepPlan, hosts_R: Ints, links: LinkState, idle_ns: floa
 
 def steps(
     plan: StepPlan, hosts_R: Ints, links: LinkState, count_T: int, first_ns: int, slow_R: Slow,
-    rng: np.random.Generator,
+    rng: np.random.Generator, took_ns: tuple[float, float] | None = None,
 ) -> StepTimes:  # fmt: skip
     """`count_T` steps from `first_ns` on, back to back; all ranks begin a step together.
 
@@ -162,8 +162,7 @@ def steps(
     it step by step. Returns: int64 ns, (T, R) and (T, C, R). A rank behind a dead link finishes never: then the times
     from there on are those of `NEVER_NS` later.
     """
-    whole_ns = collective_ns(plan, hosts_R, links, idle_ns=1e18)
-    busy_ns = collective_ns(plan, hosts_R, links, idle_ns=0.0)
+    whole_ns, busy_ns = took_ns or collective_times(plan, hosts_R, links)
     if not callable(slow_R):
         return _laid(plan, count_T, first_ns, np.broadcast_to(slow_R, (count_T, plan.ranks)), whole_ns, busy_ns, rng)
     parts, at_ns = [], first_ns
@@ -172,6 +171,11 @@ def steps(
         parts.append(part)
         at_ns = int(part.end_TR.max())
     return StepTimes(*(np.concatenate([getattr(part, name) for part in parts]) for name in StepTimes.__slots__))
+
+
+def collective_times(plan: StepPlan, hosts_R: Ints, links: LinkState) -> tuple[float, float]:
+    """Times of a collective after a pause and right after another: `took_ns` of `steps`, as long as links stay."""
+    return tuple(collective_ns(plan, hosts_R, links, idle_ns=idle_ns) for idle_ns in (1e18, 0.0))  # type: ignore[return-value]
 
 
 NEVER_NS = 10**15  # eleven days: no collective waits so long
