@@ -32,6 +32,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
          "--kills", "2", "--rate-s", "3"),
         LAB_FIGURES,
     ),
+    (
+        "simulator",
+        ("--recorded", "--gpus", "64", "--minutes", "2"),
+        ("rows_per_second", "step_time_error_ratio", "queue_error_ratio", "volume_error_ratio"),
+    ),
 )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ RINGS: tuple[RingCase, ...] = (
     RingCase("tiny", 250 * MBIT, 16 * KIB, "check", iterations=60),
     *(RingCase("tiny", 200 * MBIT, size * KIB, "check") for size in (64, 256, 1024, 4096)),
     *(RingCase("tiny", 100 * MBIT, size * KIB, "check") for size in (128, 512, 2048)),
-    RingCase("clos4", 200 * MBIT, 1024 * KIB, "fit"),
+    *(RingCase("clos4", 200 * MBIT, size * KIB, "fit") for size in (512, 1024, 2048)),
     *(RingCase("clos4", 250 * MBIT, size * KIB, "check") for size in (256, 1024, 4096)),
     *(RingCase("narrow4", 250 * MBIT, size * KIB, "check") for size in (512, 2048)),
 )  # fmt: skip

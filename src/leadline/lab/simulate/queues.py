@@ -69,11 +69,10 @@ def standing_share(quantile: float) -> float:
 
 
 def waiting_bytes(at_ns_N: Floats, size_N: Floats, port: Port, when_ns_M: Floats) -> Floats:
-    """Bytes that wait at a port at times (M,), for arrivals (N,) in order of time. What overflows stands full.
-
-    The bucket holds back what is more than it; the queue holds no more than it has room for.
-    """
+    """Bytes that wait at a port at times (M,), for arrivals (N,) in order of time. What has no room is dropped."""
     work_N = _work(at_ns_N, size_N, port)
+    if len(work_N) and work_N.max() > port.burst_bytes + port.queue_bytes:
+        work_N = _work_with_drops(at_ns_N, size_N, port)
     last_M = np.searchsorted(at_ns_N, when_ns_M, side="right") - 1
     safe_M = np.maximum(last_M, 0)
     work_M = work_N[safe_M] - port.rate_bps / 8e9 * (when_ns_M - at_ns_N[safe_M])
@@ -92,4 +91,16 @@ def _work(at_ns_N: Floats, size_N: Floats, port: Port) -> Floats:
     before_N = np.cumsum(size_N) - size_N - port.rate_bps / 8e9 * at_ns_N
     floor_N = np.minimum.accumulate(before_N)
     found: Floats = before_N + size_N - floor_N
+    return found
+
+
+def _work_with_drops(at_ns_N: Floats, size_N: Floats, port: Port) -> Floats:
+    """The same where the queue overflows. One arrival after the other: what is dropped changes all that follows."""
+    room, per_ns = port.burst_bytes + port.queue_bytes, port.rate_bps / 8e9
+    found, work, last_ns = np.empty(len(at_ns_N)), 0.0, 0.0
+    for place, (now_ns, size) in enumerate(zip(at_ns_N.tolist(), size_N.tolist(), strict=True)):
+        work = max(0.0, work - (now_ns - last_ns) * per_ns)
+        if work + size <= room:
+            work += size
+        found[place], last_ns = work, now_ns
     return found
