@@ -35,16 +35,15 @@ class ColocatedNeighbour(Fault):
     fault_class = "gray"
     preset = "shared"
     signal = "neighbour_cpu_s"
-    magnitudes: ClassVar = {
-        "small": {"stolen": 0.25, "flows": 1},
-        "large": {"stolen": 0.75, "flows": 8},
-    }
+    magnitudes: ClassVar = {"small": {"stolen": 0.25, "load": 0.3}, "large": {"stolen": 0.75, "load": 0.8}}
 
     host: str | None = None  # the neighbour's; another host of its machine has ranks
     src: str | None = None  # who sends to it, on another machine
     stolen: float = 0.5  # of the CPU that the ranks on its machine used
     cores: float = 0.15  # what the neighbour's program really burns
-    flows: int = 4
+    # Of the machine's uplink. As much as TCP gets starves a job's flows until a collective fails after 12 s.
+    load: float = 0.6
+    flows: int = 2  # that carry it; 0: none
     _left: Mapping[int, float] = field(default_factory=dict, repr=False, compare=False)  # cores, by process
     _held: list[Lever] = field(default_factory=list, repr=False, compare=False)
     _running: list[Any] = field(default_factory=list, repr=False, compare=False)  # burner, traffic
@@ -59,10 +58,10 @@ class ColocatedNeighbour(Fault):
             )
         if self.host is not None and self.host not in shared:
             raise UsageError(f"colocated-neighbour: {self.host} is alone on its machine; take {min(shared)}")
-        if not 0 < self.stolen < 1 or self.cores <= 0 or self.flows < 0:
+        if not 0 < self.stolen < 1 or self.cores <= 0 or not 0 < self.load <= 1 or self.flows < 0:
             raise UsageError(
-                f"colocated-neighbour: stolen 0 to 1, cores > 0, flows >= 0; got {self.stolen}, {self.cores}, "
-                f"{self.flows}"
+                f"colocated-neighbour: stolen and load 0 to 1, cores > 0, flows >= 0; got {self.stolen}, {self.load}, "
+                f"{self.cores}, {self.flows}"
             )
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
@@ -90,7 +89,8 @@ class ColocatedNeighbour(Fault):
                 self._held.append(lab.cpu(one))
                 lab.hold(self._held[-1], self, self._left[one.process.pid])
         if self.flows:
-            bulk = Bulk(name=label, src=self.src or "", dst=self.host or "", flows=self.flows)
+            each_mbit = self.load * lab.cluster.topology.shape.machine_bps / self.flows / 1e6
+            bulk = Bulk(name=label, src=self.src or "", dst=self.host or "", flows=self.flows, rate_mbit=each_mbit)
             bulk.start(lab.cluster)
             self._running.append(bulk)
 

@@ -17,7 +17,7 @@ from typing import Any
 from leadline.lab.workloads.base import RankProcess, Workload
 
 WINDOW_S = 3.0  # several steps of what the lab trains; CPU time is told in hundredths of a second
-STEPS = 5  # the median of so many says how long a step takes now
+RECENT_NS = 10_000_000_000  # how far back "now" reaches when a step's length is told
 LOG_END_BYTES = 1 << 16  # what is looked for stands near the end
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -44,9 +44,11 @@ def cores_used(ranks: Sequence[RankProcess], window_s: float | None = None) -> l
 
 
 def step_s(job: Workload) -> float | None:
-    """Median of the job's last few steps, seconds, as its rank 0 wrote them down; None if it tells no steps."""
-    steps = job.steps_done()[-STEPS:]
-    return round(statistics.median(end - start for start, end in steps) / 1e9, 4) if steps else None
+    """Median of the job's latest steps (of 10 s, or the last one), seconds, as its rank 0 wrote them down, or None."""
+    steps = job.steps_done()
+    since_ns = time.time_ns() - RECENT_NS
+    recent = [step for step in steps if step[1] >= since_ns] or steps[-1:]
+    return round(statistics.median(end - start for start, end in recent) / 1e9, 4) if recent else None
 
 
 def told(log: Path, event: str) -> list[Mapping[str, Any]]:
