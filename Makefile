@@ -23,7 +23,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 # First and alone: what depends on torch would else choose a build of its own.
 TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0
 # program:package where Debian's names differ
-LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd
+LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd faketime
 TEST_PROGRAMS := prometheus prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
   sfacctd:pmacct ovs-vswitchd:openvswitch-switch
 

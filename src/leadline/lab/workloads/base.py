@@ -266,6 +266,15 @@ def rank_environment(
     }
 
 
+def true_end_ns(told: Mapping[str, Any]) -> int:
+    """When a step ended that a rank wrote into its log, on the true clock: a fault may have set the rank's wrong.
+
+    Monotonic time is one for all processes of this machine, and no fault of the lab touches it.
+    """
+    monotonic_ns = told.get("monotonic_ns")
+    return int(told["end_ns"] if monotonic_ns is None else monotonic_ns + time.time_ns() - time.monotonic_ns())
+
+
 def store_port(job: str) -> int:
     """TCP port of a job's store at rank 0; jobs of different names rarely share one."""
     return _PORT_FIRST + zlib.crc32(job.encode()) % _PORTS

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from leadline.lab.workloads.base import Lab, RankJob
+from leadline.lab.workloads.base import Lab, RankJob, true_end_ns
 from leadline.model.errors import UsageError
 
 TAIL_BYTES = 65_536  # of a log that is read while the job runs: some 300 steps
@@ -117,7 +117,7 @@ def steps_in(text: str) -> list[StageStep]:
             told["seconds"],
             told["compute_seconds"],
             told["waiting_seconds"],
-            told["end_ns"],
+            true_end_ns(told),
         )
         for told in events_in(text, "step")
     ]

@@ -168,6 +168,7 @@ class Training:
             reduce_seconds=round(clock.reducing, 5),
             **loss,
             end_ns=time.time_ns(),
+            monotonic_ns=time.monotonic_ns(),
         )
         # What else a step was made of: once at first, then while the control file asks for something.
         obeys = bool(self.control.settings)

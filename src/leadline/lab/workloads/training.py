@@ -21,6 +21,7 @@ from leadline.lab.workloads.base import (
     stop_all,
     store_port,
     wait_for,
+    true_end_ns,
 )
 from leadline.model.errors import UsageError, WorldError
 
@@ -176,7 +177,8 @@ def _steps_of(log: Path, word: str) -> list[tuple[int, int]]:
         # A rank that was killed may have left half a line.
         if line.startswith("{") and line.endswith("}\n") and word in line:
             told = json.loads(line)
-            found.append((told["end_ns"] - round(told["seconds"] * 1e9), told["end_ns"]))
+            end_ns = true_end_ns(told)
+            found.append((end_ns - round(told["seconds"] * 1e9), end_ns))
     return found
 
 

@@ -149,6 +149,7 @@ class Training:
             loss=round(float(loss.detach()), 4),
             seconds=round(time.perf_counter() - began, 4),
             end_ns=time.time_ns(),
+            monotonic_ns=time.monotonic_ns(),
         )
         self._tell_work(number, batch, data_s, time.process_time() - cpu_began)
 
