@@ -33,7 +33,7 @@ def simulate(
     to: Annotated[Path | None, typer.Option(help="The bundle to write; FLEET.leadline if neither is given.")] = None,
     server: Annotated[str, typer.Option(help="Instead of a bundle: a running Leadline, http://127.0.0.1:8440.")] = "",
     scenario: Annotated[Path | None, typer.Option(help="YAML with `faults:` and `harmless:`, at_s, magnitude.")] = None,
-    faults: Annotated[str, typer.Option(help="A number, `all`, or NAME[/small|/large],...")] = "",
+    faults: Annotated[str, typer.Option(help="A number, `all`, or names: slow-link,dead-nic/large.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="Nothing breaks; harmless things happen.")] = False,
     hazards: Annotated[bool, typer.Option(help="Parts fail by their age.")] = True,
     detail: Annotated[

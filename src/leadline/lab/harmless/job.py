@@ -23,7 +23,8 @@ class _OfJob(Harmless, JobFault):
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         one = JobFault.chosen(self, lab, rng)
-        return replace(one, number=rng.randrange(1, 1 << 30)) if getattr(one, "number", 0) is None else one
+        fresh: dict[str, Any] = {"number": rng.randrange(1, 1 << 30)}
+        return replace(one, **fresh) if getattr(one, "number", 0) is None else one
 
     def settings(self) -> dict[str, Any]:
         """What the ranks are told."""

@@ -20,8 +20,8 @@ from leadline.lab.workloads.base import (
     signal_process,
     stop_all,
     store_port,
-    wait_for,
     true_end_ns,
+    wait_for,
 )
 from leadline.model.errors import UsageError, WorldError
 
