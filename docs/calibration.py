@@ -94,9 +94,9 @@ def _panel(x0: float, title: str, rows: list[Row]) -> list[str]:
         f'<text x="{x0 + SIDE / 2}" y="{TOP + SIDE + 32}" text-anchor="middle">lab</text>',
         f'<text transform="translate({x0 - 48} {TOP + SIDE / 2}) rotate(-90)" text-anchor="middle">simulator</text>',
     ]
-    for exponent in range(math.ceil(low), math.floor(high) + 1):
-        told = f"{10.0**exponent:g}" if abs(exponent) < 5 else f"1e{exponent}"
-        at_x, at_y = x(10.0**exponent), y(10.0**exponent)
+    for value in _ticks(low, high):
+        told = f"{value:g}" if 1e-5 < value < 1e5 else f"1e{math.log10(value):.0f}"
+        at_x, at_y = x(value), y(value)
         parts.append(f'<line x1="{at_x:.1f}" y1="{TOP + SIDE}" x2="{at_x:.1f}" y2="{TOP + SIDE + 4}" stroke="#999"/>')
         parts.append(f'<text x="{at_x:.1f}" y="{TOP + SIDE + 16}" text-anchor="middle">{told}</text>')
         parts.append(f'<line x1="{x0 - 4}" y1="{at_y:.1f}" x2="{x0}" y2="{at_y:.1f}" stroke="#999"/>')
@@ -112,6 +112,13 @@ def _panel(x0: float, title: str, rows: list[Row]) -> list[str]:
             f'<circle cx="{x(row.lab):.1f}" cy="{y(row.simulator):.1f}" r="4" {fill}><title>{name}</title></circle>'
         )
     return parts
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Values of an axis from 10**low to 10**high: powers of ten, and 2 and 5 between them where there are few."""
+    steps = (1, 2, 5) if high - low < 2.0 else (1,)
+    found = [step * 10.0**exponent for exponent in range(math.floor(low), math.ceil(high) + 1) for step in steps]
+    return [value for value in found if low <= math.log10(value) <= high]
 
 
 if __name__ == "__main__":
