@@ -19,7 +19,7 @@ class Divergence(RanksFault):
     layer = "application"
     fault_class = "persistent"
     lasts = False
-    workloads = (*TRAINING, "rings")
+    workloads = (*TRAINING, "pipeline", "rings")
     spared = 1  # where all take the branch, nobody diverges
     signal = "failed"
     magnitudes: ClassVar = {"small": {"ranks": 1}, "large": {"ranks": 4}}
@@ -33,5 +33,5 @@ class Divergence(RanksFault):
         tell_no_more(self, lab, self.befallen(lab))
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        exits = [one.process.popen.poll() for one in lab.job(self.job).ranks]
+        exits = [one.process.popen.poll() for one in lab.ranks(self.job)]
         return {"failed": sum(bool(code) for code in exits), "exits": exits}

@@ -19,7 +19,7 @@ class SlowLoader(RanksFault):
     name = "slow-loader"
     layer = "application"
     fault_class = "gray"
-    workloads = (*TRAINING, "rings", "pipeline")
+    workloads = (*TRAINING, "pipeline")  # they log what they waited for
     signal = "data_s"
     magnitudes: ClassVar = {"small": {"delay_s": 0.3}, "large": {"delay_s": 2.5}}
 

@@ -15,10 +15,12 @@ from typing import Any
 import yaml
 
 from leadline.lab.faults import BY_NAME, FAULTS
+from leadline.lab.scenarios.parts import can_befall
 from leadline.lab.truth import MAGNITUDES, Magnitude
 from leadline.lab.workloads import WORKLOADS
 from leadline.model.errors import UsageError
 
+SEEDS_MAX, CELLS_MAX = 10_000, 100_000  # 100,000 cells of half a minute are a month
 HEALTHY = "none"  # a cell without a fault: what must not alarm
 PRESET = "quad"  # the smallest fabric with two ways between any two hosts
 
@@ -27,9 +29,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bert": {"hidden": 128, "layers": 2, "evaluate_every": 25, "checkpoint_every": 20},
     "vision": {"evaluate_every": 25, "checkpoint_every": 20},
     "recommendation": {"evaluate_every": 25, "checkpoint_every": 20},
+    "finetune": {"steps": 0, "hidden": 128, "layers": 2, "evaluate_every": 25, "checkpoint_every": 20},
     "pipeline": {"micro_batches": 4},
     "serve": {"rate_per_s": 30.0},
-    "rings": {"max_bytes": 1 << 20, "iterations": 2, "seconds": 600.0, "pause_s": 0.05},
+    "bulk": {"src": "h1", "dst": "h2", "flows": 4, "rate_mbit": 20.0},
+    "rings": {"max_bytes": 1 << 20, "iterations": 2, "seconds": 600.0, "pause_s": 0.05, "timeout_s": 12.0},
 }
 
 
@@ -73,7 +77,10 @@ def cells(
     """All cells that can be; a fault that none of the workloads can suffer gets the first kind that it can.
 
     They come seed by seed and magnitude by magnitude, so that a matrix that is stopped early has seen every fault.
+    Errors: UsageError for more cells than anybody can run.
     """
+    if (asked := len(seeds) * len(decoys) * len(magnitudes) * len(faults) * len(workloads)) > CELLS_MAX:
+        raise UsageError(f"a matrix has at most {CELLS_MAX} cells, got {asked}; take fewer seeds, faults or workloads")
     found: dict[Cell, None] = {}
     for seed in seeds:
         for decoy in sorted(decoys):
@@ -95,9 +102,11 @@ def quick(seed: int = 1) -> list[Cell]:
 
 
 def _fitting(fault: str, workloads: Sequence[str]) -> list[str]:
-    needs = BY_NAME[fault].workloads if fault != HEALTHY else ()
-    fitting = [each for each in workloads if not needs or each in needs]
-    return fitting or [needs[0]]
+    if fault == HEALTHY:
+        return list(workloads)
+    kind = BY_NAME[fault]
+    fitting = [each for each in workloads if can_befall(kind, each)]
+    return fitting or [next(each for each in WORKLOADS if can_befall(kind, each))]
 
 
 def scenario_text(cell: Cell, times: Times, preset: str = "") -> str:
@@ -147,6 +156,8 @@ def chosen_seeds(given: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
             raise UsageError(f"--seeds: expected numbers like 1 or 1-3 or 1,5, got {given!r}")
+        if int(last or first) - int(first) >= SEEDS_MAX:
+            raise UsageError(f"--seeds: expected at most {SEEDS_MAX} numbers, got {part.strip()}")
         found.extend(range(int(first), int(last or first) + 1))
     return list(dict.fromkeys(found))
 
