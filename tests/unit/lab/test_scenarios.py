@@ -57,7 +57,11 @@ def test_a_job_that_comes_again_and_again_is_numbered_and_lasts_as_long_as_the_s
     assert len(parse(text, "x", duration_s=1000).workloads) == 25
     hours = scenario_of("healthy", 7200.0)
     assert hours.duration_s == 7200.0
-    assert {each.kind for each in hours.workloads if each.at_s > 6000} == {"rings", "bulk"}
+    assert {each.kind for each in hours.workloads if each.at_s > 6000} == {"rings", "bulk", "finetune"}
+    late = {each.fault.name for each in hours.faults if each.at_s > 6000}
+    assert late == {each.fault.name for each in scenario_of("healthy").faults}, "all that is harmless comes again"
+    with pytest.raises(ConfigError, match="line 2: every_s 20 needs a for_s that is shorter, got 30"):
+        parse("duration_s: 100\nharmless: [{harmless: cron-job, at_s: 5, for_s: 30, every_s: 20}]", "x")
     with pytest.raises(ConfigError, match="needs a for_s that is shorter"):
         parse(text.replace("for_s: 5", "for_s: 50"), "x")
 
