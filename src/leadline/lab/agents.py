@@ -39,8 +39,10 @@ class Agents:
     def restart(self, name: str) -> None:
         """End a host's agent, which delivers what it has first, and start it again. Errors: WorldError."""
         host = self._cluster.topology.host(name)
-        stop_all([each for each in self._processes if each.node == name])
+        ended = [each for each in self._processes if each.node == name]
+        # First it is none of ours any more: whoever asks meanwhile, in another thread, shall not take it for dead.
         self._processes = [each for each in self._processes if each.node != name]
+        stop_all(ended)
         self._start(host)
 
     def stop(self) -> None:
