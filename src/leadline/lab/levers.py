@@ -41,6 +41,12 @@ class Levers:
             claims[id(holder)] = value
             lever.apply(lever.together(list(claims.values())))
 
+    def renew(self, lever: Lever) -> None:
+        """Apply again what is wanted of it: what it takes hold of has been made anew. Nothing if nobody holds it."""
+        with self._lock:
+            if claims := self._held.get(lever.key):
+                lever.apply(lever.together(list(claims.values())))
+
     def release(self, lever: Lever, holder: object) -> None:
         """Let go; nothing happens if it was not held by this holder."""
         with self._lock:

@@ -65,10 +65,11 @@ def _loss(steps: Sequence[Step], one: Span, others: Sequence[Span], gpus: int) -
     return Loss(lost_ns * gpus / 1e9, shared)
 
 
-def with_death(steps: Sequence[Step], codes: Mapping[int, int | None], now_ns: int) -> list[Step]:
-    """The steps of a job; if it died, one more from its last step on: its GPUs do nothing until now.
+def until_now(steps: Sequence[Step], codes: Mapping[int, int | None], now_ns: int) -> list[Step]:
+    """The steps of a job and one more, from its last one until now: it hangs in it, or died in it, or is at it.
 
-    A job that has ended by itself, all ranks with 0, is done and loses nothing.
+    A healthy job's is shorter than usual and costs nothing. A job that has ended by itself, all ranks with 0, is done
+    and loses nothing; nor does one without processes, which is preempted.
     """
-    died = bool(codes) and all(code is not None for code in codes.values()) and any(codes.values())
-    return [*steps, (steps[-1][1], now_ns)] if died and steps else list(steps)
+    at_it = any(code != 0 for code in codes.values())
+    return [*steps, (steps[-1][1], now_ns)] if at_it and steps else list(steps)

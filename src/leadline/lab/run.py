@@ -16,7 +16,7 @@ from pathlib import Path
 from leadline.lab import placement, preflight
 from leadline.lab.agents import Agents
 from leadline.lab.faults.base import Fault, JobFault, parameters_of
-from leadline.lab.loss import Span, losses, with_death
+from leadline.lab.loss import Span, losses, until_now
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.scenarios.checking import checked
@@ -204,6 +204,7 @@ class ScenarioRun:
     def _stop_workload(self, number: int) -> None:
         assert self.lab is not None
         job = self._jobs[number]
+        self.lab.ending(job.name)
         # What is wrong with its ranks ends with them, and what it lost is known now or never.
         for fault_number, (_, fault) in list(self._faults.items()):
             if isinstance(fault, JobFault) and fault.job == job.name:
@@ -315,11 +316,12 @@ class ScenarioRun:
 
     def _write_loss(self, job: Workload) -> None:
         """What each fault cost, by the steps that the training itself wrote down."""
+        assert self.lab is not None
         now_ns = time.time_ns()
-        steps = with_death(job.steps_done(), job.poll(), now_ns)
+        steps = until_now(self.lab.steps_done(job), job.poll(), now_ns)
         entries = self.truth.entries if steps else ()
         spans = [Span(entry.onset_ns, entry.end_ns or now_ns, entry.decoy) for entry in entries]
-        for number, loss in enumerate(losses(steps, spans, len(job.ranks))):
+        for number, loss in enumerate(losses(steps, spans, len(self.lab.ranks(job.name)) if steps else 0)):
             if loss is not None:
                 before = entries[number]
                 self.truth.change(
@@ -330,6 +332,8 @@ class ScenarioRun:
 
     def _mend_all(self) -> None:
         """Mend what is broken still, each whatever becomes of the others. Errors: what the first of them raised."""
+        assert self.lab is not None
+        self.lab.ending(*self.lab.jobs)
         with ExitStack() as stack:
             for number in list(self._faults):
                 stack.callback(self._mend, number)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
     from leadline.lab.topology import Link, Port, Topology
 
 
+@dataclass(frozen=True, slots=True)
+class Preempted:
+    """What a preempted job had: faults that hold its ranks may end before it goes on."""
+
+    ranks: Sequence[RankProcess]
+    steps: Sequence[tuple[int, int]]
+
+
 @dataclass(slots=True)
 class RunningLab:
     """Cluster, telemetry and jobs by name. One thread acts on it."""
@@ -33,6 +41,8 @@ class RunningLab:
     jobs: dict[str, Workload] = field(default_factory=dict)
     agents: Agents | None = None
     _levers: Levers = field(default_factory=Levers, repr=False)
+    _preempted: dict[str, Preempted] = field(default_factory=dict, repr=False)
+    _ending: set[str] = field(default_factory=set, repr=False)  # jobs that nobody is to start again
 
     @property
     def state(self) -> Path:
@@ -42,17 +52,31 @@ class RunningLab:
     # -- choosing what is to be broken ------------------------------------------------------------------------
 
     def job(self, name: str | None) -> Workload:
-        """A training job by name, or the first one. Errors: UsageError naming what runs."""
+        """A training job by name, also while it is preempted; or the first one, if possible one that runs.
+
+        Errors: UsageError naming what runs.
+        """
         training = {each: job for each, job in self.jobs.items() if job.ranks}
-        if name is None and training:
-            return next(iter(training.values()))
-        if name in training:
-            return training[name]
+        known = training | {each: self.jobs[each] for each in self._preempted if each in self.jobs}
+        if name is None and known:
+            return next(iter(known.values()))
+        if name in known:
+            return known[name]
         raise UsageError(f"no job {name or 'with ranks'} runs in this lab; running: {', '.join(training) or 'none'}")
+
+    def ranks(self, job: str | None) -> list[RankProcess]:
+        """The ranks of a job; of one that is preempted those that it had, which have ended. Errors: UsageError."""
+        found = self.job(job)
+        return found.ranks or list(self._preempted[found.name].ranks)
+
+    def steps_done(self, job: Workload) -> list[tuple[int, int]]:
+        """The job's steps so far, also while it is preempted: see `Workload.steps_done`."""
+        held = self._preempted.get(job.name)
+        return list(held.steps) if held is not None and not job.ranks else job.steps_done()
 
     def rank(self, job: str | None, rank: int) -> RankProcess:
         """A rank of a job. Errors: UsageError."""
-        ranks = self.job(job).ranks
+        ranks = self.ranks(job)
         for each in ranks:
             if each.rank == rank:
                 return each
@@ -60,7 +84,7 @@ class RunningLab:
 
     def some_rank(self, job: str | None, rng: random.Random) -> int:
         """A rank of the job, from the seed."""
-        return rng.choice([each.rank for each in self.job(job).ranks])
+        return rng.choice([each.rank for each in self.ranks(job)])
 
     def link(self, name: str) -> Link:
         """A link by its id or by its ends, each a port or only its node: `h3~leaf1`. Errors: UsageError."""
@@ -70,6 +94,7 @@ class RunningLab:
         """A backend link that a job uses, from the seed: of a host (its primary port) or between switches."""
         kinds = set(kinds)
         hosts = {each.host for job in self.jobs.values() for each in job.ranks}
+        hosts |= {each.host for held in self._preempted.values() for each in held.ranks}
         found = []
         for link in self.cluster.topology.links:
             if link.role != "backend":
@@ -103,18 +128,31 @@ class RunningLab:
         Errors: UsageError.
         """
         job = self.job(name)
+        self._preempted[job.name] = Preempted(tuple(self.ranks(name)), tuple(job.steps_done()))
         if isinstance(job, TrainingJob):
             job.preempt()
         else:
             job.stop()
 
     def resume(self, name: str) -> None:
-        """Start a preempted job again, from its checkpoint. Harmless if it is no longer planned to run."""
+        """Start a preempted job again, from its checkpoint; what is held of its ranks is held of the new ones.
+
+        Harmless if it is no longer planned to run.
+        """
         job = self.jobs.get(name)
-        if job is not None and not job.ranks:
-            if isinstance(job, TrainingJob):
-                job.resume = True
-            job.start(self.cluster)
+        if job is None or job.ranks or name in self._ending:
+            return
+        if isinstance(job, TrainingJob):
+            job.resume = True
+        job.start(self.cluster)
+        self._preempted.pop(name, None)
+        # Control groups and control files are the same as before, processes are not.
+        for one in job.ranks:
+            self._levers.renew(self.stopped(one))
+
+    def ending(self, *names: str) -> None:
+        """These jobs are about to end: one of them that is preempted stays so."""
+        self._ending.update(names)
 
     # -- levers: what faults take hold of, see `levers` ---------------------------------------------------------
 
@@ -138,7 +176,10 @@ class RunningLab:
         """Whether a rank's process is stopped (SIGSTOP): as long as anybody holds it."""
 
         def apply(held: object) -> None:
-            signal_process(one.process, signal.SIGCONT if held is None else signal.SIGSTOP)
+            # The process of that name which runs now: a job that was preempted has new ones.
+            running = [each.process for job in self.jobs.values() for each in job.ranks]
+            process = next((each for each in running if each.name == one.process.name), one.process)
+            signal_process(process, signal.SIGCONT if held is None else signal.SIGSTOP)
 
         return Lever(("stopped", one.process.name), any, apply)
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from leadline.lab.faults import FAULTS, Fault, measured
-from leadline.lab.faults.base import of_magnitude, parameters_of
+from leadline.lab.faults.base import JobFault, of_magnitude, parameters_of
 from leadline.lab.levers import Lever
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
@@ -153,6 +153,9 @@ class Job:
     def poll(self) -> dict[int, int | None]:
         return {one.rank: 0 for one in self.ranks}
 
+    def stop(self) -> None:
+        self.ranks = []
+
 
 class Exporters:
     """Stands for a lab's telemetry: one real process that may be stopped is the exporter of every host."""
@@ -250,6 +253,23 @@ def test_any_two_can_be_combined_and_neither_mends_the_other(
             # Two of a kind are two faults: what one remembers is not the other's.
             pair = [copy.deepcopy(chosen[topology.name, each]) for each in (kind, other)]
             _together(lab, pair, first_out)
+
+
+JOB_FAULTS = [kind for kind in FAULTS if issubclass(kind, JobFault)]
+
+
+@pytest.mark.parametrize("kind", JOB_FAULTS, ids=lambda kind: kind.name)
+def test_it_may_end_while_its_job_is_preempted(kind: type[Fault], tmp_path: Path, exporters: Exporters) -> None:
+    lab = recording_lab(preset_of(kind), tmp_path, exporters)
+    fault = kind().chosen(lab, random.Random(3))
+    befallen = fault.component(lab)
+    fault.start(lab)
+    lab.preempt("bert-1")
+    fault.seen(lab)
+    assert fault.component(lab) == befallen
+    fault.stop(lab)
+    assert not {key for key, value in lab.applied.items() if value is not None}
+    lab.resume("other-1")  # runs: nothing happens
 
 
 def _together(lab: RecordingLab, pair: list[Fault], first_out: int) -> None:

@@ -56,6 +56,10 @@ def planned(faults: str, topology: str = "clos8", seed: int = 1) -> list[JobFaul
             "x.yaml, line 8: slow-worker at 30 s: b is dead by then, of sigsegv at 10 s (x.yaml, line 9); let it come",
         ),
         (
+            "  - {fault: slow-worker, at_s: 15}\nharmless:\n  - {harmless: preemption, job: b, at_s: 10, for_s: 20}",
+            "line 8: slow-worker at 15 s finds b preempted (from 10 s to 30 s, x.yaml, line 10); let it begin before",
+        ),
+        (
             "  - {fault: sigsegv, at_s: 60, job: b}",
             "x.yaml, line 8: sigsegv at 60 s befalls no running job: b runs from 0",
         ),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.lab.loss import Loss, Span, losses, with_death
+from leadline.lab.loss import Loss, Span, losses, until_now
 from leadline.lab.truth import Entry, TruthFile, read_truth
 from leadline.model.errors import DataError
 
@@ -114,12 +114,16 @@ def test_places_stand_beside_the_faults(tmp_path: Path) -> None:
     assert read_truth(truth.path)[1:] == (3, "x")
 
 
-def test_a_job_that_died_does_nothing_from_its_last_step_on() -> None:
+def test_a_job_that_hangs_or_died_loses_all_from_its_last_step_on() -> None:
     second = 10**9
     steps = [(n * second, (n + 1) * second) for n in range(5)]
-    assert with_death(steps, {0: None, 1: 0}, 9 * second) == steps
-    assert with_death(steps, {0: 0, 1: 0}, 9 * second) == steps
-    dead = with_death(steps, {0: 1, 1: -9}, 9 * second)
-    assert dead == [*steps, (5 * second, 9 * second)]
-    assert losses(dead, [Span(5 * second, 9 * second)], gpus=2) == [Loss((4 - 1) * 2, shared=False)]
-    assert with_death([], {0: 1}, 9 * second) == []
+    fault = Span(5 * second, 9 * second)
+    for codes in ({0: 1, 1: -9}, {0: None, 1: -9}, {0: None, 1: None}):  # died; others still wait for it; all hang
+        found = until_now(steps, codes, 9 * second)
+        assert found == [*steps, (5 * second, 9 * second)]
+        assert losses(found, [fault], gpus=2) == [Loss((4 - 1) * 2, shared=False)]
+    at_work = until_now(steps, {0: None}, 5 * second + second // 2)
+    assert losses(at_work, [fault], gpus=2) == [Loss(0.0, shared=False)]
+    assert until_now(steps, {0: 0, 1: 0}, 9 * second) == steps, "it is done"
+    assert until_now(steps, {}, 9 * second) == steps, "it is preempted"
+    assert until_now([], {0: 1}, 9 * second) == []

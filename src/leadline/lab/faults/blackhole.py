@@ -38,7 +38,7 @@ class Blackhole(Fault):
         """A switch through which packets to the host pass now, if there is one: else nothing would be lost."""
         spines = [each.name for each in lab.cluster.topology.switches if each.tier == "spine"]
         leaves = [each.name for each in lab.cluster.topology.switches if each.tier == "leaf"]
-        host = self.host or rng.choice([each.host for each in lab.job(None).ranks])
+        host = self.host or rng.choice([each.host for each in lab.ranks(None)])
         if self.switch:
             return replace(self, host=host)
         passed = switches_to(lab, host, "spine") or switches_to(lab, host, "leaf")

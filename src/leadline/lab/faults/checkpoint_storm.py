@@ -45,12 +45,12 @@ class CheckpointStorm(JobFault):
 
     def start(self, lab: RunningLab) -> None:
         for name in jobs_of(self, lab, self.every_job):
-            for one in lab.job(name).ranks:
+            for one in lab.ranks(name):
                 lab.hold(lab.control(name, one.rank), self, {"checkpoint_mb_per_step": self.mb_per_step})
 
     def stop(self, lab: RunningLab) -> None:
         for name in jobs_of(self, lab, self.every_job):
-            for one in lab.job(name).ranks:
+            for one in lab.ranks(name):
                 lab.release(lab.control(name, one.rank), self)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:

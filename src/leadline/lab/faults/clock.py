@@ -30,7 +30,7 @@ class _ClockFault(Fault):
     host: str | None = None  # any host of the machine
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        return self if self.host else replace(self, host=rng.choice([one.host for one in lab.job(None).ranks]))
+        return self if self.host else replace(self, host=rng.choice([one.host for one in lab.ranks(None)]))
 
     def require(self) -> None:
         clock.require()

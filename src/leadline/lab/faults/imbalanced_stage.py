@@ -38,8 +38,8 @@ class ImbalancedStage(RankFault):
     def ranks(self, lab: RunningLab) -> list[int]:
         """All ranks that hold the stage of the chosen one: one in each replica."""
         job = lab.job(self.job)
-        stages = job.stages if isinstance(job, Pipeline) else len(job.ranks)
-        return [one.rank for one in job.ranks if one.rank % stages == (self.rank or 0) % stages]
+        stages = job.stages if isinstance(job, Pipeline) else len(lab.ranks(self.job))
+        return [one.rank for one in lab.ranks(self.job) if one.rank % stages == (self.rank or 0) % stages]
 
     def start(self, lab: RunningLab) -> None:
         for rank in self.ranks(lab):

@@ -37,7 +37,7 @@ class Incast(Fault):
     _started: list[IncastJob] = field(default_factory=list, repr=False)
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
-        dst = self.dst or rng.choice([one.host for one in lab.job(None).ranks])
+        dst = self.dst or rng.choice([one.host for one in lab.ranks(None)])
         return replace(self, dst=dst, job=self.job or free_name(lab, "incast"))
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ class LoopBug(JobFault):
         return {"same_batches": same_batches(lab.rank(self.job, 0)), "step_s": step_s(lab.job(self.job))}
 
     def _ranks(self, lab: RunningLab, job: str) -> list[RankProcess]:
-        ranks = lab.job(job).ranks
+        ranks = lab.ranks(job)
         return ranks[: max(1, math.ceil(self.share * len(ranks)))]
 
 

@@ -24,7 +24,7 @@ class RanksFault(RankFault):
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         fault = RankFault.chosen(self, lab, rng)
-        most = max(1, len(lab.job(fault.job).ranks) - self.spared)
+        most = max(1, len(lab.ranks(fault.job)) - self.spared)
         return replace(fault, ranks=min(self.ranks, most))
 
     def check(self, topology: Topology) -> None:
@@ -34,7 +34,7 @@ class RanksFault(RankFault):
 
     def befallen(self, lab: RunningLab) -> list[RankProcess]:
         """The ranks, `rank` first. Errors: UsageError if its job does not run."""
-        size = len(lab.job(self.job).ranks)
+        size = len(lab.ranks(self.job))
         return [lab.rank(self.job, ((self.rank or 0) + turn) % size) for turn in range(min(self.ranks, size))]
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:

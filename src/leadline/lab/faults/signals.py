@@ -83,7 +83,7 @@ class Crash(RanksFault):
         exits = [each.process.popen.poll() for each in self.befallen(lab)]
         return {
             "segfaults": exits.count(-signal.SIGSEGV),
-            "exits": [each.process.popen.poll() for each in lab.job(self.job).ranks],
+            "exits": [each.process.popen.poll() for each in lab.ranks(self.job)],
             "state": state_of(one.pid),
         }
 

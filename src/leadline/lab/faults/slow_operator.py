@@ -38,10 +38,10 @@ class SlowOperator(JobFault):
 
     def start(self, lab: RunningLab) -> None:
         settings = {"operator_repeats": self.repeats, "operator_version": self.version}
-        tell(self, lab, lab.job(self.job).ranks, settings)
+        tell(self, lab, lab.ranks(self.job), settings)
 
     def stop(self, lab: RunningLab) -> None:
-        tell_no_more(self, lab, lab.job(self.job).ranks)
+        tell_no_more(self, lab, lab.ranks(self.job))
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         last = work(lab.rank(self.job, 0))

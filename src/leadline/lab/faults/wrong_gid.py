@@ -87,7 +87,7 @@ class WrongGid(ReplayedRanks):
 
     def _complain(self, lab: RunningLab, one: RankProcess) -> None:
         """Write what NCCL would, into a log beside the rank's (NCCL_DEBUG_FILE)."""
-        peers = [each for each in lab.job(self.job).ranks if each.host != one.host] or [one]
+        peers = [each for each in lab.ranks(self.job) if each.host != one.host] or [one]
         peer = lab.cluster.address(peers[one.rank % len(peers)].host)
         words = {
             "host": one.host,

@@ -26,20 +26,25 @@ class _OfJob(Harmless, JobFault):
         fresh: dict[str, Any] = {"number": rng.randrange(1, 1 << 30)}
         return replace(one, **fresh) if getattr(one, "number", 0) is None else one
 
+    @property
+    def _holder(self) -> object:
+        """What happens at a moment is told by a number, and the latest rules: the next of its kind takes its place."""
+        return self if self.lasts else type(self)
+
     def settings(self) -> dict[str, Any]:
         """What the ranks are told."""
         return {}
 
     def start(self, lab: RunningLab) -> None:
-        for one in lab.job(self.job).ranks:
-            lab.hold(lab.control(self.job, one.rank), self, self.settings())
+        for one in lab.ranks(self.job):
+            lab.hold(lab.control(self.job, one.rank), self._holder, self.settings())
 
     def stop(self, lab: RunningLab) -> None:
-        for one in lab.job(self.job).ranks:
-            lab.release(lab.control(self.job, one.rank), self)
+        for one in lab.ranks(self.job):
+            lab.release(lab.control(self.job, one.rank), self._holder)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        return {"told": lab.job(self.job).ranks[0].control.read_text()}
+        return {"told": lab.ranks(self.job)[0].control.read_text()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from leadline.lab.faults.base import Fault, JobFault, RankFault
+from leadline.lab.harmless.preemption import Preemption
 from leadline.lab.placement import ranks_of
-from leadline.lab.scenarios.parts import PlannedFault, PlannedWorkload, Scenario
+from leadline.lab.scenarios.parts import PlannedFault, PlannedWorkload, Scenario, can_befall
 from leadline.lab.topology import Topology
 from leadline.lab.workloads.base import Workload
 from leadline.model.errors import ConfigError, UsageError
@@ -34,6 +35,7 @@ def checked(scenario: Scenario, topology: Topology, jobs: Sequence[Workload]) ->
         _check_on(one, topology)
         _check_rank(one, scenario, topology, jobs)
         _check_names(one, scenario, found)
+        _check_preempted(one, found)
         for other in found:
             _check_beside(one, other, topology)
         found.append(one)
@@ -48,10 +50,12 @@ def _with_job(planned: PlannedFault, scenario: Scenario, before: Sequence[Planne
     if not needs_job:
         return planned
     works = _named(planned, scenario)
-    if fault.workloads and not any(work.kind in fault.workloads for work in works):
+    fitting = [work for work in works if can_befall(fault, work.kind)]
+    if not fitting:
         kinds = ", ".join(f"{work.kind} ({work.name})" for work in works)
-        raise ConfigError(f"{planned.place}: {fault.name} befalls {' or '.join(fault.workloads)} only, not {kinds}")
-    works = [work for work in works if not fault.workloads or work.kind in fault.workloads]
+        able = " or ".join(fault.workloads) or "jobs that use a GPU"
+        raise ConfigError(f"{planned.place}: {fault.name} befalls {able} only, not {kinds}")
+    works = fitting
     here = [work for work in works if work.at_s <= planned.at_s < _end_s(work)]
     if not here:
         spans = ", ".join(f"{work.name} runs from {work.at_s:g} s to {_until(work)}" for work in works)
@@ -150,6 +154,23 @@ def _check_names(planned: PlannedFault, scenario: Scenario, before: Sequence[Pla
             raise ConfigError(
                 f"{planned.place}: {planned.fault.name} starts a job called {name}, as is the workload of "
                 f"{work.place}; give one of them another name"
+            )
+
+
+def _check_preempted(planned: PlannedFault, before: Sequence[PlannedFault]) -> None:
+    """A job has no ranks while it is preempted: what befalls them may last into it, but not begin in it."""
+    if not isinstance(planned.fault, JobFault):
+        return
+    for other in before:
+        if (
+            isinstance(other.fault, Preemption)
+            and not isinstance(planned.fault, Preemption)  # twice at once: `_check_beside`
+            and other.fault.job == planned.fault.job
+            and other.at_s <= planned.at_s < other.end_s
+        ):
+            raise ConfigError(
+                f"{planned.place}: {planned.fault.name} at {planned.at_s:g} s finds {planned.fault.job} preempted "
+                f"(from {other.at_s:g} s to {_ended(other)}, {other.place}); let it begin before or after that"
             )
 
 
