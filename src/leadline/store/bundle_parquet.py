@@ -69,12 +69,35 @@ class TableWriter:
     def write(self, rows: pa.Table) -> None:
         """Write rows, which are in order, as one group."""
         if rows.num_rows:
-            self._writer.write_table(rows.cast(self._schema), row_group_size=rows.num_rows)
+            self._writer.write_table(distinct(rows.cast(self._schema)), row_group_size=rows.num_rows)
             self.rows += rows.num_rows
 
     def close(self) -> None:
         """Write the footer."""
         self._writer.close()
+
+
+def distinct(rows: pa.Table) -> pa.Table:
+    """The same rows; dictionaries name nothing twice.
+
+    Arrow's Parquet writer takes that for granted: of one with repeats it writes a page that is longer than what it
+    filled, so that memory of this process gets into the file.
+    """
+    for place, field in enumerate(rows.schema):
+        chunks = rows.column(place).chunks
+        if pa.types.is_dictionary(field.type) and any(_repeats(chunk.dictionary) for chunk in chunks):
+            mended = pa.chunked_array([_distinct(chunk) for chunk in chunks], field.type)
+            rows = rows.set_column(place, field, mended)
+    return rows
+
+
+def _repeats(names: pa.Array) -> bool:
+    return bool(len(pc.unique(names)) < len(names))
+
+
+def _distinct(chunk: pa.DictionaryArray) -> pa.DictionaryArray:
+    coded = chunk.dictionary.dictionary_encode()
+    return pa.DictionaryArray.from_arrays(coded.indices.take(chunk.indices), coded.dictionary)
 
 
 def file_schema(table: Table) -> pa.Schema:
