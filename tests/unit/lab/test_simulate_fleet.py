@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from leadline.lab.faults import FAULTS
 from leadline.lab.harmless import HARMLESS
+from leadline.lab.simulate import run as run_module
 from leadline.lab.simulate.clocks import Clocks
 from leadline.lab.simulate.effects import EFFECTS, effect_of
 from leadline.lab.simulate.fleet import Fleet
 from leadline.lab.simulate.flows import fabric_of_fleet
 from leadline.lab.simulate.hazards import PARTS, lives, scale_of
+from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.scheduler import schedule
 from leadline.lab.simulate.spec import Planned, SimulationSpec, planned_from, planned_of
@@ -252,6 +254,90 @@ def test_a_slow_worker_is_slow_and_costs_what_the_model_says() -> None:
     assert entry["lost_gpu_seconds"] == pytest.approx(expected, rel=0.15)
 
 
+@pytest.fixture
+def short_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chunk is one period of the metrics, as in a large fleet."""
+    monkeypatch.setattr(run_module, "CHUNK_ROWS", 1)
+
+
+def values_of(sink: ListSink, name: str) -> dict[str, list[float]]:
+    """Values of a metric by entity, in the order of time."""
+    of = {row["series"]: row["entity"] for group in sink.rows["series"] for row in group.to_pylist()
+          if row["name"] == name}  # fmt: skip
+    out: dict[str, list[float]] = {}
+    for group in sink.rows["metric_sample"]:
+        for series, value in zip(group["series"].to_pylist(), group["value"].to_pylist(), strict=True):
+            if series in of:
+                out.setdefault(of[series], []).append(value)
+    return out
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_what_ends_at_the_border_of_chunks_is_told_once() -> None:
+    planned = (Planned("sigsegv", 60.0, 30.0), Planned("oom-kill", 150.0, 60.0))
+    spec = SimulationSpec(gpus=64, minutes=4, seed=7, hazards=False, planned=planned)
+    simulation, sink = simulated(spec)
+    ended = [each for each in simulation.schedule.runs if each.end]
+    assert {each.end_s for each in ended} == {60.0, 150.0}
+    kinds = Counter(sink.all("event")["kind"].to_pylist())
+    assert kinds["job-end"] == len(ended)
+    assert kinds["process-exit"] == sum(len(each.hosts) * spec.gpus_per_host for each in ended)
+    # One kill is one kill, however long the fault stands in the truth.
+    killed = values_of(sink, "container_oom_events_total")
+    assert sorted(last[-1] for last in killed.values() if last[-1]) == [1.0]
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_stale_source_repeats_one_value_until_it_ends() -> None:
+    spec = SimulationSpec(gpus=64, minutes=4, seed=7, hazards=False, planned=(Planned("stale-source", 50.0, 150.0),))
+    simulation, sink = simulated(spec)
+    stale = {f"gpu:{simulation.fleet.gpu_names[gpu]}" for gpu in simulation.schedule.faults[0].gpus}
+    for entity, values in values_of(sink, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION").items():
+        assert (len(set(values[2:7])) == 1) is (entity in stale)
+        assert values[7] > values[6]
+
+
+def test_counters_show_a_hang_while_it_lasts() -> None:
+    spec = SimulationSpec(gpus=64, minutes=6, seed=7, hazards=False, planned=(Planned("sigstop", 120.0, 120.0),))
+    simulation, sink = simulated(spec)
+    (fault,) = simulation.schedule.faults
+    held = f"gpu:{simulation.fleet.gpu_names[fault.gpus[0]]}"
+    busy = values_of(sink, "DCGM_FI_DEV_GPU_UTIL")[held]
+    assert max(busy[5:8]) < 5 < min([*busy[:4], *busy[9:]])
+
+
+@pytest.mark.usefixtures("short_chunks")
+def test_a_loop_bug_feeds_one_batch_from_its_onset() -> None:
+    spec = SimulationSpec(gpus=64, minutes=6, seed=7, hazards=False, detail="jobs",
+                          planned=(Planned("loop-bug", 60.0, 290.0),))  # fmt: skip
+    simulation, _ = simulated(spec)
+    (fault,) = simulation.schedule.faults
+    first = JobSteps(simulation.schedule.runs[fault.run], simulation.fleet, spec.start_ns, spec.seed)
+    begun = sum(len(each.checkpoint_T) for each in first.until(spec.start_ns + 60 * 10**9))
+    assert abs(fault.stuck_step - simulation.schedule.runs[fault.run].first_step - begun) <= 1
+
+
+@pytest.mark.parametrize("name", ["exporter-hangs", "row-remaps", "switch-stops-sampling", "clock-step", "loop-bug"])
+def test_what_slows_no_step_costs_nothing(name: str) -> None:
+    spec = SimulationSpec(
+        gpus=256, minutes=3, seed=7, hazards=False, detail="jobs", planned=(Planned(name, 18.0, 45.0),)
+    )
+    simulation, _ = simulated(spec)
+    assert [entry["lost_gpu_seconds"] for entry in simulation.outcome.truth["faults"]] == [0.0]
+
+
+def test_a_stall_comes_once_however_long_the_step_before_it_was() -> None:
+    planned = tuple(Planned("extra-checkpoint", float(at_s)) for at_s in range(10, 1700, 37))
+    spec = SimulationSpec(gpus=64, minutes=30, seed=7, hazards=False, detail="jobs", planned=planned)
+    simulation, sink = simulated(spec)
+    stalls: Counter[str] = Counter()
+    for fault in simulation.schedule.faults:
+        stalls[simulation.schedule.runs[fault.run].job] += 1
+    for job, count in stalls.items():
+        rows = [row for row in sink.all("step").to_pylist() if (row["job"], row["rank"]) == (job, 0)]
+        assert sum(row["data_ns"] > 5e9 for row in rows) == count
+
+
 def test_what_is_dropped_is_counted_and_absent() -> None:
     spec = SimulationSpec(gpus=64, minutes=10, seed=3, detail="all", hazards=False)
     full, _ = simulated(spec)
@@ -299,6 +385,20 @@ def test_a_bundle_is_read_back_with_its_truth(tmp_path: Path) -> None:
     assert seed == 1
     assert len(json.loads((tmp_path / "f.truth.json").read_text())["clocks"]["offset_ns"]) == 4
     assert not list(tmp_path.glob(".*"))
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Chunks in which a job has several spans of steps name its communicators several times."""
+    spec = SimulationSpec(gpus=128, minutes=3, seed=7, planned=planned_of("4", 180, 7))
+    made = []
+    for path in (tmp_path / "a.leadline", tmp_path / "b.leadline"):
+        simulation = Simulation(spec)
+        sink = bundle_sink(path, spec.start_ns, spec.end_ns, "")
+        for _ in simulation.write(sink):
+            pass
+        sink.close()
+        made.append(path.read_bytes())
+    assert made[0] == made[1]
 
 
 # --- what is refused ---------------------------------------------------------------------------------------------

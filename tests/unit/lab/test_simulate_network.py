@@ -14,6 +14,7 @@ from leadline.lab.simulate.network import (
     LAB_TCP,
     ROCE,
     LinkState,
+    Transport,
     link_bytes,
     max_min_rates,
     merged,
@@ -148,6 +149,21 @@ def test_background_loss_and_dead_links_cost() -> None:
                      np.ones(fabric.links, bool), fabric, transport=ROCE)  # fmt: skip
     # Go-back-N over 12 us at 400 Gbit/s: 146 packets under way, lost with 0.4 % of them.
     assert fast.rates(path_NX)[0] == pytest.approx(4e11 * 0.996 / (0.996 + 0.004 * 600e3 / 4096), rel=0.02)
+
+
+@pytest.mark.parametrize("transport", [LAB_TCP, ROCE])
+def test_loss_elsewhere_leaves_flows_inside_a_host_and_behind_dead_links_as_they_are(transport: Transport) -> None:
+    topology = load("tiny")
+    fabric = fabric_of(topology)
+    state = still(fabric, np.array([float(link.rate_bps) for link in topology.links]), transport)
+    links = fabric.links
+    lossy, dead, gone = np.arange(links) == 0, np.arange(links) == 1, np.arange(links) == 2
+    state = replace(state, loss_L=0.01 * lossy + 1.0 * gone, up_L=~dead)
+    rates = state.rates(np.array([[-1, -1], [0, -1], [1, -1], [2, -1], [3, -1]]))
+    assert rates[0] == np.inf
+    assert 0 < rates[1] < state.free_bps_D[0]
+    assert rates[2:4].tolist() == [0.0, 0.0]
+    assert rates[4] == state.free_bps_D[3]
 
 
 def test_senders_that_merge_at_a_full_port_lose_some_of_it() -> None:

@@ -39,6 +39,7 @@ class Grows:
 
     metric: str
     per_s: Triple
+    once: bool = False  # for each GPU or port that is befallen, at the onset; not by the second
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,14 @@ class Effect:
     counters: tuple[Grows, ...] = ()
     harmless: bool = False
 
+    def slows(self, level: int) -> bool:
+        """Whether steps of who uses what is befallen take longer."""
+        factors, waits = (
+            (self.compute, self.capacity),
+            (self.data_s, self.loss, self.down_s, self.pause_s, self.write_s),
+        )
+        return self.hangs or any(each[level] != 1 for each in factors) or any(each[level] != 0 for each in waits)
+
 
 def level(magnitude: Magnitude) -> int:
     """Place in the triples."""
@@ -99,7 +108,7 @@ _FAULTS: tuple[Effect, ...] = (
     Effect("slow-loader", "application", "gray", "rank", data_s=(0.3, 1.0, 3.0)),
     Effect("oom-kill", "host", "transient", "rank", parts=(1, 1, 2), dies="signal/SIGKILL", events=(
         Told("oom-kill", "error", "host", "Memory cgroup out of memory: Killed process {pid} (python) total-vm:98000000kB, anon-rss:64000000kB"),
-    ), counters=(Grows("container_oom_events_total", (1.0, 1.0, 2.0)),)),
+    ), counters=(Grows("container_oom_events_total", (1.0, 1.0, 1.0), once=True),)),
     Effect("sigstop", "application", "transient", "rank", parts=(1, 1, 3), hangs=True),
     Effect("sigsegv", "application", "transient", "rank", parts=(1, 2, 4), dies="signal/SIGSEGV"),
     Effect("divergence", "application", "persistent", "rank", parts=(1, 1, 2), hangs=True),
@@ -128,7 +137,7 @@ _FAULTS: tuple[Effect, ...] = (
         _xid(74, "NVLink: fatal error detected on link 3(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)", "every"),),
         counters=(Grows("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", (1.0, 50.0, 2000.0)),)),
     Effect("pcie-width", "host", "gray", "link", capacity=(0.5, 0.25, 0.06), counters=(
-        Grows("node_infiniband_port_xmit_wait_total", (1e6, 1e7, 5e7)),)),
+        Grows("node_ethtool_outbound_pci_stalled_wr_events", (1e6, 1e7, 5e7)),)),
     # -- network --------------------------------------------------------------------------------------------------
     Effect("lossy-link", "network", "gray", "link", loss=(0.01, 0.05, 0.2), counters=(
         Grows("node_infiniband_out_of_sequence_total", (50.0, 300.0, 2000.0)),)),
@@ -138,7 +147,7 @@ _FAULTS: tuple[Effect, ...] = (
         Told("link-up", "info", "port", "{device} is up (carrier changes: {count})", "agent/link", when="every", every_s=5.0)),
         counters=(Grows(_CARRIER, (0.4, 0.4, 0.4)),)),
     Effect("dead-nic", "network", "persistent", "link", parts=(1, 1, 2), dies="exit/1", repair_s=3600, events=(_DOWN, _UP),
-           counters=(Grows(_CARRIER, (0.02, 0.02, 0.02)),)),
+           counters=(Grows(_CARRIER, (1.0, 1.0, 1.0), once=True),)),
     Effect("blackhole", "network", "persistent", "uplink", loss=(0.02, 0.1, 0.3), counters=()),
     Effect("ecmp-collision", "network", "transient", "uplink", capacity=(0.6, 0.35, 0.15)),
     Effect("neighbour-congestion", "network", "transient", "link", capacity=(0.7, 0.4, 0.15)),
@@ -147,7 +156,7 @@ _FAULTS: tuple[Effect, ...] = (
         Grows("ifOutDiscards", (20.0, 200.0, 2000.0)),)),
     Effect("wrong-mtu", "network", "gray", "link", capacity=(0.7, 0.5, 0.02)),
     Effect("pfc-storm", "network", "gray", "link", capacity=(0.5, 0.2, 0.02), counters=(
-        Grows("node_infiniband_rx_prio3_pause_total", (1e3, 1e5, 1e6)), Grows("ifInErrors", (0.0, 0.0, 1.0)))),
+        Grows("node_ethtool_rx_prio3_pause", (1e3, 1e5, 1e6)), Grows("ifInErrors", (0.0, 0.0, 1.0)))),
     Effect("marginal-optic", "network", "gray", "link", loss=(0.0, 1e-4, 3e-3), counters=(
         Grows("node_infiniband_symbol_error_total", (10.0, 1e3, 1e5)), Grows("ifInErrors", (0.0, 1.0, 50.0)))),
     Effect("wrong-gid", "network", "persistent", "link", loss=(0.01, 0.05, 0.2), counters=(

@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from leadline.lab.simulate.fabric import Fabric, Ints
 from leadline.lab.simulate.fleet import Fleet, text
 from leadline.lab.simulate.jobs import JobSteps
+from leadline.lab.simulate.network import ROCE
 from leadline.lab.simulate.sampling import ROCE_PORT, UDP, Flows, Samples, columns, flow_ids, flow_samples
 from leadline.lab.simulate.step_model import traffic_of
+
+MOMENTS = 16  # of a span, at which the pace of a job is looked at
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,13 @@ class FlowSource:
         end = [min(to_ns, job.start_ns + round(min(job.run.end_s, 1e9) * 1e9)) for job, _ in found]
         lasts_s = np.maximum(np.array(end) - np.array(begin), 1) / 1e9
         counts = [len(edges.src_E) for _, edges in found]
-        rate = np.array([job.port_bytes_per_s for job, _ in found]) / (1 + 82 / 4096)
+        moments = (np.arange(MOMENTS) + 0.5) / MOMENTS
+        rate = np.array(
+            [
+                job.port_bytes_per_s((first + (last - first) * moments).astype(np.int64)).mean()
+                for (job, _), first, last in zip(found, begin, end, strict=True)
+            ]
+        ) / (1 + ROCE.header_share)
         src = np.concatenate([edges.src_E for _, edges in found])
         dst = np.concatenate([edges.dst_E for _, edges in found])
         count = len(src)
@@ -120,7 +129,7 @@ class FlowSource:
         return self._edges[job.run.number]
 
     def _made(self, job: JobSteps) -> Edges | None:
-        if not job.port_bytes_per_s:
+        if not job.step_bytes:
             return None
         traffic = traffic_of(job.plan)
         gpu_R = job.gpu_R[job.by_rail_R]

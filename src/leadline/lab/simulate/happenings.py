@@ -63,7 +63,8 @@ def _told(fleet: Fleet, fault: Befallen, runs: list[Run], told: Told, at_ns: int
     def one(host: int, entity: str, place: int = 0, device: str = "") -> Happening:
         changes = 2 + 2 * count + (told.kind == "link-up")
         words = told.message.format(pci=f"0000:{PCI[place].lower()}:00", pid=4000 + place, device=device, count=changes)
-        return Happening(at_ns, host, entity, told.kind, told.severity, told.code, words, told.source)
+        attributes = (("pid", str(4000 + place)), ("process", "python")) if told.kind == "xid" else ()
+        return Happening(at_ns, host, entity, told.kind, told.severity, told.code, words, told.source, attributes)
 
     if told.entity == "gpu":
         for gpu in fault.gpus:
@@ -116,7 +117,10 @@ def _exits(fleet: Fleet, run: Run, end_ns: int) -> Iterator[Happening]:
             at_ns = end_ns + (0 if killer is None or first else 200_000_000 + rank * 1000)
             yield Happening(at_ns, host, f"rank:{run.job}/{rank}", "process-exit",
                             "info" if code == "exit/0" else "error", code, words, "agent/exits",
-                            (("pid", str(4000 + gpu)),))  # fmt: skip
+                            (("pid", str(4000 + gpu)), (_EXITS[code[:5]], code.partition("/")[2])))  # fmt: skip
+
+
+_EXITS = {"exit/": "exit_code", "signa": "signal"}  # attributes, as the agent names them
 
 
 def start_near(fault: Befallen, run: Run) -> bool:

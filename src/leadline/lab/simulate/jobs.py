@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from leadline.lab.simulate.fabric import Fabric, Ints
+from leadline.lab.simulate.fabric import Fabric, Floats, Ints
 from leadline.lab.simulate.fleet import FABRIC_BPS, HOST_BPS, Fleet
 from leadline.lab.simulate.network import ROCE, LinkState, still
 from leadline.lab.simulate.scheduler import Run
@@ -54,7 +54,8 @@ class JobSteps:
         self.step = run.first_step
         self._lengths: dict[tuple[int, ...], float] = {}
         self._took: dict[tuple[int, ...], tuple[float, float]] = {}
-        self.mean_ns = self._length(())
+        self._stalled: set[int] = set()  # faults whose stall has been laid
+        self._paces = [(self.at_ns, self._length(()))]  # from when on a step takes how long
 
     # -- links ------------------------------------------------------------------------------------------------
 
@@ -88,17 +89,18 @@ class JobSteps:
         capacity_L = np.full(fabric.links, FABRIC_BPS)
         capacity_L[: self.ranks] = HOST_BPS
         state = still(fabric, capacity_L, ROCE)
-        up_L = state.up_L.copy()
+        up_L, kept_L = state.up_L.copy(), np.ones(fabric.links)
         for fault in faults:
             place, effect = fault.level, fault.effect
             hit = self._hit_links(fault)
             left = effect.capacity[place]
             if effect.down_s[place] > 0:
                 left *= max(0.05, 1 - 2 * effect.down_s[place] / effect.period_s)  # and it must find its pace again
-            capacity_L[hit] *= left * after_loss(effect.loss[place])
+            capacity_L[hit] *= left
+            kept_L[hit] *= 1 - effect.loss[place]
             if effect.down_s[place] < 0:
                 up_L[hit] = False
-        return replace(state, capacity_bps_L=capacity_L, up_L=up_L)
+        return replace(state, capacity_bps_L=capacity_L, loss_L=1 - kept_L, up_L=up_L)
 
     def _hit_links(self, fault: Befallen) -> Ints:
         fleet, fabric = self.fleet, self._fabric
@@ -126,6 +128,7 @@ class JobSteps:
         """Steps that begin before `end_ns` (and before the run's end)."""
         run_end_ns = self.start_ns + round(min(self.run.end_s, 1e9) * 1e9)
         end_ns = min(end_ns, run_end_ns)
+        self._paces = self._paces[-1:]
         out = []
         while self.at_ns < end_ns:
             now_s = (self.at_ns - self.start_ns) / 1e9
@@ -136,13 +139,20 @@ class JobSteps:
                 for at_s in (each.at_s, each.end_s) if at_s > now_s
             ]  # fmt: skip
             stop_ns = min([end_ns, *(self.start_ns + round(at_s * 1e9) for at_s in changes)])
-            begun = [each for each in active if each.at_s > now_s - self.mean_ns / 1e9 and self._stalls(each)]
-            out.append(self._lay(active, begun, stop_ns))
+            out.append(self._lay(active, self._begun(now_s), stop_ns))
         # A step that had not ended when the run died was never told.
         return [self._whole(each, run_end_ns) for each in out] if self.run.end_s < 1e9 else out
 
-    def _stalls(self, fault: Befallen) -> bool:
-        return fault.effect.hangs or fault.effect.pause_s[fault.level] > 0
+    def _begun(self, now_s: float) -> list[Befallen]:
+        """Faults that stall this step: those since the last one, however long that took, each once."""
+        begun = [
+            each
+            for each in self.run.faults if not each.effect.dies
+            and (each.effect.hangs or each.effect.pause_s[each.level] > 0)
+            and self.run.start_s <= each.at_s <= now_s and id(each) not in self._stalled
+        ]  # fmt: skip
+        self._stalled |= {id(each) for each in begun}
+        return begun
 
     def _lay(self, active: list[Befallen], begun: list[Befallen], stop_ns: int) -> Laid:
         length_ns = self._length(tuple(sorted({id(each) for each in active})), active)
@@ -156,10 +166,10 @@ class JobSteps:
         kept = max(1, int(np.searchsorted(times.start_TR[:, 0], stop_ns)))
         times, checkpoint_T = _first(times, kept), checkpoint_T[:kept]
         laid = Laid(self.step, times, checkpoint_T)
-        self._account(active, times, checkpoint_T)
+        self._account([*active, *(each for each in begun if each not in active)], times, checkpoint_T)
         self.at_ns = int(times.end_TR[-1].max())
         self.step += kept
-        self.mean_ns = float((times.end_TR[-1].max() - times.start_TR[0, 0]) / kept)
+        self._paces.append((int(times.start_TR[0, 0]), float((times.end_TR[-1].max() - times.start_TR[0, 0]) / kept)))
         return laid
 
     def _steps(self, active: list[Befallen], count: int) -> StepTimes:
@@ -212,10 +222,10 @@ class JobSteps:
 
     def _account(self, active: list[Befallen], times: StepTimes, checkpoint_T: Ints) -> None:
         """GPU seconds that the faults of these steps cost: what they took longer than healthy ones."""
-        guilty = [each for each in active if not each.effect.harmless]
+        guilty = [each for each in active if not each.effect.harmless and each.effect.slows(each.level)]
         if guilty and self.plan.compute_ns:
             took_T = (times.end_TR - times.start_TR).max(axis=1) - checkpoint_T
-            lost = float(np.maximum(0.0, took_T - self._lengths[()]).sum()) / 1e9 * self.ranks
+            lost = max(0.0, float((took_T - self._lengths[()]).sum())) / 1e9 * self.ranks
             lost += sum(each.effect.write_s[each.level] for each in guilty) * len(took_T) * self.ranks
             for each in guilty:
                 each.lost_gpu_seconds += lost / len(guilty)
@@ -226,16 +236,24 @@ class JobSteps:
 
     # -- for the counters -------------------------------------------------------------------------------------
 
-    @property
-    def busy(self) -> float:
-        """Share of the time that its GPUs compute."""
-        return min(1.0, (self.plan.compute_ns + self.plan.optimizer_ns) / max(self.mean_ns, 1.0))
+    def busy(self, at_ns_T: Ints) -> Floats:
+        """Share of the time that its GPUs compute, at moments of the span that was laid last, (T,)."""
+        return np.minimum(1.0, (self.plan.compute_ns + self.plan.optimizer_ns) / self._lengths_at(at_ns_T))
 
-    @property
-    def port_bytes_per_s(self) -> float:
-        """What each NIC sends, and receives, headers included."""
-        payload = sent_bytes(self.plan) if self.plan.algorithm and len(self.run.hosts) > 1 else 0.0
-        return payload * (1 + ROCE.header_share) / max(self.mean_ns / 1e9, 1e-3)
+    def port_bytes_per_s(self, at_ns_T: Ints) -> Floats:
+        """What each NIC sends then, and receives, headers included, (T,)."""
+        return self.step_bytes * (1 + ROCE.header_share) * 1e9 / self._lengths_at(at_ns_T)
+
+    @cached_property
+    def step_bytes(self) -> float:
+        """Payload that each NIC sends in a step."""
+        return sent_bytes(self.plan) if self.plan.algorithm and len(self.run.hosts) > 1 else 0.0
+
+    def _lengths_at(self, at_ns_T: Ints) -> Floats:
+        begin_P, length_P = (np.array(each) for each in zip(*self._paces, strict=True))
+        piece_T = np.maximum(np.searchsorted(begin_P, at_ns_T, side="right") - 1, 0)
+        found: Floats = np.maximum(length_P[piece_T], 1e6)
+        return found
 
     @property
     def across(self) -> float:
@@ -246,12 +264,6 @@ class JobSteps:
         if self.plan.algorithm == "all_to_all":
             return float(1 - ((pods / pods.sum()) ** 2).sum())
         return float(len(pods) / pods.sum())
-
-
-def after_loss(loss: float) -> float:
-    """Share of a link's rate that go-back-N leaves when so many packets are lost: each costs what was under way."""
-    under_way = ROCE.rtt_ns * HOST_BPS / 8e9 / ROCE.segment_bytes
-    return (1 - loss) / (1 - loss + loss * under_way)
 
 
 def delayed(times: StepTimes, delay_TR: Ints, behind_T: Ints) -> StepTimes:

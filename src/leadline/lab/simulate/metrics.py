@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from leadline.lab.simulate.effects import EFFECTS, Grows
+from leadline.lab.simulate.effects import EFFECTS
 from leadline.lab.simulate.fleet import Fleet, Ints, joined, text
 from leadline.lab.simulate.targets import Befallen
 from leadline.model.metric_units import unit_of
@@ -39,7 +39,22 @@ class Metric:
     @property
     def source(self) -> str:
         """Way in, as in the lab."""
-        return {"gpu": "scrape", "swport": "sflow"}.get(self.of, "otlp-http")
+        return "scrape" if self.exported else {"swport": "sflow"}.get(self.of, "otlp-http")
+
+    @property
+    def exported(self) -> bool:
+        """Told by an exporter of the host, not by the agent."""
+        return self.of == "gpu" or self.name.startswith("node_ethtool")
+
+    @property
+    def unit(self) -> str | None:
+        """As the lab tells it: agents say of counts that they are counts."""
+        return unit_of(self.name) or ("1" if self.source == "otlp-http" and self.kind == "counter" else None)
+
+    @property
+    def whole(self) -> bool:
+        """Whether it counts things, not seconds."""
+        return self.kind == "counter" and not self.name.endswith("seconds_total")
 
 
 _GPU = [
@@ -55,8 +70,8 @@ _PORT = [
 ]  # fmt: skip
 _RDMA = [
     "node_infiniband_out_of_sequence_total", "node_infiniband_local_ack_timeout_err_total",
-    "node_infiniband_symbol_error_total", "node_infiniband_rx_prio3_pause_total",
-    "node_infiniband_port_xmit_wait_total",
+    "node_infiniband_symbol_error_total", "node_ethtool_rx_prio3_pause",
+    "node_ethtool_outbound_pci_stalled_wr_events",
 ]  # fmt: skip
 _HOST = [
     ("node_load1", "gauge"), ("node_memory_MemAvailable_bytes", "gauge"),
@@ -110,7 +125,7 @@ class Streams:
         self.phase_S = self.rng.random(at)
         self.host_S = np.concatenate([self._host_of(metric.of) for metric in self.metrics])  # -1: of a switch
         self.agent_S = np.concatenate(
-            [np.full(self.counts[each.of], each.of in ("host", "port")) for each in self.metrics]
+            [np.full(self.counts[each.of], each.source == "otlp-http") for each in self.metrics]
         )
 
     def _host_of(self, of: Of) -> Ints:
@@ -124,6 +139,9 @@ class Streams:
         if metric.name.startswith("node_infiniband"):
             port = np.arange(self.counts["port"]) % self.fleet.rails
             labels |= {"device": text("mlx5_", port), "port": "1"}
+        if metric.name.startswith("node_ethtool"):
+            host = labels.pop("host.name")
+            labels |= {"instance": joined(host, ":9417"), "job": "ethtool-exporter", "nodename": host}
         if metric.name == "DCGM_FI_DEV_XID_ERRORS":
             labels |= {"err_code": "0", "err_msg": "No Error"}
         if metric.name.startswith("container_"):
@@ -169,7 +187,7 @@ class Streams:
                 {
                     "series": self._told_ids[self.places[metric.name]],
                     "name": [metric.name, count], "entity_kind": [kind, count],
-                    "entity": entities, "unit": [unit_of(metric.name), count], "labels": _maps(labels, count),
+                    "entity": entities, "unit": [metric.unit, count], "labels": _maps(labels, count),
                     "first_ns": np.full(count, self.start_ns), "last_ns": np.full(count, end_ns - 1),
                     "type": [metric.kind, count], "host": hosts if hosts is not None else [None, count],
                     "source": [metric.source, count],
@@ -214,15 +232,16 @@ class Streams:
             elif metric.kind == "gauge":
                 out[place] = 0.0
             else:
-                self._count(out, place, rates.get(metric.name), period_s)
+                self._count(out, metric, rates.get(metric.name), period_s)
         self._grow(out, at_s_T, period_s, faults)
         self._errors(out, at_s_T, faults)
         return out
 
-    def _count(self, out: Floats, place: slice, rate_NT: Floats | None, period_s: float) -> None:
+    def _count(self, out: Floats, metric: Metric, rate_NT: Floats | None, period_s: float) -> None:
+        place = self.places[metric.name]
         before_N = self.state_S[place]
         if rate_NT is None:
-            out[place] = before_N[:, None]
+            out[place] = (np.floor(before_N) if metric.whole else before_N)[:, None]
         else:
             out[place] = np.floor(before_N[:, None] + np.cumsum(rate_NT * period_s, axis=1))
             self.state_S[place] = before_N + rate_NT.sum(axis=1) * period_s
@@ -249,24 +268,27 @@ class Streams:
     def _grow(self, out: Floats, at_s_T: Floats, period_s: float, faults: list[Befallen]) -> None:
         for fault in faults:
             for grows in fault.effect.counters:
-                place = self.places.get(grows.metric)
-                for entity in self._befallen(grows, fault) if place else ():
-                    assert place is not None
-                    row = place.start + entity
-                    lasted_T = np.clip(
-                        np.minimum(at_s_T, fault.end_s) - np.maximum(at_s_T - period_s, fault.at_s), 0, None
-                    )
-                    more_T = np.cumsum(lasted_T * grows.per_s[fault.level])
-                    out[row] += np.floor(more_T) if grows.per_s[fault.level] >= 1 else more_T
-                    self.state_S[row] += more_T[-1]
+                metric = next((each for each in self.metrics if each.name == grows.metric), None)
+                if metric is None:
+                    continue
+                lasted_T = np.clip(np.minimum(at_s_T, fault.end_s) - np.maximum(at_s_T - period_s, fault.at_s), 0, None)
+                began_T = (at_s_T >= fault.at_s) & (at_s_T - period_s < fault.at_s)
+                more_T = np.cumsum((began_T if grows.once else lasted_T) * grows.per_s[fault.level])
+                for entity in self._befallen(metric, fault):
+                    row = self.places[metric.name].start + entity
+                    much = sum(gpu // self.fleet.gpus_per_host == entity for gpu in fault.gpus) if (
+                        grows.once and metric.of == "host") else 1  # fmt: skip
+                    out[row] += more_T * much
+                    if metric.whole:
+                        out[row] = np.floor(out[row])
+                    self.state_S[row] += more_T[-1] * much
 
-    def _befallen(self, grows: Grows, fault: Befallen) -> list[int]:
-        of = next(each.of for each in self.metrics if each.name == grows.metric)
-        if of == "gpu":
+    def _befallen(self, metric: Metric, fault: Befallen) -> list[int]:
+        if metric.of == "gpu":
             return list(fault.gpus)
-        if of == "host":
+        if metric.of == "host":
             return list(fault.hosts)
-        if of == "port":
+        if metric.of == "port":
             return [each for each in fault.links if each < self.fleet.host_links]
         ports = self.fleet.swports
         hit = np.isin(ports.link, fault.links) & ~ports.lower

@@ -184,16 +184,21 @@ def _goodput(rate_F: Floats, loss_F: Floats, transport: Transport) -> Floats:
     TCP: Padhye et al., "Modeling TCP Throughput", SIGCOMM 1998, eq. 30 without delayed acknowledgements: above a few
     per cent the time-outs decide. RoCE sends again from the lost packet on (go-back-N), all that was under way.
     """
-    if not loss_F.any():
-        return rate_F
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if transport.loss_driven:
-            timeout_s = RTO_S * np.minimum(1.0, 3 * np.sqrt(3 * loss_F / 8)) * loss_F * (1 + 32 * loss_F**2)
-            segment_s = transport.rtt_ns / 1e9 * np.sqrt(2 * loss_F / 3) + timeout_s
-            return np.asarray(np.minimum(rate_F, 8 * transport.segment_bytes / segment_s))
-        packet_ns = 8e9 * transport.segment_bytes / rate_F
-        under_way = np.maximum(1.0, transport.rtt_ns / packet_ns)
-        found: Floats = rate_F * (1.0 - loss_F) / (1.0 - loss_F + loss_F * under_way)
+    # A flow inside a host has a rate without bounds and loses nothing; one behind a dead link has none.
+    lossy_F = (loss_F > 0) & (loss_F < 1) & (rate_F > 0)
+    found = np.where(loss_F >= 1, 0.0, rate_F)
+    found[lossy_F] = _left(rate_F[lossy_F], loss_F[lossy_F], transport)
+    return found
+
+
+def _left(rate_F: Floats, loss_F: Floats, transport: Transport) -> Floats:
+    if transport.loss_driven:
+        timeout_s = RTO_S * np.minimum(1.0, 3 * np.sqrt(3 * loss_F / 8)) * loss_F * (1 + 32 * loss_F**2)
+        segment_s = transport.rtt_ns / 1e9 * np.sqrt(2 * loss_F / 3) + timeout_s
+        return np.asarray(np.minimum(rate_F, 8 * transport.segment_bytes / segment_s))
+    packet_ns = 8e9 * transport.segment_bytes / rate_F
+    under_way = np.maximum(1.0, transport.rtt_ns / packet_ns)
+    found: Floats = rate_F * (1.0 - loss_F) / (1.0 - loss_F + loss_F * under_way)
     return found
 
 

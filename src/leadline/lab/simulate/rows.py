@@ -145,7 +145,9 @@ def losses(
         at_ns, end_ns = start_ns + each.at_s * 1e9, start_ns + each.end_s * 1e9
         during = (at_N >= at_ns) & (at_N < end_ns)
         if during.any():
-            step_N = np.where(during, step_N[during].min(), step_N)
+            if each.stuck_step < 0:
+                each.stuck_step = int(step_N[during].min())
+            step_N = np.where(during, each.stuck_step, step_N)
     fallen = last + (first - last) * np.exp(-step_N / steps)
     return np.round(fallen * (1 + 0.01 * rng.standard_normal(len(step_N))), 6)
 

@@ -68,6 +68,7 @@ class Simulation:
         self.rng = np.random.default_rng([spec.seed, 50])
         self._batches = 0
         self._jobs: dict[int, JobSteps] = {}
+        self._frozen: dict[int, Floats] = {}  # what a stale source tells, by its fault
         self._names = self.fleet.host_names
         self._clock_names = joined(self._names, text("/", self.clocks.boot_H))
         gone = self.rng.random(self.fleet.hosts) < spec.silent_share
@@ -159,7 +160,7 @@ class Simulation:
                 self._jobs[run.number] = JobSteps(run, self.fleet, self.spec.start_ns, self.spec.seed)
                 for columns, count in of_run(self.fleet, run, self.spec.start_ns):
                     self._put(sink, "relation", columns, count)
-        self._happenings(sink, runs, from_ns, to_ns)
+        self._happenings(sink, at_s, end_s)
         self._steps(sink, runs, to_ns)
         jobs = [self._jobs[run.number] for run in runs]
         if streams is not None:
@@ -179,8 +180,11 @@ class Simulation:
                 if source is not None:
                     source.forget(run.number)
 
-    def _happenings(self, sink: Sink, runs: list[Run], from_ns: int, to_ns: int) -> None:
+    def _happenings(self, sink: Sink, at_s: float, end_s: float) -> None:
         spec = self.spec
+        from_ns, to_ns = (spec.start_ns + round(each * 1e9) for each in (at_s, end_s))
+        # A run that ended at the very begin of the span is told here; it has no steps in it.
+        runs = [run for run in self.schedule.runs if run.start_s < end_s + 1e-6 and run.end_s > at_s - 1e-6]
         found = [*of_faults(self.fleet, self.schedule.faults, self.schedule.runs, spec.start_ns, from_ns, to_ns)]
         found += of_runs(self.fleet, runs, spec.start_ns, from_ns, to_ns)
         if found:
@@ -241,7 +245,8 @@ class Simulation:
             when = np.flatnonzero((at_T >= run.start_s) & (at_T < run.end_s))
             if len(when):
                 where = np.ix_(run.hosts, when)
-                busy[where], sent[where], across[where] = job.busy, job.port_bytes_per_s, job.across
+                at_ns = self.spec.start_ns + np.rint(at_T[when] * 1e9).astype(np.int64)
+                busy[where], sent[where], across[where] = job.busy(at_ns), job.port_bytes_per_s(at_ns), job.across
         return Load(busy, sent, across)
 
     def _told_wrongly(self, streams: Streams, values: Any, at_T: Any) -> Any:
@@ -256,8 +261,9 @@ class Simulation:
             whole = fault.effect.scope == "machine"
             hit = np.isin(streams.host_S, fault.hosts) & (whole | ~streams.agent_S)
             if kind == "frozen":
-                first = int(np.argmax(during))
-                values[np.ix_(hit, during)] = values[hit][:, max(first - 1, 0), None]
+                if id(fault) not in self._frozen:
+                    self._frozen[id(fault)] = values[hit][:, max(int(np.argmax(during)) - 1, 0)]
+                values[np.ix_(hit, during)] = self._frozen[id(fault)][:, None]
                 continue
             lost = np.zeros(values.shape, bool) if lost is None else lost
             lost[np.ix_(hit, during)] = True

@@ -32,6 +32,7 @@ class Befallen:
     run: int = -1  # the run it is aimed at, -1: none
     cause: str = ""  # the part whose hazard it was; empty: planned
     lost_gpu_seconds: float = 0.0
+    stuck_step: int = -1  # whose batch comes again and again, once that is known
 
     @property
     def level(self) -> int:
