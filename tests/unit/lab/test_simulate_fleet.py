@@ -410,9 +410,13 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
         ("faults: [{fault: nonsense, at_s: 1}]", "fault must be one of"),
         ("faults: [{fault: xid, at_s: -1}]", "at_s must be seconds >= 0"),
         ("faults: [{fault: xid, magnitude: huge}]", "magnitude must be one of"),
-        ("faults: 7", "must be a list"),
+        ("faults: 7", "line 1: faults must be a list"),
+        ("faults: [7]", "line 1: expected a mapping"),
+        ("faults:\n  - {fault: xid, at_s: 1}\n  - {fault: preemption}", "line 3: fault must be one of"),
+        ("harmless: [{harmless: xid}]", "harmless must be one of"),
+        ("topology: tiny", "expected a list `faults:`"),
         ("[]", "expected a mapping"),
-        ("a: [", "no YAML"),
+        ("a: [", "expected YAML"),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused(given_: str, words: str) -> None:
@@ -431,6 +435,8 @@ def test_a_fleet_that_cannot_be_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_disk_that_cannot_hold_it_is_told_before(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is no directory; make it first"):
+        require_room(tmp_path / "nowhere", 1000)
     require_room(tmp_path, 1000)
     with pytest.raises(UsageError, match="GB are needed"):
         require_room(tmp_path, 10**18)

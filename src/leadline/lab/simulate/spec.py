@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
+from leadline.lab.located import Located, read_file, read_mapping
 from leadline.lab.simulate.effects import EFFECTS, effect_of
 from leadline.lab.truth import MAGNITUDES, Magnitude
 from leadline.model.errors import ConfigError, UsageError
@@ -102,52 +101,55 @@ class SimulationSpec:
 
 def _between(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
-        raise UsageError(f"{name} must be {low:g} to {high:g}, got {value:g}")
+        raise UsageError(f"{name} must be {_told(low)} to {_told(high)}, got {_told(value)}")
+
+
+def _told(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def planned_from(text: str, where: str) -> tuple[Planned, ...]:
     """The time line of a scenario: `faults:` and `harmless:`, each with at_s, for_s and magnitude.
 
     What else stands in a scenario of the lab (topology, workloads, which rank, which link) is the fleet's own here.
-    Errors: ConfigError naming what was expected.
+    Errors: ConfigError naming file, line and what was expected.
     """
-    try:
-        top = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{where}: no YAML: {str(error).splitlines()[0]}") from error
-    if not isinstance(top, dict):
-        raise ConfigError(f"{where}: expected a mapping with faults and harmless, got {type(top).__name__}")
+    return _time_line(read_mapping(text, where))
+
+
+def _time_line(top: Located) -> tuple[Planned, ...]:
     out = []
     for section, key in (("faults", "fault"), ("harmless", "harmless")):
         listed = top.get(section) or []
         if not isinstance(listed, list):
-            raise ConfigError(f"{where}: {section} must be a list, got {listed!r}")
-        out += [_planned(each, key, f"{where}, {section}[{place}]") for place, each in enumerate(listed)]
+            raise ConfigError(f"{top.place_of(section)}: {section} must be a list, got {listed!r}")
+        out += [_planned(each, key, top.place_of(section)) for each in listed]
+    if not out:
+        raise ConfigError(f"{top.place}: expected a list `faults:` or `harmless:`, got keys {', '.join(top)}")
     return tuple(sorted(out, key=lambda each: (each.at_s, each.name)))
 
 
 def _planned(given: object, key: str, where: str) -> Planned:
-    if not isinstance(given, dict):
-        raise ConfigError(f"{where}: expected a mapping, got {given!r}")
+    if not isinstance(given, Located):
+        raise ConfigError(f"{where}: expected a mapping as {{{key}: NAME, at_s: 60}}, got {given!r}")
+    names = [name for name, effect in EFFECTS.items() if effect.harmless is (key == "harmless")]
     name = given.get(key)
-    if name not in EFFECTS:
-        raise ConfigError(f"{where}: {key} must be one of {', '.join(EFFECTS)}, got {name!r}")
+    if name not in names:
+        raise ConfigError(f"{given.place_of(key)}: {key} must be one of {', '.join(names)}, got {name!r}")
     magnitude = given.get("magnitude", "medium")
     if magnitude not in MAGNITUDES:
-        raise ConfigError(f"{where}: magnitude must be one of {', '.join(MAGNITUDES)}, got {magnitude!r}")
+        expected = ", ".join(MAGNITUDES)
+        raise ConfigError(f"{given.place_of('magnitude')}: magnitude must be one of {expected}, got {magnitude!r}")
     at_s, for_s = given.get("at_s", 0.0), given.get("for_s")
     for label, value in (("at_s", at_s), ("for_s", 1.0 if for_s is None else for_s)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            raise ConfigError(f"{where}: {label} must be seconds >= 0, got {value!r}")
+            raise ConfigError(f"{given.place_of(label)}: {label} must be seconds >= 0, got {value!r}")
     return Planned(str(name), float(at_s), None if for_s is None else float(for_s), magnitude)
 
 
 def read_planned(path: Path) -> tuple[Planned, ...]:
     """The time line of a scenario's file. Errors: ConfigError."""
-    try:
-        return planned_from(path.read_text(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read scenario {path}: {error}") from error
+    return _time_line(read_file(path, "a scenario"))
 
 
 def planned_of(words: str, seconds: float, seed: int) -> tuple[Planned, ...]:

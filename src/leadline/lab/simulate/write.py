@@ -45,8 +45,6 @@ class BundleSink:
     """A bundle in the making."""
 
     def __init__(self, path: Path, manifest: Manifest, config_text: str) -> None:
-        if not path.parent.is_dir():
-            raise UsageError(f"{path.parent} is no directory; make it first")
         self._path = path
         self._draft = Draft(manifest, config_text, path.parent)
         self._tables = StreamedTables(self._draft, path.parent)
@@ -125,7 +123,9 @@ def room_needed(rows: dict[str, float]) -> int:
 
 
 def require_room(directory: Path, needed: int) -> None:
-    """Errors: UsageError if the disk cannot hold it."""
+    """Errors: UsageError if the disk cannot hold it, or if there is no such directory."""
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is no directory; make it first")
     stat = os.statvfs(directory)
     free = stat.f_bavail * stat.f_frsize
     if needed > free * 0.9:
