@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import json
 import random
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from typing import Any
 
 import pytest
 
-from leadline.lab.faults import FAULTS, Fault, measured
-from leadline.lab.faults.base import JobFault, of_magnitude, parameters_of
+from leadline.lab.faults import BY_NAME, FAULTS, Fault, measured, signals
+from leadline.lab.faults.base import JobFault, fault_from, of_magnitude, parameters_of
+from leadline.lab.harmless import HARMLESS
 from leadline.lab.levers import Lever
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
@@ -29,7 +31,7 @@ from leadline.lab.topology import Topology, load
 from leadline.lab.truth import MAGNITUDES
 from leadline.lab.workloads import WORKLOADS
 from leadline.lab.workloads.base import RankProcess
-from leadline.model.errors import UsageError
+from leadline.model.errors import ConfigError, UsageError
 
 PRESETS = {preset: load(preset) for preset in {"clos8", "cloud16", *(kind.preset for kind in FAULTS if kind.preset)}}
 EVERY = pytest.mark.parametrize("kind", FAULTS, ids=lambda kind: kind.name)
@@ -199,6 +201,7 @@ def recording_lab(topology: Topology, state: Path, exporters: Exporters) -> Reco
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "WINDOW_S", 0.0)
+    monkeypatch.setattr(signals, "STOPPED_S_MAX", 0.0)  # nothing is applied here, so nothing stops
 
 
 @EVERY
@@ -299,3 +302,44 @@ def _names(seen: Any) -> Iterator[str]:
         yield str(name)
         if isinstance(value, dict):
             yield from _names(value)
+
+
+def _numbers(kind: type[Fault]) -> list[tuple[str, Any]]:
+    """Parameters of a fault that are numbers, with their defaults; signed ones and those with a meaning at 0 apart."""
+    return [
+        (each.name, each.default)
+        for each in dataclasses.fields(kind)
+        if type(each.default) in (int, float) and not each.name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("kind", [*FAULTS, *HARMLESS], ids=lambda kind: kind.name)
+def test_a_number_that_makes_no_sense_is_refused_before_anything_starts(kind: type[Fault]) -> None:
+    topology = PRESETS[kind.preset or "clos8"]
+    for name, default in _numbers(kind):
+        with pytest.raises(ConfigError, match=r"finite|expects"):
+            fault_from(kind, {name: float("nan")}, "x.yaml, line 3")
+        if name in ("step_s", "drift_ppm"):
+            senseless = type(default)(0)
+        elif name == "power_dbm":
+            continue  # any power is one
+        else:
+            senseless = type(default)(-1)
+        with pytest.raises(UsageError, match=name):
+            kind(**{name: senseless}).check(topology)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "told"),
+    [
+        ("flapping-link", {"down_s": 3.0, "period_s": 2.0}, "period_s must be longer than down_s, or it is never up"),
+        ("exporter-hangs", {"hang_s": 5.0}, "every_s must be longer than hang_s, or hang_s 0"),
+        ("stale-source", {"parts": "gpu,disk"}, "parts are gpu, ports, sys, with commas between; got 'disk'"),
+        ("labels-missing", {"labels": "UUID,"}, "labels are names with commas between, got 'UUID,'"),
+        ("lossy-link", {"loss_ratio": 5.0}, "loss_ratio must be over 0 and at most 1, got 5"),
+        ("slow-link", {"rate_ratio": 0.0}, "rate_ratio must be over 0 and at most 1, got 0"),
+    ],
+)
+def test_what_would_do_nothing_is_told(name: str, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(told)):
+        BY_NAME[name](**given).check(PRESETS["clos8"])

@@ -8,6 +8,7 @@ truth is written.
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import typing
 from abc import ABC, abstractmethod
@@ -26,6 +27,25 @@ TRAINING = ("bert", "vision", "recommendation", "finetune")
 
 
 @dataclass(frozen=True, slots=True)
+class Within:
+    """The numbers that a parameter may have."""
+
+    least: float
+    most: float = math.inf
+    over: bool = False  # more than `least`
+
+    def __contains__(self, value: float) -> bool:
+        return (self.least < value if self.over else self.least <= value) and value <= self.most
+
+    def __str__(self) -> str:
+        least = f"over {self.least:g}" if self.over else f"at least {self.least:g}"
+        return least if self.most == math.inf else f"{least} and at most {self.most:g}"
+
+
+SHARE, SOME, NONE_OR_MORE, ONE_OR_MORE = Within(0, 1, over=True), Within(0, over=True), Within(0), Within(1)
+
+
+@dataclass(frozen=True, slots=True)
 class Fault(ABC):
     """A fault with its parameters. Built inert; `start` breaks something, `stop` mends it."""
 
@@ -36,6 +56,7 @@ class Fault(ABC):
     seen_in: ClassVar[SeenIn] = "lab"  # "replay": counters and log lines of real hardware, played back
     workloads: ClassVar[tuple[str, ...]] = ()  # kinds of jobs that it can befall; (): any that has ranks
     signal: ClassVar[str] = ""  # the value of `seen` that proves that it happened: it moves then, and only then
+    bounds: ClassVar[Mapping[str, Within]] = {}  # of parameters that are numbers
     preset: ClassVar[str] = ""  # the smallest topology that it can befall; "": any with two ways between hosts
     magnitudes: ClassVar[Mapping[Magnitude, Mapping[str, object]]] = {}  # parameters; "medium" is the defaults
 
@@ -52,6 +73,9 @@ class Fault(ABC):
             topology.switch(switch)
         if link := getattr(self, "link", None):
             link_named(topology, link)
+        for name, bounds in self.bounds.items():
+            if (value := getattr(self, name)) not in bounds:
+                raise UsageError(f"{self.name}: {name} must be {bounds}, got {value:g}")
 
     def require(self) -> None:
         """Whether this machine has what it takes: known before anything is started. Errors: UsageError."""
@@ -144,6 +168,8 @@ def fault_from(kind: type[Fault], given: Mapping[str, Any], where: str) -> Fault
             raise ConfigError(f"{where}: {kind.name} has no parameter {name!r}; it takes {', '.join(known) or 'none'}")
         if not _fits(value, hints[name]):
             raise ConfigError(f"{where}: {kind.name}.{name} expects {_told(hints[name])}, got {value!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{where}: {kind.name}.{name} expects a finite number, got {value!r}")
     missing = [
         name
         for name, field in known.items()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, SHARE, Fault
 from leadline.lab.faults.exporters import several
 from leadline.lab.faults.flows import switches_to
 from leadline.lab.realise.drops import DropRule
@@ -23,6 +23,7 @@ class Blackhole(Fault):
     fault_class = "persistent"
 
     signal = "lost_packets"
+    bounds: ClassVar = {"hosts": ONE_OR_MORE, "loss_ratio": SHARE}
     magnitudes: ClassVar = {
         "small": {"loss_ratio": 0.3},
         "large": {"hosts": 3},

@@ -14,6 +14,8 @@ from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import Fault
 from leadline.lab.levers import Lever
 from leadline.lab.running import RunningLab
+from leadline.lab.topology import Topology
+from leadline.model.errors import UsageError
 
 DRIFT_EVERY_S = 0.2  # at 500 ppm a step of 100 us: less than programs notice of each other's clocks
 
@@ -63,6 +65,11 @@ class ClockStep(_ClockFault):
 
     step_s: float = 1.0  # below zero: backwards
 
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if not self.step_s:
+            raise UsageError(f"{self.name}: step_s must not be 0, a clock that stays right is no fault")
+
     def start(self, lab: RunningLab) -> None:
         lab.hold(self._offset(lab), self, self.step_s)
 
@@ -83,6 +90,11 @@ class ClockDrift(_ClockFault):
 
     drift_ppm: float = 100.0
     _running: list[Background] = field(default_factory=list, repr=False)
+
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if not self.drift_ppm:
+            raise UsageError(f"{self.name}: drift_ppm must not be 0, a clock that stays right is no fault")
 
     def start(self, lab: RunningLab) -> None:
         began_s, lever = time.monotonic(), self._offset(lab)

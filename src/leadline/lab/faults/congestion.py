@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, Fault
 from leadline.lab.running import RunningLab
 from leadline.lab.workloads.bulk import SINK_PORT, Bulk, colliding_ports
 from leadline.model.errors import UsageError
@@ -65,6 +65,7 @@ class EcmpCollision(_Traffic):
     fault_class = "transient"
 
     stem = "elephants"
+    bounds: ClassVar = {"flows": ONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"flows": 2}, "large": {"flows": 8}}
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
@@ -86,6 +87,7 @@ class NeighbourCongestion(_Traffic):
     layer = "network"
     fault_class = "transient"
 
+    bounds: ClassVar = {"flows": ONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"flows": 2}, "large": {"flows": 16}}
 
     flows: int = 8

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from leadline.lab.faults.background import Background
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import NONE_OR_MORE, SHARE, Fault
 from leadline.lab.faults.link import port_counters
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
@@ -25,6 +25,7 @@ class DeadSpine(Fault):
     layer = "network"
     fault_class = "persistent"
     signal = "carrier_changes"
+    bounds: ClassVar = {"links_ratio": SHARE, "silent_s": NONE_OR_MORE}
     magnitudes: ClassVar = {
         "small": {"links_ratio": 0.5},
         "large": {"silent_s": 9.0},

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from leadline.lab.faults.background import Background
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import NONE_OR_MORE, ONE_OR_MORE, Fault
 from leadline.lab.faults.exporters import exporter_pid, gpu_hosts, some_gpu_host, stopped
-from leadline.lab.faults.signals import state_of
+from leadline.lab.faults.signals import has_stopped, state_of
 from leadline.lab.running import RunningLab
+from leadline.lab.topology import Topology
+from leadline.model.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class ExporterHangs(Fault):
     name = "exporter-hangs"
     layer = "telemetry"
     fault_class = "transient"
-    signal = "state"
+    signal = "hangs"
+    bounds: ClassVar = {"hosts": ONE_OR_MORE, "hang_s": NONE_OR_MORE, "every_s": NONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"hang_s": 8.0, "every_s": 12.0}, "large": {"hosts": 3}}
 
     host: str | None = None
@@ -30,9 +34,18 @@ class ExporterHangs(Fault):
     hang_s: float = 0.0  # 0: all the time; else so long, every `every_s`
     every_s: float = 0.0
     _running: list[Background] = field(default_factory=list, repr=False)
+    _hung: Counter[str] = field(default_factory=Counter, repr=False, compare=False)  # how often, by host
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         return self if self.host else replace(self, host=some_gpu_host(lab, rng))
+
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if self.hang_s and self.every_s <= self.hang_s:
+            raise UsageError(
+                f"{self.name}: every_s must be longer than hang_s, or hang_s 0: all the time; got {self.every_s:g} "
+                f"and {self.hang_s:g}"
+            )
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         hosts = gpu_hosts(lab, self.host, self.hosts)
@@ -51,7 +64,8 @@ class ExporterHangs(Fault):
             self._go_on(lab)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        return {host: {"state": state_of(exporter_pid(lab, host))} for host in gpu_hosts(lab, self.host, self.hosts)}
+        hosts = gpu_hosts(lab, self.host, self.hosts)
+        return {host: {"hangs": self._hung[host], "state": state_of(exporter_pid(lab, host))} for host in hosts}
 
     def _now_and_then(self, lab: RunningLab, ended: threading.Event) -> None:
         while not ended.wait(self.hang_s):
@@ -63,6 +77,7 @@ class ExporterHangs(Fault):
     def _hang(self, lab: RunningLab) -> None:
         for host in gpu_hosts(lab, self.host, self.hosts):
             lab.hold(stopped(lab, host), self, True)
+            self._hung[host] += has_stopped(exporter_pid(lab, host))
 
     def _go_on(self, lab: RunningLab) -> None:
         for host in gpu_hosts(lab, self.host, self.hosts):

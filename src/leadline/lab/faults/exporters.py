@@ -15,7 +15,7 @@ from leadline.lab.levers import Lever, merged
 from leadline.lab.running import RunningLab, write_json
 from leadline.lab.telemetry.controls import EXPORTER_FILE, SWITCH_FILE
 from leadline.lab.telemetry.plan import STATUS
-from leadline.model.errors import UsageError
+from leadline.model.errors import UsageError, WorldError
 
 PAGE_S_MAX = 1.0  # an exporter on loopback answers within milliseconds, or not at all
 
@@ -46,7 +46,12 @@ def stopped(lab: RunningLab, host: str) -> Lever:
     """A host's exporter process: stopped while anybody holds it."""
 
     def apply(held: object) -> None:
-        os.kill(exporter_pid(lab, host), signal.SIGCONT if held is None else signal.SIGSTOP)
+        pid = exporter_pid(lab, host)
+        try:
+            os.kill(pid, signal.SIGCONT if held is None else signal.SIGSTOP)
+        except ProcessLookupError as error:
+            if held is not None:  # one that is gone needs not go on
+                raise WorldError(f"the exporter of {host}, process {pid}, has just ended: it cannot hang") from error
 
     return Lever(("exporter-stopped", host), any, apply)
 

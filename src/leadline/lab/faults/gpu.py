@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, Fault
 from leadline.lab.faults.ranks import RanksFault
 from leadline.lab.faults.replay import logged
 from leadline.lab.faults.shown import page
@@ -94,6 +94,7 @@ class Xid(RanksFault):
     lasts = False
     seen_in = "replay"
     signal = "xid_lines"
+    bounds: ClassVar = {"code": ONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"code": 94}, "large": {"ranks": 3}}
 
     code: int = 79  # GPU has fallen off the bus

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import RankFault
+from leadline.lab.faults.base import RankFault, Within
 from leadline.lab.running import RunningLab
 from leadline.lab.workloads.pipeline import Pipeline, StageStep
 
@@ -24,6 +24,7 @@ class ImbalancedStage(RankFault):
     fault_class = "gray"
     workloads = ("pipeline",)
     signal = "ratio"
+    bounds: ClassVar = {"factor": Within(1, over=True)}
     magnitudes: ClassVar = {"small": {"factor": 1.4}, "large": {"factor": 4.0}}
 
     factor: float = 2.0  # so much longer than it should

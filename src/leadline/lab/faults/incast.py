@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, SOME, Fault
 from leadline.lab.faults.congestion import free_name
 from leadline.lab.faults.exporters import several
 from leadline.lab.faults.link import port_counters
@@ -24,6 +24,7 @@ class Incast(Fault):
     layer = "network"
     fault_class = "transient"
     signal = "queue_drops"
+    bounds: ClassVar = {"sources": ONE_OR_MORE, "burst_bytes": ONE_OR_MORE, "period_s": SOME}
     magnitudes: ClassVar = {
         "small": {"sources": 3, "burst_bytes": 1 << 17, "period_s": 1.0},
         "large": {"sources": 15, "burst_bytes": 1 << 20},

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, Fault
 from leadline.lab.faults.exporters import control, gpu_hosts, page, some_gpu_host
 from leadline.lab.running import RunningLab
+from leadline.lab.topology import Topology
+from leadline.model.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,7 @@ class LabelsMissing(Fault):
     layer = "telemetry"
     fault_class = "persistent"
     signal = "series_without"
+    bounds: ClassVar = {"hosts": ONE_OR_MORE}
     magnitudes: ClassVar = {
         "small": {"labels": "modelName"},
         "large": {"labels": "UUID,Hostname,gpu,device,pci_bus_id,modelName", "hosts": 3},
@@ -31,6 +34,11 @@ class LabelsMissing(Fault):
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         return self if self.host else replace(self, host=some_gpu_host(lab, rng))
+
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if not all(self.labels.split(",")):
+            raise UsageError(f"{self.name}: labels are names with commas between, got {self.labels!r}")
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(f"service:dcgm-exporter/{host}" for host in gpu_hosts(lab, self.host, self.hosts))

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 from leadline.lab.faults.background import Background
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import NONE_OR_MORE, ONE_OR_MORE, SHARE, SOME, Fault
 from leadline.lab.faults.exporters import several
 from leadline.lab.faults.flows import some_used_link
 from leadline.lab.levers import Lever
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
-from leadline.lab.topology import Link, Port
+from leadline.lab.topology import Link, Port, Topology
 from leadline.model.errors import UsageError
 
 
@@ -48,6 +48,7 @@ class LossyLink(_LinkFault):
     layer = "network"
     fault_class = "gray"
     signal = "lost_packets"
+    bounds: ClassVar = {"loss_ratio": SHARE}
     magnitudes: ClassVar = {"small": {"loss_ratio": 0.01}, "large": {"loss_ratio": 0.2}}
 
     loss_ratio: float = 0.05
@@ -78,6 +79,7 @@ class SlowLink(_LinkFault):
     layer = "network"
     fault_class = "gray"
     signal = "rate_bps"
+    bounds: ClassVar = {"rate_ratio": SHARE}
     magnitudes: ClassVar = {"small": {"rate_ratio": 0.5}, "large": {"rate_ratio": 0.05}}
 
     rate_ratio: float = 0.2
@@ -107,12 +109,21 @@ class FlappingLink(_LinkFault):
     fault_class = "transient"
     kinds = ("host",)
     signal = "carrier_changes"
+    bounds: ClassVar = {"down_s": SOME, "period_s": SOME, "flaps": NONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"down_s": 0.3, "period_s": 10.0}, "large": {"down_s": 2.0, "period_s": 4.0}}
 
     down_s: float = 1.0
     period_s: float = 5.0
     flaps: int = 0
     _running: list[Background] = field(default_factory=list, repr=False)
+
+    def check(self, topology: Topology) -> None:
+        _LinkFault.check(self, topology)
+        if self.period_s <= self.down_s:
+            raise UsageError(
+                f"{self.name}: period_s must be longer than down_s, or it is never up; got {self.period_s:g} and "
+                f"{self.down_s:g}"
+            )
 
     def start(self, lab: RunningLab) -> None:
         self._running.append(Background("flaps", lambda ended: self._flap(lab, ended)))
@@ -145,6 +156,7 @@ class DeadNic(_LinkFault):
     kinds = ("host",)
     signal = "carrier_changes"
     # The other NIC of a host carries no traffic of its own: a job goes on, and has lost its way out.
+    bounds: ClassVar = {"hosts": ONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"primary": False}, "large": {"hosts": 2}}
 
     primary: bool = True  # the NIC that the host's traffic leaves by, if no link is given

@@ -6,12 +6,13 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from leadline.lab.faults.base import NONE_OR_MORE, Within
 from leadline.lab.faults.replay import Cast, node_directory
 from leadline.lab.faults.replayed import ReplayedLink, port_place
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import kernel_log
-from leadline.lab.topology import Port, Topology
-from leadline.model.errors import UsageError, WorldError
+from leadline.lab.topology import Port
+from leadline.model.errors import WorldError
 from leadline.model.ids import entity_id
 
 
@@ -27,6 +28,10 @@ class MarginalOptic(ReplayedLink):
     fault_class = "gray"
     signal = "rx_corrected_bits_phy"
     kinds = ("host", "uplink")
+    bounds: ClassVar = {
+        "loss_ratio": Within(0, 1),
+        **dict.fromkeys(("corrected_per_s", "worse_after_s", "uncorrected", "flaps", "flap_every_s"), NONE_OR_MORE),
+    }
     magnitudes: ClassVar = {
         "small": {"corrected_per_s": 1e5, "power_dbm": -7.0, "uncorrected": 0, "loss_ratio": 0.0},
         "large": {"corrected_per_s": 2e7, "power_dbm": -13.5, "loss_ratio": 0.03, "flaps": 3},
@@ -40,11 +45,6 @@ class MarginalOptic(ReplayedLink):
     flaps: int = 0
     flap_every_s: float = 8.0
     _flapping: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def check(self, topology: Topology) -> None:
-        ReplayedLink.check(self, topology)
-        if not 0 <= self.loss_ratio < 1 or self.corrected_per_s < 0 or min(self.worse_after_s, self.flap_every_s) < 0:
-            raise UsageError("marginal-optic: loss_ratio is 0 to 1, rates and times are >= 0")
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         sender = self.of(lab).a

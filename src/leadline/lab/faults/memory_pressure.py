@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from leadline.lab.faults.base import TRAINING
+from leadline.lab.faults.base import SOME, TRAINING
 from leadline.lab.faults.measured import step_s
 from leadline.lab.faults.ranks import RanksFault, tell, tell_no_more
 from leadline.lab.running import RunningLab
@@ -23,6 +23,7 @@ class MemoryPressure(RanksFault):
     fault_class = "gray"
     workloads = TRAINING
     signal = "limit_hits"
+    bounds: ClassVar = {"headroom_mb": SOME, "scan_mb_per_step": SOME}
     magnitudes: ClassVar = {"small": {"scan_mb_per_step": 120.0}, "large": {"scan_mb_per_step": 600.0}}
 
     # Room for what a rank takes beyond its usual for a moment: a checkpoint of `bert` is packed in some 50 MB.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from leadline.lab.faults.base import TRAINING
+from leadline.lab.faults.base import SOME, TRAINING
 from leadline.lab.faults.ranks import RanksFault, tell, tell_no_more
 from leadline.lab.running import RunningLab
 
@@ -23,6 +23,7 @@ class OomKill(RanksFault):
     lasts = False
     workloads = TRAINING
     signal = "oom_kills"
+    bounds: ClassVar = {"headroom_mb": SOME, "growth_mb_per_step": SOME}
     magnitudes: ClassVar = {"small": {"growth_mb_per_step": 20.0}, "large": {"growth_mb_per_step": 60.0, "ranks": 3}}
 
     headroom_mb: float = 100.0  # above what it uses now

@@ -98,12 +98,12 @@ def state_of(pid: int) -> str:
 
 
 def _has_stopped(one: RankProcess) -> bool:
-    """Whether the kernel says that it has stopped, within `STOPPED_S_MAX`."""
+    return one.process.popen.poll() is None and has_stopped(one.process.pid)
+
+
+def has_stopped(pid: int) -> bool:
+    """Whether the kernel says that a process has stopped, within `STOPPED_S_MAX`."""
     deadline = time.monotonic() + STOPPED_S_MAX
-    while one.process.popen.poll() is None:
-        if state_of(one.process.pid) == "T":
-            return True
-        if time.monotonic() > deadline:
-            break
+    while (state := state_of(pid)) not in ("T", "Z", "X", "gone") and time.monotonic() < deadline:
         time.sleep(0.01)
-    return False
+    return state == "T"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from leadline.lab.faults.base import TRAINING
+from leadline.lab.faults.base import SOME, TRAINING
 from leadline.lab.faults.measured import step_s, work
 from leadline.lab.faults.ranks import RanksFault, tell, tell_no_more
 from leadline.lab.running import RunningLab
@@ -21,6 +21,7 @@ class SlowLoader(RanksFault):
     fault_class = "gray"
     workloads = (*TRAINING, "pipeline")  # they log what they waited for
     signal = "data_s"
+    bounds: ClassVar = {"delay_s": SOME}
     magnitudes: ClassVar = {"small": {"delay_s": 0.3}, "large": {"delay_s": 2.5}}
 
     delay_s: float = 1.0

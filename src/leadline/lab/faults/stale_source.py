@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, Fault
 from leadline.lab.faults.exporters import control, gpu_hosts, page, some_gpu_host
 from leadline.lab.running import RunningLab
+from leadline.lab.telemetry.controls import PARTS
+from leadline.lab.topology import Topology
+from leadline.model.errors import UsageError
 
 LOOK_S = 0.5  # between two looks; an emulated GPU counts its energy anew after 0.2 s
 
@@ -23,6 +26,7 @@ class StaleSource(Fault):
     layer = "telemetry"
     fault_class = "gray"
     signal = "repeats"
+    bounds: ClassVar = {"hosts": ONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"parts": "gpu"}, "large": {"parts": "gpu,ports,sys", "hosts": 3}}
 
     host: str | None = None
@@ -31,6 +35,11 @@ class StaleSource(Fault):
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         return self if self.host else replace(self, host=some_gpu_host(lab, rng))
+
+    def check(self, topology: Topology) -> None:
+        Fault.check(self, topology)
+        if unknown := [part for part in self.parts.split(",") if part not in PARTS]:
+            raise UsageError(f"{self.name}: parts are {', '.join(PARTS)}, with commas between; got {unknown[0]!r}")
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         hosts, parts = gpu_hosts(lab, self.host, self.hosts), self.parts.split(",")

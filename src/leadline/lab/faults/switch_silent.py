@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import ONE_OR_MORE, Fault
 from leadline.lab.faults.exporters import sampler, sampler_status, several
 from leadline.lab.running import RunningLab
 
@@ -20,6 +20,7 @@ class SwitchStopsSampling(Fault):
     layer = "telemetry"
     fault_class = "persistent"
     signal = "withheld"
+    bounds: ClassVar = {"switches": ONE_OR_MORE}
     magnitudes: ClassVar = {"small": {"counters": False}, "large": {"switches": 2}}
 
     switch: str | None = None

@@ -6,9 +6,9 @@ import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from leadline.lab.faults.base import Fault, Harmless
+from leadline.lab.faults.base import SOME, Fault, Harmless
 from leadline.lab.faults.link import port_counters
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.kernel_log import append
@@ -88,6 +88,8 @@ class UnusedNicFlaps(Harmless, Fault):
 
     name = "unused-nic-flaps"
     layer = "network"
+
+    bounds: ClassVar = {"down_s": SOME, "period_s": SOME}
 
     port: str | None = None  # h3/eth1
     down_s: float = 0.5

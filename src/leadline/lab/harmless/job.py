@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from leadline.lab.faults.base import TRAINING, Harmless, JobFault
+from leadline.lab.faults.base import SOME, TRAINING, Harmless, JobFault
 from leadline.lab.running import RunningLab
 
 
@@ -53,6 +53,8 @@ class Recompilation(_OfJob):
 
     name = "recompilation"
     lasts = False
+
+    bounds: ClassVar = {"pause_s": SOME}
 
     pause_s: float = 3.0
     number: int | None = None  # another one each time: a rank acts when it changes

@@ -8,9 +8,9 @@ import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from leadline.lab.faults.base import Fault, Harmless
+from leadline.lab.faults.base import NONE_OR_MORE, Fault, Harmless
 from leadline.lab.running import RunningLab
 from leadline.model.errors import LeadlineError, UsageError
 
@@ -57,6 +57,8 @@ class RollingUpgrade(Harmless, Fault):
 
     name = "rolling-upgrade"
     layer = "telemetry"
+
+    bounds: ClassVar = {"every_s": NONE_OR_MORE}
 
     every_s: float = 2.0
     _running: dict[str, Any] = field(default_factory=dict, repr=False)

@@ -99,7 +99,8 @@ def run(state: Path) -> None:
     timers = _timers(plan, switches, hosts)
     timers.every(5.0, partial(_write_status, state, switches, children))
     if children:
-        timers.every(REVIVE_EVERY_S, partial(_revive_exporters, state, plan, children), after_s=REVIVE_EVERY_S)
+        tell = partial(_write_status, state, switches, children)
+        timers.every(REVIVE_EVERY_S, partial(_revive_exporters, state, plan, children, tell), after_s=REVIVE_EVERY_S)
     _announce(state, plan, switches, children)
     while not stopping:
         timers.run()
@@ -205,13 +206,14 @@ def _fork_exporter(state: Path, host: PlannedNode) -> int:
         os._exit(1)
 
 
-def _revive_exporters(state: Path, plan: Plan, children: dict[str, int]) -> None:
-    """Start exporters again that have ended, as a site's service manager does."""
+def _revive_exporters(state: Path, plan: Plan, children: dict[str, int], tell: Callable[[], None]) -> None:
+    """Start exporters again that have ended, as a site's service manager does; `tell` their new numbers at once."""
     for host in plan.hosts:
         ended, _ = os.waitpid(children[host.name], os.WNOHANG)
         if ended:
             children[host.name] = _fork_exporter(state, host)
             print(f"telemetry: the exporter of {host.name} had ended and is started again", file=sys.stderr, flush=True)
+            tell()  # a fault would take hold of a process that is gone, or that is somebody else's by now
 
 
 def _stop_on_signal(loop: selectors.BaseSelector) -> list[int]:
