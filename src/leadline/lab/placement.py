@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from leadline.lab.scenarios.parts import PlannedWorkload, Scenario
+from leadline.lab.scenarios.parts import WITHOUT_GPU, PlannedWorkload, Scenario
 from leadline.lab.topology import Topology, build
 from leadline.lab.workloads import WORKLOADS
-from leadline.lab.workloads.base import Lab, RankJob, Workload
+from leadline.lab.workloads.base import Lab, RankJob, Workload, free_store_port
 from leadline.lab.workloads.bulk import Bulk
+from leadline.lab.workloads.rings import Rings
 from leadline.model.errors import ConfigError, UsageError
-
-WITHOUT_GPU = frozenset({"bulk", "incast"})  # workloads that only send: they hold no host against others
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,35 @@ def jobs_of(scenario: Scenario, topology: Topology, seed: int) -> list[Workload]
             held[number] = frozenset(job.hosts)
     for work, job in zip(scenario.workloads, jobs, strict=True):
         ranks_of(job, topology, work.place)
+    _share_out(scenario, jobs, topology)
     return jobs
+
+
+def _share_out(scenario: Scenario, jobs: Sequence[Workload], topology: Topology) -> None:
+    """What only one job may have at a time: the port of its store; an address for RoCEv2, whose port has one owner.
+
+    Errors: ConfigError.
+    """
+    running: list[tuple[PlannedWorkload, RankJob]] = []
+    for work, job in sorted(zip(scenario.workloads, jobs, strict=True), key=lambda each: each[0].at_s):
+        if not isinstance(job, RankJob):
+            continue
+        running = [each for each in running if each[0].end_s > work.at_s]
+        job.store = free_store_port(job.name, {other.store for _, other in running})
+        for before, other in running:
+            shared = sorted(_roce_hosts(job, topology) & _roce_hosts(other, topology))
+            if shared:
+                raise ConfigError(
+                    f"{work.place}: {job.name} and {other.name} ({before.place}) both have transport rocev2 on "
+                    f"{shared[0]} at {work.at_s:g} s, where UDP port 4791 has one owner; give them other hosts or times"
+                )
+        running.append((work, job))
+
+
+def _roce_hosts(job: RankJob, topology: Topology) -> frozenset[str]:
+    if not isinstance(job, Rings) or job.transport != "rocev2":
+        return frozenset()
+    return frozenset(job.hosts or (host.name for host in topology.hosts))
 
 
 def ranks_of(job: Workload, topology: Topology, place: str) -> int | None:
@@ -109,8 +136,6 @@ def _check_placement(work: PlannedWorkload, job: RankJob, topology: Topology) ->
         wrong = "placement random draws the hosts itself; leave out `hosts`, or say placement: chosen"
     elif job.placement == "random" and job.world_size < 1:
         wrong = "placement random needs `world_size`, how many ranks are to be placed"
-    elif job.gpus_per_host < 1 or job.world_size < 0:
-        wrong = f"gpus_per_host must be > 0 and world_size >= 0, got {job.gpus_per_host} and {job.world_size}"
     if wrong:
         raise ConfigError(f"{work.place}: {work.name}: {wrong}")
 

@@ -119,7 +119,7 @@ def require(scenario: Scenario, topology: Topology, jobs: Sequence[Workload]) ->
             f"the lab needs {'; '.join(lacks)}; this kernel does not give that. `leadline replay` works without"
         )
     if wanted := refusals(need_of(scenario, topology, jobs), this_machine()):
-        raise UsageError(f"scenario {scenario.name} on {topology.name} needs {'; and '.join(wanted)}")
+        raise UsageError(f"{scenario.topology_place}: {scenario.name} on {topology.name} needs {'; and '.join(wanted)}")
 
 
 def missing_features(topology: Topology) -> list[str]:

@@ -84,7 +84,7 @@ def test_a_scenario_too_large_is_refused_before_anything_starts(monkeypatch: pyt
     monkeypatch.setattr(preflight, "this_machine", lambda: Machine(GB, 100, 99, 2))
     with pytest.raises(UsageError) as caught:
         plan("{workload: bert}").require_machine()
-    assert str(caught.value).startswith("scenario big on clos8 needs about ")
+    assert str(caught.value).startswith("x.yaml, line 1: big on clos8 needs about ")
     assert "MB of memory, and 1000 MB are free" in str(caught.value)
     assert "; and about" in str(caught.value), "all of it at once"
 

@@ -13,7 +13,9 @@ from leadline.lab.run import plan_for
 from leadline.lab.scenarios.parameters import misfit, parameters_of_workload
 from leadline.lab.scenarios.spec import parse, scenario_of, shipped
 from leadline.lab.topology import load
-from leadline.lab.workloads import WORKLOADS
+from leadline.lab.workloads import WORKLOADS, ray_job
+from leadline.lab.workloads.base import store_port
+from leadline.lab.workloads.pipeline import Pipeline
 from leadline.model.errors import ConfigError
 
 # Line 1 is empty; workloads are in lines 5 and 6, what is tried in line 8 and after it.
@@ -121,7 +123,24 @@ def test_what_cannot_happen_is_refused_with_its_line(faults: str, told: str) -> 
         ("{workload: bert, hosts: [leaf1]}", "line 3: 'leaf1' of topology clos8 is a switch"),
         ("{workload: bert, gpus_per_host: 2}", "line 3: host h1 of topology clos8 has 1 GPU; 2 ranks on a host need"),
         ("{workload: bert, world_size: 9}", "line 3: workload bert-1 wants 9 ranks; its hosts hold 8, with 1 on each"),
-        ("{workload: bert, gpus_per_host: 0}", "line 3: bert-1: gpus_per_host must be > 0"),
+        ("{workload: bert, gpus_per_host: 0}", "line 3: bert.gpus_per_host must be 1 to 64, got 0"),
+        ("{workload: bert,\n    steps: -3}", "x.yaml, line 4: bert.steps must be 0 to 1000000000, got -3"),
+        ("{workload: bert, seconds: .nan}", "line 3: bert.seconds must be 0 to 30000000, got nan"),
+        ("{workload: bert, hidden: 130}", "line 3: workload bert-1: hidden must be a multiple of 4 (heads), got 130"),
+        ("{workload: pipeline, hidden: 98}", "line 3: workload pipeline-1: hidden must be a multiple of 4 (heads)"),
+        ("{workload: bert, storage_host: s9}", "line 3: bert-1 needs storage host s9; topology clos8 has storage1"),
+        ("{workload: bert, hosts: [h1, h1]}", "line 3: host h1 stands twice among the hosts"),
+        ("{workload: finetune, base: ../x}", "line 3: workload finetune-1: base must be the name of a job"),
+        ("{workload: rings, transport: infiniband}", "line 3: workload rings-1: transport must be tcp or rocev2"),
+        ("{workload: rings, ops: [sum]}", "line 3: workload rings-1: ops are all_reduce, "),
+        ("{workload: rings, max_bytes: 9}", "line 3: workload rings-1: min_bytes must be at most max_bytes"),
+        (
+            "{workload: rings, transport: rocev2}\n - {workload: rings, name: b, transport: rocev2, at_s: 5}",
+            "line 4: b and rings-1 (x.yaml, line 3) both have transport rocev2 on h1 at 5 s",
+        ),
+        ("{workload: incast, hosts: [h1]}", "line 3: workload incast-1 needs two hosts at least"),
+        ("{workload: pipeline, world_size: 3, replicas: 2}", "x 2 replicas in a world_size of 3; give hosts, stages"),
+        ("{workload: rings, every_s: 0.001, for_s: 0.0005}", "line 3: every_s 0.001 gives 60000 turns until the end"),
         (
             "{workload: bert, placement: somewhere}",
             "line 3: bert-1: placement must be random or chosen, got 'somewhere'",
@@ -136,7 +155,7 @@ def test_what_cannot_happen_is_refused_with_its_line(faults: str, told: str) -> 
         ("{workload: bulk}", "line 3: workload bulk-1 needs src, dst and at least one flow, or transfers"),
         ("{workload: bulk, transfers: [{from: h1}]}", "line 3: workload bulk-1: a transfer has source and target"),
         ("{workload: pipeline, replicas: 3}", "line 3: workload pipeline-1: 8 hosts are not some stages x 3 replicas"),
-        ("{workload: pipeline, micro_batches: 0}", "line 3: workload pipeline-1 needs replicas and micro_batches"),
+        ("{workload: pipeline, micro_batches: 0}", "line 3: pipeline.micro_batches must be 1 to 1024, got 0"),
         ("{workload: serve, servers: 8}", "line 3: workload serve-1 needs a server and a client at least; 8 servers"),
         ("{workload: none}", "line 3: workload must be one of bert"),
         ("{workload: rings, every_s: 5}", "line 3: every_s 5.0 needs a for_s that is shorter, got None"),
@@ -153,6 +172,38 @@ def test_a_job_that_cannot_be_placed_is_refused_with_its_line(work: str, told: s
         plan_for(parse(text, "x.yaml"), load("clos8"), 1)
     assert str(caught.value).startswith("x.yaml, ")
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["bulk, src: h1, dst: h2", "incast"])
+@pytest.mark.parametrize("fault", ["gpu-throttle", "xid", "gpu-lost", "row-remaps", "nvlink-errors"])
+def test_a_job_that_uses_no_gpu_suffers_no_fault_of_one(kind: str, fault: str) -> None:
+    text = f"duration_s: 60\nworkloads: [{{workload: {kind}}}]\nfaults: [{{fault: {fault}, at_s: 5}}]\n"
+    with pytest.raises(
+        ConfigError, match=f"line 3: {fault} befalls jobs that use a GPU only, not {kind.split(',')[0]}"
+    ):
+        plan_for(parse(text, "x.yaml"), load("clos8"), 1)
+
+
+def test_ray_is_refused_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_job, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="line 2: workload ray-1 needs Ray, which is not installed here: pip install"):
+        plan_for(parse("duration_s: 60\nworkloads: [{workload: ray}]\n", "x.yaml"), load("clos8"), 1)
+
+
+def test_a_pipeline_has_a_stage_on_each_gpu() -> None:
+    text = "duration_s: 60\nworkloads: [{workload: pipeline, hosts: [h1, h2], gpus_per_host: 2, replicas: 2}]\n"
+    [job] = plan_for(parse(text, "x.yaml"), load("cloud16"), 1).jobs
+    assert isinstance(job, Pipeline)
+    assert (job.stages, job.replicas, job.world_size) == (2, 2, 4)
+
+
+def test_jobs_that_run_at_the_same_time_have_stores_of_their_own() -> None:
+    """finetune-104 has by its name the port that bert-1 has: a day of `healthy` met it after four hours."""
+    assert store_port("bert-1") == store_port("finetune-104")
+    scenario = scenario_of("healthy", 16_000.0)
+    jobs = plan_for(scenario, load(scenario.topology), 1).jobs
+    by_name = {job.name: job for job in jobs}
+    assert by_name["finetune-104"].store_port != by_name["bert-1"].store_port  # type: ignore[attr-defined]
 
 
 def test_a_job_that_ends_by_its_seconds_has_no_fault_after_them() -> None:

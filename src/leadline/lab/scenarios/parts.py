@@ -7,8 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from leadline.lab.faults.base import Fault
+from leadline.lab.faults.base import Fault, JobFault
 from leadline.lab.truth import Magnitude
+
+WITHOUT_GPU = frozenset({"bulk", "incast"})  # kinds of jobs that only send: they use no GPU, and hold no host
+
+
+def can_befall(fault: type[Fault] | Fault, workload: str) -> bool:
+    """Whether a job of that kind can suffer the fault: it obeys it, and has what breaks."""
+    kind = fault if isinstance(fault, type) else type(fault)
+    if issubclass(kind, JobFault) and kind.layer == "gpu" and workload in WITHOUT_GPU:
+        return False
+    return not kind.workloads or workload in kind.workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +71,7 @@ class Scenario:
     faults: Sequence[PlannedFault]  # and what is harmless
     links_down: tuple[str, ...] = ()
     links_place: str = "a scenario"
+    topology_place: str = "a scenario"
 
 
 Deed = Literal["start workload", "stop fault", "start fault", "stop workload"]

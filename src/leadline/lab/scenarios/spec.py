@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -35,6 +34,8 @@ from leadline.lab.scenarios.parts import Deed, Due, PlannedFault, PlannedWorkloa
 from leadline.lab.topology import preset_names
 from leadline.lab.topology.shape import complaint
 from leadline.lab.workloads import WORKLOADS
+from leadline.lab.workloads.base import NAME
+from leadline.lab.workloads.limits import beyond
 from leadline.model.errors import ConfigError
 
 __all__ = [
@@ -42,10 +43,10 @@ __all__ = [
     "time_line",
 ]  # fmt: skip
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SHIPPED = resources.files("leadline.lab.scenarios")
 KEYS = ("name", "doc", "topology", "links_down", "duration_s", "workloads", "faults", "harmless")
 # A fault by its name alone: the job settles, the fault, the job recovers.
+TURNS_MAX = 10_000  # of what comes again with `every_s`: every minute for a week
 FAULT_AT_S, FAULT_FOR_S, AFTER_S = 30.0, 40.0, 30.0
 
 
@@ -95,6 +96,7 @@ def of_fault(name: str) -> Scenario:
         duration_s=FAULT_AT_S + FAULT_FOR_S + AFTER_S,
         workloads=(PlannedWorkload(work, f"{work}-1", 0.0, None, {}, place=f"scenario {name}"),),
         faults=(fault,),
+        topology_place=f"scenario {name}",
     )
 
 
@@ -141,6 +143,7 @@ def _scenario(top: Located, duration_s: float | None) -> Scenario:
         faults=faults,
         links_down=tuple(links),
         links_place=top.place_of("links_down"),
+        topology_place=top.place_of("topology"),
     )
 
 
@@ -174,12 +177,14 @@ def _workload(given: Located, duration_s: float) -> list[PlannedWorkload]:
             raise ConfigError(f"{at}: {kind} has no parameter {each!r}; it takes {', '.join(known)}")
         if expected := misfit(value, known[each]):
             raise ConfigError(f"{at}: {kind}.{each} expects {expected}, got {value!r}")
+        if expected := beyond(each, value):
+            raise ConfigError(f"{at}: {kind}.{each} must be {expected}, got {value!r}")
     if every_s is None:
         return [PlannedWorkload(kind, name, at_s, for_s, fields, given.place)]
     if for_s is None or not 0 < for_s < every_s:
         raise ConfigError(f"{given.place_of('every_s')}: every_s {every_s} needs a for_s that is shorter, got {for_s}")
     stem, number = _numbered(name)
-    starts = [at_s + every_s * turn for turn in range(int((duration_s - at_s) // every_s) + 1)]
+    starts = [at_s + every_s * turn for turn in range(_turns(given, every_s, duration_s - at_s))]
     return [
         PlannedWorkload(kind, f"{stem}{number + turn}", start, for_s, fields, given.place)
         for turn, start in enumerate(starts)
@@ -234,8 +239,18 @@ def _again(given: Located, planned: PlannedFault, duration_s: float) -> list[Pla
         raise ConfigError(
             f"{given.place_of('every_s')}: every_s {every_s:g} needs a for_s that is shorter, got {planned.for_s}"
         )
-    turns = int((duration_s - planned.at_s) // every_s) + 1
-    return [replace(planned, at_s=planned.at_s + every_s * turn) for turn in range(max(1, turns))]
+    turns = _turns(given, every_s, duration_s - planned.at_s)
+    return [replace(planned, at_s=planned.at_s + every_s * turn) for turn in range(turns)]
+
+
+def _turns(given: Located, every_s: float, rest_s: float) -> int:
+    turns = rest_s // every_s + 1
+    if turns > TURNS_MAX:
+        raise ConfigError(
+            f"{given.place_of('every_s')}: every_s {every_s:g} gives {turns:.0f} turns until the end, at most "
+            f"{TURNS_MAX} are expected; take a longer one, or a shorter duration_s"
+        )
+    return max(1, int(turns))  # what is too late altogether is told with its at_s
 
 
 def _with_decoy(given: Located) -> bool | str:

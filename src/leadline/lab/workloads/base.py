@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -27,7 +28,9 @@ from typing import Any, ClassVar, Protocol
 from leadline.lab.workloads.control import write_control
 from leadline.model.errors import UsageError, WorldError
 
+HEADS = 4  # of attention, in every transformer here
 STOP_GRACE_S = 5.0  # between SIGTERM and SIGKILL: a rank writes its last records and leaves its group
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of a job: part of paths, of control groups, of entities' ids
 _PORT_FIRST, _PORTS = 29500, 1000  # stores of jobs listen here: below the ephemeral ports, so no flow takes one
 
 
@@ -107,6 +110,7 @@ class RankJob:
     placement: str = ""  # "random": hosts as a cloud draws them; "chosen" (or ""): `hosts`, in their order
     world_size: int = 0  # how many ranks; 0: as many as the hosts hold
     ranks: list[RankProcess] = field(default_factory=list, init=False)
+    store: int = field(default=0, init=False)  # port of its store; 0: by its name. See `lab.placement`, which knows all
     program: str = field(default="", init=False)  # module, as in `python -m`
     working_word: ClassVar[str] = ""  # what rank 0 writes into its log once set-up is behind it
 
@@ -155,6 +159,11 @@ class RankJob:
     def environment(self, lab: Lab, rank: int) -> dict[str, str]:
         """Variables beyond those that every rank gets."""
         return {}
+
+    @property
+    def store_port(self) -> int:
+        """Where its store is, at rank 0."""
+        return self.store or store_port(self.name)
 
     @property
     def goes_on(self) -> bool:
@@ -223,6 +232,7 @@ class RankJob:
             ring=ring,
             control=control,
             local_rank=local_rank,
+            port=self.store_port,
         )
         process = lab.spawn(
             host,
@@ -247,14 +257,15 @@ def rank_environment(
     ring: Path,
     control: Path,
     local_rank: int = 0,
+    port: int = 0,
 ) -> dict[str, str]:
-    """The variables of one rank process: torchrun's, gloo's, Leadline's and the emulated GPU."""
+    """The variables of one rank process: torchrun's, gloo's, Leadline's and the emulated GPU. `port`: of the store."""
     return {
         "RANK": str(rank),
         "WORLD_SIZE": str(world_size),
         "LOCAL_RANK": str(local_rank),
         "MASTER_ADDR": master,
-        "MASTER_PORT": str(store_port(job)),
+        "MASTER_PORT": str(port or store_port(job)),
         "GLOO_SOCKET_IFNAME": interface,
         "CUDA_VISIBLE_DEVICES": gpu,
         "LEADLINE_JOB": job,
@@ -276,14 +287,26 @@ def true_end_ns(told: Mapping[str, Any]) -> int:
 
 
 def store_port(job: str) -> int:
-    """TCP port of a job's store at rank 0; jobs of different names rarely share one."""
+    """TCP port of a job's store at rank 0; jobs of different names rarely share one, see `free_store_port`."""
     return _PORT_FIRST + zlib.crc32(job.encode()) % _PORTS
+
+
+def free_store_port(job: str, taken: Collection[int]) -> int:
+    """The next one that none of the jobs has that run at the same time. Errors: UsageError if there is none."""
+    usual = store_port(job) - _PORT_FIRST
+    for turn in range(_PORTS):
+        port = _PORT_FIRST + (usual + turn) % _PORTS
+        if port not in taken:
+            return port
+    raise UsageError(f"workload {job}: more than {_PORTS} jobs run at the same time")
 
 
 def members_of(lab: Lab, hosts: Sequence[str], gpus_per_host: int = 1) -> list[tuple[str, str]]:
     """(host, GPU) by rank. Errors: UsageError for a host that the topology has not, or with too few GPUs."""
     known = {host.name: host for host in lab.topology.hosts}
-    for name in hosts:
+    for at, name in enumerate(hosts):
+        if name in hosts[:at]:
+            raise UsageError(f"host {name} stands twice among the hosts; for more ranks on each take `gpus_per_host`")
         if name not in known:
             raise UsageError(f"no host {name!r} in topology {lab.topology.name}; it has {', '.join(known)}")
     chosen = [known[name] for name in hosts] if hosts else list(known.values())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.lab.workloads.base import Lab
+from leadline.lab.workloads.base import NAME, Lab
 from leadline.lab.workloads.training import TrainingJob
+from leadline.model.errors import UsageError
 
 
 @dataclass(kw_only=True)
@@ -24,6 +25,8 @@ class Finetune(TrainingJob):
 
     def __post_init__(self) -> None:
         self.program = "leadline.lab.workloads.finetune_rank"
+        if not NAME.fullmatch(self.base):
+            raise UsageError(f"workload {self.name}: base must be the name of a job, got {self.base!r}")
 
     def storage_directory(self, lab: Lab) -> Path:
         """That of the base: it is there, and what comes out of these jobs lies beside it."""

@@ -41,6 +41,14 @@ class Incast(RankJob):
                 f"{self.burst_bytes}, {self.period_s} and {self.seconds}"
             )
 
+    def plan(self, lab: Lab) -> None:
+        """One asks, the others answer, each on a host of its own. Errors: UsageError if there is nobody to answer."""
+        if len(self.members(lab)) < 2 or self.gpus_per_host != 1:
+            raise UsageError(
+                f"workload {self.name} needs two hosts at least, with one rank on each; got {len(self.members(lab))} "
+                f"ranks, {self.gpus_per_host} on each"
+            )
+
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The options of `incast_rank`."""
         words = ["--bytes", str(self.burst_bytes), "--period", str(self.period_s), "--seconds", str(self.seconds)]

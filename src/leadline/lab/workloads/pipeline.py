@@ -9,13 +9,14 @@ pipeline.stage_steps()[1][-1].waiting_s            # what rank 1 waited in its l
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from leadline.lab.workloads.base import Lab, RankJob, true_end_ns
+from leadline.lab.workloads.base import HEADS, Lab, RankJob, true_end_ns
 from leadline.model.errors import UsageError
 
 TAIL_BYTES = 65_536  # of a log that is read while the job runs: some 300 steps
@@ -64,17 +65,27 @@ class Pipeline(RankJob):
 
     def plan(self, lab: Lab) -> None:
         """A rank per stage and replica. Errors: UsageError if the hosts cannot be divided so."""
+        if self.hidden % HEADS:
+            raise UsageError(f"workload {self.name}: hidden must be a multiple of {HEADS} (heads), got {self.hidden}")
         hosts = list(self.hosts) or [host.name for host in lab.topology.hosts]
-        if self.stages:
-            hosts = hosts if self.hosts else hosts[: self.stages * self.replicas]
-        elif len(hosts) % self.replicas == 0:
-            self.stages = len(hosts) // self.replicas
-        if len(hosts) != self.stages * self.replicas:
+        wanted = self.stages * self.replicas
+        if wanted and not self.hosts:
+            hosts = hosts[: math.ceil(wanted / self.gpus_per_host)]
+        ranks = self.world_size or wanted or len(hosts) * self.gpus_per_host
+        stages = self.stages or ranks // self.replicas
+        if (
+            not stages
+            or stages * self.replicas != ranks
+            or not ranks <= len(hosts) * self.gpus_per_host < (ranks + self.gpus_per_host)
+        ):
             raise UsageError(
-                f"workload {self.name}: {len(hosts)} hosts are not {self.stages or 'some'} stages x {self.replicas} "
-                "replicas; give hosts, stages or replicas that multiply up"
+                f"workload {self.name}: {len(hosts)} hosts"
+                f"{f' with {self.gpus_per_host} ranks on each' if self.gpus_per_host > 1 else ''} are not "
+                f"{self.stages or 'some'} stages x {self.replicas} replicas"
+                f"{f' in a world_size of {self.world_size}' if self.world_size else ''}; give hosts, stages or "
+                "replicas that multiply up"
             )
-        self.hosts = hosts
+        self.hosts, self.stages, self.world_size = hosts, stages, ranks
 
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The command line of pipeline_rank."""

@@ -47,6 +47,7 @@ from leadline.lab.workloads.pipeline_schedule import (
 )
 from leadline.lab.workloads.text import Language
 from leadline.lab.workloads.training_group import Agreed, Group
+from leadline.lab.workloads.unwatched import Unwatched
 
 log = logging.getLogger("pipeline")
 
@@ -298,25 +299,6 @@ class Training:
 
     def _tell(self, what: str, **values: object) -> None:
         print(json.dumps({"rank": self.rank, "event": what, **values}), flush=True)
-
-
-class Unwatched:
-    """Takes the place of a step when nobody watches."""
-
-    loss: Any = None
-    samples: float = 0.0
-    tokens: float = 0.0
-
-    def __enter__(self) -> Unwatched:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    data = forward = backward = optimizer = checkpoint = lambda self: self
-
-    def metrics(self, values: object) -> None:
-        """Nobody asked."""
 
 
 def _mean() -> Any:

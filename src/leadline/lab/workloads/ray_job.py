@@ -23,11 +23,10 @@ from leadline.lab.workloads.base import (
     job_directory,
     rank_environment,
     stop_all,
-    store_port,
 )
 from leadline.model.errors import UsageError
 
-PORT_ABOVE = 200  # Ray's own port above the job's store
+PORT_ABOVE = 2000  # Ray's own port above the job's store: above those of all stores and storage servers
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,8 @@ class Ray(RankJob):
     _steps: dict[int, Path] = field(default_factory=dict, init=False, repr=False)
 
     def start(self, lab: Lab) -> None:
-        """Start the nodes and the driver. Errors: UsageError also where Ray is not installed."""
-        if find_spec("ray") is None:
-            raise UsageError("the workload `ray` needs Ray: pip install 'leadline[ray]'")
+        """Start the nodes and the driver. Errors: UsageError, see `plan`."""
+        self.plan(lab)
         directory = job_directory(lab, self.name)
         for rank, _ in enumerate(self.members(lab)):
             self._steps[rank] = directory / f"rank{rank}.steps"
@@ -85,6 +83,17 @@ class Ray(RankJob):
         self.driver = lab.spawn(
             self.ranks[0].host, argv, name=f"{self.name}-driver", stdout=directory / "driver.log", env=self._quiet(lab)
         )
+
+    def plan(self, lab: Lab) -> None:
+        """Errors: UsageError where Ray is not installed, or two nodes would have one address."""
+        if find_spec("ray") is None:
+            raise UsageError(
+                f"workload {self.name} needs Ray, which is not installed here: pip install 'leadline[ray]'"
+            )
+        if self.gpus_per_host != 1:
+            raise UsageError(
+                f"workload {self.name} has one node of Ray on a host, got gpus_per_host {self.gpus_per_host}"
+            )
 
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The options of `ray_rank`."""
@@ -151,7 +160,7 @@ class Ray(RankJob):
                     os.kill(pid, signal.SIGKILL)
 
     def _port(self) -> int:
-        return store_port(self.name) + PORT_ABOVE
+        return self.store_port + PORT_ABOVE
 
     def _quiet(self, lab: Lab) -> dict[str, str]:
         # No telemetry home, and no exporter per node that nobody asks.

@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from leadline.lab.workloads.base import Lab, RankJob, job_directory
-from leadline.model.errors import WorldError
+from leadline.lab.workloads.ring_math import OPS
+from leadline.model.errors import UsageError, WorldError
+
+TRANSPORTS = ("tcp", "rocev2")
+NAMES = tuple(op.name for op in OPS)
 
 
 @dataclass(kw_only=True)
@@ -41,6 +45,19 @@ class Rings(RankJob):
     congestion: str = "cubic"  # per socket: namespaces inherit what the machine has, and may not choose
     program: str = field(default="leadline.lab.workloads.rings_rank", init=False)
     _result: Path | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        wrong = [each for each in self.ops if each not in NAMES]
+        if wrong or not self.ops:
+            raise UsageError(f"workload {self.name}: ops are {', '.join(NAMES)}, got {', '.join(wrong) or 'none'}")
+        if self.transport not in TRANSPORTS:
+            raise UsageError(
+                f"workload {self.name}: transport must be {' or '.join(TRANSPORTS)}, got {self.transport!r}"
+            )
+        if self.min_bytes > self.max_bytes:
+            raise UsageError(
+                f"workload {self.name}: min_bytes must be at most max_bytes, got {self.min_bytes} and {self.max_bytes}"
+            )
 
     def prepare(self, lab: Lab) -> None:
         """Forget the results of an earlier run."""

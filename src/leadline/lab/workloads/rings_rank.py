@@ -32,6 +32,7 @@ from leadline.lab.workloads.meeting import Meeting
 from leadline.lab.workloads.rank_ring import Announced, Member, member_from, open_ring
 from leadline.lab.workloads.ring_data import DTYPES, pattern, prepare, wrong
 from leadline.lab.workloads.ring_math import OPS, Op, bandwidths, op_named, sizes, usable_count
+from leadline.lab.workloads.rings import TRANSPORTS
 from leadline.lab.workloads.roce_transport import RoceTransport
 from leadline.lab.workloads.tcp_transport import TcpTransport
 from leadline.lab.workloads.transport import SEND, Transport
@@ -43,7 +44,6 @@ STRINGS_BYTES = 128 * 1024  # a flow per edge of 34 bytes: all-to-all of 64 rank
 SIZES_MAX = 64
 RESULTS_MAX = 10_000  # kept of a job that runs for hours
 BUFFER_BYTES_MAX = 1 << 30
-TRANSPORTS = ("tcp", "rocev2")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from leadline.lab.workloads.base import Lab, RankJob, store_port
+from leadline.lab.workloads.base import Lab, RankJob
 from leadline.lab.workloads.pipeline import events_in, tail
 from leadline.lab.workloads.serve_client import RATE_MAX
 from leadline.lab.workloads.serve_wire import PAYLOAD_MAX
@@ -67,7 +67,7 @@ class Serve(RankJob):
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The command line of serve_rank."""
         members = self.members(lab)
-        serving = [f"{lab.address(host)}:{store_port(self.name) + at}" for at, (host, _) in enumerate(members)]
+        serving = [f"{lab.address(host)}:{self.store_port + at}" for at, (host, _) in enumerate(members)]
         options: dict[str, object] = {"request-bytes": self.request_bytes, "seed": self.seed}
         if rank < self.servers:
             role = "server"

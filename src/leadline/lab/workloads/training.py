@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from leadline.lab.workloads.base import (
+    HEADS,
     Lab,
     Process,
     RankJob,
     job_directory,
     signal_process,
     stop_all,
-    store_port,
     true_end_ns,
     wait_for,
 )
@@ -50,6 +50,13 @@ class TrainingJob(RankJob):
     storage: Process | None = field(default=None, init=False)
     attempt: int = field(default=0, init=False)  # how often it was resumed
     working_word: ClassVar[str] = '"event": "step"'
+
+    def plan(self, lab: Lab) -> None:
+        """Errors: UsageError where the topology has not the storage host, or the model cannot be."""
+        self._storage(lab)
+        hidden = self.task_options().get("hidden")
+        if isinstance(hidden, int) and hidden % HEADS:
+            raise UsageError(f"workload {self.name}: hidden must be a multiple of {HEADS} (heads), got {hidden}")
 
     def prepare(self, lab: Lab) -> None:
         """Start the storage server and wait until it listens. Errors: UsageError without a storage host, WorldError."""
@@ -157,7 +164,7 @@ class TrainingJob(RankJob):
         return self.storage_host or str(hosts[0])
 
     def _storage_address(self, lab: Lab) -> str:
-        return f"{lab.address(self._storage(lab), FRONT_END)}:{store_port(self.name) + _STORAGE_PORTS_ABOVE}"
+        return f"{lab.address(self._storage(lab), FRONT_END)}:{self.store_port + _STORAGE_PORTS_ABOVE}"
 
 
 def _option(name: str, value: object) -> Iterable[str]:

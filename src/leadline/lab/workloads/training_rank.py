@@ -36,6 +36,7 @@ from leadline.lab.workloads.training_checkpoint import Checkpoints
 from leadline.lab.workloads.training_control import Obedience, SlowOperator, scan_directory
 from leadline.lab.workloads.training_group import GO_ON, SAVE_AND_STOP, STOP, Agreed, Group
 from leadline.lab.workloads.training_task import Batch, Shards, Surroundings, Task, arguments, loader_of
+from leadline.lab.workloads.unwatched import Unwatched
 from leadline.model.errors import DataError, WorldError
 
 log = logging.getLogger("training")
@@ -290,23 +291,6 @@ class Training:
         for one in self.model.parameters():
             digest.update(one.detach().numpy().tobytes())
         return digest.hexdigest()[:16]
-
-
-class Unwatched:
-    """Takes the place of a step when nobody watches."""
-
-    loss: Any = None
-
-    def __enter__(self) -> Unwatched:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
-
-    data = forward = backward = optimizer = checkpoint = lambda self: self
-
-    def metrics(self, values: object) -> None:
-        """Nobody asked."""
 
 
 def _is_due(number: int, every: int) -> bool:
