@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from leadline.lab.matrix.journal import Journal
+from leadline.lab.state import state_root
 from leadline.lab.truth import read_truth
-from leadline.store import read_bundle
+from leadline.store.bundle import read_bundle
 
 pytestmark = pytest.mark.slow
 
 LIMIT_S = 400.0
+STATE = state_root()
 
 
 def command(directory: Path) -> list[str]:
@@ -58,3 +61,26 @@ def test_the_quick_slice_is_interrupted_and_goes_on(tmp_path: Path) -> None:
             assert bundle.manifest.rows()["collective"] > 0
             for fault in faults:
                 assert bundle.manifest.from_ns < fault.onset_ns < bundle.manifest.to_ns
+
+
+def test_a_killed_matrix_takes_its_cells_along_and_the_next_goes_on(tmp_path: Path) -> None:
+    """kill -9 while a cell runs: the kernel tells the cell to end, and nothing of its lab is left."""
+    directory, name = tmp_path / "matrix", f"mk{os.getpid()}n"
+    argv = [*command(directory)[:-4], "--name", name, "--first", "1"]
+    first = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + LIMIT_S
+    while not (STATE / f"{name}1" / "lab.json").exists() and first.poll() is None:
+        assert time.monotonic() < deadline, "no lab came up"
+        time.sleep(0.1)
+    other = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert (other.returncode, f"another matrix (process {first.pid}) is at work" in other.stderr) == (2, True)
+    first.kill()
+    first.communicate(timeout=30)
+    while (STATE / f"{name}1" / "lab.json").exists():
+        assert time.monotonic() < deadline, "its cell goes on"
+        time.sleep(0.2)
+    with Journal(directory).claim(60.0):  # the cell has ended, too
+        assert not list(directory.glob("*.leadline"))
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert second.returncode == 0, second.stderr
+    assert len(list(directory.glob("*.leadline"))) == 1

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,15 +20,17 @@ from leadline import __version__
 from leadline.cli.output import Output, OutputOption, console, emit, size
 from leadline.cli.serving import stop_on_signals
 from leadline.lab.matrix import plan
-from leadline.lab.matrix.journal import BUNDLE, LOG, SCENARIO, Ended, Estimate, Journal, estimate
+from leadline.lab.matrix.journal import BUNDLE, LOG, SCENARIO, TRUTH, Ended, Estimate, Journal, estimate
 from leadline.lab.matrix.plan import Cell, Times
 from leadline.lab.matrix.report import NAME as REPORT
 from leadline.lab.matrix.report import FaultReport, as_markdown, report
+from leadline.lab.matrix.whole import lacks
 from leadline.lab.realise import privileges
 from leadline.lab.run import plan_for
 from leadline.lab.scenarios.spec import parse
 from leadline.lab.state import checked_name
 from leadline.lab.topology import load_named
+from leadline.model.errors import WorldError
 from leadline.server.rows_view import SCHEMA_VERSION
 
 LOOK_EVERY_S = 0.2
@@ -34,6 +38,10 @@ USUAL, QUICK = Times(), Times(6.0, 6.0, 3.0)
 PARALLEL_MAX = 8
 BEYOND_S = 300.0  # that a cell may take beyond its time line: jobs that start on a busy machine, delivery, recording
 STOP_S = 60.0  # until a cell that was told to stop has removed all that it made
+ROOM_BYTES = 500_000_000  # on the disks of bundles and stores, before a cell begins: a store of ten minutes has 100 MB
+TOLD_LINES = 12  # of a run's output that may belong to its last message
+# The kernel tells a cell to stop when we are gone, as Ctrl-C would.
+BOUND = ("setpriv", "--pdeathsig", "TERM", "--")
 OWN_S = 12.0  # what a cell takes beside its time line, before any was seen: Leadline, cluster, recording
 
 
@@ -60,6 +68,7 @@ def matrix(
 
     Interrupted or killed, the same command goes on with what is missing.
     """
+    checked_name(name)
     times = QUICK if quick else Times(before, during, after)
     wanted = (
         plan.quick()
@@ -78,15 +87,19 @@ def matrix(
         # Whatever is wrong is told now, not after hours.
         scenario = parse(text, f"cell {cell.name}")
         plan_for(scenario, load_named(scenario.topology), cell.seed)
-    journal = Journal(directory)
-    left = journal.left(wanted, again)
-    if not plan_only:
-        privileges.require()
-        directory.mkdir(parents=True, exist_ok=True)
-        stopped = _run(left, texts, times, journal, checked_name(name), parallel, len(wanted))
-        (directory / REPORT).write_text(as_markdown(report(wanted, journal)))
+    stopped = 0
+    if plan_only:
+        journal = Journal(directory)
+        journal.require_same(texts)
     else:
-        stopped = 0
+        privileges.require()
+        with stop_on_signals() as stopping, Journal(directory).claim(STOP_S, lambda: bool(stopping)) as claimed:
+            journal = Journal(directory)  # read when nobody else writes any more
+            journal.require_same(texts)
+            left = journal.left(wanted, again)
+            _run(left, texts, times, journal, name, parallel, len(wanted), stopping, claimed)
+            _write_report(directory / REPORT, as_markdown(report(wanted, journal)))
+        stopped = stopping[0] if stopping else 0
     _tell(wanted, journal, times, parallel, output)
     if stopped:
         raise typer.Exit(128 + stopped)
@@ -110,46 +123,76 @@ def _run(
     name: str,
     parallel: int,
     total: int,
-) -> int:
-    """Run what is left. Returns the signal that ended it, or 0."""
+    stopping: Sequence[int],
+    claimed: int,
+) -> None:
+    """Run what is left, until `stopping` says something. Errors: WorldError where a disk is full."""
     waiting, running = list(left), dict[str, _Running]()
     labs = [f"{name}{number}" for number in range(1, parallel + 1)]
     out = console(stderr=True)
     if left:
         out.print(_opening(left, journal, times, parallel, total))
-    with stop_on_signals() as stopping:
-        try:
-            while (waiting or running) and not stopping:
-                for lab in [each for each in labs if each not in running][: len(waiting)]:
-                    cell = waiting.pop(0)
-                    running[lab] = _Running(cell, _start(cell, texts[cell], journal, lab), lab)
-                for lab, one in list(running.items()):
-                    late = time.monotonic() - one.began_s > times.total_s + BEYOND_S
-                    if one.process.poll() is None and not late:
-                        continue
-                    if late:
-                        _stop([one])
-                    del running[lab]
-                    ended = _ended(one, journal, late)
-                    journal.write(ended)
-                    rest = [*waiting, *(each.cell for each in running.values())]
-                    out.print(_line(ended, total - len(rest), total, rest, journal, times, parallel), soft_wrap=True)
-                time.sleep(LOOK_EVERY_S)
-        finally:
-            _stop(list(running.values()))
-    return stopping[0] if stopping else 0
+    try:
+        while (waiting or running) and not stopping:
+            for lab in [each for each in labs if each not in running][: len(waiting)]:
+                _require_room(journal.directory)
+                cell = waiting.pop(0)
+                running[lab] = _Running(cell, _start(cell, texts[cell], journal, lab, claimed), lab)
+            for lab, one in list(running.items()):
+                late = time.monotonic() - one.began_s > times.total_s + BEYOND_S
+                if one.process.poll() is None and not late:
+                    continue
+                if late:
+                    _stop([one])
+                del running[lab]
+                ended = _ended(one, journal, late)
+                journal.write(ended)
+                rest = [*waiting, *(each.cell for each in running.values())]
+                out.print(_line(ended, total - len(rest), total, rest, journal, times, parallel), soft_wrap=True)
+            time.sleep(LOOK_EVERY_S)
+    finally:
+        _stop(list(running.values()))
 
 
-def _start(cell: Cell, text: str, journal: Journal, lab: str) -> subprocess.Popen[bytes]:
+def _require_room(directory: Path) -> None:
+    """Errors: WorldError. A full disk would fail one cell after the other, and each failure would count as its own."""
+    for place in (directory, Path(tempfile.gettempdir())):
+        free = shutil.disk_usage(place).free
+        if free < ROOM_BYTES:
+            raise WorldError(
+                f"{place}: a cell needs {size(ROOM_BYTES)} of free disk, {size(free)} are left; make room, then run "
+                "the same command: it goes on with what is missing"
+            )
+
+
+def _write_report(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise WorldError(f"the report could not be written: {error}; the bundles are all there") from error
+
+
+def _start(cell: Cell, text: str, journal: Journal, lab: str, claimed: int) -> subprocess.Popen[bytes]:
     scenario, bundle = journal.path(cell, SCENARIO), journal.path(cell, BUNDLE)
+    parts = bundle.parent.glob(f".{bundle.name}.*.partial")  # of one that was killed while it wrote
+    for left_over in (
+        bundle,
+        journal.path(cell, TRUTH),
+        *parts,
+    ):  # of an earlier try: nobody is to take it for this one's
+        left_over.unlink(missing_ok=True)
     scenario.write_text(text)
-    bundle.unlink(missing_ok=True)
-    argv = [sys.executable, "-m", "leadline.cli.main", "lab", "run", str(scenario), "--name", lab]
+    argv = [*BOUND, sys.executable, "-m", "leadline.cli.main", "lab", "run", str(scenario), "--name", lab]
     argv += ["--seed", str(cell.seed), "--record", str(bundle)]
     with journal.path(cell, LOG).open("wb") as log:
         # A session of its own: Ctrl-C at the terminal is ours, and we end what we started in order.
         return subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(claimed,),  # the directory is taken until the last cell has ended, even if we are killed
         )
 
 
@@ -169,11 +212,22 @@ def _stop(running: Sequence[_Running]) -> None:
 def _ended(one: _Running, journal: Journal, late: bool) -> Ended:
     bundle, code = journal.path(one.cell, BUNDLE), one.process.returncode
     took_s = round(time.monotonic() - one.began_s, 1)
-    if code == 0 and bundle.exists() and not late:
-        return Ended(one.cell.name, "done", one.cell.workload, took_s, bundle.stat().st_size, __version__)
-    lines = journal.path(one.cell, LOG).read_text(errors="replace").strip().splitlines()
-    why = "it took too long" if late else f"exit code {code}: {lines[-1][:300] if lines else 'it said nothing'}"
-    return Ended(one.cell.name, "failed", one.cell.workload, took_s, 0, __version__, why)
+    if late:
+        why = "it took too long"
+    elif code:
+        why = f"exit code {code}: {_last_words(journal.path(one.cell, LOG)) or 'it said nothing'}"
+    else:
+        why = lacks(one.cell, bundle, journal.path(one.cell, TRUTH))
+    if why:
+        return Ended(one.cell.name, "failed", one.cell.workload, took_s, 0, __version__, why)
+    return Ended(one.cell.name, "done", one.cell.workload, took_s, bundle.stat().st_size, __version__)
+
+
+def _last_words(log: Path) -> str:
+    """The message that a run ended with; it may be broken into several lines."""
+    lines = log.read_text(errors="replace").strip().splitlines()[-TOLD_LINES:]
+    first = next((number for number, line in enumerate(lines) if line.startswith("leadline: ")), len(lines) - 1)
+    return " ".join(line.strip() for line in lines[max(0, first) :])[:500]
 
 
 def _line(

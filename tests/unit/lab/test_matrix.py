@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +17,17 @@ from hypothesis import strategies as st
 
 from leadline.lab.faults import FAULTS
 from leadline.lab.matrix import plan
-from leadline.lab.matrix.journal import BUNDLE, FILE, TRUTH, Ended, Journal, estimate
+from leadline.lab.matrix.journal import BUNDLE, FILE, LOCK, SCENARIO, TRUTH, Ended, Journal, estimate
 from leadline.lab.matrix.plan import Cell, Times
 from leadline.lab.matrix.report import as_markdown, moved_signals, report
+from leadline.lab.matrix.whole import lacks
+from leadline.lab.run import plan_for
 from leadline.lab.scenarios.spec import parse
+from leadline.lab.simulate.write import bundle_sink
+from leadline.lab.topology import load
 from leadline.lab.truth import MAGNITUDES, Entry, TruthFile
-from leadline.model.errors import DataError, UsageError
+from leadline.lab.workloads import WORKLOADS
+from leadline.model.errors import DataError, UsageError, WorldError
 
 A = Cell("slow-link", "small", "rings", 1)
 B = Cell("slow-link", "large", "rings", 1)
@@ -54,6 +64,8 @@ def test_a_fault_gets_a_workload_that_can_suffer_it() -> None:
         (lambda: plan.chosen_magnitudes("huge"), "small, medium, large"),
         (lambda: plan.chosen_seeds("3-1"), "got '3-1'"),
         (lambda: plan.chosen_seeds("x"), "numbers like 1 or 1-3"),
+        (lambda: plan.chosen_seeds("1-99999999999"), "--seeds: expected at most 10000 numbers, got 1-99999999999"),
+        (lambda: plan.cells(["none"] * 50, MAGNITUDES, ["rings"], range(9000)), "at most 100000 cells, got 1350000"),
     ],
 )
 def test_what_is_not_known_is_refused_with_what_there_is(ask: object, told: str) -> None:
@@ -98,6 +110,68 @@ def test_a_journal_whose_writer_was_killed_is_read_and_goes_on(tmp_path: Path) -
     assert half.left([A, B]) == [B]
     finish(half, B)
     assert Journal(tmp_path).left([A, B]) == []
+
+
+def test_a_directory_has_one_matrix_at_a_time(tmp_path: Path) -> None:
+    with (
+        Journal(tmp_path).claim(5.0),
+        pytest.raises(UsageError, match=rf"another matrix \(process {os.getpid()}\) is at work in it"),
+        Journal(tmp_path).claim(5.0),
+    ):
+        pass
+    with Journal(tmp_path).claim(0.0):  # the one before has let go
+        pass
+
+
+def test_cells_that_outlive_their_matrix_are_waited_for(tmp_path: Path) -> None:
+    """The cell inherits the claim; its matrix is dead, as the process number in the file says."""
+    with Journal(tmp_path).claim(0.0) as claimed:
+        cell = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(claimed,))
+    try:
+        (tmp_path / LOCK).write_text("4194305\n")  # above the largest process number that Linux gives
+        with pytest.raises(UsageError, match="cells of a matrix that was killed are still at work"):
+            Journal(tmp_path).claim(0.0).__enter__()
+    finally:
+        cell.communicate(b"\n", timeout=20)
+    began = time.monotonic()
+    with Journal(tmp_path).claim(20.0):
+        assert time.monotonic() - began < 20
+
+
+def test_a_directory_that_cannot_be_is_told() -> None:
+    with pytest.raises(WorldError, match=r"expected a directory that can be written, got .*/dev/null/x"):
+        Journal(Path("/dev/null/x")).claim(0.0).__enter__()
+
+
+def test_a_matrix_has_one_time_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    finish(journal, A)
+    journal.path(A, SCENARIO).write_text(plan.scenario_text(A, Times()))
+    journal.require_same({A: plan.scenario_text(A, Times()), B: plan.scenario_text(B, Times(3.0))})
+    with pytest.raises(UsageError, match=r"is there with duration_s 33\.0, and would have 38\.0 now"):
+        journal.require_same({A: plan.scenario_text(A, Times(15.0))})
+    with pytest.raises(UsageError, match="with topology quad, and would have clos8 now"):
+        journal.require_same({A: plan.scenario_text(A, Times(), "clos8")})
+
+
+def test_a_cell_of_every_workload_can_be_planned() -> None:
+    for workload in WORKLOADS:
+        text = plan.scenario_text(Cell(plan.HEALTHY, "medium", workload, 1), Times())
+        jobs = plan_for(parse(text, workload), load(plan.PRESET), 1).jobs
+        # A cell lasts half a minute: whoever has done all before has no fault then.
+        assert getattr(jobs[0], "steps", 0) == 0
+
+
+def test_a_bundle_without_what_it_was_run_for_is_not_done(tmp_path: Path) -> None:
+    bundle, truth = tmp_path / f"a{BUNDLE}", tmp_path / f"a{TRUTH}"
+    assert "a.leadline" in lacks(A, bundle, truth)
+    bundle.write_bytes(b"half of it")
+    assert "a.leadline" in lacks(A, bundle, truth)
+    bundle.unlink()
+    with closing(bundle_sink(bundle, 0, 10, "server: {}\n")) as sink:
+        sink.finish()
+    TruthFile(truth, A.name, 1).save()
+    assert lacks(A, bundle, truth) == "a.leadline has no rows of series, metric_sample, relation, collective"
 
 
 def test_another_file_of_that_name_is_refused_with_its_line(tmp_path: Path) -> None:

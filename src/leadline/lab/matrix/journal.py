@@ -8,19 +8,25 @@ killed, or whose files somebody removed goes on with exactly what is missing.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import yaml
 
 from leadline.lab.matrix.plan import Cell
-from leadline.model.errors import DataError
+from leadline.model.errors import DataError, UsageError, WorldError
 
-FILE = "matrix.jsonl"
+FILE, LOCK = "matrix.jsonl", "matrix.lock"
 BUNDLE, TRUTH, SCENARIO, LOG = ".leadline", ".truth.json", ".yaml", ".log"
+LOOK_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +50,7 @@ class Journal:
         self._file = directory / FILE
         self._ended: dict[str, Ended] = {}
         if self._file.exists():
-            for number, line in enumerate(self._file.read_text().splitlines(), start=1):
+            for number, line in enumerate(self._file.read_text(errors="replace").splitlines(), start=1):
                 self._take(line, number)
 
     def path(self, cell: Cell, suffix: str) -> Path:
@@ -69,8 +75,64 @@ class Journal:
                 out.append(cell)
         return out
 
+    @contextmanager
+    def claim(self, wait_s: float, stopping: Callable[[], bool] = lambda: False) -> Iterator[int]:
+        """The directory is ours until the end, and until every process that inherits the file descriptor has ended.
+
+        So cells that outlive a killed matrix still hold it; for those it waits, `wait_s` at most. Errors: UsageError
+        if another matrix is at work in it, WorldError if it cannot be made.
+        """
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise WorldError(f"expected a directory that can be written, got {error}; give another one") from error
+        try:
+            deadline = time.monotonic() + wait_s
+            while not _locked(descriptor):
+                owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+                if owner.isdigit() and Path(f"/proc/{owner}").exists():
+                    raise UsageError(
+                        f"{self.directory}: another matrix (process {owner}) is at work in it; wait for its end, or "
+                        "give another directory"
+                    )
+                if stopping() or time.monotonic() > deadline:
+                    raise UsageError(
+                        f"{self.directory}: cells of a matrix that was killed are still at work in it; see "
+                        "`leadline lab status`, and try again when they have ended"
+                    )
+                time.sleep(LOOK_EVERY_S)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def require_same(self, texts: Mapping[Cell, str]) -> None:
+        """Errors: UsageError where a cell that is done had another topology or time line than it would have now."""
+        for cell, text in texts.items():
+            found, path = self.ended(cell), self.path(cell, SCENARIO)
+            if found is None or found.state != "done" or not path.exists():
+                continue
+            was, now = _settings(path.read_text(errors="replace")), _settings(text)
+            if differs := [name for name in now if was.get(name) != now[name]]:
+                name = differs[0]
+                raise UsageError(
+                    f"{path}: cell {cell.name} is there with {name} {was.get(name)}, and would have {now[name]} now: "
+                    "one matrix has one time line; give another directory, or the options of before"
+                )
+
     def write(self, ended: Ended) -> None:
-        """Remember how a cell ended; on disk when the call returns."""
+        """Remember how a cell ended; on disk when the call returns. Errors: WorldError if the disk does not take it."""
+        try:
+            self._write(ended)
+        except OSError as error:
+            raise WorldError(
+                f"{self._file}: how cell {ended.cell} ended could not be written ({error}); make room, then run the "
+                "same command: that cell is run again"
+            ) from error
+
+    def _write(self, ended: Ended) -> None:
         self._ended[ended.cell] = ended
         self.directory.mkdir(parents=True, exist_ok=True)
         whole = not self._file.exists() or self._file.read_bytes().endswith(b"\n") or not self._file.stat().st_size
@@ -100,9 +162,32 @@ class Journal:
         self._ended[ended.cell] = ended
 
 
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _settings(text: str) -> dict[str, Any]:
+    """Topology and times of a cell's scenario: what may not differ within one matrix."""
+    given = yaml.safe_load(text) or {}
+    faults = given.get("faults") or [{}]
+    return {
+        "topology": given.get("topology"),
+        "duration_s": given.get("duration_s"),
+        "at_s": faults[0].get("at_s"),
+        "for_s": faults[0].get("for_s"),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How long the rest will take: half of all cases within low and high, if the rest is like what was seen."""
+    """How long the rest will take: low and high if every cell were as its workload's lower or upper quartile.
+
+    The sum of many cells lies well within the two, so they err on the wide side.
+    """
 
     seconds: float
     low_s: float
