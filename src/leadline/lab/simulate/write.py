@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections import Counter
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +17,8 @@ from typing import Protocol
 import httpx
 import pyarrow as pa
 
+from leadline.host.found import Sample, Stream
+from leadline.host.otlp import CONTENT_TYPE, metrics_request
 from leadline.model.errors import UsageError, WorldError
 from leadline.model.tables import Table
 from leadline.store.bundle import Draft, our_versions, write_bundle
@@ -24,7 +26,8 @@ from leadline.store.bundle_format import Manifest
 from leadline.store.bundle_stream import StreamedTables
 
 HELD_MAX = 2  # chunks that wait for the writer
-POST_ROWS = 100_000
+POST_ROWS, POST_SAMPLES = 100_000, 10_000
+TRIES_MAX, RETRY_S = 60, 1.0
 ARROW = "application/vnd.apache.arrow.stream"
 
 
@@ -70,32 +73,53 @@ class BundleSink:
 
 
 class ServerSink:
-    """A running Leadline: Arrow streams to `POST /api/v1/rows/TABLE`."""
+    """A running Leadline: samples go as the agents send them, by OTLP, other rows as Arrow to `/api/v1/rows/TABLE`.
+
+    Its streams are made by the server from their samples: rows of `series` are kept here for their names.
+    """
 
     def __init__(self, url: str, token: str = "") -> None:
-        headers = {"Content-Type": ARROW, **({"Authorization": f"Bearer {token}"} if token else {})}
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=60.0)
         self._bytes = 0
-        self._numbers: Counter[str] = Counter()
+        self._streams: dict[bytes, Stream] = {}
 
     def write(self, table: Table, rows: pa.Table) -> None:
+        if table.name == "series":
+            given = (rows[name].to_pylist() for name in ("series", "name", "labels", "unit", "type"))
+            for series, name, labels, unit, kind in zip(*given, strict=True):
+                self._streams[series] = Stream(name, tuple(labels), kind == "counter", unit or "")
+        elif table.name == "metric_sample":
+            for begin in range(0, rows.num_rows, POST_SAMPLES):
+                self._samples(rows.slice(begin, POST_SAMPLES))
+        else:
+            self._rows(table, rows)
+
+    def _samples(self, rows: pa.Table) -> None:
+        columns = (rows[name].to_pylist() for name in ("series", "time_ns", "value"))
+        samples = [Sample(self._streams[series], at_ns, value) for series, at_ns, value in zip(*columns, strict=True)]
+        self._post("/v1/metrics", CONTENT_TYPE, metrics_request(samples, (), ()))
+
+    def _rows(self, table: Table, rows: pa.Table) -> None:
         given = rows.select([column.name for column in table.given])
         for begin in range(0, rows.num_rows, POST_ROWS):
             body = io.BytesIO()
             part = given.slice(begin, POST_ROWS).unify_dictionaries().combine_chunks()
             with pa.ipc.new_stream(body, part.schema) as stream:
                 stream.write_table(part)
-            self._post(table, body.getvalue())
+            self._post(f"/api/v1/rows/{table.name}", ARROW, body.getvalue())
 
-    def _post(self, table: Table, body: bytes) -> None:
-        try:
-            answer = self._client.post(f"/api/v1/rows/{table.name}", content=body)
-        except httpx.HTTPError as error:
-            raise WorldError(f"{self._client.base_url}: {error}; is `leadline up` running there?") from error
+    def _post(self, path: str, content_type: str, body: bytes) -> None:
+        for _ in range(TRIES_MAX):
+            try:
+                answer = self._client.post(path, content=body, headers={"Content-Type": content_type})
+            except httpx.HTTPError as error:
+                raise WorldError(f"{self._client.base_url}: {error}; is `leadline up` running there?") from error
+            if answer.status_code not in (429, 503):
+                break
+            time.sleep(RETRY_S)  # it is full; a batch that comes again is the same batch
         if answer.status_code >= 300:
-            raise WorldError(
-                f"{table.name}: {self._client.base_url} answered {answer.status_code}: {answer.text[:300]}"
-            )
+            raise WorldError(f"{self._client.base_url}{path} answered {answer.status_code}: {answer.text[:300]}")
         self._bytes += len(body)
 
     def finish(self) -> int:
