@@ -14,6 +14,7 @@ import json
 import random
 import re
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from leadline.lab.harmless import HARMLESS
 from leadline.lab.levers import Lever
 from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
+from leadline.lab.telemetry import kernel_log
 from leadline.lab.topology import Topology, load
 from leadline.lab.truth import MAGNITUDES
 from leadline.lab.workloads import WORKLOADS
@@ -302,6 +304,26 @@ def _names(seen: Any) -> Iterator[str]:
         yield str(name)
         if isinstance(value, dict):
             yield from _names(value)
+
+
+def test_what_keeps_a_replay_from_writing_its_later_lines_is_told_when_it_ends(
+    tmp_path: Path, exporters: Exporters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = recording_lab(PRESETS["clos8"], tmp_path, exporters)
+    fault = BY_NAME["row-remaps"](job="bert-1", rank=0, every_s=0.01)  # type: ignore[call-arg]
+    asked = threading.Event()
+
+    def full(*_: Any) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            asked.set()
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(kernel_log, "append_xid", full)
+    fault.start(lab)
+    assert asked.wait(30)
+    with pytest.raises(OSError, match="No space left"):
+        fault.stop(lab)
+    assert not {key for key, value in lab.applied.items() if value is not None}
 
 
 def _numbers(kind: type[Fault]) -> list[tuple[str, Any]]:

@@ -23,7 +23,7 @@ class Incast(Fault):
     name = "incast"
     layer = "network"
     fault_class = "transient"
-    signal = "queue_drops"
+    signal = "bursts"  # the queue's drops are the job's own, too: a healthy one has some at its start
     bounds: ClassVar = {"sources": ONE_OR_MORE, "burst_bytes": ONE_OR_MORE, "period_s": SOME}
     magnitudes: ClassVar = {
         "small": {"sources": 3, "burst_bytes": 1 << 17, "period_s": 1.0},

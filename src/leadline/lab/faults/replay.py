@@ -19,12 +19,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from leadline.lab.faults.background import Background
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import kernel_log
 from leadline.lab.telemetry.overlay import Claim, Slope, bump
@@ -105,8 +106,7 @@ class Playing:
         """`strength` multiplies every growth; `given` are the numbers that words of the file stand for."""
         self._lab, self._cast, self._strength, self._given = lab, cast, strength, given or {}
         self._parts = parts_of(fault)
-        self._ended = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._later: Background | None = None
 
     def start(self) -> None:
         """Let it show. Errors: OSError, KeyError for a part or word that the file has and the fault does not."""
@@ -116,18 +116,22 @@ class Playing:
         for at_s, place, line in script:
             if at_s > 0:
                 later = itertools.chain([(at_s, place, line)], script)
-                self._thread = threading.Thread(target=self._play, args=(later,), name="replay", daemon=True)
-                self._thread.start()
+                self._later = Background("replay", partial(self._play, later))
                 return
             self._say(place, line)
 
     def stop(self) -> None:
-        """Counters keep what they have, gauges are healthy again, nothing more is logged."""
-        self._ended.set()
-        if self._thread is not None:
-            self._thread.join()
-        for node in self._claims(0):
-            self._lab.release(self._lab.overlay(node), self)
+        """Counters keep what they have, gauges are healthy again, nothing more is logged.
+
+        Errors: what kept a later line from being written.
+        """
+        later, self._later = self._later, None
+        try:
+            if later is not None:
+                later.end()
+        finally:
+            for node in self._claims(0):
+                self._lab.release(self._lab.overlay(node), self)
 
     def _claims(self, now_ns: int) -> dict[str, Claim]:
         """What each node's overlay is asked for."""
@@ -167,10 +171,10 @@ class Playing:
     def _number(self, value: Number) -> float:
         return float(self._given[value]) if isinstance(value, str) else float(value)
 
-    def _play(self, script: Iterable[Due]) -> None:
+    def _play(self, script: Iterable[Due], ended: threading.Event) -> None:
         began = time.monotonic()
         for at_s, place, line in script:
-            if self._ended.wait(max(0.0, began + at_s - time.monotonic())):
+            if ended.wait(max(0.0, began + at_s - time.monotonic())):
                 return
             self._say(place, line)
 

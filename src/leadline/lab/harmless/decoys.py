@@ -6,15 +6,17 @@ import random
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import ClassVar, Self
 
+from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import SOME, Fault, Harmless
 from leadline.lab.faults.link import port_counters
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.kernel_log import append
 from leadline.lab.topology import Port
 from leadline.lab.workloads.base import Process, stop_all
-from leadline.model.errors import LeadlineError, UsageError
+from leadline.model.errors import UsageError
 
 WARNING = 4  # priority of a line in the kernel log
 # Lines that healthy machines write: sources in docs/lab/scenarios.md.
@@ -94,7 +96,7 @@ class UnusedNicFlaps(Harmless, Fault):
     port: str | None = None  # h3/eth1
     down_s: float = 0.5
     period_s: float = 3.0
-    _running: dict[str, Any] = field(default_factory=dict, repr=False)
+    _running: list[Background] = field(default_factory=list, repr=False)
 
     def chosen(self, lab: RunningLab, rng: random.Random) -> Self:
         free = [
@@ -113,20 +115,14 @@ class UnusedNicFlaps(Harmless, Fault):
         return lab.link_entities(lab.cluster.topology.link_of(self._port(lab)))
 
     def start(self, lab: RunningLab) -> None:
-        ended = threading.Event()
-        thread = threading.Thread(target=self._flap, args=(lab, ended), name="decoy-flaps", daemon=True)
-        self._running.update(ended=ended, thread=thread)
-        thread.start()
+        self._running.append(Background("decoy-flaps", partial(self._flap, lab)))
 
     def stop(self, lab: RunningLab) -> None:
-        if self._running:
-            self._running["ended"].set()
-            self._running["thread"].join()
-            failed = self._running.pop("failed", None)
-            self._running.clear()
+        try:
+            while self._running:
+                self._running.pop().end()
+        finally:
             lab.release(lab.cut(lab.cluster.topology.link_of(self._port(lab)).id), self)
-            if failed is not None:
-                raise failed
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         return {"carrier_changes": port_counters(lab, self._port(lab))["carrier_changes"]}
@@ -136,11 +132,8 @@ class UnusedNicFlaps(Harmless, Fault):
 
     def _flap(self, lab: RunningLab, ended: threading.Event) -> None:
         cut = lab.cut(lab.cluster.topology.link_of(self._port(lab)).id)
-        try:
-            while not ended.is_set():
-                lab.hold(cut, self, True)
-                ended.wait(self.down_s)
-                lab.release(cut, self)
-                ended.wait(max(0.0, self.period_s - self.down_s))
-        except LeadlineError as error:
-            self._running["failed"] = error  # told when it is over
+        while not ended.is_set():
+            lab.hold(cut, self, True)
+            ended.wait(self.down_s)
+            lab.release(cut, self)
+            ended.wait(max(0.0, self.period_s - self.down_s))

@@ -8,16 +8,18 @@ import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from functools import partial
+from typing import ClassVar, Self
 
+from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import NONE_OR_MORE, Fault, Harmless
 from leadline.lab.running import RunningLab
-from leadline.model.errors import LeadlineError, UsageError
+from leadline.model.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance(Harmless, Fault):
-    """A host that no job uses is taken out: its ports go down, its agent is silent, and both come back."""
+    """A host that no job uses is taken out: its ports go down and come back. Its agent needs none and speaks on."""
 
     name = "maintenance"
     layer = "host"
@@ -61,7 +63,7 @@ class RollingUpgrade(Harmless, Fault):
     bounds: ClassVar = {"every_s": NONE_OR_MORE}
 
     every_s: float = 2.0
-    _running: dict[str, Any] = field(default_factory=dict, repr=False)
+    _running: list[Background] = field(default_factory=list, repr=False)
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return tuple(f"host:{host.name}" for host in lab.cluster.topology.hosts)
@@ -69,32 +71,21 @@ class RollingUpgrade(Harmless, Fault):
     def start(self, lab: RunningLab) -> None:
         if lab.agents is None:
             raise UsageError(f"{self.name} needs agents, which this lab has none of")
-        ended = threading.Event()
-        thread = threading.Thread(target=self._roll, args=(lab, ended), name="upgrade", daemon=True)
-        self._running.update(ended=ended, thread=thread)
-        thread.start()
+        self._running.append(Background("upgrade", partial(self._roll, lab)))
 
     def stop(self, lab: RunningLab) -> None:
-        if self._running:
-            self._running["ended"].set()
-            self._running["thread"].join()
-            failed = self._running.pop("failed", None)
-            self._running.clear()
-            if failed is not None:
-                raise failed
+        while self._running:
+            self._running.pop().end()
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         return {"agents": lab.agents.pids() if lab.agents else {}}
 
     def _roll(self, lab: RunningLab, ended: threading.Event) -> None:
-        try:
-            for host in lab.cluster.topology.hosts:
-                if ended.is_set() or lab.agents is None:
-                    return
-                lab.agents.restart(host.name)
-                ended.wait(self.every_s)
-        except (LeadlineError, OSError) as error:
-            self._running["failed"] = error  # told when it is over
+        for host in lab.cluster.topology.hosts:
+            if ended.is_set() or lab.agents is None:
+                return
+            lab.agents.restart(host.name)
+            ended.wait(self.every_s)
 
 
 @dataclass(frozen=True, slots=True)
