@@ -14,11 +14,12 @@ def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that reads and writes the arrays it is given, and makes none of its own.
 
     nogil: other threads run meanwhile. cache: compiled once per machine; a user who may write neither beside the source
-    nor at home (a service account) compiles at every start, unless NUMBA_CACHE_DIR says where else. _nrt=False: no counting of references
-    to arrays. That counting is atomic and done for every array at every call, and it was most of the time:
-    without it a remote-write stream takes 60 ns instead of 130, one of the general lane 170 instead of 1000
-    (numba 0.68). The caller holds the arrays for the length of the call, so nothing is lost but the right to
-    allocate in a kernel; numba says so when one tries.
+    nor at home (a service account) compiles at every start, unless NUMBA_CACHE_DIR says where else.
+
+    _nrt=False: no counting of references to arrays. That counting is atomic and done for every array at every call, and
+    it was most of the time: without it a remote-write stream takes 60 ns instead of 130, one of the general lane 170
+    instead of 1000 (numba 0.68). The caller holds the arrays for the length of the call, so nothing is lost but the
+    right to allocate in a kernel; numba says so when one tries.
     """
     try:
         return _njit(nogil=True, cache=True, _nrt=False)(function)

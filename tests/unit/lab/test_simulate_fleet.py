@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from leadline.lab.simulate import run as run_module
 from leadline.lab.simulate.clocks import Clocks
 from leadline.lab.simulate.effects import EFFECTS, effect_of
 from leadline.lab.simulate.fleet import Fleet
-from leadline.lab.simulate.flows import fabric_of_fleet
+from leadline.lab.simulate.flows import address, fabric_of_fleet
 from leadline.lab.simulate.hazards import PARTS, lives, scale_of
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.run import Simulation
@@ -210,6 +211,35 @@ def test_what_is_broken_stands_in_the_graph(whole: tuple[Simulation, ListSink]) 
             assert all(each in known for each in ends or [component]), (entry["fault"], component)
         found.add(entry["fault"])
     assert {fault.name for fault in FAULTS} <= found
+
+
+def test_every_sampled_flow_belongs_to_a_rank_on_the_host_that_sends_it(whole: tuple[Simulation, ListSink]) -> None:
+    simulation, sink = whole
+    edges = sink.all("relation").select(["child", "parent", "kind", "from_ns", "to_ns"]).to_pylist()
+    # A job that comes after another on the same hosts has the same addresses, and one that starts again has other
+    # hosts: the time tells them apart.
+    told: dict[str, list[dict[str, Any]]] = {}
+    for each in edges:
+        if each["kind"] in ("owns", "runs-on") and not each["parent"].startswith("host:"):
+            told.setdefault(each["child"], []).append(each)
+
+    def parent(child: str, at_ns: int) -> str:
+        found = [
+            one["parent"]
+            for one in told[child]
+            if one["from_ns"] <= at_ns and (one["to_ns"] is None or at_ns <= one["to_ns"])
+        ]
+        assert len(found) == 1, (child, at_ns, told[child])
+        return str(found[0])
+
+    of_gpu = {f"gpu:{name.as_py()}": number for number, name in enumerate(simulation.fleet.gpu_names)}
+    samples = sink.all("flow_sample").select(["flow", "src_ip", "dst_ip", "dst_qp", "time_ns"]).to_pylist()
+    assert len(samples) > 1000
+    for each in samples[:: len(samples) // 500]:
+        flow, at_ns = f"flow:{int.from_bytes(each['flow'], 'little'):032x}", each["time_ns"]
+        for name, ip in ((flow, each["src_ip"]), (f"qp:{each['dst_ip']}/{each['dst_qp']}", each["dst_ip"])):
+            number = int(address(np.array([of_gpu[parent(parent(name, at_ns), at_ns)]]))[0])
+            assert ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0)) == ip
 
 
 def test_ranks_are_on_one_host_and_gpus_of_one_job_at_a_time(whole: tuple[Simulation, ListSink]) -> None:

@@ -14,6 +14,7 @@ from leadline.lab.simulate.fleet import Fleet, text
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.network import ROCE
 from leadline.lab.simulate.sampling import ROCE_PORT, UDP, Flows, Samples, columns, flow_ids, flow_samples
+from leadline.lab.simulate.scheduler import Run
 from leadline.lab.simulate.step_model import traffic_of
 
 MOMENTS = 16  # of a span, at which the pace of a job is looked at
@@ -28,6 +29,8 @@ class Edges:
     share_E: NDArray[np.float64]
     path_EX: Ints
     ids_E2: NDArray[np.uint64]
+    src_rank_E: Ints
+    dst_rank_E: Ints
 
 
 def fabric_of_fleet(fleet: Fleet) -> Fabric:
@@ -60,6 +63,7 @@ class FlowSource:
         self.fabric = fabric_of_fleet(fleet)
         self.rng = np.random.default_rng([seed, 40])
         self._edges: dict[int, Edges | None] = {}
+        self._untold: list[tuple[Run, Edges]] = []
         ports = fleet.swports
         number = 2 * ports.link + ~ports.lower
         self._switch_of = np.zeros(2 * fleet.links, np.int64)
@@ -115,6 +119,11 @@ class FlowSource:
         samples = in_order_of_flows(samples, ids)
         return columns(samples, flows, ids, self._switch_names, self._port_names), samples
 
+    def met(self) -> list[tuple[Run, Edges]]:
+        """The runs whose flows were looked at for the first time since the last call: who owns them is to be told."""
+        found, self._untold = self._untold, []
+        return found
+
     def switch_of(self, samples: Samples) -> Ints:
         """Switch of each sample."""
         return self._switch_of[samples.in_port_N]
@@ -125,7 +134,9 @@ class FlowSource:
 
     def _of(self, job: JobSteps) -> Edges | None:
         if job.run.number not in self._edges:
-            self._edges[job.run.number] = self._made(job)
+            made = self._edges[job.run.number] = self._made(job)
+            if made is not None:
+                self._untold.append((job.run, made))
         return self._edges[job.run.number]
 
     def _made(self, job: JobSteps) -> Edges | None:
@@ -141,13 +152,14 @@ class FlowSource:
             return None
         share = traffic.bytes_E / np.bincount(traffic.src_E, weights=traffic.bytes_E)[traffic.src_E]
         src, dst, share = src[told], dst[told], share[told]
+        rank_E = [job.by_rail_R[end][told] for end in (traffic.src_E, traffic.dst_E)]
         path = self.fabric.paths(src // rails, src % rails, dst // rails, dst % rails, src << 20 ^ dst)
         none = np.zeros(len(src), np.int64)
         flows = Flows(
             path, self.fleet.links, share, none, none, address(src), address(dst), source_port(src, dst),
             np.full(len(src), ROCE_PORT), np.full(len(src), UDP), queue_pair(src, dst), none, share,
         )  # fmt: skip
-        return Edges(src, dst, share, path, flow_ids(flows))
+        return Edges(src, dst, share, path, flow_ids(flows), *rank_E)
 
     def _sprayed(self, src_F: Ints, dst_F: Ints) -> Any:
         rails = self.fleet.rails

@@ -12,6 +12,7 @@ import pyarrow as pa
 from leadline.lab.simulate.effects import Told
 from leadline.lab.simulate.fabric import Ints
 from leadline.lab.simulate.fleet import Fleet, joined, text
+from leadline.lab.simulate.flows import Edges, address, queue_pair
 from leadline.lab.simulate.metrics import PCI
 from leadline.lab.simulate.rows import Coded
 from leadline.lab.simulate.scheduler import Run
@@ -201,6 +202,22 @@ def of_run(fleet: Fleet, run: Run, start_ns: int) -> Iterator[tuple[dict[str, An
         groups = kind.tensor_parallel if len(run.hosts) > 1 and count % kind.tensor_parallel == 0 else 1
         comms = pa.array([f"comm:{run.job}/0x{run.incarnation + 1:04x}{group:04x}" for group in range(groups)])
         yield _relation(ranks, comms.take(pa.array(rank % groups)), "member", source, from_ns, to_ns)
+
+
+def of_flows(run: Run, edges: Edges, start_ns: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Who owns the flows and queue pairs of a run: the flow its sender, the queue pair at the receiver the receiver."""
+    from_ns = start_ns + round(run.start_s * 1e9)
+    to_ns = start_ns + round(run.end_s * 1e9) if run.end else None
+    # The two halves of an id lie with the lower first; as text it stands with the higher first.
+    digits = np.ascontiguousarray(edges.ids_E2[:, ::-1]).astype(">u8").tobytes().hex()
+    flows = joined("flow:", pa.array([digits[at : at + 32] for at in range(0, len(digits), 32)], pa.string()))
+    yield _relation(flows, text(f"rank:{run.job}/", edges.src_rank_E), "owns", "nccl-plugin", from_ns, to_ns)
+    dotted = address(edges.dst_E).astype(np.int64)
+    parts = [dotted >> shift & 255 for shift in (24, 16, 8, 0)]
+    pairs = text(
+        "qp:", parts[0], ".", parts[1], ".", parts[2], ".", parts[3], "/", queue_pair(edges.src_E, edges.dst_E)
+    )
+    yield _relation(pairs, text(f"rank:{run.job}/", edges.dst_rank_E), "owns", "nccl-plugin", from_ns, to_ns)
 
 
 def _relation(

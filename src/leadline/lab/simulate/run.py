@@ -18,7 +18,7 @@ from leadline.lab.simulate.clocks import Clocks
 from leadline.lab.simulate.fabric import Floats
 from leadline.lab.simulate.fleet import Fleet, joined, text
 from leadline.lab.simulate.flows import FlowSource
-from leadline.lab.simulate.happenings import event_columns, of_faults, of_run, of_runs, standing
+from leadline.lab.simulate.happenings import event_columns, of_faults, of_flows, of_run, of_runs, standing
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.metrics import CATALOGUE, Load, Streams
 from leadline.lab.simulate.rows import Common, Told, collective_columns, made, step_columns
@@ -166,14 +166,17 @@ class Simulation:
         if streams is not None:
             self._metrics(sink, streams, runs, at_s, end_s)
         if source is not None and (found := source.columns(jobs, from_ns, to_ns)):
-            columns, samples = found
+            flows, samples = found
+            for run, edges in source.met():
+                for columns, count in of_flows(run, edges, self.spec.start_ns):
+                    self._put(sink, "relation", columns, count)
             keep = np.ones(len(samples.flow_N), bool)
             for fault in self.schedule.faults:
                 if fault.effect.telemetry == "no-flows":
                     since = samples.time_ns_N - self.spec.start_ns
                     during = (since >= fault.at_s * 1e9) & (since < fault.end_s * 1e9)
                     keep &= ~(during & np.isin(source.switch_of(samples), fault.switches))
-            self._put(sink, "flow_sample", columns, len(samples.flow_N), keep)
+            self._put(sink, "flow_sample", flows, len(samples.flow_N), keep)
         for run in runs:
             if run.end_s <= end_s:
                 del self._jobs[run.number]
