@@ -116,7 +116,7 @@ def as_markdown(found: Sequence[FaultReport]) -> str:
         sum(getattr(each, name) for each in found) for name in ("bundles", "failed", "unproven")
     )
     lines = [
-        f"{bundles} bundles of {len(found)} faults, {failed} cells failed, {unproven} unproven.",
+        f"{bundles} bundles of {sum(each.fault != HEALTHY for each in found)} faults, {failed} cells failed, {unproven} unproven.",
         "",
         "| fault | seen in | bundles | small/medium/large | GPU-seconds lost | raw signal, before -> at its end |",
         "|---|---|---|---|---|---|",
