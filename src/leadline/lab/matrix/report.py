@@ -115,8 +115,9 @@ def as_markdown(found: Sequence[FaultReport]) -> str:
     bundles, failed, unproven = (
         sum(getattr(each, name) for each in found) for name in ("bundles", "failed", "unproven")
     )
+    faults = sum(each.fault != HEALTHY for each in found)
     lines = [
-        f"{bundles} bundles of {sum(each.fault != HEALTHY for each in found)} faults, {failed} cells failed, {unproven} unproven.",
+        f"{bundles} bundles of {faults} faults, {failed} cells failed, {unproven} unproven.",
         "",
         "| fault | seen in | bundles | small/medium/large | GPU-seconds lost | raw signal, before -> at its end |",
         "|---|---|---|---|---|---|",
