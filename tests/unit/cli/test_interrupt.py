@@ -14,7 +14,8 @@ HANDLER = "print(signal.getsignal(signal.SIGINT) is {})"
 
 def printed(program: str) -> str:
     """What a program prints; it may end by SystemExit."""
-    done = subprocess.run([sys.executable, "-c", AS_USUAL + program], capture_output=True, text=True, timeout=60, check=False)
+    argv = [sys.executable, "-c", AS_USUAL + program]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return done.stdout
 
@@ -49,5 +50,6 @@ def test_an_interrupt_while_loading_leaves_no_traceback() -> None:
         "import os, signal, sys; sys.argv = ['leadline']; import leadline.cli; "
         "os.kill(os.getpid(), signal.SIGINT); print('went on')"
     )
-    done = subprocess.run([sys.executable, "-c", AS_USUAL + program], capture_output=True, text=True, timeout=60, check=False)
+    argv = [sys.executable, "-c", AS_USUAL + program]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (-2, "", "")
