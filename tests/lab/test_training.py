@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -136,7 +137,7 @@ def test_what_healthy_training_does_now_and_then(tiny: Cluster) -> None:
     until(job, job.ready)
     for kind in (Recompilation, VariableSequences, Reinitialisation, ExtraCheckpoint):
         parameters = {"pause_s": 0.2} if kind is Recompilation else {}
-        one = kind(job="bert-1", **parameters)  # type: ignore[arg-type]
+        one = kind(job="bert-1", **parameters).chosen(lab, random.Random(1))  # type: ignore[arg-type]
         one.start(lab)
         done = len(job.steps_done())
         until(job, lambda done=done: len(job.steps_done()) > done + 5)  # type: ignore[misc]

@@ -66,7 +66,7 @@ ANSWERED = [
     ("SELECT intDiv(1790000000123456789, 1000) AS a, 7 DIV 2 AS b", [{"a": 1790000000123456, "b": 3}]),
     ("SELECT CAST('5' AS Int64) AS a, '6'::UInt8 AS b, if(1, 'x', 'y') AS c, 1 ? 2 : 3 AS d",
      [{"a": 5, "b": 6, "c": "x", "d": 2}]),
-    ("SELECT count() AS n FROM event WHERE fromUnixTimestamp64Nano(time_ns) > now() - INTERVAL 10 MINUTE", [{"n": 3}]),
+    ("SELECT count() AS n FROM event WHERE fromUnixTimestamp64Nano(time_ns) > now() - INTERVAL 1 DAY", [{"n": 3}]),
     ("SELECT toStartOfInterval(now(), INTERVAL 1 YEAR) AS t, count() AS n FROM event GROUP BY t HAVING n > 5", []),
     ("SELECT kind FROM event ORDER BY time_ns LIMIT 1 BY kind", [{"kind": "k0"}, {"kind": "k1"}]),
     ("SELECT * EXCEPT (message) FROM event LIMIT 0", []),

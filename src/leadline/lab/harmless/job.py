@@ -36,8 +36,10 @@ class _OfJob(Harmless, JobFault):
         return {}
 
     def start(self, lab: RunningLab) -> None:
+        told = self.settings()
+        assert None not in told.values(), "chosen() comes first: it draws the number that the ranks act on"
         for one in lab.ranks(self.job):
-            lab.hold(lab.control(self.job, one.rank), self._holder, self.settings())
+            lab.hold(lab.control(self.job, one.rank), self._holder, told)
 
     def stop(self, lab: RunningLab) -> None:
         for one in lab.ranks(self.job):

@@ -44,8 +44,6 @@ BACK_TO_BACK_NS = 60_000.0
 TOLD_FROM_NS = 200_000  # shorter delays are those of the machine, not of a queue: told, and left out of the ratio
 BERT_COMPUTE_CV = 0.05
 BERT_BUCKETS = 5  # of 2 MB
-# All-reduces of 64 MB by gloo took 10 % more than the line with 4 ranks and 13 % more with 8, on a quiet machine.
-GLOO_SHARE = 0.10
 BERT = {"hidden": 192, "layers": 4, "length": 64}
 
 
@@ -241,7 +239,7 @@ def predicted_bert_ns(case: BertCase, fitted: Fitted, count: int = 200) -> float
     ranks = len(topology.hosts)
     plan = StepPlan(
         ranks, fitted.bert_compute_ns, BERT_COMPUTE_CV, 0.0, 0.0, float(bert_bytes()), BERT_BUCKETS,
-        channels=1, cores=fitted.cores, library_share=GLOO_SHARE,
+        channels=1, cores=fitted.cores,
     )  # fmt: skip
     links = links_of(topology, case.rate_bps, fitted.transport)
     made = steps(plan, np.arange(ranks), links, count, 0, np.ones(ranks), np.random.default_rng(0))

@@ -101,8 +101,8 @@ QUEUES: tuple[QueueCase, ...] = (
     QueueCase("standing", 250 * MBIT, 500_000, "check"),
     QueueCase("bursts", 250 * MBIT, 250_000, "check", batch=25, load=0.4),
     QueueCase("bursts", 100 * MBIT, 250_000, "check", batch=20, load=0.5),
-    QueueCase("random", 100 * MBIT, 500_000, "check", batch=4, load=0.9),
-    QueueCase("random", 100 * MBIT, 1_000_000, "check", batch=8, load=0.85),
+    QueueCase("random", 100 * MBIT, 500_000, "check", batch=4, load=0.9, seconds=15.0),
+    QueueCase("random", 100 * MBIT, 1_000_000, "check", batch=8, load=0.85, seconds=15.0),
 )
 
 BERTS: tuple[BertCase, ...] = (

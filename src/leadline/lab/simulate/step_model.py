@@ -43,7 +43,6 @@ class StepPlan:
     network_cv: float = 0.02  # of a collective's time
     cores: float = 0.0  # that all ranks of the job share; 0: each has its own
     cpu_byte_ns: float = 0.0  # processor time that a byte sent costs these cores
-    library_share: float = 0.0  # time that the library's own way of waiting adds to collectives of more than two ranks
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS or self.ranks < 1 or self.collectives < 0:
@@ -148,8 +147,7 @@ def collective_ns(plan: StepPlan, hosts_R: Ints, links: LinkState, idle_ns: floa
     least_ns = traffic.rounds * message_ns + links.transport.byte_ns * float(sent_R.max())
     # Acknowledgements of what comes go out by the same port.
     wire_E = np.asarray(links.transport.wire_bytes(traffic.bytes_E)) * (1.0 + links.transport.ack_share)
-    library = 1.0 + (plan.library_share if plan.ranks > 2 else 0.0)
-    return library * float(shaped_ns(wire_E, rate_E, idle_ns, least_ns, links.transport).max())
+    return float(shaped_ns(wire_E, rate_E, idle_ns, least_ns, links.transport).max())
 
 
 def steps(
