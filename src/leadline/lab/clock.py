@@ -51,14 +51,14 @@ print(min(gaps, key=abs))
 """
 
 
-def library() -> Path | None:
+def faketime() -> Path | None:
     """Where libfaketime is, or None."""
     return next((path for place in _PLACES if (path := Path(place) / _NAME).exists()), None)
 
 
 def require() -> None:
     """Errors: UsageError if libfaketime is not installed."""
-    if library() is None:
+    if faketime() is None:
         raise UsageError("a wrong clock needs libfaketime (Debian: apt install libfaketime); leave that fault out")
 
 
@@ -76,7 +76,7 @@ def prepare(lab: RunningLab) -> None:
 
 def variables(state: Path, host: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What a program of this host needs in its environment to read its clock: nothing where no clock goes wrong."""
-    clock, found = state / "hosts" / host / "clock", library()
+    clock, found = state / "hosts" / host / "clock", faketime()
     if found is None or not clock.exists():
         return {}
     return {

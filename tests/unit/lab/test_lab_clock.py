@@ -35,7 +35,7 @@ def lab(tmp_path: Path) -> Any:
 
 
 needs_library = pytest.mark.skipif(
-    clock.library() is None, reason="needs libfaketime (Debian: apt install libfaketime)"
+    clock.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)"
 )
 
 
@@ -90,11 +90,11 @@ def test_a_program_reads_the_wrong_time_and_sleeps_as_long_as_it_should(lab: Any
 
 
 def test_what_was_preloaded_before_stays(lab: Any) -> None:
-    if clock.library() is None:
+    if clock.faketime() is None:
         pytest.skip("needs libfaketime (Debian: apt install libfaketime)")
     clock.prepare(lab)
     told = clock.variables(lab.state, "h1", {"LD_PRELOAD": "/lib/other.so", "PYTHONPATH": "/src"})
-    assert told["LD_PRELOAD"] == f"{clock.library()} /lib/other.so"
+    assert told["LD_PRELOAD"] == f"{clock.faketime()} /lib/other.so"
     assert told["PYTHONPATH"].endswith(f"{os.pathsep}/src")
 
 

@@ -7,6 +7,7 @@ quota of CPU, lost packets). docs/lab/replayed-faults.md says of each fault whic
 from __future__ import annotations
 
 import random
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
@@ -33,9 +34,9 @@ class Replayed(Fault):
     _playing: list[Playing]
     _rules: list[DropRule]
 
+    @abstractmethod
     def cast(self, lab: RunningLab) -> Cast:
         """Who plays which part of `replays/<name>.yaml`."""
-        raise NotImplementedError
 
     @property
     def strength(self) -> float:
