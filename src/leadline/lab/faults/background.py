@@ -30,3 +30,13 @@ class Background:
             self._deed(self._ended)
         except (LeadlineError, OSError) as error:
             self._failed = error
+
+
+def later(name: str, seconds: float, deed: Callable[[], None]) -> Background:
+    """Do a deed after so many seconds; not at all if `end` comes before."""
+
+    def wait_and_do(ended: threading.Event) -> None:
+        if not ended.wait(seconds):
+            deed()
+
+    return Background(name, wait_and_do)

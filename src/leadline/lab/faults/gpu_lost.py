@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from leadline.lab.faults.background import later
 from leadline.lab.faults.replay import Cast, logged
 from leadline.lab.faults.replayed import ReplayedRanks
 from leadline.lab.faults.shown import page
@@ -47,16 +47,14 @@ class GpuLost(ReplayedRanks):
             signal_process(one.process, signal.SIGABRT)
         self._now["lost"] = len(ranks)
         if self.reset_s:
-            self._now["timer"] = threading.Timer(self.reset_s, self._back, (lab,))
-            self._now["timer"].daemon = True
-            self._now["timer"].start()
+            self._now["later"] = later("gpu-reset", self.reset_s, lambda: self._back(lab))
 
     def no_effect(self, lab: RunningLab) -> None:
-        timer = self._now.pop("timer", None)
-        if timer is not None:
-            timer.cancel()
-            timer.join()
-        self._back(lab)
+        try:
+            if "later" in self._now:
+                self._now.pop("later").end()
+        finally:
+            self._back(lab)
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         ranks = self.befallen(lab)

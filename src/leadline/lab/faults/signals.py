@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from leadline.lab.faults.background import later
 from leadline.lab.faults.ranks import RanksFault
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Topology
@@ -41,16 +41,15 @@ class Hang(RanksFault):
             lab.hold(lab.stopped(one), self, True)
         self._now["stopped"] = sum(_has_stopped(one) for one in self.befallen(lab))
         if self.hang_s:
-            self._now["timer"] = threading.Timer(self.hang_s, self._go_on, (lab, self.befallen(lab)))
-            self._now["timer"].daemon = True
-            self._now["timer"].start()
+            ranks = self.befallen(lab)
+            self._now["later"] = later("hang-ends", self.hang_s, lambda: self._go_on(lab, ranks))
 
     def stop(self, lab: RunningLab) -> None:
-        timer = self._now.pop("timer", None)
-        if timer is not None:
-            timer.cancel()
-            timer.join()
-        self._go_on(lab, self.befallen(lab))
+        try:
+            if "later" in self._now:
+                self._now.pop("later").end()
+        finally:
+            self._go_on(lab, self.befallen(lab))
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         one = self.one(lab).process

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from leadline.lab.faults.background import later
 from leadline.lab.faults.replay import Cast
 from leadline.lab.faults.replayed import ReplayedRanks, port_place
 from leadline.lab.running import RunningLab
@@ -63,15 +63,11 @@ class WrongGid(ReplayedRanks):
             rule = lab.cluster.drop_rule(leaf.node, leaf.name, probability=self.loss_ratio, direction="received")
             self._rules.append(rule)
         if self.found_s:
-            self._now["timer"] = threading.Timer(self.found_s, self._mend, (lab,))
-            self._now["timer"].daemon = True
-            self._now["timer"].start()
+            self._now["later"] = later("gid-found", self.found_s, lambda: self._mend(lab))
 
     def no_effect(self, lab: RunningLab) -> None:
-        timer = self._now.pop("timer", None)
-        if timer is not None:
-            timer.cancel()
-            timer.join()
+        if "later" in self._now:
+            self._now.pop("later").end()
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
         logs = [_log(one) for one in self.befallen(lab)]
