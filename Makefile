@@ -17,7 +17,7 @@ BIN := .venv/bin
 KEY := $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-12)
 RUN_STAMP := .venv/.installed-run-$(KEY)
 TEST_STAMP := .venv/.installed-test-$(KEY)
-KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
+KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/*/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
 # Constraints: the versions this was tested with, so that a clone of today works like one of next year.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 # First and alone: what depends on torch would else choose a build of its own.
@@ -59,7 +59,7 @@ $(TEST_STAMP): | $(BIN)/python
 $(KERNEL_STAMP): | $(RUN_STAMP)
 	@echo "compiling the scanners"
 	@find src -name '*.nb[ic]' -delete
-	@$(BIN)/python -m leadline.wire.warm
+	@$(BIN)/python -m leadline.wire.warm && $(BIN)/python -m leadline.runner.warm
 	@rm -f .venv/.kernels-*
 	@touch $@
 

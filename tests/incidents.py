@@ -146,8 +146,26 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
         ],
         "clock_fit": [{**seen[0], **verdict, "end_ns": times[1], "state": "fitted"}],
         "delay": [{**verdict, **ended, "src": n.hosts[0], "dst": n.hosts[1]}],
+        "conflict": [
+            {
+                **verdict, "entity": port, "kind": "two-links", "start_ns": BEGIN_NS + 5, "claims": [swport, link],
+                "sources": ["lldp", "inventory"], "used": swport, "text": f"{port} is linked twice",
+            }
+        ],
+        "flow_path": [
+            {
+                **verdict, **ended, "flow": flow[1], "job": n.job, "src_rank": f"rank:{n.job}/1", "src": port,
+                "src_ip": n.addresses[1], "dst_ip": n.addresses[0], "state": "unknown", "why": f"{n.switch} is silent",
+            }
+        ],
         "path_hop": [{**verdict, **ended, "flow": flow[1], "link": link}],
         "flow_volume": [{**verdict, **ended, "flow": flow[1], "link": link, "job": n.job}],
+        "ecmp_group": [
+            {
+                **verdict, **ended, "switch": n.switch, "group": n.ports[1], "links": [link], "busiest": link,
+                "colliding": [f"flow:{flow[1]:032x}"], "jobs": [n.job],
+            }
+        ],
         "ledger": [{**verdict, **ended, "job": n.job, "category": "communication", "owner": link}],
         "sle": [{**verdict, **ended, "expectation": "throughput", "layer": "fabric", "entity": swport}],
         "sle_loss": [{**verdict, **ended, "expectation": "throughput", "layer": "fabric", "entity": swport}],
@@ -168,6 +186,9 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
                 "time_ns": times[4], "actor": n.tenant, "reason": f"because of {n.switch}",
                 "before": f'{{"port": "{swport}"}}', "after": "{}",
             }
+        ],
+        "analysis_run": [
+            {"analysis": "cause", "part": n.job, **ended, "version": 1, "state": "failed", "error": f"no {n.switch}"}
         ],
     }  # fmt: skip
     return {table.name: rows_of(table, made[table.name], names) for table in TABLES}

@@ -1,0 +1,11 @@
+"""Every analysis, in the order in which they read each other. Add one here; the runner does the rest."""
+
+from __future__ import annotations
+
+from leadline.analysis.spec import Analysis
+
+ANALYSES: tuple[Analysis, ...] = ()
+
+BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
+
+__all__ = ["ANALYSES", "BY_NAME", "Analysis"]

@@ -22,7 +22,7 @@ from leadline.model.errors import UsageError
 # The kinds of thing that Leadline knows, from the surface down.
 ENTITY_KINDS = (
     "tenant", "cluster", "job", "rank", "comm", "gpu", "nvlink", "host", "port", "qp", "flow", "switch",
-    "swport", "link", "xcvr", "storage", "service", "process", "pod",
+    "swport", "link", "xcvr", "storage", "service", "process", "pod", "address",
 )  # fmt: skip
 
 _MASK = (1 << 64) - 1

@@ -50,15 +50,17 @@ COLUMNS: dict[str, Kind] = {
     "tenant": NAME, "cluster": NAME, "host": NAME, "clock": NAME, "tx_clock": NAME, "rx_clock": NAME,
     "entity": NAME, "others": NAME, "child": NAME, "parent": NAME, "owner": NAME, "actor": NAME,
     "job": NAME, "comm": NAME, "switch": NAME, "in_port": NAME, "out_port": NAME, "src": NAME, "dst": NAME,
-    "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS,
+    "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "src_rank": NAME, "dst_rank": NAME,
+    "group": NAME, "links": NAME, "busiest": NAME, "colliding": NAME, "jobs": NAME, "claims": NAME, "used": NAME,
+    "part": NAME,
     # what
     "name": WORD, "entity_kind": WORD, "unit": WORD, "type": WORD, "source": WORD, "kind": WORD,
     "severity": WORD, "code": WORD, "op": WORD, "dtype": WORD, "algo": WORD, "state": WORD, "side": WORD,
     "dropped": WORD, "stamp": WORD, "analysis": WORD, "category": WORD, "expectation": WORD, "layer": WORD,
     "classifier": WORD, "metric": WORD, "direction": WORD, "witness": WORD, "symptom": WORD,
-    "suppressed": WORD, "class": WORD, "mode": WORD,
+    "suppressed": WORD, "class": WORD, "mode": WORD, "sources": WORD,
     # said
-    "message": FREE, "text": FREE, "reason": FREE, "evidence": JSON, "before": JSON, "after": JSON,
+    "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "evidence": JSON, "before": JSON, "after": JSON,
     "labels": LABELS, "attributes": LABELS, "metrics": LABELS,
 }  # fmt: skip
 # Where one name means two things.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import Table
-from leadline.model.tables.fabric import COLOCATION, RELATION, SUSPECT
+from leadline.model.tables.fabric import COLOCATION, CONFLICT, RELATION, SUSPECT
 from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
@@ -28,6 +28,7 @@ LASTING: dict[str, tuple[str, str]] = {
     RELATION.name: ("from_ns", "to_ns"),  # all edges that held: the graph
     STEP.name: ("start_ns", "end_ns"),
     ANOMALY.name: ("start_ns", "end_ns"),
+    CONFLICT.name: ("start_ns", "end_ns"),
     SUSPECT.name: ("start_ns", "end_ns"),
     COLOCATION.name: ("start_ns", "end_ns"),
     INCIDENT.name: ("start_ns", "end_ns"),

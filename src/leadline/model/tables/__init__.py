@@ -5,19 +5,20 @@ from __future__ import annotations
 from leadline.model.tables.fabric import (
     CLOCK_FIT,
     COLOCATION,
+    CONFLICT,
     DELAY,
     FLOW_SAMPLE,
-    FLOW_VOLUME,
-    PATH_HOP,
     PROBE,
     RELATION,
     SUSPECT,
 )
 from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
+from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.model.tables.spec import Column, Identity, Partition, Table, Type
 from leadline.model.tables.training import COLLECTIVE, MESSAGE, MESSAGE_END, OPERATION, STEP
 from leadline.model.tables.verdicts import (
     ACTION,
+    ANALYSIS_RUN,
     ANOMALY,
     CAUSE,
     EVENT,
@@ -40,10 +41,13 @@ TABLES: tuple[Table, ...] = (
     FLOW_SAMPLE,
     PROBE,
     RELATION,
+    CONFLICT,
     CLOCK_FIT,
     DELAY,
+    FLOW_PATH,
     PATH_HOP,
     FLOW_VOLUME,
+    ECMP_GROUP,
     LEDGER,
     SLE,
     SLE_LOSS,
@@ -53,6 +57,7 @@ TABLES: tuple[Table, ...] = (
     INCIDENT,
     CAUSE,
     ACTION,
+    ANALYSIS_RUN,
 )
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}

@@ -96,6 +96,28 @@ RELATION = Table(
     written_by="all sources",
 )
 
+CONFLICT = Table(
+    "conflict",
+    doc="Where sources contradict each other or the graph: both claims are kept, and nothing is chosen in silence.",
+    own=(
+        Column("entity", SYM, None, "what the claims are about"),
+        Column("kind", SYM, None, "two-hosts, two-links, two-owners, wrong-port, off-path, loop, ..."),
+        Column("start_ns", I64, "ns", "since when both hold"),
+        Column("end_ns", I64, "ns", "last time that both held; null while they do", nullable=True),
+        Column("claims", SYMS, None, "what is claimed: entities"),
+        Column("sources", SYMS, None, "who claims it"),
+        Column("used", SYM, None, "the claim that was used; null: none was", nullable=True),
+        Column("count", U64, "1", "rows or samples that say so"),
+        Column("text", STR, None, "the contradiction in a sentence, and what to look at"),
+    ),
+    order=("entity", "start_ns"),
+    more_key=("kind",),
+    time="start_ns",
+    keep_hours=90 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/graph, analysis/path",
+)
+
 CLOCK_FIT = Table(
     "clock_fit",
     doc="How a host's clock maps to cluster time in one window.",
@@ -142,49 +164,6 @@ DELAY = Table(
     keep_hours=30 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/clock",
-    partition=Partition.DAY,
-)
-
-PATH_HOP = Table(
-    "path_hop",
-    doc="One hop of the path of one flow.",
-    own=(
-        Column("flow", U128, None, "the flow"),
-        END_NS,
-        WINDOW_NS,
-        Column("hop", I64, None, "place on the path, from 0 at the sender"),
-        Column("link", SYM, None, "link that was crossed"),
-        Column("probability", F64, "ratio", "how sure"),
-        Column("alternative", I64, None, "0 for the likeliest path, 1 for the next, ..."),
-    ),
-    order=("flow", "end_ns"),
-    more_key=("window_ns", "alternative", "hop", "link"),
-    time="end_ns",
-    keep_hours=14 * DAY,
-    identity=Identity.REVISION,
-    written_by="analysis/path",
-    partition=Partition.DAY,
-)
-
-FLOW_VOLUME = Table(
-    "flow_volume",
-    doc="Bytes of one flow over one link in one window.",
-    own=(
-        Column("flow", U128, None, "the flow"),
-        Column("link", SYM, None, "the link"),
-        Column("job", SYM, None, "job that owns the flow; null if nobody does", nullable=True),
-        END_NS,
-        WINDOW_NS,
-        Column("bytes", F64, "bytes", "estimate"),
-        Column("low", F64, "bytes", "lower end of the 95 % interval"),
-        Column("high", F64, "bytes", "upper end of the 95 % interval"),
-    ),
-    order=("link", "end_ns"),
-    more_key=("window_ns", "flow"),
-    time="end_ns",
-    keep_hours=30 * DAY,
-    identity=Identity.REVISION,
-    written_by="analysis/path",
     partition=Partition.DAY,
 )
 

@@ -57,13 +57,18 @@ class Partition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: name, type, unit (None for names, ids and texts), meaning, whether it may be null."""
+    """One column: name, type, unit (None for names, ids and texts), meaning, whether it may be null.
+
+    `clocked`: a time stamped by the row's own clock (`clock`); the runner maps it to cluster time before an analysis
+    sees it. Lengths of time and times that are cluster time already are not.
+    """
 
     name: str
     type: Type
     unit: str | None
     doc: str
     nullable: bool = False
+    clocked: bool = False
 
 
 TENANT = Column("tenant", SYM, None, "whose row this is")

@@ -10,6 +10,8 @@ from leadline.model.tables.spec import (
     MAP,
     STR,
     SYM,
+    U64,
+    U128,
     Column,
     Identity,
     Partition,
@@ -22,7 +24,7 @@ EVENT = Table(
     "event",
     doc="Something that happened: XID, link down, OOM kill, checkpoint, log line.",
     own=(
-        Column("time_ns", I64, "ns", "when, on the clock of who saw it"),
+        Column("time_ns", I64, "ns", "when, on the clock of who saw it", clocked=True),
         Column("entity_kind", SYM, None, "kind of the entity; empty if none was recognised"),
         Column("entity", SYM, None, "entity it happened to; empty if none was recognised"),
         Column("kind", SYM, None, "what happened: xid, link-down, oom-kill, checkpoint, log, ..."),
@@ -193,4 +195,29 @@ ACTION = Table(
     keep_hours=400 * DAY,
     identity=Identity.KEY,
     written_by="control, runner",
+)
+
+ANALYSIS_RUN = Table(
+    "analysis_run",
+    doc="One window of one analysis that was judged: which revision of its verdicts counts.",
+    own=(
+        Column("analysis", SYM, None, "name of the analysis"),
+        Column("part", SYM, None, "job that was judged; empty: the whole cluster"),
+        Column("end_ns", I64, "ns", "end of the window"),
+        Column("window_ns", I64, "ns", "length of the window"),
+        Column("version", I64, None, "version of the analysis"),
+        Column("revision", I64, None, "0 at first, higher when late rows changed the verdict"),
+        Column("state", SYM, None, "done, failed (an error of the analysis), crashed (its process died), timeout"),
+        Column("rows_in", U64, "1", "rows it read"),
+        Column("rows_out", U64, "1", "rows it wrote"),
+        Column("digest", U128, None, "hash of what it wrote: the same again is no new revision"),
+        Column("took_ns", I64, "ns", "time it took, loading and storing included"),
+        Column("error", STR, None, "why it failed; empty if it did not"),
+    ),
+    order=("analysis", "end_ns"),
+    more_key=("part", "window_ns"),
+    time="end_ns",
+    keep_hours=400 * DAY,
+    identity=Identity.KEY,
+    written_by="runner",
 )

@@ -1,0 +1,88 @@
+"""Columns of Arrow tables as numpy arrays: texts as numbers into a list of names, 128-bit ids as pairs of uint64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Ids = NDArray[np.uint64]  # (N, 2): low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Codes:
+    """Texts by number: `names[code_N[i]]` is the text of row i; -1 is null. Names are sorted, each occurs."""
+
+    names: list[str]
+    code_N: Ints
+
+    def places(self) -> dict[str, int]:
+        """Number of each name."""
+        return {name: place for place, name in enumerate(self.names)}
+
+
+def codes(table: pa.Table, name: str) -> Codes:
+    """A column of texts, dictionary-encoded or not.
+
+    Numbers follow the order of the names, so they do not depend on the order of rows or of the dictionary.
+    """
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column)
+    encoded = column.unify_dictionaries().combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    if isinstance(encoded, pa.ChunkedArray):
+        if not encoded.num_chunks:
+            return Codes([], np.zeros(0, np.int64))
+        encoded = encoded.chunk(0)
+    code_N = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    texts = encoded.dictionary.to_pylist()
+    used = np.zeros(len(texts) + 1, bool)
+    used[code_N] = True  # -1 falls on the last place
+    names = sorted({text for place, text in enumerate(texts) if used[place] and text is not None})
+    place_of = {text: place for place, text in enumerate(names)}
+    place_T = np.array([place_of.get(text, -1) if text is not None else -1 for text in texts] + [-1], np.int64)
+    return Codes(names, place_T[code_N])
+
+
+def ints(table: pa.Table, name: str, null: int = -1) -> Ints:
+    """A column of whole numbers as int64; unsigned ones must fit."""
+    column = table.column(name)
+    if column.null_count:
+        column = pc.fill_null(column, null)
+    return np.ascontiguousarray(column.to_numpy(), np.int64)
+
+
+def floats(table: pa.Table, name: str) -> Floats:
+    """A column of numbers as float64; null is NaN."""
+    return np.ascontiguousarray(table.column(name).cast(pa.float64()).to_numpy(), np.float64)
+
+
+def ids(table: pa.Table, name: str) -> Ids:
+    """A column of 128-bit ids, (N, 2): low and high 64 bits. Null is 0."""
+    column = table.column(name)
+    if column.null_count:
+        column = pc.fill_null(column, pa.scalar(bytes(16), pa.binary(16)))
+    chunks = [
+        np.frombuffer(chunk.buffers()[1], np.uint64, count=2 * len(chunk), offset=16 * chunk.offset)
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    whole = np.concatenate(chunks) if chunks else np.zeros(0, np.uint64)
+    return whole.reshape(-1, 2)
+
+
+def id_texts(ids_N2: Ids) -> list[str]:
+    """128-bit ids as 32 hex digits."""
+    return [f"{high:016x}{low:016x}" for low, high in ids_N2.tolist()]
+
+
+def named(codes_N: Ints, names: list[str]) -> pa.Array:
+    """Texts of numbers, null where -1: the way back from `Codes`."""
+    index = pa.array(codes_N.astype(np.int32), mask=codes_N < 0)
+    return pa.DictionaryArray.from_arrays(index, pa.array(names, pa.string()))

@@ -1,0 +1,22 @@
+CREATE TABLE IF NOT EXISTS leadline.conflict
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `claims` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `sources` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `used` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `count` UInt64 CODEC(Delta, ZSTD(1)),
+    `text` String CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

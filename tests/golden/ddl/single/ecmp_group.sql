@@ -1,0 +1,25 @@
+CREATE TABLE IF NOT EXISTS leadline.ecmp_group
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `switch` LowCardinality(String) CODEC(ZSTD(1)),
+    `group` LowCardinality(String) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `links` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `flows` UInt64 CODEC(Delta, ZSTD(1)),
+    `bytes` Float64 CODEC(Delta, ZSTD(1)),
+    `efficiency` Float64 CODEC(Delta, ZSTD(1)),
+    `busiest` LowCardinality(String) CODEC(ZSTD(1)),
+    `busiest_bytes` Float64 CODEC(Delta, ZSTD(1)),
+    `colliding` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `jobs` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplacingMergeTree
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, switch, end_ns, group, window_ns, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
