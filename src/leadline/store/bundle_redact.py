@@ -60,7 +60,8 @@ COLUMNS: dict[str, Kind] = {
     "classifier": WORD, "metric": WORD, "direction": WORD, "witness": WORD, "symptom": WORD,
     "suppressed": WORD, "class": WORD, "mode": WORD, "sources": WORD,
     # said
-    "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "evidence": JSON, "before": JSON, "after": JSON,
+    "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "evidence": JSON,
+    "before": JSON, "after": JSON,
     "labels": LABELS, "attributes": LABELS, "metrics": LABELS,
 }  # fmt: skip
 # Where one name means two things.

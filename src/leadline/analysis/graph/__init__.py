@@ -1,0 +1,1 @@
+"""The dependency graph: what stands on what, when, and who says so."""
