@@ -92,8 +92,13 @@ bench: $(TEST_STAMP) $(KERNEL_STAMP)
 	@scripts/install-programs prometheus victoria-metrics || echo "peers that are missing are left out" >&2
 	@for program in $(BENCHES); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
 
-evals evals-quick: $(TEST_STAMP)
-	@echo "no evals yet: the first come with the first analysis"
+EVALS := $(subst /,.,$(basename $(shell grep -ls __main__ evals/*.py)))
+
+evals: $(TEST_STAMP) $(KERNEL_STAMP)
+	@for program in $(EVALS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+
+evals-quick: $(TEST_STAMP) $(KERNEL_STAMP)
+	@for program in $(EVALS); do echo "== $$program"; $(BIN)/python -m $$program --quick; done
 
 docs: $(TEST_STAMP)
 	$(BIN)/python docs/generate.py
