@@ -1,0 +1,43 @@
+"""For every analysis an input in which it has something to say about everything that it writes. Add one here.
+
+A case is a function, so that a mistake in one fails its own tests only. Tables are whole (`arrow_table`, all columns);
+what the analysis did not ask for is cut off by the suite. Prefer few rows that look like a real sender's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from tests.common.analysis_laws import Case
+from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
+
+from leadline.analysis.spec import Analysis, Window
+
+WINDOW = Window(T0, T0 + 10 * S, tenant="provider")
+
+
+@cache
+def tiny_site() -> Case:
+    """Two jobs on a small Clos: contradicting cables, flows known, sprayed, partly seen, lied about, of nobody."""
+    return Case({"relation": relation_table(tiny_claims()), "flow_sample": sample_table(tiny_samples())}, WINDOW)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "graph": tiny_site,
+    "path": tiny_site,
+}
+
+
+def case_of(item: Analysis) -> Case:
+    """The case of a registered analysis. Errors: AssertionError that says what to write."""
+    assert item.name in CASES, (
+        f"the analysis {item.name} has no case: add a function to CASES in tests/common/analysis_cases.py that gives "
+        f"rows of {', '.join(read.table.name for read in item.reads)}, of which it writes at least one row of "
+        f"{' and '.join(table.name for table in item.writes)}"
+    )
+    case = CASES[item.name]()
+    missing = [read.table.name for read in item.reads if read.table.name not in case.tables]
+    assert not missing, f"the case of {item.name} gives no {', '.join(missing)}, which it reads"
+    assert case.window.window_ns == item.window_ns, f"the case of {item.name} judges {case.window.window_ns} ns"
+    return case
