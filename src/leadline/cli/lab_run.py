@@ -16,6 +16,7 @@ from leadline.cli.lab_leadline import own_leadline
 from leadline.cli.output import console
 from leadline.cli.record import record_run
 from leadline.cli.serving import stop_on_signals
+from leadline.lab.flow_truth import beside
 from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
@@ -51,6 +52,10 @@ def run(
     data_dir: Annotated[
         Path | None, typer.Option(help="Keep the store here. By default it is gone at the end.")
     ] = None,
+    flow_truth: Annotated[
+        bool, typer.Option("--flow-truth", help="Count every flow at every switch: NAME.flows.parquet beside --record.")
+    ] = False,
+    sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
     name: LabOption = "lab",
 ) -> None:
     """Run a scenario: cluster, training, faults with their truth, watched by a Leadline of its own.
@@ -64,6 +69,7 @@ def run(
     if record is not None and not record.parent.is_dir():
         raise UsageError(f"--record: {record.parent} is no directory; make it first")
     written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
+    flows = beside(record or Path(f"{planned.name}{SUFFIX}")) if flow_truth or planned.flow_truth else None
     plan_for(planned, cluster, seed).require_machine()  # nothing is started for what cannot be
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
@@ -79,8 +85,9 @@ def run(
             seed=seed,
             truth=TruthFile(written, planned.name, seed),
             leadline=listening.agents,
-            telemetry=TelemetryConfig(collectors=(listening.sflow,)),
+            telemetry=TelemetryConfig(collectors=(listening.sflow,), sampling_rate=sampling),
             stopping=lambda: bool(stopping),
+            flow_truth=flows,
         )
         began_ns = time.time_ns()
         story = told(one, listening.url)
@@ -102,7 +109,7 @@ def run(
     if stopping:
         told_so = "interrupted: the cluster and all that ran on it are gone"
         out.print(told_so + ("; nothing was recorded" if lost else ""))
-    out.print(f"the truth is in {written}", soft_wrap=True)
+    out.print(f"the truth is in {written}" + (f", that of flows in {flows}" if flows else ""), soft_wrap=True)
     if stopping:
         raise typer.Exit(128 + stopping[0])
 

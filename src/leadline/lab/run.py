@@ -16,6 +16,8 @@ from pathlib import Path
 from leadline.lab import placement, preflight
 from leadline.lab.agents import Agents
 from leadline.lab.faults.base import Fault, JobFault, parameters_of
+from leadline.lab.flow_truth import FlowTruthFile
+from leadline.lab.flow_truth.watching import FlowWatch
 from leadline.lab.loss import Span, losses, until_now
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
@@ -77,6 +79,7 @@ class ScenarioRun:
     stopping: Callable[[], bool] = lambda: False
     telemetry: TelemetryConfig | None = field(default_factory=TelemetryConfig)
     state_root: Path | None = None
+    flow_truth: Path | None = None  # where the truth of flows goes; None: nobody counts them
 
     lab: RunningLab | None = field(default=None, init=False)
     _zero_s: float | None = field(default=None, init=False)
@@ -120,6 +123,11 @@ class ScenarioRun:
             self.lab = RunningLab(cluster)
             for planned in self.scenario.faults:
                 planned.fault.prepare(self.lab)
+            if self.flow_truth is not None:
+                watch = FlowWatch(cluster, FlowTruthFile(self.flow_truth))
+                stack.callback(self._stop_counting, watch)
+                watch.start()
+                self._say("lab", "switches count every flow")
             if self.telemetry is not None:
                 config = self.telemetry
                 if config.lldp and lldp.program() is None:
@@ -139,6 +147,13 @@ class ScenarioRun:
             stack.callback(self._mend_all)
             self._follow(time_line(self.scenario))
             self._say("end", "the scenario has ended; the cluster is taken down")
+
+    def _stop_counting(self, watch: FlowWatch) -> None:
+        watch.stop()
+        told = f"{watch.rows} rows of what flows really carried in {self.flow_truth}"
+        if watch.failures:
+            told += f"; {len(watch.failures)} readings failed, the first: {watch.failures[0]}"
+        self._say("lab", told)
 
     # -- the time line ----------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class Scenario:
     links_down: tuple[str, ...] = ()
     links_place: str = "a scenario"
     topology_place: str = "a scenario"
+    flow_truth: bool = False  # count every flow at every switch, see `lab.flow_truth`
 
 
 Deed = Literal["start workload", "stop fault", "start fault", "stop workload"]

@@ -44,7 +44,7 @@ __all__ = [
 ]  # fmt: skip
 
 SHIPPED = resources.files("leadline.lab.scenarios")
-KEYS = ("name", "doc", "topology", "links_down", "duration_s", "workloads", "faults", "harmless")
+KEYS = ("name", "doc", "topology", "links_down", "duration_s", "workloads", "faults", "harmless", "flow_truth")
 # A fault by its name alone: the job settles, the fault, the job recovers.
 TURNS_MAX = 10_000  # of what comes again with `every_s`: every minute for a week
 FAULT_AT_S, FAULT_FOR_S, AFTER_S = 30.0, 40.0, 30.0
@@ -144,6 +144,7 @@ def _scenario(top: Located, duration_s: float | None) -> Scenario:
         links_down=tuple(links),
         links_place=top.place_of("links_down"),
         topology_place=top.place_of("topology"),
+        flow_truth=_flag(top, "flow_truth"),
     )
 
 
