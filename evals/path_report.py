@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.figures import Figure
+
 from evals.path_scores import MANY_SAMPLES, Bin, Scores, reliability
 from evals.statistics import Share, quantile
 
@@ -86,27 +87,23 @@ def line(name: str, scores: Scores, seconds: float) -> str:
 
 def table(judged: Sequence[tuple[str, Scores]]) -> str:
     """All conditions for people."""
-    rows = [_HEAD]
-    for name, scores in judged:
-        over = [each for each in reliability(scores.flows) if each.overconfident]
-        width = quantile(scores.width_ratios, 0.5)
-        rows.append(
-            (
-                name,
-                f"{len(scores.flows):,}",
-                _told(scores.right),
-                _told(scores.wrong),
-                _told(scores.unknown),
-                str(len(over)),
-                _plain(scores.brier, ".4f"),
-                _told(scores.sprayed_told),
-                _told(scores.moved_told),
-                _told(scores.owner_right),
-                _told(scores.covered),
-                _plain(width, ".0%"),
-            )  # fmt: skip
-        )
+    rows: list[Sequence[str]] = [_HEAD]
+    rows += [_row(name, scores) for name, scores in judged]
     return aligned(rows)
+
+
+def _row(name: str, scores: Scores) -> Sequence[str]:
+    over = sum(each.overconfident for each in reliability(scores.flows))
+    shares = (scores.sprayed_told, scores.moved_told, scores.owner_right, scores.covered)
+    return (
+        name,
+        f"{len(scores.flows):,}",
+        *(_told(share) for share in (scores.right, scores.wrong, scores.unknown)),
+        str(over),
+        _plain(scores.brier, ".4f"),
+        *(_told(share) for share in shares),
+        _plain(quantile(scores.width_ratios, 0.5), ".0%"),
+    )
 
 
 def reliability_table(scores: Scores) -> str:

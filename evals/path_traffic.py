@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -164,5 +165,5 @@ def _tcp(plain: Batch, rng: np.random.Generator) -> list[Batch]:
 
 
 def _taken(batch: Batch, part: slice) -> Batch:
-    arrays = {name: each[part] for name, each in vars(batch).items() if isinstance(each, np.ndarray)}
+    arrays: dict[str, Any] = {name: each[part] for name, each in vars(batch).items() if isinstance(each, np.ndarray)}
     return replace(batch, **arrays)

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from bench.figures import conditions, tell
+from leadline.runner.offline import judge_bundle
+
 from evals import path_report
 from evals.path_cases import WINDOW_NS, Case, case
 from evals.path_conditions import conditions as path_conditions
@@ -31,7 +32,6 @@ from leadline.lab.flow_truth import beside, read_flow_truth
 from leadline.lab.simulate.write import bundle_sink
 from leadline.model.errors import LeadlineError
 from leadline.model.tables import BY_NAME as TABLES
-from leadline.runner.offline import judge_bundle
 from leadline.store.bundle import read_bundle
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "lab_two_jobs"
