@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
 from leadline.model.errors import WorldError
@@ -32,6 +33,9 @@ def show(found: dict[str, Any]) -> None:
     out.print(f"{size(found['private_bytes'])} private memory, {found['series_known']} streams known")
     out.print()
     out.print(sources_table(found))
+    if states := found.get("analyses"):  # none where no analysis is registered
+        out.print()
+        print_analyses(out, states)
     if found["refused"]:
         out.print("\nrefused or dropped since the start")
         out.print(table(found["refused"], ["amount", "unit", "reason", "severity", "do"], right=["amount"]))

@@ -12,6 +12,7 @@ from leadline import __version__
 from leadline.cli import agent as agent_verb
 from leadline.cli import config_verb, show
 from leadline.cli import lab as lab_verb
+from leadline.cli.backfill import backfill
 from leadline.cli.doctor import doctor
 from leadline.cli.record import record
 from leadline.cli.replay import replay
@@ -32,6 +33,7 @@ app.command()(doctor)
 app.command()(sql)
 app.command()(record)
 app.command()(replay)
+app.command()(backfill)
 app.add_typer(show.app, name="show")
 app.add_typer(config_verb.app, name="config")
 app.add_typer(lab_verb.app, name="lab")

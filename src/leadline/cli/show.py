@@ -1,4 +1,4 @@
-"""`leadline show tables|series`: what the store holds."""
+"""`leadline show tables|series|analyses`: what the store holds, and what concludes from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
 
@@ -66,6 +67,18 @@ def series(
     console().print(table(rows, columns, right=["streams", "entities"]))
     if len(rows) == limit:
         console(stderr=True).print(f"first {limit} names; --limit shows more", style="dim")
+
+
+@app.command()
+def analyses(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
+    """List the analyses: what each concludes, how far it has judged, what failed."""
+    found = Client(server).get("/api/v1/analyses")
+    if emit(found, output):
+        return
+    out = console()
+    print_analyses(out, found["analyses"])
+    for each in found["analyses"]:
+        out.print(f"{each['name']}: {each['doc']}", style="dim")
 
 
 def _kept(hours: int) -> str:

@@ -1,0 +1,49 @@
+"""`leadline backfill`: have analyses judge a span of the past again, or for the first time."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from leadline.cli.client import Client, ServerOption
+from leadline.cli.output import Output, OutputOption, console, emit, when
+from leadline.model.errors import UsageError
+from leadline.server.rows_view import parse_time
+
+
+def backfill(
+    analyses: Annotated[list[str] | None, typer.Argument(help="Names, as in `leadline show analyses`; or all.")] = None,
+    since: Annotated[str, typer.Option("--from", help="Begin: ns, ISO 8601 or -15m; included.")] = "",
+    until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
+    last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h, 1d.")] = "",
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Judge the windows of a time span again: after an analysis is new, better, or was not running.
+
+    What comes out as it was stays as it is; what differs is a new revision. New windows of the present come first.
+    """
+    from_ns, to_ns = span(since, until, last, time.time_ns())
+    asked = {"from_ns": from_ns, "to_ns": to_ns, "analyses": analyses or []}
+    found = Client(server).post("/api/v1/backfill", asked)
+    if emit(found, output):
+        return
+    console().print(
+        f"{found['windows']} windows from {when(from_ns)} to {when(to_ns)} wait to be judged; "
+        "`leadline show analyses` says how many are left"
+    )
+
+
+def span(since: str, until: str, last: str, now_ns: int) -> tuple[int, int]:
+    """What is asked for, (from, to) in ns. Errors: UsageError."""
+    if last and (since or until):
+        raise UsageError("--last is instead of --from and --to; give one or the other")
+    if not (last or since):
+        raise UsageError("which span? give --last 1h, or --from and --to")
+    from_ns = parse_time(f"-{last.removeprefix('-')}" if last else since, now_ns)
+    to_ns = parse_time(until, now_ns) if until else now_ns
+    if from_ns >= to_ns:
+        raise UsageError(f"--from must be before --to (now, if not given); got {when(from_ns)} and {when(to_ns)}")
+    return from_ns, to_ns
