@@ -1,11 +1,12 @@
-"""rtnetlink links, from bytes: the request for all of them, and what the kernel answers or tells by itself. Pure.
+"""rtnetlink links and addresses, from bytes: the request for all, and what the kernel answers or tells by itself. Pure.
 
 Raw rather than pyroute2, whose import alone takes 34 MB and 0.2 s of each agent.
-Source: rtnetlink(7); linux/rtnetlink.h, if_link.h (struct rtnl_link_stats64). Native byte order, as the kernel's.
+Source: rtnetlink(7); linux/rtnetlink.h, if_link.h (struct rtnl_link_stats64), if_addr.h. Byte order is the kernel's.
 """
 
 from __future__ import annotations
 
+import socket
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,14 +17,19 @@ NETLINK_ROUTE = 0
 RTMGRP_LINK = 1
 SOL_NETLINK, NETLINK_NO_ENOBUFS = 270, 5
 RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK = 16, 17, 18
+RTM_NEWADDR, RTM_GETADDR = 20, 22
 NLMSG_ERROR, NLMSG_DONE = 2, 3
 IFF_UP, IFF_LOWER_UP = 0x1, 0x10000
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
 _LINK = struct.Struct("=BxHiII")  # family, type, index, flags, changed
+_ADDRESS = struct.Struct("=BBBBI")  # family, prefix length, flags, scope, index of the link
 _ATTRIBUTE = struct.Struct("=HH")  # length, type
 _REQUEST_DUMP = 0x301
 _NAME, _MTU, _OPERSTATE, _STATS64, _CARRIER_CHANGES = 3, 4, 16, 23, 35
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_SCOPE_LINK = 253  # this and above: of a link or of this host only
+_UNUSABLE = 0x08 | 0x40  # IFA_F_DADFAILED, IFA_F_TENTATIVE: another host has it, or may
 OPERSTATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 # The first 12 of struct rtnl_link_stats64 and those after that we tell, by place.
 STATS = struct.Struct("=24Q")
@@ -47,9 +53,21 @@ class Link(NamedTuple):
         return not self.removed and bool(self.flags & IFF_UP) and bool(self.flags & IFF_LOWER_UP)
 
 
+class Address(NamedTuple):
+    """An IP address of this host that others can send to, and the number of the interface that has it."""
+
+    number: int
+    address: str
+
+
 def links_request(sequence: int) -> bytes:
     """The request for all links."""
     return _HEADER.pack(_HEADER.size + _LINK.size, RTM_GETLINK, _REQUEST_DUMP, sequence, 0) + bytes(_LINK.size)
+
+
+def addresses_request(sequence: int) -> bytes:
+    """The request for all addresses."""
+    return _HEADER.pack(_HEADER.size + _ADDRESS.size, RTM_GETADDR, _REQUEST_DUMP, sequence, 0) + bytes(_ADDRESS.size)
 
 
 def is_last(data: bytes) -> bool:
@@ -65,6 +83,12 @@ def parse_links(data: bytes) -> list[Link]:
     """
     kinds = (RTM_NEWLINK, RTM_DELLINK)
     return [_link(kind, body) for kind, body in _messages(data) if kind in kinds and body[:1] in (b"", b"\0")]
+
+
+def parse_addresses(data: bytes) -> list[Address]:
+    """The addresses that a datagram tells of: IPv4 and IPv6, none of a link or of this host only. Errors: DataError."""
+    found = (_address(body) for kind, body in _messages(data) if kind == RTM_NEWADDR)
+    return [each for each in found if each is not None]
 
 
 def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -95,8 +119,21 @@ def _link(kind: int, body: bytes) -> Link:
     )
 
 
-def _attributes(body: bytes) -> Iterator[tuple[int, bytes]]:
-    at = _LINK.size
+def _address(body: bytes) -> Address | None:
+    if len(body) < _ADDRESS.size:
+        raise DataError("netlink, address", f"{_ADDRESS.size} bytes", f"{len(body)}")
+    family, _, flags, scope, number = _ADDRESS.unpack_from(body)
+    if family not in (socket.AF_INET, socket.AF_INET6) or scope >= _SCOPE_LINK or flags & _UNUSABLE:
+        return None
+    told = dict(_attributes(body, _ADDRESS.size))
+    raw = told.get(_IFA_LOCAL, told.get(_IFA_ADDRESS, b""))  # of a point-to-point link ADDRESS is the other end's
+    try:
+        return Address(number, socket.inet_ntop(family, raw))
+    except ValueError as error:
+        raise DataError("netlink, address", "4 or 16 bytes, as the family says", f"{len(raw)}") from error
+
+
+def _attributes(body: bytes, at: int = _LINK.size) -> Iterator[tuple[int, bytes]]:
     while at + _ATTRIBUTE.size <= len(body):
         size, kind = _ATTRIBUTE.unpack_from(body, at)
         if size < _ATTRIBUTE.size or at + size > len(body):

@@ -8,6 +8,7 @@ import pytest
 
 from leadline.host.edges import changed, from_mark, to_mark
 from leadline.host.found import Edge
+from leadline.host.netlink import Address
 from leadline.host.rows import Relation
 from leadline.host.sources.graph import Graph, parse_gpu_information
 from leadline.host.sources.lldp import parse_neighbours
@@ -62,6 +63,19 @@ def test_the_host_knows_its_gpus_and_ranks() -> None:
         Edge("process:h3/812", "rank:bert-1/3", "member", 1_000),
     } <= set(edges)
     assert "port:h3/lo" not in {edge.child for edge in edges}
+
+
+def test_the_host_knows_the_addresses_of_its_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not those of interfaces that it does not tell of, and as they are spelt elsewhere."""
+    held = [Address(7, "2001:db8::5"), Address(7, "10.1.3.1"), Address(8, "10.2.3.1"), Address(1, "10.9.9.9")]
+    monkeypatch.setattr("leadline.host.sources.graph.all_addresses", lambda: held)
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(1, "lo"), (7, "eth0"), (8, "eth1")])
+    edges = Graph(site_with()).poll(5).edges or []
+    assert [edge for edge in edges if edge.child.startswith("address:")] == [
+        Edge("address:10.1.3.1", "port:h3/eth0", "in"),
+        Edge("address:10.2.3.1", "port:h3/eth1", "in"),
+        Edge("address:2001:db8::5", "port:h3/eth0", "in"),
+    ]
 
 
 def test_the_drivers_words_for_a_gpu() -> None:

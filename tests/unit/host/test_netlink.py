@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import struct
 
 import pytest
 
 from leadline.host.found import Event
-from leadline.host.netlink import Link, is_last, links_request, parse_links
+from leadline.host.netlink import (
+    Address,
+    Link,
+    addresses_request,
+    is_last,
+    links_request,
+    parse_addresses,
+    parse_links,
+)
 from leadline.host.sources.link import Seen, link_changes
-from leadline.host.sources.links import all_links
+from leadline.host.sources.links import all_addresses, all_links
 from leadline.host.sources.nic import parse_counters
 from leadline.model.errors import DataError
 from leadline.model.names import entity_of
@@ -121,3 +130,48 @@ def test_an_attribute_longer_than_its_message_is_refused() -> None:
     body = bytes(16) + struct.pack("=HH", 100, 3) + b"eth0"
     with pytest.raises(DataError, match="attribute at 16"):
         parse_links(struct.pack("=IHHII", 16 + len(body), 16, 0, 0, 0) + body)
+
+
+def test_addresses_that_others_can_send_to() -> None:
+    """Not those of a link or of the host only; of a point-to-point link our own, not the other end's."""
+    data = recorded("netlink_addresses.bin")
+    assert is_last(data)
+    assert parse_addresses(data) == [
+        Address(1, "10.9.9.9"),
+        Address(2, "10.7.0.1"),
+        Address(3, "10.1.3.1"),
+        Address(3, "2001:db8::5"),
+    ]
+    assert parse_addresses(recorded("netlink_links.bin")) == []
+
+
+def test_this_machines_addresses() -> None:
+    assert not [each for each in all_addresses() if each.address.startswith("127.")]
+    assert len(addresses_request(1)) == 24
+
+
+def address_message(family: int, flags: int, raw: bytes) -> bytes:
+    body = struct.pack("=BBBBI", family, 24, flags, 0, 3) + struct.pack("=HH", 4 + len(raw), 1) + raw
+    return struct.pack("=IHHII", 16 + len(body), 20, 0, 0, 0) + body
+
+
+def test_an_address_that_another_host_has_or_may_have_is_not_ours() -> None:
+    raw = socket.inet_aton("10.1.3.1")
+    assert parse_addresses(address_message(socket.AF_INET, 0x80, raw)) == [Address(3, "10.1.3.1")]
+    for flags in (0x08, 0x40):
+        assert parse_addresses(address_message(socket.AF_INET, flags, raw)) == []
+    assert parse_addresses(address_message(28, 0, raw)) == []  # AF_MPLS
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x0a\x01", bytes(16)])
+def test_an_address_of_another_length_is_refused(raw: bytes) -> None:
+    with pytest.raises(DataError, match="netlink, address"):
+        parse_addresses(address_message(socket.AF_INET, 0, raw))
+
+
+@pytest.mark.parametrize("cut", [1, 2, 4, 12, 24, 60, 100, 300, 700])
+def test_addresses_cut_short_are_refused_or_end_before(cut: int) -> None:
+    whole = parse_addresses(recorded("netlink_addresses.bin"))
+    with contextlib.suppress(DataError):
+        found = parse_addresses(recorded("netlink_addresses.bin")[:-cut])
+        assert found == whole[: len(found)]

@@ -103,6 +103,8 @@ def test_relations_fit_their_table_and_tell_no_secret() -> None:
     assert {row["kind"] for row in rows} == {"in", "linked"}
     assert not any("m1" in str(row["parent"]) for row in rows)
     edges = {(row["child"], row["kind"], row["parent"]) for row in rows}
+    port = topology.host("h1").primary
+    assert (f"address:{port.address}", "in", port.id) in edges
     assert len(edges) == len(rows)
     assert ("port:h1/eth0", "linked", "swport:leaf1/Ethernet1") in edges
     assert ("port:storage1/fe0", "in", "storage:storage1") in edges

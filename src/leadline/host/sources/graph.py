@@ -1,4 +1,4 @@
-"""What this host knows of the graph without asking anybody: its ports, its GPUs, the ranks that run on it."""
+"""What this host knows of the graph without asking anybody: its ports and their addresses, its GPUs, its ranks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import re
 import socket
 
 from leadline.host.found import Edge, Found
+from leadline.host.sources.links import all_addresses
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
 from leadline.model.errors import UsageError
 from leadline.model.ids import entity_id, parse_entity_id
 
 GPUS_MAX = 64
+ADDRESSES_MAX = 256
 
 
 class Graph(Source):
@@ -25,8 +27,10 @@ class Graph(Source):
 
     def poll(self, now_ns: int) -> Found:
         host = entity_id("host", self.site.host)
-        ports = [name for _, name in socket.if_nameindex() if self.site.counts_interface(name)]
-        edges = [Edge(self.site.port(name), host, "in") for name in ports]
+        ports = {number: name for number, name in socket.if_nameindex() if self.site.counts_interface(name)}
+        edges = [Edge(self.site.port(name), host, "in") for name in ports.values()]
+        held = sorted((address, ports[number]) for number, address in all_addresses() if number in ports)
+        edges += [Edge(entity_id("address", each), self.site.port(name), "in") for each, name in held[:ADDRESSES_MAX]]
         edges += [Edge(entity_id("gpu", uuid), host, "in") for uuid in self._gpus[:GPUS_MAX]]
         for rank in self.site.ranks.values():
             process = entity_id("process", self.site.host, str(rank.pid))

@@ -1,12 +1,23 @@
-"""A netlink socket that tells links: those that are there, and those that change."""
+"""Netlink sockets that tell links and addresses: those that are there, and links that change."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import socket
+from collections.abc import Iterator
 
-from leadline.host.netlink import NETLINK_ROUTE, RTMGRP_LINK, Link, is_last, links_request, parse_links
+from leadline.host.netlink import (
+    NETLINK_ROUTE,
+    RTMGRP_LINK,
+    Address,
+    Link,
+    addresses_request,
+    is_last,
+    links_request,
+    parse_addresses,
+    parse_links,
+)
 
 RECEIVE_BYTES = 64 * 1024  # the kernel fills at most 32 KB of one datagram
 EVENTS_BUFFER = 1024 * 1024  # 800 events of 1.3 KB, all at once
@@ -22,17 +33,24 @@ class Overrun(Exception):
 
 def all_links() -> list[Link]:
     """Every interface of this namespace with its counters. Errors: OSError, DataError."""
+    return [link for data in _answer(links_request(1)) for link in parse_links(data)]
+
+
+def all_addresses() -> list[Address]:
+    """Every address of this namespace that others can send to. Errors: OSError, DataError."""
+    return [address for data in _answer(addresses_request(1)) for address in parse_addresses(data)]
+
+
+def _answer(request: bytes) -> Iterator[bytes]:
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_ROUTE) as asked:
         asked.settimeout(ANSWER_S_MAX)
         asked.bind((0, 0))
-        asked.send(links_request(1))
-        links: list[Link] = []
+        asked.send(request)
         for _ in range(DATAGRAMS_MAX):
             data = asked.recv(RECEIVE_BYTES)
-            links += parse_links(data)
+            yield data
             if is_last(data):
                 break
-        return links
 
 
 class LinkSocket:

@@ -96,6 +96,7 @@ class Simulation:
             out["metric_sample"] = streams * np.ceil(spec.seconds / spec.metrics_s)
         if spec.detail == "all":
             out["collective"] = collectives
+            out["relation"] += fleet.host_links
             out["flow_sample"] = min(float(spec.flow_rows_max), self._samples_expected())
         return out
 
@@ -132,7 +133,8 @@ class Simulation:
             streams = Streams(self.fleet, spec.detail == "all", spec.start_ns, spec.seed)
             for columns in streams.series(spec.end_ns):
                 self._put(sink, "series", columns, len(columns["first_ns"]))  # type: ignore[arg-type]
-        for columns, count in standing(self.fleet, spec.hosts_per_machine if spec.shares_machine else 1, spec.start_ns):
+        shared = spec.hosts_per_machine if spec.shares_machine else 1
+        for columns, count in standing(self.fleet, shared, spec.start_ns, addresses=spec.detail == "all"):
             self._put(sink, "relation", columns, count)
         source = self._flow_source() if spec.detail == "all" else None
         chunk_s, at_s = self.chunk_s(), 0.0

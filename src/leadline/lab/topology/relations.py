@@ -11,7 +11,8 @@ SOURCE = "inventory"
 
 
 def relations(topology: Topology, from_ns: int) -> list[dict[str, object]]:
-    """Rows of `relation` that hold since `from_ns`: ports and GPUs in hosts, ports in switches, ports linked.
+    """Rows of `relation` that hold since `from_ns`: ports and GPUs in hosts, ports in switches, ports linked,
+    and the addresses of hosts' ports.
 
     What a real inventory does not know is not told: which hosts share an emulated machine stands in the truth only.
     """
@@ -36,9 +37,11 @@ def _edges(topology: Topology) -> Iterator[tuple[str, str, str]]:
             yield entity_id("gpu", gpu), "in", whole
         for port in host.ports:
             yield port.id, "in", whole
+            yield entity_id("address", port.address), "in", port.id
     for storage in topology.storage:
         for port in storage.ports:
             yield port.id, "in", entity_id("storage", storage.name)
+            yield entity_id("address", port.address), "in", port.id
     for switch in topology.switches:
         for port in switch.ports:
             yield port.id, "in", entity_id("switch", switch.name)
