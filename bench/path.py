@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from evals.path_conditions import Condition
 from evals.path_told import Switches, told_relations
 from evals.path_traffic import Batch, Jobs, traffic_of
-from leadline.runner.worker import finished
 
 from bench.figures import Figure, conditions, tell
 from leadline.analysis import BY_NAME
@@ -30,6 +29,7 @@ from leadline.analysis.spec import Analysis, Window
 from leadline.lab.simulate.fleet import Fleet
 from leadline.lab.simulate.flows import fabric_of_fleet
 from leadline.lab.simulate.sampling import expected_samples, flow_samples
+from leadline.runner.worker import finished
 
 S = 10**9
 START_NS = 1_767_225_600 * S

@@ -63,7 +63,7 @@ def _adverse() -> list[Condition]:
         Condition("3-tier a tenth lying", "lying", tiers=3, lying=0.1),
         Condition("2-tier links fail", "rerouted", tiers=2, failing=6),
         Condition("3-tier links fail", "rerouted", tiers=3, failing=12),
-        Condition("3-tier miscabled", "miscabled", tiers=3, miscabled=0.03),
+        Condition("3-tier miscabled", "lying", tiers=3, miscabled=0.03),
         Condition("3-tier ports missing", "incomplete", tiers=3, portless=0.3),
         Condition("3-tier mixed rates", "incomplete", tiers=3, mixed_rates=True),
         Condition("3-tier no addresses", "incomplete", tiers=3, addresses=False),

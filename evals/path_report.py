@@ -50,15 +50,13 @@ def _number(
 
 
 def as_json(scores: Scores) -> dict[str, Any]:
-    """Figures of one condition by name, each with how many cases it is of."""
-    return {
-        "flows": len(scores.flows),
-        "without_truth": scores.without_truth,
-        **{
-            each.figure: {"value": each.value, **({} if each.anchor is None else {"of": each.anchor["value"]})}
-            for each in figures(scores)
-        },
-    }
+    """Figures of one condition by name, each with how many cases it is of and its interval."""
+    found = {each.figure: {"value": each.value, **_beside(each)} for each in figures(scores)}
+    return {"flows": len(scores.flows), "without_truth": scores.without_truth, "figures": found}
+
+
+def _beside(figure: Figure) -> dict[str, Any]:
+    return {} if figure.anchor is None else {"of": figure.anchor["value"], "interval": figure.anchor["interval"]}
 
 
 def bins_json(scores: Scores) -> list[dict[str, Any]]:

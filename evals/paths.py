@@ -1,6 +1,6 @@
 """How often the path of a flow is right, how honest its stated probability is, and whether volumes cover the truth.
 
-    python -m evals.paths [--quick] [--data DIR] [--seed N] [--only TEXT] [--json]
+    python -m evals.paths [--quick] [--data DIR] [--seed N] [--only TEXT] [--keep] [--json]
 
 Judged is simulated fabrics, under every condition of `path_conditions`, and recorded lab runs in DIR: NAME.leadline
 with NAME.flows.parquet beside it, from real kernels' routing. All go in as bundles, as in production: rows, windows,
@@ -10,6 +10,7 @@ with NAME.flows.parquet beside it, from real kernels' routing. All go in as bund
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -20,7 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 from bench.figures import conditions, tell
-from leadline.runner.offline import judge_bundle
 
 from evals import path_report
 from evals.path_cases import WINDOW_NS, Case, case
@@ -32,9 +32,12 @@ from leadline.lab.flow_truth import beside, read_flow_truth
 from leadline.lab.simulate.write import bundle_sink
 from leadline.model.errors import LeadlineError
 from leadline.model.tables import BY_NAME as TABLES
+from leadline.runner.offline import judge_bundle
 from leadline.store.bundle import read_bundle
+from leadline.store.schema import arrow_schema
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "lab_two_jobs"
+RECORDED = Path(__file__).with_name("paths_recorded.json")
 HOW_TO_GET = "record some with `leadline lab run SCENARIO --record NAME.leadline --flow-truth`"
 Judge = Callable[[Path], dict[str, pa.Table]]
 
@@ -47,11 +50,17 @@ class Judged:
     group: str
     scores: Scores
     seconds: float
+    rate: int | None = None  # of sampling; None: as the run was recorded
+
+    def as_json(self) -> dict[str, Any]:
+        """What is kept of it."""
+        return {"name": self.name, "group": self.group, "rate": self.rate, **path_report.as_json(self.scores)}
 
 
 def judged(path: Path) -> dict[str, pa.Table]:
-    """Verdict tables of the analysis of paths on a bundle."""
-    return judge_bundle(path, [ANALYSES["path"]])
+    """Verdict tables of the analysis of paths on a bundle; those without rows empty."""
+    spec = ANALYSES["path"]
+    return {table.name: arrow_schema(table).empty_table() for table in spec.writes} | judge_bundle(path, [spec])
 
 
 def of_case(made: Case, judge: Judge = judged) -> Scores:
@@ -71,7 +80,8 @@ def of_bundle(bundle: Path, judge: Judge = judged) -> Scores:
     Errors: LeadlineError for files that cannot be read.
     """
     rows = read_flow_truth(beside(bundle))
-    samples = pa.concat_tables(read_bundle(bundle).groups(TABLES["flow_sample"]))
+    with read_bundle(bundle) as opened:
+        samples = pa.concat_tables(opened.groups(TABLES["flow_sample"]))
     at_ns, first, last = (samples.column("time_ns"), *_span(rows))
     ends = _ends(-(-first // WINDOW_NS) * WINDOW_NS, last // WINDOW_NS * WINDOW_NS)
     at = at_ns.to_numpy()
@@ -115,7 +125,7 @@ def all_judged(quick: bool, seed: int, only: str, data: Path | None) -> Iterator
         if only in condition.name:
             began = time.perf_counter()
             scores = of_case(case(condition, seed))
-            yield Judged(condition.name, condition.group, scores, time.perf_counter() - began)
+            yield Judged(condition.name, condition.group, scores, time.perf_counter() - began, condition.rate)
     for bundle in recorded(data):
         if only in bundle.stem:
             began = time.perf_counter()
@@ -143,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="every condition, fewer flows: under a minute")
     parser.add_argument("--only", default="", help="conditions whose name has this in it")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", action="store_true", help="keep what is judged for docs/path_calibration.py")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
     under: dict[str, Any] = conditions(given.seed, quick=given.quick)
@@ -151,20 +162,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found.append(each)
         print(path_report.line(each.name, each.scores, each.seconds), file=sys.stderr, flush=True)
     whole = Scores.sum([each.scores for each in found])
-    groups = {group: Scores.sum([each.scores for each in found if each.group == group]) for group in _groups(found)}
-    if given.json:
-        under["judged"] = {each.name: path_report.as_json(each.scores) for each in found}
-        under["reliability"] = {
-            name: path_report.bins_json(scores) for name, scores in {"all": whole, **groups}.items()
-        }
-    else:
+    detail = {"judged": {each.name: each.as_json() for each in found}, "reliability": _reliability(found, whole)}
+    if given.keep:
+        RECORDED.write_text(json.dumps({"conditions": under, **detail}, indent=1) + "\n")
+    if not given.json:
         print(path_report.table([(each.name, each.scores) for each in found]))
         print(path_report.reliability_table(whole))
-    tell("paths", under, path_report.figures(whole), given.json)
+    tell("paths", {**under, **detail} if given.json else under, path_report.figures(whole), given.json)
 
 
-def _groups(found: Sequence[Judged]) -> list[str]:
-    return list(dict.fromkeys(each.group for each in found))
+def _reliability(found: Sequence[Judged], whole: Scores) -> dict[str, Any]:
+    """The reliability tables of everything and of each group of conditions."""
+    groups = dict.fromkeys(each.group for each in found)
+    of_group = {group: Scores.sum([each.scores for each in found if each.group == group]) for group in groups}
+    return {name: path_report.bins_json(each) for name, each in {"all": whole, **of_group}.items()}
 
 
 if __name__ == "__main__":
