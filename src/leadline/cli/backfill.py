@@ -25,15 +25,22 @@ def backfill(
 
     What comes out as it was stays as it is; what differs is a new revision. New windows of the present come first.
     """
-    from_ns, to_ns = span(since, until, last, time.time_ns())
+    client = Client(server)
+    from_ns, to_ns = span(since, until, last, now_of(client))
     asked = {"from_ns": from_ns, "to_ns": to_ns, "analyses": analyses or []}
-    found = Client(server).post("/api/v1/backfill", asked)
+    found = client.post("/api/v1/backfill", asked)
     if emit(found, output):
         return
     console().print(
         f"{found['windows']} windows from {when(from_ns)} to {when(to_ns)} wait to be judged; "
         "`leadline show analyses` says how many are left"
     )
+
+
+def now_of(client: Client) -> int:
+    """What "now" is for a server: where it plays a bundle, the recorded time that it has reached."""
+    replay = client.get("/api/v1/replay")
+    return int(replay["at_ns"]) if replay["state"] != "off" else time.time_ns()
 
 
 def span(since: str, until: str, last: str, now_ns: int) -> tuple[int, int]:

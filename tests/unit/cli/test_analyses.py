@@ -38,7 +38,7 @@ class Server:
     """A double of the server's API: what it answers by path, and what was posted to it."""
 
     def __init__(self) -> None:
-        self.answers: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.answers: dict[str, tuple[int, dict[str, Any]]] = {"/api/v1/replay": (200, {"schema": 1, "state": "off"})}
         self.posted: list[tuple[str, Any]] = []
         double = self
 
@@ -138,6 +138,13 @@ def test_backfill_of_all_analyses_up_to_now(server: Server, leadline_cli: Run) -
     assert asked["analyses"] == []
     assert before <= asked["to_ns"] <= time.time_ns()
     assert asked["to_ns"] - asked["from_ns"] == 600 * 10**9
+
+
+def test_now_of_a_replay_is_the_time_that_it_has_reached(server: Server, leadline_cli: Run) -> None:
+    server.answers["/api/v1/replay"] = (200, {"schema": 1, "state": "running", "at_ns": NOW_NS})
+    server.answers["/api/v1/backfill"] = (200, {"schema": 1, "windows": 6})
+    assert leadline_cli("backfill", "--from", "-1m", "--server", server.address).code == 0
+    assert server.posted[0][1] == {"from_ns": NOW_NS - 60 * 10**9, "to_ns": NOW_NS, "analyses": []}
 
 
 def test_what_the_server_refuses_is_said(server: Server, leadline_cli: Run) -> None:
