@@ -1,0 +1,240 @@
+"""The flows of a job in one window: whose, by which path, how many bytes; who else is on their links.
+
+Everything shown was concluded by the analysis `path`; a request only reads its tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.model.principal import OPERATE, Principal
+from leadline.model.tables import Table
+from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
+from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.runner.verdicts import latest_sql
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
+from leadline.store import Store
+
+FLOWS_MAX = 1000  # told of a job, the largest; `flows_total` counts all of them
+LINKS_MAX = 2000  # told, the busiest; `links_total` counts all of them
+GROUPS_MAX = 500
+UNOWNED_TOP = 5
+ANALYSIS = "path"
+NOBODY = "(nobody)"
+_HIDDEN = {"tenant", "cluster", "analysis", "version", "revision"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whose rows may be read, of which cluster (empty: any), as they were at which time."""
+
+    principal: Principal
+    cluster: str
+    at_ns: int
+
+    def conditions(self) -> list[str]:
+        """Conditions on the owner of a row; their parameters are `parameters`."""
+        found = []
+        if self.cluster:
+            found.append("cluster = {cluster:String}")
+        if not self.principal.may(OPERATE):
+            found.append("tenant = {tenant:String}")
+        return found
+
+    def parameters(self, sql: str) -> dict[str, object]:
+        """Values of the conditions that `sql` has."""
+        every = {"cluster": self.cluster, "tenant": self.principal.tenant, "at_ns": self.at_ns}
+        return {name: value for name, value in every.items() if f"{{{name}:" in sql}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One window that was judged."""
+
+    end_ns: int
+    window_ns: int
+
+
+class Verdicts:
+    """Rows of one window of the analysis `path`, as somebody may see them."""
+
+    def __init__(self, store: Store, asked: Asked) -> None:
+        self._store, self.asked = store, asked
+        self.window = self._latest_window()
+
+    def _latest_window(self) -> Judged | None:
+        """The newest window that ended by the time asked for; by the runner's book, else by the rows themselves."""
+        cluster = "AND cluster = {cluster:String}" if self.asked.cluster else ""
+        for source in (
+            f"leadline.{ANALYSIS_RUN.name} WHERE analysis = '{ANALYSIS}' AND state = 'done' AND",
+            f"leadline.{FLOW_PATH.name} WHERE",
+        ):
+            sql = (
+                f"SELECT end_ns, window_ns FROM {source} end_ns <= {{at_ns:Int64}} {cluster} "
+                "ORDER BY end_ns DESC, window_ns LIMIT 1"
+            )
+            found = self._store.query(sql, self.asked.parameters(sql)).to_pylist()
+            if found:
+                return Judged(**found[0])
+        return None
+
+    def source(self, table: Table, of_all_tenants: bool = False) -> str:
+        """The sub-query of the window's rows. `of_all_tenants`: for sums in which nobody is named."""
+        assert self.window is not None, "nothing was judged"
+        where = [f"end_ns = {self.window.end_ns}", f"window_ns = {self.window.window_ns}", f"analysis = '{ANALYSIS}'"]
+        where += [each for each in self.asked.conditions() if not (of_all_tenants and each.startswith("tenant"))]
+        return f"({latest_sql(table, ' AND '.join(where))})"
+
+    def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
+        """Rows of a statement over `source`s."""
+        return json_rows(self._store.query(sql, {**self.asked.parameters(sql), **parameters}))
+
+    def last_seen_ns(self, condition: str, **parameters: object) -> int | None:
+        """End of the newest window with flows that fit `condition`, at or before the time asked for."""
+        where = " AND ".join([*self.asked.conditions(), "end_ns <= {at_ns:Int64}", condition])
+        sql = f"SELECT max(end_ns) AS newest_ns, count() AS n FROM leadline.{FLOW_PATH.name} WHERE {where}"
+        found = self.rows(sql, **parameters)[0]
+        return int(found["newest_ns"]) if found["n"] else None
+
+
+def flow_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a verdict table without what says whose row and which revision it is."""
+    return {name: value for name, value in row.items() if name not in _HIDDEN}
+
+
+def plain_job(job: str) -> str:
+    """The name of a job; `job:bert-1` is taken too."""
+    return job.removeprefix("job:")
+
+
+def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
+    """What `/api/v1/flows` says: see `docs/how-to/see-what-a-job-stands-on.md`."""
+    verdicts = Verdicts(store, asked)
+    answer: dict[str, Any] = {
+        "schema": SCHEMA_VERSION, "job": plain_job(job), "end_ns": None, "window_ns": None,
+        "flows": [], "flows_total": 0, "links": [], "links_total": 0, "groups": [],
+        "unowned": {"flows": 0, "bytes": 0.0, "top": []}, "why": "",
+    }  # fmt: skip
+    if verdicts.window is None:
+        return answer | {"why": NOTHING_JUDGED}
+    answer |= {"end_ns": verdicts.window.end_ns, "window_ns": verdicts.window.window_ns}
+    answer |= _flows(verdicts, plain_job(job))
+    if answer["flows"]:
+        answer |= _links(verdicts, plain_job(job))
+        answer["groups"] = _groups(verdicts, plain_job(job))
+    else:
+        answer["why"] = _why_none(verdicts, plain_job(job))
+    answer["unowned"] = _unowned(verdicts)
+    return answer
+
+
+NOTHING_JUDGED = (
+    "no window was judged by then: are packet headers sampled (`leadline show tables flow_sample`), and does the "
+    "analysis `path` run (`leadline doctor`)?"
+)
+
+
+def _flows(verdicts: Verdicts, job: str) -> dict[str, Any]:
+    columns = ", ".join(column.name for column in FLOW_PATH.columns if column.name not in _HIDDEN)
+    total = verdicts.rows(f"SELECT count() AS n FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}}", job=job)[
+        0
+    ]["n"]
+    flows = verdicts.rows(
+        f"SELECT {columns} FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}} "
+        f"ORDER BY bytes DESC, flow LIMIT {FLOWS_MAX}",
+        job=job,
+    )
+    links = {
+        row["flow"]: row["links"]
+        for row in verdicts.rows(
+            "SELECT flow, arrayMap(each -> each.2, arraySort(groupArray((hop, toString(link))))) AS links "
+            f"FROM {verdicts.source(PATH_HOP)} WHERE alternative = 0 AND flow IN "
+            f"(SELECT flow FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}} "
+            f"ORDER BY bytes DESC, flow LIMIT {FLOWS_MAX}) GROUP BY flow",
+            job=job,
+        )
+    }
+    return {"flows": [{**row, "links": links.get(row["flow"], [])} for row in flows], "flows_total": total}
+
+
+def _links(verdicts: Verdicts, job: str) -> dict[str, Any]:
+    """The links that the job's flows cross, both directions together, the busiest first."""
+    theirs = f"SELECT DISTINCT link FROM {verdicts.source(FLOW_VOLUME)} WHERE job = {{job:String}}"
+    rows = verdicts.rows(
+        "SELECT toString(link) AS link, toString(ifNull(job, '')) AS job, toString(tenant) AS tenant, "
+        "count() AS flows, sum(bytes) AS carried, sum(pow(bytes - low, 2)) AS below, sum(pow(high - bytes, 2)) AS above "
+        f"FROM {verdicts.source(FLOW_VOLUME, of_all_tenants=True)} WHERE link IN ({theirs}) "
+        "GROUP BY link, job, tenant ORDER BY link, job, tenant",
+        job=job,
+    )
+    found = links_of(rows, verdicts.asked.principal)
+    return {"links": found[:LINKS_MAX], "links_total": len(found)}
+
+
+def links_of(rows: Iterable[Mapping[str, Any]], principal: Principal) -> list[dict[str, Any]]:
+    """Links with their load and whose it is, from sums by link, job and tenant; the busiest first.
+
+    The interval of a sum: errors of different flows are independent, so their squares add up. Jobs of another tenant
+    are counted in `others`, and neither their names nor their bytes are told.
+    """
+    links: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        link = links.setdefault(
+            row["link"],
+            {"link": row["link"], "carried": 0.0, "below": 0.0, "above": 0.0, "flows": 0, "jobs": {}, "others": set()},
+        )
+        if not principal.may(OPERATE) and row["tenant"] != principal.tenant:
+            if row["job"]:
+                link["others"].add((row["tenant"], row["job"]))
+            continue
+        for name in ("carried", "below", "above", "flows"):
+            link[name] += row[name]
+        name = row["job"] or NOBODY
+        link["jobs"][name] = link["jobs"].get(name, 0.0) + row["carried"]
+    told = [_told(link) for link in links.values()]
+    return sorted(told, key=lambda link: (-link["bytes"], link["link"]))
+
+
+def _told(link: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "link": link["link"],
+        "bytes": link["carried"],
+        "low": max(0.0, link["carried"] - math.sqrt(link["below"])),
+        "high": link["carried"] + math.sqrt(link["above"]),
+        "flows": link["flows"],
+        "jobs": dict(sorted(link["jobs"].items(), key=lambda each: (-each[1], each[0]))),
+        "others": len(link["others"]),
+    }
+
+
+def _groups(verdicts: Verdicts, job: str) -> list[dict[str, Any]]:
+    """Equal-cost groups with a link that the job's flows cross, the least even first."""
+    theirs = f"SELECT groupUniqArray(toString(link)) FROM {verdicts.source(FLOW_VOLUME)} WHERE job = {{job:String}}"
+    columns = ", ".join(f"`{column.name}`" for column in ECMP_GROUP.columns if column.name not in _HIDDEN)
+    return verdicts.rows(
+        f"SELECT {columns} FROM {verdicts.source(ECMP_GROUP)} "
+        f"WHERE hasAny(arrayMap(each -> toString(each), links), ({theirs})) "
+        f"ORDER BY efficiency, bytes DESC, switch, `group` LIMIT {GROUPS_MAX}",
+        job=job,
+    )
+
+
+def _unowned(verdicts: Verdicts) -> dict[str, Any]:
+    """Flows that nobody owns: how many, and the largest."""
+    source = f"{verdicts.source(FLOW_PATH)} WHERE isNull(job)"
+    total = verdicts.rows(f"SELECT count() AS flows, sum(bytes) AS carried FROM {source}")[0]
+    top = verdicts.rows(
+        "SELECT flow, src, dst, src_ip, dst_ip, protocol, src_port, dst_port, dst_qp, state, bytes, low, high "
+        f"FROM {source} ORDER BY bytes DESC, flow LIMIT {UNOWNED_TOP}"
+    )
+    return {"flows": total["flows"], "bytes": total["carried"], "top": top}
+
+
+def _why_none(verdicts: Verdicts, job: str) -> str:
+    last_ns = verdicts.last_seen_ns("job = {job:String}", job=job)
+    if last_ns is None:
+        return f"no flow of {job} was ever sampled: are its flows owned (`owns` in the table relation), do the switches on its way sample, and is the name right?"
+    return f"no flow of {job} was sampled in this window; the newest window with some ended at {last_ns}: ask with at"

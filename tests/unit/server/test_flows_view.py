@@ -1,0 +1,115 @@
+"""The flows of a job, from hand-made verdicts in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.server.path_rows import (
+    BERT,
+    END,
+    GROUP,
+    HEX,
+    OTHER,
+    ROWS,
+    THERE,
+    WINDOW,
+    append,
+    edge,
+    filled,
+    flow,
+    over,
+    up,
+)
+
+from leadline.model.principal import Principal, Role
+from leadline.server.flows_view import NOBODY, Asked, flows_answer
+from leadline.store import Store
+
+OPERATOR = Principal()
+ACME = Principal("acme", "default", Role.TENANT_READ)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with filled(tmp_path_factory.mktemp("flows")) as store:
+        yield store
+
+
+def asked(principal: Principal = OPERATOR, at_ns: int = END, cluster: str = "default") -> Asked:
+    return Asked(principal, cluster, at_ns)
+
+
+def test_flows_of_the_latest_window_come_largest_first_with_their_links(store: Store) -> None:
+    found = flows_answer(store, asked(), "bert-1")
+    assert (found["end_ns"], found["window_ns"], found["flows_total"]) == (END, WINDOW, 2)
+    assert [flow["bytes"] for flow in found["flows"]] == [2e9, 1e8]
+    first = found["flows"][0]
+    assert first["flow"] == HEX[THERE]
+    assert first["links"] == over(1, 1, 3)
+    assert {"tenant", "revision"} & first.keys() == set()
+    assert found["why"] == ""
+
+
+def test_an_earlier_time_shows_the_window_before(store: Store) -> None:
+    run = {**ROWS["analysis_run"][0], "end_ns": END - WINDOW}
+    append(store, {"analysis_run": [run]})
+    found = flows_answer(store, asked(at_ns=END - 1), "job:bert-1")
+    assert [flow["bytes"] for flow in found["flows"]] == [7e9]
+    assert found["end_ns"] == END - WINDOW
+
+
+def test_links_tell_who_shares_them_busiest_first(store: Store) -> None:
+    links = flows_answer(store, asked(), "bert-1")["links"]
+    assert links[0]["link"] == up(1, 1)
+    by_link = {link["link"]: link for link in links}
+    shared = by_link[up(1, 1)]
+    assert shared["jobs"] == {"bert-1": 2e9, "resnet-2": 1e9}
+    assert (shared["bytes"], shared["flows"], shared["others"]) == (3e9, 2, 0)
+    assert by_link[edge(1)]["jobs"] == {"bert-1": 2.1e9, NOBODY: 5e6}
+    assert edge(2) not in by_link
+
+
+def test_errors_of_flows_on_one_link_add_as_squares(store: Store) -> None:
+    links = {link["link"]: link for link in flows_answer(store, asked(), "bert-1")["links"]}
+    spread = (2e8**2 + 1e8**2) ** 0.5
+    assert links[up(1, 1)]["low"] == pytest.approx(3e9 - spread)
+    assert links[up(1, 1)]["high"] == pytest.approx(3e9 + spread)
+
+
+def test_groups_of_the_jobs_links_are_told(store: Store) -> None:
+    groups = flows_answer(store, asked(), "bert-1")["groups"]
+    assert [group["switch"] for group in groups] == ["leaf1"]
+    assert groups[0]["colliding"] == GROUP["colliding"]
+
+
+def test_flows_that_nobody_owns_stay_visible(store: Store) -> None:
+    unowned = flows_answer(store, asked(), "bert-1")["unowned"]
+    assert (unowned["flows"], unowned["bytes"]) == (1, 5e6)
+    assert unowned["top"][0]["dst"] == "port:h4/eth0"
+
+
+def test_another_tenants_job_is_counted_and_never_named(store: Store) -> None:
+    found = flows_answer(store, asked(ACME), "bert-1")
+    shared = {link["link"]: link for link in found["links"]}[up(1, 1)]
+    assert (shared["jobs"], shared["others"], shared["bytes"]) == ({"bert-1": 2e9}, 1, 2e9)
+    assert "resnet" not in str(found)
+    assert HEX[OTHER] not in str(found)
+    assert flows_answer(store, asked(ACME), "resnet-2")["flows"] == []
+
+
+def test_a_job_without_flows_is_told_why(store: Store) -> None:
+    assert "no flow of gone-9 was ever sampled" in flows_answer(store, asked(), "gone-9")["why"]
+    assert "no window was judged" in flows_answer(store, asked(at_ns=5), "bert-1")["why"]
+    assert "no window was judged" in flows_answer(store, asked(cluster="other"), "bert-1")["why"]
+
+
+def test_the_revision_that_counts_is_read(store: Store) -> None:
+    there = {"cluster": "second"}
+    rows = [
+        flow(THERE, 1, 3, "bert-1", BERT, 1.0, **there),
+        flow(THERE, 1, 3, "bert-1", BERT, 2.0, revision=1, **there),
+    ]
+    append(store, {"analysis_run": [{**ROWS["analysis_run"][0], "revision": 1, **there}], "flow_path": rows})
+    found = flows_answer(store, asked(cluster="second"), "bert-1")
+    assert [each["bytes"] for each in found["flows"]] == [2.0]
