@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from leadline.analysis.path.paths import paths
 from leadline.analysis.spec import Analysis
 
-ANALYSES: tuple[Analysis, ...] = ()
+ANALYSES: tuple[Analysis, ...] = (paths,)
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-WARMERS: tuple[Callable[[], object], ...] = ()
+from leadline.analysis.path.warm import warm_paths
+
+WARMERS: tuple[Callable[[], object], ...] = (warm_paths,)
 
 
 def warm() -> float:
