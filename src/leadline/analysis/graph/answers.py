@@ -1,0 +1,207 @@
+"""What the graph answers about a thing at a time: nodes in layers, edges, what is shared, what lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from leadline.analysis.columns import Bools, Ints
+from leadline.analysis.graph.contradictions import contradictions
+from leadline.analysis.graph.depends import KIND, KINDS, WAY_OF_RULE, Way, layer_of
+from leadline.analysis.graph.fold import Drawn, Owners, drawn, edges, joined, owners
+from leadline.analysis.graph.missing import missing
+from leadline.analysis.graph.neighbourhood import Change, Edge, Neighbourhood, Node, Shared
+from leadline.analysis.graph.rows import OPEN, Rows
+from leadline.analysis.graph.traced import Traced, traced
+from leadline.analysis.graph.walk import Around, Paths, around, labels, texts_of
+
+if TYPE_CHECKING:
+    from leadline.analysis.graph.graph import Graph
+
+_SHARED = np.isin(KINDS, ("gpu", "host", "storage", "switch"))
+Labels = dict[int, tuple[str, ...]]
+
+
+def neighbourhood(
+    graph: Graph, entity: str, at_ns: int, paths: Paths | None = None, tenants: Iterable[str] | None = None
+) -> Neighbourhood:
+    """What an entity stands on at a time, and what stands on it unless it is a job.
+
+    Inputs: `paths`, links that traced paths cross, each with the jobs whose flows do (None: nothing is traced);
+    `tenants`, whose rows are looked at (None: everybody's).
+    An entity that no edge has is answered with itself alone, and `missing` says so.
+    """
+    start = [number for number in ends_of(graph, entity) if number >= 0]
+    if not start:
+        kind = entity.partition(":")[0]
+        node = Node(entity, kind, layer_of(kind), (), False)
+        return Neighbourhood(entity, at_ns, (node,), (), (), (), (f"no source tells of {entity}",))
+    ends = {link: ends_of(graph, link) for link in paths or () if link.startswith("link:")}
+    more = {number for pair in ends.values() for number in pair if number >= 0}
+    found = around(graph, start, more, at_ns, tenants)
+    jobs, on = labels(found)
+    owner = owners(found)
+    is_job = entity.startswith("job:")
+    seen = None
+    if paths is not None:
+        wanted = [entity] if is_job else jobs
+        seen = traced(found, owner, wanted, {link: paths[link] for link in ends}, ends)
+    return _answered(found, entity, owner, on, seen)
+
+
+def changes(graph: Graph, entity: str, from_ns: int, to_ns: int) -> tuple[Change, ...]:
+    """Edges of an entity that came (`from_ns` in the span) or went (`to_ns` in it), in order of time."""
+    start = np.array([number for number in ends_of(graph, entity) if number >= 0], np.int64)
+    rows = graph.take(graph.touching(start))
+    out = []
+    for what, at_N in (("came", rows.from_ns), ("went", rows.to_ns)):
+        own = np.flatnonzero((at_N >= from_ns) & (at_N < to_ns) & (at_N != OPEN))
+        told = _as_told(graph, rows.take(own))
+        out += [Change(at, what, edge) for at, edge in zip(at_N[own].tolist(), told, strict=True)]
+    return tuple(sorted(out, key=lambda each: (each.at_ns, each.what, *_text_key(each.edge))))
+
+
+def _text_key(edge: Edge) -> tuple[str, ...]:
+    return (edge.child, edge.parent, edge.kind, *edge.sources)
+
+
+def ends_of(graph: Graph, entity: str) -> tuple[int, int]:
+    """The number of an entity, twice; of a link those of its two ports, whose kinds its name does not tell.
+
+    -1: no edge has it.
+    """
+    if not entity.startswith("link:"):
+        return graph.number(entity), graph.number(entity)
+    first, _, second = entity.removeprefix("link:").partition("~")
+    one, other = (max(graph.number(f"swport:{end}"), graph.number(f"port:{end}")) for end in (first, second))
+    return one, other
+
+
+def _as_told(graph: Graph, rows: Rows) -> list[Edge]:
+    """Edges as they were told, one for each row."""
+    words, texts = graph.words.texts, texts_of(graph, np.concatenate([rows.child, rows.parent]).astype(np.int64))
+    columns = (rows.child, rows.parent, rows.kind, rows.from_ns, rows.to_ns, rows.source, rows.confidence)
+    return [
+        Edge(texts[child], texts[parent], words[kind], begin, None if end == OPEN else end, (words[source],), sure)
+        for child, parent, kind, begin, end, source, sure in zip(*(each.tolist() for each in columns), strict=True)
+    ]
+
+
+def _answered(found: Around, entity: str, owner: Owners, on: Labels, seen: Traced | None) -> Neighbourhood:
+    is_job = entity.startswith("job:")
+    told = [drawn(found, _shown(found, is_job), owner), _plain(found)]
+    if seen is not None:
+        told.append(seen.drawn)
+        for switch, jobs in seen.jobs_of_switch.items():
+            on[switch] = tuple(sorted({*on.get(switch, ()), *jobs}))
+    whole = joined(told)
+    node_N = np.union1d(whole.nodes(), _alone(found, owner, entity))
+    ports = np.concatenate([whole.child_port_F, whole.parent_port_F])
+    texts = texts_of(found.graph, np.concatenate([node_N, ports[ports >= 0]]))
+    against = contradictions(found.graph, found.rows, found.claims, at_ns=found.at_ns)
+    near = {texts[number] for number in texts}
+    rows = tuple(each.as_row() for each in against if each.entity in near)
+    nodes, order = _nodes(found, node_N, texts, on, seen, {str(row["entity"]) for row in rows})
+    lines = edges(whole, found.rows, found.graph.words.texts, texts, order)
+    shared = _shared(found, node_N, texts, on, lines, seen)
+    if is_job:
+        shared = [each for each in shared if entity in each.jobs]
+    lacks = missing(found, owner, entity, traced_any=seen is not None and len(seen.drawn.row_F) > 0,
+                    unknown=seen.unknown if seen else ())  # fmt: skip
+    return Neighbourhood(entity, found.at_ns, tuple(nodes), tuple(lines), tuple(shared), rows, lacks)
+
+
+def _shown(found: Around, is_job: bool) -> Bools:
+    """Arrows to draw: all that leave what is reached downwards; but for a job also those that lead up from there."""
+    net = found.arrows
+    shown = net.down_E & found.below[net.upper_E]
+    if not is_job:
+        shown |= net.up_E & found.over[net.lower_E] & found.over[net.upper_E]
+    return shown
+
+
+def _plain(found: Around) -> Drawn:
+    """Relations of what was asked for that we do not understand, and its machine: as they were told."""
+    rows = found.rows
+    way_N = WAY_OF_RULE[found.rule_N]
+    own = np.flatnonzero(((way_N == Way.UNKNOWN) | (way_N == Way.BESIDE))
+                         & (found.start[rows.child] | found.start[rows.parent]))  # fmt: skip
+    none = np.full(len(own), -1, np.int64)
+    return Drawn(rows.child[own].astype(np.int64), rows.parent[own].astype(np.int64), none, none, own,
+                 np.ones(len(own), bool))  # fmt: skip
+
+
+def _alone(found: Around, owner: Owners, entity: str) -> Ints:
+    """What was asked for is a node even where it has no edge; a link's ends are its switches and ports."""
+    start = np.flatnonzero(found.start)
+    return owner.of(start) if entity.startswith("link:") else start
+
+
+def _nodes(
+    found: Around, node_N: Ints, texts: dict[int, str], on: Labels, seen: Traced | None, contested: set[str]
+) -> tuple[list[Node], dict[int, int]]:
+    """Nodes by layer and name, and the place of each number among them."""
+    tiers = seen.tiers if seen is not None else {}
+    kinds = [KINDS[kind] for kind in found.kind_N[node_N].tolist()]
+    told = []
+    for number, kind in zip(node_N.tolist(), kinds, strict=True):
+        text = texts[number]
+        layer = layer_of(kind, tiers.get(number, 1))
+        told.append((layer, text, number, kind or text.partition(":")[0]))
+    told.sort()
+    nodes = [Node(text, kind, layer, on.get(number, ()), text in contested) for layer, text, number, kind in told]
+    return nodes, {number: place for place, (_, _, number, _) in enumerate(told)}
+
+
+def _shared(
+    found: Around, node_N: Ints, texts: dict[int, str], on: Labels, lines: list[Edge], seen: Traced | None
+) -> list[Shared]:
+    """What several jobs stand on: things, links, machines."""
+    out = {}
+    for number in node_N[_SHARED[found.kind_N[node_N]]].tolist():
+        if len(on.get(number, ())) > 1:
+            out[texts[number]] = Shared(texts[number], KINDS[found.kind_N[number]], on[number])
+    number_of = {text: number for number, text in texts.items()}
+    for line in lines:
+        if line.link is None or line.child_port is None or not line.used:
+            continue
+        port = number_of[line.child_port]
+        jobs = on.get(port, ()) if found.kind_N[port] == KIND["port"] else ()
+        if seen is not None and port in seen.jobs_of_port:
+            jobs = tuple(sorted(seen.jobs_of_port[port]))
+        if len(jobs) > 1:
+            out[line.link] = Shared(line.link, "link", jobs)
+    return [*_sorted(out), *_machines(found, on)]
+
+
+def _sorted(out: dict[str, Shared]) -> list[Shared]:
+    return sorted(out.values(), key=lambda each: (layer_of(each.kind), each.kind, each.entity))
+
+
+def _machines(found: Around, on: Labels) -> list[Shared]:
+    """Machines whose hosts have different jobs; a machine is named by the first of its hosts."""
+    own = np.flatnonzero(WAY_OF_RULE[found.rule_N] == Way.BESIDE)
+    pairs = list(zip(found.rows.child[own].tolist(), found.rows.parent[own].tolist(), strict=True))
+    texts = texts_of(found.graph, np.array(pairs, np.int64).reshape(-1))
+    first = {number: number for number in texts}
+
+    def root(number: int) -> int:
+        while first[number] != number:
+            first[number] = first[first[number]]
+            number = first[number]
+        return number
+
+    for a, b in pairs:
+        low, high = sorted((root(a), root(b)), key=texts.__getitem__)
+        first[high] = low
+    machines: dict[int, list[int]] = {}
+    for number in texts:
+        machines.setdefault(root(number), []).append(number)
+    out = {}
+    for name, hosts in machines.items():
+        jobs = [on[host] for host in hosts if host in on]
+        if len(jobs) > 1 and len(set().union(*jobs)) > 1:
+            out[texts[name]] = Shared(texts[name], "machine", tuple(sorted(set().union(*jobs))))
+    return _sorted(out)

@@ -1,0 +1,171 @@
+"""Spans of time in which sources contradict each other, as rows of `conflict`.
+
+    claim A  ──────────────┐                 A ────────────────
+    claim B          ┌─────┴─────            B      ┌──┐
+                     └─────┘                        └──┘
+             hand-over: told if long         told: the older claim goes on
+
+When a thing moves, its new place is often told before the end of the old one. Such a hand-over is no contradiction
+while it is not longer than a source may take to see an end (`SETTLE_NS`, by source): nobody is wrong, one is late.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leadline.analysis.columns import Ints
+from leadline.analysis.graph.claims import Claims, agree, as_claims, conflict_name
+from leadline.analysis.graph.rows import Rows
+from leadline.analysis.graph.trust import chosen
+
+if TYPE_CHECKING:
+    from leadline.analysis.graph.graph import Graph
+
+S = 10**9
+SETTLE_NS = 5 * S  # an agent looks every few seconds, the hook closes edges when it ends
+SETTLE_BY_SOURCE_NS = {"lldp": 30 * S}  # lldpd is asked this often
+CLAIMS_MAX = 16  # of one conflict, so many are named
+CHECKS = {
+    "two-hosts": "look on both hosts which has it (nvidia-smi -L, ip link, ps)",
+    "two-links": "follow the cable, or ask the switch for its neighbours (lldpcli show neighbors); "
+    "an inventory may be out of date",
+    "two-gpus": "look at the device that its process has open (nvidia-smi)",
+    "two-jobs": "see whether two jobs have the same name, or a closed job was not told to end",
+    "two-switches": "see whether two switches have the same name",
+    "two-ports": "see whether two hosts have the same address (arping -D)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """One row of `conflict`, its tenant beside it (empty: not one tenant's)."""
+
+    entity: str
+    kind: str
+    start_ns: int
+    end_ns: int | None
+    claims: tuple[str, ...]
+    sources: tuple[str, ...]
+    used: str | None
+    count: int
+    text: str
+    tenant: str = ""
+
+    def as_row(self) -> dict[str, Any]:
+        """Columns of `conflict`, sets as lists."""
+        return {
+            "entity": self.entity, "kind": self.kind, "start_ns": self.start_ns, "end_ns": self.end_ns,
+            "claims": list(self.claims), "sources": list(self.sources), "used": self.used, "count": self.count,
+            "text": self.text,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which several things are claimed at once; `rows` are places among the rows of the group."""
+
+    start_ns: int
+    end_ns: int  # OPEN while it lasts
+    rows: tuple[int, ...]
+    hand_over: bool  # it began with a new claim and ended with the end of the older ones
+
+
+def contradictions(
+    graph: Graph, rows: Rows, found: Claims, *, at_ns: int | None = None, from_ns: int = 0, to_ns: int = 0
+) -> list[Contradiction]:
+    """Contradictions that hold at some time of a span (or at one time), sorted by entity, beginning and kind.
+
+    Inputs: `rows` with the groups of claims among them. What is known after the end of the span is not looked at: a
+    contradiction that holds there has no end yet.
+    """
+    begin, now = (from_ns, to_ns) if at_ns is None else (at_ns, at_ns + 1)
+    texts = dict(zip(*_names(graph, np.concatenate([found.other_K, found.subject_K])), strict=True))
+    words = graph.words.texts
+    out = []
+    for place, group in enumerate(found.groups()):
+        row_K, other_K = found.row_K[group], found.other_K[group]
+        spans = overlaps(rows.from_ns[row_K].tolist(), rows.to_ns[row_K].tolist(), other_K.tolist())
+        for span in spans:
+            if span.end_ns <= begin or span.start_ns >= now:
+                continue
+            own = np.array(span.rows, np.int64)
+            if found.per_source_G[place] and agree(rows, row_K[own], other_K[own]):
+                continue
+            if _told(span, now, {words[source] for source in rows.source[row_K[own]].tolist()}):
+                end_ns = None if span.end_ns >= now else span.end_ns
+                subject, kind = texts[int(found.subject_K[group][0])], conflict_name(int(found.conflict_K[group][0]))
+                out.append(_row(subject, kind, span.start_ns, end_ns, rows, row_K[own], other_K[own], words, texts))
+    return sorted(out, key=lambda each: (each.entity, each.start_ns, each.kind))
+
+
+def _names(graph: Graph, node_N: Ints) -> tuple[list[int], list[str]]:
+    node_N = np.unique(node_N)
+    return node_N.tolist(), graph.names.take(node_N)
+
+
+def overlaps(begin: list[int], end: list[int], other: list[int]) -> list[Span]:
+    """Spans in which at least two different others are claimed, in order of time.
+
+    Inputs: of each claim when it begins, when it ends (not included), and what it says.
+    """
+    moments: dict[int, tuple[list[int], list[int]]] = {}
+    for place in range(len(other)):
+        moments.setdefault(begin[place], ([], []))[0].append(place)
+        moments.setdefault(end[place], ([], []))[1].append(place)
+    active: Counter[int] = Counter()
+    holding: set[int] = set()
+    spans: list[Span] = []
+    start_ns, rows, older = -1, set[int](), frozenset[int]()
+    is_open = False
+    for moment in sorted(moments):
+        began, ended = moments[moment]
+        before = frozenset(active)
+        for place in ended:
+            holding.discard(place)
+            active[other[place]] -= 1
+        for place in began:
+            holding.add(place)
+            active[other[place]] += 1
+        active = +active
+        if not is_open and len(active) > 1:
+            is_open, start_ns, older, rows = True, moment, before, set(holding)
+        elif is_open:
+            rows |= holding
+            if len(active) < 2:
+                is_open = False
+                spans.append(Span(start_ns, moment, tuple(sorted(rows)), not older & active.keys()))
+    return spans
+
+
+def _told(span: Span, now: int, sources: Iterable[str]) -> bool:
+    """Whether it is more than the new place of a thing told before the end of the old one."""
+    lasted_ns = min(span.end_ns, now) - span.start_ns
+    if span.end_ns < now and not span.hand_over:
+        return True
+    return lasted_ns >= max(map(_settle_ns, sources))
+
+
+def _settle_ns(source: str) -> int:
+    return max(SETTLE_BY_SOURCE_NS.get(word, SETTLE_NS) for word in source.split("/"))
+
+
+def _row(
+    subject: str, kind: str, start_ns: int, end_ns: int | None, rows: Rows, row_K: Ints, other_K: Ints,
+    words: list[str], texts: dict[int, str],
+) -> Contradiction:  # fmt: skip
+    told = as_claims(rows, row_K, other_K, words, texts)
+    used = told[chosen(told)].says
+    said = [f"{claim.says} ({', '.join(filter(None, claim.sources)) or 'unnamed source'})" for claim in told]
+    more = f" and {len(said) - CLAIMS_MAX} more" if len(said) > CLAIMS_MAX else ""
+    text = f"{subject} is told to have {' and '.join(said[:CLAIMS_MAX])}{more} at the same time; used is {used}; "
+    tenants = {words[tenant] for tenant in rows.tenant[row_K].tolist()}
+    return Contradiction(
+        subject, kind, start_ns, end_ns, tuple(claim.says for claim in told[:CLAIMS_MAX]),
+        tuple(sorted({source for claim in told for source in claim.sources})), used, len(row_K),
+        text + CHECKS[kind], tenants.pop() if len(tenants) == 1 else "",
+    )  # fmt: skip

@@ -1,0 +1,138 @@
+"""Arrows as the edges of a drawing: switch ports folded into links, what several sources say told once.
+
+A link is one edge from the port of a host (or the lower switch) to the switch, and carries the names of both ports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from leadline.analysis.columns import Bools, Ints
+from leadline.analysis.graph.depends import KIND
+from leadline.analysis.graph.neighbourhood import Edge
+from leadline.analysis.graph.rows import OPEN, Rows
+from leadline.analysis.graph.walk import Around
+from leadline.model.ids import link_id
+
+NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The switch of each switch port that one is told of."""
+
+    port_P: Ints  # ascending
+    switch_P: Ints
+
+    def of(self, node_N: Ints) -> Ints:
+        """The switch of each node that is a port of one; other nodes are themselves."""
+        if not len(self.port_P):
+            return node_N
+        place_N = np.minimum(np.searchsorted(self.port_P, node_N), len(self.port_P) - 1)
+        return np.where(self.port_P[place_N] == node_N, self.switch_P[place_N], node_N)
+
+    def by_port(self) -> dict[int, int]:
+        """The switch of each port."""
+        return dict(zip(self.port_P.tolist(), self.switch_P.tolist(), strict=True))
+
+
+def owners(found: Around) -> Owners:
+    """Switches of the switch ports around; of contradicting ones that which is used."""
+    net = found.arrows
+    own = found.used_E & (found.kind_N[net.upper_E] == KIND["swport"]) & (found.kind_N[net.lower_E] == KIND["switch"])
+    port_P, place_P = np.unique(net.upper_E[own], return_index=True)
+    return Owners(port_P, net.lower_E[own][place_P])
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """F edges to draw, before what several rows say of one is put together. -1: it is no link, and has no ports."""
+
+    child_F: Ints
+    parent_F: Ints
+    child_port_F: Ints
+    parent_port_F: Ints
+    row_F: Ints
+    used_F: Bools
+
+    def nodes(self) -> Ints:
+        """Both ends of all, each once."""
+        return np.unique(np.concatenate([self.child_F, self.parent_F]))
+
+
+def drawn(found: Around, shown_E: Bools, owner: Owners) -> Drawn:
+    """Edges of some arrows. That a port is in its switch is said by its link, where it has one."""
+    net = found.arrows
+    linked = np.unique(np.concatenate([net.upper_E[net.link_E], net.lower_E[net.link_E]]))
+    said = (found.kind_N[net.upper_E] == KIND["swport"]) & (found.kind_N[net.lower_E] == KIND["switch"])
+    said &= np.isin(net.upper_E, linked) | ~found.start[net.upper_E]
+    place = np.flatnonzero(shown_E & ~said)
+    upper, lower, link = net.upper_E[place], net.lower_E[place], net.link_E[place]
+    return Drawn(
+        np.where(link, owner.of(upper), upper),
+        np.where(link, owner.of(lower), lower),
+        np.where(link, upper, NOTHING),
+        np.where(link, lower, NOTHING),
+        net.row_E[place],
+        found.used_E[place],
+    )
+
+
+def joined(parts: list[Drawn]) -> Drawn:
+    """One after the other."""
+    names = ("child_F", "parent_F", "child_port_F", "parent_port_F", "row_F", "used_F")
+    return Drawn(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+def edges(told: Drawn, rows: Rows, words: list[str], texts: dict[int, str], order: dict[int, int]) -> list[Edge]:
+    """Edges, each once, in the order of the places of their nodes.
+
+    Inputs: `texts` of nodes and ports by number; `order` the place of each node. Since when: the earliest that any
+    source says; until when: the latest; as sure as the surest.
+    """
+    if not len(told.row_F):
+        return []
+    names = np.array(sorted(order), np.int64)
+    place_of = np.array([order[number] for number in names.tolist()], np.int64)
+    child_F, parent_F = (place_of[np.searchsorted(names, each)] for each in (told.child_F, told.parent_F))
+    kind_F, ports = rows.kind[told.row_F], (told.parent_port_F, told.child_port_F)
+    sort = np.lexsort((rows.source[told.row_F], *ports, kind_F, parent_F, child_F))
+    columns = [each[sort] for each in (child_F, parent_F, kind_F, *ports)]
+    new = np.r_[True, np.any([each[1:] != each[:-1] for each in columns], axis=0)]
+    begin = np.flatnonzero(new)
+    row = told.row_F[sort]
+    from_ns = np.minimum.reduceat(rows.from_ns[row], begin).tolist()
+    to_ns = np.maximum.reduceat(rows.to_ns[row], begin).tolist()
+    sure = np.maximum.reduceat(rows.confidence[row], begin).tolist()
+    used = np.logical_or.reduceat(told.used_F[sort], begin).tolist()
+    sources = _sources(rows.source[row].tolist(), begin.tolist(), words)
+    first = sort[begin]
+    ends = zip(told.child_F[first].tolist(), told.parent_F[first].tolist(), told.child_port_F[first].tolist(),
+               told.parent_port_F[first].tolist(), kind_F[first].tolist(), strict=True)  # fmt: skip
+    out = []
+    for (child, parent, child_port, parent_port, kind), since, until, say, how_sure, is_used in zip(
+        ends, from_ns, to_ns, sources, sure, used, strict=True
+    ):
+        end = None if until == OPEN else until
+        if child_port == NOTHING:
+            out.append(Edge(texts[child], texts[parent], words[kind], since, end, say, how_sure, used=is_used))
+            continue
+        near, far = texts[child_port], texts[parent_port]
+        out.append(Edge(texts[child], texts[parent], words[kind], since, end, say, how_sure, link_id(near, far), near,
+                        far, is_used))  # fmt: skip
+    return out
+
+
+def _sources(source_F: list[int], begin: list[int], words: list[str]) -> list[tuple[str, ...]]:
+    """Who says each edge, in order of their names."""
+    ends = [*begin[1:], len(source_F)]
+    known: dict[tuple[int, ...], tuple[str, ...]] = {}
+    out = []
+    for low, high in zip(begin, ends, strict=True):
+        own = tuple(source_F[low:high])
+        if own not in known:
+            known[own] = tuple(sorted({words[number] for number in own}))
+        out.append(known[own])
+    return out

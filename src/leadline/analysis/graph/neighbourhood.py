@@ -1,0 +1,92 @@
+"""What the graph answers: what a thing stands on at a time, and with whom it shares that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An entity in a drawing. `jobs`: those that stand on it at that time, sorted; `layer` 0 is on top."""
+
+    entity: str
+    kind: str
+    layer: int
+    jobs: tuple[str, ...]
+    conflict: bool  # sources contradict each other about it
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`child` stands on `parent`, whichever way round a source told it. A link is one edge, with its ports' names."""
+
+    child: str
+    parent: str
+    kind: str
+    from_ns: int
+    to_ns: int | None  # None while it holds
+    sources: tuple[str, ...]
+    confidence: float
+    link: str | None = None
+    child_port: str | None = None
+    parent_port: str | None = None
+    used: bool = True  # False: contradicted by a claim that is trusted more; shown, not followed
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Something that several jobs stand on at that time."""
+
+    entity: str
+    kind: str  # of entity; `machine` for hosts on one machine
+    jobs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """What a thing stands on and what stands on it, at a time. Everything is in a fixed order."""
+
+    entity: str
+    at_ns: int
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    shared: tuple[Shared, ...]
+    conflicts: tuple[Mapping[str, Any], ...]  # columns of the table `conflict`
+    missing: tuple[str, ...]  # what no source tells, in sentences
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON: `job` or `of` names what was asked for."""
+        is_job = self.entity.startswith("job:")
+        return {
+            "schema": SCHEMA,
+            "job": self.entity if is_job else None,
+            "of": None if is_job else self.entity,
+            "at_ns": self.at_ns,
+            "nodes": [_plain(node) for node in self.nodes],
+            "edges": [_plain(edge) for edge in self.edges],
+            "shared": [_plain(each) for each in self.shared],
+            "conflicts": [dict(each) for each in self.conflicts],
+            "missing": list(self.missing),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An edge that came or went."""
+
+    at_ns: int
+    what: str  # came, went
+    edge: Edge
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"at_ns": self.at_ns, "what": self.what, "edge": asdict(self.edge)}
+
+
+def _plain(one: Node | Edge | Shared) -> dict[str, Any]:
+    values = ((name, getattr(one, name)) for name in one.__slots__)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
