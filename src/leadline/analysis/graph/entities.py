@@ -70,7 +70,7 @@ class Names:
     def text(self, number: int) -> str:
         """Text of a number."""
         first = len(self.texts)
-        return self.texts[number].as_py() if number < first else self.more[number - first]  # type: ignore[no-any-return]
+        return self.texts[number].as_py() if number < first else self.more[number - first]
 
     def extended(self, texts: Iterable[str]) -> Names:
         """With texts that may be new; the numbers of the others stay."""

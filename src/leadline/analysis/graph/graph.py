@@ -223,7 +223,8 @@ def rule_of(rows: Rows, known: Names, words: Words) -> Ints:
 
 def _named(rows: Rows, known: Names) -> Bools:
     empty = known.number("")
-    return (rows.told_child != empty) & (rows.told_parent != empty)
+    named: Bools = (rows.told_child != empty) & (rows.told_parent != empty)
+    return named
 
 
 def _whole(rows: Rows, known: Names, words: Words, nameless: int) -> Graph:

@@ -106,5 +106,5 @@ def _told(found: Around, crossed: list[_Crossing], tier: dict[int, int], unknown
         for switch in (child, parent):
             jobs_of_switch[switch] = jobs_of_switch.get(switch, frozenset()) | each.jobs
     columns = np.array(told, np.int64).reshape(-1, 5)
-    drawn = Drawn(*(columns[:, place] for place in range(5)), used_N[columns[:, 4]])
+    drawn = Drawn(columns[:, 0], columns[:, 1], columns[:, 2], columns[:, 3], columns[:, 4], used_N[columns[:, 4]])
     return Traced(drawn, jobs_of_port, jobs_of_switch, tier, tuple(sorted(unknown)))
