@@ -40,6 +40,7 @@ LENGTHS = {
     "duration_ns", "took_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns", "checkpoint_ns",
 }  # fmt: skip
 
+_SHOWN_MAX = 8
 _CLOCKS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
 _CHANCES = ("random", "shuffle", "choice", "randint")
 
@@ -63,6 +64,13 @@ class Case:
 
     tables: Mapping[str, pa.Table]
     window: Window
+
+    def __repr__(self) -> str:
+        """Its first rows, so that a case that breaks a law can be read."""
+        shown = {name: rows.slice(0, _SHOWN_MAX).to_pylist() for name, rows in self.tables.items()}
+        lines = [f"{name}: {row}" for name, rows in shown.items() for row in rows]
+        more = sum(max(0, len(rows) - _SHOWN_MAX) for rows in self.tables.values())
+        return "\n".join([str(self.window), *lines, *([f"and {more} rows more"] if more else [])])
 
 
 Law = Callable[[Analysis, Case], None]

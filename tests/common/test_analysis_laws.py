@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.fabrics import T0, S
 from leadline.analysis.columns import codes, ids, ints
 from leadline.analysis.spec import Analysis, Read, Verdicts, Window, analysis
 from leadline.model.tables import BY_NAME, Table
+from leadline.store.schema import arrow_table
 
 FLOW_SAMPLE, RELATION, STEP = (BY_NAME[name] for name in ("flow_sample", "relation", "step"))
 FLOW_VOLUME, CONFLICT = BY_NAME["flow_volume"], BY_NAME["conflict"]
@@ -210,6 +212,18 @@ def test_what_is_given_is_what_was_asked_for() -> None:
     before = given_rows(Read(FLOW_SAMPLE, look_back_ns=10 * S), case.tables, case.window)
     assert T0 - 10 * S <= min(before["time_ns"].to_pylist()) < T0
     assert given_rows(Read(STEP), case.tables, case.window).column_names[-1] == "bound_ns"
+
+
+def test_a_job_is_given_its_own_rows_and_what_names_no_job() -> None:
+    volumes_of = {"flow": [1, 2], "link": ["link:a~b"] * 2, "job": ["bert-1", None], "end_ns": [T0 + 10 * S - 1] * 2}
+    numbers = {"window_ns": [10 * S] * 2, "bytes": [1.0] * 2, "low": [0.0] * 2, "high": [2.0] * 2}
+    names = {"tenant": ["ana"] * 2, "cluster": ["default"] * 2, "analysis": ["path"] * 2}
+    rows = arrow_table(FLOW_VOLUME, {**volumes_of, **numbers, **names, "version": [1] * 2, "revision": [0] * 2})
+    tables = {**tiny_site().tables, "flow_volume": rows}
+    window = replace(tiny_site().window, job="bert-1")
+    assert given_rows(Read(FLOW_VOLUME), tables, window)["job"].to_pylist() == ["bert-1"]
+    assert len(given_rows(Read(FLOW_VOLUME), tables, replace(window, job=""))) == 2
+    assert len(given_rows(Read(RELATION, valid=True), tables, window)) == len(tables["relation"])
 
 
 def test_a_declaration_with_mistakes_is_noticed() -> None:
