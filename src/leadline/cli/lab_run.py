@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
+import httpx
 import typer
 from rich.text import Text
 
@@ -21,12 +23,15 @@ from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
 from leadline.lab.telemetry import TelemetryConfig
-from leadline.lab.topology import load_named
+from leadline.lab.topology import Topology, load_named
+from leadline.lab.topology.relations import relations
 from leadline.lab.truth import TruthFile
-from leadline.model.errors import UsageError
+from leadline.model.errors import UsageError, WorldError
 from leadline.store.bundle_format import SUFFIX
 
 LOOK_EVERY_S = 0.25
+POST_S_MAX = 30.0
+NDJSON = "application/x-ndjson"
 DELIVER_S = 4.0  # what agents still hold when the cluster goes is delivered by then
 
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
@@ -55,6 +60,9 @@ def run(
     flow_truth: Annotated[
         bool, typer.Option("--flow-truth", help="Count every flow at every switch: NAME.flows.parquet beside --record.")
     ] = False,
+    inventory: Annotated[
+        bool, typer.Option(help="Tell Leadline what hangs on what, as a site's inventory does: switches, links.")
+    ] = True,
     sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
     name: LabOption = "lab",
 ) -> None:
@@ -70,7 +78,8 @@ def run(
         raise UsageError(f"--record: {record.parent} is no directory; make it first")
     written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
     flows = beside(record or Path(f"{planned.name}{SUFFIX}")) if flow_truth or planned.flow_truth else None
-    plan_for(planned, cluster, seed).require_machine()  # nothing is started for what cannot be
+    plan = plan_for(planned, cluster, seed)
+    plan.require_machine()  # nothing is started for what cannot be
     with ExitStack() as stack:
         stopping = stack.enter_context(stop_on_signals())
         listening = stack.enter_context(own_leadline(checked_name(name), data_dir, lambda: bool(stopping)))
@@ -90,6 +99,8 @@ def run(
             flow_truth=flows,
         )
         began_ns = time.time_ns()
+        if inventory:
+            tell_inventory(listening.url, plan.topology, began_ns)
         story = told(one, listening.url)
         try:
             for _ in story:
@@ -112,6 +123,19 @@ def run(
     out.print(f"the truth is in {written}" + (f", that of flows in {flows}" if flows else ""), soft_wrap=True)
     if stopping:
         raise typer.Exit(128 + stopping[0])
+
+
+def tell_inventory(url: str, topology: Topology, since_ns: int) -> None:
+    """Post the topology as rows of `relation`. Errors: WorldError with the server's answer."""
+    body = "".join(json.dumps(row) + "\n" for row in relations(topology, since_ns))
+    try:
+        answer = httpx.post(
+            f"{url}/api/v1/rows/relation", content=body, headers={"Content-Type": NDJSON}, timeout=POST_S_MAX
+        )
+    except httpx.HTTPError as error:
+        raise WorldError(f"{url} does not take the inventory of {topology.name}: {error}") from error
+    if answer.is_error:
+        raise WorldError(f"{url} refused the inventory of {topology.name}: {answer.status_code} {answer.text[:300]}")
 
 
 def demo(
