@@ -117,6 +117,8 @@ def pair_keys(flows: SeenFlows, ends: Ends, address_C: pa.Array, number_C: Ints)
 
 def _answering(flows: SeenFlows, free: Ints, claims: Claims) -> tuple[Ints, Ints]:
     """Claims on the flows that these flows answer."""
+    if not len(free):
+        return free, free
     packed, known_A = packed_addresses([*flows.src_ip_F.names, *flows.dst_ip_F.names])
     sources = len(flows.src_ip_F.names)
     src, dst = flows.src_ip_F.code_N[free], flows.dst_ip_F.code_N[free]

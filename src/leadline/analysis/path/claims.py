@@ -42,6 +42,14 @@ class Edges:
     def __len__(self) -> int:
         return len(self.from_ns_C)
 
+    def between(self, child: str, parent: str = "") -> Edges:
+        """Those between these kinds of entities; empty is any."""
+        wanted = np.ones(len(self), bool)
+        for text_C, kind in ((self.child_C, child), (self.parent_C, parent)):
+            if kind:
+                wanted &= np.array(pc.starts_with(text_C, f"{kind}:"), bool)
+        return self if wanted.all() else self.where(wanted)
+
     def where(self, chosen: Bools | Ints) -> Edges:
         """Some of them: a mask, or places (a row may be taken several times)."""
         place = pa.array(np.arange(len(self))[chosen])
@@ -50,20 +58,22 @@ class Edges:
         return Edges(child, parent, self.from_ns_C[chosen], self.to_ns_C[chosen], source, tenant)
 
 
-def edges(relation: pa.Table, kind: str, child: str, parent: str) -> Edges:
-    """Rows with this kind whose ends are of these kinds of entities; an empty kind is any."""
-    rows = relation.filter(pc.equal(_texts(relation, "kind"), kind))
-    for column, wanted in (("child", child), ("parent", parent)):
-        if wanted and len(rows):
-            rows = rows.filter(pc.starts_with(_texts(rows, column), f"{wanted}:"))
-    return Edges(
-        _texts(rows, "child"),
-        _texts(rows, "parent"),
-        ints(rows, "from_ns"),
-        ints(rows, "to_ns", OPEN),
-        _texts(rows, "source"),
-        _texts(rows, "tenant"),
-    )
+def edges_of(relation: pa.Table, kinds: Sequence[str]) -> dict[str, Edges]:
+    """Rows of each of these kinds."""
+    kind_N = codes(relation, "kind")
+    number = kind_N.places()
+    found = {}
+    for kind in kinds:
+        rows = relation.filter(pa.array(kind_N.code_N == number.get(kind, -2)))
+        found[kind] = Edges(
+            _texts(rows, "child"),
+            _texts(rows, "parent"),
+            ints(rows, "from_ns"),
+            ints(rows, "to_ns", OPEN),
+            _texts(rows, "source"),
+            _texts(rows, "tenant"),
+        )
+    return found
 
 
 def numbered(*columns: pa.Array) -> tuple[list[str], list[Ints]]:

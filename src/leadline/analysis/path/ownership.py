@@ -6,7 +6,7 @@ H = row that tells a rank's host, M = row that tells a rank's communicator, Q = 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from leadline.analysis.columns import Ids, Ints
 from leadline.analysis.path.claims import (
     OPEN,
     Edges,
-    edges,
+    edges_of,
     flow_numbers,
     job_of_rank,
     matched,
@@ -69,14 +69,15 @@ class Claims:
 
 def read(relation: pa.Table) -> tuple[Claims, Ranks, list[ConflictRow]]:
     """Claims and ranks of relation rows, and what could not be read among them."""
-    on_flow, on_pair = (_of_ranks(relation, edges(relation, "owns", kind, "")) for kind in ("flow", "qp"))
+    told = edges_of(relation, ("owns", "runs-on", "member"))
+    on_flow, on_pair = (_of_ranks(told, told["owns"].between(kind)) for kind in ("flow", "qp"))
     id_C2, is_flow_C = flow_numbers(on_flow.child_C)
     address_C, number_C, is_pair_C = queue_pairs(on_pair.child_C)
     unread = _unread([on_flow.where(~is_flow_C), on_pair.where(~is_pair_C)])
     on_flow, on_pair = on_flow.where(is_flow_C), on_pair.where(is_pair_C)
-    runs = edges(relation, "runs-on", "rank", "host")
-    members = edges(relation, "member", "rank", "comm")
-    pair_comms = edges(relation, "member", "qp", "comm")
+    runs = told["runs-on"].between("rank", "host")
+    members = told["member"].between("rank", "comm")
+    pair_comms = told["member"].between("qp", "comm")
     address_Q, number_Q, fits_Q = queue_pairs(pair_comms.child_C)
     pair_comms = pair_comms.where(fits_Q)
     whole = [on_flow, on_pair]
@@ -107,14 +108,13 @@ def read(relation: pa.Table) -> tuple[Claims, Ranks, list[ConflictRow]]:
     return claims, ranks, unread
 
 
-def _of_ranks(relation: pa.Table, owned: Edges) -> Edges:
+def _of_ranks(told: Mapping[str, Edges], owned: Edges) -> Edges:
     """The same with ranks as parents: a process stands for the rank that it is, as long as it is one."""
-    is_rank_C = np.array(pc.starts_with(owned.parent_C, "rank:"), bool)
-    by_process = owned.where(np.array(pc.starts_with(owned.parent_C, "process:"), bool))
+    of_ranks, by_process = owned.between("", "rank"), owned.between("", "process")
     if not len(by_process):
-        return owned.where(is_rank_C)
-    member = edges(relation, "member", "process", "rank")
-    runs = edges(relation, "runs-on", "rank", "process")
+        return of_ranks
+    member = told["member"].between("process", "rank")
+    runs = told["runs-on"].between("rank", "process")
     process = pa.concat_arrays([member.child_C, runs.parent_C])
     rank = pa.concat_arrays([member.parent_C, runs.child_C])
     begin = np.concatenate((member.from_ns_C, runs.from_ns_C))
@@ -126,7 +126,7 @@ def _of_ranks(relation: pa.Table, owned: Edges) -> Edges:
     meets = np.flatnonzero(from_ns_P <= to_ns_P)
     stood_for = by_process.where(place_P[meets])
     return _joined(
-        owned.where(is_rank_C),
+        of_ranks,
         Edges(
             stood_for.child_C, rank.take(pa.array(row_P[meets])), from_ns_P[meets], to_ns_P[meets],
             stood_for.source_C, stood_for.tenant_C,
@@ -152,14 +152,15 @@ def _rank_key(tenant_C: pa.Array, rank_C: pa.Array) -> pa.Array:
 def _owners(names: Sequence[str], relation: pa.Table) -> tuple[list[tuple[str, str]], Ints]:
     """(tenant, job) of each rank, distinct ones numbered. A rank's name tells its job; where it does not, `in` does."""
     nameless = [name for name in names if not job_of_rank(name.partition(_BETWEEN)[2])]
-    told: dict[str, str] = {}
+    job_of: dict[str, str] = {}
     if nameless:
-        rows = edges(relation, "in", "rank", "job")
+        rows = edges_of(relation, ("in",))["in"].between("rank", "job")
         keys = _rank_key(rows.tenant_C, rows.child_C).to_pylist()
         for key, job in sorted(zip(keys, rows.parent_C.to_pylist(), strict=True), reverse=True):
-            told[key] = job.partition(":")[2]
+            job_of[key] = job.partition(":")[2]
     of_rank = [
-        (name.partition(_BETWEEN)[0], job_of_rank(name.partition(_BETWEEN)[2]) or told.get(name, "")) for name in names
+        (name.partition(_BETWEEN)[0], job_of_rank(name.partition(_BETWEEN)[2]) or job_of.get(name, ""))
+        for name in names
     ]
     owners = sorted(set(of_rank))
     place = {owner: number for number, owner in enumerate(owners)}
