@@ -104,9 +104,18 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("source_overflow", "sources", "sources", ERROR, "Senders beyond the 10,000 that are told apart in `leadline doctor`.", "Put an aggregating sender in front."),
     # the store
     Counter("store_failed", "append", "appends", ERROR, "Appends that failed and were tried again.", "Read the error in `leadline doctor`."),
+    Counter("store_failed", "analysis", "attempts", ERROR, "Windows that could not be loaded or whose verdicts could not be stored; tried again.", "Read the store's error in the log; nothing is lost, verdicts come later."),
     Counter("store_failed", "rollup", "roll-ups", ERROR, "Roll-ups that failed; they run again within the hour.", "Read the error in the log; raw samples are kept 30 days."),
     Counter("query_refused", "not_allowed", "queries", INFO, "SQL that asked for more than reading one's own tables.", "See `leadline sql --help` for what is allowed."),
     Counter("query_refused", "limit", "queries", INFO, "Queries stopped at their limit of rows, time or memory.", "Ask for a shorter time span or fewer columns."),
+    # analyses
+    Counter("analysis_failed", "error", "windows", ERROR, "Calls of an analysis that ended with an error or returned what it does not declare.", "Read the error in `leadline show analyses` and report it; `leadline backfill` judges the window again."),
+    Counter("analysis_failed", "timeout", "windows", ERROR, "Calls of an analysis that took longer than it may and were stopped.", "Give Leadline more CPU, or see whether one window has very many rows."),
+    Counter("analysis_failed", "crashed", "windows", ERROR, "Calls of an analysis whose worker process died twice.", "Look for the kernel's out-of-memory killer in the log of this machine."),
+    Counter("analysis_failed", "not_loaded", "windows", ERROR, "Windows with more rows than one query of Leadline may load.", "Raise store.load_bytes_max or store.load_seconds_max."),
+    Counter("analysis_late", "judged_again", "windows", INFO, "Windows judged again because rows came after they were closed.", _NOTHING),
+    Counter("analysis_late", "too_late", "rows", INFO, "Rows that came so late that their windows are not judged again by themselves; they are stored.", "`leadline backfill` judges those windows again."),
+    Counter("analysis_late", "not_backfilled", "windows", INFO, "Windows that closed before a start, longer ago than `runner.backfill_s_max`.", "`leadline backfill` judges them."),
     # the agent on a host, which counts for itself and sends this as its own metrics
     Counter("agent_dropped", "spool_full", "rows", LOSS, "Oldest rows or samples let go because the agent's spool was full.", "See why the server cannot be reached, or raise agent.spool_bytes_max."),
     Counter("agent_dropped", "spool_failed", "rows", LOSS, "Rows or samples that the spool's disk did not take, or gave back spoilt.", "See whether the disk of agent.spool is full or read-only."),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RunnerConfig:
-    """What is judged, and from what. `leadline replay` sets these."""
+    """What is judged, from what, and what that may take. `leadline replay` sets the first two."""
 
     replay_file: str = field(
         default="",
@@ -18,4 +18,37 @@ class RunnerConfig:
     replay_speed: float = field(
         default=1.0,
         metadata={"doc": "How many recorded seconds pass in one second; 0: as fast as the store takes them.", "min": 0},
+    )
+    enabled: bool = field(default=True, metadata={"doc": "Whether analyses run at all."})
+    disabled: tuple[str, ...] = field(
+        default=(), metadata={"doc": "Analyses that do not run, by name; see `leadline show analyses`."}
+    )
+    workers: int = field(
+        default=1,
+        metadata={
+            "doc": "Processes that analyses run in, beside the server.",
+            "unit": "processes",
+            "min": 1,
+            "max": 64,
+        },
+    )
+    nice: int = field(
+        default=5,
+        metadata={"doc": "How far these step back behind what takes telemetry in.", "min": 0, "max": 19},
+    )
+    backfill_s_max: int = field(
+        default=3600,
+        metadata={
+            "doc": "After a start, windows that closed meanwhile are judged if they are no older than this; older "
+            "ones by `leadline backfill`.",
+            "unit": "s",
+            "min": 0,
+        },
+    )
+    provider: str = field(
+        default="default",
+        metadata={
+            "doc": "Tenant that verdicts on a cluster belong to (links, switches, hosts) where several tenants have "
+            "rows in it; where one has, they are its own."
+        },
     )

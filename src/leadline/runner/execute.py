@@ -1,0 +1,170 @@
+"""Where a call of an analysis runs: in this process (tests, offline), or in a worker process beside the server.
+
+    Task ── tables as Arrow in an unnamed file in memory (memfd) ──> worker: maps them, judges ── verdicts ──> Outcome
+
+A worker that runs too long is killed, one that dies fails the task it had, and is replaced. Workers are spawned, never
+forked: the embedded engine of the store has threads in this process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from leadline.analysis.spec import Analysis, Window
+from leadline.runner.worker import (
+    CRASHED,
+    ERROR_CHARACTERS_MAX,
+    FAILED,
+    REGISTRY,
+    TIMEOUT,
+    Outcome,
+    judged,
+    of_stream,
+    start_worker,
+    warm_up,
+    work,
+)
+
+TRIES = 2  # of a task whose worker died: the first may have died of what another did to the machine
+STOP_S_MAX = 5.0
+WARM_S_MAX = 300.0  # kernels that are not in the cache yet are compiled
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One call of an analysis."""
+
+    analysis: Analysis
+    window: Window
+    tables: Sequence[pa.Table]
+
+
+class Executor(Protocol):
+    """Runs calls."""
+
+    def start(self) -> None:
+        """Make ready, without waiting for it."""
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """Run a call; the future always has an outcome and never raises."""
+
+    def close(self) -> None:
+        """End what runs; waits for a bounded time."""
+
+
+class InProcess:
+    """Runs calls at once and in this process: no time-out, no protection."""
+
+    def start(self) -> None:
+        """Nothing to make ready."""
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """See `Executor`."""
+        done: Future[Outcome] = Future()
+        done.set_result(judged(task.analysis, task.window, task.tables))
+        return done
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class WorkerProcesses:
+    """Runs calls in worker processes.
+
+    The workers end when the thread that first used this ends, so that must be one that lives as long as they should.
+    """
+
+    def __init__(self, registry: str = REGISTRY, workers: int = 1, nice: int = 0) -> None:
+        """`registry`: where a worker finds the analyses, `module:NAME`; `nice`: how far workers step back, 0 to 19."""
+        self._registry, self._workers, self._nice = registry, workers, nice
+        self._lock = threading.Lock()
+        self._pool: Any = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Start the workers; they load what they need meanwhile."""
+        for _ in range(self._workers):
+            self._running().schedule(warm_up, timeout=WARM_S_MAX)
+
+    def submit(self, task: Task) -> Future[Outcome]:
+        """See `Executor`."""
+        done: Future[Outcome] = Future()
+        memory = _written(task.tables)
+        done.add_done_callback(lambda _: os.close(memory))
+        self._try(task, f"/proc/{os.getpid()}/fd/{memory}", done, TRIES)
+        return done
+
+    def close(self) -> None:
+        """See `Executor`; what runs is killed, its outcome is `crashed`."""
+        with self._lock:
+            self._closed, pool, self._pool = True, self._pool, None
+        if pool is not None:
+            pool.stop()
+            pool.join(STOP_S_MAX)
+
+    def _running(self) -> Any:
+        """The pool; a new one if the old one broke. Errors: RuntimeError after `close`."""
+        from pebble import ProcessPool  # only who runs analyses needs it
+
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the workers were stopped")
+            if self._pool is None or not self._pool.active:
+                context = multiprocessing.get_context("spawn")
+                initial = (os.getpid(), self._nice)
+                self._pool = ProcessPool(self._workers, initializer=start_worker, initargs=initial, context=context)
+            return self._pool
+
+    def _try(self, task: Task, place: str, done: Future[Outcome], tries: int) -> None:
+        def ended(future: Future[Any]) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is None or not _died(error) or tries == 1 or self._closed:
+                done.set_result(_outcome(task, future, error))
+            else:
+                self._try(task, place, done, tries - 1)
+
+        try:
+            name, seconds = task.analysis.name, task.analysis.seconds_max
+            arguments = (self._registry, name, task.window, place, len(task.tables))
+            self._running().schedule(work, args=arguments, timeout=seconds).add_done_callback(ended)
+        except RuntimeError as error:  # stopped, or the pool broke between two lines
+            done.set_result(Outcome(CRASHED, {}, error=str(error)))
+
+
+def _written(tables: Sequence[pa.Table]) -> int:
+    """The tables as Arrow streams one after another in a file in memory; gives its descriptor."""
+    memory = os.memfd_create("leadline-analysis", os.MFD_CLOEXEC)
+    with os.fdopen(memory, "wb", closefd=False) as file:
+        for table in tables:
+            with pa.ipc.new_stream(file, table.schema) as writer:
+                writer.write_table(table)
+    return memory
+
+
+def _outcome(task: Task, future: Future[Any], error: BaseException | None) -> Outcome:
+    """What became of a call in a worker."""
+    if future.cancelled():
+        return Outcome(CRASHED, {}, error="the worker process was stopped")
+    if isinstance(error, TimeoutError):
+        return Outcome(TIMEOUT, {}, error=f"took longer than {task.analysis.seconds_max:g} s and was stopped")
+    if error is not None and _died(error):
+        code = getattr(error, "exitcode", None)
+        return Outcome(CRASHED, {}, error=f"the worker process died, {TRIES} times (exit code {code})")
+    if error is not None:
+        return Outcome(FAILED, {}, error=f"{type(error).__name__}: {error}"[:ERROR_CHARACTERS_MAX])
+    state, streams, digest, text = future.result()
+    return Outcome(state, {name: of_stream(stream) for name, stream in streams.items()}, digest, text)
+
+
+def _died(error: BaseException) -> bool:
+    from pebble import ProcessExpired
+
+    return isinstance(error, ProcessExpired | BrokenExecutor)

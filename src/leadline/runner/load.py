@@ -1,0 +1,315 @@
+"""What an analysis is given: the rows of its window, from the store or from memory, by one and the same rules.
+
+span of a read        rows that are given
+plain                 time in [from - look_back, to)
+verdicts by window    end_ns in (from - look_back, to]: those of the windows that end within
+valid                 begin < to and (end is null or end > from - look_back); an end after `to` is given as null,
+                      because at `to` it had not come: a window judged late sees what one judged in time saw
+host rows             the first of these, after their times were mapped to cluster time (`clocks`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leadline.analysis.spec import Analysis, Part, Read, Window
+from leadline.model.tables import Identity, Table
+from leadline.model.tables.fabric import CLOCK_FIT
+from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
+from leadline.runner.verdicts import latest_sql
+from leadline.store.schema import ARROW_TYPES
+
+INT64_MAX = 2**63 - 1
+# Begin and end of rows that tell a span, by the names that tables use.
+_SPANS = (("from_ns", "to_ns"), ("start_ns", "end_ns"), ("first_ns", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which rows of a table to take: those in a span of time (of host time, where `margin` says so) of one owner.
+
+    Empty `cluster` or `job`: of all of them.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    from_ns: int  # look-back and margin included
+    to_ns: int
+    valid: bool = False
+    cluster: str = ""
+    tenant: str = ""
+    job: str = ""
+
+    @property
+    def span(self) -> tuple[str, str]:
+        """Columns of begin and end of a table that is read as valid; the end is empty where rows have none."""
+        names = {column.name for column in self.table.columns}
+        for begin, end in _SPANS:
+            if begin in names and (not end or end in names):
+                return begin, end
+        raise AssertionError(f"{self.table.name} is read as valid and tells no span")
+
+
+def ends_windows(table: Table) -> bool:
+    """Whether rows are verdicts on windows, so that those on one that ends with ours belong to it."""
+    return table.identity is Identity.REVISION and table.time == "end_ns"
+
+
+class Rows(Protocol):
+    """Where rows come from."""
+
+    def chosen(self, chosen: Chosen) -> pa.Table:
+        """The rows, with the columns asked for in their Arrow types. Errors: StoreError, RefusedError("limit")."""
+
+    def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
+        """(tenant, cluster, job) that have such rows, in order; job is empty unless it is among the columns."""
+
+    def next_ns(self, table: Table, from_ns: int) -> int | None:
+        """The smallest time of the rows of a table that is not before `from_ns`."""
+
+
+class StoreReading(Protocol):
+    """What is needed of a store to read rows."""
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Rows of a statement."""
+
+
+class StoreRows:
+    """Rows of a store."""
+
+    def __init__(self, store: StoreReading) -> None:
+        self._store = store
+
+    def chosen(self, chosen: Chosen) -> pa.Table:
+        """See `Rows`. Symbols are coded by the engine: writing their texts out and coding them again takes seconds
+        for millions of rows."""
+        where, parameters = _condition(chosen)
+        names = ", ".join(f"`{name}`" for name in chosen.columns)
+        if chosen.table.identity is Identity.REVISION:
+            source = f"({latest_sql(chosen.table, where)})"
+            sql = f"SELECT {names} FROM {source}"
+        else:
+            sql = f"SELECT {names} FROM leadline.{chosen.table.name} WHERE {where}"
+        found = self._store.query(f"{sql} SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1", parameters)
+        return as_declared(chosen, found)
+
+    def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
+        """See `Rows`."""
+        where, parameters = _condition(chosen)
+        job = "toString(ifNull(job, ''))" if "job" in chosen.columns else "''"
+        found = self._store.query(
+            f"SELECT DISTINCT tenant, cluster, {job} AS part FROM leadline.{chosen.table.name} WHERE {where}",
+            parameters,
+        )
+        return sorted((row["tenant"], row["cluster"], row["part"]) for row in found.to_pylist())
+
+    def next_ns(self, table: Table, from_ns: int) -> int | None:
+        """See `Rows`."""
+        found = self._store.query(
+            f"SELECT min({table.time}) AS at, count() AS n FROM leadline.{table.name} "
+            f"WHERE {table.time} >= {{from_ns:Int64}}",
+            {"from_ns": from_ns},
+        ).to_pylist()[0]
+        return int(found["at"]) if found["n"] else None
+
+
+class HeldRows:
+    """Rows in memory, by table name; each in the schema of its table."""
+
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = dict(tables)
+
+    def add(self, table: Table, rows: pa.Table) -> None:
+        """Hold more rows of a table."""
+        held = self._tables.get(table.name)
+        self._tables[table.name] = rows if held is None else pa.concat_tables([held, rows])
+
+    def chosen(self, chosen: Chosen) -> pa.Table:
+        """See `Rows`."""
+        return as_declared(chosen, self._filtered(chosen).select(chosen.columns))
+
+    def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
+        """See `Rows`."""
+        names = ["tenant", "cluster", *(["job"] if "job" in chosen.columns else [])]
+        rows = self._filtered(chosen)
+        plain = pa.table({name: rows[name].cast(pa.string()) for name in names})
+        found = plain.group_by(names).aggregate([]).to_pylist()
+        return sorted((row["tenant"], row["cluster"], row.get("job") or "") for row in found)
+
+    def next_ns(self, table: Table, from_ns: int) -> int | None:
+        """See `Rows`."""
+        held = self._tables.get(table.name)
+        if held is None:
+            return None
+        times = held[table.time]
+        found: int | None = pc.min(times.filter(pc.greater_equal(times, from_ns))).as_py()
+        return found
+
+    def _filtered(self, chosen: Chosen) -> pa.Table:
+        held = self._tables.get(chosen.table.name)
+        if held is None:
+            return pa.table({c.name: pa.array([], ARROW_TYPES[c.type]) for c in chosen.table.columns})
+        if chosen.valid:
+            begin, end = chosen.span
+            keep = pc.less(held[begin], chosen.to_ns)
+            if end:
+                keep = pc.and_(keep, pc.fill_null(pc.greater(held[end], chosen.from_ns), True))
+        elif ends_windows(chosen.table):
+            times = held[chosen.table.time]
+            keep = pc.and_(pc.greater(times, chosen.from_ns), pc.less_equal(times, chosen.to_ns))
+        else:
+            times = held[chosen.table.time]
+            keep = pc.and_(pc.greater_equal(times, chosen.from_ns), pc.less(times, chosen.to_ns))
+        for name in ("cluster", "tenant", "job"):
+            if wanted := getattr(chosen, name):
+                keep = pc.and_(keep, pc.fill_null(pc.equal(held[name], wanted), False))
+        return held.filter(keep)
+
+
+def _condition(chosen: Chosen) -> tuple[str, dict[str, Any]]:
+    """The SQL condition of chosen rows and its parameters."""
+    time = chosen.table.time
+    parameters: dict[str, Any] = {"from_ns": chosen.from_ns, "to_ns": chosen.to_ns}
+    if chosen.valid:
+        begin, end = chosen.span
+        where = f"{begin} < {{to_ns:Int64}}"
+        if end:
+            where += f" AND ({end} IS NULL OR {end} > {{from_ns:Int64}})"
+        else:
+            del parameters["from_ns"]
+    elif ends_windows(chosen.table):
+        where = f"{time} > {{from_ns:Int64}} AND {time} <= {{to_ns:Int64}}"
+    else:
+        where = f"{time} >= {{from_ns:Int64}} AND {time} < {{to_ns:Int64}}"
+    for name in ("cluster", "tenant", "job"):
+        if wanted := getattr(chosen, name):
+            where += f" AND {name} = {{{name}:String}}"
+            parameters[name] = wanted
+    return where, parameters
+
+
+def as_declared(chosen: Chosen, found: pa.Table) -> pa.Table:
+    """Rows with the chosen columns in the types of their table; ends that had not come by `to_ns` are null."""
+    columns = []
+    for name in chosen.columns:
+        column, wanted = found[name], ARROW_TYPES[chosen.table.column(name).type]
+        if pa.types.is_dictionary(wanted) and not pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string()).dictionary_encode()
+        if column.type != wanted:
+            column = column.cast(wanted)
+        if chosen.valid and name == chosen.span[1] and chosen.table.column(name).nullable:
+            column = pc.if_else(pc.greater(column, chosen.to_ns), pa.scalar(None, wanted), column)
+        columns.append(column)
+    return pa.table(columns, names=list(chosen.columns)).unify_dictionaries()
+
+
+# --- windows of analyses ----------------------------------------------------------------------------------------
+
+
+def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: str) -> list[Window]:
+    """The calls that judge one window: one for each cluster, or each job, that has rows in it; none without rows.
+
+    What holds for a while (`valid`) is no reason to judge a window, unless the analysis reads nothing else.
+    `provider`: whose verdicts on a cluster are in which several tenants have rows; otherwise they are the only one's.
+    """
+    plain = [read for read in analysis.reads if not read.valid] or list(analysis.reads)
+    if analysis.part is Part.JOB:
+        plain = [next(read for read in analysis.reads if "job" in read.names)]
+    everyone = Window(from_ns, to_ns, cluster="")
+    margin = margins(_fits(analysis, everyone, rows))
+    owners = {
+        owner
+        for read in plain
+        for owner in rows.owners(_choice(read, everyone, ("tenant", "cluster", *_job(read)), margin))
+    }
+    if analysis.part is Part.JOB:
+        return [Window(from_ns, to_ns, *owner) for owner in sorted(owners) if owner[2]]
+    tenants: dict[str, set[str]] = {}
+    for tenant, cluster, _ in owners:
+        tenants.setdefault(cluster, set()).add(tenant)
+    return [
+        Window(from_ns, to_ns, next(iter(whose)) if len(whose) == 1 else provider, cluster)
+        for cluster, whose in sorted(tenants.items())
+    ]
+
+
+def given(analysis: Analysis, window: Window, rows: Rows) -> list[pa.Table]:
+    """The tables that a call is given, in the order of its reads. Errors: StoreError, RefusedError("limit")."""
+    fits = _fits(analysis, window, rows)
+    return [_read(read, window, rows, fits) for read in analysis.reads]
+
+
+def next_row_ns(analysis: Analysis, from_ns: int, rows: Rows) -> int | None:
+    """The earliest time from which a window may have rows, if those up to `from_ns` have none; None: no window has.
+
+    Host clocks are taken to be as far off as they are in the next hour.
+    """
+    plain = [read for read in analysis.reads if not read.valid] or list(analysis.reads)
+    soon = Window(from_ns, min(from_ns + FIT_AGE_NS, INT64_MAX), cluster="")
+    margin = margins(_fits(analysis, soon, rows))
+    found = []
+    for read in plain:
+        near = margin if is_clocked(read.table) else Margins()
+        by_end = ends_windows(read.table)  # verdicts on a window that ends at t belong to the one that ends there
+        at_ns = rows.next_ns(read.table, from_ns + by_end + near.low_ns)
+        if at_ns is not None:
+            found.append(max(at_ns - by_end - near.high_ns, from_ns))
+    return min(found, default=None)
+
+
+def _read(read: Read, window: Window, rows: Rows, fits: pa.Table) -> pa.Table:
+    clocked = is_clocked(read.table)
+    wanted = tuple(name for name in read.names if name != "bound_ns" or not _adds_bound(read.table))
+    if not clocked:
+        found = rows.chosen(_choice(read, window, wanted, Margins()))
+        return found.append_column("bound_ns", pa.nulls(found.num_rows, pa.int64())) if wanted != read.names else found
+    needed = (*wanted, *(name for name in ("clock", read.table.time) if name not in wanted))
+    found = rows.chosen(_choice(read, window, needed, margins(fits)))
+    mapped = in_cluster_time(read.table, found, fits)
+    times = mapped[read.table.time]
+    inside = pc.and_(pc.greater_equal(times, window.from_ns - read.look_back_ns), pc.less(times, window.to_ns))
+    return mapped.filter(inside).select(read.names)
+
+
+def _adds_bound(table: Table) -> bool:
+    """Whether `bound_ns` is the runner's: some tables have a column of their own of that name."""
+    return table.host_row and not any(column.name == "bound_ns" for column in table.columns)
+
+
+def _choice(read: Read, window: Window, columns: Sequence[str], margin: Margins) -> Chosen:
+    low, high = (margin.low_ns, margin.high_ns) if is_clocked(read.table) else (0, 0)
+    of_job = bool(window.job) and any(column.name == "job" for column in read.table.columns)
+    return Chosen(
+        read.table,
+        tuple(columns),
+        max(window.from_ns - read.look_back_ns + low, -INT64_MAX),
+        min(window.to_ns + high, INT64_MAX),
+        read.valid,
+        window.cluster,
+        window.tenant if of_job else "",
+        window.job if of_job else "",
+    )
+
+
+def _job(read: Read) -> tuple[str, ...]:
+    return ("job",) if any(column.name == "job" for column in read.table.columns) else ()
+
+
+def _fits(analysis: Analysis, window: Window, rows: Rows) -> pa.Table:
+    """The clock fits that rows of the window may need: none, unless the analysis reads rows with host times."""
+    clocked = [read for read in analysis.reads if is_clocked(read.table)]
+    if not clocked:
+        return pa.table({name: pa.array([], ARROW_TYPES[CLOCK_FIT.column(name).type]) for name in FIT_COLUMNS})
+    back = max(read.look_back_ns for read in clocked) + FIT_AGE_NS
+    return rows.chosen(_choice(Read(CLOCK_FIT, look_back_ns=back), window, FIT_COLUMNS, Margins()))
+
+
+def rows_in(tables: Iterable[pa.Table]) -> int:
+    """Rows of all tables."""
+    return sum(table.num_rows for table in tables)

@@ -1,0 +1,209 @@
+"""One call of an analysis: its tables in, its verdicts checked, sorted and hashed; in a worker process as in this one.
+
+What comes back is what may be stored: only the tables and columns that the analysis declares, each row once, in the
+order of its key, so that the same rows give the same bytes whoever computed them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib
+import os
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leadline.analysis.spec import Analysis, Verdicts, Window
+from leadline.model.errors import DataError
+from leadline.model.tables import Table
+from leadline.runner.warm import warm
+from leadline.store.bundle_rows import in_order
+from leadline.store.schema import arrow_table
+
+DONE, FAILED, CRASHED, TIMEOUT = "done", "failed", "crashed", "timeout"
+ERROR_CHARACTERS_MAX = 2000
+ROWS_MAX = 10_000_000  # verdicts of one call; more is a mistake, and would fill the memory of the server
+REGISTRY = "leadline.analysis:ANALYSES"
+_FILLED = ("cluster", "analysis", "version", "revision")  # by us, whatever an analysis says
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a call. `tables`: verdicts with revision 0, by table name, tables without rows left out.
+
+    `digest`: 128 bits over all of them, the same for the same verdicts.
+    """
+
+    state: str
+    tables: Mapping[str, pa.Table]
+    digest: bytes = bytes(16)
+    error: str = ""
+
+    @property
+    def rows(self) -> int:
+        """How many verdicts there are."""
+        return sum(table.num_rows for table in self.tables.values())
+
+
+def judged(analysis: Analysis, window: Window, tables: Sequence[pa.Table]) -> Outcome:
+    """Call an analysis. What it raises, and what it should not have returned, is told by the outcome."""
+    try:
+        return finished(analysis, window, analysis(*tables, window=window))
+    except DataError as error:
+        return Outcome(FAILED, {}, error=str(error)[:ERROR_CHARACTERS_MAX])
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{os.path.basename(last.filename)}, line {last.lineno}, in {last.name}"
+        return Outcome(FAILED, {}, error=f"{type(error).__name__}: {error} ({where})"[:ERROR_CHARACTERS_MAX])
+
+
+def finished(analysis: Analysis, window: Window, verdicts: Verdicts) -> Outcome:
+    """Verdicts as they are stored. Errors: DataError if they are not what the analysis declares."""
+    declared = {table.name: table for table in analysis.writes}
+    for name in verdicts:
+        if name not in declared:
+            raise DataError(f"verdicts of {analysis.name}", f"rows of {', '.join(declared)}", f"rows of {name}")
+    tables: dict[str, pa.Table] = {}
+    for name in sorted(verdicts):
+        rows = _completed(analysis, window, declared[name], verdicts[name])
+        if rows.num_rows > ROWS_MAX:
+            raise DataError(f"verdicts of {analysis.name}", f"at most {ROWS_MAX} rows", f"{rows.num_rows} of {name}")
+        if rows.num_rows:
+            tables[name] = in_order(declared[name], rows.unify_dictionaries().combine_chunks())
+            _require_once(analysis, declared[name], tables[name])
+    return Outcome(DONE, tables, digest(tables))
+
+
+def _completed(analysis: Analysis, window: Window, table: Table, columns: Mapping[str, Any]) -> pa.Table:
+    given = dict(columns)
+    if taken := [name for name in _FILLED if name in given]:
+        raise DataError(
+            f"verdicts of {analysis.name} for {table.name}", "no columns that the runner fills in", ", ".join(taken)
+        )
+    rows = len(next(iter(given.values()))) if given else 0
+    given.setdefault("tenant", _all(window.tenant, rows))
+    given["cluster"], given["analysis"] = _all(window.cluster, rows), _all(analysis.name, rows)
+    given["version"], given["revision"] = np.full(rows, analysis.version, np.int64), np.zeros(rows, np.int64)
+    if not rows:
+        return pa.table({"tenant": pa.array([], pa.string())})
+    return arrow_table(table, given)
+
+
+def _all(text: str, rows: int) -> pa.DictionaryArray:
+    """The same text in every row."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text], pa.string()))
+
+
+def _require_once(analysis: Analysis, table: Table, rows: pa.Table) -> None:
+    """Two rows of one key would be one in the store, and which of them would be chance. Errors: DataError."""
+    keys = pa.table({name: _plain(rows[name]) for name in table.key})
+    if keys.group_by(list(table.key)).aggregate([]).num_rows != rows.num_rows:
+        counted = keys.group_by(list(table.key)).aggregate([([], "count_all")])
+        twice = counted.filter(pc.greater(counted["count_all"], 1)).slice(0, 1).to_pylist()[0]
+        where = f"verdicts of {analysis.name} for {table.name}"
+        raise DataError(where, f"each key ({', '.join(table.order + table.more_key)}) once", f"twice {twice}")
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def digest(tables: Mapping[str, pa.Table]) -> bytes:
+    """128-bit hash of rows: of their values alone, not of how Arrow lays them out (chunks, dictionaries, what lies
+    under a null)."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for name in sorted(tables):
+        hashed.update(f"{name} {tables[name].num_rows}".encode())
+        for field, column in zip(tables[name].schema, tables[name].columns, strict=True):
+            hashed.update(field.name.encode())
+            for part in _parts(_plain(column).combine_chunks()):
+                hashed.update(part)
+    return hashed.digest()
+
+
+def _parts(array: pa.Array) -> Iterator[bytes]:
+    """The bytes that tell the values of an array."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0)
+    if array.null_count:
+        yield np.packbits(array.is_null().to_numpy(zero_copy_only=False)).tobytes()
+    kind = array.type
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        yield np.asarray(pc.fill_null(pc.list_value_length(array), -1)).tobytes()
+        for inner in [array.keys, array.items] if pa.types.is_map(kind) else [array.flatten()]:
+            yield from _parts(_plain(inner))
+    elif pa.types.is_string(kind):
+        yield np.asarray(pc.fill_null(pc.binary_length(array), -1)).tobytes()
+        yield "".join(array.drop_null().to_pylist()).encode()
+    elif pa.types.is_fixed_size_binary(kind):
+        yield b"".join(array.drop_null().to_pylist())
+    elif pa.types.is_boolean(kind):
+        yield pc.fill_null(array, False).to_numpy(zero_copy_only=False).tobytes()
+    else:
+        yield pc.fill_null(array, 0).to_numpy().tobytes()
+
+
+# --- in a worker process ----------------------------------------------------------------------------------------
+
+
+def start_worker(parent: int, nice: int) -> None:
+    """What a new worker process does first: it ends with its parent even if that is killed, leaves Ctrl-C to it, steps
+    back behind what takes telemetry in, and loads the kernels that analyses need."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(nice)
+    warm()
+
+
+def work(registry: str, name: str, window: Window, place: str, tables: int) -> tuple[str, dict[str, bytes], bytes, str]:
+    """Judge in a worker: state, verdicts as Arrow streams, digest and error of the outcome.
+
+    `place`: a file with the tables one after another, read without copying.
+    """
+    outcome = judged(registered(registry)[name], window, list(_read(place, tables)))
+    streams = {table: as_stream(rows) for table, rows in outcome.tables.items()}
+    return outcome.state, streams, outcome.digest, outcome.error
+
+
+def registered(registry: str) -> dict[str, Analysis]:
+    """The analyses of a registry, `module:NAME`, by name."""
+    module, _, name = registry.partition(":")
+    found: Sequence[Analysis] = getattr(importlib.import_module(module), name)
+    return {each.name: each for each in found}
+
+
+def _read(place: str, tables: int) -> Iterator[pa.Table]:
+    with pa.memory_map(place) as file:
+        for _ in range(tables):
+            with pa.ipc.open_stream(file) as stream:
+                yield stream.read_all()
+
+
+def as_stream(rows: pa.Table) -> bytes:
+    """Rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def of_stream(stream: bytes) -> pa.Table:
+    """Rows of an Arrow stream."""
+    with pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
+
+
+def warm_up() -> float:
+    """Do nothing but start a worker; returns what the clock of the worker says."""
+    return time.monotonic()
