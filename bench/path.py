@@ -119,14 +119,16 @@ def figures(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]
     began = time.perf_counter()
     data = made(spec, given.gpus, given.flows, given.samples, given.seed)
     print(f"{data.samples:,} samples made in {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
-    ours, theirs, peak, digests, groups = [], [], 0.0, set(), 0
+    ours, theirs, finishing, peak, digests, groups = [], [], [], 0.0, set(), 0
     for _ in range(given.rounds):
         since_kb = clear_peak()
         began = time.perf_counter()
         verdicts = spec(*data.tables, window=window)
         ours.append(time.perf_counter() - began)
         peak = max(peak, peak_mb(since_kb))
+        began = time.perf_counter()
         digests.add(finished(spec, window, verdicts).digest.hex())
+        finishing.append(time.perf_counter() - began)
         began = time.perf_counter()
         groups = collector(data.tables[0]).num_rows
         theirs.append(time.perf_counter() - began)
@@ -136,6 +138,7 @@ def figures(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]
         Figure("seconds_10m_samples", round(min(ours), 3), "s", SECONDS_TARGET, "lower", anchor),
         Figure("samples_per_second", round(data.samples / min(ours)), "samples/s"),
         Figure("times_a_plain_aggregation", round(min(ours) / min(theirs), 2), "ratio", None, "lower"),
+        Figure("finishing_seconds", round(min(finishing), 3), "s", None, "lower"),
         Figure("peak_memory_mb", round(peak), "MB", None, "lower"),
     ]
     told = {"flows": data.flows, "switches": data.switches, "groups": groups, "result": digests.pop()}

@@ -16,8 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from evals.path_report import COVERAGE_TARGET  # noqa: E402
-from evals.paths import RECORDED  # noqa: E402
+from evals.path_report import COVERAGE_TARGET, RECORDED  # noqa: E402
 
 PICTURE = ROOT / "docs" / "img" / "path-calibration.svg"
 PAGE = ROOT / "docs" / "analyses" / "path-evals.md"
@@ -59,8 +58,8 @@ def picture(told: Json) -> str:
         ),
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
         (
-            f'<text x="{LEFT}" y="22" font-size="14" font-weight="600">Stated probability of a path, and how often it is '
-            "right</text>"
+            f'<text x="{LEFT}" y="22" font-size="14" font-weight="600">'
+            "Stated probability of a path, and how often it is right</text>"
         ),
         (
             f'<text x="{LEFT}" y="38">each point: paths in one range of stated probability; bars: 95 % interval; '
@@ -119,7 +118,7 @@ def _coverage(x0: float, y0: float, judged: Sequence[Json]) -> list[str]:
     def y(share: float) -> float:
         return y0 + SIDE - (max(share, COVERED_LOW) - COVERED_LOW) / (1 - COVERED_LOW) * SIDE
 
-    parts = _frame(x0, y0, "volumes whose interval has the truth")
+    parts = _frame(x0, y0, "true volume within its interval")
     parts.append(
         f'<line x1="{x0}" y1="{y(COVERAGE_TARGET):.1f}" x2="{x0 + SIDE}" y2="{y(COVERAGE_TARGET):.1f}" stroke="#8aa"/>'
     )

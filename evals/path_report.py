@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure
@@ -10,6 +11,7 @@ from bench.figures import Figure
 from evals.path_scores import MANY_SAMPLES, Bin, Scores, reliability
 from evals.statistics import Share, quantile
 
+RECORDED = Path(__file__).with_name("paths_recorded.json")  # what `--keep` kept, for the docs
 RIGHT_TARGET, COVERAGE_TARGET = 0.98, 0.95
 _HEAD = (
     "condition", "flows", "right", "wrong", "unknown", "over-confident", "Brier", "sprayed told", "moved told",

@@ -37,7 +37,6 @@ from leadline.store.bundle import read_bundle
 from leadline.store.schema import arrow_schema
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "lab_two_jobs"
-RECORDED = Path(__file__).with_name("paths_recorded.json")
 HOW_TO_GET = "record some with `leadline lab run SCENARIO --record NAME.leadline --flow-truth`"
 Judge = Callable[[Path], dict[str, pa.Table]]
 
@@ -164,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = Scores.sum([each.scores for each in found])
     detail = {"judged": {each.name: each.as_json() for each in found}, "reliability": _reliability(found, whole)}
     if given.keep:
-        RECORDED.write_text(json.dumps({"conditions": under, **detail}, indent=1) + "\n")
+        path_report.RECORDED.write_text(json.dumps({"conditions": under, **detail}, indent=1) + "\n")
     if not given.json:
         print(path_report.table([(each.name, each.scores) for each in found]))
         print(path_report.reliability_table(whole))

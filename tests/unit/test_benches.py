@@ -37,6 +37,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--recorded", "--gpus", "64", "--minutes", "2"),
         ("rows_per_second", "step_time_error_ratio", "queue_error_ratio", "volume_error_ratio"),
     ),
+    (
+        "path",
+        ("--samples", "20000", "--flows", "300", "--gpus", "2048", "--rounds", "2"),
+        ("seconds_10m_samples", "times_a_plain_aggregation"),
+    ),
 )  # fmt: skip
 
 
