@@ -1,4 +1,4 @@
-"""`leadline show tables|series|analyses`: what the store holds, and what concludes from it."""
+"""`leadline show tables|series|analyses|graph|path|flows`: what the store holds, and what concludes from it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ import typer
 from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
+from leadline.cli.show_flows import flows
+from leadline.cli.show_graph import graph
+from leadline.cli.show_path import path
 
 app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
+app.command()(graph)
+app.command()(path)
+app.command()(flows)
 
 
 @app.command()

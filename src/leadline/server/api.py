@@ -25,6 +25,7 @@ from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreE
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.bundles import mount_bundles
+from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.table_schema import row_schema
@@ -271,6 +272,7 @@ def create_api(
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
     mount_bundles(api, parts, who, config_text, PROBLEMS)
+    mount_graph(api, parts, who, reading.turn, PROBLEMS)
     return api
 
 

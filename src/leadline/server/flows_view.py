@@ -165,7 +165,8 @@ def _links(verdicts: Verdicts, job: str) -> dict[str, Any]:
     theirs = f"SELECT DISTINCT link FROM {verdicts.source(FLOW_VOLUME)} WHERE job = {{job:String}}"
     rows = verdicts.rows(
         "SELECT toString(link) AS link, toString(ifNull(job, '')) AS job, toString(tenant) AS tenant, "
-        "count() AS flows, sum(bytes) AS carried, sum(pow(bytes - low, 2)) AS below, sum(pow(high - bytes, 2)) AS above "
+        "count() AS flows, sum(bytes) AS carried, "
+        "sum(pow(bytes - low, 2)) AS below, sum(pow(high - bytes, 2)) AS above "
         f"FROM {verdicts.source(FLOW_VOLUME, of_all_tenants=True)} WHERE link IN ({theirs}) "
         "GROUP BY link, job, tenant ORDER BY link, job, tenant",
         job=job,
@@ -236,5 +237,8 @@ def _unowned(verdicts: Verdicts) -> dict[str, Any]:
 def _why_none(verdicts: Verdicts, job: str) -> str:
     last_ns = verdicts.last_seen_ns("job = {job:String}", job=job)
     if last_ns is None:
-        return f"no flow of {job} was ever sampled: are its flows owned (`owns` in the table relation), do the switches on its way sample, and is the name right?"
+        return (
+            f"no flow of {job} was ever sampled: are its flows owned (`owns` in the table relation), do the switches "
+            "on its way sample, and is the name right?"
+        )
     return f"no flow of {job} was sampled in this window; the newest window with some ended at {last_ns}: ask with at"

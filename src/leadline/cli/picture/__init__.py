@@ -1,0 +1,1 @@
+"""Pictures as SVG files: what `--svg` of the show verbs writes."""
