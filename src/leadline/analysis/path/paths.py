@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from leadline.analysis.path.balance import Balance, EcmpSets, balance
 from leadline.analysis.path.groups import Samples, grouped, of_the_window
 from leadline.analysis.path.infer import Ends, Evidence, Fabric, ends, fabric
 from leadline.analysis.path.marks import ConflictRow, bounded, columns
+from leadline.analysis.path.owners import Owners, SeenFlows, owners
 from leadline.analysis.path.seen import FlowTable, Placed, edge_votes, evidence, flow_table, link_votes, placed
 from leadline.analysis.path.states import Judged, State, judged
 from leadline.analysis.path.topology import (
@@ -38,9 +38,6 @@ from leadline.analysis.path.why import why
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
 from leadline.model.tables.fabric import CONFLICT, FLOW_SAMPLE, RELATION
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
-
-if TYPE_CHECKING:
-    from leadline.analysis.path.owners import Owners
 
 LOOK_BACK_NS = 20 * S
 ROCE = (17, 4791)  # protocol and destination port of RoCEv2
@@ -84,7 +81,7 @@ def paths(flow_sample: pa.Table, relation: pa.Table, *, window: Window) -> Verdi
         scene.plan, scene.at, scene.evidence, class_F.astype(np.int64), window.from_ns,
         (samples.first_ns_G, samples.last_ns_G),
     )  # fmt: skip
-    owned: Owners = _nobody(len(scene.flows))
+    owned = owners(relation, _seen_flows(scene), _hosts(scene))
     carried = _volumes(scene, found)
     groups = balance(carried, _sets(scene, found), owned.job_F.code_N)
     marks = bounded([*scene.marks, *owned.conflicts], f"cluster:{window.cluster}")
@@ -151,10 +148,19 @@ def _decided(
     return out
 
 
-def _nobody(flows: int) -> Owners:
-    """Until it is known whose flows are."""
-    none = Codes([], np.full(flows, -1, np.int64))
-    return cast("Owners", SimpleNamespace(job_F=none, tenant_F=none, src_rank_F=none, dst_rank_F=none, conflicts=[]))
+def _seen_flows(scene: Scene) -> SeenFlows:
+    flows, samples = scene.flows, scene.samples
+    # Whole microseconds since the begin, so that the sum does not depend on the order.
+    origin = int(samples.mean_ns_G.min())
+    since_G = (samples.mean_ns_G - origin) // 1000
+    now = samples.now_G
+    total = np.bincount(samples.flow_G[now], since_G[now] * samples.samples_G[now].astype(float), len(flows))
+    count = np.bincount(samples.flow_G[now], samples.samples_G[now], len(flows))
+    at_ns_F = origin + np.rint(total / np.maximum(count, 1)).astype(np.int64) * 1000
+    return SeenFlows(
+        flows.flow_F2, _codes(flows.addresses, flows.src_F), _codes(flows.addresses, flows.dst_F),
+        flows.src_port_F, flows.dst_port_F, flows.protocol_F, flows.dst_qp_F, at_ns_F,
+    )  # fmt: skip
 
 
 def _codes(names: list[str], place_F: Ints) -> Codes:
