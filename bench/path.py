@@ -36,6 +36,7 @@ START_NS = 1_767_225_600 * S
 WINDOW_NS = 10 * S
 JOB_HOSTS = 64
 SECONDS_TARGET = 30.0
+FULL_SAMPLES = 9_900_000  # samples are drawn: 10 M of them are within this
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def figures(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]
     """The least of `rounds` of each; they take turns, so that both see the same machine."""
     spec = BY_NAME["path"]
     window = Window(START_NS, START_NS + WINDOW_NS)
-    spec(*made(spec, 1024, 200, 2_000, given.seed).tables, window=window)  # compiled, and memory touched
+    spec(*made(spec, given.gpus, 200, 2_000, given.seed).tables, window=window)  # so that all is compiled
     began = time.perf_counter()
     data = made(spec, given.gpus, given.flows, given.samples, given.seed)
     print(f"{data.samples:,} samples made in {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
@@ -134,8 +135,9 @@ def figures(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]
         theirs.append(time.perf_counter() - began)
     assert len(digests) == 1, f"the same rows gave different verdicts: {digests}"
     anchor = {"of": "pyarrow group_by of the same rows, s", "value": round(min(theirs), 3)}
+    target = SECONDS_TARGET if data.samples >= FULL_SAMPLES else None  # a small run proves nothing of it
     found = [
-        Figure("seconds_10m_samples", round(min(ours), 3), "s", SECONDS_TARGET, "lower", anchor),
+        Figure("seconds_10m_samples", round(min(ours), 3), "s", target, "lower", anchor),
         Figure("samples_per_second", round(data.samples / min(ours)), "samples/s"),
         Figure("times_a_plain_aggregation", round(min(ours) / min(theirs), 2), "ratio", None, "lower"),
         Figure("finishing_seconds", round(min(finishing), 3), "s", None, "lower"),
