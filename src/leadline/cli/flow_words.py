@@ -18,8 +18,8 @@ def link_ends(link: str) -> tuple[str, str]:
 
 
 def node_of(port: str) -> str:
-    """Name of the host or switch of a port."""
-    return port.rpartition("/")[0] or port
+    """Name of the host or switch of a port; `leaf1/Ethernet1/1` is of leaf1."""
+    return port.partition("/")[0]
 
 
 def nodes_along(links: Sequence[str]) -> list[str]:

@@ -21,7 +21,7 @@ AtOption = Annotated[str, typer.Option("--at", help="When: ns since 1970, ISO 86
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 
 HOSTS_MAX = 32  # told one by one; more are told together by the leaves that they hang on
-DRAWN_BESIDE = 2  # jobs that share something and are drawn beside the one asked for
+DRAWN_BESIDE = 3  # jobs that share something and are drawn beside the one asked for
 SHARED_MAX = 40
 
 
@@ -63,7 +63,8 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     whole = merged([found])
     what = found["of"] or f"job {job_name(found['job'])}"
-    out.print(f"{what} at {when(found['at_ns'])}: {_counts(whole) or 'nothing is told of it'}", style="bold")
+    told = _counts(whole) if whole.edges else "nothing is told of it at that time"
+    out.print(f"{what} at {when(found['at_ns'])}: {told}", style="bold")
     for line in lines(whole):
         out.print(f"  {line}", soft_wrap=True)
     _shared(out, found)
@@ -129,12 +130,15 @@ def _shared(out: Console, found: Mapping[str, Any]) -> None:
     if not found["shared"]:
         return
     out.print("\nshared with other jobs", style="bold")
+    together: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for each in found["shared"]:
+        jobs = [*map(job_name, each["jobs"]), *_others(each.get("others", 0))]
+        together[(each["kind"], *jobs)].append(name_of(each["entity"]))
     rows = [
-        {"kind": each["kind"], "entity": each["entity"],
-         "jobs": [*map(job_name, each["jobs"]), *_others(each.get("others", 0))]}
-        for each in found["shared"]
-    ]  # fmt: skip
-    out.print(table(rows[:SHARED_MAX], ["kind", "entity", "jobs"]))
+        {"kind": kind, "what": ranges(names, 8), "number": len(names), "jobs": jobs}
+        for (kind, *jobs), names in together.items()
+    ]
+    out.print(table(rows[:SHARED_MAX], ["kind", "what", "number", "jobs"], right=["number"]))
     if len(rows) > SHARED_MAX:
         out.print(f"and {len(rows) - SHARED_MAX} more; --output json tells them", style="dim")
 

@@ -79,7 +79,7 @@ def net_of(ends: Iterable[tuple[str, str]]) -> Net:
 def node_of(port: str) -> str:
     """The host or switch of a port, by its name: `port:h3/eth0` is of `host:h3`."""
     kind, _, name = port.partition(":")
-    return f"{'switch' if kind == 'swport' else 'host'}:{name.rpartition('/')[0] or name}"
+    return f"{'switch' if kind == 'swport' else 'host'}:{name.partition('/')[0]}"
 
 
 def shortest(net: Net, src: str, dst: str) -> tuple[list[dict[str, Any]], int]:

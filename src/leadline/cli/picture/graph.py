@@ -18,6 +18,7 @@ WIDTH_MIN, WIDTH_MAX = 900.0, 1480.0
 SLOT, BOX_MAX = 84.0, 150.0
 SIDE = 150.0  # for storage, beside the ports
 STROKE_MAX = 7.0
+BYTES_TOLD_MAX = 24  # lines with bytes: of more the thick ones would hide the others
 NAMED = 20  # names in the text of a box that the pointer shows
 NOTES = 4
 
@@ -82,9 +83,11 @@ class _Picture:
             drawing.line([(16, y + BOX + (PITCH - BOX) / 2), (self._width - 16, y + BOX + (PITCH - BOX) / 2)],
                          "stroke-rule pale", 0.5)  # fmt: skip
             drawing.text(16, y + BOX / 2 + 4, ROW_NAMES.get(layer, f"tier {layer - 4}"), "fill-dim")
-        most = max((line.bytes or 0.0 for line in self._graph.lines), default=0.0)
+        told = [line.bytes for line in self._graph.lines if line.bytes]
+        self._most = max(told, default=0.0)
+        self._stroke_max = STROKE_MAX if len(told) <= BYTES_TOLD_MAX else STROKE_MAX / 2
         for line in self._graph.lines:
-            self._line(line, most)
+            self._line(line)
         for number, box in enumerate(self._graph.boxes):
             self._box(number, box)
         self._legend()
@@ -97,7 +100,7 @@ class _Picture:
         return f"What {self._answer.get('of') or self._answer.get('job')} stands on, {when}"
 
     def _summary(self) -> str:
-        counts = Counter(node.kind for node in self._whole.nodes.values())
+        counts = Counter(node["kind"] for node in self._answer["nodes"])
         shared = Counter(each["kind"] for each in self._answer["shared"])
         also = f" · shared with other jobs: {counted(shared)}" if shared else ""
         return f"{self._when} · {counted({kind: counts[kind] for kind in KINDS if counts[kind]})}{also}"
@@ -109,11 +112,11 @@ class _Picture:
         count = f"{len(box.members):,}  " if len(box.members) > 1 and box.kind not in ("gpu", "port") else ""
         return f"{count}{letters}{more}"
 
-    def _line(self, line: Line, most: float) -> None:
+    def _line(self, line: Line) -> None:
         x0, y0, _ = self._at[line.upper]
         x1, y1, _ = self._at[line.lower]
         begin, end = (x0, y0 + BOX), (x1, y1)
-        wide = 1.2 if not (line.bytes and most) else 1.0 + (STROKE_MAX - 1.0) * math.sqrt(line.bytes / most)
+        wide = 1.2 if not line.bytes else 1.0 + (self._stroke_max - 1.0) * math.sqrt(line.bytes / self._most)
         self._drawing.begin(self._line_title(line), line=f"{line.edges}", jobs=len(line.jobs))
         jobs = sorted(line.jobs, key=self._letter.__getitem__)[:3]
         for number, job in enumerate(jobs or [""]):

@@ -57,7 +57,7 @@ def ways_of(answer: Mapping[str, Any]) -> list[Way]:
 
 def _backwards(nodes: Sequence[str], flow: Mapping[str, Any]) -> bool:
     """Whether a single link was read from its other end: a path begins at the sender."""
-    src = (flow.get("src") or "").partition(":")[2].rpartition("/")[0]
+    src = (flow.get("src") or "").partition(":")[2].partition("/")[0]
     return bool(src) and nodes[0] != src and nodes[-1] == src
 
 

@@ -1,0 +1,244 @@
+"""What a job stands on, from relations in a store and in the live tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.unit.server.path_rows import END, ROWS, S, append, edge, filled, up
+
+from leadline.model.errors import StoreError, UsageError
+from leadline.model.principal import Principal, Role
+from leadline.model.tables.fabric import RELATION
+from leadline.runner.live import LiveTables
+from leadline.server.flows_view import Asked
+from leadline.server.graph_view import Graphs, graph_answer, hidden_names, only_cluster
+from leadline.store import Store
+from leadline.store.schema import arrow_table
+
+OPERATOR = Principal()
+BOOT = END - 3600 * S
+STARTED = END - 600 * S
+
+
+def relation(child: str, kind: str, parent: str, tenant: str = "provider", **more: Any) -> dict[str, Any]:
+    return {"tenant": tenant, "cluster": "default", "child": child, "parent": parent, "kind": kind, "from_ns": BOOT,
+            "to_ns": None, "source": "inventory", "confidence": 1.0, **more}  # fmt: skip
+
+
+def fabric() -> Iterator[dict[str, Any]]:
+    """Four hosts, two leaves, two spines; bert-1 on h1 and h3, resnet-2 of tenant beta on h2 and h4."""
+    for tenant in ("provider", "acme"):  # acme's agents tell its own hosts too
+        for host in (1, 2, 3, 4) if tenant == "provider" else (1, 3):
+            leaf = f"leaf{(host + 1) // 2}"
+            yield relation(f"port:h{host}/eth0", "in", f"host:h{host}", tenant)
+            yield relation(f"port:h{host}/eth0", "linked", f"swport:{leaf}/Ethernet{host}", tenant)
+            yield relation(f"swport:{leaf}/Ethernet{host}", "in", f"switch:{leaf}", tenant)
+    for leaf_number in (1, 2):
+        for spine in (1, 2):
+            low, high = f"swport:leaf{leaf_number}/Ethernet{10 + spine}", f"swport:spine{spine}/Ethernet{leaf_number}"
+            yield relation(low, "linked", high)
+            yield relation(low, "in", f"switch:leaf{leaf_number}")
+            yield relation(high, "in", f"switch:spine{spine}")
+    for job, hosts, tenant in (("bert-1", (1, 3), "acme"), ("resnet-2", (2, 4), "beta")):
+        for number, host in enumerate(hosts):
+            told = {"tenant": tenant, "from_ns": STARTED, "source": "torch-hook"}
+            yield relation(f"rank:{job}/{number}", "in", f"job:{job}", **told)
+            yield relation(f"rank:{job}/{number}", "runs-on", f"host:h{host}", **told)
+    yield relation("rank:old-1/0", "in", "job:old-1", "acme", from_ns=BOOT, to_ns=BOOT + S)
+    yield relation("rank:old-1/0", "runs-on", "host:h1", "acme", from_ns=BOOT, to_ns=BOOT + S)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with filled(tmp_path_factory.mktemp("graph"), {**ROWS, "relation": list(fabric())}) as store:
+        yield store
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def graphs(store: Any, live: LiveTables | None = None, clock: Clock | None = None) -> Graphs:
+    return Graphs(store, live or LiveTables(lambda rows: None), lambda: END, clock or Clock())
+
+
+def ask(store: Store, job: str = "bert-1", of: str = "", who: Principal = OPERATOR, at_ns: int = END,
+        held: Graphs | None = None) -> dict[str, Any]:  # fmt: skip
+    return graph_answer(held or graphs(store), store, Asked(who, "default", at_ns), job, of)
+
+
+def entities(answer: dict[str, Any]) -> set[str]:
+    return {node["entity"] for node in answer["nodes"]}
+
+
+def rows_of(rows: list[dict[str, Any]]) -> pa.Table:
+    return arrow_table(RELATION, {c.name: [row[c.name] for row in rows] for c in RELATION.columns})
+
+
+def tell(live: LiveTables, rows: list[dict[str, Any]]) -> None:
+    live.add("acme", "default", RELATION, {"rows": rows_of(rows)}, len(rows))
+
+
+def test_a_job_stands_on_its_hosts_leaves_and_the_spines_its_flows_cross(store: Store) -> None:
+    found = ask(store)
+    assert (found["schema"], found["job"], found["as_of_ns"]) == (1, "job:bert-1", END)
+    wanted = {"job:bert-1", "host:h1", "host:h3", "switch:leaf1", "switch:leaf2", "switch:spine1", "switch:spine2"}
+    assert wanted <= entities(found)
+    assert not {"host:h2", "host:h4"} & entities(found)
+
+
+def test_links_carry_the_bytes_of_the_window(store: Store) -> None:
+    carried = {each["link"]: each["bytes"] for each in ask(store)["edges"] if each["link"]}
+    assert carried[up(1, 1)] == pytest.approx(3e9)
+    assert carried[edge(1)] == pytest.approx(2.105e9)
+
+
+def test_what_is_shared_names_the_other_job(store: Store) -> None:
+    shared = {each["entity"]: each["jobs"] for each in ask(store)["shared"]}
+    assert shared["switch:leaf1"] == ["job:bert-1", "job:resnet-2"]
+    assert shared[up(1, 1)] == ["job:bert-1", "job:resnet-2"]
+    assert edge(1) not in shared
+
+
+def test_an_earlier_time_has_what_held_then(store: Store) -> None:
+    assert "rank:old-1/0" in entities(ask(store, "old-1", at_ns=BOOT + 5))
+    gone = ask(store, "old-1")
+    assert "rank:old-1/0" not in entities(gone)
+    assert any("was there from" in text for text in gone["missing"])
+    early = ask(store, "bert-1", at_ns=BOOT)
+    assert any("since" in text for text in early["missing"])
+
+
+def test_what_stands_on_a_switch_is_asked_by_of(store: Store) -> None:
+    found = ask(store, "", "switch:leaf1")
+    assert (found["job"], found["of"]) == (None, "switch:leaf1")
+    assert {"job:bert-1", "job:resnet-2"} <= entities(found)
+
+
+@pytest.mark.parametrize(("job", "of"), [("", ""), ("bert-1", "host:h1"), ("", "nonsense"), ("", "host:")])
+def test_a_question_that_names_nothing_or_two_things_is_refused(store: Store, job: str, of: str) -> None:
+    with pytest.raises(UsageError):
+        ask(store, job, of)
+
+
+def test_a_tenant_sees_its_own_rows_and_a_number_of_others(store: Store) -> None:
+    found = ask(store, who=Principal("acme", "default", Role.TENANT_READ))
+    assert "resnet" not in str(found)
+    assert {"rank:bert-1/0", "switch:leaf1"} <= entities(found)
+    shared = {each["entity"]: (each["jobs"], each["others"]) for each in found["shared"]}
+    assert shared["switch:leaf1"] == (["job:bert-1"], 1)
+    theirs = ask(store, "resnet-2", who=Principal("acme", "default", Role.TENANT_READ))
+    assert entities(theirs) <= {"job:resnet-2"}
+
+
+def test_hidden_names_leave_out_what_the_tenant_does_not_know() -> None:
+    answer = {"job": "job:a", "nodes": [{"entity": "switch:x", "jobs": ["job:a"]}], "edges": []}
+    everybody = [
+        {"entity": "switch:x", "kind": "switch", "jobs": ["job:a", "job:b", "job:c"]},
+        {"entity": "switch:y", "kind": "switch", "jobs": ["job:a", "job:b"]},
+    ]
+    assert hidden_names(answer, everybody) == [{"entity": "switch:x", "kind": "switch", "jobs": ["job:a"], "others": 2}]
+
+
+def test_what_comes_in_is_seen_by_the_next_request(store: Store) -> None:
+    live = LiveTables(lambda rows: None)
+    held = graphs(store, live)
+    assert "host:h9" not in entities(ask(store, held=held))
+    new = {"tenant": "acme", "from_ns": STARTED, "source": "torch-hook"}
+    tell(live, [relation("rank:bert-1/2", "in", "job:bert-1", **new)])
+    tell(live, [relation("rank:bert-1/2", "runs-on", "host:h9", **new)])
+    assert {"host:h9", "rank:bert-1/2"} <= entities(ask(store, held=held))
+    tell(live, [relation("rank:bert-1/2", "runs-on", "host:h9", to_ns=END - S, **new)])
+    assert "host:h9" not in entities(ask(store, held=held))
+
+
+class CountedStore:
+    """A store that counts how often relations are read; a test may hold or break the reading."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows, self.read, self.error = rows, 0, ""
+        self.open = threading.Event()
+        self.open.set()
+
+    def query(self, sql: str, parameters: dict[str, Any] | None = None) -> pa.Table:
+        assert "FROM leadline.relation" in sql
+        self.read += 1
+        assert self.open.wait(10)
+        if self.error:
+            raise StoreError(self.error)
+        return rows_of(self.rows)
+
+
+def test_the_store_is_read_once_and_again_only_after_a_while() -> None:
+    counted, clock = CountedStore(list(fabric())), Clock()
+    held = graphs(counted, clock=clock)
+    for _ in range(3):
+        held.of("default")
+    assert counted.read == 1
+    clock.seconds = 301.0
+    held.of("default")
+    assert counted.read == 2
+
+
+def test_many_first_requests_read_once() -> None:
+    counted = CountedStore(list(fabric()))
+    counted.open.clear()
+    held = graphs(counted)
+    threads = [threading.Thread(target=held.of, args=("default",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    counted.open.set()
+    for thread in threads:
+        thread.join(10)
+    assert counted.read == 1
+
+
+def test_batches_that_went_before_they_were_seen_make_it_read_again() -> None:
+    live = LiveTables(lambda rows: None, batches_max=1)
+    counted = CountedStore(list(fabric()))
+    held = graphs(counted, live)
+    tell(live, [relation("host:a", "in", "cluster:x")])
+    held.of("default")
+    tell(live, [relation("host:b", "in", "cluster:x")])  # the one seen is dropped: more may be
+    held.of("default")
+    assert counted.read == 2
+
+
+def test_a_request_takes_the_old_graph_where_reading_again_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.server.graph_view.WAIT_S", 0.01)
+    counted, clock = CountedStore(list(fabric())), Clock()
+    held = graphs(counted, clock=clock)
+    first = held.of("default")
+    clock.seconds = 301.0
+    counted.open.clear()
+    try:
+        assert held.of("default").graph is first.graph
+    finally:
+        counted.open.set()
+
+
+def test_a_store_that_cannot_be_read_is_told_and_asked_again() -> None:
+    counted = CountedStore(list(fabric()))
+    counted.error = "the disk is gone"
+    held = graphs(counted)
+    with pytest.raises(StoreError, match="the disk is gone"):
+        held.of("default")
+    counted.error = ""
+    assert len(held.of("default").graph)
+
+
+def test_several_clusters_have_to_be_told_apart(store: Store) -> None:
+    assert only_cluster(store, OPERATOR) == "default"
+    append(store, {"relation": [{**relation("host:a", "in", "cluster:x"), "cluster": "west"}]})
+    with pytest.raises(UsageError, match="several clusters, default, west"):
+        only_cluster(store, OPERATOR)
