@@ -257,7 +257,7 @@ def next_row_ns(analysis: Analysis, from_ns: int, rows: Rows) -> int | None:
     for read in plain:
         near = margin if is_clocked(read.table) else Margins()
         by_end = ends_windows(read.table)  # verdicts on a window that ends at t belong to the one that ends there
-        at_ns = rows.next_ns(read.table, from_ns + by_end + near.low_ns)
+        at_ns = rows.next_ns(read.table, max(from_ns + by_end + near.low_ns, -INT64_MAX))
         if at_ns is not None:
             found.append(max(at_ns - by_end - near.high_ns, from_ns))
     return min(found, default=None)

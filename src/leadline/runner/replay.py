@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -146,6 +146,7 @@ class Replay:
             0,
             sum(manifest.rows().values()),
         )
+        self._left_out: frozenset[str] = frozenset()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self.run, name="replay", daemon=True)
 
@@ -159,6 +160,16 @@ class Replay:
         """How far it is."""
         with self._lock:
             return self._progress
+
+    def leave_out(self, tables: Collection[str]) -> None:
+        """Do not feed these tables, by name: verdicts that are concluded again. To be called before `start`."""
+        self._left_out = frozenset(tables)
+        rows = sum(rows for name, rows in self.manifest.rows().items() if name not in self._left_out)
+        self._tell(rows_total=rows)
+
+    def ended_ns(self) -> int | None:
+        """The end of the recording once all of it was played, None before."""
+        return self.manifest.to_ns if self.progress.state == "done" else None
 
     def now_ns(self) -> int:
         """The recorded time that is reached: what "now" means while a recording plays."""
@@ -190,7 +201,8 @@ class Replay:
     def _feed_all(self) -> None:
         manifest = self.manifest
         pace = Pace(manifest.from_ns, manifest.to_ns, self._speed, self._clock_ns())
-        feeds = [TableFeed(table, self.bundle.groups(table)) for table in self.bundle.tables]
+        tables = [table for table in self.bundle.tables if table.name not in self._left_out]
+        feeds = [TableFeed(table, self.bundle.groups(table)) for table in tables]
         for feed in feeds:
             self._feed(feed, None if feed.table is SERIES else manifest.from_ns)
         at_ns = manifest.from_ns

@@ -182,6 +182,10 @@ class Runner:
             except OverflowError as error:
                 raise BusyError(f"{error}; ask again when some are done", 60) from error
 
+    def waiting(self) -> int:
+        """How many windows are closed and not judged, or are to be judged again."""
+        return sum(state.waiting for state in self.states())
+
     def states(self) -> list[AnalysisState]:
         """How each analysis does, in the order in which they run."""
         now_ns, ended_ns = self._now_ns(), self._ended()

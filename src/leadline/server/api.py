@@ -24,6 +24,7 @@ from leadline.model.counters import counter
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
+from leadline.server.analyses import mount_analyses
 from leadline.server.bundles import mount_bundles
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
@@ -272,6 +273,7 @@ def create_api(
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
     mount_bundles(api, parts, who, config_text, PROBLEMS)
+    mount_analyses(api, parts.runner, who, PROBLEMS)
     mount_graph(api, parts, who, reading.turn, PROBLEMS)
     return api
 

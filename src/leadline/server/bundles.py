@@ -28,7 +28,11 @@ _BUNDLE: dict[int | str, dict[str, Any]] = {
 
 
 class ReplayAnswer(BaseModel):
-    """How far a replay is; `state` is off where live telemetry is taken."""
+    """How far a replay is.
+
+    `state`: off (live telemetry is taken), waiting, running, judging (all was played, verdicts are not complete yet),
+    done, stopped, failed.
+    """
 
     schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
     state: str
@@ -81,7 +85,10 @@ def mount_bundles(
         who(request)
         if parts.replay is None:
             return ReplayAnswer(schema=SCHEMA_VERSION, state="off")
-        return ReplayAnswer(schema=SCHEMA_VERSION, **dataclasses.asdict(parts.replay.progress))
+        progress = parts.replay.progress
+        if progress.state == "done" and parts.runner is not None and parts.runner.waiting():
+            progress = dataclasses.replace(progress, state="judging")
+        return ReplayAnswer(schema=SCHEMA_VERSION, **dataclasses.asdict(progress))
 
 
 def _span(parts: Parts, since: str, until: str) -> Span:

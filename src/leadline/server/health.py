@@ -16,6 +16,8 @@ from leadline.ingest.sources import Source
 from leadline.model.errors import StoreError
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
+from leadline.runner.run import Runner
+from leadline.server import analyses
 from leadline.store import Store
 
 WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
@@ -36,6 +38,7 @@ class Parts:
     started_ns: int
     now_ns: Callable[[], int] = time.time_ns  # in a replay the recorded time that is reached
     replay: Replay | None = None
+    runner: Runner | None = None
 
 
 def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
@@ -50,6 +53,7 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
                 "do": "Point a sender at /api/v1/write or OTLP 4317/4318, or set ingest.scrape.",
             }
         )
+    findings += analyses.findings(parts.runner.states() if parts.runner else [])
     facts, store_error = _facts(parts.store)
     if store_error:
         findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})
@@ -84,6 +88,7 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
         "waiting_rows": parts.intake.waiting_rows,
         "live_rows": parts.live.rows(),
         "series_known": parts.intake.series_known,
+        "analyses": analyses.told(parts.runner),
         "tables": facts,
         "last_store_error": parts.intake.last_store_error,
     }
@@ -180,6 +185,8 @@ class LeadlineCollector:
         for table, rows in self._parts.intake.waiting_rows.items():
             waiting.add_metric([table], rows)
         yield waiting
+        if self._parts.runner is not None:
+            yield from analyses.metrics(self._parts.runner.states())
         live = GaugeMetricFamily("leadline_live_rows", "Rows held in live tables.", labels=["table"])
         for table, rows in self._parts.live.rows().items():
             live.add_metric([table], rows)

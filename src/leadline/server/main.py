@@ -1,9 +1,10 @@
 """The process that owns the store, the ways in and the API. Its parts are built here by hand.
 
     store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper, sflow (6343/udp)
-      └──> api (8440)         └──> live tables
+      ├──> api (8440)         └──> live tables, runner (which windows have late rows)
+      └──> runner ──> worker processes
 
-Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the store.
+Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the runner and the store.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
 from leadline.model.errors import LeadlineError, StoreError, WorldError
 from leadline.model.principal import Principal
+from leadline.model.tables import Table
 from leadline.runner.live import LiveTables
+from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.config import Config, Flag, load
@@ -84,10 +87,11 @@ class ServerProcess:
         self.sources = Sources(self.counts)
         self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows))
         self.store = Store(config.store)
-        self.intake = Intake(config.ingest, self.store, self.counts, self.sources, self.live.add)
+        self.runner = Runner(config.runner, self.store, self.counts.add)
+        self.intake = Intake(config.ingest, self.store, self.counts, self.sources, self._accepted)
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
-        parts = Parts(self.store, self.intake, self.live, time.time_ns())
+        parts = Parts(self.store, self.intake, self.live, time.time_ns(), runner=self.runner)
         api = create_api(
             parts, authorize, lambda: [setting._asdict() for setting in config.settings()], config_text(config)
         )
@@ -117,6 +121,11 @@ class ServerProcess:
             )
         )
 
+    def _accepted(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
+        """Rows were accepted."""
+        self.live.add(tenant, cluster, table, columns, rows)
+        self.runner.touched(tenant, cluster, table, columns, rows)
+
     def stop(self) -> None:
         """Ask the process to stop; safe from a signal handler."""
         self._stop.set()
@@ -141,6 +150,7 @@ class ServerProcess:
         warm()
         self.store.start()
         try:
+            self.runner.start()
             self.intake.start()
             self._grpc.start()
             await self._serve(loop, listening)
@@ -148,6 +158,7 @@ class ServerProcess:
             self._grpc.stop()
             await loop.run_in_executor(None, self.intake.stop)
             self._decoders.shutdown()
+            await loop.run_in_executor(None, self.runner.stop)
             self.store.stop()
             if at_path is not None:
                 at_path.remove()

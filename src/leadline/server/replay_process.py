@@ -1,7 +1,8 @@
 """The process of `leadline replay`: a store, a bundle that feeds it, and the API. Nothing else is taken in.
 
     bundle ──> replay ──> store <── api (8440)
-                  └─────> live tables
+                  │         └─────> runner ──> worker processes
+                  └─────> live tables, runner
 
 Port 8440 alone is taken, nothing is scraped, nothing ages and nothing is rolled up: what is in the store is what was
 recorded, however old it is, and relative times (`-10m`) count from the recorded time that is reached.
@@ -14,7 +15,7 @@ import contextlib
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import uvicorn
@@ -23,8 +24,10 @@ from leadline.ingest.counts import Counts
 from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
+from leadline.model.tables import Table
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
+from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.config import Config
@@ -53,10 +56,20 @@ class ReplayProcess:
         self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows))
         self.store = Store(config.store)
         runner = config.runner
-        self.replay = Replay(Path(runner.replay_file), runner.replay_speed, self.store, self.live.add)
+        self.replay = Replay(Path(runner.replay_file), runner.replay_speed, self.store, self._played)
+        self.runner = Runner(
+            runner,
+            self.store,
+            counts.add,
+            self.replay.now_ns,
+            from_ns=self.replay.manifest.from_ns,
+            ended=self.replay.ended_ns,
+            settle_ns=0,  # rows are in the store before they are told
+        )
+        self.replay.leave_out(self.runner.concludes)
         # Never started: it answers what the API asks about senders and counts, of which there are none.
         intake = Intake(config.ingest, self.store, counts, Sources(counts), self.live.add)
-        parts = Parts(self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay)
+        parts = Parts(self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner)
         api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()])
         self._listener = _Listener(
             uvicorn.Config(
@@ -72,6 +85,11 @@ class ReplayProcess:
         )
         self._stop = asyncio.Event()
 
+    def _played(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
+        """Rows were stored."""
+        self.live.add(tenant, cluster, table, columns, rows)
+        self.runner.touched(tenant, cluster, table, columns, rows)
+
     async def run(self) -> None:
         """Start in order, serve until told to stop, stop in reverse order. Errors: LeadlineError at the start."""
         loop = asyncio.get_running_loop()
@@ -81,6 +99,7 @@ class ReplayProcess:
         listening = listening_on(server.host, server.port, "server.port")
         self.store.start()
         try:
+            self.runner.start()
             self.replay.start()
             serving = asyncio.create_task(self._listener.serve(listening))
             stopping = asyncio.create_task(self._stop.wait())
@@ -90,4 +109,5 @@ class ReplayProcess:
             await serving
         finally:
             await loop.run_in_executor(None, self.replay.stop)
+            await loop.run_in_executor(None, self.runner.stop)
             self.store.stop()

@@ -120,11 +120,15 @@ def bundle_of(path: Path, rows: dict[str, pa.Table]) -> Path:
 
 def replayed(path: Path, store: Store, speed: float) -> World:
     """A replay of a bundle into a store, judged as it plays."""
-    replay = Replay(path, speed, store, lambda *rows: world.runner.touched(*rows), clock_ns := FakeClock())
-    world = World(
-        store, from_ns=BEGIN_NS, settle_ns=0, now_ns=replay.now_ns,
-        ended=lambda: replay.manifest.to_ns if replay.progress.state == "done" else None,
-    )  # fmt: skip
+    told: list[Runner] = []
+
+    def hear(*rows: Any) -> None:
+        told[0].touched(*rows)
+
+    replay = Replay(path, speed, store, hear, clock_ns := FakeClock())
+    world = World(store, from_ns=BEGIN_NS, settle_ns=0, now_ns=replay.now_ns, ended=replay.ended_ns)
+    told.append(world.runner)
+    replay.leave_out(world.runner.concludes)
 
     class Looking:
         """The replay's event for "stop": at each look time moves on and the runner judges what is due."""

@@ -30,7 +30,7 @@ def flows(
         for number in range(10):
             rows.append(
                 {
-                    "switch": switch, "time_ns": begin_ns + second * S + number * S // 10, "rate": 1000,
+                    "switch": switch, "time_ns": BEGIN_NS + second * S + number * S // 10, "rate": 1000,
                     "frame_bytes": int(rng.integers(64, 1500)), "flow": int(rng.integers(1, 5)), "tenant": tenant,
                     "src_ip": "10.0.0.1", "dst_ip": "10.0.0.2", "batch": second * 100 + seed, "batch_row": number,
                 }
