@@ -15,7 +15,7 @@ from leadline.analysis.graph.missing import missing
 from leadline.analysis.graph.neighbourhood import Change, Edge, Neighbourhood, Node, Shared
 from leadline.analysis.graph.rows import OPEN, Rows
 from leadline.analysis.graph.traced import Traced, traced
-from leadline.analysis.graph.walk import Around, Paths, around, labels, texts_of
+from leadline.analysis.graph.walk import Around, Paths, around, labels
 
 if TYPE_CHECKING:
     from leadline.analysis.graph.graph import Graph
@@ -38,9 +38,11 @@ def neighbourhood(
         kind = entity.partition(":")[0]
         node = Node(entity, kind, layer_of(kind), (), False)
         return Neighbourhood(entity, at_ns, (node,), (), (), (), (f"no source tells of {entity}",))
-    ends = {link: ends_of(graph, link) for link in paths or () if link.startswith("link:")}
-    more = {number for pair in ends.values() for number in pair if number >= 0}
-    found = around(graph, start, more, at_ns, tenants)
+    crossed = {link: ends_of(graph, link) for link in paths or () if link.startswith("link:")}
+    found = around(
+        graph, start, (number for pair in crossed.values() for number in pair if number >= 0), at_ns, tenants
+    )
+    ends = {link: (found.local(one), found.local(other)) for link, (one, other) in crossed.items()}
     jobs, on = labels(found)
     owner = owners(found)
     is_job = entity.startswith("job:")
@@ -81,11 +83,14 @@ def ends_of(graph: Graph, entity: str) -> tuple[int, int]:
 
 def _as_told(graph: Graph, rows: Rows) -> list[Edge]:
     """Edges as they were told, one for each row."""
-    words, texts = graph.words.texts, texts_of(graph, np.concatenate([rows.child, rows.parent]).astype(np.int64))
-    columns = (rows.child, rows.parent, rows.kind, rows.from_ns, rows.to_ns, rows.source, rows.confidence)
+    words = graph.words.texts
+    children, parents = (graph.names.take(ends.astype(np.int64)) for ends in (rows.child, rows.parent))
+    columns = (rows.kind, rows.from_ns, rows.to_ns, rows.source, rows.confidence)
     return [
-        Edge(texts[child], texts[parent], words[kind], begin, None if end == OPEN else end, (words[source],), sure)
-        for child, parent, kind, begin, end, source, sure in zip(*(each.tolist() for each in columns), strict=True)
+        Edge(child, parent, words[kind], begin, None if end == OPEN else end, (words[source],), sure)
+        for child, parent, kind, begin, end, source, sure in zip(
+            children, parents, *(each.tolist() for each in columns), strict=True
+        )
     ]
 
 
@@ -99,13 +104,12 @@ def _answered(found: Around, entity: str, owner: Owners, on: Labels, seen: Trace
     whole = joined(told)
     node_N = np.union1d(whole.nodes(), _alone(found, owner, entity))
     ports = np.concatenate([whole.child_port_F, whole.parent_port_F])
-    texts = texts_of(found.graph, np.concatenate([node_N, ports[ports >= 0]]))
-    against = contradictions(found.graph, found.rows, found.claims, at_ns=found.at_ns)
-    near = {texts[number] for number in texts}
+    near = {found.texts[number] for number in (*node_N.tolist(), *ports[ports >= 0].tolist())}
+    against = contradictions(found.rows, found.claims, found.words, found.texts, found.at_ns, found.at_ns + 1)
     rows = tuple(each.as_row() for each in against if each.entity in near)
-    nodes, order = _nodes(found, node_N, texts, on, seen, {str(row["entity"]) for row in rows})
-    lines = edges(whole, found.rows, found.graph.words.texts, texts, order)
-    shared = _shared(found, node_N, texts, on, lines, seen)
+    nodes, place_M = _nodes(found, node_N, on, seen, {each.entity for each in against})
+    lines = edges(whole, found, place_M)
+    shared = _shared(found, node_N, on, lines, seen)
     if is_job:
         shared = [each for each in shared if entity in each.jobs]
     lacks = missing(found, owner, entity, traced_any=seen is not None and len(seen.drawn.row_F) > 0,
@@ -140,35 +144,37 @@ def _alone(found: Around, owner: Owners, entity: str) -> Ints:
 
 
 def _nodes(
-    found: Around, node_N: Ints, texts: dict[int, str], on: Labels, seen: Traced | None, contested: set[str]
-) -> tuple[list[Node], dict[int, int]]:
-    """Nodes by layer and name, and the place of each number among them."""
+    found: Around, node_N: Ints, on: Labels, seen: Traced | None, contested: set[str]
+) -> tuple[list[Node], Ints]:
+    """Nodes by layer and name, and the place of each among them (-1: it is none)."""
     tiers = seen.tiers if seen is not None else {}
-    kinds = [KINDS[kind] for kind in found.kind_N[node_N].tolist()]
+    layer_K = [layer_of(kind) for kind in KINDS]
     told = []
-    for number, kind in zip(node_N.tolist(), kinds, strict=True):
-        text = texts[number]
-        layer = layer_of(kind, tiers.get(number, 1))
-        told.append((layer, text, number, kind or text.partition(":")[0]))
+    for number, kind in zip(node_N.tolist(), found.kind_M[node_N].tolist(), strict=True):
+        layer = layer_of("switch", tiers[number]) if number in tiers else layer_K[kind]
+        told.append((layer, found.texts[number], number, KINDS[kind]))
     told.sort()
-    nodes = [Node(text, kind, layer, on.get(number, ()), text in contested) for layer, text, number, kind in told]
-    return nodes, {number: place for place, (_, _, number, _) in enumerate(told)}
+    place_M = np.full(len(found.texts), -1, np.int64)
+    place_M[[number for _, _, number, _ in told]] = np.arange(len(told))
+    nodes = [
+        Node(text, kind or text.partition(":")[0], layer, on.get(number, ()), text in contested)
+        for layer, text, number, kind in told
+    ]
+    return nodes, place_M
 
 
-def _shared(
-    found: Around, node_N: Ints, texts: dict[int, str], on: Labels, lines: list[Edge], seen: Traced | None
-) -> list[Shared]:
+def _shared(found: Around, node_N: Ints, on: Labels, lines: list[Edge], seen: Traced | None) -> list[Shared]:
     """What several jobs stand on: things, links, machines."""
-    out = {}
-    for number in node_N[_SHARED[found.kind_N[node_N]]].tolist():
+    out, texts = {}, found.texts
+    for number in node_N[_SHARED[found.kind_M[node_N]]].tolist():
         if len(on.get(number, ())) > 1:
-            out[texts[number]] = Shared(texts[number], KINDS[found.kind_N[number]], on[number])
-    number_of = {text: number for number, text in texts.items()}
+            out[texts[number]] = Shared(texts[number], KINDS[found.kind_M[number]], on[number])
+    number_of = {text: number for number, text in enumerate(texts)}
     for line in lines:
         if line.link is None or line.child_port is None or not line.used:
             continue
         port = number_of[line.child_port]
-        jobs = on.get(port, ()) if found.kind_N[port] == KIND["port"] else ()
+        jobs = on.get(port, ()) if found.kind_M[port] == KIND["port"] else ()
         if seen is not None and port in seen.jobs_of_port:
             jobs = tuple(sorted(seen.jobs_of_port[port]))
         if len(jobs) > 1:
@@ -184,8 +190,8 @@ def _machines(found: Around, on: Labels) -> list[Shared]:
     """Machines whose hosts have different jobs; a machine is named by the first of its hosts."""
     own = np.flatnonzero(WAY_OF_RULE[found.rule_N] == Way.BESIDE)
     pairs = list(zip(found.rows.child[own].tolist(), found.rows.parent[own].tolist(), strict=True))
-    texts = texts_of(found.graph, np.array(pairs, np.int64).reshape(-1))
-    first = {number: number for number in texts}
+    texts = found.texts
+    first = {number: number for pair in pairs for number in pair}
 
     def root(number: int) -> int:
         while first[number] != number:
@@ -197,7 +203,7 @@ def _machines(found: Around, on: Labels) -> list[Shared]:
         low, high = sorted((root(a), root(b)), key=texts.__getitem__)
         first[high] = low
     machines: dict[int, list[int]] = {}
-    for number in texts:
+    for number in first:
         machines.setdefault(root(number), []).append(number)
     out = {}
     for name, hosts in machines.items():

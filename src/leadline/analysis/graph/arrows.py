@@ -7,7 +7,6 @@ so that nobody depends on the whole fabric. What lies above the leaves is told b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,10 +88,3 @@ def _told(found: dict[int, tuple[int, ...]], bits: np.ndarray[tuple[int], np.dty
         if word not in places:
             places[word] = tuple(first + place for place in range(64) if word >> place & 1)
         found[node] = found.get(node, ()) + places[word]
-
-
-def mask(nodes: Iterable[int], count: int) -> Bools:
-    """As one flag for each node there is."""
-    out = np.zeros(count, bool)
-    out[list(nodes)] = True
-    return out

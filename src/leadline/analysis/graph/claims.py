@@ -6,7 +6,7 @@ to two others. The two ends of a link are looked at each for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,7 +76,7 @@ def claims(rows: Rows, rule_N: Ints) -> Claims:
     return Claims(subject[order], other[keep_K], conflict[order], row[order], begin_G, per_source_G)
 
 
-def as_claims(rows: Rows, row_K: Ints, other_K: Ints, sources: list[str], texts: dict[int, str]) -> list[Claim]:
+def as_claims(rows: Rows, row_K: Ints, other_K: Ints, sources: list[str], texts: Sequence[str]) -> list[Claim]:
     """One claim for each other thing that is named, in the order of their names."""
     out = []
     for other in sorted(set(other_K.tolist()), key=lambda number: texts[number]):
@@ -93,7 +93,7 @@ def agree(rows: Rows, row_K: Ints, other_K: Ints) -> bool:
     return any(set(other_K[source_K == source].tolist()) == everything for source in set(source_K.tolist()))
 
 
-def unused(rows: Rows, found: Claims, sources: list[str], texts: dict[int, str]) -> Bools:
+def unused(rows: Rows, found: Claims, sources: list[str], texts: Sequence[str]) -> Bools:
     """Of rows that all hold at one time, which are not followed, bool (N,). They are still shown: nothing is hidden."""
     unused_N = np.zeros(len(rows), bool)
     for place, group in enumerate(found.groups()):

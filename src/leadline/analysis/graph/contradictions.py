@@ -12,9 +12,9 @@ while it is not longer than a source may take to see an end (`SETTLE_NS`, by sou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from leadline.analysis.columns import Ints
 from leadline.analysis.graph.claims import Claims, agree, as_claims, conflict_name
 from leadline.analysis.graph.rows import Rows
 from leadline.analysis.graph.trust import chosen
-
-if TYPE_CHECKING:
-    from leadline.analysis.graph.graph import Graph
 
 S = 10**9
 SETTLE_NS = 5 * S  # an agent looks every few seconds, the hook closes edges when it ends
@@ -76,36 +73,28 @@ class Span:
 
 
 def contradictions(
-    graph: Graph, rows: Rows, found: Claims, *, at_ns: int | None = None, from_ns: int = 0, to_ns: int = 0
+    rows: Rows, found: Claims, words: list[str], texts: Sequence[str], from_ns: int, to_ns: int
 ) -> list[Contradiction]:
-    """Contradictions that hold at some time of a span (or at one time), sorted by entity, beginning and kind.
+    """Contradictions that hold at some time of a span, sorted by entity, beginning and kind.
 
     Inputs: `rows` with the groups of claims among them. What is known after the end of the span is not looked at: a
     contradiction that holds there has no end yet.
     """
-    begin, now = (from_ns, to_ns) if at_ns is None else (at_ns, at_ns + 1)
-    texts = dict(zip(*_names(graph, np.concatenate([found.other_K, found.subject_K])), strict=True))
-    words = graph.words.texts
     out = []
     for place, group in enumerate(found.groups()):
         row_K, other_K = found.row_K[group], found.other_K[group]
         spans = overlaps(rows.from_ns[row_K].tolist(), rows.to_ns[row_K].tolist(), other_K.tolist())
         for span in spans:
-            if span.end_ns <= begin or span.start_ns >= now:
+            if span.end_ns <= from_ns or span.start_ns >= to_ns:
                 continue
             own = np.array(span.rows, np.int64)
             if found.per_source_G[place] and agree(rows, row_K[own], other_K[own]):
                 continue
-            if _told(span, now, {words[source] for source in rows.source[row_K[own]].tolist()}):
-                end_ns = None if span.end_ns >= now else span.end_ns
+            if _told(span, to_ns, {words[source] for source in rows.source[row_K[own]].tolist()}):
+                end_ns = None if span.end_ns >= to_ns else span.end_ns
                 subject, kind = texts[int(found.subject_K[group][0])], conflict_name(int(found.conflict_K[group][0]))
                 out.append(_row(subject, kind, span.start_ns, end_ns, rows, row_K[own], other_K[own], words, texts))
     return sorted(out, key=lambda each: (each.entity, each.start_ns, each.kind))
-
-
-def _names(graph: Graph, node_N: Ints) -> tuple[list[int], list[str]]:
-    node_N = np.unique(node_N)
-    return node_N.tolist(), graph.names.take(node_N)
 
 
 def overlaps(begin: list[int], end: list[int], other: list[int]) -> list[Span]:
@@ -156,7 +145,7 @@ def _settle_ns(source: str) -> int:
 
 def _row(
     subject: str, kind: str, start_ns: int, end_ns: int | None, rows: Rows, row_K: Ints, other_K: Ints,
-    words: list[str], texts: dict[int, str],
+    words: list[str], texts: Sequence[str],
 ) -> Contradiction:  # fmt: skip
     told = as_claims(rows, row_K, other_K, words, texts)
     used = told[chosen(told)].says

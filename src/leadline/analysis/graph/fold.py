@@ -12,7 +12,7 @@ import numpy as np
 from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.graph.depends import KIND
 from leadline.analysis.graph.neighbourhood import Edge
-from leadline.analysis.graph.rows import OPEN, Rows
+from leadline.analysis.graph.rows import OPEN
 from leadline.analysis.graph.walk import Around
 from leadline.model.ids import link_id
 
@@ -41,7 +41,7 @@ class Owners:
 def owners(found: Around) -> Owners:
     """Switches of the switch ports around; of contradicting ones that which is used."""
     net = found.arrows
-    own = found.used_E & (found.kind_N[net.upper_E] == KIND["swport"]) & (found.kind_N[net.lower_E] == KIND["switch"])
+    own = found.used_E & (found.kind_M[net.upper_E] == KIND["swport"]) & (found.kind_M[net.lower_E] == KIND["switch"])
     port_P, place_P = np.unique(net.upper_E[own], return_index=True)
     return Owners(port_P, net.lower_E[own][place_P])
 
@@ -66,7 +66,7 @@ def drawn(found: Around, shown_E: Bools, owner: Owners) -> Drawn:
     """Edges of some arrows. That a port is in its switch is said by its link, where it has one."""
     net = found.arrows
     linked = np.unique(np.concatenate([net.upper_E[net.link_E], net.lower_E[net.link_E]]))
-    said = (found.kind_N[net.upper_E] == KIND["swport"]) & (found.kind_N[net.lower_E] == KIND["switch"])
+    said = (found.kind_M[net.upper_E] == KIND["swport"]) & (found.kind_M[net.lower_E] == KIND["switch"])
     said &= np.isin(net.upper_E, linked) | ~found.start[net.upper_E]
     place = np.flatnonzero(shown_E & ~said)
     upper, lower, link = net.upper_E[place], net.lower_E[place], net.link_E[place]
@@ -86,17 +86,15 @@ def joined(parts: list[Drawn]) -> Drawn:
     return Drawn(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-def edges(told: Drawn, rows: Rows, words: list[str], texts: dict[int, str], order: dict[int, int]) -> list[Edge]:
+def edges(told: Drawn, found: Around, place_M: Ints) -> list[Edge]:
     """Edges, each once, in the order of the places of their nodes.
 
-    Inputs: `texts` of nodes and ports by number; `order` the place of each node. Since when: the earliest that any
-    source says; until when: the latest; as sure as the surest.
+    Since when: the earliest that any source says; until when: the latest; as sure as the surest.
     """
     if not len(told.row_F):
         return []
-    names = np.array(sorted(order), np.int64)
-    place_of = np.array([order[number] for number in names.tolist()], np.int64)
-    child_F, parent_F = (place_of[np.searchsorted(names, each)] for each in (told.child_F, told.parent_F))
+    rows, words, texts = found.rows, found.words, found.texts
+    child_F, parent_F = place_M[told.child_F], place_M[told.parent_F]
     kind_F, ports = rows.kind[told.row_F], (told.parent_port_F, told.child_port_F)
     sort = np.lexsort((rows.source[told.row_F], *ports, kind_F, parent_F, child_F))
     columns = [each[sort] for each in (child_F, parent_F, kind_F, *ports)]

@@ -25,6 +25,7 @@ from leadline.analysis.graph.rows import (
     Numbers,
     Rows,
     Words,
+    distinct,
     joined,
     keys,
     last_of_each,
@@ -56,7 +57,7 @@ class Part:
             _within(self.child_order_N, self.child_sorted_N, node_M),
             _within(self.parent_order_N, self.parent_sorted_N, node_M),
         ]
-        index = np.unique(np.concatenate(found))
+        index = distinct(np.concatenate(found))
         return index[self.counts_N[index]]
 
     def without(self, newer: Rows) -> Part:

@@ -39,14 +39,14 @@ def missing(found: Around, owner: Owners, entity: str, traced_any: bool, unknown
 
 
 def _below(found: Around, kind: str) -> Ints:
-    return np.flatnonzero(found.below & (found.kind_N == KIND[kind]))
+    return np.flatnonzero(found.below & (found.kind_M == KIND[kind]))
 
 
 def _lacking(found: Around, kind: str, on: tuple[str, ...]) -> Ints:
     """Things of a kind that stand on nothing of some others."""
     own = _below(found, kind)
     net = found.arrows
-    has = np.unique(net.upper_E[np.isin(found.kind_N[net.lower_E], [KIND[each] for each in on])])
+    has = np.unique(net.upper_E[np.isin(found.kind_M[net.lower_E], [KIND[each] for each in on])])
     return own[~np.isin(own, has)]
 
 
@@ -54,13 +54,13 @@ def _ports_above(found: Around) -> Ints:
     """Switch ports that hosts below are linked to."""
     net = found.arrows
     own = net.link_E & net.down_E & found.used_E & found.below[net.upper_E]
-    return np.unique(net.lower_E[own & (found.kind_N[net.lower_E] == KIND["swport"])])
+    return np.unique(net.lower_E[own & (found.kind_M[net.lower_E] == KIND["swport"])])
 
 
 def _told(found: Around, lacking: Ints, words: str) -> list[str]:
     if not len(lacking):
         return []
-    named = sorted(found.graph.names.take(lacking))
+    named = sorted(found.texts[number] for number in lacking.tolist())
     if len(named) == 1:
         return [f"{named[0]}: {words}"]
     more = ", ..." if len(named) > NAMED_MAX else ""

@@ -41,9 +41,20 @@ class Rows:
         """These rows only."""
         return Rows(*(getattr(self, each.name)[index] for each in fields(Rows)))
 
+    def renumbered(self, node_M: Ints) -> Rows:
+        """With places among some nodes (ascending, all ends among them) for numbers of names."""
+        child, parent = (np.searchsorted(node_M, each).astype(np.int32) for each in (self.child, self.parent))
+        return replace(self, child=child, parent=parent)
+
     def same(self, same_N: Numbers) -> Rows:
         """With the numbers of the names that are shown."""
         return replace(self, child=same_N[self.told_child], parent=same_N[self.told_parent])
+
+
+def distinct(values: Ints) -> Ints:
+    """Each value once, ascending. (numpy's `unique` hashes integers, which costs more for few.)"""
+    values = np.sort(values)
+    return values[np.r_[True, values[1:] != values[:-1]]] if len(values) else values
 
 
 def joined(parts: Sequence[Rows]) -> Rows:
@@ -76,6 +87,9 @@ def vocabulary(relation: pa.Table) -> tuple[pa.StringArray, Numbers, Numbers]:
     """The distinct names of children and parents, and their numbers, row by row. Null is the empty name."""
     told = [_strings(relation.column(name)) for name in ("child", "parent")]
     dictionary = any(pa.types.is_dictionary(each.type) for each in told)
+    if dictionary and _dictionaries(told) > relation.num_rows:
+        # Many parts, each with the dictionary of the whole: to unify those costs parts times names.
+        told, dictionary = [each.cast(pa.string()) for each in told], False
     if dictionary:
         told = [each if pa.types.is_dictionary(each.type) else each.dictionary_encode() for each in told]
     both = pa.chunked_array([chunk for each in told for chunk in each.chunks], told[0].type)
@@ -85,6 +99,12 @@ def vocabulary(relation: pa.Table) -> tuple[pa.StringArray, Numbers, Numbers]:
     number_N = np.concatenate([chunk.indices.fill_null(0).to_numpy(zero_copy_only=False) for chunk in both.chunks])
     texts, number_N = _used(both.chunk(0).dictionary, number_N.astype(np.int32))
     return texts, number_N[: relation.num_rows], number_N[relation.num_rows :]
+
+
+def _dictionaries(columns: list[pa.ChunkedArray]) -> int:
+    """Names in all dictionaries of all parts."""
+    chunks = [chunk for column in columns for chunk in column.chunks if pa.types.is_dictionary(chunk.type)]
+    return sum(len(chunk.dictionary) for chunk in chunks)
 
 
 def _strings(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -57,7 +57,7 @@ def traced(
             if jobs & of_interest:
                 unknown.append(link)
             continue
-        if KIND["port"] in found.kind_N[list(here)]:
+        if KIND["port"] in found.kind_M[list(here)]:
             continue  # a host's own link is known from the graph
         switches = (switch_of.get(here[0], here[0]), switch_of.get(here[1], here[1]))
         if jobs & of_interest or found.start[[*here, *switches]].any():
@@ -68,7 +68,7 @@ def traced(
 
 def _leaves(found: Around, owner: Owners) -> dict[int, int]:
     net = found.arrows
-    hosts = net.link_E & (found.kind_N[net.upper_E] == KIND["port"])
+    hosts = net.link_E & (found.kind_M[net.upper_E] == KIND["port"])
     return dict.fromkeys(np.unique(owner.of(net.lower_E[hosts])).tolist(), 1)
 
 
