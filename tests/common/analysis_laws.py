@@ -72,6 +72,10 @@ class Case:
         more = sum(max(0, len(rows) - _SHOWN_MAX) for rows in self.tables.values())
         return "\n".join([str(self.window), *lines, *([f"and {more} rows more"] if more else [])])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """The same where hypothesis prints it."""
+        printer.text(repr(self))
+
 
 Law = Callable[[Analysis, Case], None]
 
