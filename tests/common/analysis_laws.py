@@ -26,6 +26,7 @@ from leadline.analysis.spec import Analysis, Part, Read, Verdicts, Window
 from leadline.model.errors import DataError, UsageError
 from leadline.model.ids import parse_entity_id
 from leadline.model.tables import Column, Table, Type
+from leadline.runner.worker import finished
 from leadline.store.schema import arrow_schema, arrow_table
 
 Row = dict[str, Any]
@@ -137,10 +138,16 @@ def _table_rows(item: Analysis, table: Table, columns: Mapping[str, Any], window
         rows = arrow_table(table, filled).to_pylist()
     except DataError as error:
         raise AssertionError(f"{item.name}: {error}") from error
-    keyed = sorted(((_key(table, row), row) for row in rows), key=lambda pair: pair[0])
-    for (one, row), (other, _) in pairwise(keyed):
-        assert one != other, f"{item.name} wrote two rows of {table.name} with one key: {_short(table, row)}"
-    return [{name: _exact(value) for name, value in row.items()} for _, row in keyed]
+    found = _in_order(table, rows)
+    for one, other in pairwise(found):
+        same = _key(table, one) == _key(table, other)
+        assert not same, f"{item.name} wrote two rows of {table.name} with one key: {_short(table, one)}"
+    return found
+
+
+def _in_order(table: Table, rows: list[Row]) -> list[Row]:
+    exact = [{name: _exact(value) for name, value in row.items()} for row in rows]
+    return sorted(exact, key=lambda row: _key(table, row))
 
 
 def _key(table: Table, row: Row) -> tuple[tuple[bool, Any], ...]:
@@ -199,6 +206,18 @@ def ignores_row_order(item: Analysis, case: Case) -> None:
         assert_same(said(item, replace(case, tables=tables)), expected, f"{item.name} depends on the order of rows")
 
 
+def is_stored_as_said(item: Analysis, case: Case) -> None:
+    """The runner stores these rows and no others; their digest does not depend on the order of what was read."""
+    stored = finished(item, case.window, judged(item, case.tables, case.window))
+    declared = {table.name: table for table in item.writes}
+    rows = {name: _in_order(declared[name], each.to_pylist()) for name, each in stored.tables.items()}
+    expected = {name: each for name, each in said(item, case).items() if each}
+    assert_same(rows, expected, f"the runner stores something else than {item.name} said")
+    tables = {name: shuffled(each, np.random.default_rng(7)) for name, each in case.tables.items()}
+    again = finished(item, case.window, judged(item, tables, case.window))
+    assert again.digest == stored.digest, f"{item.name} would make a revision whenever rows come in another order"
+
+
 def moves_with_time(item: Analysis, case: Case) -> None:
     """All times moved by whole windows move the times of the verdicts by as much, and change nothing else."""
     expected = said(item, case)
@@ -249,6 +268,7 @@ LAWS: tuple[Law, ...] = (
     empty_in_empty_out,
     bears_a_missing_table,
     ignores_row_order,
+    is_stored_as_said,
     moves_with_time,
     matches_spec,
     no_wall_clock,

@@ -114,6 +114,7 @@ BREAKS: dict[str, tuple[Law, Callable[..., Verdicts], str]] = {
     "no rows": (analysis_laws.empty_in_empty_out, needs_rows, "index out"),
     "row order": (analysis_laws.ignores_row_order, with_column("high", in_order), "order of rows"),
     "dictionary order": (analysis_laws.ignores_row_order, with_column("job", first_switch), "order of rows"),
+    "revisions": (analysis_laws.is_stored_as_said, with_column("high", in_order), "make a revision"),
     "epoch": (analysis_laws.moves_with_time, with_column("job", lambda _, window: str(window.to_ns)), "later"),
     "end": (analysis_laws.matches_spec, with_column("end_ns", lambda _, window: window.from_ns), "its window"),
     "length": (analysis_laws.matches_spec, with_column("window_ns", lambda *_: 1), "its window"),
