@@ -4,11 +4,12 @@
                                                               └── truth: bytes of every flow at every switch
 
 Which way a flow goes is drawn from a hash at every switch, as in `leadline lab simulate`; what is told of it is drawn
-apart, so the same seed gives the same flows under every condition of one fabric.
+apart, so the same seed gives the same flows under every condition of one fabric, and other samples of them.
 """
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -57,7 +58,7 @@ def case(condition: Condition, seed: int) -> Case:
     rng = np.random.default_rng([seed, condition.tiers])
     jobs = jobs_of(fleet, rng)
     traffic = traffic_of(condition, fleet, jobs, START_NS, to_ns, rng)
-    rng = np.random.default_rng([seed, condition.tiers, 1])  # what is told
+    rng = np.random.default_rng([seed, condition.tiers, zlib.crc32(condition.name.encode())])  # what is told
     switches = Switches(condition, fleet, rng)
     rows, truth = [], []
     for from_ns, until_ns, up_D in _spans(condition, fleet, fabric, traffic, rng):

@@ -38,6 +38,11 @@ def figures(scores: Scores) -> list[Figure]:
     ]
 
 
+def hostile_figure(scores: Scores) -> Figure:
+    """How many are right where switches or the inventory are silent or wrong; in the total too."""
+    return _share("path_right_share_hostile", scores.right, None, "no such condition was judged")
+
+
 def _share(name: str, share: Share, target: float | None, reason: str, better: str = "higher") -> Figure:
     value = None if share.value is None else round(share.value, 5)
     anchor = {"of": "cases, with the 95 % interval", "value": share.count, "interval": _interval(share)}

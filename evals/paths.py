@@ -50,6 +50,7 @@ class Judged:
     scores: Scores
     seconds: float
     rate: int | None = None  # of sampling; None: as the run was recorded
+    hostile: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """What is kept of it."""
@@ -124,7 +125,8 @@ def all_judged(quick: bool, seed: int, only: str, data: Path | None) -> Iterator
         if only in condition.name:
             began = time.perf_counter()
             scores = of_case(case(condition, seed))
-            yield Judged(condition.name, condition.group, scores, time.perf_counter() - began, condition.rate)
+            seconds = time.perf_counter() - began
+            yield Judged(condition.name, condition.group, scores, seconds, condition.rate, condition.hostile)
     for bundle in recorded(data):
         if only in bundle.stem:
             began = time.perf_counter()
@@ -167,7 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not given.json:
         print(path_report.table([(each.name, each.scores) for each in found]))
         print(path_report.reliability_table(whole))
-    tell("paths", {**under, **detail} if given.json else under, path_report.figures(whole), given.json)
+    hostile = Scores.sum([each.scores for each in found if each.hostile])
+    told = [*path_report.figures(whole), path_report.hostile_figure(hostile)]
+    tell("paths", {**under, **detail} if given.json else under, told, given.json)
 
 
 def _reliability(found: Sequence[Judged], whole: Scores) -> dict[str, Any]:
