@@ -90,18 +90,22 @@ def estimated(pools: Pools, frame_max: float) -> Floats:
     return value_P3
 
 
-def on_path(groups: SampledGroups, entries: PathEntries, chance_S: Floats, flows: int) -> Pools:
+def on_path(groups: SampledGroups, entries: PathEntries, chance_S: Floats, tells_S: Bools, flows: int) -> Pools:
     """A pool for each flow: the switches on its path, each as far as the flow is believed to cross it.
 
     That counts the silence of a switch that is crossed perhaps: all the switches of one tier together are crossed once.
+    Where silence means nothing, a switch counts for the flows that it has samples of.
     """
     enters = np.flatnonzero(entries.to_E >= 0)
     place_E = entries.flow_E[enters] * len(chance_S) + entries.to_E[enters]
     place_J, which_E = np.unique(place_E, return_inverse=True)
     crossed_J = _sums(which_E, entries.probability_E[enters], len(place_J))
-    flow_J, chance_J = place_J // max(len(chance_S), 1), chance_S[place_J % max(len(chance_S), 1)]
+    flow_J, switch_J = place_J // max(len(chance_S), 1), place_J % max(len(chance_S), 1)
     on_G, at_G = _places(place_J, groups.flow_G * len(chance_S) + groups.switch_G)
     used = np.flatnonzero(on_G)
+    counts_J = tells_S[switch_J]
+    counts_J[at_G[used]] = True
+    chance_J = chance_S[switch_J] * counts_J
     crossed_G, chance_G = crossed_J[at_G[used]], chance_J[at_G[used]]
     return Pools(
         pool_N=groups.flow_G[used],
@@ -143,7 +147,7 @@ def at_the_edge(groups: SampledGroups, chance_S: Floats, ends_L2: Ints, flows: i
     )
 
 
-def by_link(groups: SampledGroups, chance_S: Floats, ends_L2: Ints) -> tuple[Ints, Pools]:
+def by_link(groups: SampledGroups, chance_S: Floats, tells_S: Bools, ends_L2: Ints) -> tuple[Ints, Pools]:
     """A pool for each flow, link and sender that a sample names (P, 3): the switches at both ends of the link.
 
     What was dropped came by its link, but did not leave. Samples of the flow at a switch that lack the link are spread
@@ -164,15 +168,12 @@ def by_link(groups: SampledGroups, chance_S: Floats, ends_L2: Ints) -> tuple[Int
     key_P3, pool_N = _distinct_rows(key_N3)
     flow_P, link_P, from_P = key_P3.T
     to_P = ends_L2[link_P].sum(axis=1) - from_P
-    chance_P2 = np.stack(
+    sides = ((from_P, groups.out_link_G, ~groups.dropped_G), (to_P, groups.in_link_G, np.ones_like(groups.dropped_G)))
+    chance_P2 = np.column_stack(
         [
-            _told_share(groups, flow_P, switch_P, link_G, counted_G) * np.where(switch_P >= 0, chance_S[switch_P], 0.0)
-            for switch_P, link_G, counted_G in (
-                (from_P, groups.out_link_G, ~groups.dropped_G),
-                (to_P, groups.in_link_G, np.ones(len(groups.flow_G), bool)),
-            )
-        ],
-        axis=1,
+            _told_share(groups, flow_P, switch_P, link_G, counted_G, tells_S) * np.append(chance_S, 0.0)[switch_P]
+            for switch_P, link_G, counted_G in sides
+        ]
     )
     pools = Pools(
         pool_N=pool_N,
@@ -186,16 +187,18 @@ def by_link(groups: SampledGroups, chance_S: Floats, ends_L2: Ints) -> tuple[Int
     return key_P3, pools
 
 
-def _told_share(groups: SampledGroups, flow_P: Ints, switch_P: Ints, link_G: Ints, counted_G: Bools) -> Floats:
-    """Share of a flow's samples at a switch that name the link; 1 where the switch has none of the flow."""
-    switches = int(groups.switch_G.max(initial=0)) + 1
+def _told_share(
+    groups: SampledGroups, flow_P: Ints, switch_P: Ints, link_G: Ints, counted_G: Bools, tells_S: Bools
+) -> Floats:
+    """Share of a flow's samples at a switch that name the link. 1 where it has none of the flow, if that means so."""
+    switches = len(tells_S)
     place_J, which_G = np.unique(groups.flow_G * switches + groups.switch_G, return_inverse=True)
     all_J = _sums(which_G, groups.samples_G * counted_G, len(place_J))
     told_J = _sums(which_G, groups.samples_G * (counted_G & (link_G >= 0)), len(place_J))
-    known_P, at_P = _places(place_J, flow_P * switches + switch_P)
-    known_P &= (switch_P >= 0) & (switch_P < switches)
     share_J = np.where(all_J > 0, told_J / np.maximum(all_J, 1), 1.0)
-    found = np.ones(len(flow_P))
+    known_P, at_P = _places(place_J, flow_P * switches + switch_P)
+    known_P &= switch_P >= 0
+    found: Floats = np.append(tells_S, False)[switch_P].astype(np.float64)
     found[known_P] = share_J[at_P[known_P]]
     return found
 

@@ -51,15 +51,15 @@ def volumes(groups: SampledGroups, entries: PathEntries, direct_F: Bools, tells_
     """
     groups = _ordered(groups)
     entries = taken(entries, np.lexsort((entries.from_E, entries.link_E, entries.flow_E)))
-    chance_S = sampling_probability(groups, tells_S)
+    chance_S = sampling_probability(groups, len(tells_S))
     frame_max, flows = largest_frame(groups), len(direct_F)
-    whole = on_path(groups, entries, chance_S, flows)
+    whole = on_path(groups, entries, chance_S, tells_S, flows)
     pathless_F = direct_F | (whole.chance_P <= 0)
     apart = taken(groups, np.flatnonzero(pathless_F[groups.flow_G]))
     at_edge = estimated(at_the_edge(apart, chance_S, ends_L2, flows), frame_max)
     flow_F3 = np.where(pathless_F[:, None], at_edge, estimated(whole, frame_max))
     kept = taken(entries, np.flatnonzero(~pathless_F[entries.flow_E]))
-    key_D3, direct = by_link(apart, chance_S, ends_L2)
+    key_D3, direct = by_link(apart, chance_S, tells_S, ends_L2)
     key_V3 = np.concatenate((np.column_stack((kept.flow_E, kept.link_E, kept.from_E)), key_D3))
     value_V3 = np.concatenate((_on_links(kept, flow_F3), estimated(direct, frame_max)))
     order = np.lexsort(key_V3.T[::-1])
@@ -70,18 +70,19 @@ def _on_links(entries: PathEntries, flow_F3: Floats) -> Floats:
     """(E, 3): bytes, low and high of each entry, from those of its flow: all of them with its probability, or none."""
     value_E3: Floats = flow_F3[entries.flow_E]
     value_E3[:, 0] *= entries.probability_E
-    value_E3[entries.probability_E < SURE, 1] = 0.0
+    sure_E = entries.probability_E >= SURE
+    value_E3[:, 1] = np.where(sure_E, np.minimum(value_E3[:, 1], value_E3[:, 0]), 0.0)
     return value_E3
 
 
-def sampling_probability(groups: SampledGroups, tells_S: Bools) -> Floats:
-    """Probability with which each switch sampled a packet in this window, (S,); 0 for those that do not tell.
+def sampling_probability(groups: SampledGroups, switches: int) -> Floats:
+    """Probability with which each switch sampled a packet in this window, (S,); 0 for those that sampled none.
 
     Where the rate changed it is the mean over packets: samples by the packets that they stand for.
     """
-    samples_S = np.bincount(groups.switch_G, groups.samples_G, len(tells_S))
-    stood_for_S = np.bincount(groups.switch_G, groups.samples_G * np.maximum(groups.rate_G, 1.0), len(tells_S))
-    found: Floats = np.where(tells_S, samples_S / np.maximum(stood_for_S, 1), 0.0)
+    samples_S = np.bincount(groups.switch_G, groups.samples_G, switches)
+    stood_for_S = np.bincount(groups.switch_G, groups.samples_G * np.maximum(groups.rate_G, 1.0), switches)
+    found: Floats = samples_S / np.maximum(stood_for_S, 1)
     return found
 
 
