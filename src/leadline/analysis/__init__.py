@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.path.paths import paths
 from leadline.analysis.spec import Analysis
 
-ANALYSES: tuple[Analysis, ...] = (paths,)
+ANALYSES: tuple[Analysis, ...] = (conflicts, paths)
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
 

@@ -35,6 +35,7 @@ from leadline.analysis.path.topology import (
 )
 from leadline.analysis.path.volume import PathEntries, SampledGroups, Volumes, undirected, volumes
 from leadline.analysis.path.why import why
+from leadline.analysis.path.wiring import corrected, rewired, wiring
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
 from leadline.model.tables.fabric import CONFLICT, FLOW_SAMPLE, RELATION
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
@@ -103,11 +104,18 @@ def seen(samples: Samples, relation: pa.Table, window: Window) -> Scene:
     told_by_port = _told_by_port(rows)
     votes = link_votes(links, rivals, samples, flows, told_by_port) if rivals else {}
     used = used_links(links, votes)
-    graph = topology(rows, [link for link, use in zip(links, used.tolist(), strict=True) if use])
+    taken = [link for link, use in zip(links, used.tolist(), strict=True) if use]
+    graph = topology(rows, taken)
     at = placed(samples, graph)
-    known = addresses(told_addresses(rows, graph), edge_votes(samples, at, flows, graph), graph)
+    told = told_addresses(rows, graph)
+    wired = wiring(samples, at, flows, graph, [told.get(each, ()) for each in flows.addresses], window.from_ns)
+    if wired.relinked:
+        graph = topology(rows, rewired(taken, wired))
+        at, told = placed(samples, graph), told_addresses(rows, graph)
+    at = corrected(at, wired, graph)
+    known = addresses(told, edge_votes(samples, at, flows, graph), graph)
     both = ends(graph, flows.src_F, flows.dst_F, flows.addresses, known.ports_of)
-    marks = _decided(links, rivals, votes, used.tolist(), window)
+    marks = [*_decided(links, rivals, votes, used.tolist(), window), *wired.marks]
     return Scene(
         samples, flows, fabric(graph, both.targets), both, known, at, evidence(samples, at, graph, len(flows)), marks
     )
