@@ -13,7 +13,7 @@ from leadline.analysis.graph.depends import KIND, KINDS, WAY_OF_RULE, Way, layer
 from leadline.analysis.graph.fold import Drawn, Owners, drawn, edges, joined, owners
 from leadline.analysis.graph.missing import missing
 from leadline.analysis.graph.neighbourhood import Change, Edge, Neighbourhood, Node, Shared
-from leadline.analysis.graph.rows import OPEN, Rows
+from leadline.analysis.graph.rows import OPEN, Rows, distinct
 from leadline.analysis.graph.traced import Traced, traced
 from leadline.analysis.graph.walk import Around, Paths, around, labels
 
@@ -102,7 +102,7 @@ def _answered(found: Around, entity: str, owner: Owners, on: Labels, seen: Trace
         for switch, jobs in seen.jobs_of_switch.items():
             on[switch] = tuple(sorted({*on.get(switch, ()), *jobs}))
     whole = joined(told)
-    node_N = np.union1d(whole.nodes(), _alone(found, owner, entity))
+    node_N = distinct(np.concatenate([whole.nodes(), _alone(found, owner, entity)]))
     ports = np.concatenate([whole.child_port_F, whole.parent_port_F])
     near = {found.texts[number] for number in (*node_N.tolist(), *ports[ports >= 0].tolist())}
     against = contradictions(found.rows, found.claims, found.words, found.texts, found.at_ns, found.at_ns + 1)

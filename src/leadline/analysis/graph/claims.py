@@ -6,7 +6,7 @@ to two others. The two ends of a link are looked at each for itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,9 @@ _CONFLICTS = tuple(sorted({rule.only for rule in RULES if rule.only}))
 _CONFLICT_OF_RULE = np.array([*(_CONFLICTS.index(rule.only) if rule.only else -1 for rule in RULES), -1], np.int64)
 _PER_SOURCE = np.array([*(rule.per_source for rule in RULES), False])
 _IS_LINK = np.array([*(rule.way is Way.LINK for rule in RULES), False])
+
+
+Texts = Sequence[str] | Mapping[int, str]  # names by number
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ def claims(rows: Rows, rule_N: Ints) -> Claims:
     return Claims(subject[order], other[keep_K], conflict[order], row[order], begin_G, per_source_G)
 
 
-def as_claims(rows: Rows, row_K: Ints, other_K: Ints, sources: list[str], texts: Sequence[str]) -> list[Claim]:
+def as_claims(rows: Rows, row_K: Ints, other_K: Ints, sources: list[str], texts: Texts) -> list[Claim]:
     """One claim for each other thing that is named, in the order of their names."""
     out = []
     for other in sorted(set(other_K.tolist()), key=lambda number: texts[number]):
@@ -93,7 +96,7 @@ def agree(rows: Rows, row_K: Ints, other_K: Ints) -> bool:
     return any(set(other_K[source_K == source].tolist()) == everything for source in set(source_K.tolist()))
 
 
-def unused(rows: Rows, found: Claims, sources: list[str], texts: Sequence[str]) -> Bools:
+def unused(rows: Rows, found: Claims, sources: list[str], texts: Texts) -> Bools:
     """Of rows that all hold at one time, which are not followed, bool (N,). They are still shown: nothing is hidden."""
     unused_N = np.zeros(len(rows), bool)
     for place, group in enumerate(found.groups()):

@@ -12,14 +12,14 @@ while it is not longer than a source may take to see an end (`SETTLE_NS`, by sou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.graph.claims import Claims, agree, as_claims, conflict_name
+from leadline.analysis.graph.claims import Claims, Texts, agree, as_claims, conflict_name
 from leadline.analysis.graph.rows import Rows
 from leadline.analysis.graph.trust import chosen
 
@@ -73,7 +73,7 @@ class Span:
 
 
 def contradictions(
-    rows: Rows, found: Claims, words: list[str], texts: Sequence[str], from_ns: int, to_ns: int
+    rows: Rows, found: Claims, words: list[str], texts: Texts, from_ns: int, to_ns: int
 ) -> list[Contradiction]:
     """Contradictions that hold at some time of a span, sorted by entity, beginning and kind.
 
@@ -145,7 +145,7 @@ def _settle_ns(source: str) -> int:
 
 def _row(
     subject: str, kind: str, start_ns: int, end_ns: int | None, rows: Rows, row_K: Ints, other_K: Ints,
-    words: list[str], texts: Sequence[str],
+    words: list[str], texts: Texts,
 ) -> Contradiction:  # fmt: skip
     told = as_claims(rows, row_K, other_K, words, texts)
     used = told[chosen(told)].says

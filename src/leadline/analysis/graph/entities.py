@@ -7,7 +7,7 @@ the one that is shown. A short host name that could be two hosts is left alone, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,10 +27,11 @@ _DOMAIN = r"^[a-z]+:[^/]*\."
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """A short name of a host or switch that fits several full ones: entity, and what it might be."""
+    """A short name of a host or switch that fits several full ones."""
 
     entity: str
-    fits: tuple[str, ...]
+    fits: tuple[str, ...]  # what it might be, as entities
+    numbers: tuple[int, ...]  # of the names that use it
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +50,27 @@ class Names:
 
     def number(self, text: str) -> int:
         """Number of a text, -1 if it is not there."""
-        if text in self.more_number:
-            return self.more_number[text]
-        wanted = _hashed(pa.array([text], pa.string()))[0][0]
-        place = int(np.searchsorted(self.hash_sorted_N, wanted))
-        while place < len(self.hash_sorted_N) and self.hash_sorted_N[place] == wanted:
-            number = int(self.hash_order_N[place])
-            if self.texts[number].as_py() == text:
-                return number
-            place += 1
-        return -1
+        return int(self.numbers(pa.array([text], pa.string()))[0])
+
+    def numbers(self, texts: pa.StringArray) -> Ints:
+        """Numbers of texts, -1 for those that are not there."""
+        wanted_T = _hashed(texts)[0]
+        number_T = np.full(len(texts), -1, np.int64)
+        place_T = np.searchsorted(self.hash_sorted_N, wanted_T, "left")
+        waiting = np.flatnonzero(place_T < np.searchsorted(self.hash_sorted_N, wanted_T, "right"))
+        while len(waiting):  # more than once only for different texts of one hash
+            number = self.hash_order_N[place_T[waiting]]
+            same = pc.equal(self.texts.take(pa.array(number)), texts.take(pa.array(waiting)))
+            found = same.to_numpy(zero_copy_only=False)
+            number_T[waiting[found]] = number[found]
+            waiting = waiting[~found]
+            place_T[waiting] += 1
+            waiting = waiting[place_T[waiting] < len(self.hash_sorted_N)]
+            waiting = waiting[self.hash_sorted_N[place_T[waiting]] == wanted_T[waiting]]
+        if self.more:
+            for place in np.flatnonzero(number_T < 0).tolist():
+                number_T[place] = self.more_number.get(texts[place].as_py(), -1)
+        return number_T
 
     def take(self, number_N: Ints) -> list[str]:
         """Texts of these numbers."""
@@ -72,13 +84,14 @@ class Names:
         first = len(self.texts)
         return self.texts[number].as_py() if number < first else self.more[number - first]
 
-    def extended(self, texts: Iterable[str]) -> Names:
-        """With texts that may be new; the numbers of the others stay."""
-        new = [text for text in dict.fromkeys(texts) if self.number(text) < 0]
+    def extended(self, texts: pa.StringArray) -> Names:
+        """With texts, all different, that may be new; the numbers of the others stay."""
+        unknown = texts.filter(pa.array(self.numbers(texts) < 0))
+        new = unknown.to_pylist()
         if not new:
             return self
         numbers = {text: len(self) + place for place, text in enumerate(new)}
-        kinds = _kinds(_hashed(pa.array(new, pa.string()))[1])
+        kinds = _kinds(_hashed(unknown)[1])
         return Names(
             self.texts, self.hash_sorted_N, self.hash_order_N, np.concatenate([self.kind_N, kinds]),
             (*self.more, *new), {**self.more_number, **numbers},
@@ -186,10 +199,15 @@ def _merge_domains(texts: list[str], place_N: Ints, kind: str, same_N: NDArray[n
         if short is not None:
             shown = text.replace(f":{machine}", f":{short}", 1)
             same_N[number[text]] = number.get(shown, number[text])
+    unclear = {short: full for short, full in full_of.items() if short in plain and len(full) > 1}
+    using: dict[str, list[int]] = defaultdict(list)
+    if unclear:
+        for text in texts:
+            if _machine(text) in unclear:
+                using[_machine(text)].append(number[text])
     return [
-        Ambiguous(f"{kind}:{short}", tuple(f"{kind}:{each}" for each in sorted(full)))
-        for short, full in sorted(full_of.items())
-        if short in plain and len(full) > 1
+        Ambiguous(f"{kind}:{short}", tuple(f"{kind}:{each}" for each in sorted(full)), tuple(using[short]))
+        for short, full in sorted(unclear.items())
     ]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.graph.depends import KIND
 from leadline.analysis.graph.neighbourhood import Edge
-from leadline.analysis.graph.rows import OPEN
+from leadline.analysis.graph.rows import OPEN, distinct
 from leadline.analysis.graph.walk import Around
 from leadline.model.ids import link_id
 
@@ -59,15 +59,16 @@ class Drawn:
 
     def nodes(self) -> Ints:
         """Both ends of all, each once."""
-        return np.unique(np.concatenate([self.child_F, self.parent_F]))
+        return distinct(np.concatenate([self.child_F, self.parent_F]))
 
 
 def drawn(found: Around, shown_E: Bools, owner: Owners) -> Drawn:
     """Edges of some arrows. That a port is in its switch is said by its link, where it has one."""
     net = found.arrows
-    linked = np.unique(np.concatenate([net.upper_E[net.link_E], net.lower_E[net.link_E]]))
+    linked = np.zeros(len(found.kind_M), bool)
+    linked[net.upper_E[net.link_E]] = True  # of a link both ends are the upper one of an arrow
     said = (found.kind_M[net.upper_E] == KIND["swport"]) & (found.kind_M[net.lower_E] == KIND["switch"])
-    said &= np.isin(net.upper_E, linked) | ~found.start[net.upper_E]
+    said &= linked[net.upper_E] | ~found.start[net.upper_E]
     place = np.flatnonzero(shown_E & ~said)
     upper, lower, link = net.upper_E[place], net.lower_E[place], net.link_E[place]
     return Drawn(
@@ -110,16 +111,16 @@ def edges(told: Drawn, found: Around, place_M: Ints) -> list[Edge]:
     ends = zip(told.child_F[first].tolist(), told.parent_F[first].tolist(), told.child_port_F[first].tolist(),
                told.parent_port_F[first].tolist(), kind_F[first].tolist(), strict=True)  # fmt: skip
     out = []
-    for (child, parent, child_port, parent_port, kind), since, until, say, how_sure, is_used in zip(
+    for (upper, lower, near, far, kind), since, until, say, how_sure, is_used in zip(
         ends, from_ns, to_ns, sources, sure, used, strict=True
     ):
         end = None if until == OPEN else until
-        if child_port == NOTHING:
-            out.append(Edge(texts[child], texts[parent], words[kind], since, end, say, how_sure, used=is_used))
-            continue
-        near, far = texts[child_port], texts[parent_port]
-        out.append(Edge(texts[child], texts[parent], words[kind], since, end, say, how_sure, link_id(near, far), near,
-                        far, is_used))  # fmt: skip
+        is_link = near != NOTHING
+        near_port, far_port = (texts[near], texts[far]) if is_link else (None, None)
+        link = link_id(texts[near], texts[far]) if is_link else None
+        out.append(
+            Edge(texts[upper], texts[lower], words[kind], since, end, say, how_sure, link, near_port, far_port, is_used)
+        )
     return out
 
 

@@ -160,8 +160,8 @@ class Graph:
         if not relation.num_rows:
             return self
         texts, child_N, parent_N = vocabulary(relation)
-        new_names = self.names.extended(texts.to_pylist())
-        number_T = np.array([new_names.number(text) for text in texts.to_pylist()], np.int32)
+        new_names = self.names.extended(texts)
+        number_T = new_names.numbers(texts).astype(np.int32)
         words = Words(self.words.texts)
         newer = read_rows(relation, number_T[child_N], number_T[parent_N], words)
         named = _named(newer, new_names)

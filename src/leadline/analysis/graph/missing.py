@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.graph.depends import KIND
+from leadline.analysis.graph.depends import KIND, KINDS
 from leadline.analysis.graph.fold import Owners
 from leadline.analysis.graph.walk import Around
 
@@ -44,10 +44,10 @@ def _below(found: Around, kind: str) -> Ints:
 
 def _lacking(found: Around, kind: str, on: tuple[str, ...]) -> Ints:
     """Things of a kind that stand on nothing of some others."""
-    own = _below(found, kind)
     net = found.arrows
-    has = np.unique(net.upper_E[np.isin(found.kind_M[net.lower_E], [KIND[each] for each in on])])
-    return own[~np.isin(own, has)]
+    has = np.zeros(len(found.kind_M), bool)
+    has[net.upper_E[np.isin(KINDS, on)[found.kind_M[net.lower_E]]]] = True
+    return np.flatnonzero(found.below & (found.kind_M == KIND[kind]) & ~has)
 
 
 def _ports_above(found: Around) -> Ints:

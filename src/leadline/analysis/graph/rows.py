@@ -57,6 +57,14 @@ def distinct(values: Ints) -> Ints:
     return values[np.r_[True, values[1:] != values[:-1]]] if len(values) else values
 
 
+def among(values: Ints, sorted_S: Ints) -> Bools:
+    """Whether each value is one of some ascending ones. (numpy's `isin` sorts both again.)"""
+    if not len(sorted_S):
+        return np.zeros(len(values), bool)
+    place = np.minimum(np.searchsorted(sorted_S, values), len(sorted_S) - 1)
+    return sorted_S[place] == values  # type: ignore[no-any-return]
+
+
 def joined(parts: Sequence[Rows]) -> Rows:
     """One after the other."""
     return Rows(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(Rows)))

@@ -12,7 +12,7 @@ from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.graph.arrows import STEPS_MAX, Arrows, arrows, jobs_below, reached
 from leadline.analysis.graph.claims import Claims, alive, claims, unused
 from leadline.analysis.graph.depends import KIND, WAY_OF_RULE, Way
-from leadline.analysis.graph.rows import Rows, distinct
+from leadline.analysis.graph.rows import Rows, among, distinct
 
 if TYPE_CHECKING:
     from leadline.analysis.graph.graph import Graph
@@ -73,7 +73,7 @@ def around(
     node_M = distinct(np.concatenate([rows.child, rows.parent, begin]).astype(np.int64))
     rule_N = graph.rules(rows)
     rows = rows.renumbered(node_M)
-    return _sorted_out(graph, at_ns, node_M, np.isin(node_M, begin), np.isin(node_M, beside), rows, rule_N)
+    return _sorted_out(graph, at_ns, node_M, among(node_M, begin), among(node_M, beside), rows, rule_N)
 
 
 def _sorted_out(
@@ -136,7 +136,7 @@ class _Reach:
         node_M = distinct(np.concatenate([rows.child, rows.parent]).astype(np.int64))
         rule_N = self._graph.rules(rows)
         rows = rows.renumbered(node_M)
-        start = np.isin(node_M, self._start)
+        start = among(node_M, self._start)
         return arrows(rows, rule_N, self._graph.kinds(node_M), start), rows, rule_N, node_M
 
     def closure(self, begin: Ints, downwards: bool) -> Ints:
@@ -147,10 +147,10 @@ class _Reach:
                 break
             net, _, _, node_M = self.look(frontier)
             near, far = (net.upper_E, net.lower_E) if downwards else (net.lower_E, net.upper_E)
-            follow = (net.down_E if downwards else net.up_E) & np.isin(node_M, frontier)[near]
+            follow = (net.down_E if downwards else net.up_E) & among(node_M, frontier)[near]
             reached_M = np.zeros(len(node_M), bool)
             reached_M[far[follow]] = True
-            frontier = node_M[reached_M & ~np.isin(node_M, seen)]
+            frontier = node_M[reached_M & ~among(node_M, seen)]
             seen = distinct(np.concatenate([seen, frontier]))
         return seen
 
@@ -163,9 +163,9 @@ class _Reach:
             _, rows, rule_N, node_M = self.look(frontier)
             own = WAY_OF_RULE[rule_N] == Way.BESIDE
             met = node_M[distinct(np.concatenate([rows.child[own], rows.parent[own]]).astype(np.int64))]
-            frontier = met[~np.isin(met, seen)]
+            frontier = met[~among(met, seen)]
             seen = distinct(np.concatenate([seen, frontier]))
-        return seen[~np.isin(seen, hosts)]
+        return seen[~among(seen, hosts)]
 
 
 def _tenant_numbers(graph: Graph, tenants: Iterable[str] | None) -> Ints | None:
