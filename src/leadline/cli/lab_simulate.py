@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, cast
@@ -11,6 +12,7 @@ import typer
 import yaml
 
 from leadline.cli.output import console, size
+from leadline.lab.flow_truth import FlowTruthFile, beside
 from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.spec import (
     FULL_DETAIL_GPUS,
@@ -24,6 +26,8 @@ from leadline.lab.simulate.write import ROW_BYTES, ServerSink, Sink, bundle_sink
 from leadline.model.errors import UsageError
 from leadline.store.bundle_format import SUFFIX
 from leadline.store.bundle_redact import truth_path, write_truth
+
+TROUBLE = ("silent_switches", "lying_switches", "failing_links")
 
 
 def simulate(
@@ -45,6 +49,14 @@ def simulate(
     spray: Annotated[bool, typer.Option("--spray", help="Each packet takes its own path.")] = False,
     drop_share: Annotated[float, typer.Option(help="Share of the rows that are lost on the way.")] = 0.0,
     silent_share: Annotated[float, typer.Option(help="Share of the agents that are silent for a while.")] = 0.0,
+    silent_switches: Annotated[float, typer.Option(help="Share of the switches that sample nothing.")] = 0.0,
+    lying_switches: Annotated[float, typer.Option(help="Share of the switches that name wrong ports.")] = 0.0,
+    failing_links: Annotated[
+        float, typer.Option(help="Share of the links between switches that are down for a quarter of the time.")
+    ] = 0.0,
+    flow_truth: Annotated[
+        bool, typer.Option("--flow-truth", help="Write what flows really carry to NAME.flows.parquet.")
+    ] = False,
     gpus_per_host: Annotated[int, typer.Option(help="And NICs.")] = 8,
     utilisation: Annotated[float, typer.Option(help="Share of the hosts that jobs have.")] = 0.85,
     placement: Annotated[str, typer.Option(help="packed or random.")] = "packed",
@@ -58,6 +70,8 @@ def simulate(
     if scenario is not None and faults:
         raise UsageError("give --scenario or --faults, not both")
     path = to or Path(f"FLEET{SUFFIX}")
+    if flow_truth and (detail or ("all" if gpus <= FULL_DETAIL_GPUS else "hosts")) != "all":
+        raise UsageError("--flow-truth needs --detail all: flows are simulated only there")
     if path.suffix != SUFFIX:
         raise UsageError(f"--to: expected NAME{SUFFIX}, got {path}")
     detail = detail or ("all" if gpus <= FULL_DETAIL_GPUS else "hosts")
@@ -66,6 +80,7 @@ def simulate(
         metrics_s=metrics_every, sampling=sampling, flow_rows_max=flow_rows, spray=spray, drop_share=drop_share,
         silent_share=silent_share, gpus_per_host=gpus_per_host, utilisation=utilisation,
         placement=cast(Literal["packed", "random"], placement),
+        silent_switches=silent_switches, lying_switches=lying_switches, failing_links=failing_links,
         start_ns=time.time_ns() - round(minutes * 60e9) if server else START_NS,
     )  # fmt: skip
     planned = read_planned(scenario) if scenario is not None else planned_of(faults, spec.seconds, seed)
@@ -76,14 +91,17 @@ def simulate(
         require_room(path.parent, room_needed(simulation.estimate()))
     sink: Sink = ServerSink(server) if server else bundle_sink(path, spec.start_ns, spec.end_ns, _config(spec))
     out = console()
-    try:
+    with ExitStack() as stack:
+        stack.callback(sink.close)
+        flows = stack.enter_context(FlowTruthFile(beside(path))) if flow_truth else None
         shown = 0.0
-        for share in simulation.write(sink):
+        for share in simulation.write(sink, flows):
             if share - shown >= 0.1:
                 out.print(f"{share:.0%}")
                 shown = share
-    finally:
-        sink.close()
+        if flows is not None:
+            flows.finish()
+            out.print(f"{flows.rows:,} rows of what flows really carry in {flows.path}", soft_wrap=True)
     truth = truth_path(path)
     write_truth(truth, simulation.outcome.truth)
     _tell_outcome(simulation, server or str(path), truth)
@@ -122,4 +140,5 @@ def _config(spec: SimulationSpec) -> str:
         for name in ("gpus", "minutes", "seed", "quiet", "hazards", "detail", "metrics_s", "sampling", "spray",
                      "drop_share", "silent_share", "gpus_per_host", "utilisation", "placement")
     }  # fmt: skip
+    told |= {name: share for name in TROUBLE if (share := getattr(spec, name))}
     return yaml.safe_dump({"simulation": told}, sort_keys=False)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from leadline.lab.simulate.fabric import Fabric, Ints
+from leadline.lab.simulate.fabric import Bools, Fabric, Ints
 from leadline.lab.simulate.fleet import Fleet, text
+from leadline.lab.simulate.flow_rows import truth_rows
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.network import ROCE
-from leadline.lab.simulate.sampling import ROCE_PORT, UDP, Flows, Samples, columns, flow_ids, flow_samples
+from leadline.lab.simulate.sampling import ROCE_PORT, UDP, Flows, Samples, Spray, columns, flow_ids, flow_samples
 from leadline.lab.simulate.scheduler import Run
+from leadline.lab.simulate.spraying import possible_paths
 from leadline.lab.simulate.step_model import traffic_of
+from leadline.lab.simulate.switch_faults import SwitchFaults
 
 MOMENTS = 16  # of a span, at which the pace of a job is looked at
 
@@ -31,6 +34,17 @@ class Edges:
     ids_E2: NDArray[np.uint64]
     src_rank_E: Ints
     dst_rank_E: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The flows of all runs in a span: ids (F, 2), GPU numbers of both ends, and which directions live (None: all)."""
+
+    flows: Flows
+    ids_F2: NDArray[np.uint64]
+    src_F: Ints
+    dst_F: Ints
+    up_D: Bools | None
 
 
 def fabric_of_fleet(fleet: Fleet) -> Fabric:
@@ -58,8 +72,10 @@ def fabric_of_fleet(fleet: Fleet) -> Fabric:
 class FlowSource:
     """Samples of all runs' flows at the switches of the first `pods` pods (and those above them)."""
 
-    def __init__(self, fleet: Fleet, rate: int, spray: bool, pods: int, seed: int) -> None:
-        self.fleet, self.rate, self.spray, self.pods = fleet, rate, spray, pods
+    def __init__(
+        self, fleet: Fleet, rate: int, spray: bool, pods: int, seed: int, faults: SwitchFaults | None = None
+    ) -> None:
+        self.fleet, self.rate, self.spray, self.pods, self.faults = fleet, rate, spray, pods, faults
         self.fabric = fabric_of_fleet(fleet)
         self.rng = np.random.default_rng([seed, 40])
         self._edges: dict[int, Edges | None] = {}
@@ -76,14 +92,16 @@ class FlowSource:
         leaf = np.arange(fleet.leaves) // fleet.rails < pods
         spine = np.arange(fleet.spines) // fleet.uplinks < pods if fleet.three_tiers else np.ones(fleet.spines, bool)
         self.tells_W = np.concatenate((leaf, spine, np.ones(fleet.supers, bool)))
+        if faults is not None:
+            self.tells_W &= ~faults.silent_W
 
     @property
     def switches(self) -> int:
         """How many switches tell."""
         return int(self.tells_W.sum())
 
-    def columns(self, jobs: list[JobSteps], from_ns: int, to_ns: int) -> tuple[dict[str, Any], Samples] | None:
-        """Columns of `flow_sample` for a span; None if nothing was sampled."""
+    def carried(self, jobs: list[JobSteps], from_ns: int, to_ns: int, up_D: Bools | None = None) -> Carried | None:
+        """What flows carry in a span in which these directions live (None: all); None if there are no flows."""
         found = [(job, edges) for job in jobs if (edges := self._of(job)) is not None]
         if not found:
             return None
@@ -102,22 +120,45 @@ class FlowSource:
         dst = np.concatenate([edges.dst_E for _, edges in found])
         count = len(src)
         flows = Flows(
-            np.concatenate([edges.path_EX for _, edges in found]),
+            np.concatenate([edges.path_EX for _, edges in found]) if up_D is None else self._paths(src, dst, up_D),
             self.fleet.links,
             np.concatenate([edges.share_E for _, edges in found]) * np.repeat(rate * lasts_s, counts),
             np.repeat(np.array(begin), counts), np.repeat(np.array(end), counts),
             address(src), address(dst), source_port(src, dst), np.full(count, ROCE_PORT), np.full(count, UDP),
             queue_pair(src, dst), np.full(count, 26), np.full(count, 0.001),
         )  # fmt: skip
-        spray = self._sprayed(src, dst) if self.spray else None
-        samples = flow_samples(flows, self.rate, spray, self.rng)
+        return Carried(flows, np.concatenate([edges.ids_E2 for _, edges in found]), src, dst, up_D)
+
+    def columns(self, carried: Carried) -> tuple[dict[str, Any], Samples] | None:
+        """Columns of `flow_sample` of what was carried; None if nothing was sampled."""
+        spray = self._sprayed(carried) if self.spray else None
+        samples = flow_samples(carried.flows, self.rate, spray, self.rng)
         told = self.tells_W[self._switch_of[samples.in_port_N]]
-        samples = taken(samples, np.flatnonzero(told))
-        ids = np.concatenate([edges.ids_E2 for _, edges in found])
+        samples = self._as_told(taken(samples, np.flatnonzero(told)))
         if not len(samples.flow_N):
             return None
-        samples = in_order_of_flows(samples, ids)
-        return columns(samples, flows, ids, self._switch_names, self._port_names), samples
+        samples = in_order_of_flows(samples, carried.ids_F2)
+        return columns(samples, carried.flows, carried.ids_F2, self._switch_names, self._port_names), samples
+
+    def truth(self, carried: Carried) -> pa.Table:
+        """Rows of `lab.flow_truth` of what was carried; sprayed flows have what is expected on each link."""
+        sprayed = None
+        if self.spray:
+            rails = self.fleet.rails
+            src, dst = carried.src_F, carried.dst_F
+            sprayed = possible_paths(self.fabric, src // rails, src % rails, dst // rails, dst % rails, carried.up_D)
+        return truth_rows(carried.flows, carried.ids_F2, self.fleet, self._switch_of, sprayed)
+
+    def _as_told(self, samples: Samples) -> Samples:
+        if self.faults is None:
+            return samples
+        first, second = self.faults.told(self.switch_of(samples), samples.in_port_N, samples.out_port_N)
+        return replace(samples, in_port_N=first, out_port_N=second)
+
+    def _paths(self, src_N: Ints, dst_N: Ints, up_D: Bools | None) -> Ints:
+        rails = self.fleet.rails
+        hash_N = src_N << 20 ^ dst_N
+        return self.fabric.paths(src_N // rails, src_N % rails, dst_N // rails, dst_N % rails, hash_N, up_D)
 
     def met(self) -> list[tuple[Run, Edges]]:
         """The runs whose flows were looked at for the first time since the last call: who owns them is to be told."""
@@ -153,7 +194,7 @@ class FlowSource:
         share = traffic.bytes_E / np.bincount(traffic.src_E, weights=traffic.bytes_E)[traffic.src_E]
         src, dst, share = src[told], dst[told], share[told]
         rank_E = [job.by_rail_R[end][told] for end in (traffic.src_E, traffic.dst_E)]
-        path = self.fabric.paths(src // rails, src % rails, dst // rails, dst % rails, src << 20 ^ dst)
+        path = self._paths(src, dst, None)
         none = np.zeros(len(src), np.int64)
         flows = Flows(
             path, self.fleet.links, share, none, none, address(src), address(dst), source_port(src, dst),
@@ -161,12 +202,13 @@ class FlowSource:
         )  # fmt: skip
         return Edges(src, dst, share, path, flow_ids(flows), *rank_E)
 
-    def _sprayed(self, src_F: Ints, dst_F: Ints) -> Any:
+    def _sprayed(self, carried: Carried) -> Spray:
         rails = self.fleet.rails
 
         def paths(flow_N: Ints, hash_N: NDArray[np.uint64]) -> Ints:
-            src, dst = src_F[flow_N], dst_F[flow_N]
-            return self.fabric.paths(src // rails, src % rails, dst // rails, dst % rails, hash_N.astype(np.int64))
+            src, dst = carried.src_F[flow_N], carried.dst_F[flow_N]
+            ends = (src // rails, src % rails, dst // rails, dst % rails)
+            return self.fabric.paths(*ends, hash_N.astype(np.int64), carried.up_D)
 
         return paths
 

@@ -153,10 +153,15 @@ def event_columns(
     }  # fmt: skip
 
 
-def standing(
-    fleet: Fleet, hosts_per_machine: int, start_ns: int, addresses: bool = False
-) -> Iterator[tuple[dict[str, Any], int]]:
-    """Relations that hold the whole time, a kind at a time; `addresses` of NICs too, which only flows need."""
+def of_addresses(fleet: Fleet, start_ns: int) -> tuple[dict[str, Any], int]:
+    """Relations of the NICs' addresses: flows are told by addresses."""
+    link = np.arange(fleet.host_links)
+    ports = joined("port:", fleet.port_names)
+    return _relation(joined("address:", fleet.addresses(link)), ports, "in", "agent/graph", start_ns)
+
+
+def standing(fleet: Fleet, hosts_per_machine: int, start_ns: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Relations that hold the whole time, a kind at a time."""
     gpu = np.arange(fleet.gpu_count)
     link = np.arange(fleet.host_links)
     ports = fleet.swports
@@ -164,9 +169,6 @@ def standing(
                     "agent/graph", start_ns)  # fmt: skip
     yield _relation(joined("port:", fleet.port_names), text("host:h", link // fleet.rails + 1), "in", "agent/graph",
                     start_ns)  # fmt: skip
-    if addresses:
-        yield _relation(joined("address:", fleet.addresses(link)), joined("port:", fleet.port_names), "in",
-                        "agent/graph", start_ns)  # fmt: skip
     switch = fleet.switch_names.take(pa.array(ports.switch))
     yield _relation(joined("swport:", fleet.swport_names), joined("switch:", switch), "in", "inventory", start_ns)
     upper = np.empty(fleet.links, np.int64)

@@ -14,16 +14,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from leadline.lab.flow_truth import FlowTruthFile
 from leadline.lab.simulate.clocks import Clocks
-from leadline.lab.simulate.fabric import Floats
+from leadline.lab.simulate.fabric import Bools, Floats
 from leadline.lab.simulate.fleet import Fleet, joined, text
 from leadline.lab.simulate.flows import FlowSource
-from leadline.lab.simulate.happenings import event_columns, of_faults, of_flows, of_run, of_runs, standing
+from leadline.lab.simulate.happenings import (
+    event_columns,
+    of_addresses,
+    of_faults,
+    of_flows,
+    of_run,
+    of_runs,
+    standing,
+)
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.metrics import CATALOGUE, Load, Streams
 from leadline.lab.simulate.rows import Common, Told, collective_columns, made, step_columns
 from leadline.lab.simulate.scheduler import Run, harmless_of_a_day, schedule
 from leadline.lab.simulate.spec import SimulationSpec
+from leadline.lab.simulate.switch_faults import LIES, switch_faults
 from leadline.lab.simulate.truth_simulated import truth
 from leadline.lab.simulate.write import Sink
 from leadline.model.tables import BY_NAME, Table
@@ -74,6 +84,10 @@ class Simulation:
         gone = self.rng.random(self.fleet.hosts) < spec.silent_share
         begin = self.rng.random(self.fleet.hosts) * spec.seconds * 0.75
         self._silent = (gone, begin, begin + spec.seconds / 4)
+        self.switch_faults = switch_faults(
+            self.fleet, spec.silent_switches, spec.lying_switches, spec.failing_links, spec.seconds, spec.seed
+        )
+        self._flow_truth: FlowTruthFile | None = None
         self.outcome = Outcome()
 
     # -- before -----------------------------------------------------------------------------------------------
@@ -125,8 +139,8 @@ class Simulation:
 
     # -- rows -------------------------------------------------------------------------------------------------
 
-    def write(self, sink: Sink) -> Iterator[float]:
-        """Write everything; yields the share that is done."""
+    def write(self, sink: Sink, flow_truth: FlowTruthFile | None = None) -> Iterator[float]:
+        """Write everything; yields the share that is done. `flow_truth`: where what flows really carry goes."""
         spec, began = self.spec, time.monotonic()
         streams = None
         if spec.detail != "jobs":
@@ -134,9 +148,12 @@ class Simulation:
             for columns in streams.series(spec.end_ns):
                 self._put(sink, "series", columns, len(columns["first_ns"]))  # type: ignore[arg-type]
         shared = spec.hosts_per_machine if spec.shares_machine else 1
-        for columns, count in standing(self.fleet, shared, spec.start_ns, addresses=spec.detail == "all"):
+        for columns, count in standing(self.fleet, shared, spec.start_ns):
             self._put(sink, "relation", columns, count)
+        if spec.detail == "all":
+            self._put(sink, "relation", *of_addresses(self.fleet, spec.start_ns), numbered=False)
         source = self._flow_source() if spec.detail == "all" else None
+        self._flow_truth = flow_truth
         chunk_s, at_s = self.chunk_s(), 0.0
         while at_s < spec.seconds:
             end_s = min(at_s + chunk_s, spec.seconds)
@@ -144,7 +161,7 @@ class Simulation:
             at_s = end_s
             yield at_s / spec.seconds
         self.outcome.bytes = sink.finish()
-        told = {"switches_sampling": source.switches if source else 0}
+        told = {"switches_sampling": source.switches if source else 0, **self._switches_told()}
         self.outcome.truth = truth(self.fleet, self.schedule, self.clocks, spec, dict(self.outcome.lost), told)
         self.outcome.seconds = time.monotonic() - began
 
@@ -152,10 +169,29 @@ class Simulation:
         expected = self._samples_expected()
         share = min(1.0, self.spec.flow_rows_max / max(expected, 1.0))
         pods = max(1, round(self.fleet.pods * share))
-        return FlowSource(self.fleet, self.spec.sampling, self.spec.spray, pods, self.spec.seed)
+        return FlowSource(self.fleet, self.spec.sampling, self.spec.spray, pods, self.spec.seed, self.switch_faults)
+
+    def _switches_told(self) -> dict[str, Any]:
+        spec, names, faults = self.spec, self.fleet.switch_names, self.switch_faults
+        out: dict[str, Any] = {}
+        if spec.silent_switches:
+            out["silent_switches"] = [str(names[each]) for each in np.flatnonzero(faults.silent_W).tolist()]
+        if spec.lying_switches:
+            out["lying_switches"] = {str(names[each]): LIES[lie] for each, lie in enumerate(faults.lie_W) if lie}
+        if spec.failing_links:
+            moments = zip(faults.failing_X.tolist(), faults.down_s_X.tolist(), faults.up_s_X.tolist(), strict=True)
+            out["failing_links"] = [
+                {
+                    "link": str(self.fleet.link_names[link]),
+                    "from_ns": spec.start_ns + round(down_s * 1e9),
+                    "to_ns": spec.start_ns + round(up_s * 1e9),
+                }
+                for link, down_s, up_s in moments
+            ]
+        return out
 
     def _chunk(self, sink: Sink, streams: Streams | None, source: FlowSource | None, at_s: float, end_s: float) -> None:
-        from_ns, to_ns = (self.spec.start_ns + round(each * 1e9) for each in (at_s, end_s))
+        to_ns = self.spec.start_ns + round(end_s * 1e9)
         runs = [run for run in self.schedule.runs if run.start_s < end_s and run.end_s > at_s]
         for run in runs:
             if run.number not in self._jobs:
@@ -167,23 +203,38 @@ class Simulation:
         jobs = [self._jobs[run.number] for run in runs]
         if streams is not None:
             self._metrics(sink, streams, runs, at_s, end_s)
-        if source is not None and (found := source.columns(jobs, from_ns, to_ns)):
-            flows, samples = found
-            for run, edges in source.met():
-                for columns, count in of_flows(run, edges, self.spec.start_ns):
-                    self._put(sink, "relation", columns, count)
-            keep = np.ones(len(samples.flow_N), bool)
-            for fault in self.schedule.faults:
-                if fault.effect.telemetry == "no-flows":
-                    since = samples.time_ns_N - self.spec.start_ns
-                    during = (since >= fault.at_s * 1e9) & (since < fault.end_s * 1e9)
-                    keep &= ~(during & np.isin(source.switch_of(samples), fault.switches))
-            self._put(sink, "flow_sample", flows, len(samples.flow_N), keep)
+        if source is not None:
+            for begin_s, until_s, up_D in self.switch_faults.spans(at_s, end_s, self.fleet.links):
+                self._flows(sink, source, jobs, begin_s, until_s, up_D)
         for run in runs:
             if run.end_s <= end_s:
                 del self._jobs[run.number]
                 if source is not None:
                     source.forget(run.number)
+
+    def _flows(
+        self, sink: Sink, source: FlowSource, jobs: list[JobSteps], at_s: float, end_s: float, up_D: Bools | None
+    ) -> None:
+        from_ns, to_ns = (self.spec.start_ns + round(each * 1e9) for each in (at_s, end_s))
+        carried = source.carried(jobs, from_ns, to_ns, up_D)
+        if carried is None:
+            return
+        if self._flow_truth is not None:
+            self._flow_truth.add(source.truth(carried))
+        found = source.columns(carried)
+        if found is None:
+            return
+        flows, samples = found
+        for run, edges in source.met():
+            for columns, count in of_flows(run, edges, self.spec.start_ns):
+                self._put(sink, "relation", columns, count)
+        keep = np.ones(len(samples.flow_N), bool)
+        for fault in self.schedule.faults:
+            if fault.effect.telemetry == "no-flows":
+                since = samples.time_ns_N - self.spec.start_ns
+                during = (since >= fault.at_s * 1e9) & (since < fault.end_s * 1e9)
+                keep &= ~(during & np.isin(source.switch_of(samples), fault.switches))
+        self._put(sink, "flow_sample", flows, len(samples.flow_N), keep)
 
     def _happenings(self, sink: Sink, at_s: float, end_s: float) -> None:
         spec = self.spec
@@ -282,11 +333,13 @@ class Simulation:
 
     # -- out --------------------------------------------------------------------------------------------------
 
-    def _put(self, sink: Sink, name: str, columns: dict[str, Any], count: int, keep: Any = None) -> None:
+    def _put(
+        self, sink: Sink, name: str, columns: dict[str, Any], count: int, keep: Any = None, numbered: bool = True
+    ) -> None:
         if not count:
             return
         table: Table = BY_NAME[name]
-        self._batches += 1
+        self._batches += numbered  # what was added later has no number, so that the others keep theirs
         rows = made(table, columns, count, self.common, self._batches)
         if keep is not None and not keep.all():
             self.outcome.lost[f"{name}/telemetry-fault"] += int((~keep).sum())

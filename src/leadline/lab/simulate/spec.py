@@ -47,6 +47,9 @@ class SimulationSpec:
     spray: bool = False
     drop_share: float = 0.0  # of the rows that agents and exporters send
     silent_share: float = 0.0  # of the agents, for a part of the time
+    silent_switches: float = 0.0  # share of the switches that sample nothing
+    lying_switches: float = 0.0  # and of those that name wrong ports
+    failing_links: float = 0.0  # of the links between switches: down once, for a quarter of the time; flows move
     clock_sigma_ns: float = 1e6  # an ordinary NTP
     drift_sigma_ppb: float = 5000.0
     gpus_per_host: int = 8
@@ -81,6 +84,9 @@ class SimulationSpec:
         _between("sampling", self.sampling, 1, 10_000_000)
         _between("drop share", self.drop_share, 0.0, 0.99)
         _between("silent share", self.silent_share, 0.0, 1.0)
+        for label, share in (("silent", self.silent_switches), ("lying", self.lying_switches)):
+            _between(f"share of {label} switches", share, 0.0, 1.0)
+        _between("share of failing links", self.failing_links, 0.0, 0.9)
         _between("metrics period", self.metrics_s, 1.0, 3600.0)
         _between("utilisation", self.utilisation, 0.01, 1.0)
         _between("gpus per host", self.gpus_per_host, 1, 16)
