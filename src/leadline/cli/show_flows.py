@@ -13,6 +13,7 @@ from leadline.cli.flow_words import bytes_words, flow_name, link_ends, path_word
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
 from leadline.cli.picture.flows import flows_picture
 from leadline.cli.picture.save import SvgOption, save
+from leadline.cli.ranges import counted, ranges
 from leadline.cli.show_graph import AtOption, ClusterOption
 
 ROWS_MAX = 30
@@ -40,7 +41,9 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     span = f"{found['window_ns'] / 1e9:g} s to {when(found['end_ns'])}" if found["end_ns"] else "no window"
     carried = sum(flow["bytes"] for flow in found["flows"])
-    out.print(f"flows of {found['job']}, {span}: {found['flows_total']} flows, {size(carried)}", style="bold")
+    out.print(
+        f"flows of {found['job']}, {span}: {counted({'flow': found['flows_total']})}, {size(carried)}", style="bold"
+    )
     if found["flows"]:
         _flows(out, found)
         _links(out, found)
@@ -92,7 +95,8 @@ def _groups(out: Console, groups: list[Mapping[str, Any]]) -> None:
         return
     out.print("\nequal-cost links, the least even first (efficiency: mean over busiest, 1 is even)", style="bold")
     rows = [
-        {"switch": group["switch"], "ports": group["group"], "efficiency": f"{group['efficiency']:.2f}",
+        {"switch": group["switch"], "ports": ranges(group["group"].split(","), 6),
+         "efficiency": f"{group['efficiency']:.2f}",
          "flows": group["flows"], "bytes": size(group["bytes"]), "busiest": " ~ ".join(link_ends(group["busiest"])),
          "collide": _collide(group)}
         for group in groups[:GROUPS_MAX]

@@ -111,7 +111,9 @@ def _hosts_line(hosts: list[str], on: Mapping[str, Mapping[str, list[str]]], han
         for rank in on[host]["rank"]:
             job, _, number = rank.rpartition("/")
             ranks[job].append(number)
-    who = " and ".join(f"{job} ranks {ranges(numbers, 3)}" for job, numbers in sorted(ranks.items()))
+    who = " and ".join(
+        f"{job} rank{'s' if len(numbers) > 1 else ''} {ranges(numbers, 3)}" for job, numbers in sorted(ranks.items())
+    )
     gpus = [gpu for host in hosts for gpu in on[host]["gpu"]]
     ports = [port for host in hosts for port in on[host]["port"]]
     line = f"{who} on {names}" if who else names

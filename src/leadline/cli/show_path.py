@@ -13,7 +13,7 @@ from leadline.cli.flow_words import bytes_words, link_ends, path_words, percent,
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
 from leadline.cli.picture.path import path_picture
 from leadline.cli.picture.save import SvgOption, save
-from leadline.cli.ranges import ranges
+from leadline.cli.ranges import counted, ranges
 from leadline.cli.show_graph import AtOption, ClusterOption
 
 FLOWS_MAX = 8  # told hop by hop
@@ -46,7 +46,9 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     a, b = rank_words(found["a"]), rank_words(found["b"])
     span = f"{found['window_ns'] / 1e9:g} s to {when(found['end_ns'])}" if found["end_ns"] else "no window"
-    out.print(f"{a} and {b}, {span}: {len(found['flows'])} flows{_symmetry(found['asymmetric'])}", style="bold")
+    out.print(
+        f"{a} and {b}, {span}: {counted({'flow': len(found['flows'])})}{_symmetry(found['asymmetric'])}", style="bold"
+    )
     for flow in found["flows"][:FLOWS_MAX]:
         _flow(out, flow)
     if len(found["flows"]) > FLOWS_MAX:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from leadline.model.principal import OPERATE, Principal
@@ -103,6 +104,14 @@ class Verdicts:
 def flow_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a verdict table without what says whose row and which revision it is."""
     return {name: value for name, value in row.items() if name not in _HIDDEN}
+
+
+def time_text(time_ns: int) -> str:
+    """A time in UTC, as it can be given back in `at`; the ns where it is out of range."""
+    try:
+        return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(time_ns)
 
 
 def plain_job(job: str) -> str:
@@ -241,4 +250,4 @@ def _why_none(verdicts: Verdicts, job: str) -> str:
             f"no flow of {job} was ever sampled: are its flows owned (`owns` in the table relation), do the switches "
             "on its way sample, and is the name right?"
         )
-    return f"no flow of {job} was sampled in this window; the newest window with some ended at {last_ns}: ask with at"
+    return f"no flow of {job} was sampled in this window; the newest with some ended at {time_text(last_ns)}: use `at`"

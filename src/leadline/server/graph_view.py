@@ -23,7 +23,7 @@ from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.runner.live import LiveBatch, LiveTables
-from leadline.server.flows_view import Asked, Verdicts, plain_job
+from leadline.server.flows_view import Asked, Verdicts, plain_job, time_text
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
 
@@ -159,7 +159,8 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str) 
         answer["shared"] = hidden_names(answer, everybody.as_answer()["shared"])
     for edge in answer["edges"]:
         edge["bytes"] = carried.get(edge["link"]) if edge["link"] else None
-    answer["missing"] += when_it_was(held.graph, entity, asked.at_ns) if len(answer["nodes"]) < 2 else []
+    if not any(entity in (edge["child"], edge["parent"]) for edge in answer["edges"]):
+        answer["missing"] += when_it_was(held.graph, entity, asked.at_ns)
     return {**answer, "schema": SCHEMA_VERSION, "as_of_ns": held.as_of_ns}
 
 
@@ -217,7 +218,7 @@ def when_it_was(held: Graph, entity: str, at_ns: int) -> list[str]:
         return []
     went = [each.at_ns for each in told if each.what == "went"]
     if at_ns < min(came):
-        return [f"{entity} is told of since {min(came)} only: ask with a later `at`"]
+        return [f"{entity} is told of since {time_text(min(came))} only: ask with a later `at`"]
     if went and at_ns >= max(went) and max(came) <= max(went):
-        return [f"{entity} was there from {min(came)} to {max(went)}: ask with an earlier `at`"]
+        return [f"{entity} was there from {time_text(min(came))} to {time_text(max(went))}: ask with an earlier `at`"]
     return []

@@ -7,11 +7,12 @@ off the graph's links, because it is asked for also where nothing was sampled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leadline.model.errors import UsageError
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
-from leadline.server.flows_view import NOTHING_JUDGED, Asked, Verdicts, flow_columns
+from leadline.server.flows_view import NOTHING_JUDGED, Asked, Verdicts, flow_columns, time_text
 from leadline.server.possible_paths import possible_paths
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
@@ -37,11 +38,14 @@ def path_answer(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]:
     verdicts = Verdicts(store, asked)
     answer: dict[str, Any] = {
         "schema": SCHEMA_VERSION, "a": f"rank:{a}", "b": f"rank:{b}", "end_ns": None, "window_ns": None,
-        "flows": [], "asymmetric": None, "possible": possible_paths(store, asked, a, b), "why": "",
+        "flows": [], "asymmetric": None, "possible": {}, "why": "",
     }  # fmt: skip
     if verdicts.window is None:
-        return answer | {"why": NOTHING_JUDGED}
+        return answer | {"possible": possible_paths(store, asked, a, b), "why": NOTHING_JUDGED}
     answer |= {"end_ns": verdicts.window.end_ns, "window_ns": verdicts.window.window_ns}
+    # Of the window, not of the time asked for: the ranks may be gone by then.
+    within = replace(asked, at_ns=verdicts.window.end_ns - 1)
+    answer["possible"] = possible_paths(store, within, a, b, verdicts.window.window_ns)
     answer["flows"] = flows = _flows(verdicts, a, b)
     if not flows:
         return answer | {"why": _why_none(verdicts, a, b)}
@@ -136,7 +140,7 @@ def symmetry(flows: Sequence[Mapping[str, Any]], a: str) -> tuple[bool | None, s
 def _why_none(verdicts: Verdicts, a: str, b: str) -> str:
     last_ns = verdicts.last_seen_ns(_BETWEEN, **_named(a, b))
     if last_ns is not None:
-        return f"no flow between them was sampled in this window; the newest with one ended at {last_ns}: ask with at"
+        return f"no flow between them was sampled in this window; the newest with one ended at {time_text(last_ns)}: use `at`"
     known = [
         rank
         for rank in (a, b)

@@ -15,15 +15,18 @@ from leadline.server.flows_view import Asked
 from leadline.store import Store
 
 LINKS_MAX = 1000  # told; `links_total` counts all of them
-_HOLDS = "from_ns <= {at_ns:Int64} AND (isNull(to_ns) OR to_ns > {at_ns:Int64})"
+_HOLDS = "from_ns <= {at_ns:Int64} AND (isNull(to_ns) OR to_ns > {at_ns:Int64} - {span_ns:Int64})"
 
 Net = Mapping[str, Mapping[str, list[str]]]
 """Node to node to the links between them."""
 
 
-def possible_paths(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]:
-    """The equally short paths between ranks `a` and `b` (bare names), and what is missing to tell them."""
-    hosts = {rank: _host(store, asked, rank) for rank in (a, b)}
+def possible_paths(store: Store, asked: Asked, a: str, b: str, span_ns: int = 0) -> dict[str, Any]:
+    """The equally short paths between ranks `a` and `b` (bare names), and what is missing to tell them.
+
+    Links and ranks count that were there at the time asked for, or within `span_ns` before it.
+    """
+    hosts = {rank: _host(store, asked, rank, span_ns) for rank in (a, b)}
     missing = [f"no source tells the host of rank {rank} at that time" for rank in (a, b) if hosts[rank] is None]
     answer: dict[str, Any] = {"a": hosts[a], "b": hosts[b], "hops": None, "paths": 0, "links": [], "links_total": 0,
                               "missing": missing}  # fmt: skip
@@ -32,7 +35,7 @@ def possible_paths(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]
         return answer
     if src == dst:
         return {**answer, "hops": 0, "missing": [f"both ranks are on {src}: nothing between them crosses the network"]}
-    net = _net(store, asked, src, dst)
+    net = _net(store, asked, src, dst, span_ns)
     links, paths = shortest(net, src, dst)
     if not paths:
         return {**answer, "missing": [f"no chain of links leads from {src} to {dst} at that time"]}
@@ -40,17 +43,17 @@ def possible_paths(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]
     return {**answer, "hops": hops, "paths": paths, "links": links[:LINKS_MAX], "links_total": len(links)}
 
 
-def _host(store: Store, asked: Asked, rank: str) -> str | None:
+def _host(store: Store, asked: Asked, rank: str, span_ns: int) -> str | None:
     where = ["child = {rank:String}", "kind = 'runs-on'", "startsWith(parent, 'host:')", _HOLDS, *asked.conditions()]
     sql = (
         f"SELECT toString(parent) AS host FROM leadline.{RELATION.name} WHERE {' AND '.join(where)} "
         "ORDER BY confidence DESC, from_ns DESC, parent LIMIT 1"
     )
-    found = store.query(sql, {**asked.parameters(sql), "rank": f"rank:{rank}"}).to_pylist()
+    found = store.query(sql, {**asked.parameters(sql), "rank": f"rank:{rank}", "span_ns": span_ns}).to_pylist()
     return str(found[0]["host"]) if found else None
 
 
-def _net(store: Store, asked: Asked, src: str, dst: str) -> Net:
+def _net(store: Store, asked: Asked, src: str, dst: str, span_ns: int) -> Net:
     ours = " OR ".join(
         f"startsWith({end}, {{{name}:String}})" for end in ("child", "parent") for name in ("src", "dst")
     )
@@ -61,7 +64,7 @@ def _net(store: Store, asked: Asked, src: str, dst: str) -> Net:
         f"FROM leadline.{RELATION.name} WHERE {' AND '.join(where)}"
     )
     ports = {"src": f"port:{src.removeprefix('host:')}/", "dst": f"port:{dst.removeprefix('host:')}/"}
-    rows = store.query(sql, {**asked.parameters(sql), **ports})
+    rows = store.query(sql, {**asked.parameters(sql), **ports, "span_ns": span_ns})
     return net_of(zip(rows.column("child").to_pylist(), rows.column("parent").to_pylist(), strict=True))
 
 

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.cli.flow_words import flow_name
 from leadline.cli.output import size
 from leadline.cli.picture.svg import JOBS, SMALL, Drawing, shortened, text_width
+from leadline.cli.ranges import counted, ranges
 
-WIDTH, TOP, NAMES, NUMBERS = 1280.0, 92.0, 300.0, 210.0
+WIDTH, TOP, NAMES, NUMBERS = 1280.0, 92.0, 280.0, 290.0
 ROW, BAR = 24.0, 12.0
 LINKS_MAX, GROUPS_MAX = 20, 10
 NOBODY = "(nobody)"
@@ -71,12 +71,12 @@ class _Picture:
         carried = sum(flow["bytes"] for flow in answer["flows"])
         nobody = answer["unowned"]
         also = f" · {nobody['flows']} flows that nobody owns, {size(nobody['bytes'])}" if nobody["flows"] else ""
-        return f"{window_s} to {self._when} · {answer['flows_total']:,} flows, {size(carried)}{also}"
+        return f"{window_s} to {self._when} · {counted({'flow': answer['flows_total']})}, {size(carried)}{also}"
 
     def _link(self, link: Mapping[str, Any], y: float) -> None:
         drawing = self._drawing
         name = link["link"].removeprefix("link:").replace("~", " ~ ")
-        others = ", ".join(job for job in link["jobs"] if job != self._answer["job"])
+        others = ", ".join(job for job in link["jobs"] if job not in (self._answer["job"], NOBODY))
         drawing.begin(f"{link['link']}: {link['jobs']}", link=link["link"])
         drawing.text(16, y + 12, shortened(name, NAMES - 24))
         x = NAMES
@@ -102,15 +102,15 @@ class _Picture:
     def _group(self, group: Mapping[str, Any], y: float) -> None:
         drawing = self._drawing
         drawing.begin(f"{group['switch']} {group['group']}", group=group["group"])
-        drawing.text(16, y + 12, shortened(f"{group['switch']}: {group['group']}", NAMES - 24))
+        drawing.text(16, y + 12, shortened(f"{group['switch']}: {ranges(group['group'].split(','), 4)}", NAMES - 24))
         width = 160.0
         drawing.rect(NAMES, y + 2, width, BAR, "fill-box stroke-rule", 0)
         drawing.rect(NAMES, y + 2, width * min(max(group["efficiency"], 0.0), 1.0), BAR, "fill-dim", 0)
-        words = f"{group['efficiency']:.2f}  busiest {group['busiest'].removeprefix('link:').replace('~', ' ~ ')}"
-        words += f" {size(group['busiest_bytes'])} of {size(group['bytes'])}"
+        words = f"{group['efficiency']:.2f}"
         if group["colliding"]:
-            flows = ", ".join(flow_name(flow) for flow in group["colliding"][:4])
-            words += f" · {len(group['colliding'])} flows collide ({flows}) of {', '.join(group['jobs'])}"
+            words += f" · {len(group['colliding'])} flows of {', '.join(group['jobs']) or 'nobody'} collide"
+        busiest = group["busiest"].removeprefix("link:").replace("~", " ~ ")
+        words += f" · {size(group['busiest_bytes'])} of {size(group['bytes'])} on {busiest}"
         drawing.text(
             NAMES + width + 10, y + 12, shortened(words, WIDTH - NAMES - width - 26, SMALL), "fill-text", SMALL
         )

@@ -128,7 +128,8 @@ def merged(answers: Sequence[Mapping[str, Any]]) -> Whole:
     for node in facts.values():
         if node["kind"] not in DRAWN and node["kind"] not in ("link", "swport"):
             left_out[node["kind"]] += 1
-    missing = list(dict.fromkeys(text for answer in answers for text in answer["missing"]))
+    missing = list(answers[0]["missing"])
+    missing += [f"of {job_name(each['job'])}: {text}" for each in answers[1:] for text in each["missing"]]
     return Whole(nodes, edges, _letters(answers, nodes.values()), missing, dict(sorted(left_out.items())))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from leadline.cli.flow_words import bytes_words, nodes_along, path_words, percent, rank_words, tuple_words
 from leadline.cli.picture.svg import SMALL, Drawing, shortened, text_width
-from leadline.cli.ranges import natural, ranges
+from leadline.cli.ranges import counted, natural, ranges
 
 WIDTH, TOP, BOX_WIDTH, BOX = 1280.0, 92.0, 108.0, 34.0
 STEP = 62.0  # px from one switch of a column to the next
@@ -67,13 +67,17 @@ def columns_of(answer: Mapping[str, Any], ways: Sequence[Way]) -> list[list[str]
     for link in answer["possible"]["links"]:
         place.setdefault(link["from"].partition(":")[2], link["hop"])
         place.setdefault(link["to"].partition(":")[2], link["hop"] + 1)
-    for _ in range(len(ways) + 1):  # what is not on a shortest path stands behind what leads to it
-        for way in ways:
-            begin, end = (way.begin, way.end) if way.there else (way.end, way.begin)
+    pairs = [(way.begin, way.end) if way.there else (way.end, way.begin) for way in ways]
+    reached = {end for _, end in pairs}
+    for begin, _ in pairs:
+        if not place or begin not in reached:
+            place.setdefault(begin, 0)
+    for _ in range(len(pairs)):  # what is not on a shortest path stands behind what leads to it
+        for begin, end in pairs:
             if begin in place:
                 place.setdefault(end, place[begin] + 1)
-            elif not place:
-                place[begin] = 0
+    for node in (node for pair in pairs for node in pair):
+        place.setdefault(node, 0)  # a loop that nothing leads to
     columns: dict[int, list[str]] = defaultdict(list)
     for node, column in place.items():
         columns[column].append(node)
@@ -128,7 +132,7 @@ class _Picture:
     def _summary(self) -> str:
         possible = self._answer["possible"]
         said = {True: "there and back differ", False: "there and back are the same"}
-        parts = [self._when, f"{len(self._answer['flows'])} flows"]
+        parts = [self._when, counted({"flow": len(self._answer["flows"])})]
         if possible["paths"]:
             parts.append(f"{possible['paths']:,} equally short paths of {possible['hops']} hops")
         if self._answer["asymmetric"] is not None:
