@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from leadline.analysis.graph.warm import warm_graph
 from leadline.analysis.path.warm import warm_paths
 
-WARMERS: tuple[Callable[[], object], ...] = (warm_paths,)
+WARMERS: tuple[Callable[[], object], ...] = (warm_graph, warm_paths)
 
 
 def warm() -> float:

@@ -187,7 +187,7 @@ def resumed(
     Returns: (live from, span to back-fill, ns that are too old and not back-filled unless that is asked for).
     """
     live_ns = rhythm.begin(now_ns - rhythm.grace_ns)
-    oldest_ns = rhythm.begin(max(now_ns - rhythm.grace_ns - backfill_ns, 0))
+    oldest_ns = rhythm.begin(now_ns - rhythm.grace_ns - backfill_ns)
     if judged_to_ns is None:
         return live_ns, (oldest_ns, live_ns), 0
     from_ns = min(max(judged_to_ns, oldest_ns), live_ns)

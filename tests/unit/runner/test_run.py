@@ -14,7 +14,8 @@ from tests.unit.runner.toy_rows import BEGIN_NS, SECONDS, S, edges, fits, flows,
 
 from leadline.analysis.spec import Analysis
 from leadline.model.counters import Counter
-from leadline.model.tables import BY_NAME
+from leadline.model.errors import StoreError, UsageError
+from leadline.model.tables import BY_NAME, Table
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.offline import judge_bundle
@@ -26,7 +27,7 @@ from leadline.store.bundle import Draft, write_bundle
 from leadline.store.bundle_format import Manifest
 from leadline.store.bundle_rows import in_order
 from leadline.testing import FakeClock
-from leadline.testing.analyses import TOYS
+from leadline.testing.analyses import ALL, TOYS, trouble, volumes
 
 WRITTEN = ("ecmp_group", "flow_volume", "ledger")
 
@@ -161,3 +162,223 @@ def test_live_replayed_and_offline_say_the_same(tmp_path: Path) -> None:
         for name in WRITTEN:
             assert told[way][name].num_rows > 0
             assert told[way][name].equals(told["offline"][name].cast(told[way][name].schema)), (way, name)
+
+
+def revisions(store: Store, name: str = "toy-volume") -> list[tuple[int, int, str]]:
+    """(end in s, revision, state) of the windows judged, in order."""
+    found = store.query(
+        "SELECT end_ns, revision, state FROM leadline.analysis_run WHERE analysis = {name:String} ORDER BY end_ns",
+        {"name": name},
+    ).to_pylist()
+    return [((row["end_ns"] - BEGIN_NS) // S, row["revision"], row["state"]) for row in found]
+
+
+def bytes_of(store: Store, end_s: int) -> float:
+    """What all flows carried in the window that ends so many seconds after the begin, by what counts."""
+    sql = latest_sql(BY_NAME["flow_volume"], "end_ns = {end_ns:Int64}")
+    found = store.query(f"SELECT sum(bytes) AS n FROM ({sql})", {"end_ns": BEGIN_NS + end_s * S}).to_pylist()
+    return float(found[0]["n"])
+
+
+def sent(*parts: pa.Table) -> float:
+    return float(sum((part["rate"].to_numpy() * part["frame_bytes"].to_numpy()).sum() for part in parts))
+
+
+def test_late_rows_make_a_revision_and_repeated_ones_none(store: Store) -> None:
+    world = World(store, from_ns=BEGIN_NS)
+    world.come("flow_sample", flows(range(20)))
+    world.go(30)
+    assert revisions(store) == [(10, 0, "done"), (20, 0, "done")]
+    world.come("flow_sample", flows(range(5, 15)))  # the same rows again: nothing changes
+    world.go(10)
+    assert revisions(store) == [(10, 0, "done"), (20, 0, "done")]
+    late = flows(range(3), switch="leaf2", seed=9)
+    world.come("flow_sample", late)
+    world.go(1)
+    assert revisions(store)[0] == (10, 0, "done"), "rows that are late seldom come alone"
+    world.go(10)
+    assert revisions(store) == [(10, 1, "done"), (20, 0, "done")]
+    assert bytes_of(store, 10) == sent(flows(range(10)), late)
+    world.go(10)  # who read the verdict judges again too, as far as its look-back reaches
+    assert [each[:2] for each in revisions(store, "toy-busiest")] == [(10, 1), (20, 1), (30, 1), (40, 0)]
+    volume, busiest, _ = world.runner.states()
+    assert (volume.revisions, volume.late_rows) == (1, 10 * 10 + 30)
+    assert busiest.revisions == 3
+    assert world.counted["too_late"] == 0
+
+
+def test_rows_of_a_window_that_is_open_are_not_late(store: Store) -> None:
+    world = World(store, [volumes], settle_ns=2 * S)  # as its grace: what comes in time is stored before it closes
+    for second in range(0, 30, 2):
+        world.go(2)
+        world.come("flow_sample", flows(range(second, second + 2)))
+    world.go(20)
+    assert [each[:2] for each in revisions(store)] == [(10, 0), (20, 0), (30, 0)]
+    assert world.counted["judged_again"] == 0
+    assert world.runner.states()[0].late_rows == 0
+
+
+def test_rows_that_were_accepted_and_not_stored_when_their_window_was_judged_are_found(store: Store) -> None:
+    world = World(store, [volumes])
+    world.come("flow_sample", flows(range(9)))
+    world.go(12)  # the window closes now ...
+    slow = flows(range(9, 10))
+    world.clock.advance(-1)
+    world.runner.touched("acme", "lab", BY_NAME["flow_sample"], {"rows": slow}, slow.num_rows)
+    world.clock.advance(1)
+    world.go(0)
+    assert revisions(store) == [(10, 0, "done")]
+    store.append(BY_NAME["flow_sample"], slow)  # ... and the lane to the store was slower
+    world.go(10)
+    assert revisions(store)[0] == (10, 1, "done")
+    assert bytes_of(store, 10) == sent(flows(range(10)))
+
+
+def test_rows_later_than_that_are_counted_and_judged_when_asked(store: Store) -> None:
+    world = World(store, [volumes])
+    world.come("flow_sample", flows(range(10)))
+    world.go(20)
+    world.go(200)
+    late = flows(range(2), seed=5)
+    world.come("flow_sample", late)
+    world.go(20)
+    assert revisions(store) == [(10, 0, "done")]
+    assert world.counted["too_late"] == 20
+    assert world.runner.backfill(BEGIN_NS, BEGIN_NS + 100 * S, ["toy-volume"]) == 10
+    world.go(0)
+    assert revisions(store) == [(10, 1, "done")]
+    assert world.runner.waiting() == 0
+
+
+def test_a_span_that_is_empty_and_a_name_nobody_has_are_refused(store: Store) -> None:
+    runner = World(store).runner
+    with pytest.raises(UsageError, match="before to_ns"):
+        runner.backfill(5, 5)
+    with pytest.raises(UsageError, match=r"no analysis 'pth'.*toy-volume, toy-busiest"):
+        runner.backfill(1, 5, ["pth"])
+    with pytest.raises(UsageError, match="no analysis 'pth'"):
+        World(store, config=RunnerConfig(disabled=("pth",)))
+
+
+def test_an_edge_that_is_told_again_is_no_news_and_a_late_one_is(store: Store) -> None:
+    world = World(store, [volumes], from_ns=BEGIN_NS)
+    world.come("relation", edges())
+    world.come("flow_sample", flows(range(30)))
+    world.go(40)
+    world.come("relation", edges())
+    world.go(10)
+    assert world.counted["judged_again"] == 0
+    world.come("relation", edges(15))  # one of them ended in the second window
+    world.go(10)
+    assert revisions(store) == [(10, 0, "done"), (20, 1, "done"), (30, 1, "done")]
+
+
+def test_after_a_restart_windows_are_not_judged_twice_and_gaps_are_filled(store: Store) -> None:
+    first = World(store, [volumes])
+    first.come("flow_sample", flows(range(60)))
+    first.go(32)
+    judged = revisions(store)
+    assert [each[0] for each in judged] == [10, 20, 30]
+    again = World(store, [volumes], at_s=100)
+    again.runner._resume()
+    again.go(0)
+    assert revisions(store) == [*judged, *((end, 0, "done") for end in (40, 50, 60))]
+    assert again.runner.states()[0].windows == 3
+
+
+def test_a_gap_longer_than_allowed_is_told(store: Store) -> None:
+    first = World(store, [volumes])
+    first.come("flow_sample", flows(range(60)))
+    first.go(12)
+    again = World(store, [volumes], at_s=62, config=RunnerConfig(backfill_s_max=20))
+    again.runner._resume()
+    again.go(0)
+    assert [each[0] for each in revisions(store)] == [10, 50, 60]
+    assert again.counted["not_backfilled"] == 3
+
+
+def test_a_failing_analysis_is_told_and_others_go_on(store: Store) -> None:
+    world = World(store, ALL, from_ns=BEGIN_NS)
+    world.come("flow_sample", flows(range(10), switch="raise"))
+    world.come("flow_sample", flows(range(10, 20)))
+    world.go(12.5)
+    bad = world.runner.states()[3]
+    assert (bad.state, bad.failures, world.counted["error"]) == ("failed", 1, 1)
+    assert "asked to raise" in bad.last_error
+    assert world.runner.states()[0].state == "ok"
+    world.go(20)
+    assert revisions(store, "toy-trouble") == [(10, 0, "failed"), (20, 0, "done")]
+    assert world.runner.states()[3].state == "ok", "the next window was judged well"
+
+
+def test_a_verdict_stands_when_judging_again_fails(store: Store) -> None:
+    world = World(store, [trouble], from_ns=BEGIN_NS)
+    world.come("flow_sample", flows(range(10)))
+    world.go(20)
+    world.come("flow_sample", flows(range(3), switch="raise", seed=3))
+    world.go(20)
+    assert revisions(store, "toy-trouble") == [(10, 0, "done")]
+    assert world.runner.states()[0].failures == 1
+
+
+def test_a_store_that_fails_loses_no_window(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(store, [volumes])
+    world.come("flow_sample", flows(range(10)))
+    append = store.append
+
+    def broken(table: Table, rows: pa.Table) -> None:
+        if table.name == "analysis_run":
+            raise StoreError("disk full")
+        append(table, rows)
+
+    monkeypatch.setattr(store, "append", broken)
+    with pytest.raises(StoreError):
+        world.go(20)
+    monkeypatch.undo()
+    world.go(0)
+    assert revisions(store) == [(10, 0, "done")]
+    assert bytes_of(store, 10) == sent(flows(range(10)))
+
+
+def test_a_cluster_with_rows_of_two_tenants_has_verdicts_of_the_provider(store: Store) -> None:
+    world = World(store, [volumes], config=RunnerConfig(provider="infra"))
+    world.come("flow_sample", flows(range(10)))
+    world.come("flow_sample", flows(range(10), tenant="other", seed=2))
+    world.come("flow_sample", flows(range(10, 20)))
+    world.go(40)
+    found = store.query("SELECT DISTINCT tenant, end_ns FROM leadline.flow_volume ORDER BY end_ns").to_pylist()
+    assert [row["tenant"] for row in found] == ["infra", "acme"]
+    assert bytes_of(store, 10) == sent(flows(range(10)), flows(range(10), seed=2))
+
+
+def test_a_bundle_of_years_is_judged_at_once(tmp_path: Path) -> None:
+    rows = story()
+    with Draft(Manifest(-(2**63), 2**63 - 1), "", None) as draft:
+        for name, table in rows.items():
+            draft.add(BY_NAME[name], [table])
+        write_bundle(tmp_path / "wide.leadline", draft.chunks(), draft.size)
+    wide = judge_bundle(tmp_path / "wide.leadline", TOYS)
+    narrow = judge_bundle(bundle_of(tmp_path / "a.leadline", rows), TOYS)
+    # The steps of the clock that is ahead were seen before the span, and their effect after it.
+    assert wide["flow_volume"].equals(narrow["flow_volume"])
+    assert set(wide) == set(narrow)
+
+
+def test_the_thread_judges_by_itself_and_stops(store: Store) -> None:
+    world = World(store, [])
+    runner = Runner(RunnerConfig(), store, world.count, world.clock, [volumes], InProcess(), from_ns=BEGIN_NS)
+    assert runner.concludes == {"flow_volume", "analysis_run"}
+    store.append(BY_NAME["flow_sample"], flows(range(10)))
+    world.clock.advance(20)
+    runner.start()
+    for _ in range(600):
+        if runner.states()[0].windows:
+            break
+        runner._stop.wait(0.05)
+    runner.stop()
+    assert not runner._thread.is_alive()
+    assert revisions(store) == [(10, 0, "done")]
+    off = Runner(RunnerConfig(enabled=False), store, world.count, world.clock, [volumes], InProcess())
+    off.start()
+    off.stop()
+    assert (off.states(), off.concludes) == ([], set())

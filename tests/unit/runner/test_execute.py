@@ -1,0 +1,138 @@
+"""Where calls run: worker processes that are killed, die, hang, and do not outlive who started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pyarrow as pa
+import pytest
+from tests.unit.runner.toy_rows import BEGIN_NS, S, edges, flows
+
+from leadline.analysis.spec import Analysis, Window
+from leadline.runner.execute import InProcess, Task, WorkerProcesses
+from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome, digest
+from leadline.testing.analyses import REGISTRY, trouble, volumes
+
+WINDOW = Window(BEGIN_NS, BEGIN_NS + 10 * S, "acme", "lab")
+WAIT_S = 120
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[WorkerProcesses]:
+    made = WorkerProcesses(REGISTRY)
+    yield made
+    made.close()
+
+
+def volume_task() -> Task:
+    samples = flows(range(10)).select(["flow", "rate", "frame_bytes"])
+    return Task(volumes, WINDOW, [samples, edges().select(["child", "to_ns"])])
+
+
+def trouble_task(asked: str, analysis: Analysis = trouble) -> Task:
+    return Task(analysis, WINDOW, [flows(range(1), switch=asked).select(["switch"])])
+
+
+def run(workers: WorkerProcesses, task: Task) -> Outcome:
+    return workers.submit(task).result(WAIT_S)
+
+
+def test_a_worker_says_what_this_process_says(workers: WorkerProcesses) -> None:
+    here, there = InProcess().submit(volume_task()).result(), run(workers, volume_task())
+    assert here.state == there.state == DONE
+    assert here.rows == there.rows > 0
+    assert here.digest == there.digest == digest(there.tables)
+    assert here.tables["flow_volume"].equals(there.tables["flow_volume"])
+
+
+def test_an_error_is_told_with_its_place_and_the_worker_goes_on(workers: WorkerProcesses) -> None:
+    found = run(workers, trouble_task("raise"))
+    assert found.state == FAILED
+    assert found.error.startswith("ValueError: asked to raise (analyses.py, line ")
+    assert run(workers, trouble_task("nothing")).state == DONE
+
+
+def test_another_table_than_declared_is_an_error(workers: WorkerProcesses) -> None:
+    found = run(workers, trouble_task("other"))
+    assert (found.state, found.error) == (
+        FAILED,
+        "verdicts of toy-trouble: expected rows of flow_volume, got rows of event",
+    )
+
+
+def test_a_call_that_hangs_is_stopped_and_one_that_dies_fails_alone(workers: WorkerProcesses) -> None:
+    asked = [workers.submit(trouble_task(each)) for each in ("hang", "nothing", "die", "nothing")]
+    found = [each.result(WAIT_S) for each in asked]
+    assert [each.state for each in found] == [TIMEOUT, DONE, "crashed", DONE]
+    assert found[0].error == "took longer than 1 s and was stopped"
+    assert "died, 2 times" in found[2].error
+
+
+def test_what_is_closed_answers_and_takes_nothing_more() -> None:
+    workers = WorkerProcesses(REGISTRY)
+    running = workers.submit(trouble_task("hang"))
+    workers.close()
+    assert running.result(WAIT_S).state == "crashed"
+    assert run(workers, volume_task()).error == "the workers were stopped"
+    workers.close()
+
+
+def test_inputs_are_let_go(workers: WorkerProcesses) -> None:
+    run(workers, volume_task())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        run(workers, volume_task())
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+PARENT = """
+import sys
+from leadline.runner.execute import WorkerProcesses
+from tests.unit.runner.test_execute import trouble_task, volume_task
+workers = WorkerProcesses("leadline.testing.analyses:ALL")
+workers.submit(volume_task()).result()
+workers.submit(trouble_task("hang"))
+print("running", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_workers_do_not_outlive_a_parent_that_is_killed() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout
+    assert parent.stdin
+    assert parent.stdout.readline() == "running\n"
+    children = psutil.Process(parent.pid).children(recursive=True)
+    working = [each for each in children if "spawn_main" in " ".join(each.cmdline())]
+    assert working
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(10)
+    began = time.monotonic()
+    assert not psutil.wait_procs(working, 10)[1]
+    assert time.monotonic() - began < 5
+    parent.stdin.close()
+    parent.stdout.close()
+
+
+def test_a_digest_is_of_values_alone() -> None:
+    table = run_here(volume_task()).tables["flow_volume"]
+    again = pa.table(
+        {
+            name: column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    )
+    chunked = pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    assert digest({"flow_volume": table}) == digest({"flow_volume": again})
+    assert digest({"flow_volume": table}) == digest({"flow_volume": chunked})
+    assert digest({"flow_volume": table}) != digest({"flow_volume": table.slice(1)})
+
+
+def run_here(task: Task) -> Outcome:
+    return InProcess().submit(task).result()
