@@ -1,10 +1,10 @@
 """Counting every flow in the kernel of a switch: what nft is told, how its sets are asked for, what they answer. Pure.
 
-A chain of ours comes after all rules that discard (priority 300, netfilter's last), so that only what is forwarded
-counts. It keeps one counter for each flow and port by which it leaves, in sets of the port by which it came: nft 1.0.6
-allows five fields in a key and crashes over seven; over fields that are no type of its own (`@th,...`) it crashes
-whenever anybody lists anything in that namespace. So the queue pair of RoCEv2 is carried by the packet's mark, for as
-long as the rule takes.
+A chain of ours comes after all rules that discard (priority 300 after routing, netfilter's last; Linux 5.7 and later
+tell there by which port a packet came), so that only what is handed to the port's queue counts. It keeps one counter
+for each flow and port by which it leaves, in sets of the port by which it came: nft 1.0.6 allows five fields in a key
+and crashes over seven; over fields that are no type of its own (`@th,...`) it crashes whenever anybody lists anything
+in that namespace. So the queue pair of RoCEv2 is carried by the packet's mark, for as long as the rule takes.
 Source: include/uapi/linux/netfilter/nf_tables.h.
 """
 
@@ -19,7 +19,7 @@ from leadline.lab.telemetry import netlink
 from leadline.model.errors import DataError
 
 TABLE = "leadline_flows"
-ETHERNET_BYTES = 14  # the forward hook sees IP packets; `frame_bytes` has the header as well
+ETHERNET_BYTES = 14  # netfilter sees IP packets; `frame_bytes` has the header as well
 ROCE_PORT, TCP, UDP = 4791, 6, 17
 _KINDS = ("tcp", "udp", "roce")
 _PAIR = "@th,96,32"  # bytes 4 to 7 of the BTH behind the UDP header: flags, queue pair
@@ -84,8 +84,8 @@ def rules(ports: Sequence[str]) -> str:
         f"delete table inet {TABLE}\n"
         f"table inet {TABLE} {{\n{sets}"
         f"  counter missed {{ }}\n{chains}"
-        "  chain forward {\n"
-        "    type filter hook forward priority 300; policy accept;\n"
+        "  chain sent {\n"
+        "    type filter hook postrouting priority 300; policy accept;\n"
         f"    meta nfproto ipv4 iifname vmap {{ {jumps} }}\n"
         "  }\n"
         "}\n"

@@ -1,0 +1,104 @@
+"""The truth of flows, from the kernel of a lab's switches: held against the routes, the drops and the samples."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.lab.flows import collecting, transfer, wait_for
+
+from leadline.lab.faults import flows as routes
+from leadline.lab.flow_truth import FlowTruthFile, read_flow_truth, ways
+from leadline.lab.flow_truth.watching import FlowWatch
+from leadline.lab.realise.cluster import Cluster
+from leadline.lab.running import RunningLab
+from leadline.lab.telemetry import Telemetry, TelemetryConfig
+from leadline.lab.topology import load
+from leadline.lab.workloads.rings import Rings
+from leadline.model.ids import flow_id
+from leadline.wire import sflow_headers as headers
+
+EVER = 1 << 62
+FOUR = "name: four\nleaves: 2\nspines: 2\nhosts: 4\nhomes: 2\n"
+
+
+def packets_at(truth: pa.Table, switch: str, target: str) -> int:
+    there = truth.filter((pc.field("switch") == switch) & (pc.field("dst_ip") == target))
+    return int(pc.sum(there["packets"]).as_py() or 0)
+
+
+def test_the_truth_agrees_with_the_routes_of_a_running_job(lab_name: str, tmp_path: Path) -> None:
+    """And each flow leads over the links by which the kernel says that it sends it."""
+    with Cluster(load(FOUR), lab_name) as cluster:
+        watch = FlowWatch(cluster, FlowTruthFile(tmp_path / "run.flows.parquet"))
+        watch.start()
+        lab = RunningLab(cluster)
+        job = Rings(max_bytes=1 << 18, pause_s=0.01)
+        job.start(cluster)
+        lab.jobs[job.name] = job
+        try:
+            wait_for("the job's traffic", lambda: len(routes.flows_from(lab, "h1")) >= 4, 30.0)
+            time.sleep(2.0)
+            flows = [flow for host in cluster.topology.hosts for flow in routes.flows_from(lab, host.name)]
+            ported = routes.ways(lab, flows)
+        finally:
+            job.stop()
+            watch.stop()
+    truth = read_flow_truth(tmp_path / "run.flows.parquet")
+    assert watch.failures == []
+    assert truth.schema.metadata[b"leadline.packets_missed"] == b"0"
+    found, topology = ways(truth, 0, EVER), cluster.topology
+    compared = 0
+    for flow, ports in zip(flows, ported, strict=True):
+        whole = flow_id(6, flow.source, flow.target, flow.source_port, flow.target_port).to_bytes(16, "little")
+        if flow.carried_bytes > 100_000 and whole in found:
+            [way] = found[whole]
+            assert way.links[1:] == tuple(topology.link_of(port).id for port in ports)
+            compared += 1
+    assert compared >= 8
+
+
+def test_only_what_a_switch_sends_counts(lab_name: str, tmp_path: Path) -> None:
+    """A packet that a rule of the switch discards on its way out is none that it sent; rules of others still work."""
+    with Cluster(load("tiny"), lab_name) as cluster:
+        watch = FlowWatch(cluster, FlowTruthFile(tmp_path / "run.flows.parquet"))
+        watch.start()
+        host = cluster.topology.host("h2").primary
+        port = cluster.topology.neighbour(host)
+        rule = cluster.drop_rule(port.node, port.name, probability=0.05)
+        transfer(cluster, "h1", "h2", 1_000_000)
+        dropped = cluster.dropped(rule)
+        watch.stop()
+    truth = read_flow_truth(tmp_path / "run.flows.parquet")
+    assert dropped > 10
+    assert packets_at(truth, "spine1", host.address) - packets_at(truth, port.node, host.address) == dropped
+
+
+@pytest.mark.slow
+def test_every_packet_that_is_sampled_is_counted_with_the_same_length(lab_name: str, tmp_path: Path) -> None:
+    """At one sample for each packet the samples are the count."""
+    with collecting() as collector, Cluster(load("tiny"), lab_name) as cluster:
+        watch = FlowWatch(cluster, FlowTruthFile(tmp_path / "run.flows.parquet"))
+        watch.start()
+        config = TelemetryConfig((("127.0.0.1", collector.port),), 1, exporters=False, lldp=False, kernel_log=False)
+        telemetry = Telemetry(cluster, config)
+        telemetry.start()
+        try:
+            transfer(cluster, "h1", "h2", 2_000_000)
+            time.sleep(1.0)
+        finally:
+            telemetry.stop()
+            watch.stop()
+    truth = read_flow_truth(tmp_path / "run.flows.parquet")
+    counted = pa.TableGroupBy(truth, ["flow"]).aggregate([("bytes", "sum")])
+    sampled: Counter[bytes] = Counter()
+    for address in {sender for sender, _ in collector.got}:
+        batch, _ = collector.of(address)
+        for whole, frame_bytes in zip(batch.ids, batch.flows[:, headers.FRAME_BYTES].tolist(), strict=True):
+            sampled[whole.tobytes()] += frame_bytes
+    assert len(sampled) == 2
+    assert sampled == dict(zip(counted["flow"].to_pylist(), counted["bytes_sum"].to_pylist(), strict=True))
