@@ -45,12 +45,22 @@ def path_answer(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]:
     answer |= {"end_ns": verdicts.window.end_ns, "window_ns": verdicts.window.window_ns}
     # Of the window, not of the time asked for: the ranks may be gone by then.
     within = replace(asked, at_ns=verdicts.window.end_ns - 1)
-    answer["possible"] = possible_paths(store, within, a, b, verdicts.window.window_ns)
     answer["flows"] = flows = _flows(verdicts, a, b)
+    answer["possible"] = possible_paths(store, within, a, b, verdicts.window.window_ns, ports_of(flows, a))
     if not flows:
         return answer | {"why": _why_none(verdicts, a, b)}
     answer["asymmetric"], answer["why"] = symmetry(flows, a)
     return answer
+
+
+def ports_of(flows: Sequence[Mapping[str, Any]], a: str) -> list[tuple[str, str]]:
+    """The pairs of NIC ports that flows use, that of rank `a` first; in order, each once."""
+    pairs = set()
+    for flow in flows:
+        if flow["src"] and flow["dst"]:
+            there = str(flow["src_rank"]).removeprefix("rank:") == a
+            pairs.add((flow["src"], flow["dst"]) if there else (flow["dst"], flow["src"]))
+    return sorted(pairs)
 
 
 # Ranks are stored as ids; rows of others may have the bare name.
@@ -140,7 +150,7 @@ def symmetry(flows: Sequence[Mapping[str, Any]], a: str) -> tuple[bool | None, s
 def _why_none(verdicts: Verdicts, a: str, b: str) -> str:
     last_ns = verdicts.last_seen_ns(_BETWEEN, **_named(a, b))
     if last_ns is not None:
-        return f"no flow between them was sampled in this window; the newest with one ended at {time_text(last_ns)}: use `at`"
+        return f"no flow between them was sampled in this window, but in the one to {time_text(last_ns)}: use `at`"
     known = [
         rank
         for rank in (a, b)

@@ -6,7 +6,7 @@ Only links between switches, and those of the two hosts, are read: hosts do not 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from leadline.model.ids import link_id
@@ -15,32 +15,70 @@ from leadline.server.flows_view import Asked
 from leadline.store import Store
 
 LINKS_MAX = 1000  # told; `links_total` counts all of them
+PAIRS_MAX = 64  # of ports
 _HOLDS = "from_ns <= {at_ns:Int64} AND (isNull(to_ns) OR to_ns > {at_ns:Int64} - {span_ns:Int64})"
 
 Net = Mapping[str, Mapping[str, list[str]]]
 """Node to node to the links between them."""
+Pair = tuple[str, str]
+"""The NIC port at the first rank and that at the second."""
 
 
-def possible_paths(store: Store, asked: Asked, a: str, b: str, span_ns: int = 0) -> dict[str, Any]:
+def possible_paths(
+    store: Store, asked: Asked, a: str, b: str, span_ns: int = 0, pairs: Sequence[Pair] = ()
+) -> dict[str, Any]:
     """The equally short paths between ranks `a` and `b` (bare names), and what is missing to tell them.
 
-    Links and ranks count that were there at the time asked for, or within `span_ns` before it.
+    Links and ranks count that were there at the time asked for, or within `span_ns` before it. `pairs`: the NIC ports
+    that their flows use; where none is known, ports of the same name are taken (rails), and that is said.
     """
-    hosts = {rank: _host(store, asked, rank, span_ns) for rank in (a, b)}
-    missing = [f"no source tells the host of rank {rank} at that time" for rank in (a, b) if hosts[rank] is None]
-    answer: dict[str, Any] = {"a": hosts[a], "b": hosts[b], "hops": None, "paths": 0, "links": [], "links_total": 0,
-                              "missing": missing}  # fmt: skip
-    src, dst = hosts[a], hosts[b]
-    if src is None or dst is None:
-        return answer
-    if src == dst:
-        return {**answer, "hops": 0, "missing": [f"both ranks are on {src}: nothing between them crosses the network"]}
-    net = _net(store, asked, src, dst, span_ns)
-    links, paths = shortest(net, src, dst)
+    answer: dict[str, Any] = {"a": None, "b": None, "hops": None, "paths": 0, "links": [], "links_total": 0,
+                              "ports": [], "missing": []}  # fmt: skip
+    if not pairs:
+        hosts = [_host(store, asked, rank, span_ns) for rank in (a, b)]
+        answer |= {"a": hosts[0], "b": hosts[1]}
+        if None in hosts:
+            told = zip((a, b), hosts, strict=True)
+            unknown = [rank for rank, host in told if host is None]
+            return {**answer, "missing": [f"no source tells the host of rank {rank} at that time" for rank in unknown]}
+        if hosts[0] == hosts[1]:
+            return {**answer, "hops": 0, "missing": [f"both ranks are on {hosts[0]}: no link lies between them"]}
+        ends = _ends(store, asked, [f"port:{str(host).partition(':')[2]}/" for host in hosts], span_ns)
+        pairs = same_names(ends, *map(str, hosts))
+        answer["missing"] = ["no sampled flow tells which ports they use; those of the same name are taken"]
+    else:
+        ends = _ends(store, asked, [port for pair in pairs for port in pair], span_ns)
+        answer |= {"a": node_of(pairs[0][0]), "b": node_of(pairs[0][1])}
+    links, paths = between(ends, pairs[:PAIRS_MAX])
     if not paths:
-        return {**answer, "missing": [f"no chain of links leads from {src} to {dst} at that time"]}
+        where = f"from {answer['a']} to {answer['b']}"
+        return {**answer, "missing": [*answer["missing"], f"no chain of links leads {where} at that time"]}
     hops = max(link["hop"] for link in links) + 1
-    return {**answer, "hops": hops, "paths": paths, "links": links[:LINKS_MAX], "links_total": len(links)}
+    return {**answer, "hops": hops, "paths": paths, "links": links[:LINKS_MAX], "links_total": len(links),
+            "ports": [list(pair) for pair in pairs[:PAIRS_MAX]]}  # fmt: skip
+
+
+def same_names(ends: Iterable[tuple[str, str]], src: str, dst: str) -> list[Pair]:
+    """The ports of two hosts that have a link, in pairs of one name; all with all where no name fits."""
+    ports = {end for pair in ends for end in pair}
+    ours, theirs = (sorted(port for port in ports if port.startswith("port:") and node_of(port) == host)
+                    for host in (src, dst))  # fmt: skip
+    by_name = {port.partition("/")[2]: port for port in theirs}
+    fitting = [(port, by_name[port.partition("/")[2]]) for port in ours if port.partition("/")[2] in by_name]
+    return fitting or [(one, other) for one in ours for other in theirs]
+
+
+def between(ends: Sequence[tuple[str, str]], pairs: Iterable[Pair]) -> tuple[list[dict[str, Any]], int]:
+    """Links on the shortest paths of all pairs of ports, each once, and the number of these paths."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    total = 0
+    for pair in pairs:
+        net = net_of(each for each in ends if all(not end.startswith("port:") or end in pair for end in each))
+        links, paths = shortest(net, node_of(pair[0]), node_of(pair[1]))
+        total += paths
+        for link in links:
+            found.setdefault((link["link"], link["from"]), link)
+    return sorted(found.values(), key=lambda link: (link["hop"], link["link"])), total
 
 
 def _host(store: Store, asked: Asked, rank: str, span_ns: int) -> str | None:
@@ -53,9 +91,11 @@ def _host(store: Store, asked: Asked, rank: str, span_ns: int) -> str | None:
     return str(found[0]["host"]) if found else None
 
 
-def _net(store: Store, asked: Asked, src: str, dst: str, span_ns: int) -> Net:
+def _ends(store: Store, asked: Asked, ports: Sequence[str], span_ns: int) -> list[tuple[str, str]]:
+    """The ends of links between switches, and of those at ports that begin with one of `ports`."""
+    some = ports[: 2 * PAIRS_MAX]
     ours = " OR ".join(
-        f"startsWith({end}, {{{name}:String}})" for end in ("child", "parent") for name in ("src", "dst")
+        f"startsWith({end}, {{port{number}:String}})" for end in ("child", "parent") for number in range(len(some))
     )
     switches = "startsWith(child, 'swport:') AND startsWith(parent, 'swport:')"
     where = ["kind = 'linked'", f"(({switches}) OR {ours})", _HOLDS, *asked.conditions()]
@@ -63,9 +103,9 @@ def _net(store: Store, asked: Asked, src: str, dst: str, span_ns: int) -> Net:
         "SELECT DISTINCT toString(child) AS child, toString(parent) AS parent "
         f"FROM leadline.{RELATION.name} WHERE {' AND '.join(where)}"
     )
-    ports = {"src": f"port:{src.removeprefix('host:')}/", "dst": f"port:{dst.removeprefix('host:')}/"}
-    rows = store.query(sql, {**asked.parameters(sql), **ports, "span_ns": span_ns})
-    return net_of(zip(rows.column("child").to_pylist(), rows.column("parent").to_pylist(), strict=True))
+    named = {f"port{number}": port for number, port in enumerate(some)}
+    rows = store.query(sql, {**asked.parameters(sql), **named, "span_ns": span_ns})
+    return list(zip(rows.column("child").to_pylist(), rows.column("parent").to_pylist(), strict=True))
 
 
 def net_of(ends: Iterable[tuple[str, str]]) -> Net:

@@ -16,6 +16,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.runner.live import LiveTables
 from leadline.server.flows_view import Asked
 from leadline.server.graph_view import Graphs, graph_answer, hidden_names, only_cluster
+from leadline.server.path_view import path_answer
 from leadline.store import Store
 from leadline.store.schema import arrow_table
 
@@ -242,3 +243,23 @@ def test_several_clusters_have_to_be_told_apart(store: Store) -> None:
     append(store, {"relation": [{**relation("host:a", "in", "cluster:x"), "cluster": "west"}]})
     with pytest.raises(UsageError, match="several clusters, default, west"):
         only_cluster(store, OPERATOR)
+
+
+def test_the_topology_allows_paths_where_nothing_was_sampled(store: Store) -> None:
+    found = path_answer(store, Asked(OPERATOR, "default", BOOT + 700 * S), "bert-1/0", "bert-1/1")
+    assert (found["flows"], found["possible"]["paths"]) == ([], 0)
+    assert found["possible"]["missing"] == [
+        "no source tells the host of rank bert-1/0 at that time",
+        "no source tells the host of rank bert-1/1 at that time",
+    ]
+    later = path_answer(store, Asked(OPERATOR, "default", END), "bert-1/0", "resnet-2/1")
+    possible = later["possible"]
+    assert (possible["a"], possible["b"], possible["hops"], possible["paths"]) == ("host:h1", "host:h4", 4, 2)
+    assert {link["to"] for link in possible["links"] if link["hop"] == 1} == {"switch:spine1", "switch:spine2"}
+    assert "those of the same name are taken" in possible["missing"][0]
+
+
+def test_the_possible_paths_of_a_sampled_flow_are_those_of_its_ports(store: Store) -> None:
+    possible = path_answer(store, Asked(OPERATOR, "default", END), "bert-1/0", "bert-1/1")["possible"]
+    assert possible["ports"] == [["port:h1/eth0", "port:h3/eth0"]]
+    assert (possible["paths"], possible["missing"]) == (2, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadline.model.ids import link_id
-from leadline.server.possible_paths import net_of, node_of, shortest
+from leadline.server.possible_paths import between, net_of, node_of, same_names, shortest
 
 
 def clos(leaves: int = 2, spines: int = 2, parallel: int = 1) -> list[tuple[str, str]]:
@@ -51,3 +51,20 @@ def test_the_node_of_a_port_is_in_its_name() -> None:
     assert node_of("swport:leaf1/Ethernet1/1") == "switch:leaf1"
     assert node_of("swport:odd") == "switch:odd"
     assert link_id("swport:b/1", "port:a/1") == "link:a/1~b/1"
+
+
+def test_ports_of_one_name_are_paired_and_others_all_with_all() -> None:
+    ends = [("port:h1/eth0", "swport:x/1"), ("port:h1/fe0", "swport:y/1"), ("port:h2/eth0", "swport:x/2")]
+    assert same_names(ends, "host:h1", "host:h2") == [("port:h1/eth0", "port:h2/eth0")]
+    assert same_names([*ends[:1], ("port:h2/a", "swport:x/2"), ("port:h2/b", "swport:x/3")], "host:h1", "host:h2") == [
+        ("port:h1/eth0", "port:h2/a"),
+        ("port:h1/eth0", "port:h2/b"),
+    ]
+
+
+def test_only_the_ports_that_are_used_count() -> None:
+    ends = [*clos(), ("port:h1/fe0", "swport:fe/1"), ("port:h2/fe0", "swport:fe/2")]
+    links, paths = between(ends, [("port:h1/eth0", "port:h2/eth0")])
+    assert (paths, max(link["hop"] for link in links)) == (2, 3)
+    assert between(ends, [("port:h1/eth0", "port:h2/eth0"), ("port:h1/fe0", "port:h2/fe0")])[1] == 3
+    assert between(ends, []) == ([], 0)

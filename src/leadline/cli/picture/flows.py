@@ -30,7 +30,7 @@ class _Picture:
         self._jobs = self._ranked()
         self._scale = (WIDTH - NAMES - NUMBERS - 16) / max((link["high"] for link in self._links), default=1.0)
         self._groups_y = TOP + ROW * (max(len(self._links), 1) + 1) + 30
-        height = self._groups_y + ROW * (len(self._groups) + 1) * bool(self._groups) + 84
+        height = self._groups_y + ROW * (len(self._groups) + 1) * bool(self._groups) + 62
         self._drawing = Drawing(WIDTH, math.ceil(height), f"Flows of {answer['job']}, {when}")
 
     def _ranked(self) -> list[str]:

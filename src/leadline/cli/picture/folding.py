@@ -247,7 +247,11 @@ def _boxes(
     whole: Whole, group: Mapping[str, Hashable], sets: Callable[[frozenset[str]], Hashable]
 ) -> tuple[list[Box], dict[str, int]]:
     by_group: dict[Hashable, list[Node]] = defaultdict(list)
-    for node in sorted(whole.nodes.values(), key=lambda each: (each.layer, natural(each.entity))):
+    letter = {job: place for place, job in enumerate(whole.jobs)}
+    first = {
+        jobs: min((letter[job] for job in jobs), default=len(letter)) for jobs in {n.jobs for n in whole.nodes.values()}
+    }
+    for node in sorted(whole.nodes.values(), key=lambda each: (each.layer, first[each.jobs], natural(each.entity))):
         by_group[(node.layer, node.kind, group[node.entity])].append(node)
     boxes: list[Box] = []
     box_of: dict[str, int] = {}

@@ -121,8 +121,8 @@ class _Picture:
         jobs = sorted(line.jobs, key=self._letter.__getitem__)[:3]
         for number, job in enumerate(jobs or [""]):
             place = min(self._letter.get(job, JOBS), JOBS)
-            aside = (number - (len(jobs) - 1) / 2) * 4 if jobs else 0.0
             stroke = max(1.2, wide / max(len(jobs), 1))
+            aside = (number - (len(jobs) - 1) / 2) * (stroke + 1.6) if jobs else 0.0
             colour = f"stroke-job{place}" if job else "stroke-rule"
             dashes = DASHES[place] if job else ""
             if line.lower in self._side:

@@ -66,7 +66,8 @@ def columns_of(answer: Mapping[str, Any], ways: Sequence[Way]) -> list[list[str]
     place: dict[str, int] = {}
     for link in answer["possible"]["links"]:
         place.setdefault(link["from"].partition(":")[2], link["hop"])
-        place.setdefault(link["to"].partition(":")[2], link["hop"] + 1)
+        end = link["to"].partition(":")[2]
+        place[end] = max(place.get(end, 0), link["hop"] + 1)
     pairs = [(way.begin, way.end) if way.there else (way.end, way.begin) for way in ways]
     reached = {end for _, end in pairs}
     for begin, _ in pairs:
