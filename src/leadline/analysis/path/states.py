@@ -5,24 +5,25 @@ one path for all samples? --misfits--> two paths, one after the other (moved)? o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from scipy.special import expit, gammaln
+from scipy.special import expit
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.path.infer import ERROR, SURE, Ends, Evidence, Fabric, Paths, Posterior, fitting, posterior
-from leadline.analysis.path.infer_kernels import ALTERNATIVES_MAX, HOPS_MAX, SPRAY
+from leadline.analysis.path.infer_kernels import ALTERNATIVES_MAX, HOPS_MAX, SPRAY, fits
+from leadline.analysis.path.moves import REST_MAX, Two, last_seen, moved_probability, still_there, two_paths
+from leadline.analysis.path.trace import trace
 
 KNOWN_MIN = 0.95
 PROBABILITY_MAX = 1 - ERROR  # the fabric may be other than what is told of it
-CHANCE_MAX = 1e-3  # that samples of two paths at one time lie in this order by chance
-OVERLAP_NS = 10**9  # switches export samples with a delay of up to about a second
-OVERLAP_SHARE = 0.1  # of the time between the first and the last sample
-REST_MAX = 0.05  # share of samples that may fit neither of two paths
-MOVED_MIN = 2  # samples off a path before anything else than errors is thought of
 SPRAYED_PRIOR = (0.01, 10.0)  # share of sprayed flows before any is seen: so many of so many
+EM_ROUNDS = 60
+OFF_MIN = 0.5  # share of samples that fit no shortest path, for another path to be looked for
+DETOUR_MAX = 0.98  # probability of a path that is not shortest
+TRACED_MAX = 5000  # flows of one window that are followed link by link, about 0.1 ms each
 
 
 class State(IntEnum):
@@ -73,6 +74,9 @@ class Judged:
     crossed: Crossed
     fits_G: Bools  # groups that lie on a path told
     moved_ns_F: Ints  # when it was first seen on its latest path, 0 where it did not move
+    looped_F: Ints  # node that it passes twice, -1: none
+    detour_F: Bools  # its path is longer than the shortest ones
+    left_F: Bools  # it was last seen on a link that others left since
 
 
 @dataclass
@@ -84,6 +88,9 @@ class _Found:
     alternatives_F: Ints
     sprayed_F: Floats
     moved_ns_F: Ints
+    looped_F: Ints
+    detour_F: Bools
+    left_F: Bools
     told: list[Told]
     crossed: list[Crossed]
 
@@ -99,50 +106,63 @@ def judged(
     flows = len(at.sources_F)
     found = _Found(
         np.zeros(flows, np.int64), np.zeros(flows), np.zeros(flows, np.int64), np.zeros(flows),
-        np.zeros(flows, np.int64), [], [],
+        np.zeros(flows, np.int64), np.full(flows, -1), np.zeros(flows, bool), np.zeros(flows, bool), [], [],
     )  # fmt: skip
     first = posterior(plan, at, evidence, np.flatnonzero(at.known_F))
     first = _only(first, first.ok_X)
-    fits_G = fitting(evidence, plan.topology, _by_flow(first, flows))
-    off_F = _counted(evidence.flow_G, np.where(fits_G, 0, evidence.samples_G), flows)
-    moved_F = _moves(plan, at, evidence, first, fits_G, off_F, from_ns, times_G, found)
-    rest = _only(first, ~moved_F[first.flow_X])
-    sprayed_X = sprayed_probability(rest, class_F[rest.flow_X])
-    found.sprayed_F[rest.flow_X] = sprayed_X
-    is_sprayed_X = (sprayed_X >= 0.5) & (rest.routes_X > 1)
-    _sprayed(plan, at, evidence, rest.flow_X[is_sprayed_X], found)
-    _single(_only(rest, ~is_sprayed_X), found)
+    two = two_paths(plan, at, evidence, first, times_G, flows)
+    share_X, sprayed_X = sprayed_probability(first, class_F[first.flow_X], ~two.clear_F[first.flow_X])
+    moved_F = np.zeros(flows)
+    moved_F[first.flow_X] = moved_probability(two, first, share_X)
+    is_moved_X = moved_F[first.flow_X] >= 0.5
+    _moved(plan, at, evidence, two, moved_F, from_ns, found)
+    is_sprayed_X = ~is_moved_X & (sprayed_X >= 0.5) & (first.routes_X > 1)
+    total_X = two.total_F[first.flow_X]
+    off_X = (total_X - first.on_graph_X > OFF_MIN * total_X) & ~is_moved_X
+    found.sprayed_F[first.flow_X] = np.where(is_moved_X | off_X, 0.0, sprayed_X)
+    _sprayed(plan, at, evidence, first.flow_X[is_sprayed_X & ~off_X], found)
+    one = _only(first, ~is_moved_X & ~is_sprayed_X & ~off_X)
+    last_ns_F = last_seen(evidence, times_G, flows)
+    there_X = still_there(two, moved_F >= 0.5, one, last_ns_F, len(plan.topology.to_D))
+    found.left_F[one.flow_X] = there_X < 1
+    _single(one, there_X * (1 - np.where(two.later_F, moved_F, 0.0)[one.flow_X]), found)
+    off = _only(first, off_X)
+    found.state_F[off.flow_X] = State.CONTRADICTED
+    _traced(plan, at, evidence, off, two, found)
     told = _joined(found.told)
     return Judged(
         found.state_F, found.probability_F, found.alternatives_F, found.sprayed_F, told, _crossed(found.crossed),
-        _fit_any(plan, evidence, told, flows), found.moved_ns_F,
+        _fit_any(plan, evidence, told, flows), found.moved_ns_F, found.looped_F, found.detour_F, found.left_F,
     )  # fmt: skip
 
 
-def sprayed_probability(post: Posterior, class_X: Ints) -> Floats:
-    """That the packets of each flow take their own ways, (X,), by empirical Bayes.
+def sprayed_probability(post: Posterior, class_X: Ints, learn_X: Bools) -> tuple[Floats, Floats]:
+    """That the packets of each flow take their own ways: before its samples are looked at, and after, (X,) each.
 
     The share of sprayed flows of a class of traffic is what makes all its flows likeliest (expectation maximisation,
-    Dempster et al. 1977): a flow with three samples is judged by what its kind does here.
+    Dempster et al. 1977): a flow with three samples is judged by what its kind does here. It is learnt from `learn_X`.
     """
-    out = np.zeros(len(post.flow_X))
+    before, after = np.zeros(len(post.flow_X)), np.zeros(len(post.flow_X))
     odds_X = post.sprayed_X - post.single_X
+    seen, of = SPRAYED_PRIOR
     for kind in np.unique(class_X).tolist():
-        mine = np.flatnonzero((class_X == kind) & (post.routes_X > 1) & (post.on_graph_X > 0))
-        seen, of = SPRAYED_PRIOR
+        mine = np.flatnonzero(class_X == kind)
+        telling = mine[learn_X[mine] & (post.routes_X[mine] > 1) & (post.on_graph_X[mine] > 0)]
         share = seen / of
-        for _ in range(60):
-            p = expit(np.clip(odds_X[mine] + np.log(share / (1 - share)), -700, 700))
-            # Sums of floats in a fixed order: flows are sorted by the posterior, not by how rows came.
-            share = min((float(p.sum()) + seen) / (len(mine) + of), 1 - 1e-4)
-        out[mine] = expit(np.clip(odds_X[mine] + np.log(share / (1 - share)), -700, 700))
-    return out
+        for _ in range(EM_ROUNDS):
+            p = expit(np.clip(odds_X[telling] + np.log(share / (1 - share)), -700, 700))
+            # A sum of floats in a fixed order: the posterior's, not that of the rows.
+            share = min((float(p.sum()) + seen) / (len(telling) + of), 1 - 1e-4)
+        before[mine] = share
+        after[mine] = expit(np.clip(odds_X[mine] + np.log(share / (1 - share)), -700, 700))
+    return before, after
 
 
-def _single(post: Posterior, found: _Found) -> None:
-    """Flows on one path: known, or several paths as likely."""
+def _single(post: Posterior, there_X: Floats, found: _Found) -> None:
+    """Flows on one path: known, or several paths as likely. `there_X`: that they are still where they were seen."""
     spray_X = found.sprayed_F[post.flow_X]
-    p_X = np.minimum((1 - spray_X) * post.probability_X + spray_X / np.maximum(post.routes_X, 1), PROBABILITY_MAX)
+    p_X = there_X * ((1 - spray_X) * post.probability_X + spray_X / np.maximum(post.routes_X, 1))
+    p_X = np.minimum(p_X, PROBABILITY_MAX)
     known_X = p_X >= KNOWN_MIN
     found.state_F[post.flow_X] = np.where(known_X, State.KNOWN, State.AMBIGUOUS)
     found.probability_F[post.flow_X] = p_X
@@ -193,84 +213,60 @@ def _sprayed(plan: Fabric, at: Ends, evidence: Evidence, flow_X: Ints, found: _F
     _tell(post, post.probability_X, found, ALTERNATIVES_MAX)
 
 
-def _moves(
-    plan: Fabric,
-    at: Ends,
-    evidence: Evidence,
-    first: Posterior,
-    fits_G: Bools,
-    off_F: Floats,
-    from_ns: int,
-    times_G: tuple[Ints, Ints],
-    found: _Found,
-) -> Bools:
-    """Which flows changed their path, (F,); what they are on now is written to `found`.
-
-    The samples that the likeliest path leaves over make a second path. If the samples of only one come before those of
-    only the other, and would not by chance, the flow moved.
-    """
-    flows = len(off_F)
-    moved_F = np.zeros(flows, bool)
-    some = first.flow_X[off_F[first.flow_X] >= MOVED_MIN]
-    if not len(some):
-        return moved_F
-    other = posterior(plan, at, evidence, some, np.where(fits_G, 0, evidence.samples_G), silence=False)
-    second_G = fitting(evidence, plan.topology, _by_flow(other, flows))
-    n_G = evidence.samples_G
-    one_G, two_G = fits_G & ~second_G, second_G & ~fits_G
-    count = [np.bincount(evidence.flow_G[only], n_G[only], flows) for only in (one_G, two_G, ~fits_G & ~second_G)]
-    span = [_span(evidence.flow_G[only], times_G, only, flows) for only in (one_G, two_G)]
-    lasts = np.maximum(span[0][1], span[1][1]) - np.minimum(span[0][0], span[1][0])
-    slack = np.minimum(OVERLAP_NS, (OVERLAP_SHARE * lasts).astype(np.int64))
-    after = span[1][0] > span[0][1] - slack  # the second path is the later one
-    before = span[0][0] > span[1][1] - slack
-    by_chance = np.log(2) + gammaln(count[0] + 1) + gammaln(count[1] + 1) - gammaln(count[0] + count[1] + 1)
-    total = np.bincount(evidence.flow_G, n_G, flows)
-    is_some = np.zeros(flows, bool)
-    is_some[some] = True
-    moved_F = is_some & (after | before) & (by_chance < np.log(CHANCE_MAX)) & (count[2] <= REST_MAX * total)
-    moved_F &= (count[0] >= MOVED_MIN) & (count[1] >= MOVED_MIN)
-    flow_X = np.flatnonzero(moved_F)
-    old_G = np.where(after[evidence.flow_G], one_G, two_G) & moved_F[evidence.flow_G]
-    latest = posterior(plan, at, evidence, flow_X, np.where(old_G, 0, n_G))
-    new_ns = np.where(after, span[1][0], span[0][0])
-    p_X = np.minimum(latest.probability_X, PROBABILITY_MAX)
-    now_X = new_ns[latest.flow_X] >= from_ns  # else it had moved before the window began
-    known_X = p_X >= KNOWN_MIN
-    found.state_F[latest.flow_X] = np.where(now_X, State.MOVED, np.where(known_X, State.KNOWN, State.AMBIGUOUS))
-    found.probability_F[latest.flow_X] = p_X
-    found.alternatives_F[latest.flow_X] = np.maximum(latest.alike_X, 1)
-    found.moved_ns_F[latest.flow_X] = np.where(now_X, new_ns[latest.flow_X], 0)
+def _moved(
+    plan: Fabric, at: Ends, evidence: Evidence, two: Two, probability_F: Floats, from_ns: int, found: _Found
+) -> None:
+    """Flows that changed their path: the latest one, from the samples that are not of the earlier one."""
+    moved_F = probability_F >= 0.5
+    old_G = two.old_G(evidence.flow_G, moved_F)
+    latest = posterior(plan, at, evidence, np.flatnonzero(moved_F), np.where(old_G, 0, evidence.samples_G))
+    x = latest.flow_X
+    # That it is on the later path needs no move where that is the first, likelier one anyway.
+    sure_X = np.where(two.later_F[x], probability_F[x], 1.0)
+    p_X = np.minimum(latest.probability_X * sure_X, PROBABILITY_MAX)
+    now_X = two.first_ns_F[x] >= from_ns  # else it had moved before the window began
+    still_X = np.where(p_X >= KNOWN_MIN, State.KNOWN, State.AMBIGUOUS)
+    found.state_F[x] = np.where(now_X, State.MOVED, still_X)
+    found.probability_F[x] = p_X
+    found.alternatives_F[x] = np.maximum(latest.alike_X, 1)
+    found.moved_ns_F[x] = np.where(now_X, two.first_ns_F[x], 0)
     _tell(latest, p_X, found, ALTERNATIVES_MAX - 1)
-    gone = _only(replace(first), np.isin(first.flow_X, latest.flow_X[now_X]))
-    _tell_earlier(gone, other, after, found)
-    moved: Bools = moved_F
-    return moved
+    f = np.sort(x[now_X])
+    old_FH = np.where(two.later_F[f][:, None], two.path_FH[f], two.other_FH[f])
+    # What it crossed before: the last alternative.
+    crossed = np.where(old_FH >= 0, PROBABILITY_MAX, 0.0)
+    found.told.append(Told(f, np.full(len(f), ALTERNATIVES_MAX - 1), old_FH, crossed))
 
 
-def _tell_earlier(first: Posterior, other: Posterior, after_F: Bools, found: _Found) -> None:
-    """The path before the move as the last alternative: what the flow crossed earlier in the window."""
-    path_F = {int(f): path for f, path in zip(other.flow_X.tolist(), other.path_XH, strict=True)}
-    for f, path in zip(first.flow_X.tolist(), first.path_XH, strict=True):
-        old = path if after_F[f] else path_F[f]
-        sure = np.where(old >= 0, PROBABILITY_MAX, 0.0)
-        told = Told(np.array([f]), np.array([ALTERNATIVES_MAX - 1]), old[None, :], sure[None, :])
-        found.told.append(told)
+def _traced(plan: Fabric, at: Ends, evidence: Evidence, post: Posterior, two: Two, found: _Found) -> None:
+    """Flows most of whose samples fit no shortest path: the links as they were seen, if they make a path."""
+    for f in np.sort(post.flow_X)[:TRACED_MAX].tolist():
+        seen = trace(evidence, plan.topology, at, f)
+        path = np.full((1, HOPS_MAX), -1, np.int32)
+        path[0, : len(seen.path)] = seen.path
+        if seen.looped >= 0:
+            found.state_F[f], found.looped_F[f] = State.LOOP, seen.looped
+        if not seen.whole:
+            continue
+        share = _share_on(evidence, plan, f, path)
+        detour = share >= 1 - REST_MAX
+        # Each switch was seen, yet fewer samples speak for a detour than for a path that routing would choose.
+        p = min(share, DETOUR_MAX) if detour else share * DETOUR_MAX
+        found.state_F[f] = State.KNOWN if p >= KNOWN_MIN else State.CONTRADICTED
+        found.detour_F[f] = detour
+        found.probability_F[f], found.alternatives_F[f] = p, 1
+        found.told.append(Told(np.array([f]), np.zeros(1, np.int64), path, np.where(path >= 0, p, 0.0)))
+        directions = np.array(seen.path, np.int64)
+        found.crossed.append(Crossed(np.full(len(directions), f), directions, np.full(len(directions), p)))
 
 
-def _span(flow_G: Ints, times_G: tuple[Ints, Ints], only: Bools, flows: int) -> tuple[Ints, Ints]:
-    """First and last time of some groups of each flow, ns; (0, 0) where there are none."""
-    first, last = np.full(flows, 2**62), np.full(flows, -(2**62))
-    np.minimum.at(first, flow_G, times_G[0][only])
-    np.maximum.at(last, flow_G, times_G[1][only])
-    none = last < first
-    return np.where(none, 0, first), np.where(none, 0, last)
-
-
-def _counted(flow_G: Ints, count_G: Ints, flows: int) -> Floats:
-    """Sum of counts by flow."""
-    found: Floats = np.bincount(flow_G, count_G.astype(np.float64), flows).astype(np.float64)
-    return found
+def _share_on(evidence: Evidence, plan: Fabric, f: int, path: Paths) -> float:
+    """Share of a flow's samples that lie on a path."""
+    g = slice(int(evidence.group_F[f]), int(evidence.group_F[f + 1]))
+    one = np.array([0, g.stop - g.start])
+    on = fits(one, evidence.node_G[g], evidence.in_G[g], evidence.out_G[g], path, plan.topology.to_D)
+    samples = evidence.samples_G[g]
+    return float(samples[on].sum() / max(samples.sum(), 1))
 
 
 def _only(post: Posterior, mask_X: Bools) -> Posterior:
@@ -283,12 +279,6 @@ def _only(post: Posterior, mask_X: Bools) -> Posterior:
         post.on_graph_X[mask_X], place[post.flow_A[in_A]], post.path_AH[in_A], post.probability_A[in_A],
         place[post.flow_M[in_M]], post.direction_M[in_M], post.probability_M[in_M],
     )  # fmt: skip
-
-
-def _by_flow(post: Posterior, flows: int) -> Paths:
-    path_FH = np.full((flows, HOPS_MAX), -1, np.int32)
-    path_FH[post.flow_X] = post.path_XH
-    return path_FH
 
 
 def _joined(parts: list[Told]) -> Told:

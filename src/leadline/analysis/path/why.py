@@ -19,10 +19,18 @@ def why(flows: FlowTable, plan: Fabric, at: Ends, known: Addresses, evidence: Ev
     """A sentence for each flow; empty where the path is known by the ordinary way."""
     out = [""] * len(flows)
     differing = _Differing(plan, evidence, found)
-    for f in np.flatnonzero(found.state_F != State.KNOWN).tolist():
+    for f in np.flatnonzero((found.state_F != State.KNOWN) | found.detour_F).tolist():
         state = State(int(found.state_F[f]))
         if state is State.UNKNOWN:
             out[f] = _unknown(f, flows, plan, at, known)
+        elif state is State.KNOWN:
+            out[f] = "longer than the shortest paths: every hop was seen"
+        elif state is State.LOOP:
+            out[f] = f"it comes to {plan.topology.nodes[found.looped_F[f]]} twice"
+        elif state is State.CONTRADICTED:
+            out[f] = "most of its samples fit no shortest path between its ends: see `conflict`"
+        elif state is State.AMBIGUOUS and found.left_F[f]:
+            out[f] = "it was last seen on a link that other flows left since; no sample tells where it is now"
         elif state is State.AMBIGUOUS:
             out[f] = differing.text(f, int(found.alternatives_F[f]))
         elif state is State.MOVED:

@@ -1,9 +1,9 @@
 """Cables and port names held against samples: what leaves by one end of a link comes in at its other end.
 
 A link of which that is not so for most flows is wrong in one of two ways. If the flows come in at another port of the
-same switch, that switch names its ports wrongly: its samples are taken by the names that fit. If they come in at another
-switch, the cable runs there: the link is taken to run where the samples say. Two exchanged cables of one switch look like
-the former; `conflict` says so.
+same switch, that switch names its ports wrongly: its samples are taken by the names that fit. If they come in at
+another switch, the cable runs there: the link is taken to run where the samples say. Two exchanged cables of one switch
+look like the former; `conflict` says so.
 
 Axes: D = direction of a link, Q = (flow, port) pairs.
 """
