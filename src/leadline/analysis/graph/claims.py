@@ -19,6 +19,8 @@ from leadline.analysis.graph.trust import Claim, chosen
 _CONFLICTS = tuple(sorted({rule.only for rule in RULES if rule.only}))
 _CONFLICT_OF_RULE = np.array([*(_CONFLICTS.index(rule.only) if rule.only else -1 for rule in RULES), -1], np.int64)
 _PER_SOURCE = np.array([*(rule.per_source for rule in RULES), False])
+_THROUGH_JOB = np.array([*(rule.through_job for rule in RULES), False])
+_RANK_IN_JOB = next(place for place, rule in enumerate(RULES) if (rule.child, rule.parent) == ("rank", "job"))
 _IS_LINK = np.array([*(rule.way is Way.LINK for rule in RULES), False])
 
 
@@ -64,6 +66,10 @@ def claims(rows: Rows, rule_N: Ints) -> Claims:
     row = np.concatenate([one_N, back_N])
     subject = np.concatenate([rows.child[one_N], rows.parent[back_N]]).astype(np.int64)
     other = np.concatenate([rows.parent[one_N], rows.child[back_N]]).astype(np.int64)
+    through = _THROUGH_JOB[rule_N[row]]
+    other[through] = _jobs_of(rows, rule_N, other[through])
+    known = other >= 0
+    row, subject, other = row[known], subject[known], other[known]
     conflict = _CONFLICT_OF_RULE[rule_N[row]]
     group = subject * len(_CONFLICTS) + conflict
     order = np.lexsort((other, group))
@@ -77,6 +83,16 @@ def claims(rows: Rows, rule_N: Ints) -> Claims:
     begin_G = np.r_[np.flatnonzero(first_K), len(order)]
     per_source_G = _PER_SOURCE[rule_N[row[order][begin_G[:-1]]]]
     return Claims(subject[order], other[keep_K], conflict[order], row[order], begin_G, per_source_G)
+
+
+def _jobs_of(rows: Rows, rule_N: Ints, rank_K: Ints) -> Ints:
+    """The job of each rank, by the rows that say so; -1: none does."""
+    own = np.flatnonzero(rule_N == _RANK_IN_JOB)
+    rank_R, place_R = np.unique(rows.child[own], return_index=True)
+    if not len(rank_R):
+        return np.full(len(rank_K), -1, np.int64)
+    place_K = np.minimum(np.searchsorted(rank_R, rank_K), len(rank_R) - 1)
+    return np.where(rank_R[place_K] == rank_K, rows.parent[own][place_R][place_K], -1).astype(np.int64)
 
 
 def as_claims(rows: Rows, row_K: Ints, other_K: Ints, sources: list[str], texts: Texts) -> list[Claim]:

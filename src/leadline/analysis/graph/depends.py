@@ -37,6 +37,7 @@ class Rule:
     """A relation between two kinds. `only`: the conflict's name if the child may have just one such parent at a time.
 
     `per_source`: a child may have several such parents if one source says all of them (a rank with several GPUs).
+    `through_job`: several parents are fine if they are ranks of one job (both ends of a flow own it).
     """
 
     child: str
@@ -45,6 +46,7 @@ class Rule:
     way: Way
     only: str = ""
     per_source: bool = False
+    through_job: bool = False
 
 
 _ON, _UNDER, _LINK = Way.CHILD_ON_PARENT, Way.PARENT_ON_CHILD, Way.LINK
@@ -77,8 +79,8 @@ RULES: tuple[Rule, ...] = (
     Rule("host", "has", "gpu", _UNDER),
     Rule("host", "has", "port", _ON),
     Rule("switch", "has", "swport", _UNDER),
-    Rule("flow", "owns", "rank", _UNDER),
-    Rule("qp", "owns", "rank", _UNDER),
+    Rule("flow", "owns", "rank", _UNDER, "two-jobs", through_job=True),
+    Rule("qp", "owns", "rank", _UNDER, "two-jobs", through_job=True),
     Rule("port", "linked", "swport", _LINK, "two-links"),
     Rule("swport", "linked", "port", _LINK, "two-links"),
     Rule("swport", "linked", "swport", _LINK, "two-links"),

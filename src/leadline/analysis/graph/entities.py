@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -119,14 +120,18 @@ def _hashed(texts: pa.StringArray) -> tuple[Hashes, Hashes]:
     return name_N, kind_N
 
 
-_KIND_HASHES = _hashed(pa.array([f"{kind}:" for kind in KINDS[:-1]], pa.string()))[1]
-_KIND_ORDER = np.argsort(_KIND_HASHES)
+@cache
+def _kind_hashes() -> tuple[Hashes, Ints]:
+    """Hashes of the kinds that we know, ascending, and the number of each."""
+    hash_K = _hashed(pa.array([f"{kind}:" for kind in KINDS[:-1]], pa.string()))[1]
+    order_K = np.argsort(hash_K)
+    return hash_K[order_K], order_K
 
 
 def _kinds(prefix_N: Hashes) -> NDArray[np.int8]:
-    place_N = np.minimum(np.searchsorted(_KIND_HASHES[_KIND_ORDER], prefix_N), len(_KIND_ORDER) - 1)
-    kind_N = _KIND_ORDER[place_N]
-    return np.where(_KIND_HASHES[kind_N] == prefix_N, kind_N, UNKNOWN_KIND).astype(np.int8)
+    hash_K, order_K = _kind_hashes()
+    place_N = np.minimum(np.searchsorted(hash_K, prefix_N), len(order_K) - 1)
+    return np.where(hash_K[place_N] == prefix_N, order_K[place_N], UNKNOWN_KIND).astype(np.int8)
 
 
 @dataclass(frozen=True, slots=True)
