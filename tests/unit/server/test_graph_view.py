@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.server.path_rows import END, ROWS, S, append, edge, filled, up
+from tests.unit.server.path_rows import BOOT, END, ROWS, STARTED, S, append, edge, fabric, filled, relation, up
 
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.principal import Principal, Role
@@ -21,36 +21,6 @@ from leadline.store import Store
 from leadline.store.schema import arrow_table
 
 OPERATOR = Principal()
-BOOT = END - 3600 * S
-STARTED = END - 600 * S
-
-
-def relation(child: str, kind: str, parent: str, tenant: str = "provider", **more: Any) -> dict[str, Any]:
-    return {"tenant": tenant, "cluster": "default", "child": child, "parent": parent, "kind": kind, "from_ns": BOOT,
-            "to_ns": None, "source": "inventory", "confidence": 1.0, **more}  # fmt: skip
-
-
-def fabric() -> Iterator[dict[str, Any]]:
-    """Four hosts, two leaves, two spines; bert-1 on h1 and h3, resnet-2 of tenant beta on h2 and h4."""
-    for tenant in ("provider", "acme"):  # acme's agents tell its own hosts too
-        for host in (1, 2, 3, 4) if tenant == "provider" else (1, 3):
-            leaf = f"leaf{(host + 1) // 2}"
-            yield relation(f"port:h{host}/eth0", "in", f"host:h{host}", tenant)
-            yield relation(f"port:h{host}/eth0", "linked", f"swport:{leaf}/Ethernet{host}", tenant)
-            yield relation(f"swport:{leaf}/Ethernet{host}", "in", f"switch:{leaf}", tenant)
-    for leaf_number in (1, 2):
-        for spine in (1, 2):
-            low, high = f"swport:leaf{leaf_number}/Ethernet{10 + spine}", f"swport:spine{spine}/Ethernet{leaf_number}"
-            yield relation(low, "linked", high)
-            yield relation(low, "in", f"switch:leaf{leaf_number}")
-            yield relation(high, "in", f"switch:spine{spine}")
-    for job, hosts, tenant in (("bert-1", (1, 3), "acme"), ("resnet-2", (2, 4), "beta")):
-        for number, host in enumerate(hosts):
-            told = {"tenant": tenant, "from_ns": STARTED, "source": "torch-hook"}
-            yield relation(f"rank:{job}/{number}", "in", f"job:{job}", **told)
-            yield relation(f"rank:{job}/{number}", "runs-on", f"host:h{host}", **told)
-    yield relation("rank:old-1/0", "in", "job:old-1", "acme", from_ns=BOOT, to_ns=BOOT + S)
-    yield relation("rank:old-1/0", "runs-on", "host:h1", "acme", from_ns=BOOT, to_ns=BOOT + S)
 
 
 @pytest.fixture(scope="module")
