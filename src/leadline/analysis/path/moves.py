@@ -126,6 +126,7 @@ def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, di
     """That flows that do not move are still where they were seen last, (X,) of `steady`.
 
     A link that flows left while nothing crossed it since may be down: what was seen on it before that has left it, too.
+    And where some flows moved, others may have that are not seen since, unless all their links carry others.
     """
     keep_X = np.ones(len(steady.flow_X))
     f = np.flatnonzero(moved_F)
@@ -145,6 +146,12 @@ def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, di
     alive_D = np.bincount(direction[since], minlength=directions) > 0
     doubtful = ~since & (left_D[direction] > 0) & ~alive_D[direction]
     np.minimum.at(keep_X, row[doubtful], 0.5 ** left_D[direction[doubtful]])
+    latest_ns = int(two.first_ns_F[f].max())
+    used_D = np.bincount(direction[last_ns_F[steady.flow_X][row] >= latest_ns], minlength=directions) > 0
+    idle_X = np.zeros(len(keep_X), bool)
+    idle_X[row[~used_D[direction]]] = True
+    unseen_X = idle_X & (last_ns_F[steady.flow_X] < latest_ns)
+    keep_X[unseen_X] *= 1 - len(f) / (len(f) + len(keep_X))
     return keep_X
 
 

@@ -226,7 +226,7 @@ def _moved(
     p_X = np.minimum(latest.probability_X * sure_X, PROBABILITY_MAX)
     now_X = two.first_ns_F[x] >= from_ns  # else it had moved before the window began
     still_X = np.where(p_X >= KNOWN_MIN, State.KNOWN, State.AMBIGUOUS)
-    found.state_F[x] = np.where(now_X, State.MOVED, still_X)
+    found.state_F[x] = np.where(now_X & (p_X >= KNOWN_MIN), State.MOVED, still_X)
     found.probability_F[x] = p_X
     found.alternatives_F[x] = np.maximum(latest.alike_X, 1)
     found.moved_ns_F[x] = np.where(now_X, two.first_ns_F[x], 0)

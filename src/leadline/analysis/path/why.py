@@ -32,7 +32,8 @@ def why(flows: FlowTable, plan: Fabric, at: Ends, known: Addresses, evidence: Ev
         elif state is State.AMBIGUOUS and found.left_F[f]:
             out[f] = "it was last seen on a link that other flows left since; no sample tells where it is now"
         elif state is State.AMBIGUOUS:
-            out[f] = differing.text(f, int(found.alternatives_F[f]))
+            since = f"it moved, and since {int(found.moved_ns_F[f])} ns " if found.moved_ns_F[f] else ""
+            out[f] = since + differing.text(f, int(found.alternatives_F[f]))
         elif state is State.MOVED:
             out[f] = f"seen on its latest path since {int(found.moved_ns_F[f])} ns, on another one before"
         elif state is State.SPRAYED:

@@ -176,36 +176,54 @@ def _wires(
 
 def _decided(wires: list[tuple[int, int]], suspects: Bools, peer_P: Ints, topology: Topology, from_ns: int) -> Wiring:
     """Whose names are wrong, and which cables run elsewhere."""
-    renamed: dict[int, int] = {}
-    relinked, marks = [], []
-    found = set()
     doubt_V = np.bincount(topology.node_P[suspects], minlength=len(topology.nodes))
-    for a, b in wires:
-        found |= {a, b}
-        if peer_P[a] == b:
-            continue
-        # The other end's port is told as `b`, and is the one that `a` is linked to; or the other way round.
-        options = []
-        for port, name in ((b, a), (a, b)):
-            true = int(peer_P[name])
-            node = topology.node_P[port]
-            if true >= 0 and topology.node_P[true] == node and topology.switch_V[node]:
-                options.append((-int(doubt_V[node]), port, true))
-        if options:
-            _, port, true = min(options)
-            renamed[port] = true
-        else:
-            relinked.append((a, b))
-            marks.append(_moved_cable(a, b, peer_P, topology, from_ns))
+    wrong = [pair for pair in wires if peer_P[pair[0]] != pair[1]]
+    renamed = dict(filter(None, (_misnamed(pair, doubt_V, peer_P, topology) for pair in wrong)))
+    left = [pair for pair in wrong if not renamed.keys() & set(pair)]
+    elsewhere = []
+    for pair in left:
+        both = _both_misnamed(pair, renamed, peer_P, topology)
+        renamed |= both
+        if not both:
+            elsewhere.append(pair)
+    found = {port for pair in wires for port in pair}
     doubted = frozenset(np.flatnonzero(suspects & topology.switch_V[topology.node_P]).tolist()) - found
+    marks = [_moved_cable(a, b, peer_P, topology, from_ns) for a, b in elsewhere]
     marks += _wrong_names(renamed, doubted, topology, from_ns)
     names = topology.ports
     return Wiring(
         {names[port]: names[true] for port, true in renamed.items()},
         frozenset(names[port] for port in doubted),
-        tuple((names[a], names[b]) for a, b in relinked),
+        tuple((names[a], names[b]) for a, b in elsewhere),
         tuple(marks),
     )
+
+
+def _misnamed(pair: tuple[int, int], doubt_V: Ints, peer_P: Ints, topology: Topology) -> tuple[int, int] | None:
+    """The port of a wire that its switch misnames, and which it is: the one that the other port is linked to.
+
+    If it could be either, it is the one of the switch with more ports in doubt.
+    """
+    options = []
+    for port, other in (pair, pair[::-1]):
+        true, node = int(peer_P[other]), topology.node_P[port]
+        if true >= 0 and topology.node_P[true] == node and topology.switch_V[node]:
+            options.append((-int(doubt_V[node]), port, true))
+    return min(options)[1:] if options else None
+
+
+def _both_misnamed(pair: tuple[int, int], renamed: dict[int, int], peer_P: Ints, topology: Topology) -> dict[int, int]:
+    """Both ports of a wire between two switches that are told to be linked by another pair of ports, and only one.
+
+    That both switches misname their ports is likelier than a second cable between the two.
+    """
+    here, there = topology.node_P[pair[0]], topology.node_P[pair[1]]
+    if not (topology.switch_V[here] and topology.switch_V[there]):
+        return {}
+    mine = np.flatnonzero(topology.node_P == here)
+    between = mine[(peer_P[mine] >= 0) & (topology.node_P[peer_P[mine]] == there)].tolist()
+    free = [port for port in between if not {port, int(peer_P[port])} & set(renamed.values())]
+    return {pair[0]: free[0], pair[1]: int(peer_P[free[0]])} if len(free) == 1 else {}
 
 
 def _moved_cable(a: int, b: int, peer_P: Ints, topology: Topology, from_ns: int) -> ConflictRow:
