@@ -94,7 +94,9 @@ def _possible(out: Console, possible: Mapping[str, Any]) -> None:
         return
     out.print(
         f"\nthe topology allows {possible['paths']:,} equally short paths of {possible['hops']} hops from "
-        f"{possible['a']} to {possible['b']}; each as likely:"
+        f"{possible['a']} to {possible['b']}; those between the same two of {len(possible['ports'])} pairs of NIC ports "
+        "are as likely:",
+        soft_wrap=True,
     )
     by_hop: dict[int, list[str]] = {}
     for link in possible["links"]:

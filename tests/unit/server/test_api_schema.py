@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 72  # for all operations together
+EXAMPLES = 90  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -31,9 +31,13 @@ OPERATIONS = [
     ("POST", "/api/v1/sql"),
     ("GET", "/api/v1/bundle"),
     ("GET", "/api/v1/replay"),
+    ("GET", "/api/v1/graph"),
+    ("GET", "/api/v1/path"),
+    ("GET", "/api/v1/flows"),
 ]
 # Most of what can go wrong is in the operations that take something.
-SHARE = {"/api/v1/tables/{table}": 24, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8}
+SHARE = {"/api/v1/tables/{table}": 24, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
+         "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
