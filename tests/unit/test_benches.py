@@ -38,6 +38,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("rows_per_second", "step_time_error_ratio", "queue_error_ratio", "volume_error_ratio"),
     ),
     (
+        "graph",
+        ("--gpus", "512", "--rounds", "1", "--jobs", "10"),
+        ("load_1m_relations_s", "build_1m_relations_s", "update_1000_relations_ms", "job_neighbourhood_ms"),
+    ),
+    (
         "path",
         ("--samples", "20000", "--flows", "300", "--gpus", "2048", "--rounds", "2"),
         ("seconds_10m_samples", "times_a_plain_aggregation"),
