@@ -92,10 +92,10 @@ def _possible(out: Console, possible: Mapping[str, Any]) -> None:
     """What the topology allows, where nothing was sampled."""
     if not possible["paths"]:
         return
+    pairs = counted({"pair": len(possible["ports"])})
     out.print(
         f"\nthe topology allows {possible['paths']:,} equally short paths of {possible['hops']} hops from "
-        f"{possible['a']} to {possible['b']}; those between the same two of {len(possible['ports'])} pairs of NIC ports "
-        "are as likely:",
+        f"{possible['a']} to {possible['b']} ({pairs} of NIC ports); those of one pair are as likely:",
         soft_wrap=True,
     )
     by_hop: dict[int, list[str]] = {}

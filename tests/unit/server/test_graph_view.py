@@ -125,7 +125,7 @@ def test_what_comes_in_is_seen_by_the_next_request(store: Store) -> None:
     live = LiveTables(lambda rows: None)
     held = graphs(store, live)
     assert "host:h9" not in entities(ask(store, held=held))
-    new = {"tenant": "acme", "from_ns": STARTED, "source": "torch-hook"}
+    new: dict[str, Any] = {"tenant": "acme", "from_ns": STARTED, "source": "torch-hook"}
     tell(live, [relation("rank:bert-1/2", "in", "job:bert-1", **new)])
     tell(live, [relation("rank:bert-1/2", "runs-on", "host:h9", **new)])
     assert {"host:h9", "rank:bert-1/2"} <= entities(ask(store, held=held))

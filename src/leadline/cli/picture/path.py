@@ -174,7 +174,7 @@ class _Picture:
         if not way.main or (way.alternative and way.probability < 0.05):
             return
         begin, end = self._ends(way)
-        share = 0.30 if way.there else 0.70
+        share = self._share(way)
         bend = 3 * share**2 - 2 * share**3  # the height of the curve there
         x, y = begin[0] + (end[0] - begin[0]) * share, begin[1] + (end[1] - begin[1]) * bend
         text = f"{percent(way.probability)} →" if way.there else f"← {percent(way.probability)}"
@@ -182,6 +182,15 @@ class _Picture:
         y += -6 if way.there else 14
         self._drawing.rect(x - width / 2 - 2, y - 10, width + 4, 13, "fill-surface", 2)
         self._drawing.text(x, y, text, "fill-job0" if way.there else "fill-job1", SMALL, "middle")
+
+    def _share(self, way: Way) -> float:
+        """Where on the line its probability stands: towards the side where lines fan out, so that it is told whose."""
+        left, right = (way.begin, way.end) if way.there else (way.end, way.begin)
+        height = {round(self._at[column[0]][0]): len(column) for column in self._columns}
+        one, other = (height[round(self._at[node][0])] for node in (left, right))
+        if one == other:
+            return 0.30 if way.there else 0.70
+        return 0.28 if one > other else 0.72
 
     def _box(self, node: str) -> None:
         x, y = self._at[node]
