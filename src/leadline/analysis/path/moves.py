@@ -20,6 +20,8 @@ OVERLAP_NS = 10**9  # switches export samples with a delay of up to about a seco
 OVERLAP_SHARE = 0.1  # of the time between the first and the last sample
 REST_MAX = 0.05  # share of samples that may fit neither of two paths
 MOVED_PRIOR = (0.01, 10.0)  # share of flows that move before any is seen to: so many of so many
+BLAME_MAX = 0.95  # that a link is down which flows left, and nothing crosses since
+EXPLAINED_MAX = 500  # links that explain moves
 FAR_NS = 2**62
 
 
@@ -136,23 +138,48 @@ def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, di
     new_FH = np.where(two.later_F[f][:, None], two.other_FH[f], two.path_FH[f])
     gone = (old_FH >= 0) & ~(old_FH[:, :, None] == new_FH[:, None, :]).any(axis=2)
     row, hop = np.nonzero(gone)
-    direction = old_FH[row, hop]
-    left_D = np.bincount(direction, minlength=directions)
+    left = old_FH[row, hop].astype(np.int64)
     when_D = np.full(directions, FAR_NS)
-    np.minimum.at(when_D, direction, two.first_ns_F[f][row])
-    row, hop = np.nonzero(steady.path_XH >= 0)
-    direction = steady.path_XH[row, hop]
-    since = last_ns_F[steady.flow_X][row] >= when_D[direction]
-    alive_D = np.bincount(direction[since], minlength=directions) > 0
-    doubtful = ~since & (left_D[direction] > 0) & ~alive_D[direction]
-    np.minimum.at(keep_X, row[doubtful], 0.5 ** left_D[direction[doubtful]])
-    latest_ns = int(two.first_ns_F[f].max())
-    used_D = np.bincount(direction[last_ns_F[steady.flow_X][row] >= latest_ns], minlength=directions) > 0
+    np.minimum.at(when_D, left, two.first_ns_F[f][row])
+    of_X, hop = np.nonzero(steady.path_XH >= 0)
+    direction = steady.path_XH[of_X, hop]
+    last_ns = last_ns_F[steady.flow_X][of_X]
+    alive_D = np.bincount(direction[last_ns >= when_D[direction]], minlength=directions) > 0
+    blame_D = _blamed(row[~alive_D[left]], left[~alive_D[left]], directions)
+    doubtful = (last_ns < when_D[direction]) & (blame_D[direction] > 0)
+    np.minimum.at(keep_X, of_X[doubtful], 1 - blame_D[direction[doubtful]])
+    when_ns = int(np.sort(two.first_ns_F[f])[len(f) // 2])
+    used_D = np.bincount(direction[last_ns >= when_ns], minlength=directions) > 0
     idle_X = np.zeros(len(keep_X), bool)
-    idle_X[row[~used_D[direction]]] = True
-    unseen_X = idle_X & (last_ns_F[steady.flow_X] < latest_ns)
-    keep_X[unseen_X] *= 1 - len(f) / (len(f) + len(keep_X))
+    idle_X[of_X[~used_D[direction]]] = True
+    keep_X[idle_X & (last_ns_F[steady.flow_X] < when_ns)] *= 1 - len(f) / (len(f) + len(keep_X))
     return keep_X
+
+
+def _blamed(flow_L: Ints, direction_L: Ints, directions: int) -> Floats:
+    """That each direction is one that flows had to leave, (D,).
+
+    Inputs: which flow left which directions, over L. The direction that most flows left explains them; what is left of
+    the others is explained in turn, and where several explain as much they share the blame.
+    """
+    blame_D = np.zeros(directions)
+    open_L = np.ones(len(flow_L), bool)
+    for _ in range(EXPLAINED_MAX):
+        count_D = np.bincount(direction_L[open_L], minlength=directions)
+        most = int(count_D.max(initial=0))
+        if most < 2:
+            break
+        best = int(count_D.argmax())
+        same = np.flatnonzero(count_D == most)
+        theirs = flow_L[open_L & (direction_L == best)]
+        explained = np.isin(flow_L, theirs)
+        # Those that the very same flows left cannot be told apart from it.
+        rivals = [d for d in same.tolist() if np.isin(flow_L[open_L & (direction_L == d)], theirs).all()]
+        blame_D[rivals] = np.maximum(blame_D[rivals], BLAME_MAX / len(rivals))
+        open_L &= ~explained
+    of_flow = np.bincount(flow_L[open_L], minlength=int(flow_L.max(initial=0)) + 1)
+    np.maximum.at(blame_D, direction_L[open_L], BLAME_MAX / np.maximum(of_flow[flow_L[open_L]], 1))
+    return blame_D
 
 
 def by_flow(post: Posterior, flows: int) -> Paths:

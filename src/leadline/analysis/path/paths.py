@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from leadline.analysis.columns import Codes, Ints, named
 from leadline.analysis.path.addresses import Addresses, addresses, told_addresses
 from leadline.analysis.path.balance import Balance, EcmpSets, balance
+from leadline.analysis.path.findings import loops, moved_addresses, off_path
 from leadline.analysis.path.groups import Samples, grouped, of_the_window
 from leadline.analysis.path.infer import Ends, Evidence, Fabric, ends, fabric
 from leadline.analysis.path.marks import ConflictRow, bounded, columns
@@ -85,7 +86,8 @@ def paths(flow_sample: pa.Table, relation: pa.Table, *, window: Window) -> Verdi
     owned = owners(relation, _seen_flows(scene), _hosts(scene))
     carried = _volumes(scene, found)
     groups = balance(carried, _sets(scene, found), owned.job_F.code_N)
-    marks = bounded([*scene.marks, *owned.conflicts], f"cluster:{window.cluster}")
+    marks = [*scene.marks, *loops(found, samples, scene.flows, scene.plan.topology, window.from_ns), *owned.conflicts]
+    marks = bounded(marks, f"cluster:{window.cluster}")
     return {
         FLOW_PATH.name: flow_path_rows(scene, found, owned, carried, window),
         PATH_HOP.name: path_hop_rows(scene, found, owned, window),
@@ -116,6 +118,7 @@ def seen(samples: Samples, relation: pa.Table, window: Window) -> Scene:
     known = addresses(told, edge_votes(samples, at, flows, graph), graph)
     both = ends(graph, flows.src_F, flows.dst_F, flows.addresses, known.ports_of)
     marks = [*_decided(links, rivals, votes, used.tolist(), window), *wired.marks]
+    marks += [*off_path(samples, at, rows, window.from_ns), *moved_addresses(known, window.from_ns)]
     return Scene(
         samples, flows, fabric(graph, both.targets), both, known, at, evidence(samples, at, graph, len(flows)), marks
     )
