@@ -53,7 +53,8 @@ def fleet_relations(gpus: int, seed: int) -> pa.Table:
     parts.append(_addresses(plan.fleet, spec.start_ns))
     lacking = max(0, ROWS_OF_A_GPU * gpus - sum(part.num_rows for part in parts))
     parts.append(_connections(plan.schedule.runs, plan.fleet, spec.start_ns, lacking))
-    return pa.concat_tables(parts)
+    # One piece, as a batch that a sender brings: a table of hundreds of pieces takes ten times as long to append.
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def _rows(columns: dict[str, Any], count: int) -> pa.Table:
@@ -219,7 +220,8 @@ def figures(given: argparse.Namespace, told: Callable[[str], None]) -> tuple[lis
     at_ns = int(pc.max(relation["from_ns"]).as_py())
     whole = graph(relation)
     chosen = some(jobs, given.jobs, given.seed)
-    beside = anchors(relation, chosen[: given.anchor_jobs], told)
+    needs = {"build_1m_relations_s", "job_neighbourhood_ms"}
+    beside = anchors(relation, chosen[: given.anchor_jobs], told) if not given.only or needs & {*given.only} else {}
     rust = beside.get("rustworkx")
     found = []
 

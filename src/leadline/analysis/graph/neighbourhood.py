@@ -22,6 +22,11 @@ class Node(NamedTuple):
     jobs: tuple[str, ...]
     conflict: bool  # sources contradict each other about it
 
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON."""
+        entity, kind, layer, jobs, conflict = self
+        return {"entity": entity, "kind": kind, "layer": layer, "jobs": list(jobs), "conflict": conflict}
+
 
 class Edge(NamedTuple):
     """`child` stands on `parent`, whichever way round a source told it. A link is one edge, with its ports' names."""
@@ -37,6 +42,15 @@ class Edge(NamedTuple):
     child_port: str | None = None
     parent_port: str | None = None
     used: bool = True  # False: contradicted by a claim that is trusted more; shown, not followed
+
+    def as_answer(self) -> dict[str, Any]:
+        """As JSON."""
+        child, parent, kind, from_ns, to_ns, sources, confidence, link, child_port, parent_port, used = self
+        return {
+            "child": child, "parent": parent, "kind": kind, "from_ns": from_ns, "to_ns": to_ns,
+            "sources": list(sources), "confidence": confidence, "link": link, "child_port": child_port,
+            "parent_port": parent_port, "used": used,
+        }  # fmt: skip
 
 
 class Shared(NamedTuple):
@@ -67,9 +81,9 @@ class Neighbourhood:
             "job": self.entity if is_job else None,
             "of": None if is_job else self.entity,
             "at_ns": self.at_ns,
-            "nodes": [_plain(node) for node in self.nodes],
-            "edges": [_plain(edge) for edge in self.edges],
-            "shared": [_plain(each) for each in self.shared],
+            "nodes": [node.as_answer() for node in self.nodes],
+            "edges": [edge.as_answer() for edge in self.edges],
+            "shared": [{"entity": each.entity, "kind": each.kind, "jobs": list(each.jobs)} for each in self.shared],
             "conflicts": [dict(each) for each in self.conflicts],
             "missing": list(self.missing),
         }
@@ -85,8 +99,4 @@ class Change:
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON."""
-        return {"at_ns": self.at_ns, "what": self.what, "edge": _plain(self.edge)}
-
-
-def _plain(one: Node | Edge | Shared) -> dict[str, Any]:
-    return {name: list(value) if type(value) is tuple else value for name, value in zip(one._fields, one, strict=True)}
+        return {"at_ns": self.at_ns, "what": self.what, "edge": self.edge.as_answer()}
