@@ -31,6 +31,7 @@ COLUMNS = ("tenant", "child", "parent", "kind", "from_ns", "to_ns", "source", "c
 CLUSTERS_MAX = 16  # graphs held; the one asked least recently goes
 RELOAD_S = 300.0  # after that the store is read again, for rows that others wrote into it
 WAIT_S = 2.0  # a request waits so long for a reading that is not its cluster's first, then takes what is there
+STALE_NS = 120 * 10**9  # paths of a window that ended longer ago are not taken for those of the time asked for
 LINKS_MAX = 20_000  # crossed by a job's flows in a window
 
 
@@ -176,8 +177,11 @@ def only_cluster(store: Store, principal: Principal) -> str:
 
 
 def crossed_links(verdicts: Verdicts) -> tuple[dict[str, list[str]], dict[str, float]]:
-    """Links that traced flows cross in the window with the jobs that own them, and what links carried, in bytes."""
-    if verdicts.window is None:
+    """Links that traced flows cross in the window with the jobs that own them, and what links carried, in bytes.
+
+    Nothing where the newest window is too old to speak for the time asked for.
+    """
+    if verdicts.window is None or verdicts.window.end_ns < verdicts.asked.at_ns - STALE_NS:
         return {}, {}
     hops = f"SELECT flow, link FROM {verdicts.source(PATH_HOP)} WHERE alternative = 0 AND probability >= 0.5"
     rows = verdicts.rows(

@@ -74,6 +74,13 @@ def test_links_carry_the_bytes_of_the_window(store: Store) -> None:
     assert carried[edge(1)] == pytest.approx(2.105e9)
 
 
+def test_paths_of_an_old_window_are_not_those_of_now(store: Store) -> None:
+    late = ask(store, at_ns=END + 121 * S)
+    assert not {"switch:spine1", "switch:spine2"} & entities(late)
+    assert {each["bytes"] for each in late["edges"]} == {None}
+    assert any("no path is traced" in text for text in late["missing"])
+
+
 def test_what_is_shared_names_the_other_job(store: Store) -> None:
     shared = {each["entity"]: each["jobs"] for each in ask(store)["shared"]}
     assert shared["switch:leaf1"] == ["job:bert-1", "job:resnet-2"]
