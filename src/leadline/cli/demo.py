@@ -69,7 +69,7 @@ class Demo:
         finally:
             self.stop()
         arrived = self._arrived()
-        _summary(arrived, self.truth)
+        _summary(arrived, self.truth, job_of(self.run.scenario))
         missing = [name for name in NEEDED if not arrived[name]]
         if missing:
             console().print(f"none of these arrived: {', '.join(missing)}", style="red")
@@ -118,12 +118,15 @@ def job_of(scenario: Scenario) -> str:
     return (training or [each.name for each in scenario.workloads] or [""])[0]
 
 
-def _summary(arrived: dict[str, Any], truth: Path) -> None:
+def _summary(arrived: dict[str, Any], truth: Path, job: str) -> None:
     console().print(
         f"\n{arrived['steps']} steps, {arrived['collectives']} collectives, {arrived['flow_samples']} flow samples and "
         f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
         f"entities are in the store.\nWhat was really done is in {truth}. Ask for the rest:\n"
-        f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n',
+        f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
+        f"  .venv/bin/leadline show graph {job}\n"
+        f"  .venv/bin/leadline show path {job}/0 {job}/1\n"
+        f"  .venv/bin/leadline show flows {job}\n",
         soft_wrap=True,
     )
     sys.stdout.flush()

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.cli.client import Client
+from leadline.cli.flow_words import path_words
 from leadline.lab.run import Happening
 from leadline.lab.scenarios.spec import Scenario
 from leadline.model.errors import LeadlineError
@@ -61,6 +62,7 @@ class Told:
     late: dict[str, Any] | None = None
     events: Sequence[dict[str, Any]] = ()
     flows: dict[str, Any] | None = None
+    paths: dict[str, Any] | None = None  # as `leadline show flows` has them
     busy: dict[str, Any] | None = None  # the least busy GPU
     clock: dict[str, Any] | None = None  # the GPU with the lowest clock
     sources: Sequence[dict[str, Any]] = ()
@@ -101,6 +103,7 @@ class Story:
                 late=self._row(LATE_SQL.format(job=self.job, since_ns=recent_ns)),
                 events=self._rows(EVENTS_SQL.format(since_ns=self.began_ns, now_ns=now_ns, events=EVENTS_SHOWN)),
                 flows=self._row(FLOWS_SQL.format(since_ns=recent_ns, recent_s=RECENT_S)),
+                paths=self.client.get("/api/v1/flows", job=self.job, at=str(now_ns)),
                 busy=self._row(GPU_SQL.format(name="DCGM_FI_DEV_GPU_UTIL", since_ns=recent_ns)),
                 clock=self._row(GPU_SQL.format(name="DCGM_FI_DEV_SM_CLOCK", since_ns=recent_ns)),
                 sources=self.client.get("/api/v1/doctor")["sources"],
@@ -172,6 +175,8 @@ class Story:
                 f"{told.flows['samples']} sFlow samples of {told.flows['flows']} flows, "
                 f"{told.flows['mbit']:.0f} Mbit/s over all hops",
             )
+        if told.paths is not None and told.paths["flows"]:
+            rows.add_row("paths", paths_words(told.paths["flows"]))
         for event in told.events:
             age_s = (told.asked_ns - event["last_ns"]) / 1e9
             whose = _short(event["one"]) if event["entities"] == 1 else f"{event['entities']} entities"
@@ -191,6 +196,17 @@ class Story:
         top = max(seconds)
         bars = "".join(BARS[min(7, math.floor(8 * each / top))] for each in seconds)
         return Text.assemble(("seconds per step ", "bold"), bars, f"  0 to {top:.1f} s, one column a step")
+
+
+def paths_words(flows: Sequence[dict[str, Any]]) -> str:
+    """How many flows were traced, and the largest of them as an example."""
+    known = [flow for flow in flows if flow["state"] == "known" and flow["src_rank"] and flow["dst_rank"]]
+    text = f"{len(known)} of {len(flows)} flows of the job traced"
+    if not known:
+        return text
+    largest = max(known, key=lambda flow: (flow["bytes"], flow["flow"]))
+    source, target = (largest[end].rpartition("/")[2] for end in ("src_rank", "dst_rank"))
+    return f"{text}; rank {source} to {target} by {path_words(largest['links'])}"
 
 
 def _short(entity: str) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from leadline.cli.client import Client
 from leadline.cli.recorded_story import RecordedStory, happenings
-from leadline.cli.story import Story, Told
+from leadline.cli.story import Story, Told, paths_words
 from leadline.lab.incidents import incident
 from leadline.lab.run import Happening
 from leadline.lab.scenarios.spec import scenario_of
@@ -76,3 +76,15 @@ def test_a_recorded_story_begins_where_its_scenario_began() -> None:
     first = shown._ahead[0].at_s
     assert first is not None
     assert abs(first - 30.0) < 0.01
+
+
+def test_paths_are_told_by_the_largest_flow_that_is_known() -> None:
+    def flow(name: str, state: str, carried: float, links: list[str]) -> dict[str, object]:
+        ends = {"src_rank": "rank:bert-1/0", "dst_rank": f"rank:bert-1/{name}"}
+        return {"flow": name, "state": state, "bytes": carried, "links": links, **ends}
+
+    way = ["link:h1/eth0~leaf1/Ethernet1", "link:leaf1/Ethernet9~spine2/Ethernet1",
+           "link:leaf2/Ethernet9~spine2/Ethernet2", "link:h2/eth0~leaf2/Ethernet1"]  # fmt: skip
+    flows = [flow("1", "known", 5.0, way), flow("2", "ambiguous", 9.0, []), flow("3", "known", 4.0, way)]
+    assert paths_words(flows) == "2 of 3 flows of the job traced; rank 0 to 1 by leaf1 > spine2 > leaf2"
+    assert paths_words(flows[1:2]) == "0 of 1 flows of the job traced"
