@@ -21,6 +21,7 @@ from tests.senders.running import wait_for
 
 from leadline.cli.lab_leadline import LOCK, MADE_AS
 from leadline.lab import state
+from leadline.lab.flow_truth import read_flow_truth
 from leadline.lab.truth import read_truth
 from leadline.model.tables import BY_NAME
 from leadline.store.bundle import read_bundle
@@ -29,6 +30,7 @@ SCENARIO = """
 name: light
 topology: tiny
 duration_s: {duration_s}
+flow_truth: true
 workloads:
   - {{workload: rings, name: rings-1, max_bytes: 262144, pause_s: 0.05}}
 faults:
@@ -50,7 +52,7 @@ def test_a_run_leaves_its_bundle_and_its_truth_and_nothing_else(lab_name: str, t
     assert entry.seen is not None
     assert entry.seen["after"]["h1/eth0"]["carrier_changes"] >= entry.seen["before"]["h1/eth0"]["carrier_changes"] + 4  # type: ignore[index]
     with read_bundle(tmp_path / "run.leadline") as bundle:
-        rows = {name: bundle.rows(BY_NAME[name]) for name in ("event", "flow_sample", "collective")}
+        rows = {name: bundle.rows(BY_NAME[name]) for name in ("event", "flow_sample", "collective", "relation")}
     downs = [
         each for each in rows["event"].to_pylist() if (each["kind"], each["entity"]) == ("link-down", "port:h1/eth0")
     ]
@@ -58,6 +60,12 @@ def test_a_run_leaves_its_bundle_and_its_truth_and_nothing_else(lab_name: str, t
     assert all(entry.onset_ns <= each["time_ns"] <= entry.end_ns for each in downs), "as the truth says"
     assert {each["rate"] for each in rows["flow_sample"].to_pylist()} == {100}
     assert {each["rank"] for each in rows["collective"].to_pylist()} == {0, 1}
+    told = {(each["child"], each["kind"], each["parent"]) for each in rows["relation"].to_pylist()}
+    assert ("swport:leaf1/Ethernet1", "in", "switch:leaf1") in told, "the inventory is told"
+    counted = set(read_flow_truth(tmp_path / "run.flows.parquet")["flow"].to_pylist())
+    sampled = {each["flow"] for each in rows["flow_sample"].to_pylist() if each["protocol"] in (6, 17)}
+    assert sampled
+    assert counted >= sampled
 
 
 @pytest.mark.parametrize(
@@ -88,6 +96,7 @@ def test_an_interrupted_run_leaves_the_truth_and_nothing_else(
 def test_what_a_killed_run_leaves_is_removed_by_the_next_who_comes(lab_name: str, tmp_path: Path) -> None:
     with lab_run(lab_name, tmp_path) as run:
         wait_for("a fault", lambda: "flapping-link on" in said(tmp_path), 60.0)
+        wait_for("a reading of flows", lambda: (tmp_path / "run.flows.part").stat().st_size > 0, 10.0)
         record = state.read(state.state_root(), lab_name)
         assert record is not None
         os.kill(run.pid, signal.SIGKILL)
@@ -95,6 +104,7 @@ def test_what_a_killed_run_leaves_is_removed_by_the_next_who_comes(lab_name: str
     assert left(lab_name, tmp_path), "nobody could tidy up"
     [planned] = read_truth(tmp_path / "run.truth.json")[0]
     assert planned.fault == "flapping-link", "it was written before it happened"
+    assert read_flow_truth(tmp_path / "run.flows.parquet").num_rows, "what was counted until then is not lost"
     # The server got a SIGTERM when we died; its store is in use until it has ended.
     wait_for("the server's end", lambda: not ours(tmp_path, "leadline.server"), 40.0)
     here = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -171,3 +171,10 @@ def test_bulk_takes_transfers_as_they_stand_in_a_scenario() -> None:
     assert bulk.transfers[0].rate_bps == 1000
     with pytest.raises(UsageError, match="a transfer has source and target"):
         Bulk(transfers=[{"from": "h1"}])
+
+
+def test_flows_are_counted_where_the_scenario_says_so() -> None:
+    assert not parse("duration_s: 10", "x").flow_truth
+    assert parse("duration_s: 10\nflow_truth: true", "x").flow_truth
+    with pytest.raises(ConfigError, match="x, line 2: flow_truth must be true or false, got 'often'"):
+        parse("duration_s: 10\nflow_truth: often", "x")
