@@ -2,8 +2,8 @@
 
     store.relation ── first request of a cluster ──> Graph ── live tables since then ──> Graph.updated ──> answer
 
-All relations of the store are in memory, those that no longer hold too (they are kept 400 days; about 120 bytes each,
-so a million takes some 120 MB): a question about a past time is answered like one about now.
+All relations of the store are in memory, those that no longer hold too (they are kept 400 days; about 135 bytes each,
+so a million takes some 135 MB): a question about a past time is answered like one about now.
 """
 
 from __future__ import annotations
