@@ -64,6 +64,8 @@ def addresses(
     """
     seen: dict[str, dict[int, int]] = {}
     for address, port, count in votes:
+        if many(address):
+            continue
         of = seen.setdefault(address, {})
         of[port] = of.get(port, 0) + count
     ports_of, learnt, moved = dict(told), set(), {}

@@ -19,7 +19,7 @@ from leadline.analysis.path.trace import trace
 
 KNOWN_MIN = 0.95
 PROBABILITY_MAX = 1 - ERROR  # the fabric may be other than what is told of it
-SPRAYED_PRIOR = (0.01, 10.0)  # share of sprayed flows before any is seen: so many of so many
+SPRAYED_PRIOR = (0.002, 1.0)  # share of sprayed flows before any is seen: so many of so many
 EM_ROUNDS = 60
 OFF_MIN = 0.5  # share of samples that fit no shortest path, for another path to be looked for
 DETOUR_MAX = 0.98  # probability of a path that is not shortest
