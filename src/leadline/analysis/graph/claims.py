@@ -20,7 +20,7 @@ _CONFLICTS = tuple(sorted({rule.only for rule in RULES if rule.only}))
 _CONFLICT_OF_RULE = np.array([*(_CONFLICTS.index(rule.only) if rule.only else -1 for rule in RULES), -1], np.int64)
 _PER_SOURCE = np.array([*(rule.per_source for rule in RULES), False])
 _THROUGH_JOB = np.array([*(rule.through_job for rule in RULES), False])
-_RANK_IN_JOB = next(place for place, rule in enumerate(RULES) if (rule.child, rule.parent) == ("rank", "job"))
+RANK_IN_JOB = next(place for place, rule in enumerate(RULES) if (rule.child, rule.parent) == ("rank", "job"))
 _IS_LINK = np.array([*(rule.way is Way.LINK for rule in RULES), False])
 
 
@@ -87,7 +87,7 @@ def claims(rows: Rows, rule_N: Ints) -> Claims:
 
 def _jobs_of(rows: Rows, rule_N: Ints, rank_K: Ints) -> Ints:
     """The job of each rank, by the rows that say so; -1: none does."""
-    own = np.flatnonzero(rule_N == _RANK_IN_JOB)
+    own = np.flatnonzero(rule_N == RANK_IN_JOB)
     rank_R, place_R = np.unique(rows.child[own], return_index=True)
     if not len(rank_R):
         return np.full(len(rank_K), -1, np.int64)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.graph.claims import claims
-from leadline.analysis.graph.contradictions import CLAIMS_MAX, Contradiction, contradictions
+from leadline.analysis.graph.claims import RANK_IN_JOB, claims
+from leadline.analysis.graph.contradictions import CLAIMS_MAX, Contradiction, contradictions, overlaps
 from leadline.analysis.graph.depends import KINDS
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.graph.rows import OPEN, Rows
@@ -40,6 +40,7 @@ def conflicts(relation: pa.Table, *, window: Window) -> Verdicts:
     found = claims(rows, rule_N)
     texts = _Texts(whole)
     told = contradictions(rows, found, whole.words.texts, texts, window.from_ns, window.to_ns)
+    told += _two_tenants(whole, rows, rule_N, window)
     told += _reversed(whole, rows) + _on_itself(whole, rows, window) + _ambiguous(whole) + _unknown(whole, rows, rule_N)
     return {CONFLICT.name: _columns(_merged(told), window)}
 
@@ -54,6 +55,36 @@ class _Texts(dict[int, str]):
     def __missing__(self, number: int) -> str:
         text = self[number] = self._names.text(number)
         return text
+
+
+def _two_tenants(whole: Graph, rows: Rows, rule_N: Ints, window: Window) -> list[Contradiction]:
+    """Jobs of one name that two tenants run at a time: by their name alone they cannot be told apart."""
+    own = rows.take((rule_N == RANK_IN_JOB) & (rows.to_ns > rows.from_ns))
+    order = np.lexsort((own.tenant, own.parent))
+    job, tenant = own.parent[order], own.tenant[order]
+    twice = job[1:][(job[1:] == job[:-1]) & (tenant[1:] != tenant[:-1])]
+    out = []
+    for number in np.unique(twice).tolist():
+        one = own.take(own.parent == number)
+        for span in overlaps(one.from_ns.tolist(), one.to_ns.tolist(), one.tenant.tolist()):
+            if span.end_ns <= window.from_ns or span.start_ns >= window.to_ns:
+                continue
+            part = one.take(np.array(span.rows, np.int64))
+            sources, tenants = (
+                tuple(sorted({whole.words.texts[word] for word in words.tolist()}))
+                for words in (part.source, part.tenant)
+            )
+            name = whole.names.text(number)
+            text = (
+                f"{name} is a job of {' and of '.join(tenants[:CLAIMS_MAX])}: what they stand on is told apart only "
+                "where a question names a tenant; give one of the jobs another name"
+            )
+            end_ns = None if span.end_ns >= window.to_ns else span.end_ns
+            claimed = tuple(f"tenant:{each}" for each in tenants[:CLAIMS_MAX])
+            out.append(
+                Contradiction(name, "two-tenants", span.start_ns, end_ns, claimed, sources, None, len(part), text)
+            )
+    return out
 
 
 def _reversed(whole: Graph, rows: Rows) -> list[Contradiction]:

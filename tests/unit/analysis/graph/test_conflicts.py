@@ -167,6 +167,17 @@ def test_a_contradiction_within_one_tenant_is_that_tenants() -> None:
     assert [row["tenant"] for row in judged(*mixed)] == ["provider"]
 
 
+def test_a_job_of_two_tenants_at_a_time_is_told_to_neither_of_them() -> None:
+    ranks = [claim(f"rank:j/{number}", "in", "job:j", "torch-hook", tenant=tenant)
+             for number, tenant in ((0, "ana"), (1, "ana"), (0, "bo"))]  # fmt: skip
+    (row,) = judged(*ranks)
+    assert (row["entity"], row["kind"], row["claims"], row["tenant"]) == (
+        "job:j", "two-tenants", ["tenant:ana", "tenant:bo"], "provider",
+    )  # fmt: skip
+    gone = claim("rank:j/0", "in", "job:j", "torch-hook", end=-50, tenant="bo")
+    assert judged(*ranks[:2], claim("rank:j/9", "in", "job:j", since=-40, tenant="ana"), gone) == []
+
+
 def test_overlaps_are_the_times_at_which_two_different_things_are_claimed() -> None:
     #         0 ... 10 says 1;  4 ... 6 and 8 ... say 2;  5 ... 9 says 1 again
     spans = overlaps([0, 4, 8, 5], [10, 6, OPEN, 9], [1, 2, 2, 1])
