@@ -3,7 +3,7 @@
     answers of /api/v1/graph ── merged ──> Whole ── folded ──> Row[Box], Line ── ordered ──> rows with few crossings
 
 A row of more boxes than fit is folded: ranks, GPUs and ports by their host; hosts by the leaves that they hang on;
-leaves by the switches above; and what is still too long by pieces of the order of names.
+switches by what hangs on them, or by the switches above; and what is still too long by pieces of the order of names.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def folded(whole: Whole, most: int = ROW_MAX) -> Folded:
     group: dict[str, Hashable] = {}
     for layer in sorted({node.layer for node in whole.nodes.values()}, key=lambda each: (each != HOST, each)):
         ones = sorted((node for node in whole.nodes.values() if node.layer == layer), key=lambda n: natural(n.entity))
-        group |= _grouped(ones, _levels(layer, group, home, hangs, below), sets, most)
+        group |= _grouped(ones, _levels(layer, group, home, hangs, above, below), sets, most)
     boxes, box_of = _boxes(whole, group, sets)
     lines = _reduced(_lines(whole, boxes, box_of))
     rows: dict[int, list[int]] = defaultdict(list)
@@ -206,7 +206,7 @@ Level = Callable[[Node], Hashable]
 
 def _levels(
     layer: int, group: Mapping[str, Hashable], home: Mapping[str, str], hangs: Mapping[str, tuple[str, ...]],
-    below: Mapping[str, Sequence[str]],
+    above: Mapping[str, Sequence[str]], below: Mapping[str, Sequence[str]],
 ) -> list[Level]:  # fmt: skip
     """Ways to fold a layer, the gentlest first."""
     each: Level = lambda node: node.entity  # noqa: E731
@@ -220,7 +220,11 @@ def _levels(
             lambda node: tuple(sorted({pods[leaf] for leaf in hangs.get(node.entity, ())})),
         ]
     if layer >= LEAF:
-        return [each, lambda node: tuple(sorted(set(below.get(node.entity, ()))))]
+        return [
+            each,
+            lambda node: frozenset(group.get(one, one) for one in above.get(node.entity, ())),
+            lambda node: tuple(sorted(set(below.get(node.entity, ())))),
+        ]
     return [each]
 
 
