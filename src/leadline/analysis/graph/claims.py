@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
@@ -97,12 +98,18 @@ def _jobs_of(rows: Rows, rule_N: Ints, rank_K: Ints) -> Ints:
 
 def as_claims(rows: Rows, row_K: Ints, other_K: Ints, sources: list[str], texts: Texts) -> list[Claim]:
     """One claim for each other thing that is named, in the order of their names."""
+    order = np.argsort(other_K, kind="stable")
+    sorted_K, rows_K = other_K[order], row_K[order]
+    columns = zip(
+        sorted_K.tolist(), rows.source[rows_K].tolist(), rows.from_ns[rows_K].tolist(),
+        rows.confidence[rows_K].tolist(), strict=True,
+    )  # fmt: skip
     out = []
-    for other in sorted(set(other_K.tolist()), key=lambda number: texts[number]):
-        own = row_K[other_K == other]
-        said = tuple(sorted({sources[number] for number in rows.source[own].tolist()}))
-        out.append(Claim(texts[other], said, int(rows.from_ns[own].min()), float(rows.confidence[own].max())))
-    return out
+    for other, told in groupby(columns, key=lambda each: each[0]):
+        _, source, since, sure = zip(*told, strict=True)
+        said = tuple(sorted({sources[number] for number in source}))
+        out.append(Claim(texts[other], said, min(since), max(sure)))
+    return sorted(out, key=lambda claim: claim.says)
 
 
 def agree(rows: Rows, row_K: Ints, other_K: Ints) -> bool:
