@@ -308,7 +308,10 @@ def tiny_claims(addresses: bool = True) -> list[Claim]:
     """Two jobs of two tenants on the tiny Clos. LLDP and the inventory contradict each other about host 4's cable."""
     found = [*TINY.inventory(), *TINY.agents(addresses)]
     wrong = Claim(TINY.edge(3), "linked", TINY.nic(4), "inventory")
-    found = [wrong if (each.child, each.source) == (TINY.edge(4), "inventory") else each for each in found]
+    found = [
+        wrong if (each.child, each.kind, each.source) == (TINY.edge(4), "linked", "inventory") else each
+        for each in found
+    ]
     for job in (BERT, MOE):
         found += job.claims(TINY)
         found += [

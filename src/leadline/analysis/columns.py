@@ -35,6 +35,9 @@ def codes(table: pa.Table, name: str) -> Codes:
     column = table.column(name)
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
+    elif sum(len(chunk.dictionary) for chunk in column.chunks) > len(column):
+        # Many pieces with a large dictionary each: to unify them costs their product.
+        column = pc.dictionary_encode(column.cast(pa.string()))
     encoded = column.unify_dictionaries().combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(encoded, pa.ChunkedArray):
         if not encoded.num_chunks:

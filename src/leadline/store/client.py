@@ -175,6 +175,8 @@ class Store:
         checked = checked_rows(table, rows)
         if not checked.num_rows:
             return
+        # A piece is a block of its own to the engine: 200 of them cost ten times as much as one.
+        checked = checked.combine_chunks()
         try:
             with self._writers.borrow() as client:
                 self._check_disk()
