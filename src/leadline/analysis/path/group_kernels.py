@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
-from leadline.analysis.columns import Ids, Ints
+from leadline.analysis.columns import Bools, Ids, Ints
+
+Smalls = NDArray[np.int32]
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MIX2 = np.uint64(0xBF58476D1CE4E5B9)
@@ -49,6 +52,35 @@ def flow_numbers(flow_N2: Ids) -> tuple[Ints, Ints]:
         else:
             number_N[n] = slot[at]
     return number_N, row_F[:flows].copy()
+
+
+@njit(cache=True)
+def places(
+    switch_N: Smalls,
+    in_N: Smalls,
+    out_N: Smalls,
+    rate_N: Ints,
+    time_N: Ints,
+    forwarded_N: Bools,
+    number_S: Ints,
+    number_I: Ints,
+    number_O: Ints,
+    ports: int,
+    rates: int,
+    from_ns: int,
+) -> Ints:
+    """One number for all that makes a group but the flow; `groups` has the way back.
+
+    `number_S`, `number_I`, `number_O`: number of each text of the columns' own dictionaries, the last one for null.
+    """
+    out = np.empty(len(switch_N), np.int64)
+    for n in range(len(out)):
+        place = number_S[switch_N[n]]
+        place = place * (ports + 1) + number_I[in_N[n]] + 1
+        place = place * (ports + 1) + number_O[out_N[n]] + 1
+        place = place * rates + rate_N[n]
+        out[n] = place * 4 + 2 * (not forwarded_N[n]) + (time_N[n] >= from_ns)
+    return out
 
 
 @njit(cache=True)

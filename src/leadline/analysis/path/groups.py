@@ -9,9 +9,11 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from leadline.analysis.columns import Bools, Codes, Ids, Ints, codes, ids, ints
-from leadline.analysis.path.group_kernels import flow_numbers, group_numbers, sums
+from leadline.analysis.columns import Bools, Ids, Ints, ids, ints
+from leadline.analysis.path.group_kernels import flow_numbers, group_numbers, places, sums
 
 FRAME_MAX = 2**20  # bytes: what is larger is no frame; it keeps squares summable
 RATE_MAX = 2**40
@@ -47,22 +49,20 @@ class Samples:
 def grouped(rows: pa.Table, from_ns: int) -> Samples:
     """Count rows of `flow_sample`: the window's are those from `from_ns` on. Frames without IP are left out."""
     flow_N2 = ids(rows, "flow")
-    if len(flow_N2) and not flow_N2.any(axis=1).all():
-        rows = rows.filter(pa.array(flow_N2.any(axis=1)))
+    ip_N = (flow_N2[:, 0] | flow_N2[:, 1]) != 0
+    if not ip_N.all():
+        rows = rows.filter(pa.array(ip_N))
         flow_N2 = ids(rows, "flow")
-    switch, enters, leaves = (codes(rows, name) for name in ("switch", "in_port", "out_port"))
-    ports = sorted({*enters.names, *leaves.names})
-    in_N, out_N = _among(enters, ports), _among(leaves, ports)
+    switch, enters, leaves = (_column(rows, name) for name in ("switch", "in_port", "out_port"))
+    ports = sorted({*enters.used, *leaves.used})
     time_N = ints(rows, "time_ns")
-    rate_N = np.clip(ints(rows, "rate", 1), 1, RATE_MAX)
-    rates, rate_code_N = _small_codes(rate_N)
-    now_N = time_N >= from_ns
-    dropped_N = rows.column("dropped").is_valid().to_numpy()
+    rates, rate_code_N = _small_codes(np.clip(ints(rows, "rate", 1), 1, RATE_MAX))
     flow_N, row_F = flow_numbers(flow_N2)
-    sizes = (len(ports) + 1, len(ports) + 1, len(rates), 4)
-    place_N = switch.code_N
-    for size, part_N in zip(sizes, (in_N + 1, out_N + 1, rate_code_N, 2 * dropped_N + now_N), strict=True):
-        place_N = place_N * size + part_N
+    # Switches are counted from 0 to S - 1, and are never null.
+    place_N = places(
+        switch.index_N, enters.index_N, leaves.index_N, rate_code_N, time_N, _forwarded(rows),
+        switch.numbers(switch.used), enters.numbers(ports), leaves.numbers(ports), len(ports), len(rates), from_ns,
+    )  # fmt: skip
     group_N, row_G = group_numbers(flow_N, place_N)
     frame_N = np.clip(ints(rows, "frame_bytes", 0), 0, FRAME_MAX)
     samples, total, squares, first, last, since = sums(group_N, len(row_G), frame_N, time_N)
@@ -71,20 +71,21 @@ def grouped(rows: pa.Table, from_ns: int) -> Samples:
     rank_F[by_id] = np.arange(len(row_F))
     order = np.lexsort((place_N[row_G], rank_F[flow_N[row_G]]))
     row_G = row_G[order]
+    parts = _parts(place_N[row_G], len(ports), len(rates))
     origin = int(time_N.min()) if len(time_N) else 0
     return Samples(
         flow_F2=flow_N2[row_F[by_id]],
         rows=rows,
         row_F=row_F[by_id],
-        switches=switch.names,
+        switches=switch.used,
         ports=ports,
         flow_G=rank_F[flow_N[row_G]],
-        switch_G=switch.code_N[row_G],
-        in_G=in_N[row_G],
-        out_G=out_N[row_G],
-        rate_G=rate_N[row_G],
-        dropped_G=dropped_N[row_G],
-        now_G=now_N[row_G],
+        switch_G=parts[0],
+        in_G=parts[1] - 1,
+        out_G=parts[2] - 1,
+        rate_G=rates[parts[3]],
+        dropped_G=parts[4] >= 2,
+        now_G=parts[4] % 2 == 1,
         samples_G=samples[order],
         bytes_G=total[order],
         squares_G=squares[order],
@@ -110,12 +111,53 @@ def of_the_window(samples: Samples) -> Samples:
 _OF_GROUP = tuple(each.name for each in fields(Samples) if each.name.endswith("_G"))
 
 
-def _among(given: Codes, names: list[str]) -> Ints:
-    """Codes as places in a longer list of names."""
-    place = {name: number for number, name in enumerate(names)}
-    place_T = np.array([place[name] for name in given.names] + [-1], np.int64)
-    found: Ints = place_T[given.code_N]
+@dataclass(frozen=True)
+class _Column:
+    """A column of texts as it is stored: places in its dictionary, -1 for null; and the texts that occur, sorted."""
+
+    texts: list[str]
+    index_N: NDArray[np.int32]
+    used: list[str]
+
+    def numbers(self, names: list[str]) -> Ints:
+        """For each text of the dictionary its place in `names`; -1 for null, at the end, and for what is not there."""
+        place = {name: number for number, name in enumerate(names)}
+        return np.array([*(place.get(text, -1) for text in self.texts), -1], np.int64)
+
+
+def _column(rows: pa.Table, name: str) -> _Column:
+    column = rows.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column)
+    if column.num_chunks == 0:
+        return _Column([], np.zeros(0, np.int32), [])
+    encoded = column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
+    encoded = pa.concat_arrays(encoded.chunks) if isinstance(encoded, pa.ChunkedArray) else encoded
+    texts = encoded.dictionary.to_pylist()
+    index = encoded.indices if encoded.null_count == 0 else pc.fill_null(encoded.indices, -1)
+    index_N = np.ascontiguousarray(index.to_numpy(zero_copy_only=False), np.int32)
+    seen = np.zeros(len(texts) + 1, bool)
+    seen[index_N] = True  # -1 falls on the last place
+    used = sorted({text for text, there in zip(texts, seen.tolist(), strict=False) if there and text is not None})
+    return _Column(texts, index_N, used)
+
+
+def _forwarded(rows: pa.Table) -> Bools:
+    """Whether each packet was forwarded: nothing says why it was dropped."""
+    column = rows.column("dropped")
+    if column.null_count == len(rows):
+        return np.ones(len(rows), bool)
+    found: Bools = column.is_null().to_numpy()
     return found
+
+
+def _parts(place_G: Ints, ports: int, rates: int) -> list[Ints]:
+    """Switch, in port + 1, out port + 1, rate and fate of groups: what `places` put into one number."""
+    out = []
+    for size in (4, rates, ports + 1, ports + 1):
+        place_G, part = np.divmod(place_G, max(size, 1))
+        out.append(part)
+    return [place_G, *out[::-1]]
 
 
 def _small_codes(value_N: Ints) -> tuple[Ints, Ints]:

@@ -23,6 +23,7 @@ from leadline.analysis.path.groups import Samples, grouped, of_the_window
 from leadline.analysis.path.infer import Ends, Evidence, Fabric, ends, fabric
 from leadline.analysis.path.marks import ConflictRow, bounded, columns
 from leadline.analysis.path.owners import Owners, SeenFlows, owners
+from leadline.analysis.path.route_kernels import choices
 from leadline.analysis.path.seen import FlowTable, Placed, edge_votes, evidence, flow_table, link_votes, placed
 from leadline.analysis.path.states import Judged, State, judged
 from leadline.analysis.path.topology import (
@@ -217,14 +218,14 @@ def _sets(scene: Scene, found: Judged) -> EcmpSets:
     node = graph.from_D[found.crossed.direction_M]
     here = graph.switch_V[node] & (found.crossed.probability_M > 0)
     target = scene.at.target_F[found.crossed.flow_M]
-    key = np.unique(node[here] * max(len(scene.at.targets), 1) + target[here])
-    distinct = set()
-    for one in key.tolist():
-        switch, to = divmod(one, max(len(scene.at.targets), 1))
-        hops = scene.plan.next_hops(switch, to)
-        if len(hops) > 1:
-            distinct.add((switch, tuple(sorted(each % len(graph.links) for each in hops))))
-    ordered = sorted(distinct)
+    targets = max(len(scene.at.targets), 1)
+    switch, to = np.divmod(np.unique(node[here] * targets + target[here]), targets)
+    first, onward = graph.onward
+    number, place = np.unique(choices(first, onward, graph.to_D, scene.plan.dist_TV, switch, to), return_index=True)
+    ordered = sorted(
+        (int(switch[x]), tuple(sorted(each % len(graph.links) for each in scene.plan.next_hops(switch[x], to[x]))))
+        for x in place[number > 0].tolist()
+    )
     return EcmpSets(np.array([each[0] for each in ordered], np.int64), [each[1] for each in ordered])
 
 

@@ -47,6 +47,25 @@ def distances(first_V: Ints, onward: Ints, to_D: Ints, first_T: Ints, leaf_X: In
 
 
 @njit(cache=True)
+def choices(first_V: Ints, onward: Ints, to_D: Ints, dist_TV: Shorts, node_X: Ints, target_X: Ints) -> Ints:
+    """A number for the set of next hops of each node towards each target, (X,); 0 where there is at most one.
+
+    The same set of one node has the same number; two sets have different ones but for a chance of 2 ** -63.
+    """
+    out = np.zeros(len(node_X), np.int64)
+    for x in range(len(node_X)):
+        dist_V = dist_TV[target_X[x]]
+        hops, mixed = 0, np.uint64(node_X[x] + 1)
+        for j in range(first_V[node_X[x]], first_V[node_X[x] + 1]):
+            if dist_V[to_D[onward[j]]] + 1 == dist_V[node_X[x]]:
+                hops += 1
+                mixed = (mixed ^ np.uint64(onward[j] + 1)) * np.uint64(0x9E3779B97F4A7C15)
+                mixed ^= mixed >> np.uint64(29)
+        out[x] = np.int64(mixed >> np.uint64(1)) if hops > 1 else 0
+    return out
+
+
+@njit(cache=True)
 def shortest(
     first_V: Ints,
     onward: Ints,

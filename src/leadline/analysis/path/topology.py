@@ -120,20 +120,21 @@ def claimed_links(rows: pa.Table) -> list[ClaimedLink]:
     """Every link that is claimed, once, whichever end was named first; in the order of their names."""
     linked = rows.filter(pc.equal(rows.column("kind").cast(pa.string()), "linked"))
     child, parent, source = (codes(linked, name) for name in ("child", "parent", "source"))
-    from_N, to_N = ints(linked, "from_ns"), ints(linked, "to_ns", FOREVER_NS)
-    confidence_N = floats(linked, "confidence")
+    from_N, to_N = ints(linked, "from_ns").tolist(), ints(linked, "to_ns", FOREVER_NS).tolist()
+    sure_N = np.nan_to_num(floats(linked, "confidence")).tolist()
     found: dict[str, list[int]] = {}
     for row, (a, b) in enumerate(zip(child.code_N.tolist(), parent.code_N.tolist(), strict=True)):
         ends = child.names[a], parent.names[b]
         if ends[0] != ends[1] and ends[0].startswith(_PORTS) and ends[1].startswith(_PORTS):
             found.setdefault(link_id(*ends), []).append(row)
+    source_N = source.code_N.tolist()
     out = []
     for name in sorted(found):
         at = found[name]
         a, b = sorted((child.names[child.code_N[at[0]]], parent.names[parent.code_N[at[0]]]))
-        sources = tuple(sorted({source.names[source.code_N[row]] for row in at if source.code_N[row] >= 0}))
-        sure = np.nan_to_num(confidence_N[at]).max()
-        out.append(ClaimedLink(name, a, b, int(from_N[at].min()), int(to_N[at].max()), sources, float(sure)))
+        sources = tuple(sorted({source.names[source_N[row]] for row in at if source_N[row] >= 0}))
+        from_ns, to_ns = min(from_N[row] for row in at), max(to_N[row] for row in at)
+        out.append(ClaimedLink(name, a, b, from_ns, to_ns, sources, max(sure_N[row] for row in at)))
     return out
 
 
@@ -143,9 +144,10 @@ def contested(links: Sequence[ClaimedLink]) -> dict[str, list[int]]:
     for place, link in enumerate(links):
         of_port.setdefault(link.a, []).append(place)
         of_port.setdefault(link.b, []).append(place)
+    several = {port: places for port, places in of_port.items() if len(places) > 1}
     return {
         port: places
-        for port, places in sorted(of_port.items())
+        for port, places in sorted(several.items())
         if any(links[x].overlaps(links[y]) for at, x in enumerate(places) for y in places[:at])
     }
 
