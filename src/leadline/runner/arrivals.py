@@ -31,6 +31,17 @@ def times_of(table: Table, columns: Mapping[str, object]) -> Ints:
     return times - 1 if ends_windows(table) else times  # verdicts on a window belong to it
 
 
+def united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same times in spans that do not overlap, in order. Thousands of edges are nearly always one span."""
+    out: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if out and begin <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((begin, end))
+    return out
+
+
 class Edges:
     """Edges of the graph that were told before: who tells them again every minute says nothing new about the past."""
 
@@ -39,7 +50,7 @@ class Edges:
         self._most = most
 
     def spans(self, read: Read, columns: Mapping[str, object], now_ns: int) -> list[tuple[int, int]]:
-        """The spans of time in which rows that hold for a while change what is known, told at `now_ns`.
+        """The spans of time in which rows that hold for a while change what is known, told at `now_ns`; none overlap.
 
         An edge is news from its begin to its end; one that was told before only if it is closed, and then from its
         end on (up to its end it held before as it holds now).
@@ -51,13 +62,13 @@ class Edges:
         begins = rows[begin].to_pylist()
         ends = rows[end].to_pylist() if end else [None] * rows.num_rows
         known = self._known(rows) if read.table is RELATION else [False] * rows.num_rows
-        out = set()
+        out: list[tuple[int, int]] = []
         for since, until, before in zip(begins, ends, known, strict=True):
             if not before:
-                out.add((since, now_ns if until is None else until))
+                out.append((since, now_ns if until is None else until))
             elif until is not None:
-                out.add((until, now_ns))
-        return sorted(out)
+                out.append((until, now_ns))
+        return united(out)
 
     def _known(self, rows: pa.Table) -> list[bool]:
         """Whether each edge was told before; all of them are remembered."""

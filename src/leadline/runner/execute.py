@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,6 +36,7 @@ from leadline.runner.worker import (
 
 TRIES = 2  # of a task whose worker died: the first may have died of what another did to the machine
 STOP_S_MAX = 5.0
+_STOPPED = "the workers were stopped"
 WARM_S_MAX = 300.0  # kernels that are not in the cache yet are compiled
 
 
@@ -87,18 +89,22 @@ class WorkerProcesses:
         self._registry, self._workers, self._nice = registry, workers, nice
         self._lock = threading.Lock()
         self._pool: Any = None
+        self._open: set[Future[Outcome]] = set()  # asked for and not answered
         self._closed = False
 
     def start(self) -> None:
         """Start the workers; they load what they need meanwhile."""
-        for _ in range(self._workers):
-            self._running().schedule(warm_up, timeout=WARM_S_MAX)
+        with suppress(RuntimeError):  # closed meanwhile
+            for _ in range(self._workers):
+                self._running().schedule(warm_up, timeout=WARM_S_MAX)
 
     def submit(self, task: Task) -> Future[Outcome]:
         """See `Executor`."""
         done: Future[Outcome] = Future()
         memory = _written(task.tables)
         done.add_done_callback(lambda _: os.close(memory))
+        with self._lock:
+            self._open.add(done)
         self._try(task, f"/proc/{os.getpid()}/fd/{memory}", done, TRIES)
         return done
 
@@ -109,6 +115,10 @@ class WorkerProcesses:
         if pool is not None:
             pool.stop()
             pool.join(STOP_S_MAX)
+        with self._lock:
+            left = list(self._open)
+        for done in left:  # the pool forgets what it had not handed to a worker yet
+            self._answer(done, Outcome(CRASHED, {}, error=_STOPPED))
 
     def _running(self) -> Any:
         """The pool; a new one if the old one broke. Errors: RuntimeError after `close`."""
@@ -116,7 +126,7 @@ class WorkerProcesses:
 
         with self._lock:
             if self._closed:
-                raise RuntimeError("the workers were stopped")
+                raise RuntimeError(_STOPPED)
             if self._pool is None or not self._pool.active:
                 context = multiprocessing.get_context("spawn")
                 initial = (os.getpid(), self._nice)
@@ -127,7 +137,7 @@ class WorkerProcesses:
         def ended(future: Future[Any]) -> None:
             error = None if future.cancelled() else future.exception()
             if error is None or not _died(error) or tries == 1 or self._closed:
-                done.set_result(_outcome(task, future, error))
+                self._answer(done, _outcome(task, future, error))
             else:
                 self._try(task, place, done, tries - 1)
 
@@ -136,7 +146,15 @@ class WorkerProcesses:
             arguments = (self._registry, name, task.window, place, len(task.tables))
             self._running().schedule(work, args=arguments, timeout=seconds).add_done_callback(ended)
         except RuntimeError as error:  # stopped, or the pool broke between two lines
-            done.set_result(Outcome(CRASHED, {}, error=str(error)))
+            self._answer(done, Outcome(CRASHED, {}, error=str(error)))
+
+    def _answer(self, done: Future[Outcome], outcome: Outcome) -> None:
+        """Answer a call once, whoever comes first: its worker, or who stops it."""
+        with self._lock:
+            if done not in self._open:
+                return
+            self._open.discard(done)
+        done.set_result(outcome)
 
 
 def _written(tables: Sequence[pa.Table]) -> int:
@@ -152,7 +170,7 @@ def _written(tables: Sequence[pa.Table]) -> int:
 def _outcome(task: Task, future: Future[Any], error: BaseException | None) -> Outcome:
     """What became of a call in a worker."""
     if future.cancelled():
-        return Outcome(CRASHED, {}, error="the worker process was stopped")
+        return Outcome(CRASHED, {}, error=_STOPPED)
     if isinstance(error, TimeoutError):
         return Outcome(TIMEOUT, {}, error=f"took longer than {task.analysis.seconds_max:g} s and was stopped")
     if error is not None and _died(error):

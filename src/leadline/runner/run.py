@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -84,7 +84,6 @@ class _Lane:
     last_took_s: float | None = None
     rows_in: int = 0
     rows_out: int = 0
-    edges: Edges = field(default_factory=Edges)
 
 
 class Runner:
@@ -118,6 +117,7 @@ class Runner:
         self._lock = threading.RLock()  # schedules and figures
         self._lanes: list[_Lane] = []
         self._readers: dict[str, list[tuple[_Lane, Read]]] = {}
+        self._edges: dict[str, Edges] = {}  # by table that is read as valid
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
 
@@ -146,6 +146,8 @@ class Runner:
             self._lanes.append(lane)
             for read in analysis.reads:
                 self._readers.setdefault(read.table.name, []).append((lane, read))
+                if read.valid:
+                    self._edges[read.table.name] = Edges()
 
     def stop(self) -> None:
         """Judge no more. A window that is being judged is given up; it is judged at the next start."""
@@ -224,10 +226,12 @@ class Runner:
         margin_ns = CLOCK_MARGIN_NS if is_clocked(table) else 0
         too_late = 0
         with self._lock:
+            holding = next((read for _, read in readers if read.valid), None)
+            news = self._edges[table.name].spans(holding, columns, now_ns) if holding else []
             for lane, read in readers:
                 schedule, back_ns = lane.schedule, read.look_back_ns
                 if read.valid:
-                    for begin_ns, end_ns in lane.edges.spans(read, columns, now_ns):
+                    for begin_ns, end_ns in news:
                         schedule.touched(begin_ns, end_ns + back_ns, now_ns)
                     continue
                 for begin_ns, end_ns in _spans(times, first_ns, last_ns, schedule):

@@ -76,9 +76,9 @@ def test_a_call_that_hangs_is_stopped_and_one_that_dies_fails_alone(workers: Wor
 
 def test_what_is_closed_answers_and_takes_nothing_more() -> None:
     workers = WorkerProcesses(REGISTRY)
-    running = workers.submit(trouble_task("hang"))
+    running = [workers.submit(trouble_task("hang")) for _ in range(3)]
     workers.close()
-    assert running.result(WAIT_S).state == "crashed"
+    assert [each.result(WAIT_S).state for each in running] == ["crashed"] * 3
     assert run(workers, volume_task()).error == "the workers were stopped"
     workers.close()
 
