@@ -14,10 +14,10 @@ from rich.live import Live
 from rich.text import Text
 
 from leadline.cli.client import Client
-from leadline.cli.lab_leadline import Listening
+from leadline.cli.lab_leadline import Listening, tell_inventory
 from leadline.cli.output import console
 from leadline.cli.story import FAULT_STYLE, Story
-from leadline.lab.run import Happening, ScenarioRun
+from leadline.lab.run import Happening, ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import Scenario, scenario_of
 from leadline.lab.telemetry import TelemetryConfig
 from leadline.lab.topology import load_named
@@ -64,6 +64,8 @@ class Demo:
 
     def show(self, once: bool) -> Generator[int | None, None, None]:
         """Tell the story, a step at each `next`; yields an exit code at its end if `once`, else None for ever."""
+        plan = plan_for(self.run.scenario, self.run.topology, self.run.seed)
+        tell_inventory(self._url, plan.topology, time.time_ns())
         try:
             yield from told(self.run, self._url)
         finally:

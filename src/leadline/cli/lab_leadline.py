@@ -1,8 +1,9 @@
-"""A Leadline that listens to a lab: the settings that make it hear one, and one of its own for a single run."""
+"""A Leadline that listens to a lab: settings with which it hears one, its inventory, and one of its own for a run."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -12,14 +13,20 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import httpx
+
 from leadline.ingest.config import ScrapeJob
 from leadline.lab.state import claims, state_root
+from leadline.lab.topology import Topology
+from leadline.lab.topology.relations import relations
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
 from leadline.server.supervisor import Supervisor
 
 SCRAPE_EVERY_S = 5.0
 NICE = 10  # the server runs beside the training here, which it does not elsewhere
+POST_S_MAX = 30.0
+NDJSON = "application/x-ndjson"
 MADE_AS = "leadline-lab-"  # directories of a single run's store, in the directory for temporary files
 STORE, LOCK = "store", "owner.lock"  # in each of them: locked as long as its owner lives
 
@@ -62,6 +69,19 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
         Flag(why, "ingest", "scrape", [asdict(each) for each in (*scrape, exporters)]),
         Flag(why, "ingest", "sflow", {"sender_files": [str(state / "sflow_senders.json")], "port": sflow_port}),
     ]
+
+
+def tell_inventory(url: str, topology: Topology, since_ns: int) -> None:
+    """Post the topology as rows of `relation`. Errors: WorldError with the server's answer."""
+    body = "".join(json.dumps(row) + "\n" for row in relations(topology, since_ns))
+    try:
+        answer = httpx.post(
+            f"{url}/api/v1/rows/relation", content=body, headers={"Content-Type": NDJSON}, timeout=POST_S_MAX
+        )
+    except httpx.HTTPError as error:
+        raise WorldError(f"{url} does not take the inventory of {topology.name}: {error}") from error
+    if answer.is_error:
+        raise WorldError(f"{url} refused the inventory of {topology.name}: {answer.status_code} {answer.text[:300]}")
 
 
 @contextmanager

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
-import httpx
 import typer
 from rich.text import Text
 
 from leadline.cli.client import Client
 from leadline.cli.demo import told
-from leadline.cli.lab_leadline import own_leadline
+from leadline.cli.lab_leadline import own_leadline, tell_inventory
 from leadline.cli.output import console
 from leadline.cli.record import record_run
 from leadline.cli.serving import stop_on_signals
@@ -23,15 +21,12 @@ from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
 from leadline.lab.telemetry import TelemetryConfig
-from leadline.lab.topology import Topology, load_named
-from leadline.lab.topology.relations import relations
+from leadline.lab.topology import load_named
 from leadline.lab.truth import TruthFile
-from leadline.model.errors import UsageError, WorldError
+from leadline.model.errors import UsageError
 from leadline.store.bundle_format import SUFFIX
 
 LOOK_EVERY_S = 0.25
-POST_S_MAX = 30.0
-NDJSON = "application/x-ndjson"
 DELIVER_S = 4.0  # what agents still hold when the cluster goes is delivered by then
 
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
@@ -123,19 +118,6 @@ def run(
     out.print(f"the truth is in {written}" + (f", that of flows in {flows}" if flows else ""), soft_wrap=True)
     if stopping:
         raise typer.Exit(128 + stopping[0])
-
-
-def tell_inventory(url: str, topology: Topology, since_ns: int) -> None:
-    """Post the topology as rows of `relation`. Errors: WorldError with the server's answer."""
-    body = "".join(json.dumps(row) + "\n" for row in relations(topology, since_ns))
-    try:
-        answer = httpx.post(
-            f"{url}/api/v1/rows/relation", content=body, headers={"Content-Type": NDJSON}, timeout=POST_S_MAX
-        )
-    except httpx.HTTPError as error:
-        raise WorldError(f"{url} does not take the inventory of {topology.name}: {error}") from error
-    if answer.is_error:
-        raise WorldError(f"{url} refused the inventory of {topology.name}: {answer.status_code} {answer.text[:300]}")
 
 
 def demo(
