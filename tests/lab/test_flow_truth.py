@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections import Counter
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.lab.flows import collecting, transfer, wait_for
 
 from leadline.lab.faults import flows as routes
-from leadline.lab.flow_truth import FlowTruthFile, read_flow_truth, ways
+from leadline.lab.flow_truth import FlowTruthFile, counting, read_flow_truth, ways
 from leadline.lab.flow_truth.watching import FlowWatch
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
@@ -102,3 +103,47 @@ def test_every_packet_that_is_sampled_is_counted_with_the_same_length(lab_name: 
             sampled[whole.tobytes()] += frame_bytes
     assert len(sampled) == 2
     assert sampled == dict(zip(counted["flow"].to_pylist(), counted["bytes_sum"].to_pylist(), strict=True))
+
+
+def test_packets_that_find_no_counter_free_are_told(
+    lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set that is full takes no more flows; it is not silent about it, and what it counts stays right."""
+    monkeypatch.setattr(counting, "_SIZE", 4)
+    path = tmp_path / "run.flows.parquet"
+    with Cluster(load("tiny"), lab_name) as cluster:
+        watch = FlowWatch(cluster, FlowTruthFile(path))
+        watch.start()
+        target = cluster.address("h2")
+        for port in (headers.ROCE_PORT, 9999):
+            for number in range(10):
+                with cluster.socket_in("h1", socket.AF_INET, socket.SOCK_DGRAM) as sender:
+                    sender.bind(("", 20_000 + number))
+                    sender.sendto(bytes([42, 0, 0, 0, 0, 0, 1, number]) + bytes(92), (target, port))
+        watch.stop()
+    truth = read_flow_truth(path)
+    assert packets_at(truth, "spine1", target) == 8
+    assert watch.missed == 3 * (20 - 8)  # two leaves and a spine
+    assert truth.schema.metadata[b"leadline.packets_missed"] == b"36"
+
+
+def test_a_full_disk_ends_the_truth_and_is_told(lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run goes on, what was written before stays readable, and the switches count no longer afterwards."""
+    path = tmp_path / "run.flows.parquet"
+    with Cluster(load("tiny"), lab_name) as cluster:
+        file = FlowTruthFile(path)
+        watch = FlowWatch(cluster, file)
+        watch.start()
+        transfer(cluster, "h1", "h2", 100_000)
+        wait_for("the first rows", lambda: watch.rows > 0, 10.0)
+
+        def full(_: pa.Table) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(file, "add", full)
+        transfer(cluster, "h1", "h2", 100_000, port=5002)
+        wait_for("the failure", lambda: bool(watch.failures), 10.0)
+        watch.stop()
+        assert counting.TABLE not in cluster.command("spine1", ["nft", "list", "tables"])
+    assert [text for text in watch.failures if "No space left" in text] == watch.failures[:1]
+    assert set(read_flow_truth(path)["dst_port"].to_pylist()) & {5001, 5002} == {5001}

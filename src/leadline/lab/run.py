@@ -151,6 +151,8 @@ class ScenarioRun:
     def _stop_counting(self, watch: FlowWatch) -> None:
         watch.stop()
         told = f"{watch.rows} rows of what flows really carried in {self.flow_truth}"
+        if watch.missed:
+            told += f"; {watch.missed} packets are in none: no counter was free, or they were fragments"
         if watch.failures:
             told += f"; {len(watch.failures)} readings failed, the first: {watch.failures[0]}"
         self._say("lab", told)

@@ -73,6 +73,8 @@ class FlowWatch:
         self._thread = threading.Thread(target=self._run, name="flow-truth", daemon=True)
         self._late_ns_max = 0
         self.failures: list[str] = []  # what could not be read; the next reading has it, unless its counters are gone
+        self.missed = 0  # packets that no counter took; known after `stop`
+        self._unwritable = False  # what follows a batch that broke off could not be read: the truth ends there
 
     @property
     def rows(self) -> int:
@@ -93,10 +95,16 @@ class FlowWatch:
         if self._thread.ident is not None:
             self._thread.join()
             self._read_all(time.time_ns())
-            self._file.tell("packets_missed", sum(self._missed(each.name) for each in self._reads))
+            self.missed = sum(self._missed(each.name) for each in self._reads)
+            self._file.tell("packets_missed", self.missed)
         self._file.tell("late_ns_max", self._late_ns_max)
         self._file.tell("readings_failed", len(self.failures))
-        self._file.finish()
+        try:
+            self._file.finish()
+        finally:
+            self._give_back()
+
+    def _give_back(self) -> None:
         for each in self._reads:
             each.opened.close()
             with contextlib.suppress(LeadlineError):  # the namespace is gone, with its rules
@@ -125,6 +133,13 @@ class FlowWatch:
                 return
             self._read_all(due_ns)
 
+    def _add(self, rows: list[dict[str, object]]) -> None:
+        try:
+            self._file.add(pa.Table.from_pylist(rows, SCHEMA))
+        except OSError as error:  # the disk is full
+            self._unwritable = True
+            self.failures.append(f"{self._file.path}: {error}; what came after is not in it")
+
     def _read_all(self, due_ns: int) -> None:
         rows: list[dict[str, object]] = []
         for each in self._reads:
@@ -139,8 +154,8 @@ class FlowWatch:
             if until_ns > each.until_ns:  # the machine's clock was not set back
                 rows += self._rows(each, counting.grown(each.last, now), until_ns)
                 each.take(now, until_ns)
-        if rows:
-            self._file.add(pa.Table.from_pylist(rows, SCHEMA))
+        if rows and not self._unwritable:
+            self._add(rows)
 
     def _rows(self, read: _Read, more: dict[Counted, Count], until_ns: int) -> list[dict[str, object]]:
         return [
