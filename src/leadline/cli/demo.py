@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +68,11 @@ class Demo:
         plan = plan_for(self.run.scenario, self.run.topology, self.run.seed)
         tell_inventory(self._url, plan.topology, time.time_ns())
         try:
-            yield from told(self.run, self._url)
+            story = yield from told(self.run, self._url)
         finally:
             self.stop()
         arrived = self._arrived()
-        _summary(arrived, self.truth, job_of(self.run.scenario))
+        _summary(arrived, self.truth, story.job, story.ended_ns, once)
         missing = [name for name in NEEDED if not arrived[name]]
         if missing:
             console().print(f"none of these arrived: {', '.join(missing)}", style="red")
@@ -87,7 +88,7 @@ class Demo:
             time.sleep(1.0)
 
 
-def told(one: ScenarioRun, url: str) -> Generator[None, None, None]:
+def told(one: ScenarioRun, url: str) -> Generator[None, None, Story]:
     """Run a scenario and show it: a picture redrawn on a terminal, a line for each happening elsewhere.
 
     The scenario runs in a thread; what it raised is raised here when it has ended. Leaving early joins it, so the
@@ -112,6 +113,7 @@ def told(one: ScenarioRun, url: str) -> Generator[None, None, None]:
     if live is None:
         out.print(story.picture(one.scenario.duration_s))
         sys.stdout.flush()
+    return story
 
 
 def job_of(scenario: Scenario) -> str:
@@ -120,15 +122,18 @@ def job_of(scenario: Scenario) -> str:
     return (training or [each.name for each in scenario.workloads] or [""])[0]
 
 
-def _summary(arrived: dict[str, Any], truth: Path, job: str) -> None:
+def _summary(arrived: dict[str, Any], truth: Path, job: str, ended_ns: int | None, once: bool) -> None:
+    """What is in the store and how to ask for it: at the job's last moment, for it has ended and nothing is of now."""
+    at = f" --at {datetime.fromtimestamp(ended_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}" if ended_ns else ""
     console().print(
         f"\n{arrived['steps']} steps, {arrived['collectives']} collectives, {arrived['flow_samples']} flow samples and "
         f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
-        f"entities are in the store.\nWhat was really done is in {truth}. Ask for the rest:\n"
+        f"entities are in the store.\nWhat was really done is in {truth}. Ask for the rest"
+        f"{' (once `leadline up` runs again)' if once else ''}:\n"
         f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
-        f"  .venv/bin/leadline show graph {job}\n"
-        f"  .venv/bin/leadline show path {job}/0 {job}/1\n"
-        f"  .venv/bin/leadline show flows {job}\n",
+        f"  .venv/bin/leadline show graph {job}{at}\n"
+        f"  .venv/bin/leadline show path {job}/0 {job}/1{at}\n"
+        f"  .venv/bin/leadline show flows {job}{at}\n",
         soft_wrap=True,
     )
     sys.stdout.flush()

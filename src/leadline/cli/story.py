@@ -79,13 +79,13 @@ class Story:
     began_ns: int = field(default_factory=time.time_ns)
     happenings: list[Happening] = field(default_factory=list)
     told: Told = field(default_factory=Told)
-    ended: bool = False
+    ended_ns: int | None = None  # when the cluster was about to be taken down
 
     def add(self, happening: Happening) -> None:
         """Something happened in the lab. Its end is told while the cluster still stands: the last moment to ask."""
         if happening.kind == "end":
             self.ask()
-            self.ended = True
+            self.ended_ns = happening.time_ns
         self.happenings.append(happening)
 
     def ask(self, now_ns: int | None = None) -> None:
@@ -93,7 +93,7 @@ class Story:
 
         A server that does not answer leaves the picture as it was.
         """
-        if self.ended:
+        if self.ended_ns is not None:
             return
         now_ns = time.time_ns() if now_ns is None else now_ns
         recent_ns = now_ns - RECENT_S * 10**9
