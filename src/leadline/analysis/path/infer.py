@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Floats, Ints
-from leadline.analysis.path.infer_kernels import OK, SINGLE, fits, infer
+from leadline.analysis.path.infer_kernels import OK, SINGLE, Groups, Model, Routes, fits, infer
 from leadline.analysis.path.route_kernels import Shorts, distances
 from leadline.analysis.path.topology import Topology
 
@@ -162,17 +162,18 @@ def posterior(
     order = flow_X[np.lexsort((flow_X, graph_F[flow_X]))]
     first, onward = plan.topology.onward
     per_packet_V = evidence.per_packet_V if silence else np.zeros_like(evidence.per_packet_V)
-    result = infer(
-        first, onward, plan.topology.to_D, plan.topology.from_D, plan.dist_TV, order, at.target_F, graph_F,
-        at.start_F, at.start, at.end_F, at.end, evidence.group_F, evidence.node_G, evidence.in_G, evidence.out_G,
-        evidence.samples_G if samples_G is None else samples_G, per_packet_V,
-        -math.log(ERROR), math.log(SILENT), mode, SURE,
+    routes = Routes(
+        first, onward, plan.topology.to_D, plan.topology.from_D, plan.dist_TV, at.target_F, graph_F,
+        at.start_F, at.start, at.end_F, at.end,
     )  # fmt: skip
-    status, path, logp, single, sprayed, routes, alike, on_graph = result[:8]
-    a_flow, a_path, a_log, m_flow, m_dir, m_p = result[8:]
+    counts_G = evidence.samples_G if samples_G is None else samples_G
+    groups = Groups(evidence.group_F, evidence.node_G, evidence.in_G, evidence.out_G, counts_G)
+    model = Model(per_packet_V, -math.log(ERROR), math.log(SILENT), mode, SURE)
+    of_flow, (a_flow, a_path, a_log), marginals = infer(routes, groups, model, order)
+    status, path, logp, single, sprayed, ways, alike, on_graph = of_flow
     return Posterior(
-        order, status, path, np.exp(logp), single, sprayed, routes, alike, on_graph,
-        a_flow, a_path, np.exp(a_log), m_flow, m_dir, m_p,
+        order, status, path, np.exp(logp), single, sprayed, ways, alike, on_graph,
+        a_flow, a_path, np.exp(a_log), *marginals,
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def paths(flow_sample: pa.Table, relation: pa.Table, *, window: Window) -> Verdi
         PATH_HOP.name: path_hop_rows(scene, found, owned, window),
         FLOW_VOLUME.name: flow_volume_rows(scene, carried, owned, window),
         ECMP_GROUP.name: ecmp_group_rows(scene, groups, owned, window),
-        CONFLICT.name: columns(marks),
+        CONFLICT.name: columns(marks, window.to_ns),
     }
 
 
