@@ -312,3 +312,25 @@ def test_rows_are_their_owners() -> None:
     assert (socket["job"], socket["tenant"], socket["src_rank"], socket["dst_rank"]) == (
         "moe-2", "bo", "rank:moe-2/0", "rank:moe-2/1",
     )  # fmt: skip
+
+
+def test_a_flow_last_seen_on_a_link_that_others_left_may_be_elsewhere() -> None:
+    early = Flow(1, 4, 47000, 443, TCP, spines=(1,))
+    movers = [Flow(src, dst, 47100 + src, 443, TCP, spines=(1,)) for src, dst in ((1, 3), (2, 4))]
+    rows = [*samples(TINY, early, 2, T0, S)]
+    for flow in movers:
+        rows += [*samples(TINY, flow, 20, T0, 5 * S), *samples(TINY, replace(flow, spines=(2,)), 20, T0 + 5 * S, 5 * S)]
+    found = Verdict(rows, claims())
+    assert {found.of(flow)["state"] for flow in movers} == {"moved"}
+    row = found.of(early)
+    assert row["state"] == "ambiguous"
+    assert "other flows left since" in row["why"]
+
+
+def test_equal_cost_links_are_told_by_the_switch_that_chooses_among_them() -> None:
+    flows = [Flow(1, 4, 48000 + each, 443, TCP, spines=(1 + each % 2,)) for each in range(4)]
+    groups = Verdict(both(TINY, flows), claims()).tables["ecmp_group"]
+    [leaf] = [each for each in groups if each["switch"] == "leaf1"]
+    assert leaf["group"] == "Ethernet3,Ethernet4"
+    assert leaf["links"] == [TINY.links(1, 4, spine)[1] for spine in (1, 2)]
+    assert leaf["efficiency"] == pytest.approx(1, abs=0.1)
