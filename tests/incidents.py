@@ -150,6 +150,7 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             {
                 **verdict, "entity": port, "kind": "two-links", "start_ns": BEGIN_NS + 5, "claims": [swport, link],
                 "sources": ["lldp", "inventory"], "used": swport, "text": f"{port} is linked twice",
+                "seen_ns": BEGIN_NS + 10 * SECOND_NS,
             }
         ],
         "flow_path": [

@@ -73,7 +73,7 @@ def with_column(name: str, value: Callable[[pa.Table, Window], Any]) -> Callable
 
 def speaks_of_nothing(flow_sample: pa.Table, *, window: Window) -> Verdicts:
     row = {"entity": "", "kind": "none", "start_ns": window.to_ns, "end_ns": None, "claims": [], "sources": [],
-           "used": None, "count": 0, "text": "nobody told anything"}  # fmt: skip
+           "used": None, "count": 0, "text": "nobody told anything", "seen_ns": window.to_ns}  # fmt: skip
     return {"conflict": {name: [value] for name, value in row.items()}}
 
 

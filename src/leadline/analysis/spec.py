@@ -55,9 +55,11 @@ class Window:
 class Read:
     """One table that an analysis reads.
 
-    Given are the rows whose time (`table.time`) lies in the window or up to `look_back_ns` before it. `valid`: rows
-    that tell a span (`from_ns`, `to_ns`): those that held at some time from there to the end of the window; their
-    times are given whole. Columns: all of the table's, or those named; those of the identity that are not named are
+    Given are the rows whose time (`table.time`) lies in the window or up to `look_back_ns` before it:
+    [from - look_back, to). Verdict rows on a window (`table.time` is `end_ns`) belong to the window that ends with
+    them: (from - look_back, to]. `valid`: rows that tell a span (`from_ns`, `to_ns`; `start_ns`, `end_ns`): those that
+    held at some time in [from - look_back, to); an end after `to` is given as null, because at `to` it had not come.
+    Columns: all of the table's, or those named; those of the identity that are not named are
     left out. Host rows come in cluster time, with one more column `bound_ns` (int64, null where the clock has no fit).
     """
 

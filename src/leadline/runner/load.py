@@ -21,7 +21,7 @@ from leadline.analysis.spec import Analysis, Part, Read, Window
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
-from leadline.runner.verdicts import latest_sql
+from leadline.runner.verdicts import latest_rows, latest_sql
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
@@ -132,7 +132,10 @@ class HeldRows:
 
     def chosen(self, chosen: Chosen) -> pa.Table:
         """See `Rows`."""
-        return as_declared(chosen, self._filtered(chosen).select(chosen.columns))
+        rows = self._filtered(chosen)
+        if chosen.table.newest:
+            rows = latest_rows(chosen.table, rows)
+        return as_declared(chosen, rows.select(chosen.columns))
 
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`."""

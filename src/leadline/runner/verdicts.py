@@ -32,16 +32,19 @@ def latest_sql(table: Table, where: str = "") -> str:
 
     Of a window that `analysis_run` knows, the version and revision it names (the last that was judged well). Of one it
     does not know (rows that came by import, or a table without windows) the highest version and revision: of the
-    window, or, where rows do not name theirs (`start_ns`), of each row's own key.
+    window, or, where rows do not name theirs (`start_ns`), of each row's own key. Where rows tell a span and when that
+    was last seen (`Table.newest`), the one of each key that was seen last counts, of those that their run names.
     """
     assert table.identity is Identity.REVISION, f"{table.name} is not a table of verdicts"
     names = ", ".join(f"`{column.name}`" for column in table.columns)
     condition = f"WHERE {where}" if where else ""
     rows = f"SELECT {names} FROM leadline.{table.name} {condition}"
+    if table.newest:
+        return _seen_last(table, rows, names)
     if not has_windows(table):
         if table.time == "end_ns":  # one row per window and key
             return _highest(rows, names, "tenant, cluster, analysis, end_ns")
-        return _highest(rows, names, ", ".join(name for name in table.key if name not in ("version", "revision")))
+        return _highest(rows, names, ", ".join(_own_key(table)))
     window = ", ".join(_WINDOW)
     # Which runs there are to look at: those of the windows that the rows are of, not of 400 days.
     spans = f"end_ns BETWEEN (SELECT min(end_ns) FROM ({rows})) AND (SELECT max(end_ns) FROM ({rows}))"
@@ -61,6 +64,26 @@ def latest_sql(table: Table, where: str = "") -> str:
     return f"{by_runs} UNION ALL {_highest(unknown, names, f'tenant, {window}')}"
 
 
+def _own_key(table: Table) -> list[str]:
+    """What a verdict is about, whoever judged it how often."""
+    return [name for name in table.key if name not in ("version", "revision")]
+
+
+def _seen_last(table: Table, rows: str, names: str) -> str:
+    """The row of each key that the newest window tells. What a later judgement of that window took back is left out."""
+    window = "cluster, analysis, end_ns"
+    runs = "FROM leadline.analysis_run WHERE state = 'done' AND end_ns IN (SELECT seen FROM seen)"
+    told = f"cluster, analysis, `{table.newest}`"
+    counts = (
+        f"({told}, version, revision) IN (SELECT {window}, version, revision {runs}) "
+        f"OR ({told}) NOT IN (SELECT {window} {runs})"
+    )
+    newest = f"(`{table.newest}`, version, revision)"
+    best = f"max({newest}) OVER (PARTITION BY {', '.join(_own_key(table))})"
+    seen = f"WITH seen AS (SELECT DISTINCT `{table.newest}` AS seen FROM ({rows})) "
+    return f"{seen}SELECT {names} FROM (SELECT *, {best} AS best FROM ({rows}) WHERE {counts}) WHERE {newest} = best"
+
+
 def _highest(rows: str, names: str, by: str) -> str:
     """The rows with the highest version and revision of their group."""
     best = f"max((version, revision)) OVER (PARTITION BY {by})"
@@ -71,11 +94,12 @@ def latest_rows(table: Table, rows: pa.Table) -> pa.Table:
     """The same of rows in memory of windows that no `analysis_run` knows."""
     group = [*(name for name in ("tenant", *_WINDOW) if name in rows.column_names)]
     if not has_windows(table) and table.time != "end_ns":
-        group = [name for name in table.key if name not in ("version", "revision")]
+        group = _own_key(table)
     if not rows.num_rows:
         return rows
     plain = {name: _plain(rows[name]) for name in group}
-    code = pa.array(rows["version"].to_numpy() * (1 << 32) + rows["revision"].to_numpy())
+    by = [rows[name].to_numpy() for name in ((table.newest,) if table.newest else ()) + ("version", "revision")]
+    code = np.unique(np.stack(by, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     keyed = pa.table({**plain, "_code": code, "_row": np.arange(rows.num_rows)})
     best = keyed.group_by(group).aggregate([("_code", "max")])
     joined = keyed.join(best, group, join_type="inner")

@@ -283,9 +283,11 @@ def table_settings(table: Table, layout: Layout) -> dict[str, int]:
 
 def create_statements(table: Table, layout: Layout = Layout()) -> list[str]:
     """The statements that make a table: one, or the local and the distributed table of a cluster."""
+    newest = f"`{table.newest}`" if table.newest else ""
     if not layout.cluster:
-        return [_create_merge_tree(table, layout, "ReplacingMergeTree")]
-    engine = "ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')"
+        return [_create_merge_tree(table, layout, f"ReplacingMergeTree({newest})" if newest else "ReplacingMergeTree")]
+    places = ["'/clickhouse/tables/{shard}/{database}/{table}'", "'{replica}'", *([newest] if newest else [])]
+    engine = f"ReplicatedReplacingMergeTree({', '.join(places)})"
     distributed = (
         f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table.name}{layout.on_cluster} AS {layout.local(table)}\n"
         f"ENGINE = Distributed({quoted(layout.cluster)}, {quoted(DATABASE)}, "

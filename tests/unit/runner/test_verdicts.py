@@ -128,6 +128,37 @@ def test_rows_that_do_not_name_their_window_count_by_their_own_key(store: Store)
     assert found["text"].to_pylist() == sorted(latest_rows(CONFLICT, made)["text"].to_pylist()) == ["b", "later", "new"]
 
 
+def conflict_seen(seen: int, revision: int, end: int | None, entity: str = "a") -> dict[str, Any]:
+    return {
+        "entity": entity, "kind": "loop", "start_ns": 1, "end_ns": end, "seen_ns": seen, "analysis": "graph",
+        "version": 1, "revision": revision,
+    }  # fmt: skip
+
+
+def ends(store: Store, cluster: str) -> list[tuple[str, int, int | None]]:
+    found = store.query(f"SELECT entity, seen_ns, end_ns FROM ({of(CONFLICT, cluster)}) ORDER BY entity").to_pylist()
+    return [(row["entity"], row["seen_ns"], row["end_ns"]) for row in found]
+
+
+@pytest.mark.parametrize("later_first", [False, True])
+def test_of_a_span_that_many_windows_tell_the_newest_counts_in_whatever_order_they_were_judged(
+    store: Store, later_first: bool
+) -> None:
+    cluster = f"spans-{later_first}"
+    told = [conflict_seen(10, 0, None), conflict_seen(20, 0, 15), conflict_seen(10, 1, None)]
+    for row in reversed(told) if later_first else told:  # the first window is judged again when rows come late
+        keep(store, cluster, "conflict", [row])
+    assert ends(store, cluster) == [("a", 20, 15)]
+    made = latest_rows(CONFLICT, rows_of(CONFLICT, told, Names(cluster=cluster)))
+    assert made.select(["seen_ns", "end_ns"]).to_pylist() == [{"seen_ns": 20, "end_ns": 15}]
+
+
+def test_a_span_that_its_window_no_longer_tells_does_not_count(store: Store) -> None:
+    keep(store, "back", "conflict", [conflict_seen(10, 0, None), conflict_seen(20, 0, None, "b")])
+    keep(store, "back", "analysis_run", [run(10, 1, "graph"), run(20, 0, "graph")])
+    assert ends(store, "back") == [("b", 20, None)], "late rows told that a had moved"
+
+
 def test_fits_of_clocks_count_by_the_window_they_end(store: Store) -> None:
     def fit(end: int, revision: int, offset: int) -> dict[str, Any]:
         return {

@@ -188,5 +188,6 @@ def _columns(told: list[Contradiction], window: Window) -> dict[str, list[object
     rows = [each.as_row() for each in told]
     names = ("entity", "kind", "start_ns", "end_ns", "claims", "sources", "used", "count", "text")
     columns: dict[str, list[object]] = {name: [row[name] for row in rows] for name in names}
+    columns["seen_ns"] = [window.to_ns] * len(rows)
     columns["tenant"] = [each.tenant or window.tenant for each in told]
     return columns

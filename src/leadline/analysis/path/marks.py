@@ -62,9 +62,10 @@ def _merged(same: Sequence[ConflictRow]) -> ConflictRow:
     )
 
 
-def columns(rows: Sequence[ConflictRow]) -> dict[str, list[object]]:
-    """Columns of the table `conflict`: lists by name, one value a row."""
-    return {field.name: [_plain(getattr(row, field.name)) for row in rows] for field in fields(ConflictRow)}
+def columns(rows: Sequence[ConflictRow], seen_ns: int) -> dict[str, list[object]]:
+    """Columns of the table `conflict`: lists by name, one value a row. `seen_ns`: end of the window that says so."""
+    own = {field.name: [_plain(getattr(row, field.name)) for row in rows] for field in fields(ConflictRow)}
+    return {**own, "seen_ns": [seen_ns] * len(rows)}
 
 
 def _plain(value: object) -> object:

@@ -109,10 +109,13 @@ CONFLICT = Table(
         Column("used", SYM, None, "the claim that was used; null: none was", nullable=True),
         Column("count", U64, "1", "rows or samples that say so"),
         Column("text", STR, None, "the contradiction in a sentence, and what to look at"),
+        Column("seen_ns", I64, "ns", "end of the newest window that says so"),
     ),
     order=("entity", "start_ns"),
     more_key=("kind",),
     time="start_ns",
+    age="seen_ns",  # one that is still told does not age
+    newest="seen_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/graph, analysis/path",

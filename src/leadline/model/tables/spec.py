@@ -89,6 +89,9 @@ class Table:
     `order` is the sort key after tenant and cluster; with `more_key` it is what `Identity` calls the key.
     `time` names the column that rows are read and partitioned by. `keep_hours` is the age at which rows are dropped,
     counted from `time`, or from the column `age` where that is another one (a row whose age is null is kept).
+    `newest` names the column whose greatest value counts where rows of one key differ; empty: the last one written.
+    Verdicts that tell a span instead of a window need one, with the end of the window that says so: many windows tell
+    the same span, and they are not judged in order.
     """
 
     name: str
@@ -103,6 +106,7 @@ class Table:
     partition: Partition = Partition.MONTH
     host_row: bool = False
     age: str = ""
+    newest: str = ""
     columns: tuple[Column, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -117,8 +121,8 @@ class Table:
         object.__setattr__(self, "columns", extra + self.own + behind)
         names = [column.name for column in self.columns]
         assert len(set(names)) == len(names), f"{self.name}: a column is declared twice"
-        for name in (*self.key, self.time, self.aged_by):
-            assert name in names, f"{self.name}: key, time or age column {name} is not declared"
+        for name in (*self.key, self.time, self.aged_by, *([self.newest] if self.newest else [])):
+            assert name in names, f"{self.name}: key, time, age or newest column {name} is not declared"
 
     @property
     def aged_by(self) -> str:

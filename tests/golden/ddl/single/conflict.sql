@@ -11,12 +11,13 @@ CREATE TABLE IF NOT EXISTS leadline.conflict
     `used` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
     `count` UInt64 CODEC(Delta, ZSTD(1)),
     `text` String CODEC(ZSTD(1)),
+    `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
-ENGINE = ReplacingMergeTree
+ENGINE = ReplacingMergeTree(`seen_ns`)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
-TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+TTL toDateTime(fromUnixTimestamp64Nano(seen_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;

@@ -27,7 +27,7 @@ def test_the_order_does_not_matter() -> None:
 
 
 def test_columns_are_those_of_the_table() -> None:
-    found = columns([row("swport:a/1")])
+    found = columns([row("swport:a/1")], 7)
     assert found["claims"] == [["a"]]
     assert found["end_ns"] == [None]
-    assert columns([])["entity"] == []
+    assert columns([], 7)["entity"] == []
