@@ -78,6 +78,49 @@ def test_the_host_knows_the_addresses_of_its_ports(monkeypatch: pytest.MonkeyPat
     ]
 
 
+def test_addresses_that_cannot_be_read_end_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ranks and ports are told all the same; it is counted each time and logged once."""
+    answers: list[list[Address] | OSError] = [
+        [Address(7, "10.1.3.1")], OSError("no netlink here"), OSError("no netlink here"),
+    ]  # fmt: skip
+
+    def told() -> list[Address]:
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("leadline.host.sources.graph.all_addresses", told)
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(7, "eth0")])
+    site = site_with()
+    site.ranks[812] = RankSeen("bert-1", 3, 812, 9, 1_000, f"gpu:{GPU}")
+    source = Graph(site)
+    first = source.poll(5).edges
+    assert first is not None
+    assert Edge("address:10.1.3.1", "port:h3/eth0", "in") in first
+    assert source.poll(6).edges == first
+    assert source.poll(7).edges == first
+    assert site.counts.all()["agent_source_failed", "read"] == 2
+    assert len(caplog.records) == 1
+
+
+def test_more_addresses_than_are_told_are_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    many = [Address(7, f"10.1.{number // 200}.{number % 200 + 1}") for number in range(300)]
+    monkeypatch.setattr("leadline.host.sources.graph.all_addresses", lambda: many)
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(7, "eth0")])
+    source = Graph(site_with())
+    first, second = source.poll(5).edges or [], source.poll(6).edges
+    assert sum(edge.child.startswith("address:") for edge in first) == 256
+    assert first == second
+    assert [record.message for record in caplog.records] == [
+        "source graph: 300 addresses, the first 256 are told (agent.interfaces_not)"
+    ]
+
+
 def test_the_drivers_words_for_a_gpu() -> None:
     text = f"Model: \t\t NVIDIA H100\nIRQ:   \t\t 5\nGPU UUID: \t {GPU}\nBus Location: \t 0000:9b:00.0\n"
     assert parse_gpu_information(text.encode()) == GPU

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import socket
 
 from leadline.host.found import Edge, Found
+from leadline.host.netlink import Address
 from leadline.host.sources.links import all_addresses
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
-from leadline.model.errors import UsageError
+from leadline.model.errors import DataError, UsageError
 from leadline.model.ids import entity_id, parse_entity_id
 
 GPUS_MAX = 64
 ADDRESSES_MAX = 256
+LOG = logging.getLogger("leadline.agent")
 
 
 class Graph(Source):
@@ -24,13 +27,14 @@ class Graph(Source):
     def __init__(self, site: Site) -> None:
         super().__init__(site)
         self._gpus = self._driver_gpus() or site.config.gpus
+        self._addresses: list[Address] = []
+        self._said = ""  # of addresses, last
 
     def poll(self, now_ns: int) -> Found:
         host = entity_id("host", self.site.host)
         ports = {number: name for number, name in socket.if_nameindex() if self.site.counts_interface(name)}
         edges = [Edge(self.site.port(name), host, "in") for name in ports.values()]
-        held = sorted((address, ports[number]) for number, address in all_addresses() if number in ports)
-        edges += [Edge(entity_id("address", each), self.site.port(name), "in") for each, name in held[:ADDRESSES_MAX]]
+        edges += self._held_by(ports)
         edges += [Edge(entity_id("gpu", uuid), host, "in") for uuid in self._gpus[:GPUS_MAX]]
         for rank in self.site.ranks.values():
             process = entity_id("process", self.site.host, str(rank.pid))
@@ -39,6 +43,26 @@ class Graph(Source):
             if _is_gpu(rank.gpu):
                 edges.append(Edge(rank.entity, rank.gpu, "runs-on", rank.start_ns))
         return Found(edges=edges)
+
+    def _held_by(self, ports: dict[int, str]) -> list[Edge]:
+        """The addresses of these ports. Where the kernel does not tell them now, those it told last: ports and ranks
+        are told all the same, and no address ends because of it.
+        """
+        said = ""
+        try:
+            self._addresses = all_addresses()
+        except (OSError, DataError) as error:
+            self.site.counts.add("agent_source_failed", "read")
+            said = f"addresses cannot be read, those of before are kept: {error}"
+        held = sorted((address, ports[number]) for number, address in self._addresses if number in ports)
+        if len(held) > ADDRESSES_MAX:
+            said = (
+                said or f"{len(held)} addresses, the first {ADDRESSES_MAX} are told (agent.interfaces_not)"
+            )
+        if said and said != self._said:
+            LOG.warning("source graph: %s", said)
+        self._said = said
+        return [Edge(entity_id("address", each), self.site.port(name), "in") for each, name in held[:ADDRESSES_MAX]]
 
     def _driver_gpus(self) -> list[str]:
         """The UUIDs that NVIDIA's driver tells under /proc/driver/nvidia/gpus."""
