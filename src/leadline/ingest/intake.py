@@ -81,12 +81,15 @@ class Intake:
         sources: Sources,
         live: LiveSink,
         now_ns: Callable[[], int] = time.time_ns,
+        stored: LiveSink = lambda *_: None,
     ) -> None:
+        """`live` hears of rows when they are accepted, `stored` when a reader of the store sees them."""
         self.config = config
         self.counts = counts
         self.sources = sources
         self._store = store
         self._live = live
+        self._stored = stored
         self.now_ns = now_ns
         self._lock = threading.Lock()
         self._known = KnownStreams(config, store, now_ns)
@@ -165,13 +168,7 @@ class Intake:
         else:
             done.set_result(None)
         if taken:
-            self._live(
-                principal.tenant,
-                principal.cluster,
-                METRIC_SAMPLE,
-                {"series": ids, "time_ns": time_ns, "value": value},
-                taken,
-            )
+            self._tell(done, principal, METRIC_SAMPLE, {"series": ids, "time_ns": time_ns, "value": value}, taken)
         self.counts.add(accepted("late_samples"), late)
         stale = np.count_nonzero(value.view(np.uint64) == np.uint64(STALE_NAN_BITS))
         self.counts.add(accepted("stale_markers"), int(stale))
@@ -285,11 +282,24 @@ class Intake:
             done.set_result(None)
             return Receipt(done, 0)
         done = self._lane_of(table).offer(arrow, count, arrow.nbytes)
-        self._live(principal.tenant, principal.cluster, table, {"rows": arrow}, count)
+        self._tell(done, principal, table, {"rows": arrow}, count)
         done.add_done_callback(self._stored_batch(key, count))
         done.add_done_callback(self._heard(sender, rows=count))
         self.sources.tells(sender, now_ns, {table.name})
         return Receipt(done, count)
+
+    def _tell(
+        self, done: Future[None], principal: Principal, table: Table, columns: Mapping[str, object], count: int
+    ) -> None:
+        """Rows were accepted; once they are stored, that is told too."""
+        told = (principal.tenant, principal.cluster, table, columns, count)
+
+        def note(done: Future[None]) -> None:
+            if done.exception() is None:
+                self._stored(*told)
+
+        self._live(*told)
+        done.add_done_callback(note)
 
     def _complete(
         self,

@@ -1,4 +1,4 @@
-"""Which times a batch of rows that just came speaks of, so that windows judged without them are judged again."""
+"""Which times a batch of rows that were just stored speaks of, so that windows judged without them are judged again."""
 
 from __future__ import annotations
 

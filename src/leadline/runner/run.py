@@ -104,7 +104,7 @@ class Runner:
     ) -> None:
         """`now_ns`: event time ("now" of a replay is the recorded time that is reached). `from_ns`: windows are judged
         from this one on; None: go on where the store says that judging ended. `ended`: the end of the rows, once no
-        more come. `settle_ns`: how long after they are told rows may take to be in the store.
+        more come. `settle_ns`: how long after they are told it may take until rows are seen in the store.
 
         Errors: UsageError if the configuration disables an analysis that does not exist.
         """
@@ -159,7 +159,7 @@ class Runner:
     # --- what others say ---
 
     def touched(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
-        """Hear of rows that were accepted: windows that were judged without them are judged again. Never raises."""
+        """Hear of rows that were stored: windows that were judged without them are judged again. Never raises."""
         readers = self._readers.get(table.name)
         if not readers or not rows:
             return

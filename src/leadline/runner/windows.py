@@ -16,11 +16,15 @@ from enum import IntEnum
 
 S = 10**9
 
-# A window that late rows fell into is judged again after this: rows that are late seldom come alone.
+# A window that late rows fell into is judged again after this: rows that are late seldom come alone. Each time that it
+# was judged again doubles the wait up to the larger, so that a trickle of late rows costs each window about one
+# judgement a minute, not one every two seconds; the last of them is never missed.
 DEBOUNCE_NS = 2 * S
-# Rows are told when they are accepted, which is before they are in the store. A window that was loaded within this of
-# rows being told may have missed them and is judged again; if nothing changed that makes no new revision.
-SETTLE_NS = 5 * S
+DEBOUNCE_NS_MAX = 64 * S
+# Rows are told when they are stored, however long that took. A replica of a store of several servers may show them a
+# little later: a window that was loaded within this of rows being told may have missed them and is judged again; if
+# nothing changed that makes no new revision.
+SETTLE_NS = S
 TIME_MAX_NS = 2**63 - 1
 
 
@@ -83,6 +87,7 @@ class Schedule:
         self._settle_ns = settle_ns
         self._heard: dict[int, int] = {}  # window -> when rows of it were told last, while that may matter
         self._late: dict[int, int] = {}  # window -> when it may be judged again
+        self._again: dict[int, int] = {}  # window -> how long it waited the last time, ns
         self._spans: list[tuple[int, int]] = []  # to back-fill: (end of the next window, end of the last)
 
     # --- what happens ---
@@ -103,7 +108,8 @@ class Schedule:
         while end_ns <= min(rhythm.begin(last_ns) + rhythm.window_ns, newest):
             self._heard[end_ns] = now_ns
             if end_ns <= self.judged_to_ns:
-                self._late.setdefault(end_ns, now_ns + DEBOUNCE_NS)
+                # Not later than this: a clock that was set back must not make it wait for the old time.
+                self._late[end_ns] = min(self._late.get(end_ns, TIME_MAX_NS), now_ns + self._debounce(end_ns))
             end_ns += rhythm.window_ns
 
     def backfill(self, from_ns: int, to_ns: int) -> int:
@@ -139,6 +145,10 @@ class Schedule:
         elif due.why is Why.BACKFILL and self._spans and self._spans[0][0] == due.end_ns:
             self._to_backfill(due.end_ns + self.rhythm.window_ns)
         self._late.pop(due.end_ns, None)
+        if due.why is Why.LATE:
+            self._again[due.end_ns] = self._debounce(due.end_ns)
+            oldest_ns = self.oldest_ns(began_ns)  # nothing touches older windows any more
+            self._again = {end_ns: wait_ns for end_ns, wait_ns in self._again.items() if end_ns > oldest_ns}
         self._settled(due.end_ns, began_ns)
 
     def empty(self, due: Due, next_row_ns: int | None, began_ns: int, known_to_ns: int) -> None:
@@ -162,6 +172,10 @@ class Schedule:
         live = max(0, self.rhythm.closed(now_ns, ended_ns) - self.judged_to_ns) // window_ns
         asked = sum((last - first) // window_ns + 1 for first, last in self._spans)
         return live + len(self._late) + asked
+
+    def _debounce(self, end_ns: int) -> int:
+        """How long a window waits for more late rows, ns: twice as long as the last time."""
+        return min(2 * self._again[end_ns], DEBOUNCE_NS_MAX) if end_ns in self._again else DEBOUNCE_NS
 
     def _to_backfill(self, next_end_ns: int) -> None:
         """Go on with the first span from this window; a span that is over is let go."""

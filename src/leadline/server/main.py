@@ -1,8 +1,8 @@
 """The process that owns the store, the ways in and the API. Its parts are built here by hand.
 
     store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper, sflow (6343/udp)
-      ├──> api (8440)         └──> live tables, runner (which windows have late rows)
-      └──> runner ──> worker processes
+      ├──> api (8440)         ├──> live tables: what was accepted
+      └──> runner ──> worker processes   └──> runner: what was stored (which windows have late rows)
 
 Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the runner and the store.
 """
@@ -34,7 +34,6 @@ from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
 from leadline.model.errors import LeadlineError, StoreError, WorldError
 from leadline.model.principal import Principal
-from leadline.model.tables import Table
 from leadline.runner.live import LiveTables
 from leadline.runner.run import Runner
 from leadline.server.access import authorize
@@ -88,7 +87,9 @@ class ServerProcess:
         self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows))
         self.store = Store(config.store)
         self.runner = Runner(config.runner, self.store, self.counts.add)
-        self.intake = Intake(config.ingest, self.store, self.counts, self.sources, self._accepted)
+        self.intake = Intake(
+            config.ingest, self.store, self.counts, self.sources, self.live.add, stored=self.runner.touched
+        )
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
         parts = Parts(self.store, self.intake, self.live, time.time_ns(), runner=self.runner)
@@ -120,11 +121,6 @@ class ServerProcess:
                 h11_max_incomplete_event_size=65536,
             )
         )
-
-    def _accepted(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
-        """Rows were accepted."""
-        self.live.add(tenant, cluster, table, columns, rows)
-        self.runner.touched(tenant, cluster, table, columns, rows)
 
     def stop(self) -> None:
         """Ask the process to stop; safe from a signal handler."""

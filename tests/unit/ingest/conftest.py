@@ -25,7 +25,8 @@ SENDER = Sender("default", "remote-write", "test")
 
 @dataclass
 class Bench:
-    """One intake and everything it touches; `live` has what went to the live tables, oldest first."""
+    """One intake and everything it touches; `live` has what went to the live tables, `seen` what was told as stored,
+    oldest first."""
 
     intake: Intake
     store: MemoryStore
@@ -34,6 +35,7 @@ class Bench:
     counts: Counts
     sources: Sources
     live: list[tuple[str, Mapping[str, Any], int]] = field(default_factory=list)
+    seen: list[tuple[str, int]] = field(default_factory=list)
 
     def send(self, samples: Samples, principal: Principal = Principal()) -> Receipt:
         """Offer samples and wait until they are stored."""
@@ -83,8 +85,14 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
         def sink(tenant: str, cluster: str, table: Table, columns: Mapping[str, Any], rows: int) -> None:
             live.append((table.name, columns, rows))
 
-        intake = Intake(replace(CONFIG, **config), store, counts, sources, sink, clock)  # type: ignore[arg-type]
-        bench = Bench(intake, store, faults, clock, counts, sources, live)
+        seen: list[tuple[str, int]] = []
+
+        def stored(tenant: str, cluster: str, table: Table, columns: Mapping[str, Any], rows: int) -> None:
+            seen.append((table.name, rows))
+
+        settings: Any = replace(CONFIG, **config)
+        intake = Intake(settings, store, counts, sources, sink, clock, stored)  # type: ignore[arg-type]
+        bench = Bench(intake, store, faults, clock, counts, sources, live, seen)
         if start:
             intake.start()
         made.append(bench)

@@ -76,8 +76,10 @@ def test_nothing_is_answered_before_it_is_stored(bench: Bench) -> None:
     assert bench.stored() == []
     assert bench.sources.all() == [] or bench.sources.all()[0].samples == 0
     assert [(name, rows) for name, _, rows in bench.live] == [("metric_sample", 1)], "live tables do not wait"
+    assert bench.seen == []
     bench.faults.open.set()
     receipt.done.result(5)
+    assert bench.seen == [("metric_sample", 1)], "windows that were judged without them are told when they are there"
     assert len(bench.stored()) == 1
     assert bench.sources.all()[0].samples == 1
 
@@ -353,6 +355,7 @@ def test_rows_are_stored_with_their_batch_and_whose_they_are(bench: Bench) -> No
     assert {int.from_bytes(row["batch"], "little") for row in rows} == {batch}
     assert (receipt.taken, bench.accepted("rows")) == (2, 2)
     assert [(name, rows) for name, _, rows in bench.live] == [("event", 2)]
+    assert bench.seen == [("event", 2)]
     assert bench.sources.all()[0].tells == {"event"}
 
 
