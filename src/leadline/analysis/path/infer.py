@@ -83,10 +83,11 @@ class Posterior:
     path_XH: Paths
     probability_X: Floats
     single_X: Floats  # log likelihood: all packets on one path
-    sprayed_X: Floats  # log likelihood: each packet on its own
+    sprayed_X: Floats  # log likelihood: each packet on its own, all paths as likely
     routes_X: Floats  # shortest paths that there are
     alike_X: Ints  # as likely as the likeliest, itself included
     on_graph_X: Floats  # samples that lie on some shortest path
+    apart_X: Floats  # and of these, those that could have been on another one
     flow_A: Ints  # place in flow_X
     path_AH: Paths
     probability_A: Floats
@@ -170,9 +171,9 @@ def posterior(
     groups = Groups(evidence.group_F, evidence.node_G, evidence.in_G, evidence.out_G, counts_G)
     model = Model(per_packet_V, -math.log(ERROR), math.log(SILENT), mode, SURE)
     of_flow, (a_flow, a_path, a_log), marginals = infer(routes, groups, model, order)
-    status, path, logp, single, sprayed, ways, alike, on_graph = of_flow
+    status, path, logp, single, sprayed, ways, alike, on_graph, apart = of_flow
     return Posterior(
-        order, status, path, np.exp(logp), single, sprayed, ways, alike, on_graph,
+        order, status, path, np.exp(logp), single, sprayed, ways, alike, on_graph, apart,
         a_flow, a_path, np.exp(a_log), *marginals,
     )  # fmt: skip
 

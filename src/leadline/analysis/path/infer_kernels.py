@@ -271,29 +271,20 @@ def _forward(
 ) -> tuple[float, float, float]:
     """Fill alpha, best, share and routes of all edges.
 
-    Returns: log likelihood of the samples on the graph if packets are sprayed evenly, and if they are unevenly (each
-    layer of switches with a uniform Dirichlet prior over the ways through it), and how many those samples are.
+    Returns: log likelihood of the samples on the graph if packets are sprayed evenly; how many these are, and how many
+    of them could have been on another path.
     """
     _begin(work, flow, model)
-    chance, on_graph = 0.0, 0.0
-    layer_n, layer_cells, layer_log = np.zeros(HOPS_MAX), np.zeros(HOPS_MAX), np.zeros(HOPS_MAX)
+    chance, on_graph, apart = 0.0, 0.0, 0.0
     for k in range(flow.nodes):
         a, b = _into(work, flow, k), _outof(work, flow, k)
-        if a == 0 or b == 0:
-            continue
-        layer = dist_V[work.node_K[k]]
-        layer_cells[layer] += a * b
-        _step(work, groups, model, flow, k, a, b, prior)
-        even, n, logs = _by_chance(work, groups, k, a, b)
-        chance += even
-        on_graph += n
-        layer_n[layer] += n
-        layer_log[layer] += logs
-    uneven = 0.0
-    for layer in range(flow.longest + 1):
-        cells = max(layer_cells[layer], 1.0)
-        uneven += math.lgamma(cells) - math.lgamma(layer_n[layer] + cells) + layer_log[layer]
-    return chance, uneven, on_graph
+        if a and b:
+            _step(work, groups, model, flow, k, a, b, prior)
+            even, n, choosing = _by_chance(work, groups, k, a, b)
+            chance += even
+            on_graph += n
+            apart += choosing
+    return chance, on_graph, apart
 
 
 @njit(cache=True)
@@ -327,8 +318,8 @@ def _step(work: _Work, groups: Groups, model: Model, flow: _Flow, k: int, a: int
 
 @njit(cache=True)
 def _by_chance(work: _Work, groups: Groups, k: int, a: int, b: int) -> tuple[float, float, float]:
-    """Of the samples at node k that some path explains: log likelihood by chance, how many, and log of factorials."""
-    chance, count, logs, through = 0.0, 0.0, 0.0, 0.0
+    """Of the samples at node k that some path explains: log likelihood by chance, how many, how many by choice."""
+    chance, count, choosing, through = 0.0, 0.0, 0.0, 0.0
     for i in range(a):
         through += work.edge[work.ins[i]].share
     for g in range(work.spot[k].first, work.spot[k].last):
@@ -344,8 +335,9 @@ def _by_chance(work: _Work, groups: Groups, k: int, a: int, b: int) -> tuple[flo
         if n and came * left > 0.0:
             chance += n * math.log(came * left)
             count += n
-            logs += math.lgamma(n + 1.0)
-    return chance, count, logs
+            if came * left < 1.0 - SAME:
+                choosing += n
+    return chance, count, choosing
 
 
 @njit(cache=True)
@@ -493,7 +485,7 @@ def _twice(values: Any) -> Any:
 def infer(
     routes: Routes, groups: Groups, model: Model, flow_X: Ints
 ) -> tuple[
-    tuple[Ints, NDArray[np.int32], Floats, Floats, Floats, Floats, Ints, Floats],
+    tuple[Ints, NDArray[np.int32], Floats, Floats, Floats, Floats, Ints, Floats, Floats],
     tuple[Ints, NDArray[np.int32], Floats],
     tuple[Ints, Ints, Floats],
 ]:
@@ -501,15 +493,16 @@ def infer(
 
     Inputs: flows in an order in which those of one graph follow each other; samples; what they mean.
     Returns, per flow of `flow_X`: status, path (directions, -1 behind the last), log of its probability, log likelihood
-    of the data with one path, and with sprayed packets, the flow's number of shortest paths, paths as likely, samples
-    that fit one of the shortest paths each; then the alternatives (place in `flow_X`, path, log probability) and the
-    marginals (place in `flow_X`, direction, probability) of the flows that are not sure.
+    of the data with one path, and with packets sprayed evenly, the flow's number of shortest paths, paths as likely,
+    samples that fit one of the shortest paths each, and those of them that could have been on another; then the
+    alternatives (place in `flow_X`, path, log probability) and the marginals (place in `flow_X`, direction,
+    probability) of the flows that are not sure.
     """
     work = _work(len(routes.first_V) - 1, len(routes.onward), len(routes.to_D))
     count, prior = len(flow_X), np.empty(len(routes.onward) + ENDS_MAX)
     status, path = np.zeros(count, np.int64), np.full((count, HOPS_MAX), -1, np.int32)
     logp, single, sprayed = np.zeros(count), np.zeros(count), np.zeros(count)
-    ways, alike, on_graph = np.zeros(count), np.zeros(count, np.int64), np.zeros(count)
+    ways, alike, on_graph, apart = np.zeros(count), np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
     a_flow, a_log, a_count = np.empty(64, np.int64), np.empty(64), 0
     a_path = np.full((64, HOPS_MAX), -1, np.int32)
     m_flow, m_dir, m_p, m_count = np.empty(64, np.int64), np.empty(64, np.int64), np.empty(64), 0
@@ -527,10 +520,10 @@ def infer(
             status[x] = UNREACHABLE
         if status[x] == OK:
             dist_V = routes.dist_TV[routes.target_F[f]]
-            chance, uneven, on_graph[x] = _forward(work, groups, model, flow, dist_V, prior)
+            chance, on_graph[x], apart[x] = _forward(work, groups, model, flow, dist_V, prior)
             z, top, alike[x], ways[x] = _likeliest(work, flow, path[x])
             single[x] = z - flow.total * model.gain
-            sprayed[x] = _logsum(chance, uneven) - math.log(2.0) - (flow.total - on_graph[x]) * model.gain
+            sprayed[x] = chance - (flow.total - on_graph[x]) * model.gain
             for h in range(HOPS_MAX - 1):
                 if path[x, h + 1] >= 0:  # switches are as silent about sprayed packets
                     sprayed[x] += _quiet(work, flow, model, work.local_V[routes.to_D[path[x, h]]])
@@ -556,7 +549,7 @@ def infer(
         for e in range(edges):
             work.place_D[work.edge[e].direction] = -1
     return (
-        (status, path, logp, single, sprayed, ways, alike, on_graph),
+        (status, path, logp, single, sprayed, ways, alike, on_graph, apart),
         (a_flow[:a_count].copy(), a_path[:a_count].copy(), a_log[:a_count].copy()),
         (m_flow[:m_count].copy(), m_dir[:m_count].copy(), m_p[:m_count].copy()),
     )

@@ -22,6 +22,7 @@ REST_MAX = 0.05  # share of samples that may fit neither of two paths
 MOVED_PRIOR = (0.01, 10.0)  # share of flows that move before any is seen to: so many of so many
 BLAME_MAX = 0.95  # that a link is down which flows left, and nothing crosses since
 EXPLAINED_MAX = 500  # links that explain moves
+SPRAYED_MANY = 0.05  # share of sprayed flows from which on a move is held against spraying
 FAR_NS = 2**62
 
 
@@ -108,7 +109,7 @@ def moved_probability(two: Two, post: Posterior, sprayed_share_X: Floats) -> Flo
     """That each flow moved, (X,): against errors on one path, and against spraying. 1 where it is beyond doubt.
 
     Inputs: the posterior of one path; the share of sprayed flows among flows of its kind. How common moves are is
-    learnt from those beyond doubt.
+    learnt from those beyond doubt; where flows are sprayed none is, for some look like it by chance.
     """
     x = post.flow_X
     clear = two.clear_F[x]
@@ -118,10 +119,11 @@ def moved_probability(two: Two, post: Posterior, sprayed_share_X: Floats) -> Flo
     maybe = two.has_F[x] & two.apart_F[x] & (two.rest_n_F[x] <= REST_MAX * two.total_F[x])
     routes = np.log(np.maximum(post.routes_X, 1.0))
     steady = np.log1p(-share) + np.log1p(-sprayed_share_X) + post.single_X + two.chance_F[x]
-    sprayed = np.log(sprayed_share_X) + post.sprayed_X + two.chance_F[x]
+    # Its likelihood is that of the samples in their order already.
+    sprayed = np.log(sprayed_share_X) + post.sprayed_X
     moved = np.log(share) + post.single_X + two.other_n_F[x] * gain - routes - np.log1p(two.total_F[x])
     found: Floats = np.exp(moved - logsumexp(np.vstack((steady, sprayed, moved)), axis=0))
-    return np.where(clear, 1.0, np.where(maybe, found, 0.0))
+    return np.where(clear & (sprayed_share_X < SPRAYED_MANY), 1.0, np.where(maybe, found, 0.0))
 
 
 def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, directions: int) -> Floats:

@@ -5,11 +5,11 @@ one path for all samples? --misfits--> two paths, one after the other (moved)? o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, gammaln
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.path.infer import ERROR, SURE, Ends, Evidence, Fabric, Paths, Posterior, fitting, posterior
@@ -111,6 +111,7 @@ def judged(
     first = posterior(plan, at, evidence, np.flatnonzero(at.known_F))
     first = _only(first, first.ok_X)
     two = two_paths(plan, at, evidence, first, times_G, flows)
+    first = replace(first, sprayed_X=_sprayed_likelihood(first, two))
     share_X, sprayed_X = sprayed_probability(first, class_F[first.flow_X], ~two.clear_F[first.flow_X])
     moved_F = np.zeros(flows)
     moved_F[first.flow_X] = moved_probability(two, first, share_X)
@@ -156,6 +157,23 @@ def sprayed_probability(post: Posterior, class_X: Ints, learn_X: Bools) -> tuple
         before[mine] = share
         after[mine] = expit(np.clip(odds_X[mine] + np.log(share / (1 - share)), -700, 700))
     return before, after
+
+
+def _sprayed_likelihood(post: Posterior, two: Two) -> Floats:
+    """Log likelihood that packets take several paths at one time, (X,): all of them as likely, or few; half each.
+
+    Few: each packet takes the path of an earlier one, drawn at random, or another one with the weight of one packet (a
+    Dirichlet process; Blackwell and MacQueen 1973). Of the paths, the first two are counted, what is left is an error.
+    """
+    x, gain = post.flow_X, -np.log(ERROR)
+    other, rest = two.other_n_F[x], two.rest_n_F[x]
+    mine = np.maximum(post.apart_X - other, 0.0)
+    first_path = post.single_X + (other + rest) * gain
+    routes = np.where(other > 0, np.log(np.maximum(post.routes_X, 1.0)), 0.0)
+    drawn = gammaln(np.maximum(mine, 1)) + gammaln(np.maximum(other, 1)) - gammaln(mine + other + 1)
+    few = first_path - routes + drawn - rest * gain
+    found: Floats = np.logaddexp(post.sprayed_X, few) - np.log(2)
+    return found
 
 
 def _single(post: Posterior, there_X: Floats, found: _Found) -> None:
@@ -276,8 +294,8 @@ def _only(post: Posterior, mask_X: Bools) -> Posterior:
     return Posterior(
         post.flow_X[mask_X], post.status_X[mask_X], post.path_XH[mask_X], post.probability_X[mask_X],
         post.single_X[mask_X], post.sprayed_X[mask_X], post.routes_X[mask_X], post.alike_X[mask_X],
-        post.on_graph_X[mask_X], place[post.flow_A[in_A]], post.path_AH[in_A], post.probability_A[in_A],
-        place[post.flow_M[in_M]], post.direction_M[in_M], post.probability_M[in_M],
+        post.on_graph_X[mask_X], post.apart_X[mask_X], place[post.flow_A[in_A]], post.path_AH[in_A],
+        post.probability_A[in_A], place[post.flow_M[in_M]], post.direction_M[in_M], post.probability_M[in_M],
     )  # fmt: skip
 
 
