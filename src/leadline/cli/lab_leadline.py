@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from leadline import __version__
 from leadline.ingest.config import ScrapeJob
 from leadline.lab.state import claims, state_root
 from leadline.lab.topology import Topology
@@ -76,7 +77,10 @@ def tell_inventory(url: str, topology: Topology, since_ns: int) -> None:
     body = "".join(json.dumps(row) + "\n" for row in relations(topology, since_ns))
     try:
         answer = httpx.post(
-            f"{url}/api/v1/rows/relation", content=body, headers={"Content-Type": NDJSON}, timeout=POST_S_MAX
+            f"{url}/api/v1/rows/relation",
+            content=body,
+            headers={"Content-Type": NDJSON, "User-Agent": f"leadline-inventory/{__version__}"},  # doctor names it so
+            timeout=POST_S_MAX,
         )
     except httpx.HTTPError as error:
         raise WorldError(f"{url} does not take the inventory of {topology.name}: {error}") from error
