@@ -16,6 +16,7 @@ from leadline.runner.run import AnalysisState, Runner
 from leadline.server.rows_view import SCHEMA_VERSION
 
 INT64_MAX = 2**63 - 1
+HIDDEN = "its last window failed; why is told to the role operator"
 
 
 class StateAnswer(BaseModel):
@@ -67,9 +68,12 @@ def mount_analyses(
 
     @api.get("/api/v1/analyses", tags=["state"], responses=problems)
     def analyses(request: Request) -> AnalysesAnswer:
-        """How each analysis does: how far it has judged, what failed."""
-        who(request)
-        return AnalysesAnswer(schema=SCHEMA_VERSION, analyses=[StateAnswer(**each) for each in told(runner)])
+        """How each analysis does: how far it has judged, what failed (why, for the role operator: an error may quote
+        any tenant's rows)."""
+        states = told(runner)
+        if not who(request).may(OPERATE):
+            states = [{**each, "last_error": HIDDEN if each["last_error"] else ""} for each in states]
+        return AnalysesAnswer(schema=SCHEMA_VERSION, analyses=[StateAnswer(**each) for each in states])
 
     @api.post("/api/v1/backfill", tags=["state"], responses=problems)
     def backfill(request: Request, asked: BackfillRequest) -> BackfillAnswer:
@@ -106,9 +110,7 @@ def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:
 
 def metrics(states: Sequence[AnalysisState]) -> Iterator[Metric]:
     """Our own metrics about analyses."""
-    lag = GaugeMetricFamily(
-        "leadline_analysis_lag_seconds", "Age of the newest window judged.", labels=["analysis"]
-    )
+    lag = GaugeMetricFamily("leadline_analysis_lag_seconds", "Age of the newest window judged.", labels=["analysis"])
     took = GaugeMetricFamily("leadline_analysis_seconds", "What the last window took.", labels=["analysis"])
     waiting = GaugeMetricFamily("leadline_analysis_waiting", "Windows to be judged.", labels=["analysis"])
     windows = CounterMetricFamily("leadline_analysis_windows", "Windows judged since the start.", labels=["analysis"])
