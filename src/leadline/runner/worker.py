@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from leadline.analysis.spec import Analysis, Verdicts, Window
 from leadline.model.errors import DataError
 from leadline.model.tables import Table
+from leadline.runner.verdicts import has_windows
 from leadline.runner.warm import warm
 from leadline.store.bundle_rows import in_order
 from leadline.store.schema import arrow_table
@@ -60,7 +61,7 @@ def judged(analysis: Analysis, window: Window, tables: Sequence[pa.Table]) -> Ou
         return finished(analysis, window, analysis(*tables, window=window))
     except DataError as error:
         return Outcome(FAILED, {}, error=str(error)[:ERROR_CHARACTERS_MAX])
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{os.path.basename(last.filename)}, line {last.lineno}, in {last.name}"
         return Outcome(FAILED, {}, error=f"{type(error).__name__}: {error} ({where})"[:ERROR_CHARACTERS_MAX])
@@ -78,6 +79,7 @@ def finished(analysis: Analysis, window: Window, verdicts: Verdicts) -> Outcome:
         if rows.num_rows > ROWS_MAX:
             raise DataError(f"verdicts of {analysis.name}", f"at most {ROWS_MAX} rows", f"{rows.num_rows} of {name}")
         if rows.num_rows:
+            _require_own(analysis, window, declared[name], rows)
             tables[name] = in_order(declared[name], rows.unify_dictionaries().combine_chunks())
             _require_once(analysis, declared[name], tables[name])
     return Outcome(DONE, tables, digest(tables))
@@ -101,6 +103,21 @@ def _completed(analysis: Analysis, window: Window, table: Table, columns: Mappin
 def _all(text: str, rows: int) -> pa.DictionaryArray:
     """The same text in every row."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([text], pa.string()))
+
+
+def _require_own(analysis: Analysis, window: Window, table: Table, rows: pa.Table) -> None:
+    """Rows of another window or job would never be replaced by what is judged later. Errors: DataError."""
+    own: dict[str, object] = {"end_ns": window.to_ns, "window_ns": window.window_ns} if has_windows(table) else {}
+    if table.newest:
+        own[table.newest] = window.to_ns
+    if window.job:
+        own["tenant"] = window.tenant
+        own |= {"job": window.job} if "job" in rows.column_names else {}
+    for name, wanted in own.items():
+        other = rows.filter(pc.not_equal(_plain(rows[name]), wanted)).slice(0, 1)  # a null is of any job
+        if other.num_rows:
+            where = f"verdicts of {analysis.name} for {table.name}, {name}"
+            raise DataError(where, f"{wanted}, as the window has it", str(other[name][0].as_py()))
 
 
 def _require_once(analysis: Analysis, table: Table, rows: pa.Table) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -16,8 +18,8 @@ from tests.unit.runner.toy_rows import BEGIN_NS, S, edges, flows
 
 from leadline.analysis.spec import Analysis, Window
 from leadline.runner.execute import InProcess, Task, WorkerProcesses
-from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome, digest
-from leadline.testing.analyses import REGISTRY, trouble, volumes
+from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome, digest, judged
+from leadline.testing.analyses import REGISTRY, seconds, trouble, volumes
 
 WINDOW = Window(BEGIN_NS, BEGIN_NS + 10 * S, "acme", "lab")
 WAIT_S = 120
@@ -64,6 +66,66 @@ def test_another_table_than_declared_is_an_error(workers: WorkerProcesses) -> No
         FAILED,
         "verdicts of toy-trouble: expected rows of flow_volume, got rows of event",
     )
+
+
+def says(rows: object, analysis: Analysis = volumes, window: Window = WINDOW) -> Outcome:
+    """What becomes of a call that returns this."""
+    answer: Any = lambda *_, window: rows  # noqa: E731
+    return judged(dataclasses.replace(analysis, judge=answer), window, [])
+
+
+def one_volume(**more: object) -> dict[str, dict[str, object]]:
+    row = {
+        "flow": [1], "link": ["link:a~b"], "job": [None], "end_ns": [WINDOW.to_ns], "window_ns": [WINDOW.window_ns],
+        "bytes": [1.0], "low": [1.0], "high": [1.0], **more,
+    }  # fmt: skip
+    return {"flow_volume": row}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        None,
+        [1],
+        {"flow_volume": None},
+        {"flow_volume": {"flow": 3}},
+        one_volume(end_ns=[float("nan")]),
+        one_volume(link=[None]),
+        one_volume(bytes=3.0),
+        one_volume(flow=[-1]),
+        one_volume(link=["\ud800"]),
+        one_volume(revision=[7]),
+        one_volume(end_ns=[WINDOW.to_ns - S]),
+        one_volume(window_ns=[S]),
+    ],
+)
+def test_what_cannot_be_stored_as_the_verdicts_of_the_window_is_a_failure_that_is_told(rows: object) -> None:
+    found = says(rows)
+    assert (found.state, found.rows) == (FAILED, 0)
+    assert found.error
+    assert says(one_volume()).rows == 1
+
+
+def test_a_job_has_no_verdicts_on_another_job_or_of_another_tenant() -> None:
+    window = dataclasses.replace(WINDOW, job="bert")
+
+    def of(job: str, **more: object) -> Outcome:
+        row = {
+            "job": [job], "end_ns": [window.to_ns], "window_ns": [window.window_ns], "category": ["compute"],
+            "owner": [None], "seconds": [1.0], "gpu_seconds": [1.0], "confidence": [1.0], **more,
+        }  # fmt: skip
+        return says({"ledger": row}, seconds, window)
+
+    assert of("bert").rows == 1
+    assert "expected bert, as the window has it, got gpt" in of("gpt").error
+    assert "tenant: expected acme" in of("bert", tenant=["other"]).error
+
+
+def test_an_analysis_that_ends_its_process_ends_nothing() -> None:
+    def leave(*_: pa.Table, window: Window) -> dict[str, dict[str, object]]:
+        sys.exit(3)
+
+    assert judged(dataclasses.replace(volumes, judge=leave), WINDOW, []).error.startswith("SystemExit: 3")
 
 
 def test_a_call_that_hangs_is_stopped_and_one_that_dies_fails_alone(workers: WorkerProcesses) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from fastapi import FastAPI, Request
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import Principal, Role
 from leadline.runner.run import AnalysisState
-from leadline.server.analyses import findings, metrics, mount_analyses, told
+from leadline.server.analyses import HIDDEN, findings, metrics, mount_analyses, told
 
 STATE = AnalysisState(
     name="path", version=1, doc="Paths of flows.", state="ok", judged_to_ns=50, lag_s=12.0, windows=3, failures=0,
@@ -59,6 +60,15 @@ def test_states_are_told() -> None:
     assert found["analyses"] == told(Judging())  # type: ignore[arg-type]
     assert found["analyses"][0]["lag_s"] == 12.0
     assert asked(None, "/api/v1/analyses").json()["analyses"] == []
+
+
+def test_why_an_analysis_failed_is_told_to_operators_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = dataclasses.replace(STATE, state="failed", last_error="each key once, got twice {'tenant': 'acme'}")
+    monkeypatch.setattr(Judging, "states", lambda _: [failed])
+    [whole] = asked(Judging(), "/api/v1/analyses").json()["analyses"]
+    [mine] = asked(Judging(), "/api/v1/analyses", role=Role.TENANT_WRITE).json()["analyses"]
+    assert "acme" in whole["last_error"]
+    assert mine == {**whole, "last_error": HIDDEN}
 
 
 def test_a_span_is_judged_again() -> None:
