@@ -112,7 +112,7 @@ def moved_probability(two: Two, post: Posterior, sprayed_share_X: Floats) -> Flo
     learnt from those beyond doubt; where flows are sprayed none is, for some look like it by chance.
     """
     x = post.flow_X
-    clear = two.clear_F[x]
+    clear = two.clear_F[x] & (sprayed_share_X < SPRAYED_MANY)
     seen, of = MOVED_PRIOR
     share = min((float(clear.sum()) + seen) / (len(x) + of), 0.5)
     gain = -np.log(ERROR)
@@ -123,14 +123,17 @@ def moved_probability(two: Two, post: Posterior, sprayed_share_X: Floats) -> Flo
     sprayed = np.log(sprayed_share_X) + post.sprayed_X
     moved = np.log(share) + post.single_X + two.other_n_F[x] * gain - routes - np.log1p(two.total_F[x])
     found: Floats = np.exp(moved - logsumexp(np.vstack((steady, sprayed, moved)), axis=0))
-    return np.where(clear & (sprayed_share_X < SPRAYED_MANY), 1.0, np.where(maybe, found, 0.0))
+    return np.where(clear, 1.0, np.where(maybe, found, 0.0))
 
 
-def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, directions: int) -> Floats:
+def still_there(
+    two: Two, moved_F: Bools, steady: Posterior, evidence: Evidence, times_G: tuple[Ints, Ints], directions: int
+) -> Floats:
     """That flows that do not move are still where they were seen last, (X,) of `steady`.
 
-    A link that flows left while nothing crossed it since may be down: what was seen on it before that has left it, too.
-    And where some flows moved, others may have that are not seen since, unless all their links carry others.
+    A link that flows left while nothing crossed it since may be down: what was seen on it before that has left it, too,
+    though it be seen elsewhere since, on links that its old and its new path may have in common. And where some flows
+    moved, others may have that are not seen since, unless all their links carry others.
     """
     keep_X = np.ones(len(steady.flow_X))
     f = np.flatnonzero(moved_F)
@@ -144,8 +147,8 @@ def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, di
     when_D = np.full(directions, FAR_NS)
     np.minimum.at(when_D, left, two.first_ns_F[f][row])
     of_X, hop = np.nonzero(steady.path_XH >= 0)
-    direction = steady.path_XH[of_X, hop]
-    last_ns = last_ns_F[steady.flow_X][of_X]
+    direction = steady.path_XH[of_X, hop].astype(np.int64)
+    last_ns = last_named(evidence, times_G, directions, steady.flow_X[of_X], direction)
     alive_D = np.bincount(direction[last_ns >= when_D[direction]], minlength=directions) > 0
     blame_D = _blamed(row[~alive_D[left]], left[~alive_D[left]], directions)
     doubtful = (last_ns < when_D[direction]) & (blame_D[direction] > 0)
@@ -154,6 +157,7 @@ def still_there(two: Two, moved_F: Bools, steady: Posterior, last_ns_F: Ints, di
     used_D = np.bincount(direction[last_ns >= when_ns], minlength=directions) > 0
     idle_X = np.zeros(len(keep_X), bool)
     idle_X[of_X[~used_D[direction]]] = True
+    last_ns_F = last_seen(evidence, times_G, len(moved_F))
     keep_X[idle_X & (last_ns_F[steady.flow_X] < when_ns)] *= 1 - len(f) / (len(f) + len(keep_X))
     return keep_X
 
@@ -202,6 +206,21 @@ def last_seen(evidence: Evidence, times_G: tuple[Ints, Ints], flows: int) -> Int
     last = np.full(flows, -FAR_NS)
     np.maximum.at(last, evidence.flow_G, times_G[1])
     return last
+
+
+def last_named(
+    evidence: Evidence, times_G: tuple[Ints, Ints], directions: int, flow_N: Ints, direction_N: Ints
+) -> Ints:
+    """Time of the last sample of each flow that names a direction of a link, (N,) ns; -FAR_NS if none does."""
+    way_G2 = np.column_stack((evidence.in_G, evidence.out_G))
+    g, _ = np.nonzero(way_G2 >= 0)
+    key, place = np.unique(evidence.flow_G[g] * directions + way_G2[way_G2 >= 0], return_inverse=True)
+    last = np.full(len(key) + 1, -FAR_NS)  # the last: no such sample
+    np.maximum.at(last, place, times_G[1][g])
+    wanted_N = flow_N * directions + direction_N
+    at_N = np.searchsorted(key, wanted_N)
+    found: Ints = last[np.where(np.append(key, -1)[at_N] == wanted_N, at_N, len(key))]
+    return found
 
 
 def _span(flow_G: Ints, times_G: tuple[Ints, Ints], only: Bools, flows: int) -> tuple[Ints, Ints]:

@@ -14,7 +14,7 @@ from scipy.special import expit, gammaln
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.path.infer import ERROR, SURE, Ends, Evidence, Fabric, Paths, Posterior, fitting, posterior
 from leadline.analysis.path.infer_kernels import ALTERNATIVES_MAX, HOPS_MAX, SPRAY, fits
-from leadline.analysis.path.moves import REST_MAX, Two, last_seen, moved_probability, still_there, two_paths
+from leadline.analysis.path.moves import REST_MAX, Two, moved_probability, still_there, two_paths
 from leadline.analysis.path.trace import trace
 
 KNOWN_MIN = 0.95
@@ -123,8 +123,7 @@ def judged(
     found.sprayed_F[first.flow_X] = np.where(is_moved_X | off_X, 0.0, sprayed_X)
     _sprayed(plan, at, evidence, first.flow_X[is_sprayed_X & ~off_X], found)
     one = _only(first, ~is_moved_X & ~is_sprayed_X & ~off_X)
-    last_ns_F = last_seen(evidence, times_G, flows)
-    there_X = still_there(two, moved_F >= 0.5, one, last_ns_F, len(plan.topology.to_D))
+    there_X = still_there(two, moved_F >= 0.5, one, evidence, times_G, len(plan.topology.to_D))
     found.left_F[one.flow_X] = there_X < 1
     _single(one, there_X * (1 - np.where(two.later_F, moved_F, 0.0)[one.flow_X]), found)
     off = _only(first, off_X)

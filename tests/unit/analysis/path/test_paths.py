@@ -135,6 +135,43 @@ def test_where_all_are_sprayed_a_flow_with_few_samples_is_not_said_to_have_a_pat
     assert found.of(few, LARGE)["probability"] < 0.9
 
 
+def test_a_flow_that_is_seen_on_two_ways_in_turns_is_not_on_one_of_them() -> None:
+    """Adaptive routing over two of four spines, mostly over one of them, among flows that do the same."""
+    flows = [Flow(src, 4 + src, 42000 + src, spines=(1 + src % 3, 2 + src % 3)) for src in range(1, 9)]
+    mostly = Flow(4, 13, 43000, spines=(1, 1, 2, 1, 1))
+    found = Verdict([*both(LARGE, flows, 30), *samples(LARGE, mostly, 5)], claims(LARGE))
+    assert {found.of(flow, LARGE)["state"] for flow in flows} == {"sprayed"}
+    assert found.of(mostly, LARGE)["state"] in ("sprayed", "ambiguous")
+
+
+def test_where_flows_are_sprayed_samples_of_two_ways_in_order_are_no_move() -> None:
+    flows = [Flow(src, 4 + src, 42000 + src, spines=(1 + src % 3, 2 + src % 3)) for src in range(1, 9)]
+    few = Flow(4, 13, 43000, spines=(1,))
+    later = replace(few, spines=(2,))
+    rows = [*samples(LARGE, few, 2, T0, 5 * S), *samples(LARGE, later, 2, T0 + 5 * S, 5 * S)]
+    found = Verdict([*both(LARGE, flows, 30), *rows], claims(LARGE))
+    assert found.of(few, LARGE)["state"] in ("sprayed", "ambiguous")
+
+
+def test_a_flow_seen_since_only_where_its_old_and_new_path_meet_may_have_left_a_link_that_others_left() -> None:
+    """All others leave leaf1's link to spine1 at 5 s; this one is seen afterwards by its sender's leaf port only."""
+    flows = [Flow(src, 12 + src, 42000 + src, spines=(1,)) for src in (1, 2, 3)]
+    rows = [
+        row
+        for flow in flows
+        for way, begin in ((flow, T0), (replace(flow, spines=(2,)), T0 + 5 * S))
+        for row in samples(LARGE, way, 20, begin, 5 * S)
+    ]
+    quiet = Flow(4, 16, 43000, spines=(1,))
+    seen = [*samples(LARGE, quiet, 2, T0, 2 * S), *samples(LARGE, quiet, 1, T0 + 8 * S, S, only=("leaf1",))]
+    where = [replace(row, out_port=None) if row.time_ns > T0 + 5 * S else row for row in seen]
+    found = Verdict([*rows, *where], claims(LARGE))
+    assert {found.of(flow, LARGE)["state"] for flow in flows} == {"moved"}
+    row = found.of(quiet, LARGE)
+    assert row["state"] == "ambiguous"
+    assert "others" in row["why"] or "other flows" in row["why"]
+
+
 def test_a_flow_that_changes_its_spine_has_moved_and_its_latest_path_comes_first() -> None:
     later = replace(CROSS, spines=(2,))
     rows = [*samples(TINY, CROSS, 10, T0, 5 * S), *samples(TINY, later, 10, T0 + 5 * S, 5 * S)]
