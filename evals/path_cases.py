@@ -16,18 +16,17 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from evals.path_conditions import Condition
+from evals.path_conditions import WINDOW_NS, Condition
 from evals.path_told import FLOW_SAMPLE, Switches, told_relations
 from evals.path_traffic import Batch, jobs_of, traffic_of
 from leadline.lab.flow_truth import SCHEMA
-from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints
+from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints, mixed
 from leadline.lab.simulate.fleet import Fleet
 from leadline.lab.simulate.flows import fabric_of_fleet
 from leadline.lab.simulate.sampling import Flows, Spray, flow_samples, frames_of, receiving_port
 from leadline.store.bundle_rows import in_order
 
 S = 10**9
-WINDOW_NS = 10 * S
 START_NS = 1_767_225_600 * S
 SETTLED_NS = START_NS - 3600 * S  # since when relations hold
 FLEETS = {
@@ -64,7 +63,7 @@ def case(condition: Condition, seed: int) -> Case:
     for from_ns, until_ns, up_D in _spans(condition, fleet, fabric, traffic, rng):
         for batch in traffic:
             flows = batch.flows(batch.paths(fabric, up_D), fleet.links, from_ns, until_ns)
-            spray = _sprayed(batch, fabric) if condition.spray else None
+            spray = _sprayed(batch, fabric, condition.spray_ways) if condition.spray else None
             told = switches.rows(flows, batch.ids_F2, flow_samples(flows, condition.rate, spray, rng), rng)
             rows += [] if told is None else [told]
             ways = _single(flows) if spray is None else _all_ways(flows, spray, rng)
@@ -84,7 +83,7 @@ def _spans(
 ) -> list[tuple[int, int, Bools | None]]:
     """Spans in which no path changes, none longer than a window, and the directions that live in each (None: all).
 
-    Links fail in the middle of the second window, so that a window before them, theirs and one after are judged.
+    Links fail in the second window, so that a window before them, theirs and one after are judged.
     """
     cuts = [START_NS + place * WINDOW_NS for place in range(condition.windows + 1)]
     if not condition.failing:
@@ -95,17 +94,21 @@ def _spans(
     dead = rng.choice(between, min(condition.failing, len(between)), replace=False)
     up_D = np.ones(2 * fleet.links, bool)
     up_D[np.concatenate((dead, dead + fleet.links))] = False
-    fail_ns = cuts[1] + WINDOW_NS // 2
+    fail_ns = cuts[1] + int(WINDOW_NS * condition.fail_at)
     cuts = sorted({*cuts, fail_ns})
     return [(begin, end, up_D if begin >= fail_ns else None) for begin, end in pairwise(cuts)]
 
 
-def _sprayed(batch: Batch, fabric: Fabric) -> Spray:
+def _sprayed(batch: Batch, fabric: Fabric, ways: int) -> Spray:
+    """Ways of packets by their hashes: any, or those of so many hashes of each flow."""
     rails = fabric.host_link_HK.shape[1]
 
     def paths(flow_N: Ints, hash_N: object) -> Ints:
         src, dst = batch.src_F[flow_N], batch.dst_F[flow_N]
-        return fabric.paths(src // rails, src % rails, dst // rails, dst % rails, np.asarray(hash_N, np.int64))
+        number_N = np.asarray(hash_N, np.int64)
+        if ways:
+            number_N = mixed(batch.hash_F[flow_N] + number_N % ways).view(np.int64)
+        return fabric.paths(src // rails, src % rails, dst // rails, dst % rails, number_N)
 
     return paths
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+WINDOW_NS = 10 * 10**9
 RATES = (100, 1_000, 10_000, 50_000, 200_000)
 
 
@@ -19,9 +20,12 @@ class Condition:
     windows: int = 3
     samples_max: float = 1_600.0  # of a flow in a window, over all switches, if all tell; the least is one
     spray: bool = False
+    spray_ways: int = 0  # each flow's packets take one of so many ways (adaptive routing, a bond); 0: any
     silent: float = 0.0  # of the switches tell nothing
     lying: float = 0.0  # of the switches tell wrong ports
+    pausing: float = 0.0  # of the switches tell nothing in the first half of each window
     failing: int = 0  # links between switches that die in the middle of the span
+    fail_at: float = 0.5  # of the second window is over when they die
     miscabled: float = 0.0  # of the links between switches are crossed with another in the inventory
     portless: float = 0.0  # of the samples lack the port that they came in by, as many the other
     mixed_rates: bool = False  # half of the switches sample one packet in four times as many
@@ -31,7 +35,7 @@ class Condition:
     @property
     def hostile(self) -> bool:
         """Whether switches or the inventory are silent or wrong: more than packets that were not drawn."""
-        return bool(self.silent or self.lying or self.miscabled)
+        return bool(self.silent or self.pausing or self.lying or self.miscabled)
 
 
 def conditions(quick: bool) -> list[Condition]:
@@ -56,13 +60,17 @@ def _adverse() -> list[Condition]:
     return [
         Condition("2-tier sprayed", "sprayed", tiers=2, spray=True),
         Condition("3-tier sprayed", "sprayed", tiers=3, spray=True),
+        Condition("2-tier sprayed over two", "sprayed", tiers=2, spray=True, spray_ways=2),
+        Condition("3-tier sprayed over two", "sprayed", tiers=3, spray=True, spray_ways=2),
         Condition("2-tier a fifth silent", "silent", tiers=2, silent=0.2),
         Condition("3-tier a fifth silent", "silent", tiers=3, silent=0.2),
         Condition("3-tier half silent", "silent", tiers=3, silent=0.5),
+        Condition("3-tier a fifth pausing", "silent", tiers=3, pausing=0.2),
         Condition("2-tier a tenth lying", "lying", tiers=2, lying=0.1),
         Condition("3-tier a tenth lying", "lying", tiers=3, lying=0.1),
         Condition("2-tier links fail", "rerouted", tiers=2, failing=6),
         Condition("3-tier links fail", "rerouted", tiers=3, failing=12),
+        Condition("3-tier links fail late", "rerouted", tiers=3, failing=12, fail_at=0.95),
         Condition("3-tier miscabled", "lying", tiers=3, miscabled=0.03),
         Condition("3-tier ports missing", "incomplete", tiers=3, portless=0.3),
         Condition("3-tier mixed rates", "incomplete", tiers=3, mixed_rates=True),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evals.path_conditions import Condition
+from evals.path_conditions import WINDOW_NS, Condition
 from evals.path_traffic import Batch, Jobs
 from leadline.lab.simulate.fabric import Bools, Ints
 from leadline.lab.simulate.fleet import Fleet, joined, text
@@ -37,6 +37,8 @@ class Switches:
         self.condition = condition
         self.tells_W = rng.random(fleet.switches) >= condition.silent
         self.slower_W = condition.mixed_rates & (rng.random(fleet.switches) < 0.5)
+        # Drawn only where it matters, so that the other conditions stay as they are.
+        self.pauses_W = rng.random(fleet.switches) < condition.pausing if condition.pausing else ~self.tells_W
         self.told_P = self._told_as(number, rng.random(fleet.switches) < condition.lying, rng)
         self.switch_names = pa.DictionaryArray.from_arrays(pa.array(self.switch_P), fleet.switch_names)
         names = text("Ethernet", np.arange(int(self.name_P.max()) + 1))
@@ -58,7 +60,8 @@ class Switches:
         """Rows of `flow_sample`; None if nothing is left."""
         switch_N = self.switch_P[samples.in_port_N]
         slower_N = self.slower_W[switch_N]
-        kept_N = self.tells_W[switch_N] & (~slower_N | (rng.random(len(switch_N)) * SLOWER < 1.0))
+        pauses_N = self.pauses_W[switch_N] & (samples.time_ns_N % WINDOW_NS < WINDOW_NS // 2)
+        kept_N = self.tells_W[switch_N] & ~pauses_N & (~slower_N | (rng.random(len(switch_N)) * SLOWER < 1.0))
         samples, slower_N = taken(samples, np.flatnonzero(kept_N)), slower_N[kept_N]
         if not len(samples.flow_N):
             return None

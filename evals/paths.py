@@ -23,7 +23,8 @@ import pyarrow as pa
 from bench.figures import conditions, tell
 
 from evals import path_report
-from evals.path_cases import WINDOW_NS, Case, case
+from evals.path_cases import Case, case
+from evals.path_conditions import WINDOW_NS
 from evals.path_conditions import conditions as path_conditions
 from evals.path_scores import Scores, scored
 from evals.path_truth import truth_of

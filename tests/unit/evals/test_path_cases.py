@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from evals.path_cases import WINDOW_NS, Case, case
-from evals.path_conditions import Condition, conditions
+from evals.path_cases import Case, case
+from evals.path_conditions import WINDOW_NS, Condition, conditions
 from evals.path_truth import TruePath, truth_of
 
 SMALL = Condition("small", "small", flows=80, windows=2, samples_max=200.0)
@@ -106,6 +106,20 @@ def test_flows_move_when_links_fail_and_only_then() -> None:
     made = case(replace(THREE, failing=8, windows=3), 1)
     moved = {end_ns for (_, end_ns), path in truths_by_key(made).items() if path.moved}
     assert moved == {made.from_ns + 2 * WINDOW_NS}
+
+
+def test_packets_sprayed_over_two_ways_take_no_third() -> None:
+    made = case(replace(THREE, spray=True, spray_ways=2), 1)
+    into: dict[tuple[bytes, str], set[str]] = {}
+    for row in made.flow_sample.select(["flow", "switch", "out_port"]).to_pylist():
+        into.setdefault((row["flow"], row["switch"]), set()).add(row["out_port"])
+    assert max(len(ports) for ports in into.values()) == 2
+
+
+def test_a_switch_that_pauses_tells_nothing_in_the_first_half_of_windows() -> None:
+    made = case(replace(SMALL, pausing=1.0), 1)
+    assert made.flow_sample.num_rows
+    assert (made.flow_sample["time_ns"].to_numpy() % WINDOW_NS >= WINDOW_NS // 2).all()
 
 
 def test_under_spraying_only_flows_below_one_leaf_keep_a_path() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from evals import path_report, paths
-from evals.path_cases import WINDOW_NS, Case, case
-from evals.path_conditions import Condition
+from evals.path_cases import Case, case
+from evals.path_conditions import WINDOW_NS, Condition
 from evals.path_truth import truth_of
 
 from leadline.lab.flow_truth import FlowTruthFile, beside
