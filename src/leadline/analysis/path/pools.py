@@ -31,7 +31,7 @@ class SampledGroups:
     switch_G: Ints  # index of the switch
     in_link_G: Ints
     out_link_G: Ints
-    rate_G: Ints  # one packet in this many was sampled
+    rate_G: Ints | Floats  # one packet in this many was sampled, or reached us
     samples_G: Ints  # how many samples, at least 1
     bytes_G: Ints  # sum of their frame_bytes
     squares_G: Ints | Floats  # sum of frame_bytes squared
@@ -65,7 +65,7 @@ class Pools:
     weight_N: Floats
     bytes_N: Ints
     squares_N: Ints | Floats
-    rate_N: Ints
+    rate_N: Ints | Floats
     chance_P: Floats
     squared_P: Floats  # sum of the squared chances of the switches
 

@@ -9,11 +9,12 @@ Every switch samples one packet in N by itself, so the number of samples is Pois
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.path.completeness import completeness
 from leadline.analysis.path.pools import (
     PathEntries,
     SampledGroups,
@@ -64,6 +65,12 @@ def volumes(groups: SampledGroups, entries: PathEntries, direct_F: Bools, tells_
     key_E3 = np.column_stack((entries.flow_E, entries.link_E, entries.from_E))
     entries = taken(entries, np.argsort(_place(key_E3, ends_L2), kind="stable"))
     chance_S = sampling_probability(groups, len(tells_S))
+    steady = taken(entries, np.flatnonzero(~direct_F[entries.flow_E]))
+    complete_S = completeness(groups, steady, chance_S, tells_S)
+    # What is left of a switch's samples stands for more packets each.
+    chance_S = chance_S * complete_S
+    if (complete_S < 1).any():
+        groups = replace(groups, rate_G=groups.rate_G / complete_S[groups.switch_G])
     frame_max, flows = largest_frame(groups), len(direct_F)
     whole = on_path(by_switch(groups, len(tells_S)), entries, chance_S, tells_S, flows)
     pathless_F = direct_F | (whole.chance_P <= 0)

@@ -69,6 +69,27 @@ def test_a_switch_that_tells_but_saw_nothing_lowers_the_estimate() -> None:
     ] == pytest.approx(3e5)
 
 
+def test_a_switch_that_lacks_half_of_its_samples_is_found_out_by_its_neighbours() -> None:
+    found = volumes(groups((0, 0, 1, 1000), (1, 1, 2, 500), (2, 2, 3, 1000)), CHAIN, KNOWN, TELLS, ENDS)
+    assert found.flow_bytes_F == pytest.approx([1e8], rel=0.01)
+    assert found.flow_low_F[0] < 1e8 < found.flow_high_F[0]
+
+
+def test_what_chance_explains_is_no_lack_of_samples() -> None:
+    found = volumes(groups((0, 0, 1, 100), (1, 1, 2, 70), (2, 2, 3, 100)), CHAIN, KNOWN, TELLS, ENDS)
+    assert found.flow_bytes_F == pytest.approx([9e6])
+
+
+def test_a_flow_that_moved_does_not_make_the_switches_of_its_path_lack_samples() -> None:
+    here = groups((0, 0, 1, 1000), (1, 1, 2, 200), (2, 2, 3, 1000))
+    steady = groups((0, 0, 1, 100), (1, 1, 2, 100), (2, 2, 3, 100))
+    both = joined(here, replace(steady, flow_G=steady.flow_G + 1))
+    path = PathEntries(*(np.tile(getattr(CHAIN, field.name), 2) for field in fields(CHAIN)))
+    path = replace(path, flow_E=np.repeat([0, 1], len(CHAIN.flow_E)))
+    found = volumes(both, path, np.array([True, False]), TELLS, ENDS)
+    assert found.flow_bytes_F[1] == pytest.approx(1e7)
+
+
 def test_switches_with_different_rates_count_by_their_probability() -> None:
     sampled = groups((0, 0, 1, 100, 100), (1, 1, 2, 2, 10_000))
     found = volumes(sampled, CHAIN, KNOWN, TELLS, ENDS)
