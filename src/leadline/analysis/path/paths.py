@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Codes, Ints, named
-from leadline.analysis.path.addresses import Addresses, addresses, told_addresses
+from leadline.analysis.path.addresses import Addresses, addresses, spelled, told_addresses
 from leadline.analysis.path.balance import Balance, EcmpSets, balance
 from leadline.analysis.path.findings import loops, moved_addresses, off_path
 from leadline.analysis.path.groups import Samples, grouped, of_the_window
@@ -131,7 +131,7 @@ def _told_by_port(rows: pa.Table) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     pairs = zip(mine.column("child").to_pylist(), mine.column("parent").to_pylist(), strict=True)
     for address, port in pairs:
-        found.setdefault(port, set()).add(address.removeprefix("address:"))
+        found.setdefault(port, set()).add(spelled(address.removeprefix("address:")))
     return {port: frozenset(each) for port, each in found.items()}
 
 

@@ -149,9 +149,10 @@ def link_votes(
     At a NIC's end counts that the flow is from, or to, an address told of that NIC (`told`: addresses by port).
     """
     votes = {}
+    crossing = _Crossing(samples, flows, told)
     for place in sorted({each for places in contested.values() for each in places}):
         link = links[place]
-        sides = [(_seen_at(end, samples, flows, told)) for end in (link.a, link.b)]
+        sides = [crossing.at(end) for end in (link.a, link.b)]
         forth = np.intersect1d(sides[0][1], sides[1][0]).size
         back = np.intersect1d(sides[1][1], sides[0][0]).size
         if forth + back:
@@ -159,14 +160,39 @@ def link_votes(
     return votes
 
 
-def _seen_at(port: str, samples: Samples, flows: FlowTable, told: Mapping[str, frozenset[str]]) -> tuple[Ints, Ints]:
-    """Flows that came in by a port, and that left by it."""
-    if port.startswith("port:"):
-        mine = np.array([address in told.get(port, ()) for address in flows.addresses], bool)
-        return np.flatnonzero(mine[flows.dst_F]), np.flatnonzero(mine[flows.src_F])
-    switch, _, name = port.removeprefix("swport:").partition("/")
-    if switch not in samples.switches or name not in samples.ports:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    here = samples.switch_G == samples.switches.index(switch)
-    number = samples.ports.index(name)
-    return tuple(np.unique(samples.flow_G[here & (port_G == number)]) for port_G in (samples.in_G, samples.out_G))  # type: ignore[return-value]
+class _Crossing:
+    """Flows by port: groups and flows are sorted once, for where names differ every link may be contested."""
+
+    def __init__(self, samples: Samples, flows: FlowTable, told: Mapping[str, frozenset[str]]) -> None:
+        self._samples, self._told = samples, told
+        self._switch = {name: place for place, name in enumerate(samples.switches)}
+        self._port = {name: place for place, name in enumerate(samples.ports)}
+        self._address = {name: place for place, name in enumerate(flows.addresses)}
+        self._by_switch_G = np.argsort(samples.switch_G, kind="stable")
+        self._first_S = _firsts(samples.switch_G, len(samples.switches))
+        self._by_F = [np.argsort(address_F, kind="stable") for address_F in (flows.dst_F, flows.src_F)]
+        self._first_A = [_firsts(address_F, len(flows.addresses)) for address_F in (flows.dst_F, flows.src_F)]
+
+    def at(self, port: str) -> tuple[Ints, Ints]:
+        """Flows that came in by a port, and that left by it."""
+        if port.startswith("port:"):
+            mine = sorted(self._address[each] for each in self._told.get(port, ()) if each in self._address)
+            into, out = (
+                np.concatenate([np.zeros(0, np.int64), *(by_F[first_A[a] : first_A[a + 1]] for a in mine)])
+                for by_F, first_A in zip(self._by_F, self._first_A, strict=True)
+            )
+            return into, out
+        switch, _, name = port.removeprefix("swport:").partition("/")
+        s, number = self._switch.get(switch, -1), self._port.get(name, -1)
+        here = self._by_switch_G[self._first_S[s] : self._first_S[s + 1]] if min(s, number) >= 0 else np.zeros(0, int)
+        into, out = (
+            np.unique(self._samples.flow_G[here[port_G[here] == number]])
+            for port_G in (self._samples.in_G, self._samples.out_G)
+        )
+        return into, out
+
+
+def _firsts(place_N: Ints, count: int) -> Ints:
+    """Where each place begins among the sorted ones, (count + 1,)."""
+    found: Ints = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(place_N, minlength=count))))
+    return found
