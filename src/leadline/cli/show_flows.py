@@ -18,6 +18,7 @@ from leadline.cli.show_graph import AtOption, ClusterOption
 
 ROWS_MAX = 30
 GROUPS_MAX = 12
+CONFLICTS_SHOWN = 8
 
 
 def flows(
@@ -49,6 +50,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
         _links(out, found)
         _groups(out, found["groups"])
     _unowned(out, found["unowned"])
+    _conflicts(out, found["conflicts"])
     if found["why"]:
         out.print(found["why"], style="dim", soft_wrap=True)
 
@@ -122,3 +124,15 @@ def _unowned(out: Console, unowned: Mapping[str, Any]) -> None:
         for flow in unowned["top"]
     ]
     out.print(table(rows, list(rows[0])))
+
+
+def _conflicts(out: Console, conflicts: list[Mapping[str, Any]]) -> None:
+    """What contradicts the topology, anywhere in the cluster: it may be why a path is not known."""
+    if not conflicts:
+        return
+    out.print("\nsamples contradict the topology, or each other", style="bold")
+    rows = [{"of": each["entity"], "kind": each["kind"], "samples": each["count"], "what": each["text"]}
+            for each in conflicts[:CONFLICTS_SHOWN]]  # fmt: skip
+    out.print(table(rows, ["of", "kind", "samples", "what"], right=["samples"]))
+    if len(conflicts) > len(rows):
+        out.print(f"and {len(conflicts) - len(rows)} more; --output json tells them", style="dim")

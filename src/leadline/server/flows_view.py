@@ -13,6 +13,7 @@ from typing import Any
 
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import Table
+from leadline.model.tables.fabric import CONFLICT
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.verdicts import latest_sql
@@ -23,6 +24,7 @@ FLOWS_MAX = 1000  # told of a job, the largest; `flows_total` counts all of them
 LINKS_MAX = 2000  # told, the busiest; `links_total` counts all of them
 GROUPS_MAX = 500
 UNOWNED_TOP = 5
+CONFLICTS_MAX = 100
 ANALYSIS = "path"
 NOBODY = "(nobody)"
 _HIDDEN = {"tenant", "cluster", "analysis", "version", "revision"}
@@ -125,7 +127,7 @@ def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "schema": SCHEMA_VERSION, "job": plain_job(job), "end_ns": None, "window_ns": None,
         "flows": [], "flows_total": 0, "links": [], "links_total": 0, "groups": [],
-        "unowned": {"flows": 0, "bytes": 0.0, "top": []}, "why": "",
+        "unowned": {"flows": 0, "bytes": 0.0, "top": []}, "conflicts": [], "why": "",
     }  # fmt: skip
     if verdicts.window is None:
         return answer | {"why": NOTHING_JUDGED}
@@ -137,6 +139,7 @@ def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
     else:
         answer["why"] = _why_none(verdicts, plain_job(job))
     answer["unowned"] = _unowned(verdicts)
+    answer["conflicts"] = _conflicts(verdicts)
     return answer
 
 
@@ -241,6 +244,17 @@ def _unowned(verdicts: Verdicts) -> dict[str, Any]:
         f"FROM {source} ORDER BY bytes DESC, flow LIMIT {UNOWNED_TOP}"
     )
     return {"flows": total["flows"], "bytes": total["carried"], "top": top}
+
+
+def _conflicts(verdicts: Verdicts) -> list[dict[str, Any]]:
+    """What samples of the window said against the topology or against each other, what most of them say first."""
+    assert verdicts.window is not None, "nothing was judged"
+    where = [f"seen_ns = {verdicts.window.end_ns}", f"analysis = '{ANALYSIS}'", *verdicts.asked.conditions()]
+    columns = ", ".join(column.name for column in CONFLICT.columns if column.name not in _HIDDEN)
+    return verdicts.rows(
+        f"SELECT {columns} FROM ({latest_sql(CONFLICT, ' AND '.join(where))}) "
+        f"ORDER BY count DESC, entity, kind LIMIT {CONFLICTS_MAX}"
+    )
 
 
 def _why_none(verdicts: Verdicts, job: str) -> str:

@@ -31,7 +31,7 @@ def moved(name: str, row: dict[str, Any]) -> dict[str, Any]:
     out = {}
     for column in BY_NAME[name].given:
         value = row[column.name]
-        if column.name in ("end_ns", "from_ns", "to_ns") and value is not None:
+        if column.name in ("start_ns", "end_ns", "seen_ns", "from_ns", "to_ns") and value is not None:
             value += NOW - END
         out[column.name] = f"{value:032x}" if column.type is Type.U128 else value
     return out

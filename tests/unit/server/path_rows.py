@@ -82,6 +82,17 @@ RUN = {
 }  # fmt: skip
 BERT, RESNET = ("rank:bert-1/0", "rank:bert-1/1"), ("rank:resnet-2/0", "rank:resnet-2/1")
 
+
+def lie(seen_ns: int, count: int, **more: Any) -> dict[str, Any]:
+    """A row of `conflict`: a switch that names the wrong port."""
+    told = {name: value for name, value in VERDICT.items() if name not in ("end_ns", "window_ns")}
+    return {
+        **told, "tenant": "provider", "entity": "swport:spine1/Ethernet1", "kind": "wrong-port", "start_ns": BOOT,
+        "end_ns": None, "seen_ns": seen_ns, "claims": [edge(1)], "sources": ["sflow"], "used": None, "count": count,
+        "text": "samples of spine1 name a port that no neighbour sends to", **more,
+    }  # fmt: skip
+
+
 ROWS: dict[str, list[dict[str, Any]]] = {
     "analysis_run": [RUN],
     "flow_path": [
@@ -106,6 +117,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         *volumes(LOST, [edge(1)], None, 5e6, "provider"),
     ],
     "ecmp_group": [GROUP],
+    "conflict": [
+        lie(END, 40), lie(END - WINDOW, 30, revision=1),  # told by this window, and before
+        lie(END - WINDOW, 5, entity="swport:spine2/Ethernet2"),  # no longer told
+    ],
 }  # fmt: skip
 
 

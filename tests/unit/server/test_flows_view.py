@@ -113,3 +113,11 @@ def test_the_revision_that_counts_is_read(store: Store) -> None:
     append(store, {"analysis_run": [{**ROWS["analysis_run"][0], "revision": 1, **there}], "flow_path": rows})
     found = flows_answer(store, asked(cluster="second"), "bert-1")
     assert [each["bytes"] for each in found["flows"]] == [2.0]
+
+
+def test_what_samples_contradict_in_this_window_is_told_to_those_whose_it_is(store: Store) -> None:
+    told = flows_answer(store, asked(), "bert-1")["conflicts"]
+    assert [(each["entity"], each["kind"], each["count"]) for each in told] == [
+        ("swport:spine1/Ethernet1", "wrong-port", 40)
+    ]
+    assert flows_answer(store, asked(ACME), "bert-1")["conflicts"] == []
