@@ -45,6 +45,8 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     out.print(
         f"flows of {found['job']}, {span}: {counted({'flow': found['flows_total']})}, {size(carried)}", style="bold"
     )
+    if found["note"]:
+        out.print(found["note"], style="yellow", soft_wrap=True)
     if found["flows"]:
         _flows(out, found)
         _links(out, found)

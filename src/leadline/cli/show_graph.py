@@ -17,7 +17,12 @@ from leadline.cli.picture.save import SvgOption, save
 from leadline.cli.ranges import counted, natural, ranges
 from leadline.model.errors import UsageError
 
-AtOption = Annotated[str, typer.Option("--at", help="When: ns since 1970, ISO 8601 or -15m; now if not given.")]
+AtOption = Annotated[
+    str,
+    typer.Option(
+        "--at", help="When: ns since 1970, ISO 8601 or -15m; if not given now, or the last time it was there."
+    ),
+]
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 
 HOSTS_MAX = 32  # told one by one; more are told together by the leaves that they hang on
@@ -65,6 +70,8 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     what = found["of"] or f"job {job_name(found['job'])}"
     told = _counts(whole) if whole.edges else "nothing is told of it at that time"
     out.print(f"{what} at {when(found['at_ns'])}: {told}", style="bold")
+    if found["note"]:
+        out.print(found["note"], style="yellow", soft_wrap=True)
     for line in lines(whole):
         out.print(f"  {line}", soft_wrap=True)
     _shared(out, found)

@@ -49,6 +49,8 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     out.print(
         f"{a} and {b}, {span}: {counted({'flow': len(found['flows'])})}{_symmetry(found['asymmetric'])}", style="bold"
     )
+    if found["note"]:
+        out.print(found["note"], style="yellow", soft_wrap=True)
     for flow in found["flows"][:FLOWS_MAX]:
         _flow(out, flow)
     if len(found["flows"]) > FLOWS_MAX:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,11 +32,15 @@ _HIDDEN = {"tenant", "cluster", "analysis", "version", "revision"}
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whose rows may be read, of which cluster (empty: any), as they were at which time."""
+    """Whose rows may be read, of which cluster (empty: any), as they were at which time.
+
+    `latest`: no time was asked for, so what is over is shown as it was when it last was there, and that is said.
+    """
 
     principal: Principal
     cluster: str
     at_ns: int
+    latest: bool = False
 
     def conditions(self) -> list[str]:
         """Conditions on the owner of a row; their parameters are `parameters`."""
@@ -103,6 +107,22 @@ class Verdicts:
         return int(found["newest_ns"]) if found["n"] else None
 
 
+def verdicts_with(store: Store, asked: Asked, what: str, condition: str, **parameters: object) -> tuple[Verdicts, str]:
+    """The newest window; where no time was asked for, the newest with flows that fit `condition`, and words on that."""
+    verdicts = Verdicts(store, asked)
+    if not asked.latest or verdicts.window is None:
+        return verdicts, ""
+    fitting = f"SELECT count() AS n FROM {verdicts.source(FLOW_PATH)} WHERE {condition}"
+    last_ns = verdicts.last_seen_ns(condition, **parameters)
+    if last_ns is None or last_ns >= verdicts.window.end_ns or verdicts.rows(fitting, **parameters)[0]["n"]:
+        return verdicts, ""
+    note = (
+        f"no flow of {what} was sampled in the newest window, to {time_text(verdicts.window.end_ns)}: this is the "
+        f"newest one with some, to {time_text(last_ns)}"
+    )
+    return Verdicts(store, replace(asked, at_ns=last_ns)), note
+
+
 def flow_columns(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row of a verdict table without what says whose row and which revision it is."""
     return {name: value for name, value in row.items() if name not in _HIDDEN}
@@ -123,11 +143,11 @@ def plain_job(job: str) -> str:
 
 def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
     """What `/api/v1/flows` says: see `docs/how-to/see-what-a-job-stands-on.md`."""
-    verdicts = Verdicts(store, asked)
+    verdicts, note = verdicts_with(store, asked, plain_job(job), "job = {job:String}", job=plain_job(job))
     answer: dict[str, Any] = {
         "schema": SCHEMA_VERSION, "job": plain_job(job), "end_ns": None, "window_ns": None,
         "flows": [], "flows_total": 0, "links": [], "links_total": 0, "groups": [],
-        "unowned": {"flows": 0, "bytes": 0.0, "top": []}, "conflicts": [], "why": "",
+        "unowned": {"flows": 0, "bytes": 0.0, "top": []}, "conflicts": [], "why": "", "note": note,
     }  # fmt: skip
     if verdicts.window is None:
         return answer | {"why": NOTHING_JUDGED}
@@ -136,6 +156,7 @@ def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
     if answer["flows"]:
         answer |= _links(verdicts, plain_job(job))
         answer["groups"] = _groups(verdicts, plain_job(job))
+        answer["why"] = several_tenants(verdicts, "job = {job:String}", job=plain_job(job))
     else:
         answer["why"] = _why_none(verdicts, plain_job(job))
     answer["unowned"] = _unowned(verdicts)
@@ -170,6 +191,18 @@ def _flows(verdicts: Verdicts, job: str) -> dict[str, Any]:
         )
     }
     return {"flows": [{**row, "links": links.get(row["flow"], [])} for row in flows], "flows_total": total}
+
+
+def several_tenants(verdicts: Verdicts, condition: str, **parameters: object) -> str:
+    """Says so where flows are of jobs of one name that different tenants run; else empty."""
+    sql = f"SELECT DISTINCT toString(tenant) AS name FROM {verdicts.source(FLOW_PATH)} WHERE {condition} ORDER BY name"
+    tenants = [row["name"] for row in verdicts.rows(sql, **parameters)]
+    if len(tenants) < 2:
+        return ""
+    return (
+        f"these are flows of {len(tenants)} tenants' jobs of one name ({', '.join(tenants[:5])}): ask as one of them "
+        "(header leadline-tenant) to have them apart"
+    )
 
 
 def _links(verdicts: Verdicts, job: str) -> dict[str, Any]:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
 from leadline.model.principal import Principal
 from leadline.server.flows_view import Asked, flows_answer
-from leadline.server.graph_view import Graphs, graph_answer
+from leadline.server.graph_view import Graphs, graph_answer, only_cluster
 from leadline.server.health import Parts
 from leadline.server.path_view import path_answer
 from leadline.server.rows_view import parse_time
 
-At = Annotated[str, Query(description="ns, ISO 8601 or -15m; now if empty", max_length=64)]
+At = Annotated[
+    str,
+    Query(description="ns, ISO 8601 or -15m; if empty now, or when a job that is over last was there", max_length=64),
+]
 Cluster = Annotated[str, Query(description="where there are several", max_length=64)]
 
 
@@ -31,7 +35,11 @@ def mount_graph(
 
     def asked(request: Request, at: str, cluster: str) -> Asked:
         now_ns = parts.now_ns()
-        return Asked(who(request), cluster, parse_time(at, now_ns) if at else now_ns)
+        return Asked(who(request), cluster, parse_time(at, now_ns) if at else now_ns, latest=not at)
+
+    def one_cluster(question: Asked) -> Asked:
+        """Names of jobs and ranks mean something within one cluster. Errors: UsageError where there are several."""
+        return replace(question, cluster=question.cluster or only_cluster(parts.store, question.principal))
 
     @api.get("/api/v1/graph", tags=["graph"], responses=problems)
     def graph(
@@ -57,7 +65,7 @@ def mount_graph(
         """The paths of the flows between two ranks, both ways, in the latest window that was judged."""
         question = asked(request, at, cluster)
         with turn():
-            return path_answer(parts.store, question, a, b)
+            return path_answer(parts.store, one_cluster(question), a, b)
 
     @api.get("/api/v1/flows", tags=["graph"], responses=problems)
     def flows(
@@ -69,4 +77,4 @@ def mount_graph(
         """The flows of a job in the latest window that was judged, and who else is on their links."""
         question = asked(request, at, cluster)
         with turn():
-            return flows_answer(parts.store, question, job)
+            return flows_answer(parts.store, one_cluster(question), job)

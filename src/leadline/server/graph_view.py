@@ -11,12 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from leadline.analysis.graph.graph import Graph, graph
+from leadline.analysis.graph.lasting import Lasting
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
 from leadline.model.principal import OPERATE, Principal
@@ -30,7 +31,7 @@ from leadline.store import Store
 COLUMNS = ("tenant", "child", "parent", "kind", "from_ns", "to_ns", "source", "confidence")
 CLUSTERS_MAX = 16  # graphs held; the one asked least recently goes
 RELOAD_S = 300.0  # after that the store is read again, for rows that others wrote into it
-WAIT_S = 2.0  # a request waits so long for a reading that is not its cluster's first, then takes what is there
+WAIT_S = 2.0  # so long a request waits where batches went unseen and the store is read again, then takes what is there
 STALE_NS = 120 * 10**9  # paths of a window that ended longer ago are not taken for those of the time asked for
 LINKS_MAX = 20_000  # crossed by a job's flows in a window
 
@@ -66,8 +67,11 @@ class Graphs:
             held = self._held.get(cluster)
         if held is not None:
             fresh = self._followed(held, cluster)
-            if fresh is not None and self._clock_s() - held.read_s < RELOAD_S:
-                return self._keep(cluster, fresh)
+            if fresh is not None:
+                if self._clock_s() - held.read_s >= RELOAD_S:
+                    self._read_behind(cluster)  # nobody waits for it: all that came in here is in the answer
+                kept = self._keep(cluster, fresh)
+                return kept if kept.seen >= fresh.seen else fresh
         reading = self._read_behind(cluster)
         reading.join(None if held is None else WAIT_S)
         with self._lock:
@@ -91,7 +95,8 @@ class Graphs:
     def _keep(self, cluster: str, fresh: Held) -> Held:
         with self._lock:
             now = self._held.pop(cluster, fresh)
-            newest = fresh if fresh.seen >= now.seen and fresh.read_s >= now.read_s else now
+            # What was read last wins even if a request saw later batches meanwhile: the next one follows them again.
+            newest = fresh if (fresh.read_s, fresh.seen) >= (now.read_s, now.seen) else now
             self._held[cluster] = newest
             while len(self._held) > CLUSTERS_MAX:
                 del self._held[next(iter(self._held))]
@@ -147,22 +152,47 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str) 
     """
     if bool(job) == bool(of):
         raise UsageError("give `job`, or `of` with an entity such as switch:leaf1, and not both")
-    entity = f"job:{plain_job(job)}" if job else str(parse_entity_id(of))
     cluster = asked.cluster or only_cluster(store, asked.principal)
     held = graphs.of(cluster)
-    asked = Asked(asked.principal, cluster, asked.at_ns)
-    crossed, carried = crossed_links(Verdicts(store, asked))
     mine = None if asked.principal.may(OPERATE) else [asked.principal.tenant]
-    found = held.graph.stands_on(entity, asked.at_ns, crossed or None, mine)
-    answer = found.as_answer()
+    entity = f"job:{plain_job(job)}" if job else entity_of(held.graph, of, mine)
+    told = held.graph.lasting(entity, mine)
+    at_ns, note = shown_at(entity, told, asked)
+    crossed, carried = crossed_links(Verdicts(store, replace(asked, cluster=cluster, at_ns=at_ns)))
+    answer = held.graph.stands_on(entity, at_ns, crossed or None, mine).as_answer()
     if mine is not None:
-        everybody = held.graph.stands_on(entity, asked.at_ns, crossed or None, None)
+        everybody = held.graph.stands_on(entity, at_ns, crossed or None, None)
         answer["shared"] = hidden_names(answer, everybody.as_answer()["shared"])
     for edge in answer["edges"]:
         edge["bytes"] = carried.get(edge["link"]) if edge["link"] else None
-    if not any(entity in (edge["child"], edge["parent"]) for edge in answer["edges"]):
-        answer["missing"] += when_it_was(held.graph, entity, asked.at_ns)
-    return {**answer, "schema": SCHEMA_VERSION, "as_of_ns": held.as_of_ns}
+    shown = held.graph.shown(entity)
+    if told is None:
+        answer["missing"] = [never_told(held.graph, entity, mine)]
+    elif not any(shown in (edge["child"], edge["parent"], edge["link"]) for edge in answer["edges"]):
+        answer["missing"] += when_it_was(entity, told, at_ns)
+    return {**answer, "schema": SCHEMA_VERSION, "as_of_ns": held.as_of_ns, "note": note}
+
+
+def entity_of(graph: Graph, text: str, tenants: Sequence[str] | None) -> str:
+    """The entity that a person names. Errors: UsageError for no id, with those that may be meant."""
+    try:
+        return str(parse_entity_id(text))
+    except UsageError as error:
+        near = graph.near(text, tenants)
+        raise UsageError(f"{error}; there is {' and '.join(near)}" if near else str(error)) from None
+
+
+def shown_at(entity: str, told: Lasting | None, asked: Asked) -> tuple[int, str]:
+    """The time that is shown: where none was asked for and the thing is over, when it last was whole; with words."""
+    if not asked.latest or told is None or told.to_ns is None or told.to_ns > asked.at_ns:
+        return asked.at_ns, ""
+    return told.whole_ns, f"{entity} ended at {time_text(told.to_ns)}: shown as it was at {time_text(told.whole_ns)}"
+
+
+def never_told(graph: Graph, entity: str, tenants: Sequence[str] | None) -> str:
+    """That nobody (whom the caller may hear) tells of an entity, and what it may have been meant for."""
+    near = graph.near(entity, tenants)
+    return f"no source tells of {entity}" + (f"; did you mean {' or '.join(near)}?" if near else "")
 
 
 def only_cluster(store: Store, principal: Principal) -> str:
@@ -214,15 +244,11 @@ def hidden_names(answer: Mapping[str, Any], everybody: Sequence[Mapping[str, Any
     return shared
 
 
-def when_it_was(held: Graph, entity: str, at_ns: int) -> list[str]:
+def when_it_was(entity: str, told: Lasting, at_ns: int) -> list[str]:
     """Of an entity that nothing holds at a time: since when and until when something did."""
-    told = held.changes(entity, -(2**63), 2**63 - 1)
-    came = [each.at_ns for each in told if each.what == "came"]
-    if not came:
-        return []
-    went = [each.at_ns for each in told if each.what == "went"]
-    if at_ns < min(came):
-        return [f"{entity} is told of since {time_text(min(came))} only: ask with a later `at`"]
-    if went and at_ns >= max(went) and max(came) <= max(went):
-        return [f"{entity} was there from {time_text(min(came))} to {time_text(max(went))}: ask with an earlier `at`"]
-    return []
+    if at_ns < told.from_ns:
+        return [f"{entity} is told of since {time_text(told.from_ns)} only: ask with a later `at`"]
+    if told.to_ns is not None and at_ns >= told.to_ns:
+        span = f"from {time_text(told.from_ns)} to {time_text(told.to_ns)}"
+        return [f"{entity} was there {span}: ask with an earlier `at`"]
+    return [f"{entity} is told of before and after that time, but not at it: ask with another `at`"]

@@ -12,7 +12,15 @@ from typing import Any
 
 from leadline.model.errors import UsageError
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
-from leadline.server.flows_view import NOTHING_JUDGED, Asked, Verdicts, flow_columns, time_text
+from leadline.server.flows_view import (
+    NOTHING_JUDGED,
+    Asked,
+    Verdicts,
+    flow_columns,
+    several_tenants,
+    time_text,
+    verdicts_with,
+)
 from leadline.server.possible_paths import possible_paths
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
@@ -35,10 +43,10 @@ def path_answer(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]:
     a, b = rank_name(a), rank_name(b)
     if a == b:
         raise UsageError(f"two different ranks have a path between them; got {a} twice")
-    verdicts = Verdicts(store, asked)
+    verdicts, note = verdicts_with(store, asked, f"{a} and {b}", _BETWEEN, **_named(a, b))
     answer: dict[str, Any] = {
         "schema": SCHEMA_VERSION, "a": f"rank:{a}", "b": f"rank:{b}", "end_ns": None, "window_ns": None,
-        "flows": [], "asymmetric": None, "possible": {}, "why": "",
+        "flows": [], "asymmetric": None, "possible": {}, "why": "", "note": note,
     }  # fmt: skip
     if verdicts.window is None:
         return answer | {"possible": possible_paths(store, asked, a, b), "why": NOTHING_JUDGED}
@@ -49,7 +57,8 @@ def path_answer(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]:
     answer["possible"] = possible_paths(store, within, a, b, verdicts.window.window_ns, ports_of(flows, a))
     if not flows:
         return answer | {"why": _why_none(verdicts, a, b)}
-    answer["asymmetric"], answer["why"] = symmetry(flows, a)
+    several = several_tenants(verdicts, _BETWEEN, **_named(a, b))
+    answer["asymmetric"], answer["why"] = (None, several) if several else symmetry(flows, a)
     return answer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from tests.unit.server.path_rows import (
@@ -24,6 +25,7 @@ from tests.unit.server.path_rows import (
 
 from leadline.model.principal import Principal, Role
 from leadline.server.flows_view import NOBODY, Asked, flows_answer
+from leadline.server.path_view import path_answer
 from leadline.store import Store
 
 OPERATOR = Principal()
@@ -121,3 +123,31 @@ def test_what_samples_contradict_in_this_window_is_told_to_those_whose_it_is(sto
         ("swport:spine1/Ethernet1", "wrong-port", 40)
     ]
     assert flows_answer(store, asked(ACME), "bert-1")["conflicts"] == []
+
+
+def test_without_a_time_a_job_is_told_in_the_newest_window_that_has_it(store: Store) -> None:
+    there = {"cluster": "third"}
+    newest = {**ROWS["analysis_run"][0], "end_ns": END + WINDOW, **there}
+    append(store, {"analysis_run": [{**ROWS["analysis_run"][0], **there}, newest],
+                   "flow_path": [flow(THERE, 1, 3, "bert-1", BERT, 3.0, **there)]})  # fmt: skip
+    late = Asked(OPERATOR, "third", END + 20 * WINDOW, latest=True)
+    found = flows_answer(store, late, "bert-1")
+    assert ([each["bytes"] for each in found["flows"]], found["end_ns"]) == ([3.0], END)
+    assert "no flow of bert-1 was sampled in the newest window" in found["note"]
+    asked_for = flows_answer(store, replace(late, latest=False), "bert-1")
+    assert (asked_for["flows"], asked_for["note"], asked_for["end_ns"]) == ([], "", END + WINDOW)
+    ranks = path_answer(store, late, "bert-1/0", "bert-1/1")
+    assert (len(ranks["flows"]), ranks["end_ns"]) == (1, END)
+    assert "no flow of bert-1/0 and bert-1/1" in ranks["note"]
+
+
+def test_jobs_of_one_name_of_two_tenants_are_not_told_as_one_in_silence(store: Store) -> None:
+    there = {"cluster": "fourth"}
+    append(store, {"analysis_run": [{**ROWS["analysis_run"][0], **there}],
+                   "flow_path": [flow(THERE, 1, 3, "bert-1", BERT, 3.0, **there),
+                                 flow(OTHER, 3, 1, "bert-1", (BERT[1], BERT[0]), 3.0, "beta", **there)]})  # fmt: skip
+    assert "2 tenants' jobs of one name (acme, beta)" in flows_answer(store, asked(cluster="fourth"), "bert-1")["why"]
+    ranks = path_answer(store, asked(cluster="fourth"), "bert-1/0", "bert-1/1")
+    assert ranks["asymmetric"] is None
+    assert "2 tenants" in ranks["why"]
+    assert flows_answer(store, replace(asked(ACME), cluster="fourth"), "bert-1")["why"] == ""

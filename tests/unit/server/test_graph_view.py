@@ -44,8 +44,8 @@ def graphs(store: Any, live: LiveTables | None = None, clock: Clock | None = Non
 
 
 def ask(store: Store, job: str = "bert-1", of: str = "", who: Principal = OPERATOR, at_ns: int = END,
-        held: Graphs | None = None) -> dict[str, Any]:  # fmt: skip
-    return graph_answer(held or graphs(store), store, Asked(who, "default", at_ns), job, of)
+        held: Graphs | None = None, latest: bool = False) -> dict[str, Any]:  # fmt: skip
+    return graph_answer(held or graphs(store), store, Asked(who, "default", at_ns, latest), job, of)
 
 
 def entities(answer: dict[str, Any]) -> set[str]:
@@ -95,6 +95,31 @@ def test_an_earlier_time_has_what_held_then(store: Store) -> None:
     assert any("was there from" in text for text in gone["missing"])
     early = ask(store, "bert-1", at_ns=BOOT)
     assert any("since" in text for text in early["missing"])
+
+
+def test_a_job_that_is_over_is_shown_as_it_was_where_no_time_is_asked_for(store: Store) -> None:
+    found = ask(store, "old-1", latest=True)
+    assert {"rank:old-1/0", "host:h1"} <= entities(found)
+    assert found["at_ns"] == BOOT + S - 1
+    assert found["note"].startswith("job:old-1 ended at ")
+    assert not any("was there" in text for text in found["missing"])
+    running = ask(store, latest=True)
+    assert (running["at_ns"], running["note"]) == (END, "")
+
+
+def test_what_nobody_told_is_answered_with_near_names_that_the_caller_may_hear(store: Store) -> None:
+    assert ask(store, "resnet-3")["missing"] == ["no source tells of job:resnet-3; did you mean job:resnet-2?"]
+    with pytest.raises(UsageError, match="there is switch:leaf1"):
+        ask(store, "", "leaf1")
+    acme = Principal("acme", "default", Role.TENANT_READ)
+    assert ask(store, "resnet-3", who=acme)["missing"] == ["no source tells of job:resnet-3"]
+
+
+def test_a_tenant_does_not_hear_when_a_job_of_another_was_there(store: Store) -> None:
+    beta = Principal("beta", "default", Role.TENANT_READ)
+    for latest in (False, True):
+        found = ask(store, "old-1", who=beta, latest=latest)
+        assert (found["missing"], found["note"]) == (["no source tells of job:old-1"], "")
 
 
 def test_what_stands_on_a_switch_is_asked_by_of(store: Store) -> None:
@@ -203,6 +228,26 @@ def test_a_request_takes_the_old_graph_where_reading_again_lasts(monkeypatch: py
         assert held.of("default").graph is first.graph
     finally:
         counted.open.set()
+
+
+def test_a_reading_that_was_overtaken_by_live_rows_still_counts() -> None:
+    live, counted, clock = LiveTables(lambda rows: None), CountedStore(list(fabric())), Clock()
+    held = graphs(counted, live, clock)
+    tell(live, [relation("host:first", "in", "cluster:x")])
+    held.of("default")
+    clock.seconds = 301.0
+    counted.open.clear()
+    for number in range(5):  # rows come and are followed while the store is read
+        tell(live, [relation(f"host:new{number}", "in", "cluster:x")])
+        assert held.of("default").graph.number(f"host:new{number}") >= 0
+    counted.open.set()
+    for thread in threading.enumerate():
+        if thread.name == "graph":
+            thread.join(10)
+    assert held.of("default").read_s == clock.seconds
+    assert held.of("default").graph.number("host:new4") >= 0
+    held.of("default")
+    assert counted.read == 2
 
 
 def test_a_store_that_cannot_be_read_is_told_and_asked_again() -> None:

@@ -170,6 +170,13 @@ def may_change(added: Sequence[str], has_domains: bool) -> bool:
     return False
 
 
+def spelled_so(texts: Sequence[str], entity: str) -> list[int]:
+    """Places of the GPUs that have this UUID, whatever the case."""
+    own = pa.array(texts, pa.string())
+    same = pc.and_(pc.match_substring_regex(own, _UUID), pc.equal(pc.utf8_lower(own), entity.lower()))
+    return pc.indices_nonzero(same).to_pylist()  # type: ignore[no-any-return]
+
+
 def _merge_gpus(texts: pa.StringArray, place_N: Ints, same_N: NDArray[np.int32]) -> None:
     """GPUs whose UUIDs differ in case only are the one whose text sorts first."""
     own = texts.take(pa.array(place_N))

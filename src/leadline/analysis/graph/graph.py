@@ -17,9 +17,11 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.graph.answers import changes, neighbourhood
-from leadline.analysis.graph.depends import RELATION_NUMBER, RULE_OF, UNKNOWN_RELATION
-from leadline.analysis.graph.entities import Ambiguous, Identity, Names, identity, may_change, names
+from leadline.analysis.graph.depends import KIND, RELATION_NUMBER, RULE_OF, UNKNOWN_RELATION
+from leadline.analysis.graph.entities import Ambiguous, Identity, Names, identity, may_change, names, spelled_so
 from leadline.analysis.graph.kernels import Hashes
+from leadline.analysis.graph.lasting import Lasting, lasting
+from leadline.analysis.graph.near import near
 from leadline.analysis.graph.neighbourhood import Change, Neighbourhood, Shared
 from leadline.analysis.graph.rows import (
     Numbers,
@@ -122,9 +124,21 @@ class Graph:
         return self.same.ambiguous
 
     def number(self, entity: str) -> int:
-        """Number of an entity, by any of its names; -1 if no edge has it."""
+        """Number of an entity, by any of its names; -1 if no edge has it. A GPU's UUID may be in any case."""
         number = self.names.number(entity)
+        if number < 0 and entity.lower().startswith("gpu:"):
+            number = self._gpu(entity)
         return -1 if number < 0 else int(self.same.same_N[number])
+
+    def shown(self, entity: str) -> str:
+        """The name by which answers tell of an entity; as it is where no edge has it."""
+        number = self.number(entity)
+        return entity if number < 0 else self.names.text(number)
+
+    def _gpu(self, entity: str) -> int:
+        """A GPU whose UUID is spelled as no source does."""
+        number_N = np.flatnonzero(self.names.kind_N == KIND["gpu"])
+        return next((int(number_N[place]) for place in spelled_so(self.names.take(number_N), entity)), -1)
 
     def kinds(self, node_N: Ints) -> Ints:
         """Kinds of entities, as numbers of `depends.KINDS`."""
@@ -201,6 +215,14 @@ class Graph:
     def changes(self, entity: str, from_ns: int, to_ns: int) -> tuple[Change, ...]:
         """Edges of an entity that came or went in a span of time, in order of time."""
         return changes(self, entity, from_ns, to_ns)
+
+    def lasting(self, entity: str, tenants: Iterable[str] | None = None) -> Lasting | None:
+        """Since when and until when an entity was there, and when it was whole for the last time."""
+        return lasting(self, entity, tenants)
+
+    def near(self, entity: str, tenants: Iterable[str] | None = None) -> tuple[str, ...]:
+        """What may be meant by the name of an entity that is not there."""
+        return near(self, entity, tenants)
 
     def counts(self) -> Mapping[str, int]:
         """How many edges there are, and how many say nothing that we understand: by reason."""

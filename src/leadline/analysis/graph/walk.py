@@ -63,7 +63,7 @@ def around(
     Inputs: `start` nodes; `more` nodes whose edges are looked at too (ends of traced links), but not followed.
     """
     begin = distinct(np.array(list(start), np.int64))
-    reach = _Reach(graph, at_ns, _tenant_numbers(graph, tenants), begin)
+    reach = _Reach(graph, at_ns, tenant_numbers(graph, tenants), begin)
     below = reach.closure(begin, downwards=True)
     hosts = below[graph.kinds(below) == KIND["host"]]
     beside = reach.machines(hosts)
@@ -168,7 +168,8 @@ class _Reach:
         return seen[~among(seen, hosts)]
 
 
-def _tenant_numbers(graph: Graph, tenants: Iterable[str] | None) -> Ints | None:
+def tenant_numbers(graph: Graph, tenants: Iterable[str] | None) -> Ints | None:
+    """The numbers of some tenants among the graph's words; None for everybody."""
     if tenants is None:
         return None
     wanted = set(tenants)
