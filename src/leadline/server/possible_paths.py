@@ -5,8 +5,9 @@ Only links between switches, and those of the two hosts, are read: hosts do not 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from leadline.model.ids import link_id
@@ -72,8 +73,12 @@ def between(ends: Sequence[tuple[str, str]], pairs: Iterable[Pair]) -> tuple[lis
     """Links on the shortest paths of all pairs of ports, each once, and the number of these paths."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     total = 0
+    hosts = [any(end.startswith("port:") for end in each) for each in ends]
+    switches = net_of(compress(ends, (not host for host in hosts)))
+    at_hosts = list(compress(ends, hosts))
     for pair in pairs:
-        net = net_of(each for each in ends if all(not end.startswith("port:") or end in pair for end in each))
+        own = net_of(each for each in at_hosts if all(not end.startswith("port:") or end in pair for end in each))
+        net = {**switches, **{node: {**switches.get(node, {}), **others} for node, others in own.items()}}
         links, paths = shortest(net, node_of(pair[0]), node_of(pair[1]))
         total += paths
         for link in links:
@@ -110,12 +115,13 @@ def _ends(store: Store, asked: Asked, ports: Sequence[str], span_ns: int) -> lis
 
 def net_of(ends: Iterable[tuple[str, str]]) -> Net:
     """Nodes and the links between them, from pairs of ports; a link told from both ends is one."""
-    net: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for child, parent in ends:
-        link, one, other = link_id(child, parent), node_of(child), node_of(parent)
-        if one != other and link not in net[one][other]:
-            net[one][other].append(link)
-            net[other][one].append(link)
+    net: dict[str, dict[str, list[str]]] = {}
+    for child, parent in {(min(pair), max(pair)) for pair in ends}:
+        one, other = node_of(child), node_of(parent)
+        if one != other:
+            link = link_id(child, parent)
+            net.setdefault(one, {}).setdefault(other, []).append(link)
+            net.setdefault(other, {}).setdefault(one, []).append(link)
     return net
 
 
