@@ -184,6 +184,12 @@ def box_of(text: ElementTree.Element) -> tuple[float, float, float, float]:
     return left, left + width, y - 0.76 * size, y + 0.2 * size
 
 
+def test_a_job_that_is_over_is_told_in_its_picture() -> None:
+    first, other = two_jobs(4, 2)
+    note = "job:bert-1 ended at 2026-11-22T10:00:00Z: shown as it was then"
+    assert note in graph_picture([first | {"note": note}, other], WHEN)
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_nothing_lies_outside_the_frame(name: str) -> None:
     root = ElementTree.fromstring(PICTURES[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
@@ -18,6 +19,7 @@ from tests.unit.server.path_rows import END, ROWS, S, fabric
 
 from leadline.model.tables import BY_NAME, Type
 
+HOWTO = Path(__file__).parents[3] / "docs" / "how-to" / "see-what-a-job-stands-on.md"
 NOW = time.time_ns() // (10 * S) * 10 * S
 VERBS = {
     "graph": ("show", "graph", "bert-1"),
@@ -63,6 +65,27 @@ def test_forms_for_programs(fabric_server: RunningLeadline, leadline_cli: Run, v
         assert {"entity", "kind", "layer", "jobs", "conflict"} <= found["nodes"][0].keys()
     else:
         assert (found["end_ns"], found["window_ns"], len(found["flows"])) == (NOW, 10 * S, 2)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_key_of_an_answer_is_documented(fabric_server: RunningLeadline, leadline_cli: Run, verb: str) -> None:
+    found = json.loads(leadline_cli(*VERBS[verb], "--server", fabric_server.url, "--output", "json").out)
+    row = next(line for line in HOWTO.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {verb} |"))
+    documented = set(re.findall(r"`(\w+)`", row))
+    assert found.keys() <= documented | {"schema", "note"}
+    if verb == "graph":
+        assert found["nodes"][0].keys() | found["edges"][0].keys() | found["shared"][0].keys() <= documented
+    if verb == "path":
+        told = found["flows"][0]["paths"][0]
+        assert told.keys() | told["hops"][0].keys() | found["possible"].keys() <= documented
+    if verb == "flows":
+        assert found["links"][0].keys() | found["unowned"].keys() <= documented
+
+
+def test_a_job_that_is_over_is_told_as_it_was(fabric_server: RunningLeadline, leadline_cli: Run) -> None:
+    ran = leadline_cli("show", "graph", "old-1", "--server", fabric_server.url)
+    assert "job:old-1 ended at" in ran.out
+    assert "1 rank" in ran.out.splitlines()[0]
 
 
 @pytest.mark.parametrize(

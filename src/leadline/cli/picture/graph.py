@@ -194,7 +194,8 @@ class _Picture:
             drawing.text(16, y + 4, shortened(note, self._width - 32), "fill-dim")
 
     def _told_notes(self) -> list[str]:
-        notes = [f"not known: {text}" for text in self._whole.missing]
+        notes = [self._answer["note"]] if self._answer.get("note") else []
+        notes += [f"not known: {text}" for text in self._whole.missing]
         if self._whole.left_out:
             told = ", ".join(f"{count} {kind}" for kind, count in self._whole.left_out.items())
             notes.append(f"not drawn: {told}")
