@@ -31,7 +31,7 @@ def value_of(column: Column, number: int, table: Table) -> Any:
         return NOW - 10**9 * (number // 2)
     if column.nullable and number % 3 == 0:
         return None
-    if column.name == "to_ns":  # how long a relation held: its age is counted from there
+    if column.name == table.aged_by:  # a relation's age is counted from its end, a conflict's from when it was seen
         return NOW - number
     return {
         Type.SYM: f"{column.name}-{number % 4}",

@@ -97,7 +97,10 @@ def edges(told: Drawn, found: Around, place_M: Ints) -> list[Edge]:
     rows, words, texts = found.rows, found.words, found.texts
     child_F, parent_F = place_M[told.child_F], place_M[told.parent_F]
     kind_F, ports = rows.kind[told.row_F], (told.parent_port_F, told.child_port_F)
-    sort = np.lexsort((rows.source[told.row_F], *ports, kind_F, parent_F, child_F))
+    # By texts, not by numbers: those depend on the order in which rows came.
+    by_kind = _ranks([str(word) for word in words])[kind_F]
+    first_port, second_port = (_ranked(each, texts) for each in ports)
+    sort = np.lexsort((rows.source[told.row_F], first_port, second_port, by_kind, parent_F, child_F))
     columns = [each[sort] for each in (child_F, parent_F, kind_F, *ports)]
     new = np.r_[True, np.any([each[1:] != each[:-1] for each in columns], axis=0)]
     begin = np.flatnonzero(new)
@@ -122,6 +125,19 @@ def edges(told: Drawn, found: Around, place_M: Ints) -> list[Edge]:
             Edge(texts[upper], texts[lower], words[kind], since, end, say, how_sure, link, near_port, far_port, is_used)
         )
     return out
+
+
+def _ranks(texts: list[str]) -> Ints:
+    """Place of each text in their order."""
+    ranks = np.empty(len(texts), np.int64)
+    ranks[sorted(range(len(texts)), key=texts.__getitem__)] = np.arange(len(texts))
+    return ranks
+
+
+def _ranked(number_F: Ints, texts: list[str]) -> Ints:
+    """Numbers of names as places in the order of the names; what has no name comes first."""
+    distinct, place_F = np.unique(number_F, return_inverse=True)
+    return _ranks([texts[number] if number != NOTHING else "" for number in distinct.tolist()])[place_F]
 
 
 def _sources(source_F: list[int], begin: list[int], words: list[str]) -> list[tuple[str, ...]]:
