@@ -71,11 +71,11 @@ def test_only_what_a_switch_sends_counts(lab_name: str, tmp_path: Path) -> None:
         host = cluster.topology.host("h2").primary
         port = cluster.topology.neighbour(host)
         rule = cluster.drop_rule(port.node, port.name, probability=0.05)
-        transfer(cluster, "h1", "h2", 1_000_000)
+        transfer(cluster, "h1", "h2", 2_000_000)
         dropped = cluster.dropped(rule)
         watch.stop()
     truth = read_flow_truth(tmp_path / "run.flows.parquet")
-    assert dropped > 10
+    assert dropped > 0  # of some 480 packets one in twenty
     assert packets_at(truth, "spine1", host.address) - packets_at(truth, port.node, host.address) == dropped
 
 
