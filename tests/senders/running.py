@@ -62,6 +62,8 @@ class RunningLeadline:
             "LEADLINE_SERVER__OTLP_HTTP_PORT": str(self.otlp_http_port),
             "LEADLINE_SERVER__OTLP_GRPC_PORT": str(self.otlp_grpc_port),
             "LEADLINE_STORE__PATH": str(self.store),
+            # Worker processes take seconds of CPU to start: who tests analyses turns them on.
+            "LEADLINE_RUNNER__ENABLED": "false",
             **(environ or {}),
         }
         self.command = [sys.executable, "-m", "leadline.cli.main", "up", *args]

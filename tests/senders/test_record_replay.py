@@ -42,7 +42,7 @@ def begin_ns() -> int:
 
 @pytest.fixture(scope="module")
 def leadline(tmp_path_factory: pytest.TempPathFactory, begin_ns: int) -> Iterator[RunningLeadline]:
-    with RunningLeadline(tmp_path_factory.mktemp("recorded")) as server:
+    with RunningLeadline(tmp_path_factory.mktemp("recorded"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
         fill(server, begin_ns)
         yield server
 

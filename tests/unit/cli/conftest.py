@@ -48,7 +48,7 @@ def leadline_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 
 @pytest.fixture(scope="module")
 def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
-    with RunningLeadline(tmp_path_factory.mktemp("cli")) as server:
+    with RunningLeadline(tmp_path_factory.mktemp("cli"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
         point = {"timeUnixNano": str(time.time_ns()), "asDouble": 21.5}
         metric = {"name": "cli.temp", "gauge": {"dataPoints": [point]}}
         resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "[/red] :smile: <b>"}}]}

@@ -118,7 +118,7 @@ def test_server_that_crashes_is_started_again_and_the_store_is_intact(tmp_path: 
 
 @pytest.mark.slow
 def test_supervisor_that_is_killed_takes_its_children_with_it(tmp_path: Path) -> None:
-    with RunningLeadline(tmp_path) as leadline:
+    with RunningLeadline(tmp_path, {"LEADLINE_RUNNER__ENABLED": "true"}) as leadline:
         children = leadline.children()
         assert len(children) >= 1, "the server, and the workers of its analyses"
         assert leadline.process is not None
