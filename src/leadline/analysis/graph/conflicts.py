@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.conflict import CLAIMS_MAX, Conflict, bounded, columns
 from leadline.analysis.graph.claims import RANK_IN_JOB, claims
-from leadline.analysis.graph.contradictions import CLAIMS_MAX, Contradiction, contradictions, overlaps
+from leadline.analysis.graph.contradictions import contradictions, overlaps
 from leadline.analysis.graph.depends import KINDS
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.graph.rows import OPEN, Rows
@@ -18,6 +18,7 @@ from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables import BY_NAME
 
 RELATION, CONFLICT = BY_NAME["relation"], BY_NAME["conflict"]
+CONFLICTS_MAX = 10_000  # of a window; a fleet has hundreds of thousands of things that an inventory may misname
 _NAMES = ("tenant", "child", "parent", "kind", "from_ns", "to_ns", "source", "confidence")
 
 
@@ -42,7 +43,7 @@ def conflicts(relation: pa.Table, *, window: Window) -> Verdicts:
     told = contradictions(rows, found, whole.words.texts, texts, window.from_ns, window.to_ns)
     told += _two_tenants(whole, rows, rule_N, window)
     told += _reversed(whole, rows) + _on_itself(whole, rows, window) + _ambiguous(whole) + _unknown(whole, rows, rule_N)
-    return {CONFLICT.name: _columns(_merged(told), window)}
+    return {CONFLICT.name: columns(bounded(told, f"cluster:{window.cluster}", CONFLICTS_MAX), window)}
 
 
 class _Texts(dict[int, str]):
@@ -57,7 +58,7 @@ class _Texts(dict[int, str]):
         return text
 
 
-def _two_tenants(whole: Graph, rows: Rows, rule_N: Ints, window: Window) -> list[Contradiction]:
+def _two_tenants(whole: Graph, rows: Rows, rule_N: Ints, window: Window) -> list[Conflict]:
     """Jobs of one name that two tenants run at a time: by their name alone they cannot be told apart."""
     own = rows.take((rule_N == RANK_IN_JOB) & (rows.to_ns > rows.from_ns))
     order = np.lexsort((own.tenant, own.parent))
@@ -81,20 +82,18 @@ def _two_tenants(whole: Graph, rows: Rows, rule_N: Ints, window: Window) -> list
             )
             end_ns = None if span.end_ns >= window.to_ns else span.end_ns
             claimed = tuple(f"tenant:{each}" for each in tenants[:CLAIMS_MAX])
-            out.append(
-                Contradiction(name, "two-tenants", span.start_ns, end_ns, claimed, sources, None, len(part), text)
-            )
+            out.append(Conflict(name, "two-tenants", span.start_ns, end_ns, claimed, sources, None, len(part), text))
     return out
 
 
-def _reversed(whole: Graph, rows: Rows) -> list[Contradiction]:
+def _reversed(whole: Graph, rows: Rows) -> list[Conflict]:
     own = rows.take(rows.to_ns < rows.from_ns)
     words = "{child} {kind} {parent} is told to end before it begins, by {source}; look at the clock of its source"
     told = _alone(whole, own, "ends-before-it-begins", words)
     return [replace(each, start_ns=each.end_ns, end_ns=each.start_ns) for each in told if each.end_ns is not None]
 
 
-def _on_itself(whole: Graph, rows: Rows, window: Window) -> list[Contradiction]:
+def _on_itself(whole: Graph, rows: Rows, window: Window) -> list[Conflict]:
     own = rows.take((rows.child == rows.parent) & (rows.to_ns >= rows.from_ns))
     words = "{child} is told to stand on itself ({kind}), by {source}; the edge is left out of every conclusion"
     return [
@@ -103,7 +102,7 @@ def _on_itself(whole: Graph, rows: Rows, window: Window) -> list[Contradiction]:
     ]
 
 
-def _alone(whole: Graph, own: Rows, kind: str, words: str) -> list[Contradiction]:
+def _alone(whole: Graph, own: Rows, kind: str, words: str) -> list[Conflict]:
     """One for each of some rows, whose beginning and end it has."""
     out = []
     children, parents = (whole.names.take(ends.astype(np.int64)) for ends in (own.child, own.parent))
@@ -115,11 +114,11 @@ def _alone(whole: Graph, own: Rows, kind: str, words: str) -> list[Contradiction
         by = told[source] or "an unnamed source"
         text = words.format(child=child, kind=told[relation], parent=parent, source=by)
         until = None if end == OPEN else end
-        out.append(Contradiction(child, kind, begin, until, (parent,), (told[source],), None, 1, text, told[tenant]))
+        out.append(Conflict(child, kind, begin, until, (parent,), (told[source],), None, 1, text, told[tenant]))
     return out
 
 
-def _ambiguous(whole: Graph) -> list[Contradiction]:
+def _ambiguous(whole: Graph) -> list[Conflict]:
     out = []
     for each in whole.ambiguous:
         own = whole.take(whole.touching(np.array(sorted(each.numbers), np.int64)))
@@ -131,11 +130,11 @@ def _ambiguous(whole: Graph) -> list[Contradiction]:
             "have its sources tell the full name"
         )
         start_ns, fits = int(own.from_ns.min()), each.fits[:CLAIMS_MAX]
-        out.append(Contradiction(each.entity, "ambiguous-name", start_ns, None, fits, sources, None, len(own), text))
+        out.append(Conflict(each.entity, "ambiguous-name", start_ns, None, fits, sources, None, len(own), text))
     return out
 
 
-def _unknown(whole: Graph, rows: Rows, rule_N: Ints) -> list[Contradiction]:
+def _unknown(whole: Graph, rows: Rows, rule_N: Ints) -> list[Conflict]:
     """Relations between kinds of things that mean nothing to us: one for each combination, with an example."""
     own = rows.take(rule_N < 0)
     kind_N = whole.names.kind_N.astype(np.int64)
@@ -153,41 +152,6 @@ def _unknown(whole: Graph, rows: Rows, rule_N: Ints) -> list[Contradiction]:
             "is kept and shown, and nothing is concluded from it"
         )
         out.append(
-            Contradiction(
-                child, "unknown-relation", int(one.from_ns.min()), None, (parent,), sources, None, len(one), text
-            )
+            Conflict(child, "unknown-relation", int(one.from_ns.min()), None, (parent,), sources, None, len(one), text)
         )
     return out
-
-
-def _merged(told: Iterable[Contradiction]) -> list[Contradiction]:
-    """One row for each key: entity, beginning, kind and tenant."""
-    out: dict[tuple[str, int, str, str], Contradiction] = {}
-    for each in sorted(told, key=_order):
-        key = (each.entity, each.start_ns, each.kind, each.tenant)
-        out[key] = _both(out[key], each) if key in out else each
-    return list(out.values())
-
-
-def _both(one: Contradiction, other: Contradiction) -> Contradiction:
-    is_open = one.end_ns is None or other.end_ns is None
-    return replace(
-        one,
-        claims=tuple(sorted({*one.claims, *other.claims}))[:CLAIMS_MAX],
-        sources=tuple(sorted({*one.sources, *other.sources})),
-        count=one.count + other.count,
-        end_ns=None if is_open else max(one.end_ns or 0, other.end_ns or 0),
-    )
-
-
-def _order(each: Contradiction) -> tuple[str, int, str, str, str, tuple[str, ...]]:
-    return (each.entity, each.start_ns, each.kind, each.tenant, each.text, each.claims)
-
-
-def _columns(told: list[Contradiction], window: Window) -> dict[str, list[object]]:
-    rows = [each.as_row() for each in told]
-    names = ("entity", "kind", "start_ns", "end_ns", "claims", "sources", "used", "count", "text")
-    columns: dict[str, list[object]] = {name: [row[name] for row in rows] for name in names}
-    columns["seen_ns"] = [window.to_ns] * len(rows)
-    columns["tenant"] = [each.tenant or window.tenant for each in told]
-    return columns

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.conflict import CLAIMS_MAX, Conflict
 from leadline.analysis.graph.claims import Claims, Texts, agree, as_claims, conflict_name
 from leadline.analysis.graph.rows import Rows
 from leadline.analysis.graph.trust import chosen
@@ -26,7 +26,6 @@ from leadline.analysis.graph.trust import chosen
 S = 10**9
 SETTLE_NS = 5 * S  # an agent looks every few seconds, the hook closes edges when it ends
 SETTLE_BY_SOURCE_NS = {"lldp": 30 * S}  # lldpd is asked this often
-CLAIMS_MAX = 16  # of one conflict, so many are named
 CHECKS = {
     "two-hosts": "look on both hosts which has it (nvidia-smi -L, ip link, ps)",
     "two-links": "follow the cable, or ask the switch for its neighbours (lldpcli show neighbors); "
@@ -36,30 +35,6 @@ CHECKS = {
     "two-switches": "see whether two switches have the same name",
     "two-ports": "see whether two hosts have the same address (arping -D)",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Contradiction:
-    """One row of `conflict`, its tenant beside it (empty: not one tenant's)."""
-
-    entity: str
-    kind: str
-    start_ns: int
-    end_ns: int | None
-    claims: tuple[str, ...]
-    sources: tuple[str, ...]
-    used: str | None
-    count: int
-    text: str
-    tenant: str = ""
-
-    def as_row(self) -> dict[str, Any]:
-        """Columns of `conflict`, sets as lists."""
-        return {
-            "entity": self.entity, "kind": self.kind, "start_ns": self.start_ns, "end_ns": self.end_ns,
-            "claims": list(self.claims), "sources": list(self.sources), "used": self.used, "count": self.count,
-            "text": self.text,
-        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +49,7 @@ class Span:
 
 def contradictions(
     rows: Rows, found: Claims, words: list[str], texts: Texts, from_ns: int, to_ns: int
-) -> list[Contradiction]:
+) -> list[Conflict]:
     """Contradictions that hold at some time of a span, sorted by entity, beginning and kind.
 
     Inputs: `rows` with the groups of claims among them. What is known after the end of the span is not looked at: a
@@ -146,14 +121,14 @@ def _settle_ns(source: str) -> int:
 def _row(
     subject: str, kind: str, start_ns: int, end_ns: int | None, rows: Rows, row_K: Ints, other_K: Ints,
     words: list[str], texts: Texts,
-) -> Contradiction:  # fmt: skip
+) -> Conflict:  # fmt: skip
     told = as_claims(rows, row_K, other_K, words, texts)
     used = told[chosen(told)].says
     said = [f"{claim.says} ({', '.join(filter(None, claim.sources)) or 'unnamed source'})" for claim in told]
     more = f" and {len(said) - CLAIMS_MAX} more" if len(said) > CLAIMS_MAX else ""
     text = f"{subject} is told to have {' and '.join(said[:CLAIMS_MAX])}{more} at the same time; used is {used}; "
     tenants = {words[tenant] for tenant in rows.tenant[row_K].tolist()}
-    return Contradiction(
+    return Conflict(
         subject, kind, start_ns, end_ns, tuple(claim.says for claim in told[:CLAIMS_MAX]),
         tuple(sorted({source for claim in told for source in claim.sources})), used, len(row_K),
         text + CHECKS[kind], tenants.pop() if len(tenants) == 1 else "",

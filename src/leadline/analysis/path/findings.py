@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.conflict import Conflict
 from leadline.analysis.path.addresses import Addresses
 from leadline.analysis.path.groups import Samples
-from leadline.analysis.path.marks import ConflictRow
 from leadline.analysis.path.seen import FlowTable, Placed
 from leadline.analysis.path.states import Judged, State
 from leadline.analysis.path.topology import Topology
@@ -17,7 +17,7 @@ from leadline.analysis.path.topology import Topology
 FLOWS_NAMED = 8  # in one row
 
 
-def off_path(samples: Samples, at: Placed, rows: pa.Table, from_ns: int) -> list[ConflictRow]:
+def off_path(samples: Samples, at: Placed, rows: pa.Table, from_ns: int) -> list[Conflict]:
     """Samples at switches and ports that nobody told of. A port that is told, but not linked, leads outside: no row."""
     told = {end for name in ("child", "parent") for end in pc.unique(rows.column(name)).to_pylist()}
     unknown = set(at.unknown)
@@ -34,7 +34,7 @@ def off_path(samples: Samples, at: Placed, rows: pa.Table, from_ns: int) -> list
             if name not in unknown and entity not in told:
                 counts[entity] = max(counts.get(entity, 0), seen)
     found = [
-        ConflictRow(
+        Conflict(
             entity, "off-path", from_ns, None, (entity,), ("sflow",), None, count,
             f"{count} samples name {entity}, which is not in the graph: look at the inventory of this switch",
         )
@@ -43,11 +43,11 @@ def off_path(samples: Samples, at: Placed, rows: pa.Table, from_ns: int) -> list
     return found + _strangers(samples, unknown, from_ns)
 
 
-def _strangers(samples: Samples, unknown: set[str], from_ns: int) -> list[ConflictRow]:
+def _strangers(samples: Samples, unknown: set[str], from_ns: int) -> list[Conflict]:
     """Switches that sample and are not in the graph."""
     count = np.bincount(samples.switch_G[samples.now_G], samples.samples_G[samples.now_G], len(samples.switches))
     return [
-        ConflictRow(
+        Conflict(
             f"switch:{name}", "off-path", from_ns, None, (f"switch:{name}",), ("sflow",), None, int(count[place]),
             f"{int(count[place])} samples are of switch:{name}, of which no link is known: look at the inventory",
         )
@@ -56,7 +56,7 @@ def _strangers(samples: Samples, unknown: set[str], from_ns: int) -> list[Confli
     ]  # fmt: skip
 
 
-def loops(found: Judged, samples: Samples, flows: FlowTable, topology: Topology, from_ns: int) -> list[ConflictRow]:
+def loops(found: Judged, samples: Samples, flows: FlowTable, topology: Topology, from_ns: int) -> list[Conflict]:
     """Switches that flows come to twice."""
     out = []
     mine = np.flatnonzero(found.state_F == State.LOOP)
@@ -67,14 +67,14 @@ def loops(found: Judged, samples: Samples, flows: FlowTable, topology: Topology,
         text = (
             f"{len(there)} flows come to {topology.nodes[node]} twice: look at its routes and those of its neighbours"
         )
-        out.append(ConflictRow(topology.nodes[node], "loop", from_ns, None, names, ("sflow",), None, count, text))
+        out.append(Conflict(topology.nodes[node], "loop", from_ns, None, names, ("sflow",), None, count, text))
     return out
 
 
-def moved_addresses(known: Addresses, from_ns: int) -> list[ConflictRow]:
+def moved_addresses(known: Addresses, from_ns: int) -> list[Conflict]:
     """Addresses whose packets come from another host than was told."""
     return [
-        ConflictRow(
+        Conflict(
             f"address:{address}", "two-hosts", from_ns, None, tuple(sorted((told, seen))), ("relation", "sflow"), seen,
             count, f"address {address} is told of {told}, but {count} samples have it at {seen}: look for an address "
             f"that is used twice, or mend what is told",

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Codes, Ints, id_texts
+from leadline.analysis.conflict import ROWS_MAX, Conflict
 from leadline.analysis.path.claimed import Pairs, SeenFlows, claimed, ends_of, nearest
 from leadline.analysis.path.claims import OPEN
 from leadline.analysis.path.flow_ends import answers, by_address, comms_of, only, placed
-from leadline.analysis.path.marks import ROWS_MAX, ConflictRow
 from leadline.analysis.path.ownership import Claims, Ranks, read
 
 CLAIMS_MAX = 8  # told of one contradiction
@@ -33,7 +33,7 @@ class Owners:
     tenant_F: Codes
     src_rank_F: Codes  # entities: `rank:bert-1/0`
     dst_rank_F: Codes
-    conflicts: list[ConflictRow]
+    conflicts: list[Conflict]
 
 
 def owners(relation: pa.Table, flows: SeenFlows, host_of_address: Mapping[str, str]) -> Owners:
@@ -63,7 +63,7 @@ def owners(relation: pa.Table, flows: SeenFlows, host_of_address: Mapping[str, s
     return _told(ranks, owner_F, src_F, dst_F, conflicts)
 
 
-def _told(ranks: Ranks, owner_F: Ints, src_F: Ints, dst_F: Ints, conflicts: list[ConflictRow]) -> Owners:
+def _told(ranks: Ranks, owner_F: Ints, src_F: Ints, dst_F: Ints, conflicts: list[Conflict]) -> Owners:
     tenant_O, job_O = [tenant for tenant, _ in ranks.owners], [job for _, job in ranks.owners]
     return Owners(
         job_F=_codes(job_O, owner_F),
@@ -84,7 +84,7 @@ def _codes(name_T: list[str], place_F: Ints) -> Codes:
     return Codes(names, code_T[np.maximum(place_F, -1)])
 
 
-def _two_owners(flows: SeenFlows, claims: Claims, ranks: Ranks, disputed: Pairs) -> list[ConflictRow]:
+def _two_owners(flows: SeenFlows, claims: Claims, ranks: Ranks, disputed: Pairs) -> list[Conflict]:
     """A row for each flow that two jobs claim: the first ones by id, and one row more for all the others."""
     flow_D = np.unique(disputed.flow_P)
     flow_D = flow_D[np.lexsort(flows.flow_F2[flow_D].T)]
@@ -101,7 +101,7 @@ def _two_owners(flows: SeenFlows, claims: Claims, ranks: Ranks, disputed: Pairs)
     return rows
 
 
-def _dispute(flow: str, pairs: Pairs, claims: Claims, ranks: Ranks) -> ConflictRow:
+def _dispute(flow: str, pairs: Pairs, claims: Claims, ranks: Ranks) -> Conflict:
     said = sorted({(*ranks.owners[ranks.owner_R[rank]], ranks.names[rank]) for rank in pairs.rank_P.tolist()})
     jobs = sorted({(tenant, job) for tenant, job, _ in said})
     sources = sorted({claims.sources[source] for source in claims.source_C[pairs.claim_P].tolist()})
@@ -111,7 +111,7 @@ def _dispute(flow: str, pairs: Pairs, claims: Claims, ranks: Ranks) -> ConflictR
         "that this flow is theirs, so it is counted to none of them; one of them may have ended without saying so: "
         "look whether its ranks still run"
     )
-    return ConflictRow(
+    return Conflict(
         entity=flow,
         kind="two-owners",
         start_ns=int(claims.from_ns_C[pairs.claim_P].max()),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ids, Ints
+from leadline.analysis.conflict import Conflict
 from leadline.analysis.path.claims import (
     OPEN,
     Edges,
@@ -24,7 +25,6 @@ from leadline.analysis.path.claims import (
     numbered,
     queue_pairs,
 )
-from leadline.analysis.path.marks import ConflictRow
 
 _BETWEEN = "\0"  # of tenant and rank: in neither
 
@@ -67,7 +67,7 @@ class Claims:
         return len(self.flow_C2)
 
 
-def read(relation: pa.Table) -> tuple[Claims, Ranks, list[ConflictRow]]:
+def read(relation: pa.Table) -> tuple[Claims, Ranks, list[Conflict]]:
     """Claims and ranks of relation rows, and what could not be read among them."""
     told = edges_of(relation, ("owns", "runs-on", "member"))
     on_flow, on_pair = (_of_ranks(told, told["owns"].between(kind)) for kind in ("flow", "qp"))
@@ -167,7 +167,7 @@ def _owners(names: Sequence[str], relation: pa.Table) -> tuple[list[tuple[str, s
     return owners, np.array([place[owner] for owner in of_rank], np.int64)
 
 
-def _unread(parts: Sequence[Edges]) -> list[ConflictRow]:
+def _unread(parts: Sequence[Edges]) -> list[Conflict]:
     """One row for what is owned but has no name that could be read."""
     count = sum(map(len, parts))
     if not count:
@@ -181,4 +181,4 @@ def _unread(parts: Sequence[Edges]) -> list[ConflictRow]:
         f"qp:<address>/<number>, got {names[0]!r}: look at what {', '.join(sources)} sends"
     )
     end_ns = None if max(ends) == OPEN else max(ends)
-    return [ConflictRow(names[0], "unreadable-owner", start_ns, end_ns, (), tuple(sources), None, count, text)]
+    return [Conflict(names[0], "unreadable-owner", start_ns, end_ns, (), tuple(sources), None, count, text)]

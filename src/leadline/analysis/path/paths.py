@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Codes, Ints, named
+from leadline.analysis.conflict import Conflict, bounded, columns
 from leadline.analysis.path.addresses import Addresses, addresses, spelled, told_addresses
 from leadline.analysis.path.balance import Balance, EcmpSets, balance
 from leadline.analysis.path.findings import loops, moved_addresses, off_path
 from leadline.analysis.path.groups import Samples, grouped, of_the_window
 from leadline.analysis.path.infer import Ends, Evidence, Fabric, ends, fabric
-from leadline.analysis.path.marks import ConflictRow, bounded, columns
 from leadline.analysis.path.owners import Owners, SeenFlows, owners
 from leadline.analysis.path.route_kernels import choices
 from leadline.analysis.path.seen import FlowTable, Placed, edge_votes, evidence, flow_table, link_votes, placed
@@ -62,7 +62,7 @@ class Scene:
     addresses: Addresses
     placed: Placed
     evidence: Evidence
-    marks: list[ConflictRow]
+    marks: list[Conflict]
 
 
 @analysis(
@@ -94,7 +94,7 @@ def paths(flow_sample: pa.Table, relation: pa.Table, *, window: Window) -> Verdi
         PATH_HOP.name: path_hop_rows(scene, found, owned, window),
         FLOW_VOLUME.name: flow_volume_rows(scene, carried, owned, window),
         ECMP_GROUP.name: ecmp_group_rows(scene, groups, owned, window),
-        CONFLICT.name: columns(marks, window.to_ns),
+        CONFLICT.name: columns(marks, window),
     }
 
 
@@ -141,7 +141,7 @@ def _decided(
     votes: Mapping[int, int],
     used: list[bool],
     window: Window,
-) -> list[ConflictRow]:
+) -> list[Conflict]:
     """Contradicting claims of a port between which samples decided."""
     out = []
     for port, places in rivals.items():
@@ -156,7 +156,7 @@ def _decided(
         )
         sources = tuple(sorted({source for place in places for source in links[place].sources}))
         start = max(window.from_ns, min(links[place].from_ns for place in places))
-        out.append(ConflictRow(port, "two-links", start, None, claims, sources, use[0] if use else None, count, text))
+        out.append(Conflict(port, "two-links", start, None, claims, sources, use[0] if use else None, count, text))
     return out
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.conflict import Conflict
 from leadline.analysis.path.groups import Samples
-from leadline.analysis.path.marks import ConflictRow
 from leadline.analysis.path.seen import FlowTable, Placed
 from leadline.analysis.path.topology import FOREVER_NS, ClaimedLink, Topology
 from leadline.model.ids import link_id
@@ -37,7 +37,7 @@ class Wiring:
     renamed: dict[str, str]  # port as its switch names it: port that it is
     doubted: frozenset[str]  # ports whose samples fit nothing: their names are not used
     relinked: tuple[tuple[str, str], ...]  # cables as they run
-    marks: tuple[ConflictRow, ...]
+    marks: tuple[Conflict, ...]
 
 
 @dataclass(frozen=True)
@@ -226,19 +226,17 @@ def _both_misnamed(pair: tuple[int, int], renamed: dict[int, int], peer_P: Ints,
     return {pair[0]: free[0], pair[1]: int(peer_P[free[0]])} if len(free) == 1 else {}
 
 
-def _moved_cable(a: int, b: int, peer_P: Ints, topology: Topology, from_ns: int) -> ConflictRow:
+def _moved_cable(a: int, b: int, peer_P: Ints, topology: Topology, from_ns: int) -> Conflict:
     seen = link_id(topology.ports[a], topology.ports[b])
     told = sorted({link_id(topology.ports[end], topology.ports[peer_P[end]]) for end in (a, b) if peer_P[end] >= 0})
     text = (
         f"flows that leave by {topology.ports[a]} come in at {topology.ports[b]}, but {', '.join(told)} is told: "
         f"look at the cable, or mend the inventory"
     )
-    return ConflictRow(topology.ports[a], "two-links", from_ns, None, (seen, *told), ("samples",), seen, 1, text)
+    return Conflict(topology.ports[a], "two-links", from_ns, None, (seen, *told), ("samples",), seen, 1, text)
 
 
-def _wrong_names(
-    renamed: dict[int, int], doubted: frozenset[int], topology: Topology, from_ns: int
-) -> list[ConflictRow]:
+def _wrong_names(renamed: dict[int, int], doubted: frozenset[int], topology: Topology, from_ns: int) -> list[Conflict]:
     """One row for each switch whose samples name ports wrongly."""
     of_node: dict[int, list[int]] = {}
     for port in sorted({*renamed, *doubted}):
@@ -258,7 +256,7 @@ def _wrong_names(
         )
         claims = tuple(topology.ports[port] for port in ports)
         out.append(
-            ConflictRow(topology.nodes[node], "wrong-port", from_ns, None, claims, ("sflow",), None, len(ports), text)
+            Conflict(topology.nodes[node], "wrong-port", from_ns, None, claims, ("sflow",), None, len(ports), text)
         )
     return out
 

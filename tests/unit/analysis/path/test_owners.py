@@ -10,7 +10,7 @@ import pytest
 from tests.fabrics import BERT, MOE, T0, TCP, TINY, UDP, Claim, S, relation_table
 
 from leadline.analysis.columns import Codes, codes
-from leadline.analysis.path.marks import ROWS_MAX
+from leadline.analysis.conflict import ROWS_MAX
 from leadline.analysis.path.owners import Owners, SeenFlows, owners
 from leadline.model.ids import flow_id
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from leadline.analysis.path.marks import ConflictRow, bounded, columns
+from leadline.analysis.conflict import Conflict, bounded, columns
+from leadline.analysis.spec import Window
 
 
-def row(entity: str, count: int = 1, kind: str = "off-path", claims: tuple[str, ...] = ("a",)) -> ConflictRow:
-    return ConflictRow(entity, kind, 5, None, claims, ("sflow",), claims[0], count, f"{entity} is odd")
+def row(entity: str, count: int = 1, kind: str = "off-path", claims: tuple[str, ...] = ("a",)) -> Conflict:
+    return Conflict(entity, kind, 5, None, claims, ("sflow",), claims[0], count, f"{entity} is odd")
 
 
 def test_rows_of_one_key_are_one() -> None:
@@ -27,7 +28,9 @@ def test_the_order_does_not_matter() -> None:
 
 
 def test_columns_are_those_of_the_table() -> None:
-    found = columns([row("swport:a/1")], 7)
+    window = Window(0, 7, "provider")
+    found = columns([row("swport:a/1")], window)
+    assert (found["seen_ns"], found["tenant"]) == ([7], ["provider"])
     assert found["claims"] == [["a"]]
     assert found["end_ns"] == [None]
-    assert columns([], 7)["entity"] == []
+    assert columns([], window)["entity"] == []
