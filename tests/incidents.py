@@ -125,7 +125,10 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             {**seen[0], "job": n.job, "comm": comm, "side": "send", "peer": 1, "begin_ns": times[0], "flow": flow[0]},
             {**seen[1], "job": n.job, "comm": comm, "side": "recv", "rank": 1, "begin_ns": times[0], "flow": None},
         ],
-        "message": [{**verdict, "job": n.job, "comm": comm, "dst_rank": 1, "sent_ns": times[0], "flow": flow[0]}],
+        "message": [
+            {**verdict, **ended, "job": n.job, "comm": comm, "dst_rank": 1, "sent_ns": times[0], "flow": flow[0]}
+        ],
+        "edge": [{**verdict, **ended, "job": n.job, "comm": comm, "dst_rank": 1, "flow": flow[0]}],
         "operation": [{**seen[0], "job": n.job, "kind": "send", "start_ns": times[0]}],
         "flow_sample": [
             {
@@ -168,8 +171,20 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             }
         ],
         "ledger": [{**verdict, **ended, "job": n.job, "category": "communication", "owner": link}],
+        "usual": [{**verdict, **ended, "job": n.job, "what": f"all_reduce 1048576 B on 2 of {comm}"}],
+        "failure": [
+            {
+                **verdict, "entity_kind": "host", "entity": host[0], "kind": "silent", "class": "host", "job": n.job,
+                "start_ns": times[2], "seen_ns": times[3], "evidence": f"{n.hosts[0]} was not heard",
+            }
+        ],
+        "expectation": [
+            {"expectation": "throughput", "layer": "fabric", "from_ns": BEGIN_NS, "spec": "{}", "source": "defaults"}
+        ],
         "sle": [{**verdict, **ended, "expectation": "throughput", "layer": "fabric", "entity": swport}],
-        "sle_loss": [{**verdict, **ended, "expectation": "throughput", "layer": "fabric", "entity": swport}],
+        "sle_loss": [
+            {**verdict, **ended, "expectation": "throughput", "layer": "fabric", "entity": swport, "culprit": port}
+        ],
         "anomaly": [{**verdict, "entity": port, "metric": metric, "start_ns": BEGIN_NS - 5, "witness": "peers"}],
         "suspect": [{**verdict, **about, "start_ns": times[2]}],
         "colocation": [{**verdict, **about, "start_ns": times[2], "end_ns": times[3]}],

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from leadline.model.errors import StoreError
 from leadline.model.tables import Table
 from leadline.store.schema import (
+    DATABASE,
     Layout,
     clickhouse_type,
     codec,
@@ -25,10 +26,16 @@ from leadline.store.schema import (
     ttl_clause,
 )
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
-# (version that it leads to, table, statements), oldest first; run once, before the comparison. None so far.
-MIGRATIONS: tuple[tuple[int, str, tuple[str, ...]], ...] = ()
+# Declared in version 1, written by nobody until version 2 changed their columns: nothing is lost by making them anew.
+_NEVER_WRITTEN = ("message", "ledger", "sle", "sle_loss")
+
+# (version that it leads to, table, statements), oldest first; run once, before the comparison.
+MIGRATIONS: tuple[tuple[int, str, tuple[str, ...]], ...] = tuple(
+    (2, table, (f"DROP TABLE IF EXISTS {DATABASE}.{table}", f"DROP TABLE IF EXISTS {DATABASE}.{table}_local"))
+    for table in _NEVER_WRITTEN
+)
 
 _TTL = re.compile(r" TTL (.*?)(?: SETTINGS |$)")
 _SETTING = re.compile(r"(\w+) = (\w+)")
@@ -64,10 +71,10 @@ def check_version(stored: int, where: str, newest: int = SCHEMA_VERSION) -> None
 
 
 def migration_statements(stored: int, tables: tuple[Table, ...], layout: Layout) -> list[str]:
-    """The written migrations that lead from version `stored` to ours, in order."""
+    """The written migrations that lead from version `stored` to ours, in order; `ON CLUSTER` may stand at their end."""
     names = {table.name for table in tables}
     return [
-        statement
+        f"{statement}{layout.on_cluster}"
         for version, table, statements in MIGRATIONS
         if version > stored and table in names
         for statement in statements

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from leadline.analysis.columns import codes, ids, ints
 from leadline.analysis.spec import Analysis, Part, Read, Verdicts, Window, analysis
+from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.fabric import FLOW_SAMPLE, RELATION
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_VOLUME
 from leadline.model.tables.training import STEP
-from leadline.model.tables.verdicts import LEDGER
 
 
 @analysis(
@@ -83,7 +83,8 @@ def seconds(step: pa.Table, *, window: Window) -> Verdicts:
         "ledger": {
             "job": [window.job], "end_ns": [window.to_ns], "window_ns": [window.window_ns], "category": ["compute"],
             "owner": [None], "seconds": [float(took_N.sum() / 1e9)], "gpu_seconds": [float(step.num_rows)],
-            "confidence": [1 - step["bound_ns"].null_count / step.num_rows],
+            "confidence": [1 - step["bound_ns"].null_count / step.num_rows], "lost_seconds": [0.0],
+            "lost_gpu_seconds": [0.0], "depth": ["steps"],
         }
     }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, SLE, SLE_LOSS, USUAL
 from leadline.model.tables.fabric import (
     CLOCK_FIT,
     COLOCATION,
@@ -15,7 +16,7 @@ from leadline.model.tables.fabric import (
 from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.model.tables.spec import Column, Identity, Partition, Table, Type
-from leadline.model.tables.training import COLLECTIVE, MESSAGE, MESSAGE_END, OPERATION, STEP
+from leadline.model.tables.training import COLLECTIVE, EDGE, MESSAGE, MESSAGE_END, OPERATION, STEP
 from leadline.model.tables.verdicts import (
     ACTION,
     ANALYSIS_RUN,
@@ -23,9 +24,6 @@ from leadline.model.tables.verdicts import (
     CAUSE,
     EVENT,
     INCIDENT,
-    LEDGER,
-    SLE,
-    SLE_LOSS,
 )
 
 TABLES: tuple[Table, ...] = (
@@ -37,6 +35,7 @@ TABLES: tuple[Table, ...] = (
     COLLECTIVE,
     MESSAGE_END,
     MESSAGE,
+    EDGE,
     OPERATION,
     FLOW_SAMPLE,
     PROBE,
@@ -49,6 +48,9 @@ TABLES: tuple[Table, ...] = (
     FLOW_VOLUME,
     ECMP_GROUP,
     LEDGER,
+    USUAL,
+    FAILURE,
+    EXPECTATION,
     SLE,
     SLE_LOSS,
     ANOMALY,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from leadline.model.tables.fabric import END_NS, WINDOW_NS
 from leadline.model.tables.spec import (
     DAY,
     F64,
@@ -107,7 +108,7 @@ MESSAGE_END = Table(
 
 MESSAGE = Table(
     "message",
-    doc="Both ends of a transfer joined: sent, received, one-way delay.",
+    doc="Both ends of a transfer joined: posted, sent, received, one-way delay; or one end whose other was not seen.",
     own=(
         JOB,
         COMM,
@@ -116,19 +117,57 @@ MESSAGE = Table(
         Column("step", I64, None, "number of the transfer on its channel in the collective"),
         Column("src_rank", I64, None, "sender"),
         Column("dst_rank", I64, None, "receiver"),
-        Column("bytes", U64, "bytes", "payload"),
-        Column("sent_ns", I64, "ns", "accepted by the network, cluster time"),
-        Column("received_ns", I64, "ns", "complete at the receiver, cluster time"),
-        Column("delay_ns", I64, "ns", "one-way delay"),
+        END_NS,
+        WINDOW_NS,
+        Column("state", SYM, None, "paired, send-only, recv-only, conflicting (the ends contradict each other)"),
+        Column("bytes", U64, "bytes", "payload; of ends that differ, the receiver's"),
+        Column("send_posted_ns", I64, "ns", "the sender posted it, cluster time", nullable=True),
+        Column("sent_ns", I64, "ns", "accepted by the network, cluster time", nullable=True),
+        Column("recv_posted_ns", I64, "ns", "the receiver posted it, cluster time", nullable=True),
+        Column("received_ns", I64, "ns", "complete at the receiver, cluster time", nullable=True),
         Column(
-            "bound_ns", I64, "ns", "the delay is right to within this; null if the clocks are not fitted", nullable=True
+            "delay_ns", I64, "ns", "one-way: received less sent; null where the clocks do not allow it", nullable=True
         ),
+        Column("bound_ns", I64, "ns", "the delay is right to within this", nullable=True),
         Column("flow", U128, None, "flow it rode, where known", nullable=True),
+        Column("flows", I64, "1", "flows that it may have ridden; 1: known, 0: none is known between these ranks"),
     ),
     order=("job", "comm", "seq", "channel"),
-    more_key=("step", "src_rank", "dst_rank"),
-    time="sent_ns",
+    more_key=("step", "src_rank", "dst_rank", "end_ns", "window_ns"),
+    time="end_ns",
     keep_hours=7 * DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/messages",
+    partition=Partition.DAY,
+)
+
+EDGE = Table(
+    "edge",
+    doc="What the messages from one rank to another took of the collectives of a communicator in one window.",
+    own=(
+        JOB,
+        COMM,
+        Column("src_rank", I64, None, "sender"),
+        Column("dst_rank", I64, None, "receiver"),
+        END_NS,
+        WINDOW_NS,
+        Column("messages", U64, "1", "messages of which both ends were seen"),
+        Column("unpaired", U64, "1", "ends whose other end was not seen"),
+        Column("bytes", F64, "bytes", "payload of the messages"),
+        Column("held_s", F64, "s", "time that the collectives waited for this edge: its part of their critical paths"),
+        Column("collectives_s", F64, "s", "time of all collectives of the communicator, last arrival to last end"),
+        Column("transfer_p50_ns", I64, "ns", "median time from both posted to received", nullable=True),
+        Column("transfer_p99_ns", I64, "ns", "99th percentile of it", nullable=True),
+        Column("delay_p50_ns", I64, "ns", "median one-way delay", nullable=True),
+        Column("delay_p99_ns", I64, "ns", "99th percentile of it", nullable=True),
+        Column("bound_ns", I64, "ns", "the delays are right to within this", nullable=True),
+        Column("flow", U128, None, "flow that they rode, where it was one", nullable=True),
+        Column("flows", I64, "1", "flows that they may have ridden"),
+    ),
+    order=("job", "comm", "end_ns"),
+    more_key=("window_ns", "src_rank", "dst_rank"),
+    time="end_ns",
+    keep_hours=30 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/messages",
     partition=Partition.DAY,

@@ -1,8 +1,7 @@
-"""Events, and what analyses and control conclude: ledger, expectations, anomalies, incidents, actions."""
+"""Events, and what analyses and control conclude of them: anomalies, incidents, actions."""
 
 from __future__ import annotations
 
-from leadline.model.tables.fabric import END_NS, WINDOW_NS
 from leadline.model.tables.spec import (
     DAY,
     F64,
@@ -41,69 +40,6 @@ EVENT = Table(
     identity=Identity.BATCH,
     written_by="kernel log, netlink, jobs, OTLP logs",
     host_row=True,
-)
-
-LEDGER = Table(
-    "ledger",
-    doc="Seconds of a job that one owner took in one window.",
-    own=(
-        _JOB,
-        END_NS,
-        WINDOW_NS,
-        Column("category", SYM, None, "compute, input, communication, late-rank, checkpoint, restart, idle, unknown"),
-        Column("owner", SYM, None, "edge, rank or part that took them", nullable=True),
-        Column("seconds", F64, "s", "wall seconds"),
-        Column("gpu_seconds", F64, "gpu_s", "seconds times GPUs held"),
-        Column("confidence", F64, "ratio", "how sure of the owner"),
-    ),
-    order=("job", "end_ns"),
-    more_key=("window_ns", "category", "owner"),
-    time="end_ns",
-    keep_hours=400 * DAY,
-    identity=Identity.REVISION,
-    written_by="analysis/ledger",
-)
-
-_EXPECTATION = (
-    Column("expectation", SYM, None, "name of the expectation"),
-    Column("layer", SYM, None, "application, collective, gpu, host, nic, fabric, storage, time, telemetry"),
-    Column("entity", SYM, None, "entity it is held against"),
-    END_NS,
-    WINDOW_NS,
-)
-
-SLE = Table(
-    "sle",
-    doc="Good and bad seconds of one expectation of one entity in one window.",
-    own=(
-        *_EXPECTATION,
-        Column("good_s", F64, "s", "seconds within bounds"),
-        Column("bad_s", F64, "s", "seconds out of bounds"),
-        Column("missing_s", F64, "s", "seconds without data: never good"),
-    ),
-    order=("layer", "entity", "end_ns"),
-    more_key=("expectation", "window_ns"),
-    time="end_ns",
-    keep_hours=400 * DAY,
-    identity=Identity.REVISION,
-    written_by="analysis/sle",
-)
-
-SLE_LOSS = Table(
-    "sle_loss",
-    doc="The bad seconds of an expectation, by what made them bad; they add up to `sle.bad_s`.",
-    own=(
-        *_EXPECTATION,
-        Column("classifier", SYM, None, "which bound was broken, by whom"),
-        Column("metric", SYM, None, "metric that broke it"),
-        Column("seconds", F64, "s", "bad seconds with this classifier"),
-    ),
-    order=("layer", "entity", "end_ns"),
-    more_key=("expectation", "window_ns", "classifier", "metric"),
-    time="end_ns",
-    keep_hours=400 * DAY,
-    identity=Identity.REVISION,
-    written_by="analysis/sle",
 )
 
 ANOMALY = Table(

@@ -9,14 +9,17 @@ CREATE TABLE IF NOT EXISTS leadline.ledger_local ON CLUSTER 'main'
     `owner` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
     `seconds` Float64 CODEC(Delta, ZSTD(1)),
     `gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `lost_seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `lost_gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
     `confidence` Float64 CODEC(Delta, ZSTD(1)),
+    `depth` LowCardinality(String) CODEC(ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, job, end_ns, window_ns, category, isNull(owner), ifNull(owner, ''), analysis, version, revision)
+ORDER BY (tenant, cluster, job, end_ns, window_ns, category, isNull(owner), ifNull(owner, ''), depth, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
 

@@ -10,6 +10,9 @@ CREATE TABLE IF NOT EXISTS leadline.sle_local ON CLUSTER 'main'
     `good_s` Float64 CODEC(Delta, ZSTD(1)),
     `bad_s` Float64 CODEC(Delta, ZSTD(1)),
     `missing_s` Float64 CODEC(Delta, ZSTD(1)),
+    `objective` Float64 CODEC(Delta, ZSTD(1)),
+    `lost_gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `why_missing` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))

@@ -9,18 +9,24 @@ CREATE TABLE IF NOT EXISTS leadline.message
     `step` Int64 CODEC(Delta, ZSTD(1)),
     `src_rank` Int64 CODEC(Delta, ZSTD(1)),
     `dst_rank` Int64 CODEC(Delta, ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `state` LowCardinality(String) CODEC(ZSTD(1)),
     `bytes` UInt64 CODEC(Delta, ZSTD(1)),
-    `sent_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
-    `received_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
-    `delay_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `send_posted_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `sent_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `recv_posted_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `received_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `delay_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `flow` Nullable(UInt128) CODEC(ZSTD(1)),
+    `flows` Int64 CODEC(Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
 ENGINE = ReplacingMergeTree
-PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(sent_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, job, comm, seq, channel, step, src_rank, dst_rank, analysis, version, revision)
-TTL toDateTime(fromUnixTimestamp64Nano(sent_ns, 'UTC'), 'UTC') + toIntervalHour(168)
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, comm, seq, channel, step, src_rank, dst_rank, end_ns, window_ns, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(168)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

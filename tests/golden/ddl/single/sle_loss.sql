@@ -9,6 +9,8 @@ CREATE TABLE IF NOT EXISTS leadline.sle_loss
     `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `classifier` LowCardinality(String) CODEC(ZSTD(1)),
     `metric` LowCardinality(String) CODEC(ZSTD(1)),
+    `culprit` LowCardinality(String) CODEC(ZSTD(1)),
+    `bound` LowCardinality(String) CODEC(ZSTD(1)),
     `seconds` Float64 CODEC(Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
@@ -16,6 +18,6 @@ CREATE TABLE IF NOT EXISTS leadline.sle_loss
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, layer, entity, end_ns, expectation, window_ns, classifier, metric, analysis, version, revision)
+ORDER BY (tenant, cluster, layer, entity, end_ns, expectation, window_ns, classifier, metric, culprit, bound, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

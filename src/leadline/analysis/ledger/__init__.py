@@ -1,0 +1,1 @@
+"""Where every wall second of a job went, and to whom."""

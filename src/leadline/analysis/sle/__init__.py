@@ -1,0 +1,1 @@
+"""Expectations: what was promised of each layer, and which seconds kept it."""

@@ -1,0 +1,34 @@
+CREATE TABLE IF NOT EXISTS leadline.edge_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(String) CODEC(ZSTD(1)),
+    `comm` LowCardinality(String) CODEC(ZSTD(1)),
+    `src_rank` Int64 CODEC(Delta, ZSTD(1)),
+    `dst_rank` Int64 CODEC(Delta, ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `messages` UInt64 CODEC(Delta, ZSTD(1)),
+    `unpaired` UInt64 CODEC(Delta, ZSTD(1)),
+    `bytes` Float64 CODEC(Delta, ZSTD(1)),
+    `held_s` Float64 CODEC(Delta, ZSTD(1)),
+    `collectives_s` Float64 CODEC(Delta, ZSTD(1)),
+    `transfer_p50_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `transfer_p99_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `delay_p50_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `delay_p99_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `flow` Nullable(UInt128) CODEC(ZSTD(1)),
+    `flows` Int64 CODEC(Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, comm, end_ns, window_ns, src_rank, dst_rank, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(720)
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.edge ON CLUSTER 'main' AS leadline.edge_local
+ENGINE = Distributed('main', 'leadline', 'edge_local', cityHash64(job));

@@ -1,0 +1,26 @@
+CREATE TABLE IF NOT EXISTS leadline.failure_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity_kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `class` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `gpus` Nullable(Int64) CODEC(Delta, ZSTD(1)),
+    `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `evidence` String CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', `seen_ns`)
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.failure ON CLUSTER 'main' AS leadline.failure_local
+ENGINE = Distributed('main', 'leadline', 'failure_local', cityHash64(entity));

@@ -1,0 +1,23 @@
+CREATE TABLE IF NOT EXISTS leadline.usual_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(String) CODEC(ZSTD(1)),
+    `what` LowCardinality(String) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `count` UInt64 CODEC(Delta, ZSTD(1)),
+    `low_s` Float64 CODEC(Delta, ZSTD(1)),
+    `median_s` Float64 CODEC(Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, job, end_ns, window_ns, what, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.usual ON CLUSTER 'main' AS leadline.usual_local
+ENGINE = Distributed('main', 'leadline', 'usual_local', cityHash64(job));
