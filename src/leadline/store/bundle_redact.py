@@ -52,20 +52,25 @@ COLUMNS: dict[str, Kind] = {
     "job": NAME, "comm": NAME, "switch": NAME, "in_port": NAME, "out_port": NAME, "src": NAME, "dst": NAME,
     "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "src_rank": NAME, "dst_rank": NAME,
     "group": NAME, "links": NAME, "busiest": NAME, "colliding": NAME, "jobs": NAME, "claims": NAME, "used": NAME,
-    "part": NAME,
+    "part": NAME, "culprit": NAME, "what": NAME,
     # what
     "name": WORD, "entity_kind": WORD, "unit": WORD, "type": WORD, "source": WORD, "kind": WORD,
     "severity": WORD, "code": WORD, "op": WORD, "dtype": WORD, "algo": WORD, "state": WORD, "side": WORD,
     "dropped": WORD, "stamp": WORD, "analysis": WORD, "category": WORD, "expectation": WORD, "layer": WORD,
     "classifier": WORD, "metric": WORD, "direction": WORD, "witness": WORD, "symptom": WORD,
-    "suppressed": WORD, "class": WORD, "mode": WORD, "sources": WORD,
+    "suppressed": WORD, "class": WORD, "mode": WORD, "sources": WORD, "depth": WORD, "bound": WORD,
     # said
-    "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "evidence": JSON,
+    "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "spec": FREE, "why_missing": FREE,
+    "evidence": JSON,
     "before": JSON, "after": JSON,
     "labels": LABELS, "attributes": LABELS, "metrics": LABELS,
 }  # fmt: skip
 # Where one name means two things.
-OF_TABLE: dict[tuple[str, str], Kind] = {("action", "action"): NAME, ("cause", "action"): WORD}
+OF_TABLE: dict[tuple[str, str], Kind] = {
+    ("action", "action"): NAME,
+    ("cause", "action"): WORD,
+    ("failure", "evidence"): FREE,
+}
 
 # Labels and keys whose values are words or numbers of a vocabulary, in any length.
 WORD_LABELS = frozenset(

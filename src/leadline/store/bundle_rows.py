@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import Table
+from leadline.model.tables.accounts import EXPECTATION, FAILURE
 from leadline.model.tables.fabric import COLOCATION, CONFLICT, RELATION, SUSPECT
 from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import STEP
@@ -32,6 +33,8 @@ LASTING: dict[str, tuple[str, str]] = {
     SUSPECT.name: ("start_ns", "end_ns"),
     COLOCATION.name: ("start_ns", "end_ns"),
     INCIDENT.name: ("start_ns", "end_ns"),
+    FAILURE.name: ("start_ns", "end_ns"),
+    EXPECTATION.name: ("from_ns", "to_ns"),
 }
 
 

@@ -112,7 +112,8 @@ def test_a_job_has_no_verdicts_on_another_job_or_of_another_tenant() -> None:
     def of(job: str, **more: object) -> Outcome:
         row = {
             "job": [job], "end_ns": [window.to_ns], "window_ns": [window.window_ns], "category": ["compute"],
-            "owner": [None], "seconds": [1.0], "gpu_seconds": [1.0], "confidence": [1.0], **more,
+            "owner": [None], "seconds": [1.0], "gpu_seconds": [1.0], "confidence": [1.0],
+            "lost_seconds": [0.0], "lost_gpu_seconds": [0.0], "depth": ["steps"], **more,
         }  # fmt: skip
         return says({"ledger": row}, seconds, window)
 

@@ -123,7 +123,10 @@ def test_streams_without_samples_in_the_span_stay_out(store: Store, tmp_path: Pa
         assert bundle.rows(BY_NAME["series"]).num_rows == 0
         assert "series" not in bundle.manifest.rows()
         # What holds on is in every later span.
-        lasting = {"relation": 3, "conflict": 1, "anomaly": 1, "suspect": 1, "incident": 1, "cause": 1}
+        lasting = {
+            "relation": 3, "conflict": 1, "failure": 1, "expectation": 1, "anomaly": 1, "suspect": 1, "incident": 1,
+            "cause": 1,
+        }  # fmt: skip
         assert bundle.manifest.rows() == lasting
 
 
