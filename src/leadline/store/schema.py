@@ -150,6 +150,8 @@ def _arrow_array(table: Table, column: Column, values: Any) -> pa.Array | pa.Chu
         elif column.type is Type.MAP:
             array = pa.array([list(v.items()) if isinstance(v, Mapping) else v for v in values], wanted)
         else:
+            if column.type in (Type.I64, Type.U64):
+                _require_whole(values)
             array = pa.array(values, wanted)
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise DataError(where, _wanted(column), str(error).splitlines()[0]) from error
@@ -160,6 +162,15 @@ def _arrow_array(table: Table, column: Column, values: Any) -> pa.Array | pa.Chu
     if nulls := _inner_nulls(array):
         raise DataError(where, f"{column.type} without nulls inside", f"{nulls} nulls")
     return array
+
+
+def _require_whole(values: Any) -> None:
+    """Errors: ValueError for a fraction. pyarrow refuses one in an array of floats, and cuts it in a list of them."""
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return
+    for value in values:
+        if isinstance(value, float | np.floating) and not float(value).is_integer():
+            raise ValueError(f"{value}, which is no whole number")
 
 
 def _inner_nulls(array: pa.Array | pa.ChunkedArray) -> int:

@@ -4,7 +4,9 @@ the golden files; read the difference before committing it."""
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +73,18 @@ def test_arrow_schema_has_every_column_in_order(table: Table) -> None:
     schema = arrow_schema(table)
     assert schema.names == [column.name for column in table.columns]
     assert [field.nullable for field in schema] == [column.nullable for column in table.columns]
+
+
+@pytest.mark.parametrize("name", ["time_ns", "count"])
+@pytest.mark.parametrize("form", [list, np.array, lambda given: np.array(given, object), pa.array])
+@pytest.mark.parametrize("value", [1.5, float("nan"), np.float32(0.25)])
+def test_a_fraction_is_never_cut_to_a_whole_number(name: str, form: Callable[[Any], Any], value: float) -> None:
+    with pytest.raises(DataError, match=rf"column {name} of tiny: expected [IU]64, never null"):
+        arrow_table(TINY, ROW | {name: form([value])})
+
+
+def test_whole_floats_are_whole_numbers() -> None:
+    assert arrow_table(TINY, ROW | {"time_ns": [2.0], "count": np.array([3.0])}).to_pylist()[0]["time_ns"] == 2
 
 
 def test_ids_come_in_three_forms() -> None:
