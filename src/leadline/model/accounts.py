@@ -7,6 +7,9 @@ from enum import StrEnum
 TICK_S = 2.0**-20
 """Seconds in the ledger are multiples of this (about a microsecond): sums of them are exact in floating point."""
 
+EVERYWHERE = ""
+"""The cluster of a row that holds in each of them: of what an operator promises."""
+
 
 class Category(StrEnum):
     """What a wall second of a job went to."""

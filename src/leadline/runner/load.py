@@ -6,18 +6,22 @@ verdicts by window    end_ns in (from - look_back, to]: those of the windows tha
 valid                 begin < to and (end is null or end > from - look_back); an end after `to` is given as null,
                       because at `to` it had not come: a window judged late sees what one judged in time saw
 host rows             the first of these, after their times were mapped to cluster time (`clocks`)
+
+Rows that are read as valid and name no cluster hold in every cluster: what an operator promises, for one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.spec import Analysis, Part, Read, Window
+from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
@@ -53,6 +57,13 @@ class Chosen:
             if begin in names and (not end or end in names):
                 return begin, end
         raise AssertionError(f"{self.table.name} is read as valid and tells no span")
+
+    def of(self, name: str) -> list[str]:
+        """The values of `cluster`, `tenant` or `job` whose rows are taken; none: all are."""
+        wanted: str = getattr(self, name)
+        if not wanted:
+            return []
+        return [wanted, EVERYWHERE] if name == "cluster" and self.valid else [wanted]
 
 
 def ends_windows(table: Table) -> bool:
@@ -170,8 +181,9 @@ class HeldRows:
             times = held[chosen.table.time]
             keep = pc.and_(pc.greater_equal(times, chosen.from_ns), pc.less(times, chosen.to_ns))
         for name in ("cluster", "tenant", "job"):
-            if wanted := getattr(chosen, name):
-                keep = pc.and_(keep, pc.fill_null(pc.equal(held[name], wanted), False))
+            if wanted := chosen.of(name):
+                theirs = [pc.fill_null(pc.equal(held[name], each), False) for each in wanted]
+                keep = pc.and_(keep, reduce(pc.or_, theirs))
         return held.filter(keep)
 
 
@@ -191,8 +203,8 @@ def _condition(chosen: Chosen) -> tuple[str, dict[str, Any]]:
     else:
         where = f"{time} >= {{from_ns:Int64}} AND {time} < {{to_ns:Int64}}"
     for name in ("cluster", "tenant", "job"):
-        if wanted := getattr(chosen, name):
-            where += f" AND {name} = {{{name}:String}}"
+        if wanted := chosen.of(name):
+            where += f" AND {name} IN {{{name}:Array(String)}}"
             parameters[name] = wanted
     return where, parameters
 

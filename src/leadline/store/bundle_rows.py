@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Table
 from leadline.model.tables.accounts import EXPECTATION, FAILURE
 from leadline.model.tables.fabric import COLOCATION, CONFLICT, RELATION, SUSPECT
@@ -58,7 +59,13 @@ class Span:
 
 
 def belongs(table: Table, span: Span) -> str:
-    """The SQL condition for the rows of `table` that belong to the span."""
+    """The SQL condition for the rows of `table` that belong to the span.
+
+    What is expected of every cluster belongs to each: without it a replay would judge by the defaults.
+    """
+    if table is EXPECTATION and span.cluster:
+        mine = " AND tenant = {tenant:String}" if span.tenant else ""
+        return f"{_in_span(table, '')}{mine} AND cluster IN ({{cluster:String}}, '{EVERYWHERE}')"
     whose = "".join(f" AND {name} = {{{name}:String}}" for name in ("tenant", "cluster") if getattr(span, name))
     return _in_span(table, whose) + whose
 

@@ -142,6 +142,18 @@ def test_other_tenants_and_clusters_stay_out(store: Store, tmp_path: Path) -> No
         assert bundle.tables == []
 
 
+def test_what_is_expected_of_every_cluster_is_in_the_bundle_of_each(store: Store, tmp_path: Path) -> None:
+    names = Names(tenant=next(tenants))
+    table = BY_NAME["expectation"]
+    rows = incident(names)["expectation"]
+    place = rows.column_names.index("cluster")
+    for cluster in ("", "west"):
+        store.append(table, rows.set_column(place, rows.schema.field(place), pa.array([cluster]).dictionary_encode()))
+    span = replace(span_of(names.tenant), cluster="east")
+    with read_bundle(recorded(store, tmp_path / "a.leadline", span)) as bundle:
+        assert bundle.rows(table)["cluster"].to_pylist() == [""]
+
+
 def test_an_empty_span_is_refused(store: Store) -> None:
     with pytest.raises(UsageError, match="holds nothing"):
         draft_bundle(store, Span(5, 5), "")
