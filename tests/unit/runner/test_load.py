@@ -34,7 +34,7 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield HeldRows({EXPECTATION.name: expectations()})
         return
     path: Path = tmp_path_factory.mktemp("load") / "store"
-    store = Store(StoreConfig(path=str(path)), (EXPECTATION, RELATION))
+    store = Store(StoreConfig(path=str(path), ttl=False), (EXPECTATION, RELATION))
     store.start()
     try:
         store.append(EXPECTATION, expectations())
