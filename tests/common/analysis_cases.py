@@ -7,14 +7,20 @@ what the analysis did not ask for is cut off by the suite. Prefer few rows that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from tests.common.analysis_laws import Case
+from tests.failing import WINDOW as MINUTE_WINDOW
+from tests.failing import failing_job
 from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
+from tests.small_job import slow_rank_job
 
 from leadline.analysis.spec import Analysis, Window
 
 WINDOW = Window(T0, T0 + 10 * S, tenant="provider")
+
+JOB_WINDOW = replace(WINDOW, tenant="default", cluster="default", job="bert-1")
 
 
 @cache
@@ -26,6 +32,9 @@ def tiny_site() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "graph": tiny_site,
     "path": tiny_site,
+    "failures": lambda: Case(failing_job(), MINUTE_WINDOW),
+    "usual": lambda: Case(slow_rank_job(), replace(MINUTE_WINDOW, job="bert-1")),
+    "ledger": lambda: Case(slow_rank_job(), JOB_WINDOW),
 }
 
 

@@ -52,6 +52,7 @@ ENTITY_COLUMNS: Mapping[tuple[str, str], str] = {
     ("ecmp_group", "links"): "link", ("ecmp_group", "busiest"): "link", ("ecmp_group", "colliding"): "flow",
     ("conflict", "entity"): "", ("suspect", "entity"): "", ("suspect", "others"): "", ("colocation", "entity"): "",
     ("colocation", "others"): "", ("anomaly", "entity"): "", ("cause", "entity"): "", ("action", "entity"): "",
+    ("failure", "entity"): "",
 }  # fmt: skip
 
 
@@ -102,8 +103,17 @@ def _asked_for(read: Read, rows: pa.Table, window: Window) -> pa.ChunkedArray:
     if not read.valid:
         time_N = rows[read.table.time]
         return pc.and_(pc.greater_equal(time_N, from_ns), pc.less(time_N, window.to_ns))
-    still_holds = pc.or_kleene(pc.is_null(rows["to_ns"]), pc.greater(rows["to_ns"], from_ns))
-    return pc.and_(pc.less(rows["from_ns"], window.to_ns), pc.fill_null(still_holds, True))
+    begin, end = span_of(read.table)
+    still_holds = pc.or_kleene(pc.is_null(rows[end]), pc.greater(rows[end], from_ns))
+    return pc.and_(pc.less(rows[begin], window.to_ns), pc.fill_null(still_holds, True))
+
+
+def span_of(table: Table) -> tuple[str, str]:
+    """Columns of begin and end of a table whose rows tell a span. Errors: AssertionError where they tell none."""
+    names = {column.name for column in table.columns}
+    spans = [span for span in (("from_ns", "to_ns"), ("start_ns", "end_ns")) if names.issuperset(span)]
+    assert spans, f"{table.name} tells no spans"
+    return spans[0]
 
 
 def judged(item: Analysis, tables: Mapping[str, pa.Table], window: Window) -> Verdicts:
@@ -381,5 +391,5 @@ def assert_declared(item: Analysis) -> None:
         known = {column.name for column in read.table.columns} | {"bound_ns"}
         unknown = [name for name in read.columns if name not in known]
         assert not unknown, f"{item.name} reads {', '.join(unknown)}, which {read.table.name} does not have"
-        assert not read.valid or {"from_ns", "to_ns"} <= known, f"{item.name}: {read.table.name} tells no spans"
+        assert not read.valid or span_of(read.table), f"{item.name}: {read.table.name} tells no spans"
     assert item.part is not Part.JOB or any("job" in read.names for read in item.reads)

@@ -1,0 +1,189 @@
+"""Failures of parts and jobs, from what was told of them: one row each, until the part was back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.analysis.columns import codes
+from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, Happening, S
+from leadline.analysis.failures.heard import heard_of, silent_hosts
+from leadline.analysis.failures.kinds import BACK, EXITS, Exit, exit_meaning, meaning
+from leadline.analysis.failures.parts import Parts, parts_of
+from leadline.analysis.spec import Read, Verdicts, Window, analysis
+from leadline.model.accounts import FailureClass
+from leadline.model.tables.accounts import FAILURE
+from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.training import STEP
+from leadline.model.tables.verdicts import EVENT
+
+OPEN_NS = 31 * 86400 * S  # what is not back after a month is told as never back, and looked for no more
+SILENT_NS = 60 * S  # a step that takes longer would look like silence
+STEPS_NS = 180 * S  # steps so far back show who was there: 1.8 million rows of 10,000 ranks that step each second
+PLACES_NS = 120 * S  # where ranks stood that were gone before the window
+
+# What is told per event by kinds that are no failures; checkpoints alone may be thousands.
+_COLUMNS = (
+    "time_ns", "entity_kind", "entity", "kind", "severity", "code", "message", "attributes", "host", "tenant",
+)  # fmt: skip
+
+
+@analysis(
+    name="failures",
+    version=1,
+    reads=(
+        Read(EVENT, columns=_COLUMNS, look_back_ns=BEFORE_NS),
+        Read(STEP, columns=("job", "rank", "start_ns", "end_ns", "host", "tenant"), look_back_ns=STEPS_NS),
+        Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=PLACES_NS, valid=True),
+        Read(FAILURE, look_back_ns=OPEN_NS, valid=True),
+    ),
+    writes=(FAILURE,),
+    window_s=60,
+)
+def failures(event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Table, *, window: Window) -> Verdicts:
+    """What failed, of which class, which job it stopped, and when it was back.
+
+    Inputs: events and steps of the window and before, places of ranks, the failures that earlier windows told. Written
+    are the failures that began in the window, those that ended in it, and those of which it became known that they
+    stopped a job. Several events of one cause are one failure (see `book`).
+    Accuracy: begins and ends are as exact as the clocks; across hosts without a clock fit their order is not sure
+    within MERGE_NS, and the most telling of what comes together counts as first. docs/analyses/failures.md has what
+    was measured.
+    Source: merging within 5 s: Cui et al., "Characterizing GPU Resilience" (Delta); classes: Llama 3 (table 5), Acme.
+    """
+    parts, heard = parts_of(relation), heard_of(step, event)
+    book = Book(parts, heard, _known(failure, window))
+    happened = [each for each in _happenings(event) if each.time_ns < window.to_ns]
+    exits = _ends(happened, parts, window)
+    deaths = sorted(_clusters(exits), key=lambda each: (each[1][0][0].time_ns, each[0]))
+    _tell_events(book, happened, deaths, window)
+    gave_up: dict[str, dict[str, int]] = defaultdict(dict)
+    for job, some in exits.items():
+        for each, _ in some:
+            gave_up[job][each.host] = each.time_ns
+    tenants = dict(zip(_texts(step, "host"), _texts(step, "tenant"), strict=True)) if len(step) else {}
+    for one in silent_hosts(heard, gave_up, window.to_ns, SILENT_NS):
+        words = f"nothing was heard of {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
+        book.silent(one.host, tenants.get(one.host, window.tenant), one.last_ns, one.job, words)
+    book.settle(window.to_ns)
+    return {"failure": _columns(list(book.changed.values()), window)}
+
+
+def _tell_events(
+    book: Book, happened: list[Happening], deaths: list[tuple[str, list[tuple[Happening, Exit]]]], window: Window
+) -> None:
+    """Events and deaths in order of time; what may be a cause is known before, as it may come a little late."""
+    told = [(each, meaning(each.kind, each.code, each.severity, each.entity.partition(":")[0], each.message))
+            for each in happened]  # fmt: skip
+    for each, means in told:
+        if means is not None and not means.alone:
+            book.candidate(each, means)
+    queue: list[tuple[int, int, int]] = [
+        (each.time_ns, 0, place) for place, (each, _) in enumerate(told) if each.time_ns >= window.from_ns
+    ]
+    # A death is told MERGE_NS late, so that what failed a little after it by another clock is known.
+    queue += [(some[0][0].time_ns + MERGE_NS, 1, place) for place, (_, some) in enumerate(deaths)]
+    for _, is_death, place in sorted(queue):
+        if is_death:
+            book.died(*deaths[place])
+            continue
+        each, means = told[place]
+        if each.kind in BACK:
+            book.back(each, BACK[each.kind])
+        elif means is not None and means.alone:
+            book.alone(each, means)
+
+
+def _happenings(event: pa.Table) -> list[Happening]:
+    """The events that may matter, in order of time. Loops over those only: logs and checkpoints may be thousands."""
+    kind = codes(event, "kind")
+    severity = codes(event, "severity")
+    bad_N = np.array([*(name in ("error", "fatal") for name in severity.names), False], bool)[severity.code_N]
+    matters_N = np.array([*(_matters(name) for name in kind.names), False], bool)[kind.code_N]
+    rows = event.filter(pa.array(bad_N | matters_N)).to_pylist()
+    return sorted(
+        Happening(
+            row["time_ns"], row["entity"], row["kind"], row["code"] or "", row["severity"], row["message"],
+            dict(row["attributes"] or ()).get("reason", ""), row["host"], row["tenant"],
+        )
+        for row in rows
+    )  # fmt: skip
+
+
+def _matters(kind: str) -> bool:
+    return (
+        kind in EXITS
+        or kind in BACK
+        or kind in ("maintenance", "preemption")
+        or meaning(kind, "", "", "", "") is not None
+    )
+
+
+def _ends(happened: list[Happening], parts: Parts, window: Window) -> dict[str, list[tuple[Happening, Exit]]]:
+    """Ends with an error within the window, by job. The scheduler's word counts where no rank told of its own end."""
+    found: dict[str, list[tuple[Happening, Exit]]] = defaultdict(list)
+    for each in happened:
+        job = parts.job(each.entity)
+        if each.kind not in EXITS or each.time_ns < window.from_ns or not job:
+            continue
+        means = exit_meaning(each.code, each.severity, each.reason)
+        if means is not None:
+            found[job].append((each, means))
+    for job, some in found.items():
+        of_ranks = [each for each in some if each[0].kind == "process-exit"]
+        found[job] = of_ranks or some
+    return found
+
+
+def _clusters(
+    exits: dict[str, list[tuple[Happening, Exit]]],
+) -> Iterator[tuple[str, list[tuple[Happening, Exit]]]]:
+    """Ends of one job that came within MERGE_NS of the first of them."""
+    for job in sorted(exits):
+        some: list[tuple[Happening, Exit]] = []
+        for each in exits[job]:
+            if some and each[0].time_ns - some[0][0].time_ns > MERGE_NS:
+                yield job, some
+                some = []
+            some.append(each)
+        yield job, some
+
+
+def _known(failure: pa.Table, window: Window) -> Iterator[tuple[Failure, bool]]:
+    """Open failures of earlier windows; and those that this window said something of when it was judged before.
+
+    What began in this window is found anew, so its rows are not looked at.
+    """
+    for row in failure.to_pylist():
+        again = row["seen_ns"] == window.to_ns
+        if row["start_ns"] >= window.from_ns or row["start_ns"] < window.from_ns - OPEN_NS:
+            continue
+        if row["end_ns"] is not None and not again:
+            continue
+        of = row["class"] if row["class"] in set(FailureClass) else FailureClass.UNKNOWN
+        yield Failure(row["tenant"], row["entity"], row["kind"], FailureClass(of), row["job"], row["gpus"],
+                      row["start_ns"], None, row["evidence"]), again  # fmt: skip
+
+
+def _texts(table: pa.Table, name: str) -> list[str]:
+    found: list[str] = table[name].cast(pa.string()).to_pylist()
+    return found
+
+
+def _columns(rows: list[Failure], window: Window) -> dict[str, list[object]]:
+    return {
+        "tenant": [each.tenant for each in rows],
+        "entity_kind": [each.entity.partition(":")[0] for each in rows],
+        "entity": [each.entity for each in rows],
+        "kind": [each.kind for each in rows],
+        "class": [each.of.value for each in rows],
+        "job": [each.job for each in rows],
+        "gpus": [each.gpus for each in rows],
+        "start_ns": [each.start_ns for each in rows],
+        "end_ns": [each.end_ns for each in rows],
+        "seen_ns": [window.to_ns] * len(rows),
+        "evidence": [each.evidence for each in rows],
+    }

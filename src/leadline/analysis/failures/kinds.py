@@ -1,0 +1,116 @@
+"""What events say of failures: which are one by themselves, which only where a job dies soon after, of which class.
+
+Sources: NVIDIA's XID documentation (docs.nvidia.com/deploy/xid-errors); Cui et al., "Characterizing GPU Resilience"
+(Delta, 2025) for errors that kill jobs; the kinds are those of `wire/kernel_events.py`, the agent and schedulers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leadline.model.accounts import FailureClass
+
+EXITS = frozenset({"process-exit", "job-end"})
+BACK = {"link-up": "link-down", "process-continued": "process-stopped", "host-ready": "host-not-ready"}
+"""Kinds that end a failure of the same entity: back -> what it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What an event says. `alone`: it is a failure without anything else; otherwise only if a job dies of it."""
+
+    of: FailureClass
+    alone: bool
+
+
+# XIDs after which the GPU does nothing more until it is reset or its host is started again: double-bit ECC, failed row
+# remap, off the bus, uncontained error, firmware (GSP) time-out and error.
+_XID_DEAD = frozenset({"48", "64", "79", "95", "119", "120"})
+# Row remapped, many single-bit errors, contained error, NVLink: hardware, and the GPU goes on.
+_XID_HARDWARE = frozenset({"63", "74", "92", "94", "149"})
+# Exception, page fault, stopped: suspect the program. 45 (clean-up) follows another error and says nothing by itself.
+_XID_SOFTWARE = frozenset({"13", "31", "43"})
+
+_KINDS: Mapping[str, Meaning] = {
+    "gpu-lost": Meaning(FailureClass.GPU, alone=True),
+    "link-down": Meaning(FailureClass.NETWORK, alone=True),
+    "process-stopped": Meaning(FailureClass.UNKNOWN, alone=True),
+    "host-not-ready": Meaning(FailureClass.HOST, alone=True),
+    "tx-timeout": Meaning(FailureClass.NETWORK, alone=False),
+    "mce": Meaning(FailureClass.HOST, alone=False),
+    "hung-task": Meaning(FailureClass.HOST, alone=False),
+    "storage-error": Meaning(FailureClass.STORAGE, alone=False),
+    "maintenance": Meaning(FailureClass.OPERATOR, alone=True),
+    "preemption": Meaning(FailureClass.OPERATOR, alone=False),
+    "oom-kill": Meaning(FailureClass.MEMORY, alone=False),
+}
+_STORAGE_LOG = re.compile(
+    r"I/O error|nfs: server \S+ not responding|Remounting filesystem read-only|EXT4-fs error|LustreError", re.IGNORECASE
+)
+
+
+def meaning(kind: str, code: str, severity: str, entity_kind: str, message: str) -> Meaning | None:
+    """What an event that is no exit says of failures; None: nothing."""
+    if kind == "xid":
+        return _xid(code)
+    if kind == "sxid":
+        return Meaning(FailureClass.GPU, alone=False) if severity == "fatal" else None
+    if kind == "edac":  # corrected errors are no failure
+        return Meaning(FailureClass.MEMORY, alone=False) if code == "UE" else None
+    if kind == "pcie-aer":
+        return Meaning(FailureClass.HOST, alone=False) if code in ("fatal", "dpc") else None
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if severity not in ("error", "fatal"):
+        return None
+    if entity_kind == "storage" or (kind == "log" and _STORAGE_LOG.search(message)):
+        return _KINDS["storage-error"]
+    return None
+
+
+def _xid(code: str) -> Meaning | None:
+    if code in _XID_DEAD:
+        return Meaning(FailureClass.GPU, alone=True)
+    if code in _XID_HARDWARE:
+        return Meaning(FailureClass.GPU, alone=False)
+    return Meaning(FailureClass.SOFTWARE, alone=False) if code in _XID_SOFTWARE else None
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """What the end of a process says by itself. `sure`: no other event would make it something else.
+
+    `telling`: of several ends at once, the one with the least is what the others followed.
+    """
+
+    kind: str
+    of: FailureClass
+    sure: bool
+    telling: int
+
+
+_ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "exit/143", "exit/130"})  # 128 + signal: a shell's way to say it
+_CRASHED = frozenset({"signal/SIGSEGV", "signal/SIGBUS", "signal/SIGFPE", "signal/SIGILL"})
+
+
+def exit_meaning(code: str, severity: str, reason: str) -> Exit | None:
+    """What an exit says; None where all went well.
+
+    A program that ends with a code of its own gave up: of software, unless something else befell it before. A kill
+    from outside (SIGKILL) is of unknown cause, unless the control group counts an OOM kill.
+    """
+    if code == "exit/0" or (not code and severity not in ("error", "fatal")):
+        return None
+    if reason == "oom-kill":
+        return Exit("oom-kill", FailureClass.MEMORY, sure=True, telling=0)
+    if code in _ASKED:
+        return Exit("process-exit", FailureClass.OPERATOR, sure=False, telling=4)
+    if code in _CRASHED:
+        return Exit("process-exit", FailureClass.SOFTWARE, sure=True, telling=1)
+    if code.startswith("signal/SIGABRT"):
+        return Exit("process-exit", FailureClass.SOFTWARE, sure=False, telling=1)
+    if code.startswith("exit/"):
+        return Exit("process-exit", FailureClass.SOFTWARE, sure=False, telling=3)
+    return Exit("process-exit", FailureClass.UNKNOWN, sure=False, telling=2)
