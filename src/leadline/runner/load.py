@@ -230,12 +230,13 @@ def as_declared(chosen: Chosen, found: pa.Table) -> pa.Table:
 def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: str) -> list[Window]:
     """The calls that judge one window: one for each cluster, or each job, that has rows in it; none without rows.
 
-    What holds for a while (`valid`) is no reason to judge a window, unless the analysis reads nothing else.
+    What holds for a while (`valid`) is no reason to judge a window, unless the analysis reads nothing else; nor, of
+    a job, what was concluded of it: a job that ended has rows of that for as long as anything looks back.
     `provider`: whose verdicts on a cluster are in which several tenants have rows; otherwise they are the only one's.
     """
     plain = [read for read in analysis.reads if not read.valid] or list(analysis.reads)
     if analysis.part is Part.JOB:
-        plain = [next(read for read in analysis.reads if "job" in read.names)]
+        plain = _of_jobs(analysis)
     everyone = Window(from_ns, to_ns, cluster="")
     margin = margins(_fits(analysis, everyone, rows))
     owners = {
@@ -252,6 +253,12 @@ def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: st
         Window(from_ns, to_ns, next(iter(whose)) if len(whose) == 1 else provider, cluster)
         for cluster, whose in sorted(tenants.items())
     ]
+
+
+def _of_jobs(analysis: Analysis) -> list[Read]:
+    """The reads whose rows make a job one that is judged."""
+    named = [read for read in analysis.reads if "job" in read.names]
+    return [read for read in named if read.table.identity is not Identity.REVISION and not read.valid] or named[:1]
 
 
 def given(analysis: Analysis, window: Window, rows: Rows) -> list[pa.Table]:

@@ -54,7 +54,7 @@ USUAL = Table(
     time="end_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
-    written_by="analysis/ledger",
+    written_by="analysis/usual",
 )
 
 FAILURE = Table(

@@ -1,0 +1,162 @@
+"""The ledger: every second of a job that it was there, in one window, with a category and an owner.
+
+step, collective, operation, event, relation, edge, usual
+    │
+    ├─ presence.py      when it was there, with how many GPUs, when it failed
+    ├─ events.py        outages, steps done again          ─┐
+    ├─ operations.py    the critical path of a trace        │
+    ├─ collectives.py   who arrived last, and then          ├─> layers.py: the first that covers an instant
+    ├─ steps.py         phases of the ranks                 │   rules; the rest is unknown, by the name of
+    └─ events.py        checkpoints, evaluation, stops     ─┘   what is missing; sums are exact
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.analysis.columns import Ints, ints
+from leadline.analysis.ledger.events import done_again, from_events, outages
+from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
+from leadline.analysis.ledger.layers import Account, S, accounts, merged
+from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, ends_of, presence
+from leadline.analysis.ledger.steps import from_steps
+from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
+from leadline.model.accounts import TICK_S
+from leadline.model.tables.accounts import LEDGER, USUAL
+from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.training import COLLECTIVE, EDGE, OPERATION, STEP
+from leadline.model.tables.verdicts import EVENT
+
+LOOK_BACK_NS = 300 * S
+USUAL_NS = 24 * 3600 * S
+NAMED_MAX = 4  # ranks that a missing input names
+
+
+@analysis(
+    name="ledger",
+    version=1,
+    reads=(
+        Read(
+            STEP,
+            columns=(
+                "job", "rank", "step", "start_ns", "end_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns",
+                "checkpoint_ns",
+            ),
+            look_back_ns=LOOK_BACK_NS,
+        ),
+        Read(
+            COLLECTIVE,
+            columns=(
+                "job", "comm", "ranks", "rank", "seq", "op", "bytes", "enqueued_ns", "started_ns", "finished_ns",
+                "state", "source",
+            ),
+            look_back_ns=LOOK_BACK_NS,
+        ),
+        Read(OPERATION, look_back_ns=LOOK_BACK_NS),
+        Read(
+            EVENT,
+            columns=("time_ns", "entity_kind", "entity", "kind", "severity", "code", "attributes"),
+            look_back_ns=LOOK_BACK_NS,
+        ),
+        Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=LOOK_BACK_NS),
+        Read(EDGE),
+        Read(USUAL, columns=("job", "what", "end_ns", "count", "low_s", "median_s"), look_back_ns=USUAL_NS),
+    ),
+    writes=(LEDGER,),
+    window_s=10,
+    part=Part.JOB,
+)  # fmt: skip
+def ledger(
+    step: pa.Table,
+    collective: pa.Table,
+    operation: pa.Table,
+    event: pa.Table,
+    relation: pa.Table,
+    edge: pa.Table,
+    usual: pa.Table,
+    *,
+    window: Window,
+) -> Verdicts:
+    """Where every second of a job went, and to whom; what nobody can tell is unknown, by the missing input.
+
+    At each instant the whole job has one owner: what its critical path was held by. Seconds are multiples of 2**-20;
+    the rows of a window add up to the job's presence in it exactly.
+    """
+    ends = ends_of(event, window.job)
+    steps = step_rows(step, ends)
+    talked = talked_spans(steps, collective, operation, window)
+    seen = {rank for table in (step, collective, operation) for rank in distinct(table, "rank")}
+    there = presence(
+        relation, ends, talked, seen, claimed_size(collective),
+        job=window.job, from_ns=window.from_ns, to_ns=window.to_ns,
+    )  # fmt: skip
+    span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
+    layers = [
+        outages(there, work_begins(steps, collective), **span),
+        done_again(steps, **span),
+        from_steps(steps, usual, job=window.job, **span),
+        from_events(event, there, job=window.job, **span),
+    ]
+    missing = missing_input(steps, there, talked, window)
+    return {"ledger": _columns(accounts(there.spans, layers, missing), there.gpus, window)}
+
+
+def talked_spans(steps: StepRows, collective: pa.Table, operation: pa.Table, window: Window) -> list[tuple[int, int]]:
+    """Disjoint spans in which rows of the job tell of something that went on, until the window's end."""
+    began_N = ints(collective, "enqueued_ns")
+    over_N = np.maximum(ints(collective, "finished_ns", -(2**62)), began_N)
+    launched_N = ints(operation, "start_ns")
+    took_N = np.clip(ints(operation, "duration_ns"), 0, STEP_NS_MAX)
+    pairs = [
+        np.column_stack([steps.begin_I, steps.end_I]),
+        np.column_stack([began_N, np.where(over_N - began_N > STEP_NS_MAX, began_N, over_N)]),
+        np.column_stack([launched_N, launched_N + took_N]),
+    ]
+    every = np.unique(np.concatenate(pairs).astype(np.int64), axis=0)
+    begin_N, end_N = every[:, 0], np.maximum(every[:, 1], every[:, 0] + 1)
+    if not len(begin_N):
+        return []
+    until_N = np.maximum.accumulate(end_N)
+    first_G = np.flatnonzero(np.append(True, begin_N[1:] > until_N[:-1]))
+    last_G = np.append(first_G[1:], len(begin_N)) - 1
+    spans = zip(begin_N[first_G].tolist(), until_N[last_G].tolist(), strict=True)
+    return merged(list(spans), window.from_ns - LOOK_BACK_NS, window.to_ns)
+
+
+def work_begins(steps: StepRows, collective: pa.Table) -> Ints:
+    """Begins of the job's steps, or of its collectives where it tells no steps, ns, ascending."""
+    return steps.begin_I if len(steps.begin_I) else np.unique(ints(collective, "enqueued_ns"))
+
+
+def missing_input(steps: StepRows, there: Presence, talked: Sequence[tuple[int, int]], window: Window) -> str:
+    """Which input is missing where no depth tells anything, in words."""
+    inside = [span for span in talked if span[1] > window.from_ns]
+    if not inside:
+        return "no telemetry"
+    silent = sorted(there.ranks - set(np.unique(steps.rank_N).tolist()))
+    if len(steps.begin_I) and silent:
+        named = ", ".join(f"rank:{window.job}/{rank}" for rank in silent[:NAMED_MAX])
+        return f"no steps heard from {named}" + (f" and {len(silent) - NAMED_MAX} more" if silent[NAMED_MAX:] else "")
+    return "no steps heard" if not len(steps.begin_I) else "no step that covers it: trace cut, or not over yet"
+
+
+def _columns(rows: Sequence[Account], gpus: int, window: Window) -> Mapping[str, object]:
+    size = len(rows)
+    seconds_N = np.array([row.ticks for row in rows], np.float64) * TICK_S
+    lost_N = np.array([row.lost_ticks for row in rows], np.float64) * TICK_S
+    return {
+        "job": pa.array([window.job] * size, pa.string()),
+        "end_ns": np.full(size, window.to_ns),
+        "window_ns": np.full(size, window.window_ns),
+        "category": pa.array([str(row.category) for row in rows], pa.string()),
+        "owner": pa.array([row.owner for row in rows], pa.string()),
+        "seconds": seconds_N,
+        "gpu_seconds": seconds_N * gpus,
+        "lost_seconds": lost_N,
+        "lost_gpu_seconds": lost_N * gpus,
+        "confidence": np.array([row.confidence for row in rows], np.float64),
+        "depth": pa.array([str(row.depth) for row in rows], pa.string()),
+    }

@@ -1,0 +1,142 @@
+"""The ledger told from steps alone: what the ranks say of their phases, held against each other and the usual.
+
+    step of the job  |-input-|-input of the late-|- compute -|- late rank -|- unknown -|-checkpoint-|
+                      median   one rank's more     the rest    one rank's    beyond      the longest
+                                                               own work      the usual
+
+An all-reduce makes all steps equally long, so a step's length blames nobody. What a rank says of its own input and
+forward pass does: those are done before anybody is waited for. The backward pass hides the wait; a rank whose own
+work is k times the median is taken to be as slow in it. What is longer than usual and has no such rank is `unknown`:
+network or ranks, steps alone do not tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.analysis.columns import Ints
+from leadline.analysis.ledger.instances import StepRows
+from leadline.analysis.ledger.layers import S
+from leadline.analysis.ledger.segments import PLACE_OF, Segments
+from leadline.analysis.ledger.usual import usual_ns
+from leadline.model.accounts import Category, Depth
+
+LATE_RATIO_MIN = 0.2  # of the median, by which own work of the last rank must exceed it
+LATE_SHARE_MIN = 0.03  # of the step, below which nobody's lateness is told: ranks of one step differ by as much
+NOISE_RATIO = 0.1  # beyond usual that is no loss: healthy steps of the lab vary by 5 to 8 %
+BETWEEN_NS_MAX = 10 * S  # a longer pause between two steps is no part of the loop
+NO_COLLECTIVES = "collectives: steps alone do not say who made them long"
+
+_SURE = {
+    Category.COMPUTE: 0.5, Category.INPUT: 0.7, Category.LATE_RANK: 0.6, Category.CHECKPOINT: 0.8,
+    Category.UNKNOWN: 0.0,
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Written:
+    """Spans written one after the other, as they come; `segments` makes columns of them."""
+
+    depth: Depth
+    rows: list[tuple[int, int, Category, str, float, float]] = field(default_factory=list)
+
+    def add(
+        self, begin: int, end: int, category: Category, owner: str = "", lost_ns: float = 0.0, sure: float | None = None
+    ) -> int:
+        """One span, ns; an empty one is left out. Returns: its end."""
+        if end > begin:
+            sure = _SURE.get(category, 0.5) if sure is None else sure
+            self.rows.append((begin, end, category, owner, min(max(lost_ns, 0.0), end - begin), sure))
+        return max(begin, end)
+
+    def segments(self) -> Segments:
+        """In order of time."""
+        if not self.rows:
+            return Segments.none(self.depth)
+        rows = sorted(self.rows)
+        owners = sorted({row[3] for row in rows if row[3]})
+        place = {owner: number for number, owner in enumerate(owners)}
+        return Segments(
+            self.depth,
+            np.array([row[0] for row in rows], np.int64),
+            np.array([row[1] for row in rows], np.int64),
+            np.array([PLACE_OF[row[2]] for row in rows], np.int64),
+            np.array([place.get(row[3], -1) for row in rows], np.int64),
+            np.array([row[4] for row in rows], np.float64),
+            np.array([row[5] for row in rows], np.float64),
+            owners,
+        )
+
+
+def from_steps(steps: StepRows, usual: pa.Table, *, job: str, from_ns: int, to_ns: int) -> Segments:
+    """What steps tell of [from, to), begin and end of a step cut where those beside it overlap it."""
+    written = Written(Depth.STEPS)
+    usual_step_ns, usual_input_ns = usual_ns(usual, "step"), usual_ns(usual, "input")
+    until = np.maximum.accumulate(steps.end_I) if len(steps.end_I) else steps.end_I
+    begin = np.append(steps.begin_I[:1], np.maximum(steps.begin_I[1:], until[:-1]))
+    for place in np.flatnonzero((until > from_ns) & (begin < to_ns) & (steps.end_I > begin)).tolist():
+        span = int(begin[place]), int(steps.end_I[place])
+        before = int(until[place - 1]) if place else span[0]
+        if 0 < span[0] - before <= BETWEEN_NS_MAX:
+            written.add(before, span[0], Category.COMPUTE, "between steps", sure=0.3)
+        if steps.again_I[place]:
+            continue  # told by the frame
+        _one_step(written, steps, place, span, usual_step_ns, usual_input_ns, job)
+    return written.segments()
+
+
+def _one_step(
+    written: Written,
+    steps: StepRows,
+    place: int,
+    span: tuple[int, int],
+    usual_step_ns: int | None,
+    usual_input_ns: int | None,
+    job: str,
+) -> None:
+    mine = steps.rows_of(place)
+    begin, end = span
+    data_N, own_N, rank_N = steps.data_N[mine], steps.own_N[mine], steps.rank_N[mine]
+    checkpoint = min(int(steps.checkpoint_N[mine].max()), end - begin)
+    work_end = end - checkpoint
+    excess = max(0, work_end - begin - usual_step_ns) if usual_step_ns is not None else None
+    input_ns, late_input_ns, late_ns = int(np.median(data_N)), 0, 0
+    slowest = int(np.argmax(data_N + own_N))
+    owner = f"rank:{job}/{int(rank_N[slowest])}"
+    more_input = int(data_N[slowest]) - input_ns
+    if more_input > LATE_SHARE_MIN * (end - begin):
+        late_input_ns = more_input
+    late_ns = _late(own_N, slowest, usual_step_ns, end - begin)
+    if excess is not None:
+        late_ns = min(late_ns, max(excess - late_input_ns, int(own_N[slowest] - np.median(own_N)) if late_ns else 0))
+    lost_input = max(0, input_ns - usual_input_ns) if usual_input_ns is not None else 0
+    unknown_ns = _beyond(excess, usual_step_ns, late_input_ns + late_ns + lost_input)
+    at = written.add(begin, min(begin + input_ns, work_end), Category.INPUT, lost_ns=lost_input)
+    late_input_end = min(at + late_input_ns, work_end)
+    at = written.add(at, late_input_end, Category.INPUT, owner, late_input_ns)
+    late_begin = max(at, work_end - late_ns - unknown_ns)
+    at = written.add(at, late_begin, Category.COMPUTE)
+    at = written.add(at, min(at + late_ns, work_end), Category.LATE_RANK, owner, late_ns)
+    at = written.add(at, work_end, Category.UNKNOWN, NO_COLLECTIVES, unknown_ns)
+    written.add(at, end, Category.CHECKPOINT)
+
+
+def _late(own_N: Ints, slowest: int, usual_step_ns: int | None, length_ns: int) -> int:
+    """How much longer the step took because the slowest rank's own work did: its forward pass seen, backward alike."""
+    median = float(np.median(own_N))
+    more = float(own_N[slowest]) - median
+    if len(own_N) < 2 or median <= 0 or more < LATE_RATIO_MIN * median:
+        return 0
+    ratio = more / median
+    whole = usual_step_ns if usual_step_ns is not None else length_ns / (1 + ratio)
+    late = max(more, ratio * whole)
+    return int(late) if more > LATE_SHARE_MIN * length_ns else 0
+
+
+def _beyond(excess: int | None, usual_step_ns: int | None, explained_ns: int) -> int:
+    if excess is None or usual_step_ns is None or excess <= NOISE_RATIO * usual_step_ns:
+        return 0
+    return max(0, excess - explained_ns)
