@@ -11,10 +11,12 @@ from dataclasses import replace
 from functools import cache
 
 from tests.common.analysis_laws import Case
+from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
 from tests.failing import WINDOW as MINUTE_WINDOW
 from tests.failing import failing_job
-from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
 from tests.small_job import slow_rank_job
+from tests.transfers import WINDOW as RING_WINDOW
+from tests.transfers import ring_job
 
 from leadline.analysis.spec import Analysis, Window
 
@@ -32,6 +34,7 @@ def tiny_site() -> Case:
 CASES: dict[str, Callable[[], Case]] = {
     "graph": tiny_site,
     "path": tiny_site,
+    "messages": lambda: Case(ring_job(), RING_WINDOW),
     "failures": lambda: Case(failing_job(), MINUTE_WINDOW),
     "usual": lambda: Case(slow_rank_job(), replace(MINUTE_WINDOW, job="bert-1")),
     "ledger": lambda: Case(slow_rank_job(), JOB_WINDOW),

@@ -39,6 +39,7 @@ FILLED_IN = ("cluster", "analysis", "version", "revision")  # by the runner
 LENGTHS = {
     "window_ns", "bound_ns", "offset_ns", "noise_ns", "min_ns", "p50_ns", "p99_ns", "queue_p99_ns", "delay_ns",
     "duration_ns", "took_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns", "checkpoint_ns",
+    "transfer_p50_ns", "transfer_p99_ns", "delay_p50_ns", "delay_p99_ns",
 }  # fmt: skip
 
 _SHOWN_MAX = 8

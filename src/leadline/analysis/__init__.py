@@ -6,10 +6,11 @@ from leadline.analysis.failures.failures import failures
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.ledger.ledger import ledger
 from leadline.analysis.ledger.usual import usual
+from leadline.analysis.messages.messages import messages
 from leadline.analysis.path.paths import paths
 from leadline.analysis.spec import Analysis
 
-ANALYSES: tuple[Analysis, ...] = (conflicts, paths, usual, ledger, failures)
+ANALYSES: tuple[Analysis, ...] = (conflicts, paths, messages, usual, ledger, failures)
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable
 
 from leadline.analysis.graph.warm import warm_graph
+from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
 
-WARMERS: tuple[Callable[[], object], ...] = (warm_graph, warm_paths)
+WARMERS: tuple[Callable[[], object], ...] = (warm_graph, warm_paths, warm_messages)
 
 
 def warm() -> float:

@@ -1,1 +1,1 @@
-"""Transfers inside collectives: their two ends joined, and what each edge of the ring took."""
+"""Messages: the two ends of each transfer joined, and what collectives waited for, by edge."""

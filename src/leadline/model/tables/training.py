@@ -128,7 +128,13 @@ MESSAGE = Table(
         Column(
             "delay_ns", I64, "ns", "one-way: received less sent; null where the clocks do not allow it", nullable=True
         ),
-        Column("bound_ns", I64, "ns", "the delay is right to within this", nullable=True),
+        Column(
+            "bound_ns",
+            I64,
+            "ns",
+            "the delay is right to within this; without a delay: the clocks contradict each other",
+            nullable=True,
+        ),  # fmt: skip
         Column("flow", U128, None, "flow it rode, where known", nullable=True),
         Column("flows", I64, "1", "flows that it may have ridden; 1: known, 0: none is known between these ranks"),
     ),
@@ -153,6 +159,7 @@ EDGE = Table(
         WINDOW_NS,
         Column("messages", U64, "1", "messages of which both ends were seen"),
         Column("unpaired", U64, "1", "ends whose other end was not seen"),
+        Column("conflicting", U64, "1", "messages whose ends contradict each other, or that were told twice"),
         Column("bytes", F64, "bytes", "payload of the messages"),
         Column("held_s", F64, "s", "time that the collectives waited for this edge: its part of their critical paths"),
         Column("collectives_s", F64, "s", "time of all collectives of the communicator, last arrival to last end"),

@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS leadline.edge_local ON CLUSTER 'main'
     `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `messages` UInt64 CODEC(Delta, ZSTD(1)),
     `unpaired` UInt64 CODEC(Delta, ZSTD(1)),
+    `conflicting` UInt64 CODEC(Delta, ZSTD(1)),
     `bytes` Float64 CODEC(Delta, ZSTD(1)),
     `held_s` Float64 CODEC(Delta, ZSTD(1)),
     `collectives_s` Float64 CODEC(Delta, ZSTD(1)),
