@@ -37,6 +37,7 @@ class StepRows:
     begin_I: Ints  # first begin of its ranks
     end_I: Ints  # last end
     length_I: Ints  # median over its ranks, checkpoint taken off
+    median_own_I: Ints
     again_I: Bools  # done before, and lost
     phased: bool  # whether any row tells phases
 
@@ -65,17 +66,19 @@ def step_rows(step: pa.Table, ends: Sequence[Ended]) -> StepRows:
     place_N = place_N[order_N]
     lengths_N = (end_N - start_N - phases["checkpoint_ns"])[order_N]
     count = len(begin_I)
+    own_N = np.minimum(phases["forward_ns"] + phases["optimizer_ns"], end_N - start_N)[order_N]
     return StepRows(
         step_N=place_N,
         rank_N=rank_N[order_N],
         start_N=start_N[order_N],
         end_N=end_N[order_N],
         data_N=phases["data_ns"][order_N],
-        own_N=np.minimum(phases["forward_ns"] + phases["optimizer_ns"], end_N - start_N)[order_N],
+        own_N=own_N,
         checkpoint_N=phases["checkpoint_ns"][order_N],
         begin_I=begin_I,
         end_I=end_I,
         length_I=medians(place_N, lengths_N, count),
+        median_own_I=medians(place_N, own_N, count),
         again_I=2 * np.bincount(place_N, again_N[order_N], count) > np.bincount(place_N, minlength=count),
         phased=any(each.any() for each in phases.values()),
     )

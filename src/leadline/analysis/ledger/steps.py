@@ -26,6 +26,7 @@ from leadline.model.accounts import Category, Depth
 
 LATE_RATIO_MIN = 0.2  # of the median, by which own work of the last rank must exceed it
 LATE_SHARE_MIN = 0.03  # of the step, below which nobody's lateness is told: ranks of one step differ by as much
+LASTING = 5  # steps, in most of which a rank is late before it is told so within a step of usual length
 NOISE_RATIO = 0.1  # beyond usual that is no loss: healthy steps of the lab vary by 5 to 8 %
 BETWEEN_NS_MAX = 10 * S  # a longer pause between two steps is no part of the loop
 NO_COLLECTIVES = "collectives: steps alone do not say who made them long"
@@ -110,8 +111,9 @@ def _one_step(
     if more_input > LATE_SHARE_MIN * (end - begin):
         late_input_ns = more_input
     late_ns = _late(own_N, slowest, usual_step_ns, end - begin)
-    if excess is not None:
-        late_ns = min(late_ns, max(excess - late_input_ns, int(own_N[slowest] - np.median(own_N)) if late_ns else 0))
+    if late_ns and excess is not None:
+        more = int(own_N[slowest] - np.median(own_N)) if lasts(steps, place, int(rank_N[slowest])) else 0
+        late_ns = min(late_ns, max(excess - late_input_ns, more))
     lost_input = max(0, input_ns - usual_input_ns) if usual_input_ns is not None else 0
     unknown_ns = _beyond(excess, usual_step_ns, late_input_ns + late_ns + lost_input)
     at = written.add(begin, min(begin + input_ns, work_end), Category.INPUT, lost_ns=lost_input)
@@ -122,6 +124,15 @@ def _one_step(
     at = written.add(at, min(at + late_ns, work_end), Category.LATE_RANK, owner, late_ns)
     at = written.add(at, work_end, Category.UNKNOWN, NO_COLLECTIVES, unknown_ns)
     written.add(at, end, Category.CHECKPOINT)
+
+
+def lasts(steps: StepRows, place: int, rank: int) -> bool:
+    """Whether a rank was slower than the median rank in most of its last steps, too: once is chance, or a pause."""
+    first = steps.rows_of(max(place - LASTING + 1, 0)).start
+    rows = slice(first, steps.rows_of(place).stop)
+    mine = steps.rank_N[rows] == rank
+    own_M, median_M = steps.own_N[rows][mine], steps.median_own_I[steps.step_N[rows][mine]]
+    return bool(len(own_M) >= LASTING) and bool(np.median(own_M - (1 + LATE_RATIO_MIN) * median_M) > 0)
 
 
 def _late(own_N: Ints, slowest: int, usual_step_ns: int | None, length_ns: int) -> int:
