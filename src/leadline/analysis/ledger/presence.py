@@ -24,7 +24,7 @@ RANKS_MAX = 1_000_000  # of one job; a communicator that claims more is nonsense
 SILENCE_NS = 10 * S  # without a word of the inventory, a job is there this long after the last row of it
 TOGETHER_NS = 60 * S  # ends of ranks this near each other are one end of the job
 _ENDS = ("process-exit", "rank-failed")
-_STOPPED_BY = ("signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1")  # somebody asked for it
+_STOPPED_BY = ("signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138")  # it was asked to
 
 
 @dataclass(frozen=True, slots=True)

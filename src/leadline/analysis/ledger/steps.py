@@ -26,7 +26,7 @@ from leadline.model.accounts import Category, Depth
 
 LATE_RATIO_MIN = 0.2  # of the median, by which own work of the last rank must exceed it
 LATE_SHARE_MIN = 0.03  # of the step, below which nobody's lateness is told: ranks of one step differ by as much
-LASTING = 5  # steps, in most of which a rank is late before it is told so within a step of usual length
+LASTING = 10  # steps, in most of which a rank is late before it is told so within a step of usual length
 NOISE_RATIO = 0.1  # beyond usual that is no loss: healthy steps of the lab vary by 5 to 8 %
 BETWEEN_NS_MAX = 10 * S  # a longer pause between two steps is no part of the loop
 NO_COLLECTIVES = "collectives: steps alone do not say who made them long"
@@ -76,6 +76,8 @@ def from_steps(steps: StepRows, usual: pa.Table, *, job: str, from_ns: int, to_n
     """What steps tell of [from, to), begin and end of a step cut where those beside it overlap it."""
     written = Written(Depth.STEPS)
     usual_step_ns, usual_input_ns = usual_ns(usual, "step"), usual_ns(usual, "input")
+    if usual_step_ns is None and len(steps.length_I) >= LASTING:  # its first minute
+        usual_step_ns = int(np.median(steps.length_I))
     until = np.maximum.accumulate(steps.end_I) if len(steps.end_I) else steps.end_I
     begin = np.append(steps.begin_I[:1], np.maximum(steps.begin_I[1:], until[:-1]))
     for place in np.flatnonzero((until > from_ns) & (begin < to_ns) & (steps.end_I > begin)).tolist():
@@ -111,9 +113,10 @@ def _one_step(
     if more_input > LATE_SHARE_MIN * (end - begin):
         late_input_ns = more_input
     late_ns = _late(own_N, slowest, usual_step_ns, end - begin)
-    if late_ns and excess is not None:
+    if late_ns:
         more = int(own_N[slowest] - np.median(own_N)) if lasts(steps, place, int(rank_N[slowest])) else 0
-        late_ns = min(late_ns, max(excess - late_input_ns, more))
+        is_long = excess is not None and usual_step_ns is not None and excess > NOISE_RATIO * usual_step_ns
+        late_ns = min(late_ns, max(excess - late_input_ns if excess is not None and is_long else 0, more))
     lost_input = max(0, input_ns - usual_input_ns) if usual_input_ns is not None else 0
     unknown_ns = _beyond(excess, usual_step_ns, late_input_ns + late_ns + lost_input)
     at = written.add(begin, min(begin + input_ns, work_end), Category.INPUT, lost_ns=lost_input)
