@@ -29,6 +29,7 @@ from leadline.server.bundles import mount_bundles
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
+from leadline.server.sle_api import mount_sle
 from leadline.server.table_schema import row_schema
 
 
@@ -275,6 +276,7 @@ def create_api(
     mount_bundles(api, parts, who, config_text, PROBLEMS)
     mount_analyses(api, parts.runner, who, PROBLEMS)
     mount_graph(api, parts, who, reading.turn, PROBLEMS)
+    mount_sle(api, parts, who, reading.turn, PROBLEMS)
     return api
 
 

@@ -30,7 +30,7 @@ from leadline.host.config import AgentConfig
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import ConfigError
 from leadline.runner.config import RunnerConfig
-from leadline.server.settings import ServerConfig
+from leadline.server.settings import ServerConfig, SleConfig
 from leadline.store.config import StoreConfig
 
 # Every section of the file, in the order in which it is shown. A new package adds a line.
@@ -40,6 +40,7 @@ SECTIONS: tuple[tuple[str, type], ...] = (
     ("store", StoreConfig),
     ("agent", AgentConfig),
     ("runner", RunnerConfig),
+    ("sle", SleConfig),
 )
 
 DEFAULT_FILE = Path("leadline.yaml")  # read when it is there and no other was named
@@ -113,6 +114,10 @@ class Config:
     @property
     def runner(self) -> RunnerConfig:
         return self.section("runner", RunnerConfig)
+
+    @property
+    def sle(self) -> SleConfig:
+        return self.section("sle", SleConfig)
 
     def section(self, name: str, kind: type[T]) -> T:
         """The section of that name. Errors: KeyError for a name that is not declared."""

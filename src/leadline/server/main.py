@@ -39,6 +39,7 @@ from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.config import Config, Flag, load
+from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_loopback
@@ -133,6 +134,7 @@ class ServerProcess:
             loop.add_signal_handler(number, self.stop)
         # First of all, so that a taken port is told before anything is opened; who connects meanwhile waits.
         server = self._config.server
+        held = effective(self._config.sle)
         listening = [
             listening_on(server.host, server.port, "server.port"),
             listening_on(server.host, server.otlp_http_port, "server.otlp_http_port"),
@@ -146,6 +148,7 @@ class ServerProcess:
         warm()
         self.store.start()
         try:
+            save(self.store, held, time.time_ns(), self._config.runner.provider)
             self.runner.start()
             self.intake.start()
             self._grpc.start()

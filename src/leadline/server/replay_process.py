@@ -25,16 +25,22 @@ from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
 from leadline.model.tables import Table
+from leadline.model.tables.accounts import EXPECTATION
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.config import Config
+from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
 from leadline.server.main import listening_on
-from leadline.server.settings import require_loopback
+from leadline.server.settings import SleConfig, require_loopback
 from leadline.store import Store
+
+BEFORE_NS = (
+    3600 * 10**9
+)  # expectations configured for a replay hold since before its first window, which may begin early
 
 
 class _Listener(uvicorn.Server):
@@ -66,7 +72,10 @@ class ReplayProcess:
             ended=self.replay.ended_ns,
             settle_ns=0,  # rows are in the store before they are told
         )
-        self.replay.leave_out(self.runner.concludes)
+        # A recording is judged by what was expected there, unless something is configured here: so that somebody can
+        # try expectations on it.
+        self._held = effective(config.sle) if config.sle != SleConfig() else ()
+        self.replay.leave_out(self.runner.concludes | ({EXPECTATION.name} if self._held else set()))
         # Never started: it answers what the API asks about senders and counts, of which there are none.
         intake = Intake(config.ingest, self.store, counts, Sources(counts), self.live.add)
         parts = Parts(self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner)
@@ -99,6 +108,8 @@ class ReplayProcess:
         listening = listening_on(server.host, server.port, "server.port")
         self.store.start()
         try:
+            if self._held:
+                save(self.store, self._held, self.replay.manifest.from_ns - BEFORE_NS, self._config.runner.provider)
             self.runner.start()
             self.replay.start()
             serving = asyncio.create_task(self._listener.serve(listening))

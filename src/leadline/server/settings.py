@@ -1,4 +1,4 @@
-"""Settings of the server itself: where it listens."""
+"""Settings of the server itself: where it listens, and what it expects."""
 
 from __future__ import annotations
 
@@ -53,6 +53,20 @@ class ServerConfig:
     def url(self) -> str:
         """Address of the API."""
         return f"http://{self.host_in_url}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class SleConfig:
+    """What is expected. Read when the server starts; `leadline show expectations` lists what holds."""
+
+    expectations: str = field(
+        default="",
+        metadata={"doc": "YAML file of expectations, as docs/expectations.md says; empty: the defaults alone"},
+    )
+    disabled: tuple[str, ...] = field(
+        default=(),
+        metadata={"doc": "Default expectations that are not held, by name; one in the file replaces its own"},
+    )
 
 
 def require_loopback(config: ServerConfig) -> None:
