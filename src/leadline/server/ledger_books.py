@@ -1,0 +1,198 @@
+"""Rows of the ledger of one job, as somebody may see them: sums by owner, timeline, what nobody judged.
+
+Sums are made by the engine over the rows of each window that count; they are exact, as seconds are multiples of
+2**-20 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.model.principal import OPERATE
+from leadline.model.tables.accounts import FAILURE, LEDGER
+from leadline.model.tables.training import STEP
+from leadline.runner.verdicts import latest_sql
+from leadline.server.flows_view import Asked, time_text
+from leadline.server.rows_view import json_rows
+from leadline.store import Store
+
+S = 10**9
+SPAN_NS = 24 * 3600 * S  # looked at, where nothing else is asked for
+SPAN_NS_MAX = 400 * 24 * 3600 * S
+SETTLE_NS = 30 * S  # what ran so lately may not be judged yet, and is not called missing
+BINS_MAX = 360  # of the timeline: more than a picture can show
+SPANS_MAX = 100  # of missing windows
+NOT_JUDGED = "windows that nobody judged"
+SUMS = ("seconds", "gpu_seconds", "lost_seconds", "lost_gpu_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What is looked at: windows of `window_ns` that end in (from_ns, to_ns]."""
+
+    from_ns: int
+    to_ns: int
+    window_ns: int
+
+
+class Books:
+    """Rows of the ledger of one job, as somebody may see them."""
+
+    def __init__(self, store: Store, asked: Asked, job: str) -> None:
+        self._store, self._asked, self._job = store, asked, job
+        self._tenant, self.note = self._whose()
+
+    def _query(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
+        every = {"job": self._job, "tenant": self._tenant, "cluster": self._asked.cluster, **parameters}
+        return json_rows(self._store.query(sql, {name: each for name, each in every.items() if f"{{{name}:" in sql}))
+
+    def _mine(self) -> str:
+        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
+        return f"job = {{job:String}} AND tenant = {{tenant:String}}{cluster}"
+
+    def _whose(self) -> tuple[str, str]:
+        """The tenant whose job this is; of several with jobs of this name, the one that was there last."""
+        principal = self._asked.principal
+        if not principal.may(OPERATE):
+            return principal.tenant, ""
+        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
+        parameters = {"job": self._job, "cluster": self._asked.cluster, "at_ns": self._asked.at_ns}
+        sql = (
+            f"SELECT toString(tenant) AS name, max(end_ns) AS last FROM leadline.{LEDGER.name} "
+            f"WHERE job = {{job:String}} AND end_ns <= {{at_ns:Int64}}{cluster} "
+            "GROUP BY tenant ORDER BY last DESC, name"
+        )
+        found = self._store.query(sql, {name: each for name, each in parameters.items() if f"{{{name}:" in sql})
+        names = [str(name) for name in found.column("name").to_pylist()]
+        if not names:
+            return principal.tenant, ""
+        more = (
+            f"{len(names)} tenants have a job of this name; this is {names[0]}'s (ask as another with the header "
+            "leadline-tenant)"
+        )  # fmt: skip
+        return names[0], more if len(names) > 1 else ""
+
+    def last_ns(self) -> int | None:
+        """End of the newest window of the job by the time asked for."""
+        sql = (
+            f"SELECT max(end_ns) AS last, count() AS n FROM leadline.{LEDGER.name} "
+            f"WHERE {self._mine()} AND end_ns <= {{at_ns:Int64}}"
+        )
+        found = self._query(sql, at_ns=self._asked.at_ns)[0]
+        return int(found["last"]) if found["n"] else None
+
+    def span(self, from_ns: int | None) -> Span | None:
+        """The windows to look at: between the first and the last sign of the job; None where there is none."""
+        to_ns = self._asked.at_ns
+        from_ns = max(to_ns - SPAN_NS if from_ns is None else from_ns, to_ns - SPAN_NS_MAX)
+        rows = self._query(
+            f"SELECT window_ns, min(end_ns) AS first, max(end_ns) AS last, count() AS n FROM leadline.{LEDGER.name} "
+            f"WHERE {self._mine()} AND end_ns - window_ns >= {{from_ns:Int64}} AND end_ns <= {{to_ns:Int64}} "
+            "GROUP BY window_ns ORDER BY n DESC, window_ns LIMIT 1",
+            from_ns=from_ns, to_ns=to_ns,
+        )  # fmt: skip
+        if not rows:
+            return None
+        window_ns = int(rows[0]["window_ns"])
+        begin_ns, end_ns = int(rows[0]["first"]) - window_ns, int(rows[0]["last"])
+        seen = self._query(
+            f"SELECT min(start_ns) AS first, max(end_ns) AS last, count() AS n FROM leadline.{STEP.name} WHERE "
+            f"{self._mine()} AND start_ns >= {{from_ns:Int64}} AND end_ns <= {{to_ns:Int64}} SETTINGS final = 0",
+            from_ns=from_ns, to_ns=to_ns,
+        )[0]  # fmt: skip
+        if seen["n"]:  # steps in windows that were not judged: whole windows of them
+            begin_ns = min(begin_ns, -(-int(seen["first"]) // window_ns) * window_ns)
+            end_ns = max(end_ns, min(int(seen["last"]), to_ns - SETTLE_NS) // window_ns * window_ns)
+        return Span(begin_ns, end_ns, window_ns)
+
+    def _rows(self, span: Span) -> str:
+        where = (
+            f"{self._mine()} AND window_ns = {span.window_ns} AND end_ns > {span.from_ns} AND end_ns <= {span.to_ns}"
+        )
+        return f"({latest_sql(LEDGER, where)})"
+
+    def sums(self, span: Span) -> list[dict[str, Any]]:
+        """Sums by category, owner and depth, with the first and last window in which something was lost to it."""
+        sums = ", ".join(f"sum({name}) AS sum_{name}" for name in SUMS)
+        rows = self._query(
+            f"SELECT toString(category) AS category, if(isNull(owner), NULL, toString(owner)) AS owner_name, "
+            f"toString(depth) AS depth, {sums}, sum(confidence * gpu_seconds) AS sure, "
+            "minIf(end_ns, lost_gpu_seconds > 0) AS first, maxIf(end_ns, lost_gpu_seconds > 0) AS last, "
+            "countIf(lost_gpu_seconds > 0) AS n "
+            f"FROM {self._rows(span)} GROUP BY category, owner_name, depth ORDER BY category, owner_name, depth"
+        )
+        return [
+            {
+                **row,
+                **{name: float(row[f"sum_{name}"]) for name in SUMS},
+                "since_ns": int(row["first"]) - span.window_ns if row["n"] else None,
+                "until_ns": int(row["last"]) if row["n"] else None,
+            }
+            for row in rows
+        ]
+
+    def missing(self, span: Span) -> dict[str, Any]:
+        """Windows within the span that nobody judged."""
+        rows = self._query(f"SELECT DISTINCT end_ns FROM {self._rows(span)} ORDER BY end_ns")
+        ends = [int(row["end_ns"]) for row in rows]
+        gaps = []
+        for before, after in zip([span.from_ns, *ends], [*ends, span.to_ns + span.window_ns], strict=True):
+            if after - span.window_ns > before:
+                gaps.append({"from_ns": before, "to_ns": after - span.window_ns})
+        whole_ns = sum(gap["to_ns"] - gap["from_ns"] for gap in gaps)
+        windows = whole_ns // span.window_ns
+        return {"windows": windows, "seconds": whole_ns / S, "gpu_seconds": 0.0, "spans": gaps[:SPANS_MAX],
+                "why": NOT_JUDGED if windows else ""}  # fmt: skip
+
+    def timeline(self, span: Span) -> list[dict[str, Any]]:
+        """Seconds by category in at most BINS_MAX bins of whole windows; with what is missing they fill each."""
+        windows = (span.to_ns - span.from_ns) // span.window_ns
+        bin_ns = -(-windows // BINS_MAX) * span.window_ns
+        rows = self._query(
+            f"SELECT intDiv(end_ns - {span.window_ns} - {span.from_ns}, {bin_ns}) AS bin, "
+            "toString(category) AS category, sum(seconds) AS whole, sum(lost_seconds) AS lost "
+            f"FROM {self._rows(span)} GROUP BY bin, category ORDER BY bin, category"
+        )
+        bins: list[dict[str, Any]] = []
+        for begin_ns in range(span.from_ns, span.to_ns, bin_ns):
+            end_ns = min(begin_ns + bin_ns, span.to_ns)
+            bins.append({"from_ns": begin_ns, "to_ns": end_ns, "seconds": {}, "lost": {},
+                         "missing": (end_ns - begin_ns) / S})  # fmt: skip
+        for row in rows:
+            one = bins[int(row["bin"])]
+            one["seconds"][row["category"]] = float(row["whole"])
+            one["lost"][row["category"]] = float(row["lost"])
+            one["missing"] = max(0.0, one["missing"] - float(row["whole"]))
+        return bins
+
+    def failures(self, span: Span) -> list[dict[str, Any]]:
+        """Failures that stopped the job within the span, the first first."""
+        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
+        tenant = "" if self._asked.principal.may(OPERATE) else " AND tenant = {tenant:String}"
+        where = f"job = {{job:String}} AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns}{tenant}{cluster}"
+        return self._query(
+            "SELECT toString(entity) AS entity, toString(kind) AS kind, toString(`class`) AS `class`, gpus, start_ns, "
+            f"end_ns, evidence FROM ({latest_sql(FAILURE, where)}) ORDER BY start_ns, entity"
+        )
+
+    def checkpoints(self, span: Span) -> dict[str, Any]:
+        """Steps with a checkpoint: how many, the mean time between them and of writing one (its slowest rank), s."""
+        rows = self._query(
+            "SELECT count() AS n, min(at) AS first, max(at) AS last, avg(wrote) AS wrote FROM (SELECT step, "
+            f"min(start_ns) AS at, max(checkpoint_ns) AS wrote FROM leadline.{STEP.name} WHERE {self._mine()} "
+            f"AND checkpoint_ns > 0 AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} GROUP BY step)"
+        )[0]
+        count = int(rows["n"])
+        apart_s = (int(rows["last"]) - int(rows["first"])) / S / (count - 1) if count > 1 else None
+        return {"count": count, "interval_s": apart_s, "write_s": float(rows["wrote"]) / S if count else None}
+
+    def why_none(self) -> str:
+        """Why there is nothing to tell."""
+        last_ns = self.last_ns()
+        if last_ns is None:
+            return (
+                f"no second of {self._job} is in the ledger by then: does it tell steps (`leadline show tables step`), "
+                "does the analysis `ledger` run (`leadline doctor`), and is the name right?"
+            )
+        return f"nothing of {self._job} in this span; its newest window ended at {time_text(last_ns)}: use `to` or `at`"
