@@ -168,7 +168,7 @@ def _sends_and_receives(found: _Building) -> list[Node]:
     for stage in found.stages:
         for kind in sorted(kinds.BETWEEN_STAGES):
             for node, computed in _served(found, stage, kind):
-                peer = _peer_stage(found, kind, stage, computed)
+                peer = None if computed is None else _peer_stage(found, kind, stage, computed)
                 if peer is None:
                     alone.append(node)
                 else:
@@ -184,33 +184,32 @@ def _served(found: _Building, stage: int, kind: str) -> list[tuple[Node, Node | 
     """Sends or receives of a worker with the computation each serves; None for one that was never launched.
 
     The profiler may record receives after the last computation that needs one, and sends before the first has a
-    result: these were not launched. Others serve the computations in order. One receive may be missing at the begin:
-    the one of the model's input.
+    result: these were not launched. Others serve the computations in order: all of them, those that have a peer, or all
+    but the first (the receive of the model's input may be missing).
     """
     posted = _launched(found.of(stage, kind))
     computed = found.of(stage, kinds.FORWARD if kind.startswith("forward") else kinds.BACKWARD)
     if not computed:
         return [(node, None) for node in posted]
-    if kind.endswith("recv"):
+    receives = kind.endswith("recv")
+    if receives:
         latest = max(node.begin for node in computed) + CLOCK_SLACK_NS
         launched = [node.begin <= latest for node in posted]
-        at = max(0, len(computed) - sum(launched))
-        at = at if at == 1 else 0
     else:
         earliest = min(node.end for node in computed) - CLOCK_SLACK_NS
         launched = [node.end >= earliest for node in posted]
-        at = 0
-    served: list[tuple[Node, Node | None]] = []
-    for node, was in zip(posted, launched, strict=True):
-        serves = was and at < len(computed)
-        served.append((node, computed[at] if serves else None))
-        at += serves
-    return served
+    with_peer = [node for node in computed if _peer_stage(found, kind, stage, node) is not None]
+    if sum(launched) == len(with_peer):
+        computed = with_peer
+    elif receives and sum(launched) + 1 == len(computed):
+        computed = computed[1:]
+    in_order = iter(computed)
+    return [(node, next(in_order, None) if was else None) for node, was in zip(posted, launched, strict=True)]
 
 
-def _peer_stage(found: _Building, kind: str, stage: int, computed: Node | None) -> int | None:
+def _peer_stage(found: _Building, kind: str, stage: int, computed: Node) -> int | None:
     """Stage at the other end of a transfer; None before the first chunk of the model and after the last."""
-    if computed is None or found.pp < 2:
+    if found.pp < 2:
         return None
     onward = 1 if kind in (kinds.FORWARD_SEND, kinds.BACKWARD_RECV) else -1
     chunk_of_model = computed.chunk * found.pp + stage

@@ -159,3 +159,68 @@ def met(graph: Graph, begin_TDO: Cube) -> Cube:
                     for operation in members:
                         met_TDO[step, replica, operation] = all_there
     return met_TDO
+
+
+@njit(cache=True)
+def critical(graph: Graph, begin_DO: Floats, end_DO: Floats, ran_DO: Ints) -> tuple[Floats, Ints]:
+    """What a step waited for at each instant, from its end back: N pieces of its critical path.
+
+    Inputs: begin and end of operations (D, O), ns; NaN for what has not ended yet. ran_DO: the computation of the same
+    worker that had ended last when the operation began, or -1.
+    Returns: span_N2 (from, to), ns, disjoint, falling; what_N3: replica and operation, and the replica whose operation
+    of the same group began last (that is where the path goes on). Between pieces nobody ran: launch delays.
+    The host posts some operations later than the schedule demands, after a computation that they need not wait for (the
+    receive of the next backward after the forward in between). Of what an operation waits for and what ran before it,
+    the path follows what ended last: that is what kept the worker.
+    """
+    replicas, operations = end_DO.shape
+    span_N2 = np.empty((2 * replicas * operations + 1, 2))
+    what_N3 = np.empty((2 * replicas * operations + 1, 3), np.int64)
+    replica, operation = _last(end_DO)
+    count, until = 0, np.inf
+    while operation >= 0 and count < len(span_N2):
+        ended = min(end_DO[replica, operation], until)
+        at, starter = replica, operation
+        if graph.group_O[operation] >= 0:
+            at, starter = _last_to_begin(graph, replica, operation, begin_DO)
+        began = min(begin_DO[at, starter], ended)
+        span_N2[count, 0], span_N2[count, 1] = began, ended
+        what_N3[count, 0], what_N3[count, 1], what_N3[count, 2] = replica, operation, at
+        count += 1
+        until, replica, operation = began, at, _kept_by(graph, at, starter, end_DO, ran_DO)
+    return span_N2[:count], what_N3[:count]
+
+
+@njit(cache=True)
+def _last(end_DO: Floats) -> tuple[int, int]:
+    replica, operation, latest = 0, -1, -np.inf
+    for each in range(end_DO.shape[0]):
+        for place in range(end_DO.shape[1]):
+            if end_DO[each, place] > latest:
+                replica, operation, latest = each, place, end_DO[each, place]
+    return replica, operation
+
+
+@njit(cache=True)
+def _last_to_begin(graph: Graph, replica: int, operation: int, begin_DO: Floats) -> tuple[int, int]:
+    group = graph.group_O[operation]
+    at, starter, latest = replica, operation, begin_DO[replica, operation]
+    first, last = (0, begin_DO.shape[0]) if graph.replicas_G[group] else (replica, replica + 1)
+    for each in range(first, last):
+        for place in range(graph.member_first[group], graph.member_first[group + 1]):
+            if begin_DO[each, graph.member[place]] > latest:
+                at, starter = each, graph.member[place]
+                latest = begin_DO[at, starter]
+    return at, starter
+
+
+@njit(cache=True)
+def _kept_by(graph: Graph, replica: int, operation: int, end_DO: Floats, ran_DO: Ints) -> int:
+    """What the operation waited for, or what ran before it, whichever ended last; -1 if neither is known."""
+    found, latest = -1, -np.inf
+    for place in range(graph.wait_first[operation], graph.wait_first[operation + 1]):
+        before = graph.wait[place]
+        if end_DO[replica, before] > latest:
+            found, latest = before, end_DO[replica, before]
+    ran = ran_DO[replica, operation]
+    return ran if ran >= 0 and end_DO[replica, ran] > latest else found

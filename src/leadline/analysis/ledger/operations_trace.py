@@ -233,3 +233,33 @@ def _ranks(rows: _Rows, shape: tuple[int, int, int], stage_O: Ints) -> Ints:
     for stage in np.unique(stage_O).tolist():
         rank_DS[:, stage] = rank_DO[:, np.argmax(stage_O == stage)]
     return rank_DS
+
+
+def unfinished(operation: pa.Table, trace: Trace) -> tuple[int, Cube] | None:
+    """The step that had begun but not ended: its begin, ns, and begin and end of its operations (2, D, O), ns from it.
+
+    NaN where an operation is not there yet. None if there is no such step, or it does not go by the trace's schedule.
+    It is the one that begins after all whole steps, so that its begin is not cut off and operations can be numbered.
+    """
+    rows = _sorted(_rows(operation, Left()), Left())
+    ended = int((trace.origin_T + trace.end_TDO.max((1, 2))).max())
+    after = rows.at((rows.begin_N >= ended) & ~np.isin(rows.step_N, trace.step_T) & np.isin(rows.dp_N, trace.dp_rank_D))
+    if not len(after.step_N):
+        return None
+    rows = after.at(after.step_N == after.step_N[np.argmin(after.begin_N)])
+    origin = int(rows.begin_N.min())
+    lane = {
+        key: at
+        for at, key in enumerate(zip(trace.stage_O.tolist(), trace.kind_O.tolist(), trace.seq_O.tolist(), strict=True))
+    }
+    times_2DO = np.full((2, *trace.end_TDO.shape[1:]), np.nan)
+    seen: Counter[tuple[int, int, int]] = Counter()
+    dp_N = np.searchsorted(trace.dp_rank_D, rows.dp_N).tolist()
+    spans = zip((rows.begin_N - origin).tolist(), rows.duration_N.tolist(), strict=True)
+    for dp, stage, kind, span in zip(dp_N, rows.stage_N.tolist(), rows.kind_N.tolist(), spans, strict=True):
+        at = lane.get((stage, kind, seen[dp, stage, kind]))
+        if at is None:
+            return None
+        seen[dp, stage, kind] += 1
+        times_2DO[:, dp, at] = span[0], span[0] + span[1]
+    return origin, times_2DO
