@@ -28,6 +28,8 @@ from leadline.server.analyses import mount_analyses
 from leadline.server.bundles import mount_bundles
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
+from leadline.server.ledger_api import mount_ledger
+from leadline.server.messages_api import mount_messages
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.sle_api import mount_sle
 from leadline.server.table_schema import row_schema
@@ -276,6 +278,8 @@ def create_api(
     mount_bundles(api, parts, who, config_text, PROBLEMS)
     mount_analyses(api, parts.runner, who, PROBLEMS)
     mount_graph(api, parts, who, reading.turn, PROBLEMS)
+    mount_messages(api, parts, who, reading.turn, PROBLEMS)
+    mount_ledger(api, parts, who, reading.turn, PROBLEMS)
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
     return api
 

@@ -30,6 +30,7 @@ from leadline.host.config import AgentConfig
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import ConfigError
 from leadline.runner.config import RunnerConfig
+from leadline.server.ledger_config import LedgerConfig
 from leadline.server.settings import ServerConfig, SleConfig
 from leadline.store.config import StoreConfig
 
@@ -41,6 +42,7 @@ SECTIONS: tuple[tuple[str, type], ...] = (
     ("agent", AgentConfig),
     ("runner", RunnerConfig),
     ("sle", SleConfig),
+    ("ledger", LedgerConfig),
 )
 
 DEFAULT_FILE = Path("leadline.yaml")  # read when it is there and no other was named
@@ -118,6 +120,10 @@ class Config:
     @property
     def sle(self) -> SleConfig:
         return self.section("sle", SleConfig)
+
+    @property
+    def ledger(self) -> LedgerConfig:
+        return self.section("ledger", LedgerConfig)
 
     def section(self, name: str, kind: type[T]) -> T:
         """The section of that name. Errors: KeyError for a name that is not declared."""

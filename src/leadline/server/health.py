@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server import analyses
+from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
 
 WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
@@ -39,6 +40,7 @@ class Parts:
     now_ns: Callable[[], int] = time.time_ns  # in a replay the recorded time that is reached
     replay: Replay | None = None
     runner: Runner | None = None
+    ledger: LedgerConfig = field(default_factory=LedgerConfig)
 
 
 def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:

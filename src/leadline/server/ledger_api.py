@@ -15,7 +15,6 @@ from leadline.server.failures_view import failures_answer
 from leadline.server.flows_view import Asked
 from leadline.server.graph_view import only_cluster
 from leadline.server.health import Parts
-from leadline.server.ledger_config import LedgerConfig
 from leadline.server.ledger_view import ledger_answer
 from leadline.server.rows_view import parse_time
 
@@ -27,7 +26,6 @@ Cluster = Annotated[str, Query(description="where there are several", max_length
 def mount_ledger(
     api: FastAPI,
     parts: Parts,
-    config: LedgerConfig,
     who: Callable[[Request], Principal],
     turn: Callable[[], AbstractContextManager[None]],
     problems: dict[int | str, Any],
@@ -61,7 +59,7 @@ def mount_ledger(
             raise UsageError("give `to` or `at`, which are the same here, and not both")
         question, from_ns = asked(request, since, until or at, cluster)
         with turn():
-            return ledger_answer(parts.store, one_cluster(question), job, from_ns, config)
+            return ledger_answer(parts.store, one_cluster(question), job, from_ns, parts.ledger)
 
     @api.get("/api/v1/failures", tags=["ledger"], responses=problems)
     def failures(request: Request, since: From = "", until: To = "", cluster: Cluster = "") -> dict[str, Any]:

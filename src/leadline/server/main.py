@@ -93,7 +93,7 @@ class ServerProcess:
         )
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
-        parts = Parts(self.store, self.intake, self.live, time.time_ns(), runner=self.runner)
+        parts = Parts(self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger)
         api = create_api(
             parts, authorize, lambda: [setting._asdict() for setting in config.settings()], config_text(config)
         )

@@ -78,7 +78,9 @@ class ReplayProcess:
         self.replay.leave_out(self.runner.concludes | ({EXPECTATION.name} if self._held else set()))
         # Never started: it answers what the API asks about senders and counts, of which there are none.
         intake = Intake(config.ingest, self.store, counts, Sources(counts), self.live.add)
-        parts = Parts(self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner)
+        parts = Parts(
+            self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger
+        )
         api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()])
         self._listener = _Listener(
             uvicorn.Config(
