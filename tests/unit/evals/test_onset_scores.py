@@ -73,7 +73,7 @@ def test_a_rising_variation_is_found_and_a_falling_one_is_not() -> None:
 
 
 def test_files_that_are_none_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="expected files job_<n>_norm.csv"):
+    with pytest.raises(DataError, match=r"expected files job_<n>_norm\.csv"):
         list(onset.runs(tmp_path))
     (tmp_path / "job_1_norm.csv").write_text("worker,time\n1,2\n")
     with pytest.raises(DataError, match="none called batch_time_norm"):
