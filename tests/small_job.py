@@ -1,7 +1,7 @@
 """A small training job as rows of its senders: four ranks, one of them slow, one step done and one begun each second.
 
-    rank 0  |data|fwd| backward            |opt|      time in steps of 1 s from T0 - 20 s;
-    rank 1  |data|fwd       | backward     |opt|      rank 1 is late from T0 + 2 s on, by 0.4 s
+rank 0  |data|fwd| backward            |opt|      time in steps of 1 s from T0 - 20 s;
+rank 1  |data|fwd       | backward     |opt|      rank 1 is late from T0 + 2 s on, by 0.4 s
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
 from leadline.analysis.ledger.layers import Account, S, accounts, merged
+from leadline.analysis.ledger.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, ends_of, presence
 from leadline.analysis.ledger.steps import from_steps
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
@@ -97,6 +98,7 @@ def ledger(
     layers = [
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),
+        from_operations(operation, window),
         from_steps(steps, usual, job=window.job, **span),
         from_events(event, there, job=window.job, **span),
     ]
