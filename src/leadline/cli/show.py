@@ -1,4 +1,4 @@
-"""`leadline show tables|series|analyses|graph|path|flows`: what the store holds, and what concludes from it."""
+"""`leadline show ...`: what the store holds, and what concludes from it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
 from leadline.cli.show_flows import flows
 from leadline.cli.show_graph import graph
+from leadline.cli.show_messages import messages
 from leadline.cli.show_path import path
+from leadline.cli.show_sle import expectations, sle
 
 app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
 app.command()(graph)
 app.command()(path)
 app.command()(flows)
+app.command()(sle)
+app.command()(expectations)
+app.command()(messages)
 
 
 @app.command()
