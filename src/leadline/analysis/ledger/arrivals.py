@@ -3,7 +3,7 @@
     collective rows (N) --> communicators (C) --> collectives (G), in order of seq --> cells (X): one for each member
 
 Sends and receives count by themselves, so they get communicators of their own: in one of two ranks the k-th send of the
-one meets the k-th receive of the other (PAIR); in a larger one nobody tells who meets whom (SOLO).
+one meets the k-th receive of the other (UP, DOWN); in a larger one nobody tells who meets whom (SOLO).
 A job that began anew under the same name counts from 0 again: rows of one cell far apart in time are told apart.
 """
 
@@ -32,7 +32,7 @@ from leadline.analysis.ledger.arrival_kernels import (
     operations,
 )
 
-ALL, PAIR, SOLO = 0, 1, 2  # who meets in a communicator: all its ranks, a sender and its receiver, nobody knows
+ALL, UP, DOWN, SOLO = 0, 1, 2, 3  # who meets: all ranks, the lower one sending to the higher, or back, nobody knows
 PAIRWISE = ("send", "recv")
 RANKS_MAX = 1 << 22  # above, ranks are numbered by what occurs
 MAP_MAX = 1 << 26  # entries of communicators times ranks: 64 MB of marks and 256 MB of places
@@ -114,9 +114,10 @@ def arrivals(collective: pa.Table) -> Arrivals | None:
     op_N, ops = symbols(collective, "op")
     rank_N, ranks_R = _numbered(ints(collective, "rank"))
     kind_C = np.full(len(names), ALL)
+    seq_N, size_N, bytes_N, asked_N = (ints(collective, name) for name in ("seq", "ranks", "bytes", "enqueued_ns"))
+    ended_N = ints(collective, "finished_ns", null=NEVER)
     rows = _Rows(
-        comm_N, rank_N, ints(collective, "seq"), ints(collective, "ranks"), op_N, ints(collective, "bytes"),
-        ints(collective, "enqueued_ns"), _told(collective, "started_ns"), ints(collective, "finished_ns", null=int(NEVER)),
+        comm_N, rank_N, seq_N, size_N, op_N, bytes_N, asked_N, _told(collective, "started_ns"), ended_N,
         _failed(collective), np.arange(len(names)), kind_C,
     )  # fmt: skip
     pairwise = [place for place, op in enumerate(ops) if op in PAIRWISE]
@@ -166,7 +167,7 @@ def _told(table: pa.Table, name: str) -> Ints:
     """Times of a column, NEVER for null; empty if all are null."""
     if name not in table.column_names or table.column(name).null_count == table.num_rows:
         return np.zeros(0, np.int64)
-    return ints(table, name, null=int(NEVER))
+    return ints(table, name, null=NEVER)
 
 
 def _failed(table: pa.Table) -> Bools:
@@ -204,7 +205,7 @@ def _apart_from_pairs(rows: _Rows, is_pair_N: Bools, send: int, ranks: int) -> _
     side_P = np.where(is_two_C[comm_P], is_send_P != (rank_P == low_C[comm_P]), ~is_send_P)
     comm_N = rows.comm_N.copy()
     comm_N[is_pair_N] = np.where(comm_P >= 0, comms + 2 * comm_P + side_P, -1)
-    kind_C = np.concatenate([rows.kind_C, np.repeat(np.where(is_two_C, PAIR, SOLO), 2)])
+    kind_C = np.concatenate([rows.kind_C, np.where(np.repeat(is_two_C, 2), np.tile([UP, DOWN], comms), SOLO)])
     op_N = rows.op_N
     return _with(rows, comm_N, np.concatenate([rows.name_C, np.repeat(rows.name_C, 2)]), kind_C, op_N)
 
@@ -297,4 +298,4 @@ def _begun_anew(rows: _Rows, cell_N: Int32s, laid: _Laid) -> _Rows:
     return _with(rows, comm_N, name_C, kind_C, rows.op_N)
 
 
-__all__ = ["ALL", "DONE", "FAILED", "NEVER", "PAIR", "SOLO", "Arrivals", "Cells", "arrivals", "symbols"]
+__all__ = ["ALL", "DONE", "FAILED", "NEVER", "SOLO", "Arrivals", "Cells", "arrivals", "symbols"]

@@ -5,9 +5,9 @@ Nobody ends an all-reduce before the last one arrived, and all end it at nearly 
     f_i >= e_j  for all i, j        so   min_k (f_ik - max_j e_jk) >= offset_i >= - min_k (min_j f_jk - e_ik)
     f_i near the others' f          so   offset_i is near the median over k of (f_ik - median_j f_jk)
 
-(e: arrival, f: end, k: collective.) The first gives an interval for each rank's offset, the second an estimate. Arrivals
-alone give none: a rank that is always late is late, not wrong. Clocks that may agree are taken as they are, with what the
-interval leaves open as their bound; others are moved by the estimate.
+(e: arrival, f: end, k: collective.) The first gives an interval for each rank's offset, the second an estimate.
+Arrivals alone give none: a rank that is always late is late, not wrong. Clocks that may agree are taken as they are,
+with what the interval leaves open as their bound; others are moved by the estimate.
 """
 
 from __future__ import annotations

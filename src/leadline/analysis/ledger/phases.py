@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from leadline.analysis.columns import Ints, ints
+from leadline.analysis.columns import Bools, Ints, ints
 from leadline.analysis.ledger.wait_kernels import Phases
 
 PHASE_NS_MAX = 3600 * 10**9  # no phase lasts longer: such a row is not of a step
 
 
 def phases(step: pa.Table, ranks_R: Ints) -> Phases:
-    """The steps of the ranks that are numbered by `ranks_R` (ascending); of other ranks, and those that end before they
-    begin, are left out. A phase that is not told is empty; of checkpoints nothing but the length is, so they end a step.
+    """The steps of the ranks that are numbered by `ranks_R` (ascending), of others and turned ones none.
+
+    A phase that is not told is empty; of checkpoints only the length is told: they are taken to end a step.
     """
     rank_S, start_S, end_S = (ints(step, name) for name in ("rank", "start_ns", "end_ns"))
     number_S = np.searchsorted(ranks_R, rank_S)
@@ -35,9 +36,17 @@ def phases(step: pa.Table, ranks_R: Ints) -> Phases:
     return Phases(first_R, start_S, end_S, data_S, forward_S, forward_S + backward_S, end_S - checkpoint_S)
 
 
+def moved(steps: Phases, ahead_R: Ints) -> Phases:
+    """The same with what each rank's clock is ahead taken off."""
+    if not ahead_R.any():
+        return steps
+    ahead_S = np.repeat(ahead_R, np.diff(steps.first_R))
+    return Phases(steps.first_R, *(times_S - ahead_S for times_S in steps[1:]))
+
+
 @njit(cache=True, nogil=True)
-def ordered(number_S: Ints, start_S: Ints, known_S: np.ndarray, ranks: int) -> tuple[Ints, Ints]:
-    """First step of each rank (R + 1,), and the known rows by rank and begin: counted, sorted only where they are not."""
+def ordered(number_S: Ints, start_S: Ints, known_S: Bools, ranks: int) -> tuple[Ints, Ints]:
+    """First step of each rank (R + 1,), and the known rows by rank and begin: counted, and sorted where need be."""
     first_R = np.zeros(ranks + 1, np.int64)
     for row in range(len(number_S)):
         if known_S[row]:

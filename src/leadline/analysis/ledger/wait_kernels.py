@@ -5,8 +5,9 @@
     rank 2  ....own...................|=c=|....own....|wait|=c=|        who arrived last, its own time until it was let
                                                                         go before, the collective that let it go, ...
 
-A rank is held by a collective only if it did nothing else meanwhile: if it asked for the next before the end, or went on
-in the same backward pass, the collective was hidden behind its own time. Axes as in `arrival_kernels`; P = span of the path.
+A rank is held by a collective only if it did nothing else meanwhile: if it asked for the next before the end, or went
+on in the same backward pass, the collective was hidden behind its own time. Axes as in `arrival_kernels`; P = span of
+the path.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def asked_before(cells: Cells, latest_X: Ints, comm: int, place: int, at_ns: int
     number = low - 1
     while number >= 0:
         if cells.state_X[first + number * size] != ABSENT and cells.arrival_X[first + number * size] < at_ns:
-            return first + number * size
+            return int(first + number * size)
         number -= 1
     return -1
 
@@ -98,7 +99,7 @@ def goes_on(phases: Phases, rank: int, asked_ns: int, next_ns: int) -> bool:
     step = step_at(phases, rank, asked_ns)
     if step < 0:
         return False
-    return phases.backward_S[step] <= asked_ns and next_ns < phases.backward_end_S[step]
+    return bool(phases.backward_S[step] <= asked_ns and next_ns < phases.backward_end_S[step])
 
 
 @njit(cache=True, nogil=True)
@@ -151,7 +152,7 @@ def longest(cells: Cells, latest_X: Ints, rank: int, of: int, found: int, next_n
 
 @njit(cache=True, nogil=True)
 def last_before(cells: Cells, group: int, by_ns: int, place: int) -> int:
-    """Place of the member that arrived last at a collective, of those that came by `by_ns`: nobody waited for others."""
+    """Place of the member that arrived last at a collective, of those that came by `by_ns`: later ones held nobody."""
     comm = cells.comm_G[group]
     if cells.kind_C[comm] == SOLO:
         return place

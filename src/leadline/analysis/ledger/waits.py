@@ -1,4 +1,4 @@
-"""What the job as a whole waited for, as spans: the path through its collectives, and what its own times were made of."""
+"""What the job as a whole waited for, as spans: the path through its collectives, and what own times were made of."""
 
 from __future__ import annotations
 
