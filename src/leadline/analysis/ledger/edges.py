@@ -50,9 +50,9 @@ def _edges(edge: pa.Table, arrived: Arrivals, comm: int, job: str) -> tuple[list
     held_E, src_E, dst_E = floats(mine, "held_s"), ints(mine, "src_rank"), ints(mine, "dst_rank")
     keep = np.flatnonzero(np.isfinite(held_E) & (held_E > 0))
     keys, which = np.unique(np.column_stack([src_E[keep], dst_E[keep]]), axis=0, return_inverse=True)
-    held_E = np.bincount(which.ravel(), held_E[keep], len(keys))
-    order = np.lexsort((np.arange(len(keys)), -held_E))
-    return [f"rank:{job}/{src}>rank:{job}/{dst}" for src, dst in keys[order].tolist()], held_E[order]
+    sum_E = np.bincount(which.ravel(), held_E[keep], len(keys)).astype(np.float64)
+    order = np.lexsort((np.arange(len(keys)), -sum_E))
+    return [f"rank:{job}/{src}>rank:{job}/{dst}" for src, dst in keys[order].tolist()], sum_E[order]
 
 
 def _dealt(mine: Pieces, held_E: Floats) -> tuple[Pieces, Ints]:

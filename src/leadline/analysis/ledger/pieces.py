@@ -29,15 +29,16 @@ class Pieces:
     @staticmethod
     def none() -> Pieces:
         """No span at all."""
-        return Pieces(*np.zeros((5, 0), np.int64), np.zeros(0), np.zeros(0))
+        ints, floats = np.zeros(0, np.int64), np.zeros(0)
+        return Pieces(ints, ints, ints, ints, ints, floats, floats)
 
     @staticmethod
     def one(begin: int, end: int, category: int, whose: int, number: int, lost_ns: float, sure: float) -> Pieces:
         """A single span; none if it is empty."""
         if end <= begin:
             return Pieces.none()
-        whole = (np.array([each], np.int64) for each in (begin, end, category, whose, number))
-        return Pieces(*whole, np.array([lost_ns]), np.array([sure]))
+        begin_1, end_1, category_1, whose_1, number_1 = np.array([[begin], [end], [category], [whose], [number]])
+        return Pieces(begin_1, end_1, category_1, whose_1, number_1, np.array([lost_ns]), np.array([sure]))
 
     @staticmethod
     def joined(parts: list[Pieces]) -> Pieces:
@@ -49,8 +50,3 @@ class Pieces:
     def take(self, place: Ints) -> Pieces:
         """Those at the given places, or where a mask says so."""
         return Pieces(*(getattr(self, each.name)[place] for each in fields(Pieces)))
-
-    def in_order(self) -> Pieces:
-        """By begin, the empty ones left out."""
-        kept = np.flatnonzero(self.begin_K < self.end_K)
-        return self.take(kept[np.argsort(self.begin_K[kept], kind="stable")])
