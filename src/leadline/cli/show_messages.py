@@ -110,10 +110,12 @@ def _troubles(comm: Mapping[str, Any]) -> list[str]:
     found = []
     if comm["unpaired"]:
         found.append(
-            f"{comm['unpaired']} ends without the other: does every rank tell its messages (`leadline doctor`)?"
+            f"{counted({'end': comm['unpaired']})} without the other: does every rank tell its messages (`leadline doctor`)?"
         )
     if comm["conflicting"]:
-        found.append(f"{comm['conflicting']} messages contradict each other: bytes differ, or a step was told twice")
+        found.append(
+            f"{counted({'message': comm['conflicting']})} whose ends contradict each other: bytes differ, or a step was told twice"
+        )
     backwards = sum(edge["backwards"] for edge in comm["edges"])
     if backwards:
         found.append(

@@ -6,7 +6,7 @@ import json
 import re
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ import pyarrow as pa
 import pytest
 import yaml
 from tests.common.analysis_laws import judged, moved
+from tests.fabrics import S
 from tests.senders.running import RunningLeadline, ndjson
-from tests.transfers import JOB, WINDOW, S, ring_job
+from tests.transfers import JOB, WINDOW, ring_job
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_pictures import NASTY, SVG, box_of, points
 
@@ -30,11 +31,11 @@ PAGE = Path(__file__).parents[3] / "docs" / "analyses" / "messages.md"
 SHOW = ("show", "messages", JOB)
 
 
-def verdicts(window: Window) -> dict[str, pa.Table]:
+def verdicts(window: Window) -> Mapping[str, pa.Table]:
     """What the analysis says of the ring job, at another time."""
     by_ns = window.to_ns - WINDOW.to_ns
     tables = {name: moved(BY_NAME[name], rows, by_ns) for name, rows in ring_job().items()}
-    return finished(messages, window, judged(messages, tables, window)).tables  # type: ignore[arg-type]
+    return finished(messages, window, judged(messages, tables, window)).tables
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def test_a_table_for_people(server: RunningLeadline, leadline_cli: Run) -> None:
     assert (ran.code, ran.err) == (0, "")
     wanted = [
         f"messages of {JOB}, 10 s to", "49 messages", "channel 0, ring 0 > 1 > 2 > 3 > 0", "36 ms in collectives",
-        "2 > 3", "clocks not fitted", "one of 2 flows", "000000", "1 ends without the other", "contradict each other",
+        "2 > 3", "clocks not fitted", "one of 2 flows", "000000", "1 end without the other", "contradict each other",
     ]  # fmt: skip
     assert [text for text in wanted if text not in ran.out] == []
     lines = [line for line in ran.out.splitlines() if re.match(r"\d > \d", line)]
