@@ -43,7 +43,7 @@ OPERATIONS = [
     ("POST", "/api/v1/backfill"),
 ]
 # Most of what can go wrong is in the operations that take something.
-SHARE = {"/api/v1/tables/{table}": 24, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
+SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8,
          "/api/v1/backfill": 6}  # fmt: skip

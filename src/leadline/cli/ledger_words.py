@@ -1,0 +1,66 @@
+"""Words for the ledger and for failures: GPU time, spans of time, money, shares, bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CATEGORY_WORDS: Mapping[str, str] = {
+    "compute": "compute", "input": "waiting for input", "communication": "communication",
+    "late-rank": "waiting for a late rank", "checkpoint": "checkpoint", "restart": "start and restart", "idle": "idle",
+    "unknown": "unknown", "missing": "not judged",
+}  # fmt: skip
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def gpu_time(gpu_seconds: float | None) -> str:
+    """`1.32 GPU-h`, below a tenth of an hour `85 GPU-s`; `-` for None."""
+    if gpu_seconds is None:
+        return "-"
+    hours = gpu_seconds / 3600
+    if hours >= 1000:
+        return f"{hours:,.0f} GPU-h"
+    return f"{hours:.3g} GPU-h" if hours >= 0.1 else f"{gpu_seconds:.3g} GPU-s"
+
+
+def span(seconds: float | None) -> str:
+    """`12.5 s`, `3 min 20 s`, `5 h 12 min`, `2 d 3 h`; `-` for None."""
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    whole = round(seconds)
+    for large, small, words in ((86400, 3600, ("d", "h")), (3600, 60, ("h", "min")), (60, 1, ("min", "s"))):
+        if whole >= large:
+            rest = whole % large // small
+            return f"{whole // large} {words[0]}" + (f" {rest} {words[1]}" if rest else "")
+    return f"{whole} s"
+
+
+def hours(value: float | None) -> str:
+    """Hours as a person reads them: `23 s`, `1 h 48 min`; `-` for None."""
+    return span(None if value is None else value * 3600)
+
+
+def money(amount: float | None, currency: str) -> str:
+    """`12.40 EUR`; small amounts with three digits; `-` where no price is set."""
+    if amount is None:
+        return "-"
+    return f"{amount:,.2f} {currency}" if amount >= 1 or amount == 0 else f"{amount:.3g} {currency}"
+
+
+def share(ratio: float | None) -> str:
+    """`81.2 %`; `-` where it is not known."""
+    return "-" if ratio is None else f"{100 * ratio:.1f} %"
+
+
+def bar(ratio: float, width: int = 30) -> str:
+    """A bar of `width` characters for 1, in eighths of a character; a share above 0 shows at least one."""
+    eighths = max(round(min(max(ratio, 0.0), 1.0) * width * 8), 1 if ratio > 0 else 0)
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+
+
+def owner_words(owner: Mapping[str, Any]) -> str:
+    """An owner without the kind of its ranks: `bert-1/0 > bert-1/1`; the job itself where nobody is named."""
+    name: str = owner["owner"] or "(the job)"
+    return " > ".join(part.removeprefix("rank:") for part in name.split(">"))
