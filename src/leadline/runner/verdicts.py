@@ -23,12 +23,13 @@ def has_windows(table: Table) -> bool:
     return table.identity is Identity.REVISION and {"end_ns", "window_ns"} <= names
 
 
-def latest_sql(table: Table, where: str = "") -> str:
+def latest_sql(table: Table, where: str = "", span: tuple[int, int] | None = None) -> str:
     """The rows of a table of verdicts whose revision counts, as a SELECT of all its columns (usable as a sub-query).
 
     `where`: a condition on the table's columns, with typed parameters as in any query; the shorter the span of time
     it leaves, the faster this is. It must tell windows, tenants, clusters or jobs apart, not rows within one: the
-    highest revision is looked for among the rows that it leaves.
+    highest revision is looked for among the rows that it leaves. `span`: the smallest and the largest `end_ns` that it
+    leaves, where the caller knows them; else the rows are asked, which reads them six times more.
 
     Of a window that `analysis_run` knows, the version and revision it names (the last that was judged well). Of one it
     does not know (rows that came by import, or a table without windows) the highest version and revision: of the
@@ -47,7 +48,8 @@ def latest_sql(table: Table, where: str = "") -> str:
         return _highest(rows, names, ", ".join(_own_key(table)))
     window = ", ".join(_WINDOW)
     # Which runs there are to look at: those of the windows that the rows are of, not of 400 days.
-    spans = f"end_ns BETWEEN (SELECT min(end_ns) FROM ({rows})) AND (SELECT max(end_ns) FROM ({rows}))"
+    low, high = span or (f"(SELECT min(end_ns) FROM ({rows}))", f"(SELECT max(end_ns) FROM ({rows}))")
+    spans = f"end_ns BETWEEN {low} AND {high}"
 
     def judged(what: str, condition: str) -> str:
         return f"(SELECT {what} FROM leadline.analysis_run WHERE state = 'done' AND {condition} AND {spans})"

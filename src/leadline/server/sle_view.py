@@ -125,9 +125,10 @@ class _Rows:
 
     def _source(self, table: Table) -> str:
         """The rows of a table that count, as a sub-query."""
-        parts = [latest_sql(table, self.where(self.sources.minutes()))]
+        span = (self.sources.first_ns, self.sources.end_ns)
+        parts = [latest_sql(table, self.where(self.sources.minutes()), span)]
         if self.sources.summed:
-            parts.append(latest_sql(table, self.where(self.sources.hours())))
+            parts.append(latest_sql(table, self.where(self.sources.hours()), span))
         return "(" + " UNION ALL ".join(f"SELECT * FROM ({part})" for part in parts) + ")"
 
     def held(self) -> list[dict[str, Any]]:
