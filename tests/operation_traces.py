@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-Times = np.ndarray[Any, np.dtype[Any]]
+Times = NDArray[np.float64]
 Key = tuple[int, int, str, int]  # replica, stage, kind, order in kind
 S = 10**9
 FORWARD_S, BACKWARD_S = 0.1, 0.2
@@ -93,7 +92,7 @@ def _worker(run: _Run, replica: int, stage: int, length: NDArray[np.float64] | N
         run.chunk[key], run.micro_batch[key] = chunk, micro_batch
         run.waits[key] = computed[-1:]
         takes = FORWARD_S if kind == "forward-compute" else BACKWARD_S
-        factor: Times = 1.0 + of.noise * np.asarray(run.rng.standard_normal(of.steps))
+        factor: Times = 1.0 + of.noise * run.rng.standard_normal(of.steps)
         factor = factor * (1.0 if length is None else length[replica, micro_batch])
         if of.slow_worker and (replica, stage) == of.slow_worker[:2]:
             factor = factor * of.slow_worker[2]
