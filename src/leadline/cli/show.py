@@ -9,8 +9,10 @@ import typer
 from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
+from leadline.cli.show_failures import failures
 from leadline.cli.show_flows import flows
 from leadline.cli.show_graph import graph
+from leadline.cli.show_ledger import ledger
 from leadline.cli.show_messages import messages
 from leadline.cli.show_path import path
 from leadline.cli.show_sle import expectations, sle
@@ -19,6 +21,8 @@ app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
 app.command()(graph)
 app.command()(path)
 app.command()(flows)
+app.command()(ledger)
+app.command()(failures)
 app.command()(sle)
 app.command()(expectations)
 app.command()(messages)
