@@ -14,6 +14,8 @@ from tests.common.analysis_laws import Case
 from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
 from tests.failing import WINDOW as MINUTE_WINDOW
 from tests.failing import failing_job
+from tests.promised import MINUTE, hot_gpu
+from tests.promised_hours import HOUR, minutes
 from tests.small_job import slow_rank_job
 from tests.transfers import WINDOW as RING_WINDOW
 from tests.transfers import ring_job
@@ -38,6 +40,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "failures": lambda: Case(failing_job(), MINUTE_WINDOW),
     "usual": lambda: Case(slow_rank_job(), replace(MINUTE_WINDOW, job="bert-1")),
     "ledger": lambda: Case(slow_rank_job(), JOB_WINDOW),
+    "sle": lambda: Case(hot_gpu(), MINUTE),
+    "sle-hours": lambda: Case(minutes(), HOUR),
 }
 
 

@@ -53,7 +53,7 @@ ENTITY_COLUMNS: Mapping[tuple[str, str], str] = {
     ("ecmp_group", "links"): "link", ("ecmp_group", "busiest"): "link", ("ecmp_group", "colliding"): "flow",
     ("conflict", "entity"): "", ("suspect", "entity"): "", ("suspect", "others"): "", ("colocation", "entity"): "",
     ("colocation", "others"): "", ("anomaly", "entity"): "", ("cause", "entity"): "", ("action", "entity"): "",
-    ("failure", "entity"): "",
+    ("failure", "entity"): "", ("sle", "entity"): "", ("sle_loss", "entity"): "", ("sle_loss", "culprit"): "",
 }  # fmt: skip
 
 
@@ -105,14 +105,17 @@ def _asked_for(read: Read, rows: pa.Table, window: Window) -> pa.ChunkedArray:
         time_N = rows[read.table.time]
         return pc.and_(pc.greater_equal(time_N, from_ns), pc.less(time_N, window.to_ns))
     begin, end = span_of(read.table)
+    if not end:
+        return pc.less(rows[begin], window.to_ns)
     still_holds = pc.or_kleene(pc.is_null(rows[end]), pc.greater(rows[end], from_ns))
     return pc.and_(pc.less(rows[begin], window.to_ns), pc.fill_null(still_holds, True))
 
 
 def span_of(table: Table) -> tuple[str, str]:
-    """Columns of begin and end of a table whose rows tell a span. Errors: AssertionError where they tell none."""
+    """Columns of begin and end (empty: there is none) of a table whose rows tell a span. Errors: AssertionError."""
     names = {column.name for column in table.columns}
     spans = [span for span in (("from_ns", "to_ns"), ("start_ns", "end_ns")) if names.issuperset(span)]
+    spans += [("first_ns", "")] if "first_ns" in names else []
     assert spans, f"{table.name} tells no spans"
     return spans[0]
 

@@ -8,9 +8,11 @@ from leadline.analysis.ledger.ledger import ledger
 from leadline.analysis.ledger.usual import usual
 from leadline.analysis.messages.messages import messages
 from leadline.analysis.path.paths import paths
+from leadline.analysis.sle.hours import sle_hours
+from leadline.analysis.sle.sle import sles
 from leadline.analysis.spec import Analysis
 
-ANALYSES: tuple[Analysis, ...] = (conflicts, paths, messages, usual, ledger, failures)
+ANALYSES: tuple[Analysis, ...] = (conflicts, paths, messages, usual, ledger, failures, sles, sle_hours)
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
 

@@ -73,7 +73,7 @@ class Part:
         """A text of one or more characters."""
         if not isinstance(self.node, yaml.ScalarNode) or not self.node.value.strip():
             raise self.wrong(what)
-        return self.node.value.strip()
+        return str(self.node.value).strip()
 
     def texts(self, what: str) -> tuple[str, ...]:
         """A list of texts, or one text."""

@@ -17,7 +17,7 @@ from leadline.analysis.sle.readings import LOOK_BACK_S, Held, Readings, Values
 from leadline.analysis.sle.seconds import S, ends_of, held_for, medians
 
 PAST_STEP_S = 10  # the own past is looked at every so many seconds
-PAST_MIN = 12  # and is one if it was known at so many of these moments: 2 min
+PAST_MIN = 6  # and is one if it was known at so many of these moments: 1 min
 PEERS_MIN = 3  # of two that differ nobody knows which is right
 _BLOCK = 4096  # rows of which pasts are sorted at a time, so that they stay in the cache
 
@@ -66,9 +66,9 @@ def accounts(expectation: Expectation, tenant: str, readings: Readings) -> dict[
     if not found:
         return {}
     entity_E = np.unique(np.concatenate([told.values.held_R for _, told in found]))
-    there_EC = np.zeros((len(entity_E), columns), bool)
+    there_EC: Bools = np.zeros((len(entity_E), columns), bool)
     known_EC, silent_EC, applies_EC = there_EC.copy(), there_EC.copy(), there_EC.copy()
-    first_EC = np.full((len(entity_E), columns), -1, np.int32)
+    first_EC = np.full((len(entity_E), columns), -1, np.int64)
     marks: list[tuple[Bound, Values, Ints]] = []
     reasons: list[tuple[str, Bools]] = []
     for bound, told in found:
@@ -84,13 +84,13 @@ def accounts(expectation: Expectation, tenant: str, readings: Readings) -> dict[
         applies_EC |= mute_EC | lacks_EC
         reasons += [(told.values.metric_R[0], mute_EC), (f"past of {told.values.metric_R[0]}", lacks_EC)]
         marks.append((bound, told.values, _worst(told, row_E, first_EC, len(marks), readings)))
-    there_EC &= _alive(entity_E, readings, columns)
+    there_EC = there_EC & _alive(entity_E, readings, columns)
     bad_EC = (first_EC >= 0) & there_EC
     good_EC = there_EC & ~bad_EC & known_EC & ~silent_EC
     missing_EC = there_EC & ~bad_EC & ~good_EC
-    judged_E = (bad_EC | good_EC | (missing_EC & applies_EC)).any(axis=1)
+    judged_E: Bools = np.any(bad_EC | good_EC | (missing_EC & applies_EC), axis=1)
     out = {
-        int(entity): Account(*(int(part[place].sum()) for part in (good_EC, bad_EC, missing_EC)))
+        int(entity): Account(int(good_EC[place].sum()), int(bad_EC[place].sum()), int(missing_EC[place].sum()))
         for place, entity in enumerate(entity_E.tolist())
         if judged_E[place]
     }
@@ -157,7 +157,7 @@ def _worst(told: Told, row_E: Ints, first_EC: Ints, place: int, readings: Readin
 
     Marks them in `first_EC` with the bound's place. Of equals the one whose culprit and metric come first by name.
     """
-    worst_EC = np.full(first_EC.shape, -1, np.int32)
+    worst_EC = np.full(first_EC.shape, -1, np.int64)
     row_K, column_K = np.nonzero(told.broken_RC)
     if not len(row_K):
         return worst_EC
@@ -229,7 +229,7 @@ def _told(test: Test, held: Held, readings: Readings, columns: int) -> Told:
     values = readings.values(test.indicator, held, ends_of(window.to_ns, columns))
     limit = test.threshold
     if limit.kind == "absolute":
-        middle_RC, spread_RC = np.float64(limit.value), np.float64(0.0)
+        middle_RC, spread_RC = np.full((1, 1), limit.value), np.zeros((1, 1))
         lacks = ""
     elif limit.kind == "past":
         ends_P = ends_of(window.from_ns, LOOK_BACK_S // PAST_STEP_S, PAST_STEP_S * S)

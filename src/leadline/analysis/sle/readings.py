@@ -131,10 +131,10 @@ class Readings:
         for row, entity, host in zip(
             rows_K.tolist(), of.entity_R[rows_K].tolist(), of.host_R[rows_K].tolist(), strict=True
         ):
-            found = self.scope.owners(entity, held.of) if entity >= 0 else ()
+            found, whose = (self.scope.owners(entity, held.of) if entity >= 0 else ()), entity
             if not found and held.of == "host" and host >= 0:
-                found, entity = (host,), host
-            found_M3 += [(row, each, entity) for each in found if self._holds(each, held)]
+                found, whose = (host,), host
+            found_M3 += [(row, each, whose) for each in found if self._holds(each, held)]
         row_R, held_R, culprit_R = np.array(found_M3, np.int64).reshape(-1, 3).T
         return row_R, held_R, culprit_R
 
@@ -208,7 +208,11 @@ class Readings:
             rows_R, held_R, _ = self._rows(self.pulse, np.arange(len(self.pulse.entity_R)), held)
             of, hold_s = self.pulse, max(held.missing_after_s, 120.0)
         else:
-            rows_R, held_R, _ = self._rows(self.metrics, np.arange(len(self.metrics.entity_R)), held)
+            named = np.flatnonzero(self.metrics.entity_R >= 0)
+            rows_R, held_R, culprit_R = self._rows(self.metrics, named, held)
+            # Targets are scraped by address: what a program's series name as its host need not be one.
+            own_R = culprit_R == self.metrics.entity_R[rows_R]
+            rows_R, held_R = rows_R[own_R], held_R[own_R]
             of, hold_s = self.metrics, held.missing_after_s
         samples = of.samples.of(rows_R)
         age_RC = seconds.places(samples, ends_C).age_s(samples)
@@ -310,7 +314,8 @@ def _named(of: Streams, names: tuple[str, ...]) -> Bools:
 def _hold(samples: Samples, missing_after_s: float) -> Ints:
     """For how long a value is held, ns, by row."""
     usual_R = seconds.usual_interval_ns(samples) * INTERVALS
-    return np.clip(usual_R, missing_after_s * S, max(missing_after_s, HOLD_S_MAX) * S).astype(np.int64)
+    hold_R: Ints = np.clip(usual_R, missing_after_s * S, max(missing_after_s, HOLD_S_MAX) * S).astype(np.int64)
+    return hold_R
 
 
 def _read(samples: Samples, indicator: Indicator, hold_R: Ints) -> Samples:

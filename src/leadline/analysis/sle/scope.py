@@ -1,4 +1,4 @@
-"""Who is held to what: entities by number, what they are part of, who their peers are, and from when until when they are.
+"""Who is held to what: entities by number, what they are part of, who their peers are, and since when they are there.
 
 An entity is known by tenant and id, so that two tenants' jobs of one name stay two.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Ints, codes, floats, ints
+from leadline.analysis.columns import Ints, floats, ints
 from leadline.analysis.sle.expectations import DEFAULTS, Expectation, parse
 from leadline.analysis.sle.judging import Account, accounts
 from leadline.analysis.sle.readings import LOOK_BACK_S, Readings, wanted_metrics
@@ -21,6 +21,7 @@ from leadline.model.tables.accounts import EXPECTATION, LEDGER, SLE, SLE_LOSS
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import ECMP_GROUP
+from leadline.model.tables.spec import Table
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import EVENT
 
@@ -64,7 +65,12 @@ Row = dict[str, Any]
             columns=("tenant", "switch", "end_ns", "window_ns", "links", "flows", "efficiency"),
             look_back_ns=WINDOW_S * S,
         ),
-        Read(RELATION, columns=("tenant", "child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=BACK_NS, valid=True),
+        Read(
+            RELATION,
+            columns=("tenant", "child", "parent", "kind", "from_ns", "to_ns"),
+            look_back_ns=BACK_NS,
+            valid=True,
+        ),
     ),
     writes=(SLE, SLE_LOSS),
     window_s=WINDOW_S,
@@ -108,7 +114,7 @@ def sles(
                     "layer": str(one.layer), "end_ns": window.to_ns, "window_ns": window.window_ns}  # fmt: skip
             held.append({**base, **_seconds(account, one), "lost_gpu_seconds": lost.get(entity, 0.0)})
             losses += [{**base, **each} for each in _losses(account, readings)]
-    return {"sle": _columns(held), "sle_loss": _columns(losses)}
+    return {"sle": _columns(SLE, held), "sle_loss": _columns(SLE_LOSS, losses)}
 
 
 def promises(expectation: pa.Table, window: Window) -> list[tuple[str, Expectation]]:
@@ -206,6 +212,7 @@ def _losses(account: Account, readings: Readings) -> Iterable[Row]:
         yield {"classifier": classifier, "metric": metric, "culprit": culprit, "bound": bound, "seconds": float(count)}
 
 
-def _columns(rows: list[Row]) -> dict[str, list[Any]]:
-    """Rows as columns; no rows have none."""
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+def _columns(table: Table, rows: list[Row]) -> dict[str, list[Any]]:
+    """Rows as columns of their table; what the runner fills in is left to it."""
+    names = [column.name for column in table.own]
+    return {name: [row[name] for row in rows] for name in ("tenant", *names)}

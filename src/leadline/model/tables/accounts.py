@@ -129,7 +129,7 @@ SLE = Table(
     time="end_ns",
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
-    written_by="analysis/sle",
+    written_by="analysis/sle, analysis/sle-hours",
 )
 
 SLE_LOSS = Table(
@@ -148,5 +148,5 @@ SLE_LOSS = Table(
     time="end_ns",
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
-    written_by="analysis/sle",
+    written_by="analysis/sle, analysis/sle-hours",
 )
