@@ -25,7 +25,7 @@ from leadline.analysis.ledger.arrival_kernels import ABSENT, FAILED
 from leadline.analysis.ledger.arrivals import ALL, Arrivals, arrivals, met
 from leadline.analysis.ledger.clocks import UNKNOWN_NS, Clocks, clocks, set_right
 from leadline.analysis.ledger.edges import by_edge
-from leadline.analysis.ledger.expected import Expected, expected
+from leadline.analysis.ledger.expected import NOISE_RATIO, Expected, expected
 from leadline.analysis.ledger.hidden import hidden
 from leadline.analysis.ledger.open_end import LATE_RANKS_MAX, open_end
 from leadline.analysis.ledger.phases import moved, phases
@@ -138,7 +138,7 @@ class _Told:
         kinds, kind_Q = self._kinds(group_Q)
         usual_Q = self.expected.collectives_ns(kinds)[kind_Q]
         length_Q = end_Q - begin_Q
-        lost_Q = np.nan_to_num(np.clip(length_Q - usual_Q, 0, length_Q))
+        lost_Q = _beyond(length_Q, usual_Q, np.cumsum(found.kind_P == OWN)[is_collective])
         symmetric = np.isin(arrived.op_G[group_Q], [place for place, op in enumerate(arrived.ops) if op in SYMMETRIC])
         sure_Q = np.where(np.isnan(usual_Q), SURE_NO_USUAL, SURE if self.clock.fitted else SURE_ESTIMATED)
         sure_Q = np.where(symmetric, sure_Q, np.minimum(sure_Q, SURE_ROOTED))
@@ -186,6 +186,21 @@ class _Told:
         late = np.full(len(rank_Q), PLACE_OF[Category.LATE_RANK])
         sure = np.full(len(rank_Q), SURE_ESTIMATED / len(rank_Q))
         return Pieces(cut[:-1], cut[1:], late, np.full(len(rank_Q), RANK), rank_Q.astype(np.int64), length * 1.0, sure)
+
+
+def _beyond(length_Q: Ints, usual_Q: Floats, chain_Q: Ints) -> Floats:
+    """What collectives took beyond the usual, ns; 0 where nobody knows what that is.
+
+    Chains of them, one behind the other, are held against the usual as a whole: which bucket of a backward pass took
+    some of another's time is chance, and to count what was longer but not what was shorter would call it loss.
+    """
+    more_Q = np.nan_to_num(length_Q - usual_Q)
+    chains = int(chain_Q.max(initial=0)) + 1
+    more_C, usual_C = (np.bincount(chain_Q, each, chains) for each in (more_Q, np.nan_to_num(usual_Q)))
+    longer_C = np.bincount(chain_Q, np.maximum(more_Q, 0), chains)
+    lost_C = np.where(more_C > NOISE_RATIO * usual_C, more_C, 0.0)
+    share_C = np.divide(lost_C, longer_C, out=np.zeros(chains), where=longer_C > 0)
+    return np.asarray(np.clip(np.maximum(more_Q, 0) * share_C[chain_Q], 0, length_Q))
 
 
 def _laid(begin_O: Ints, laid: tuple[tuple[Ints, Category, int, Floats], ...], rank_O: Ints, sure_O: Floats) -> Pieces:

@@ -13,7 +13,7 @@ from leadline.analysis.columns import Floats, ints
 from leadline.analysis.ledger.usual import usual_ns
 
 KINDS_MAX = 256  # of collectives that are looked up for one window; a job has tens
-NOISE_RATIO = 0.1  # compute beyond usual that is no loss: healthy steps vary by 5 to 8 %
+NOISE_RATIO = 0.1  # time beyond usual that is no loss: healthy steps vary by 5 to 8 %
 
 
 @dataclass(frozen=True, slots=True)
