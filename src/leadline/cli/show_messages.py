@@ -109,16 +109,13 @@ def _troubles(comm: Mapping[str, Any]) -> list[str]:
     """What makes numbers doubtful, and what to do."""
     found = []
     if comm["unpaired"]:
-        found.append(
-            f"{counted({'end': comm['unpaired']})} without the other: does every rank tell its messages (`leadline doctor`)?"
-        )
+        ends = counted({"end": comm["unpaired"]})
+        found.append(f"{ends} without the other: does every rank tell its messages (`leadline doctor`)?")
     if comm["conflicting"]:
-        found.append(
-            f"{counted({'message': comm['conflicting']})} whose ends contradict each other: bytes differ, or a step was told twice"
-        )
+        odd = counted({"message": comm["conflicting"]})
+        found.append(f"{odd} whose ends contradict each other: bytes differ, or a step was told twice")
     backwards = sum(edge["backwards"] for edge in comm["edges"])
     if backwards:
-        found.append(
-            f"{backwards} messages came before they were sent, beyond what their clocks allow: no delay is told"
-        )
+        early = counted({"message": backwards})
+        found.append(f"{early} came before being sent, beyond what the clocks allow: of these no delay is told")
     return found
