@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -22,29 +23,36 @@ STEP_NS_MAX = 3600 * S  # a longer step is nonsense, or one that nobody can be h
 
 @dataclass(frozen=True, slots=True)
 class StepRows:
-    """N rows of ranks, in order of step of the job, then rank; and I steps of the job, in order of their begin.
+    """N rows of ranks, in order of step of the job, rank, begin; and I steps of the job, in order of their begin.
 
     Times and lengths in ns; a phase that was not told is 0.
     """
 
     step_N: Ints  # place of its step, 0 to I - 1
     rank_N: Ints
-    start_N: Ints
-    end_N: Ints
+    length_N: Ints  # checkpoint taken off
     data_N: Ints
     own_N: Ints  # forward and optimizer: backward hides the wait for others
     checkpoint_N: Ints
     begin_I: Ints  # first begin of its ranks
     end_I: Ints  # last end
-    length_I: Ints  # median over its ranks, checkpoint taken off
-    median_own_I: Ints
     again_I: Bools  # done before, and lost
-    phased: bool  # whether any row tells phases
 
     def rows_of(self, place: int) -> slice:
         """Rows of one step."""
         first, last = np.searchsorted(self.step_N, [place, place + 1]).tolist()
         return slice(first, last)
+
+    def medians(self, value_N: Ints) -> Ints:
+        """Median over the ranks of each step, the lower of two in the middle."""
+        bounds = np.searchsorted(self.step_N, np.arange(len(self.begin_I) + 1)).tolist()
+        return np.array([lower_median(value_N[first:last]) for first, last in pairwise(bounds)], np.int64)
+
+
+def lower_median(value_M: Ints) -> int:
+    """Median of at least one number; of two in the middle the lower."""
+    middle = (len(value_M) - 1) // 2
+    return int(np.partition(value_M, middle)[middle])
 
 
 def step_rows(step: pa.Table, ends: Sequence[Ended]) -> StepRows:
@@ -56,32 +64,30 @@ def step_rows(step: pa.Table, ends: Sequence[Ended]) -> StepRows:
     # Compared, not subtracted: times of nonsense would overflow.
     keep_N = (end_N > start_N) & (start_N > -(2**62)) & (end_N < 2**62) & (rank_N >= 0) & (rank_N < RANKS_MAX)
     keep_N[keep_N] = end_N[keep_N] - start_N[keep_N] <= STEP_NS_MAX
-    kept = step.filter(pa.array(keep_N))
-    start_N, end_N, rank_N = start_N[keep_N], end_N[keep_N], rank_N[keep_N]
-    number_N = ints(kept, "step")
-    phases = {name: _phase(kept, name, end_N - start_N) for name in _PHASES}
-    again_N = _again(number_N, rank_N, start_N, end_N, ends)
-    place_N, begin_I, end_I = _instances(number_N, start_N, end_N)
-    order_N = np.lexsort((start_N, rank_N, place_N))
-    place_N = place_N[order_N]
-    lengths_N = (end_N - start_N - phases["checkpoint_ns"])[order_N]
-    count = len(begin_I)
-    own_N = np.minimum(phases["forward_ns"] + phases["optimizer_ns"], end_N - start_N)[order_N]
-    return StepRows(
-        step_N=place_N,
-        rank_N=rank_N[order_N],
-        start_N=start_N[order_N],
-        end_N=end_N[order_N],
-        data_N=phases["data_ns"][order_N],
-        own_N=own_N,
-        checkpoint_N=phases["checkpoint_ns"][order_N],
-        begin_I=begin_I,
-        end_I=end_I,
-        length_I=medians(place_N, lengths_N, count),
-        median_own_I=medians(place_N, own_N, count),
-        again_I=2 * np.bincount(place_N, again_N[order_N], count) > np.bincount(place_N, minlength=count),
-        phased=any(each.any() for each in phases.values()),
-    )
+    if not keep_N.all():
+        step = step.filter(pa.array(keep_N))
+        start_N, end_N, rank_N = start_N[keep_N], end_N[keep_N], rank_N[keep_N]
+    number_N = ints(step, "step")
+    found = _in_step(number_N, start_N, end_N)
+    again_N = None
+    if found is None:
+        found = _instances(number_N, start_N, end_N)
+        again_N = _again(number_N, rank_N, start_N, end_N, ends)
+    place_N, begin_I, end_I = found
+    order_N = _order(place_N, rank_N, start_N)
+    columns = [_phase(step, name, end_N - start_N) for name in _PHASES]
+    data_N, forward_N, optimizer_N, checkpoint_N = columns
+    own_N = np.minimum(forward_N + optimizer_N, end_N - start_N)
+    length_N = end_N - start_N - checkpoint_N
+    if order_N is not None:
+        place_N, rank_N, length_N, data_N, own_N, checkpoint_N = (
+            each[order_N] for each in (place_N, rank_N, length_N, data_N, own_N, checkpoint_N)
+        )
+    again_I = np.zeros(len(begin_I), bool)
+    if again_N is not None:
+        mine_N = again_N if order_N is None else again_N[order_N]
+        again_I = 2 * np.bincount(place_N, mine_N, len(begin_I)) > np.bincount(place_N, minlength=len(begin_I))
+    return StepRows(place_N, rank_N, length_N, data_N, own_N, checkpoint_N, begin_I, end_I, again_I)
 
 
 _PHASES = ("data_ns", "forward_ns", "optimizer_ns", "checkpoint_ns")
@@ -91,13 +97,35 @@ def _phase(step: pa.Table, name: str, length_N: Ints) -> Ints:
     return np.clip(ints(step, name, 0), 0, length_N)
 
 
-def medians(group_N: Ints, value_N: Ints, count: int) -> Ints:
-    """Median of the values of each group, the lower of two in the middle; groups are numbered 0 to count - 1."""
-    order_N = np.lexsort((value_N, group_N))
-    size_G = np.bincount(group_N, minlength=count)
-    first_G = np.cumsum(size_G) - size_G
-    middle_G = first_G + (np.maximum(size_G, 1) - 1) // 2
-    return value_N[order_N][np.minimum(middle_G, len(value_N) - 1)] if len(value_N) else np.zeros(count, np.int64)
+def _order(place_N: Ints, rank_N: Ints, start_N: Ints) -> Ints | None:
+    """Order of the rows by step, rank, begin; None: they are in it, as the store gives them."""
+    key_N = place_N * RANKS_MAX + rank_N
+    if (key_N[1:] > key_N[:-1]).all():
+        return None
+    return np.lexsort((start_N, key_N))
+
+
+def _in_step(number_N: Ints, start_N: Ints, end_N: Ints) -> tuple[Ints, Ints, Ints] | None:
+    """As `_instances`, for the usual case: all ranks of a number are at it at once, and numbers ascend. Or None.
+
+    Then no rank goes back, and nothing needs to be sorted by time: of a million rows that is most of the work.
+    """
+    if not len(number_N):
+        return None
+    if (number_N[1:] >= number_N[:-1]).all():
+        first_I = np.flatnonzero(np.append(True, number_N[1:] != number_N[:-1]))
+        place_N = np.repeat(np.arange(len(first_I)), np.diff(np.append(first_I, len(number_N))))
+        starts, ends = start_N, end_N
+    else:
+        order_N = np.argsort(number_N, kind="stable")
+        known, first_I, place_N = np.unique(number_N[order_N], return_index=True, return_inverse=True)
+        starts, ends = start_N[order_N], end_N[order_N]
+        place_N = np.searchsorted(known, number_N)
+    begin_I, end_I = np.minimum.reduceat(starts, first_I), np.maximum.reduceat(ends, first_I)
+    together_I = np.maximum.reduceat(starts, first_I) < np.minimum.reduceat(ends, first_I)
+    if together_I.all() and (begin_I[1:] > begin_I[:-1]).all():
+        return place_N, begin_I, end_I
+    return None
 
 
 def _instances(number_N: Ints, start_N: Ints, end_N: Ints) -> tuple[Ints, Ints, Ints]:

@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints, ints
+from leadline.analysis.ledger.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
 from leadline.analysis.ledger.layers import Account, S, accounts, merged
 from leadline.analysis.ledger.operations import from_operations
-from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, ends_of, presence
+from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
 from leadline.analysis.ledger.steps import from_steps
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.accounts import TICK_S
@@ -94,15 +95,17 @@ def ledger(
         relation, ends, talked, seen, claimed_size(collective),
         job=window.job, from_ns=window.from_ns, to_ns=window.to_ns,
     )  # fmt: skip
+    told, lacking = from_collectives(collective, step, edge, usual, window=window)
     span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
     layers = [
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),
         from_operations(operation, window),
+        told,
         from_steps(steps, usual, job=window.job, **span),
         from_events(event, there, job=window.job, **span),
     ]
-    missing = missing_input(steps, there, talked, window)
+    missing = missing_input(steps, there, talked, lacking, window)
     return {"ledger": _columns(accounts(there.spans, layers, missing), there.gpus, window)}
 
 
@@ -133,12 +136,15 @@ def work_begins(steps: StepRows, collective: pa.Table) -> Ints:
     return steps.begin_I if len(steps.begin_I) else np.unique(ints(collective, "enqueued_ns"))
 
 
-def missing_input(steps: StepRows, there: Presence, talked: Sequence[tuple[int, int]], window: Window) -> str:
-    """Which input is missing where no depth tells anything, in words."""
-    inside = [span for span in talked if span[1] > window.from_ns]
-    if not inside:
+def missing_input(
+    steps: StepRows, there: Presence, talked: Sequence[tuple[int, int]], lacking: Mapping[str, int], window: Window
+) -> str:
+    """Which input is missing where no depth tells anything, in words. lacking: by name, ns, what collectives lacked."""
+    if not any(end > window.from_ns for _, end in talked):
         return "no telemetry"
-    silent = sorted(there.ranks - set(np.unique(steps.rank_N).tolist()))
+    if lacking:
+        return max(sorted(lacking), key=lambda name: lacking[name])
+    silent = sorted(there.ranks - set(distinct_of(steps.rank_N)))
     if len(steps.begin_I) and silent:
         named = ", ".join(f"rank:{window.job}/{rank}" for rank in silent[:NAMED_MAX])
         return f"no steps heard from {named}" + (f" and {len(silent) - NAMED_MAX} more" if silent[NAMED_MAX:] else "")

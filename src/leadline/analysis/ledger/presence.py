@@ -17,14 +17,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis.columns import ints
+from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.layers import S, merged
 
 RANKS_MAX = 1_000_000  # of one job; a communicator that claims more is nonsense
 SILENCE_NS = 10 * S  # without a word of the inventory, a job is there this long after the last row of it
 TOGETHER_NS = 60 * S  # ends of ranks this near each other are one end of the job
 _ENDS = ("process-exit", "rank-failed")
-_STOPPED_BY = ("signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138")  # it was asked to
+# It was asked to: by its signal, or as a program says that it obeyed one.
+_STOPPED_BY = ("signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +186,15 @@ def claimed_size(collective: pa.Table) -> int:
 
 
 def distinct(table: pa.Table, column: str) -> list[int]:
-    """Distinct whole numbers of a column, in order."""
-    found: list[int] = np.unique(ints(table, column)).tolist()
+    """Distinct ranks of a column, in order; numbers that no rank has are left out."""
+    return distinct_of(ints(table, column))
+
+
+def distinct_of(number_N: Ints) -> list[int]:
+    """The same of an array."""
+    if len(number_N) and (number_N.min() < 0 or number_N.max() >= RANKS_MAX):
+        number_N = number_N[(number_N >= 0) & (number_N < RANKS_MAX)]
+    seen_R = np.zeros(int(number_N.max()) + 1 if len(number_N) else 0, bool)
+    seen_R[number_N] = True  # of millions of rows, 30 times as fast as to sort them
+    found: list[int] = np.flatnonzero(seen_R).tolist()
     return found

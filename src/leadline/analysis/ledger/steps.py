@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.ledger.instances import StepRows
+from leadline.analysis.ledger.instances import StepRows, lower_median
 from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.ledger.usual import usual_ns
@@ -76,8 +76,8 @@ def from_steps(steps: StepRows, usual: pa.Table, *, job: str, from_ns: int, to_n
     """What steps tell of [from, to), begin and end of a step cut where those beside it overlap it."""
     written = Written(Depth.STEPS)
     usual_step_ns, usual_input_ns = usual_ns(usual, "step"), usual_ns(usual, "input")
-    if usual_step_ns is None and len(steps.length_I) >= LASTING:  # its first minute
-        usual_step_ns = int(np.median(steps.length_I))
+    if usual_step_ns is None and len(steps.begin_I) >= LASTING:  # its first minute
+        usual_step_ns = int(np.median(steps.medians(steps.length_N)))
     until = np.maximum.accumulate(steps.end_I) if len(steps.end_I) else steps.end_I
     begin = np.append(steps.begin_I[:1], np.maximum(steps.begin_I[1:], until[:-1]))
     for place in np.flatnonzero((until > from_ns) & (begin < to_ns) & (steps.end_I > begin)).tolist():
@@ -131,11 +131,14 @@ def _one_step(
 
 def lasts(steps: StepRows, place: int, rank: int) -> bool:
     """Whether a rank was slower than the median rank in most of its last steps, too: once is chance, or a pause."""
-    first = steps.rows_of(max(place - LASTING + 1, 0)).start
-    rows = slice(first, steps.rows_of(place).stop)
-    mine = steps.rank_N[rows] == rank
-    own_M, median_M = steps.own_N[rows][mine], steps.median_own_I[steps.step_N[rows][mine]]
-    return bool(len(own_M) >= LASTING) and bool(np.median(own_M - (1 + LATE_RATIO_MIN) * median_M) > 0)
+    told = late = 0
+    for each in range(max(place - LASTING + 1, 0), place + 1):
+        rows = steps.rows_of(each)
+        own_M, mine_M = steps.own_N[rows], steps.rank_N[rows] == rank
+        if mine_M.any():
+            told += 1
+            late += bool(own_M[mine_M].max() > (1 + LATE_RATIO_MIN) * lower_median(own_M))
+    return told >= LASTING and 2 * late > told
 
 
 def _late(own_N: Ints, slowest: int, usual_step_ns: int | None, length_ns: int) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Codes, Ints, codes, ints
-from leadline.analysis.ledger.instances import medians, step_rows
+from leadline.analysis.ledger.instances import step_rows
 from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.presence import RANKS_MAX
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
@@ -90,11 +90,10 @@ def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
     """
     rows = _Rows()
     steps = step_rows(step, ())
-    rows.add("step", steps.length_I)
-    if steps.phased:
-        count = len(steps.begin_I)
-        rows.add("input", medians(steps.step_N, steps.data_N, count))
-        rows.add("compute", medians(steps.step_N, steps.own_N, count))
+    rows.add("step", steps.medians(steps.length_N))
+    if steps.own_N.any() or steps.data_N.any():
+        rows.add("input", steps.medians(steps.data_N))
+        rows.add("compute", steps.medians(steps.own_N))
     _add_collectives(rows, collective)
     size = len(rows.what)
     return {
