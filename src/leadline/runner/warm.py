@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 
 from leadline.analysis.graph.warm import warm_graph
+from leadline.analysis.ledger.operations_warm import warm_operations
 from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
 
-WARMERS: tuple[Callable[[], object], ...] = (warm_graph, warm_paths, warm_messages)
+WARMERS: tuple[Callable[[], object], ...] = (warm_graph, warm_paths, warm_messages, warm_operations)
 
 
 def warm() -> float:
