@@ -16,6 +16,7 @@ from rich.text import Text
 
 from leadline.cli.client import Client
 from leadline.cli.lab_leadline import Listening, tell_inventory
+from leadline.cli.ledger_story import cost_words, time_words
 from leadline.cli.output import console
 from leadline.cli.story import FAULT_STYLE, Story
 from leadline.lab.run import Happening, ScenarioRun, plan_for
@@ -72,7 +73,8 @@ class Demo:
         finally:
             self.stop()
         arrived = self._arrived()
-        _summary(arrived, self.truth, story.job, story.ended_ns, once)
+        story.ask_ledger()
+        _summary(arrived, self.truth, story, once)
         missing = [name for name in NEEDED if not arrived[name]]
         if missing:
             console().print(f"none of these arrived: {', '.join(missing)}", style="red")
@@ -122,21 +124,36 @@ def job_of(scenario: Scenario) -> str:
     return (training or [each.name for each in scenario.workloads] or [""])[0]
 
 
-def _summary(arrived: dict[str, Any], truth: Path, job: str, ended_ns: int | None, once: bool) -> None:
-    """What is in the store and how to ask for it: at the job's last moment, for it has ended and nothing is of now."""
+def _summary(arrived: dict[str, Any], truth: Path, story: Story, once: bool) -> None:
+    """What was concluded, what is in the store and how to ask for it: at the job's last moment, for it has ended and
+    nothing is of now."""
+    job, ended_ns = story.job, story.ended_ns
     at = f" --at {datetime.fromtimestamp(ended_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}" if ended_ns else ""
     console().print(
         f"\n{arrived['steps']} steps, {arrived['collectives']} collectives, {arrived['flow_samples']} flow samples and "
         f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
-        f"entities are in the store.\nWhat was really done is in {truth}. Ask for the rest"
+        f"entities are in the store.{_concluded(story)}\nWhat was really done is in {truth}. Ask for the rest"
         f"{' (once `leadline up` runs again)' if once else ''}:\n"
         f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
+        f"  .venv/bin/leadline show ledger {job}\n"
+        f"  .venv/bin/leadline show sle{at}\n"
+        f"  .venv/bin/leadline show messages {job}{at}\n"
         f"  .venv/bin/leadline show graph {job}{at}\n"
         f"  .venv/bin/leadline show path {job}/0 {job}/1{at}\n"
         f"  .venv/bin/leadline show flows {job}{at}\n",
         soft_wrap=True,
     )
     sys.stdout.flush()
+
+
+def _concluded(story: Story) -> str:
+    """Where the time of the job went and who cost most, by the ledger; empty where it has no window yet."""
+    went, cost = time_words(story.told.ledger), cost_words(story.told.ledger, story.told.hosts)
+    lines = [
+        f"Where the time of {story.job} went: {went}." if went else "",
+        f"{cost[:1].upper()}{cost[1:]}." if cost else "",
+    ]
+    return "".join(f"\n{line}" for line in lines if line)
 
 
 def _lines(story: Story) -> Callable[[Happening], None]:

@@ -52,6 +52,8 @@ class RecordedStory:
         while self._ahead and self._ahead[0].time_ns <= at_ns:
             self._story.add(self._ahead.pop(0))
         self._story.ask(at_ns)
+        if done:  # and everything is judged
+            self._story.ask_ledger(at_ns)
         at_s = (at_ns - self._zero_ns) / 1e9
         picture = self._story.picture(at_s if at_s >= 0 else None)
         if self._live is not None:

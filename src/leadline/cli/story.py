@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -18,6 +18,7 @@ from rich.text import Text
 
 from leadline.cli.client import Client
 from leadline.cli.flow_words import path_words
+from leadline.cli.ledger_story import cost_words, time_words
 from leadline.lab.run import Happening
 from leadline.lab.scenarios.spec import Scenario
 from leadline.model.errors import LeadlineError
@@ -26,6 +27,10 @@ BARS = "▁▂▃▄▅▆▇█"
 STEPS_SHOWN = 72
 HAPPENINGS_SHOWN = 9
 RECENT_S = 15
+LEDGER_EVERY_S = 10  # a window of the ledger
+LEDGER_LAG_S = (
+    17  # a window, the 5 s that it stays open, and some to judge it: what is later would be told as not judged
+)
 FAULT_STYLE = {"fault": "bold red", "mended": "green", "job": "", "lab": "dim", "end": "bold"}
 # What an event's kind is called on the screen; other kinds stand under their own name.
 EVENTS_SHOWN = 5
@@ -52,6 +57,10 @@ GPU_SQL = """
 SELECT entity, argMax(value, time_ns) AS last FROM metric_sample INNER JOIN series USING (series)
 WHERE name = '{name}' AND time_ns > {since_ns} AND isFinite(value) GROUP BY entity ORDER BY last LIMIT 1
 """
+HOSTS_SQL = """
+SELECT child, argMax(parent, from_ns) AS host FROM relation
+WHERE kind = 'runs-on' AND startsWith(child, 'rank:{job}/') AND startsWith(parent, 'host:') GROUP BY child
+"""
 
 
 @dataclass(slots=True)
@@ -66,6 +75,9 @@ class Told:
     busy: dict[str, Any] | None = None  # the least busy GPU
     clock: dict[str, Any] | None = None  # the GPU with the lowest clock
     sources: Sequence[dict[str, Any]] = ()
+    ledger: dict[str, Any] | None = None  # as `leadline show ledger` has it
+    hosts: Mapping[str, str] = field(default_factory=dict)  # by rank
+    ledger_ns: int = 0  # when that was asked for
     asked_ns: int = 0
 
 
@@ -108,9 +120,33 @@ class Story:
                 clock=self._row(GPU_SQL.format(name="DCGM_FI_DEV_SM_CLOCK", since_ns=recent_ns)),
                 sources=self.client.get("/api/v1/doctor")["sources"],
                 asked_ns=now_ns,
+                **self._ledger(now_ns),
             )
         except LeadlineError:
             return
+
+    def ask_ledger(self, now_ns: int | None = None) -> None:
+        """Ask for the ledger once more, up to now: windows are judged some seconds after the story has ended."""
+        try:
+            now_ns = time.time_ns() if now_ns is None else now_ns
+            self.told = replace(self.told, **self._asked_ledger(now_ns))
+        except LeadlineError:
+            return
+
+    def _ledger(self, now_ns: int) -> dict[str, Any]:
+        """The ledger since the story began and the hosts of ranks; the last answer where that is of this window."""
+        told = self.told
+        if told.ledger_ns and now_ns - told.ledger_ns < LEDGER_EVERY_S * 10**9:
+            return {"ledger": told.ledger, "hosts": told.hosts, "ledger_ns": told.ledger_ns}
+        to_ns = now_ns - LEDGER_LAG_S * 10**9
+        return {**self._asked_ledger(to_ns), "ledger_ns": now_ns} if to_ns > self.began_ns else {}
+
+    def _asked_ledger(self, to_ns: int) -> dict[str, Any]:
+        since = {"from": str(self.began_ns)} if self.began_ns else {}
+        return {
+            "ledger": self.client.get("/api/v1/ledger", job=self.job, to=str(to_ns), **since),
+            "hosts": {row["child"]: row["host"] for row in self._rows(HOSTS_SQL.format(job=self.job))},
+        }
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.client.post("/api/v1/sql", {"sql": sql})["rows"]
@@ -177,6 +213,9 @@ class Story:
             )
         if told.paths is not None and told.paths["flows"]:
             rows.add_row("paths", paths_words(told.paths["flows"]))
+        for name, words in (("ledger", time_words(told.ledger)), ("", cost_words(told.ledger, told.hosts))):
+            if words:
+                rows.add_row(name, words)
         for event in told.events:
             age_s = (told.asked_ns - event["last_ns"]) / 1e9
             whose = _short(event["one"]) if event["entities"] == 1 else f"{event['entities']} entities"

@@ -2,7 +2,7 @@
 
     from                                                     end: newest minute that was judged
      |--- minutes ---|---- hour ----|---- hour ----|-- minutes --|
-                     summed by `sle_hours`          hours not summed yet
+                     summed by `sle-hours`          hours not summed yet
 
 A month is 720 hours and the minutes of two, however many entities there are; and every second counts once.
 """

@@ -1,6 +1,6 @@
 """How well expectations are met: share of good seconds, error budget, burn rates, and what made seconds bad.
 
-Everything shown was concluded by the analyses `sle` and `sle_hours`; a request sums their rows in the engine, so a
+Everything shown was concluded by the analyses `sle` and `sle-hours`; a request sums their rows in the engine, so a
 month of thousands of entities is one query and a page of rows. What the figures mean: docs/how-to/hold-expectations.md.
 """
 
@@ -22,7 +22,7 @@ from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.server.sle_spans import HOUR_NS, SPANS_S, Sources, sources
 from leadline.store import Store
 
-ANALYSES = ("sle", "sle_hours")
+ANALYSES = ("sle", "sle-hours")
 LAYER_ROWS_MAX = 100  # told of each layer, the worst; its totals count all of them
 CLASSIFIERS_MAX = 5  # told of each row, the largest; the rest in one
 NEAR_NAMES_MAX = 20_000  # looked through for what somebody may have meant

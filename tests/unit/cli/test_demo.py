@@ -16,8 +16,9 @@ from leadline.cli import demo
 from leadline.cli.client import Client
 from leadline.cli.demo import Demo
 from leadline.cli.lab_leadline import Listening, tell_inventory
-from leadline.cli.story import Story
+from leadline.cli.story import Story, Told
 from leadline.lab.run import Happening, ScenarioRun
+from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.topology import load_named
 from leadline.model.errors import WorldError
 
@@ -49,7 +50,28 @@ def test_the_demo_tells_what_hangs_on_what_and_ends_with_questions_that_have_an_
     assert next(story) == 0
     assert order == ["clos8", "scenario"]
     assert isinstance(screen.file, io.StringIO)
+    assert "Where the time of" not in screen.file.getvalue()  # nobody answers
+    assert "leadline show ledger bert-1\n" in screen.file.getvalue()
     assert "leadline show path bert-1/0 bert-1/1 --at 2026-01-01T00:00:00Z\n" in screen.file.getvalue()
+
+
+def test_the_demo_ends_with_where_the_time_went(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Console(file=io.StringIO(), width=200, color_system=None)
+    monkeypatch.setattr(demo, "console", lambda: screen)
+    story = Story(Client(URL), scenario_of("demo"), "bert-1")
+    owner = {"category": "late-rank", "owner": "rank:bert-1/5", "lost_gpu_seconds": 360.0}
+    story.told = Told(
+        ledger={"total": {"lost_gpu_seconds": 360.0}, "missing": {"gpu_seconds": 0.0}, "owners": [owner],
+                "categories": [{"category": "compute", "gpu_seconds": 640.0},
+                               {"category": "late-rank", "gpu_seconds": 360.0}]},
+        hosts={"rank:bert-1/5": "host:h6"},
+    )  # fmt: skip
+    demo._summary(dict.fromkeys((*demo.NEEDED, "streams", "entities"), 1), tmp_path, story, once=False)
+    assert isinstance(screen.file, io.StringIO)
+    assert (
+        "Where the time of bert-1 went: compute 64 %, waiting for a late rank 36 %.\n"
+        "Rank 5 (host h6) cost 0.1 GPU-h.\n" in screen.file.getvalue()
+    )
 
 
 def test_an_inventory_arrives_as_rows_and_a_refusal_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Hand-made verdicts of `sle` and `sle_hours` in a store."""
+"""Hand-made verdicts of `sle` and `sle-hours` in a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def held(entity: str, end_ns: int, good: float, bad: float, missing: float = 0.0
 
 def hour(row: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     """The same as a sum of an hour."""
-    return {**row, "window_ns": HOUR_NS, "analysis": "sle_hours", **more}
+    return {**row, "window_ns": HOUR_NS, "analysis": "sle-hours", **more}
 
 
 def loss(row: Mapping[str, Any], classifier: str, seconds: float, **more: Any) -> dict[str, Any]:
