@@ -1,4 +1,4 @@
-"""`leadline show failures`: what failed, by class, how long until it was back; first failure by size of fleet, of job."""
+"""`leadline show failures`: what failed, by class, how long until it was back; first failure by size of fleet."""
 
 from __future__ import annotations
 
