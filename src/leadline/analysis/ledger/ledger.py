@@ -25,6 +25,7 @@ from leadline.analysis.ledger.layers import Account, S, accounts, merged
 from leadline.analysis.ledger.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
 from leadline.analysis.ledger.steps import from_steps
+from leadline.analysis.ledger.usual import with_first_minutes
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.accounts import TICK_S
 from leadline.model.tables.accounts import LEDGER, USUAL
@@ -95,6 +96,7 @@ def ledger(
         relation, ends, talked, seen, claimed_size(collective),
         job=window.job, from_ns=window.from_ns, to_ns=window.to_ns,
     )  # fmt: skip
+    usual = with_first_minutes(usual, collective, step, window)
     told, lacking = from_collectives(collective, step, edge, usual, window=window)
     span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
     layers = [

@@ -23,6 +23,8 @@ from leadline.model.tables.training import COLLECTIVE, STEP
 BEST_SHARE = 0.1  # of all repetitions: the usual is what windows with the best tenth of them took in the median
 COUNT_MIN = 3  # repetitions in a window from which its median is one
 COLLECTIVE_NS_MAX = 3600 * S
+MINUTES_MIN = 3  # windows of `usual` from which they are all that counts
+BLOCKS_MAX = 18  # spans of the ledger's windows that are looked at before: three minutes
 
 
 def usual_ns(usual: pa.Table, what: str) -> int | None:
@@ -86,15 +88,10 @@ def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
     """How long a job's steps and collectives took in a minute: what is usual, to hold trouble against.
 
     Steps count without their checkpoints; input and compute (forward pass and optimiser: no wait is in them) are
-    those of the median rank. A collective counts from its last arrival to its last end, if all its ranks were seen.
+    those of the median rank. A collective counts from its last arrival, or the end of the one before it in its
+    communicator if that is later, to its last end, if all its ranks were seen.
     """
-    rows = _Rows()
-    steps = step_rows(step, ())
-    rows.add("step", steps.medians(steps.length_N))
-    if steps.own_N.any() or steps.data_N.any():
-        rows.add("input", steps.medians(steps.data_N))
-        rows.add("compute", steps.medians(steps.own_N))
-    _add_collectives(rows, collective)
+    rows = _told(collective, step)
     size = len(rows.what)
     return {
         "usual": {
@@ -107,6 +104,45 @@ def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
             "median_s": np.array(rows.median_s, np.float64),
         }
     }
+
+
+def with_first_minutes(usual: pa.Table, collective: pa.Table, step: pa.Table, window: Window) -> pa.Table:
+    """The usual, and for a job with less than `MINUTES_MIN` rows of it also what spans of a window's length took.
+
+    collective, step: with look-back. Spans that end by the begin of the window count. Returns: columns `what`, `count`,
+    `median_s`; of a job that is new each of its first windows is held against those before it.
+    """
+    columns = ["what", "count", "low_s", "median_s"]
+    known = usual.select(columns).cast(_SCHEMA)
+    if len(pc.unique(usual["end_ns"])) >= MINUTES_MIN:
+        return known
+    asked_N, began_N = ints(collective, "enqueued_ns"), ints(step, "start_ns")
+    parts = [known]
+    for back in range(1, BLOCKS_MAX + 1):
+        from_ns = window.from_ns - back * window.window_ns
+        to_ns = from_ns + window.window_ns
+        rows = _told(
+            *(table.filter(pa.array((at_N >= from_ns) & (at_N < to_ns)))
+              for table, at_N in ((collective, asked_N), (step, began_N)))
+        )  # fmt: skip
+        parts.append(pa.table([rows.what, rows.count, rows.low_s, rows.median_s], schema=_SCHEMA))
+    return pa.concat_tables(parts)
+
+
+_SCHEMA = pa.schema(
+    [("what", pa.string()), ("count", pa.uint64()), ("low_s", pa.float64()), ("median_s", pa.float64())]
+)
+
+
+def _told(collective: pa.Table, step: pa.Table) -> _Rows:
+    rows = _Rows()
+    steps = step_rows(step, ())
+    rows.add("step", steps.medians(steps.length_N))
+    if steps.own_N.any() or steps.data_N.any():
+        rows.add("input", steps.medians(steps.data_N))
+        rows.add("compute", steps.medians(steps.own_N))
+    _add_collectives(rows, collective)
+    return rows
 
 
 def kind_of(op: str, size_bytes: int, ranks: int, comm: str) -> str:
@@ -143,9 +179,12 @@ def _lengths(columns: list[Ints], rank_N: Ints, arrived_N: Ints, end_N: Ints) ->
     seen_K = np.add.reduceat(other_N.astype(np.int64), first_K)
     last_K, end_K = np.maximum.reduceat(arrived_N, first_K), np.maximum.reduceat(end_N, first_K)
     key_K5 = np.column_stack([each[first_K] for each in sorted_])
-    whole_K = (seen_K == key_K5[:, 4]) & (end_K >= last_K)
-    whole_K[whole_K] = end_K[whole_K] - last_K[whole_K] <= COLLECTIVE_NS_MAX
-    return key_K5[whole_K], (end_K - last_K)[whole_K]
+    before_K = np.append(-(2**62), end_K[:-1])
+    queued_K = np.append(False, key_K5[1:, 0] == key_K5[:-1, 0]) & (before_K > last_K) & (before_K < end_K)
+    begin_K = np.where(queued_K, before_K, last_K)
+    whole_K = (seen_K == key_K5[:, 4]) & (end_K >= begin_K)
+    whole_K[whole_K] = end_K[whole_K] - begin_K[whole_K] <= COLLECTIVE_NS_MAX
+    return key_K5[whole_K], (end_K - begin_K)[whole_K]
 
 
 def _add_kinds(rows: _Rows, key_K5: Ints, length_K: Ints, comm: Codes, op: Codes) -> None:
