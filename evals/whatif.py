@@ -55,7 +55,7 @@ class Judged:
             return None
         if self.answers is None or self.found is None:
             return False
-        dp_rank, stage = self.answers.slowest[0]
+        dp_rank, stage = self.answers.top_worker
         if self.found.cause is Cause.STAGE:
             return self.found.stage == published.stage
         return (dp_rank, stage) == (published.dp_rank, published.stage)
@@ -68,7 +68,7 @@ def judged(told: Told) -> Judged:
     answers = what_if(trace) if trace is not None else None
     found = finding(answers) if answers is not None else None
     if answers is not None:
-        _ = (answers.slowest, answers.mended_by_workers, answers.mended_by_last_stage, answers.by_kind)
+        _ = (answers.top_worker, answers.mended_by_workers, answers.mended_by_last_stage, answers.by_kind)
     return Judged(told, left, answers, found, time.process_time() - began)
 
 
@@ -130,7 +130,7 @@ def detail(of: Judged) -> dict[str, Any]:
     answers, found = of.answers, of.found
     if answers is None or found is None:
         return out
-    dp_rank, stage = answers.slowest[0]
+    dp_rank, stage = answers.top_worker
     observed_T = answers.replay.lengths_T(answers.replay.everything_DO, delays=True)
     return {
         "S": _rounded(answers.slowdown),
@@ -139,7 +139,7 @@ def detail(of: Judged) -> dict[str, Any]:
         "class": found.cause.value,
         "confidence": _rounded(found.confidence),
         "top_worker": {"dp_rank": dp_rank, "stage": stage, "rank": answers.rank((dp_rank, stage))},
-        "top_stage": max(answers.by_stage, key=lambda each: answers.by_stage[each]),
+        "top_stage": answers.top_stage,
         "link": found.link,
         "share_mended": {cause.value: _rounded(share) for cause, share in found.share.items()},
         "forward_backward_correlation": None if found.together is None else _rounded(found.together),
@@ -185,7 +185,7 @@ def line(of: Judged) -> str:
     """One trace in a line."""
     if of.answers is None or of.found is None:
         return f"{of.told.name}: nothing can be told: {_left(of)}"
-    dp_rank, stage = of.answers.slowest[0]
+    dp_rank, stage = of.answers.top_worker
     left = _left(of)
     return (
         f"{of.told.name}: S {of.answers.slowdown:.3f}, Mw {of.answers.mended_by_workers:.3f}, "

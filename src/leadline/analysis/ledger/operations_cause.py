@@ -88,11 +88,10 @@ def finding(answers: WhatIf) -> Finding:
 
 def _placed(answers: WhatIf, found: Finding) -> Finding:
     if found.cause is Cause.WORKER:
-        dp_rank, stage = answers.slowest[0]
+        dp_rank, stage = answers.top_worker
         return Finding(found.cause, found.share, found.together, dp_rank, stage, answers.rank((dp_rank, stage)))
     if found.cause is Cause.STAGE:
-        stage = max(answers.by_stage, key=lambda each: answers.by_stage[each])
-        return Finding(found.cause, found.share, found.together, stage=stage)
+        return Finding(found.cause, found.share, found.together, stage=answers.top_stage)
     if found.cause is Cause.COMMUNICATION:
         return _slowest_transfer(answers, found)
     return found

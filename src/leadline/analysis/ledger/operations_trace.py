@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Ints, codes, ints
 from leadline.analysis.ledger import operations_kinds as kinds
@@ -134,10 +135,14 @@ def _rows(operation: pa.Table, left: Left) -> _Rows:
 
 
 def _sorted(rows: _Rows, left: Left) -> _Rows:
-    order = np.lexsort((
-        rows.micro_batch_N, rows.chunk_N, rows.rank_N, rows.duration_N, rows.begin_N, rows.kind_N,
-        rows.stage_N, rows.dp_N, rows.step_N,
-    ))  # fmt: skip
+    """By step, replica, stage, kind and time; each row once."""
+    keys = (rows.duration_N, rows.begin_N, rows.stage_N * len(kinds.KINDS) + rows.kind_N, rows.dp_N, rows.step_N)
+    order = np.lexsort(keys)
+    tied = np.ones(max(len(order) - 1, 0), bool)
+    for key in keys:
+        tied &= key[order[1:]] == key[order[:-1]]
+    if tied.any():  # rare, and each further key costs as much as one of those above
+        order = np.lexsort((rows.micro_batch_N, rows.chunk_N, rows.rank_N, *keys))
     rows = rows.at(order)
     same = np.ones(max(len(order) - 1, 0), bool)
     for name in rows.__slots__:
@@ -241,9 +246,10 @@ def unfinished(operation: pa.Table, trace: Trace) -> tuple[int, Cube] | None:
     NaN where an operation is not there yet. None if there is no such step, or it does not go by the trace's schedule.
     It is the one that begins after all whole steps, so that its begin is not cut off and operations can be numbered.
     """
-    rows = _sorted(_rows(operation, Left()), Left())
     ended = int((trace.origin_T + trace.end_TDO.max((1, 2))).max())
-    after = rows.at((rows.begin_N >= ended) & ~np.isin(rows.step_N, trace.step_T) & np.isin(rows.dp_N, trace.dp_rank_D))
+    later = operation.filter(pc.greater_equal(operation.column("start_ns"), min(ended, 2**63 - 1)))
+    rows = _sorted(_rows(later, Left()), Left())
+    after = rows.at(~np.isin(rows.step_N, trace.step_T) & np.isin(rows.dp_N, trace.dp_rank_D))
     if not len(after.step_N):
         return None
     rows = after.at(after.step_N == after.step_N[np.argmin(after.begin_N)])

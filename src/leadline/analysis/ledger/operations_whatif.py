@@ -161,6 +161,20 @@ class WhatIf:
         return sorted(self.by_worker, key=lambda worker: (-self.by_worker[worker], self.rank(worker), worker))
 
     @cached_property
+    def top_stage(self) -> int:
+        """Stage that slows most by itself; of equal ones the first."""
+        return max(sorted(self.by_stage), key=lambda stage: self.by_stage[stage])
+
+    @cached_property
+    def top_worker(self) -> tuple[int, int]:
+        """Worker (dp_rank, stage) that slows most: of the slowest replica and the slowest stage.
+
+        S_w is greatest there too, but where every stage slows less than every replica (all S_w of a stage are its own
+        then), or the other way round, it is that great elsewhere as well.
+        """
+        return max(sorted(self.by_dp_rank), key=lambda rank: self.by_dp_rank[rank]), self.top_stage
+
+    @cached_property
     def mended_by_workers(self) -> float:
         """M_W: share of the slowdown that is gone if the slowest 3 % of the workers, rounded up, are ideal."""
         count = -(-len(self.slowest) * SLOWEST_PERCENT // 100)

@@ -102,7 +102,7 @@ def test_a_slow_link_is_named_by_its_ranks_sender_first() -> None:
 
 def test_the_slowest_worker_is_the_planted_one_and_ideal_mends_all() -> None:
     answers = answers_of(Planted(dp=4, slow_worker=(2, 1, 2.0)))
-    assert answers.slowest[0] == (2, 1)
+    assert answers.slowest[0] == answers.top_worker == (2, 1)
     assert answers.mended_by_workers > 0.9
     assert abs(answers.mended_by_last_stage) < 0.1
 
@@ -120,3 +120,12 @@ def test_virtual_stages_replay_as_they_ran_whether_no_ops_are_recorded_or_not(no
     replay = answers.replay
     observed_T = answers.trace.end_TDO.max((1, 2))
     np.testing.assert_allclose(replay.lengths_T(replay.everything_DO), observed_T, atol=10)
+
+
+def test_where_replicas_differ_more_than_stages_the_top_worker_is_of_the_slowest_replica() -> None:
+    """All workers of the slowest stage have the same S_w then: it is the lesser of its replica's and its stage's."""
+    answers = answers_of(Planted(dp=4, lengths=0.5))
+    dp_rank, stage = answers.top_worker
+    assert answers.by_dp_rank[dp_rank] == max(answers.by_dp_rank.values())
+    assert answers.by_stage[stage] == max(answers.by_stage.values())
+    assert answers.by_worker[dp_rank, stage] == max(answers.by_worker.values())
