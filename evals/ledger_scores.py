@@ -77,12 +77,15 @@ def places_of(relations: Iterable[Row]) -> dict[str, set[str]]:
     return found
 
 
-def is_right(owner: str, trouble: Trouble, places: Mapping[str, set[str]]) -> bool:
+def is_right(category: str, owner: str, trouble: Trouble, places: Mapping[str, set[str]]) -> bool:
     """Whether an owner is on what was broken.
 
-    A rank is: it is a component, or runs on a host or GPU that is; a port or link does not make a rank right. An edge
-    is: one of its ends is right, or its host has a port that is a component. A communicator or a job never is.
+    A part is: it is a component. A rank is: it is a component, or runs on a host or GPU that is; a broken port makes a
+    rank of its host right for communication only, which is that of the rank's edges. An edge is: one of its ends is
+    right, or the host of one has a port that is a component. A communicator or a job never is.
     """
+    if owner in trouble.components:
+        return True
     ranks = [end for end in owner.split(">") if end.startswith("rank:")]
     if not ranks:
         return False
@@ -91,7 +94,7 @@ def is_right(owner: str, trouble: Trouble, places: Mapping[str, set[str]]) -> bo
         return True
     hosts = {place for rank in ranks for place in places.get(rank, ()) if place.startswith("host:")}
     ports = {part for part in parts if part.startswith("port:")}
-    return ">" in owner and any(places.get(port, set()) & hosts for port in ports)
+    return category == "communication" and any(places.get(port, set()) & hosts for port in ports)
 
 
 def troubles_of(truth: Mapping[str, Any], works: Sequence[tuple[int, int]], gpus: int, to_ns: int) -> list[Trouble]:
@@ -159,5 +162,5 @@ def _add(score: Score, row: Row, places: Mapping[str, set[str]]) -> None:
         score.unknown += lost
         return
     score.owned += lost
-    score.right += lost * is_right(owner, score.trouble, places)
+    score.right += lost * is_right(category, owner, score.trouble, places)
     score.category += lost * any(category in CATEGORIES.get(layer, ()) for layer in score.trouble.layers)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints, ints
+from leadline.analysis.ledger.blame import placed
 from leadline.analysis.ledger.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
@@ -103,7 +104,7 @@ def ledger(
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),
         from_operations(operation, window),
-        told,
+        placed(told, collective, event, relation, window),
         from_steps(steps, usual, job=window.job, **span),
         from_events(event, there, job=window.job, **span),
     ]
