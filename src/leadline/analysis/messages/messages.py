@@ -60,8 +60,7 @@ def messages(message_end: pa.Table, collective: pa.Table, relation: pa.Table, *,
 def message_rows(told: Messages, way: Delays, flow: Rode, window: Window) -> dict[str, Any]:
     """Columns of `message`. Messages of one key are one row, the first of them, and conflicting."""
     ends, row_M = told.ends, told.any_M
-    group_M, first_G = grouped(ends.key()[row_M])
-    state_G, first_G = _first(told, group_M, len(first_G))
+    state_G, first_G = _first(told)
     row_G, send_G, recv_G = row_M[first_G], told.send_M[first_G], told.recv_M[first_G]
     bound_G, known_G = way.bound_M[first_G], way.known_M[first_G]
     count = len(first_G)
@@ -88,9 +87,12 @@ def message_rows(told: Messages, way: Delays, flow: Rode, window: Window) -> dic
     }
 
 
-def _first(told: Messages, group_M: Ints, groups: int) -> tuple[Ints, Ints]:
+def _first(told: Messages) -> tuple[Ints, Ints]:
     """State of each key, and which of its messages is told: the first, by what it says and not by its place."""
-    begin_G, order_M = listed(group_M, groups)
+    if not len(told) or np.bincount(told.key_M).max() == 1:
+        return told.state_M, np.arange(len(told))
+    group_M, first_G = grouped(told.key_M[:, np.newaxis])
+    begin_G, order_M = listed(group_M, len(first_G))
     first_G = order_M[begin_G[:-1]]
     state_G = told.state_M[first_G]
     for g in np.flatnonzero(np.diff(begin_G) > 1).tolist():  # contradictions only: few, or nothing makes sense

@@ -43,14 +43,14 @@ def _same(what_NK: Ints, one: int, other: int) -> bool:
 
 
 @njit(cache=True)
-def paired(begin_G: Ints, order_N: Ints, what_NK: Ints) -> tuple[Ints, Ints, Ints, Bools]:
-    """Messages of ends: their send and receive (-1: none), when they are told (ns), whether ends of a key repeat.
+def paired(begin_G: Ints, order_N: Ints, what_NK: Ints) -> tuple[Ints, Ints, Ints, Ints, Bools]:
+    """Messages of ends: their send and receive (-1: none), key, when they are told (ns), whether ends of a key repeat.
 
     begin_G, order_N: rows by key, see `listed`. what_NK: end, side, begin, bytes, ... of each.
     """
     count = len(order_N)
     send_M, recv_M = np.full(count, -1, np.int64), np.full(count, -1, np.int64)
-    told_M, again_M, told = np.zeros(count, np.int64), np.zeros(count, np.bool_), 0
+    key_M, told_M, again_M, told = np.zeros(count, np.int64), np.zeros(count, np.int64), np.zeros(count, np.bool_), 0
     waiting = np.empty((2, np.diff(begin_G).max() if count else 0), np.int64)  # messages, by side of their first end
     head, tail, before = np.zeros(2, np.int64), np.zeros(2, np.int64), np.zeros(2, np.int64)
     for g in range(len(begin_G) - 1):
@@ -65,6 +65,7 @@ def paired(begin_G: Ints, order_N: Ints, what_NK: Ints) -> tuple[Ints, Ints, Int
             end, side = what_NK[n, _END], what_NK[n, _SIDE]
             message = told
             told += 1
+            key_M[message] = g
             again_M[message] = before[side] >= 0 and end - what_NK[before[side], _END] <= SPAN_NS
             before[side] = n
             if side == 0:
@@ -92,4 +93,4 @@ def paired(begin_G: Ints, order_N: Ints, what_NK: Ints) -> tuple[Ints, Ints, Int
             else:
                 waiting[side, tail[side]] = message
                 tail[side] += 1
-    return send_M[:told].copy(), recv_M[:told].copy(), told_M[:told].copy(), again_M[:told].copy()
+    return send_M[:told], recv_M[:told], key_M[:told], told_M[:told], again_M[:told]

@@ -34,6 +34,7 @@ class Messages:
     ends: Ends
     send_M: Ints
     recv_M: Ints
+    key_M: Ints  # number of what its ends agree on: communicator, channel, ...
     told_M: Ints  # when it is told, ns: both ended, or the other can no longer come
     state_M: Ints
 
@@ -62,9 +63,8 @@ class Messages:
 
     def where(self, keep_M: Bools | Ints) -> Messages:
         """Some of them."""
-        return Messages(
-            self.ends, self.send_M[keep_M], self.recv_M[keep_M], self.told_M[keep_M], self.state_M[keep_M]
-        )  # fmt: skip
+        told_M, state_M = self.told_M[keep_M], self.state_M[keep_M]
+        return Messages(self.ends, self.send_M[keep_M], self.recv_M[keep_M], self.key_M[keep_M], told_M, state_M)
 
 
 def messages_of(ends: Ends) -> Messages:
@@ -76,13 +76,14 @@ def messages_of(ends: Ends) -> Messages:
     group_N, first_G = grouped(ends.key())
     begin_G, order_N = listed(group_N, len(first_G))
     what = (ends.end_N, ends.side_N, ends.begin_N, ends.bytes_N, ends.clock_N, ends.bound_N, ends.flow_N)
-    send_M, recv_M, told_M, again_M = paired(begin_G, order_N, np.ascontiguousarray(np.column_stack(what)))
+    send_M, recv_M, key_M, told_M, again_M = paired(begin_G, order_N, np.ascontiguousarray(np.column_stack(what)))
     state_M = np.where(send_M < 0, State.RECV_ONLY, np.where(recv_M < 0, State.SEND_ONLY, State.PAIRED))
     both_M = (send_M >= 0) & (recv_M >= 0)
     conflict_M = again_M | (both_M & (ends.bytes_N[send_M] != ends.bytes_N[recv_M]))
     for end_M in (send_M, recv_M):
         conflict_M |= (end_M >= 0) & (ends.begin_N[end_M] > ends.end_N[end_M])
-    return Messages(ends, send_M, recv_M, told_M, np.where(conflict_M, State.CONFLICTING, state_M).astype(np.int64))
+    state_M = np.where(conflict_M, State.CONFLICTING, state_M).astype(np.int64)
+    return Messages(ends, send_M, recv_M, key_M, told_M, state_M)
 
 
 @dataclass(frozen=True, slots=True)
