@@ -10,6 +10,7 @@ CATEGORY_WORDS: Mapping[str, str] = {
     "late-rank": "waiting for a late rank", "checkpoint": "checkpoint", "restart": "start and restart", "idle": "idle",
     "unknown": "unknown", "missing": "not judged",
 }  # fmt: skip
+COMM_CHARS = 24  # of a communicator: its number is long, and its begin tells it apart
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -61,6 +62,10 @@ def bar(ratio: float, width: int = 30) -> str:
 
 
 def owner_words(owner: Mapping[str, Any]) -> str:
-    """An owner without the kind of its ranks: `bert-1/0 > bert-1/1`; the job itself where nobody is named."""
-    name: str = owner["owner"] or "(the job)"
+    """An owner without the kind of its ranks: `bert-1/0 > bert-1/1`; communicators by their first digits."""
+    name: str = owner["owner"] or "job:"
+    if name.startswith("job:"):
+        return "(the job)"
+    if name.startswith("comm:") and len(name) > COMM_CHARS:
+        return f"{name[:COMM_CHARS]}…"
     return " > ".join(part.removeprefix("rank:") for part in name.split(">"))

@@ -73,7 +73,8 @@ def headlines(found: Mapping[str, Any]) -> list[str]:
         expected += f", best with a checkpoint each {span(ettr['best_interval_s'])}"
     lines.append(f"ETTR {share(ettr['ratio'])}{_at_most(ettr)}{expected}")
     if mttf["mean_h"] is None:
-        lines.append(f"MTTF: {mttf['text'] or 'not known'}")
+        none = f"none seen in {hours(mttf['hours'])}: above {hours(mttf['low_h'])} (95 %)"
+        lines.append(f"MTTF: {none if mttf['low_h'] is not None else 'not known'}")
     else:
         between = f"{hours(mttf['low_h'])} to {hours(mttf['high_h'])}"
         lines.append(f"MTTF {hours(mttf['mean_h'])} (95 %: {between}; failures: {mttf['failures']})")

@@ -6,6 +6,7 @@ Sums are made by the engine over the rows of each window that count; they are ex
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +23,6 @@ SPAN_NS = 24 * 3600 * S  # looked at, where nothing else is asked for
 SPAN_NS_MAX = 400 * 24 * 3600 * S
 SETTLE_NS = 30 * S  # what ran so lately may not be judged yet, and is not called missing
 BINS_MAX = 360  # of the timeline: more than a picture can show
-SPANS_MAX = 100  # of missing windows
-NOT_JUDGED = "windows that nobody judged"
 SUMS = ("seconds", "gpu_seconds", "lost_seconds", "lost_gpu_seconds")
 
 
@@ -132,21 +131,18 @@ class Books:
             for row in rows
         ]
 
-    def missing(self, span: Span) -> dict[str, Any]:
-        """Windows within the span that nobody judged."""
+    def gaps(self, span: Span) -> list[tuple[int, int]]:
+        """Spans within a span that nobody judged, (from, to) in ns."""
         rows = self._query(f"SELECT DISTINCT end_ns FROM {self._rows(span)} ORDER BY end_ns")
         ends = [int(row["end_ns"]) for row in rows]
-        gaps = []
-        for before, after in zip([span.from_ns, *ends], [*ends, span.to_ns + span.window_ns], strict=True):
-            if after - span.window_ns > before:
-                gaps.append({"from_ns": before, "to_ns": after - span.window_ns})
-        whole_ns = sum(gap["to_ns"] - gap["from_ns"] for gap in gaps)
-        windows = whole_ns // span.window_ns
-        return {"windows": windows, "seconds": whole_ns / S, "gpu_seconds": 0.0, "spans": gaps[:SPANS_MAX],
-                "why": NOT_JUDGED if windows else ""}  # fmt: skip
+        pairs = zip([span.from_ns, *ends], [*ends, span.to_ns + span.window_ns], strict=True)
+        return [(before, after - span.window_ns) for before, after in pairs if after - span.window_ns > before]
 
-    def timeline(self, span: Span) -> list[dict[str, Any]]:
-        """Seconds by category in at most BINS_MAX bins of whole windows; with what is missing they fill each."""
+    def timeline(self, span: Span, gaps: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
+        """Seconds by category in at most BINS_MAX bins of whole windows, and of each how much nobody judged.
+
+        What is left of the first and last bin is time in which the job was not there.
+        """
         windows = (span.to_ns - span.from_ns) // span.window_ns
         bin_ns = -(-windows // BINS_MAX) * span.window_ns
         rows = self._query(
@@ -154,16 +150,25 @@ class Books:
             "toString(category) AS category, sum(seconds) AS whole, sum(lost_seconds) AS lost "
             f"FROM {self._rows(span)} GROUP BY bin, category ORDER BY bin, category"
         )
-        bins: list[dict[str, Any]] = []
-        for begin_ns in range(span.from_ns, span.to_ns, bin_ns):
-            end_ns = min(begin_ns + bin_ns, span.to_ns)
-            bins.append({"from_ns": begin_ns, "to_ns": end_ns, "seconds": {}, "lost": {},
-                         "missing": (end_ns - begin_ns) / S})  # fmt: skip
+        begins = range(span.from_ns, span.to_ns, bin_ns)
+        bins: list[dict[str, Any]] = [
+            {
+                "from_ns": begin_ns,
+                "to_ns": min(begin_ns + bin_ns, span.to_ns),
+                "seconds": {},
+                "lost": {},
+                "missing": 0.0,
+            }
+            for begin_ns in begins
+        ]
         for row in rows:
             one = bins[int(row["bin"])]
             one["seconds"][row["category"]] = float(row["whole"])
             one["lost"][row["category"]] = float(row["lost"])
-            one["missing"] = max(0.0, one["missing"] - float(row["whole"]))
+        for from_ns, to_ns in gaps:
+            for place in range((from_ns - span.from_ns) // bin_ns, -(-(to_ns - span.from_ns) // bin_ns)):
+                one = bins[place]
+                one["missing"] += (min(to_ns, one["to_ns"]) - max(from_ns, one["from_ns"])) / S
         return bins
 
     def failures(self, span: Span) -> list[dict[str, Any]]:

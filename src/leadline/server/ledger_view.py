@@ -14,13 +14,15 @@ from typing import Any
 
 from leadline.model.accounts import Category, FailureClass
 from leadline.server.flows_view import Asked, plain_job, time_text
-from leadline.server.ledger_books import NOT_JUDGED, SPAN_NS, SUMS, Books
+from leadline.server.ledger_books import SPAN_NS, SUMS, Books, Span
 from leadline.server.ledger_config import LedgerConfig
 from leadline.server.reliability import best_interval_h, expected_ettr, mttf
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
 
 HOUR_S = 3600.0
+NOT_JUDGED = "windows that nobody judged"
+SPANS_MAX = 100  # of them that are told one by one
 OWNERS_MAX = 200
 FAILURES_MAX = 100
 NO_PRICE = (
@@ -55,17 +57,17 @@ def ledger_answer(
     if span is None:
         return answer | {"why": books.why_none()}
     rows = books.sums(span)
-    missing = books.missing(span)
+    gaps = books.gaps(span)
     total = {name: sum(row[name] for row in rows) for name in SUMS}
     gpus = total["gpu_seconds"] / total["seconds"] if total["seconds"] else 0.0
-    missing["gpu_seconds"] = missing["seconds"] * gpus
+    missing = _missing(gaps, span, gpus)
     failures = books.failures(span)
     return answer | {
         "from_ns": span.from_ns, "to_ns": span.to_ns, "window_ns": span.window_ns, "gpus": gpus,
         "total": {**total, "missing_seconds": missing["seconds"], "missing_gpu_seconds": missing["gpu_seconds"]},
         "categories": _categories(rows, total), "owners": _owners(rows, total, config),
         "unknown": _unknown(rows, missing), "missing": missing, "depths": _depths(rows),
-        "timeline": books.timeline(span), "goodput": goodput(rows, missing["gpu_seconds"]),
+        "timeline": books.timeline(span, gaps), "goodput": goodput(rows, missing["gpu_seconds"]),
         "ettr": _ettr(rows, missing["seconds"], failures, books.checkpoints(span)),
         "mttf": _mttf(failures, total["seconds"] + missing["seconds"]),
         "cost": _cost(total, missing["gpu_seconds"], config), "failures": failures[:FAILURES_MAX],
@@ -84,6 +86,14 @@ def _empty(job: str, config: LedgerConfig) -> dict[str, Any]:
 
 
 # --- sums ---------------------------------------------------------------------------------------------------------
+
+
+def _missing(gaps: Sequence[tuple[int, int]], span: Span, gpus: float) -> dict[str, Any]:
+    """What nobody judged, with the GPUs that the job held on average."""
+    whole_ns = sum(to_ns - from_ns for from_ns, to_ns in gaps)
+    told = [{"from_ns": from_ns, "to_ns": to_ns} for from_ns, to_ns in gaps[:SPANS_MAX]]
+    return {"windows": whole_ns // span.window_ns, "seconds": whole_ns / 10**9, "gpu_seconds": whole_ns / 10**9 * gpus,
+            "spans": told, "why": NOT_JUDGED if gaps else ""}  # fmt: skip
 
 
 def _summed(rows: Iterable[Mapping[str, Any]], total: Mapping[str, float]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.server.ledger_rows import BEGIN, ROWS, WINDOW
 from tests.unit.server.path_rows import filled
 
-from leadline.cli.ledger_words import bar, gpu_time, money, share, span
+from leadline.cli.ledger_words import bar, gpu_time, money, owner_words, share, span
 from leadline.cli.output import when
 from leadline.cli.picture.ledger import FILLS, LEFT, RIGHT, WIDTH, ledger_picture
 from leadline.cli.show_failures import tell as tell_failures
@@ -112,7 +112,11 @@ def test_bands_of_the_picture_are_as_wide_and_tall_as_the_time(answers: dict[str
         (gpu_time(None), "-"),
         (span(12.345), "12.3 s"), (span(200), "3 min 20 s"), (span(18720), "5 h 12 min"), (span(86400), "1 d"),
         (money(12.4, "EUR"), "12.40 EUR"), (money(0.01234, "EUR"), "0.0123 EUR"), (money(None, "EUR"), "-"),
-        (share(0.8123), "81.2 %"), (bar(0.5, 4), "██"), (bar(1e-9), "▏"), (bar(0), ""), (bar(7, 3), "███"),
+        (share(0.8123), "81.2 %"), (owner_words({"owner": None}), "(the job)"),
+        (owner_words({"owner": "rank:b-1/0>rank:b-1/3"}), "b-1/0 > b-1/3"),
+        (owner_words({"owner": "job:b-1"}), "(the job)"),
+        (owner_words({"owner": "comm:bert-1/0x9bf521de73ca940e"}), "comm:bert-1/0x9bf521de73…"),
+        (bar(0.5, 4), "██"), (bar(1e-9), "▏"), (bar(0), ""), (bar(7, 3), "███"),
     ],
 )  # fmt: skip
 def test_words(got: str, expected: str) -> None:

@@ -44,6 +44,7 @@ def test_all_sums_are_exact(answer: dict[str, Any]) -> None:
     assert total["seconds"] + missing["seconds"] == (answer["to_ns"] - answer["from_ns"]) / S == 50
     for one in answer["timeline"]:
         assert sum(one["seconds"].values()) + one["missing"] == pytest.approx(10)
+    assert [one["missing"] for one in answer["timeline"]] == [0, 0, 0, 10, 0]
 
 
 def test_only_the_revision_that_counts_is_summed(answer: dict[str, Any]) -> None:
