@@ -13,7 +13,7 @@ from leadline.host.edges import changed, from_mark, to_mark
 from leadline.host.found import Edge
 from leadline.host.frames import MAGIC, Item, frames, to_frame
 from leadline.host.netlink import is_last, parse_links
-from leadline.host.sources import cgroup, graph, lldp, proc, ranks, rdma
+from leadline.host.sources import cgroup, graph, inventory, lldp, proc, ranks, rdma
 from leadline.model.errors import DataError
 
 TEXTS = st.text(max_size=40)
@@ -44,6 +44,15 @@ PARSERS: list[Callable[[bytes], object]] = [
     cgroup.parse_flat,
     graph.parse_gpu_information,
     lambda data: lldp.parse_neighbours(data, "h3"),
+    inventory.parse_os_release,
+    inventory.parse_processors,
+    inventory.parse_memory,
+    inventory.parse_gpu_driver,
+    inventory.parse_command_line,
+    inventory.parse_driver,
+    inventory.parse_rings,
+    inventory.parse_pause,
+    lambda data: inventory.parse_numbers({"mtu": data}),
 ]
 
 

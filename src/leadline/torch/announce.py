@@ -1,4 +1,4 @@
-"""A rank says what it is: in which job, on which host and GPU, as which process, with which sockets.
+"""A rank says what it is: in which job, on which host and GPU, as which process, with which sockets and versions.
 
 It runs in a daemon thread of its own, which has a ring of its own, so nothing here is in the way of training. Edges
 are announced when they begin, and again with their end (`to_ns`) when they stop to hold.
@@ -15,6 +15,7 @@ from typing import Any
 from leadline.model.ids import flow_id
 from leadline.torch.identity import Identity
 from leadline.torch.rings import Rings
+from leadline.torch.run_info import is_connected, run_info
 from leadline.torch.sockets import Socket, own_sockets
 
 # Sockets are looked for soon after the start, when the groups connect, then seldom: 2 us per open file.
@@ -41,6 +42,7 @@ class Announcer:
         self._count = count
         self._sockets = sockets
         self._holding: dict[Edge, int] = {}  # since when
+        self._said_run = False
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -62,6 +64,9 @@ class Announcer:
             waits = [*LOOK_AFTER_S]
             while not self._stopping.wait(waits.pop(0) if waits else LOOK_EVERY_S):
                 self.look()
+                if is_connected() or not waits:
+                    self.tell_run()
+            self.tell_run()
             self.tell((), time.time_ns())
         except Exception:
             self._count("hook_error")
@@ -78,6 +83,20 @@ class Announcer:
             self._count("flows_limit")
         fixed = edges_of(self._identity, os.getpid())
         self.tell([*fixed, *flows[:FLOWS_MAX]], time.time_ns())
+
+    def tell_run(self) -> None:
+        """Say once what the run runs with: when the process group is there, else some seconds after the start."""
+        if self._said_run:
+            return
+        self._said_run = True
+        found = run_info(os.environ, self._identity.world_size)
+        self._rings.of_thread().event(
+            "run-info",
+            time.time_ns(),
+            f"torch {found['torch']}, world of {self._identity.world_size}",
+            entity=self._identity.rank_entity,
+            attributes=found,
+        )
 
     def tell(self, edges: Iterable[Edge], now_ns: int) -> None:
         """Write what is new among the edges, and the end of what is no longer among them."""

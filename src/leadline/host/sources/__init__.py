@@ -9,6 +9,7 @@ from leadline.host.sources.cgroup import Cgroup
 from leadline.host.sources.ethtool import Ethtool
 from leadline.host.sources.exits import Exits
 from leadline.host.sources.graph import Graph
+from leadline.host.sources.inventory import Inventory
 from leadline.host.sources.kmsg import Kmsg
 from leadline.host.sources.link import LinkEvents
 from leadline.host.sources.lldp import Lldp
@@ -32,4 +33,5 @@ SOURCES: tuple[type[Source], ...] = (
     Ranks,
     Graph,
     Lldp,
+    Inventory,
 )
