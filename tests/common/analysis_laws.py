@@ -49,7 +49,8 @@ _CHANCES = ("random", "shuffle", "choice", "randint")
 # What the columns of verdicts hold that are ids of one kind; empty: of any kind.
 ENTITY_COLUMNS: Mapping[tuple[str, str], str] = {
     ("flow_path", "src_rank"): "rank", ("flow_path", "dst_rank"): "rank", ("flow_path", "src"): "port",
-    ("flow_path", "dst"): "port", ("path_hop", "link"): "link", ("flow_volume", "link"): "link",
+    ("flow_path", "dst"): "port", ("flow_path", "busiest"): "link",
+    ("path_hop", "link"): "link", ("flow_volume", "link"): "link",
     ("ecmp_group", "links"): "link", ("ecmp_group", "busiest"): "link", ("ecmp_group", "colliding"): "flow",
     ("conflict", "entity"): "", ("suspect", "entity"): "", ("suspect", "others"): "", ("colocation", "entity"): "",
     ("colocation", "others"): "", ("anomaly", "entity"): "", ("cause", "entity"): "", ("action", "entity"): "",

@@ -35,7 +35,7 @@ from leadline.analysis.path.topology import (
     topology,
     used_links,
 )
-from leadline.analysis.path.volume import PathEntries, SampledGroups, Volumes, undirected, volumes
+from leadline.analysis.path.volume import PathEntries, SampledGroups, Volumes, busiest, undirected, volumes
 from leadline.analysis.path.why import why
 from leadline.analysis.path.wiring import corrected, rewired, wiring
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
@@ -67,7 +67,7 @@ class Scene:
 
 @analysis(
     name="path",
-    version=1,
+    version=2,
     reads=(Read(FLOW_SAMPLE, SAMPLE_COLUMNS, look_back_ns=LOOK_BACK_NS), Read(RELATION, valid=True)),
     writes=(FLOW_PATH, PATH_HOP, FLOW_VOLUME, ECMP_GROUP, CONFLICT),
     window_s=10,
@@ -244,6 +244,7 @@ def flow_path_rows(scene: Scene, found: Judged, owned: Owners, carried: Volumes,
     has = np.zeros(count, bool)
     has[found.told.flow_A[first]] = True
     src, dst = _end_ports(scene, found)
+    busy_link_F, busy_bytes_F = busiest(carried, count)
     return {
         "flow": flows.flow_F2,
         "end_ns": np.full(count, window.to_ns),
@@ -267,6 +268,8 @@ def flow_path_rows(scene: Scene, found: Judged, owned: Owners, carried: Volumes,
         "bytes": np.nan_to_num(carried.flow_bytes_F),
         "low": np.nan_to_num(carried.flow_low_F),
         "high": np.nan_to_num(carried.flow_high_F),
+        "busiest": named(busy_link_F, scene.plan.topology.links),
+        "busiest_bytes": pa.array(busy_bytes_F, mask=np.isnan(busy_bytes_F)),
         "why": why(scene.flows, scene.plan, scene.at, scene.addresses, scene.evidence, found),
         "tenant": _tenants(scene, owned),
     }

@@ -121,6 +121,27 @@ def undirected(found: Volumes) -> tuple[Ints, Ints, Floats, Floats, Floats]:
     return found.flow_V[first], found.link_V[first], value_U3[:, 0], value_U3[:, 1], value_U3[:, 2]
 
 
+def busiest(found: Volumes, flows: int) -> tuple[Ints, Floats]:
+    """(link, bytes), both (F,): of the links that each flow crossed, the one with most bytes of all flows that way.
+
+    -1 and NaN where a flow has no volume. Of equal links the first. Only where a flow really went counts: links of
+    alternatives that together are less likely than not are left out by what they carry of it, half of its most.
+    """
+    link_F, most_F = np.full(flows, -1, np.int64), np.full(flows, np.nan)
+    if not len(found.flow_V):
+        return link_F, most_F
+    senders = int(found.from_V.max()) + 2
+    _, way_V = np.unique(found.link_V * senders + found.from_V + 1, return_inverse=True)
+    load_V = np.bincount(way_V, found.bytes_V)[way_V]
+    own_F = np.zeros(flows)
+    np.maximum.at(own_F, found.flow_V, found.bytes_V)
+    there = np.flatnonzero((found.bytes_V > 0) & (2 * found.bytes_V >= own_F[found.flow_V]))
+    order = there[np.lexsort((found.link_V[there], -load_V[there], found.flow_V[there]))]
+    flow, first = np.unique(found.flow_V[order], return_index=True)
+    link_F[flow], most_F[flow] = found.link_V[order[first]], load_V[order[first]]
+    return link_F, most_F
+
+
 def _place(key_V3: Ints, ends_L2: Ints) -> Ints:
     """One number for each (flow, link, sender), in their order."""
     flow_V, link_V, from_V = key_V3.T
@@ -139,4 +160,13 @@ def _ordered(groups: SampledGroups) -> SampledGroups:
     return taken(groups, order)
 
 
-__all__ = ["PathEntries", "SampledGroups", "Volumes", "largest_frame", "sampling_probability", "undirected", "volumes"]
+__all__ = [
+    "PathEntries",
+    "SampledGroups",
+    "Volumes",
+    "busiest",
+    "largest_frame",
+    "sampling_probability",
+    "undirected",
+    "volumes",
+]

@@ -45,6 +45,8 @@ FLOW_PATH = Table(
         Column("low", F64, "bytes", "lower end of the 95 % interval"),
         Column("high", F64, "bytes", "upper end of the 95 % interval"),
         Column("why", STR, None, "what is missing or contradicts, for a state other than known"),
+        Column("busiest", SYM, None, "of the links that it crossed, the one that carried most this way", nullable=True),
+        Column("busiest_bytes", F64, "bytes", "what that link carried this way, of everybody", nullable=True),
     ),
     order=("flow", "end_ns"),
     more_key=("window_ns",),

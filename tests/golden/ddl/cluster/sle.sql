@@ -19,9 +19,9 @@ CREATE TABLE IF NOT EXISTS leadline.sle_local ON CLUSTER 'main'
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, entity, window_ns, end_ns, expectation, analysis, version, revision)
+ORDER BY (tenant, cluster, layer, window_ns, end_ns, entity, expectation, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
 
 CREATE TABLE IF NOT EXISTS leadline.sle ON CLUSTER 'main' AS leadline.sle_local
-ENGINE = Distributed('main', 'leadline', 'sle_local', cityHash64(entity));
+ENGINE = Distributed('main', 'leadline', 'sle_local', cityHash64(layer));

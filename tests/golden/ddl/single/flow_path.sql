@@ -25,6 +25,8 @@ CREATE TABLE IF NOT EXISTS leadline.flow_path
     `low` Float64 CODEC(Delta, ZSTD(1)),
     `high` Float64 CODEC(Delta, ZSTD(1)),
     `why` String CODEC(ZSTD(1)),
+    `busiest` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `busiest_bytes` Nullable(Float64) CODEC(Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from leadline.analysis.path.volume import PathEntries, SampledGroups, Volumes, undirected, volumes
+from leadline.analysis.path.volume import PathEntries, SampledGroups, Volumes, busiest, undirected, volumes
 
 # host - L0 - [S0] - L1 - [S1] - L2 - [S2] - L3 - host; S3 and S4 stand beside S1, between S0 and S2:
 # S0 - L4 - [S3] - L5 - S2 and S0 - L6 - [S4] - L7 - S2.
@@ -199,3 +199,28 @@ def test_both_directions_of_a_link_are_one_row_of_the_table() -> None:
 def joined(*parts: SampledGroups) -> SampledGroups:
     """All groups together."""
     return SampledGroups(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(parts[0])))
+
+
+def carried(*rows: tuple[int, int, int, float]) -> Volumes:
+    """(flow, link, from, bytes), in order."""
+    flow, link, sender = (np.array([row[at] for row in rows], np.int64) for at in range(3))
+    size = np.array([row[3] for row in rows])
+    return Volumes(flow, link, sender, size, size, size, *np.zeros((3, 2)))
+
+
+def test_the_busiest_link_of_a_flow_is_told_by_what_everybody_sends_that_way() -> None:
+    found = carried((0, 1, 5, 10.0), (0, 2, 6, 10.0), (1, 1, 5, 20.0), (1, 2, 7, 90.0))
+    link_F, bytes_F = busiest(found, 3)
+    # Over link 2 flow 1 goes the other way; flow 2 was not seen.
+    assert link_F.tolist() == [1, 2, -1]
+    assert bytes_F[:2].tolist() == [30.0, 90.0]
+    assert np.isnan(bytes_F[2])
+
+
+def test_a_link_that_a_flow_hardly_took_is_not_its_busiest() -> None:
+    found = carried((0, 1, 5, 9.0), (0, 2, 5, 1.0), (1, 2, 5, 500.0))
+    assert busiest(found, 2)[0].tolist() == [1, 2]
+
+
+def test_without_volumes_no_link_is_busy() -> None:
+    assert busiest(carried(), 1)[0].tolist() == [-1]
