@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -47,22 +47,32 @@ def in_parts(kernel: Callable[..., Any], count: int, *given: Any, each: int = 1)
 
 @njit(cache=True, nogil=True)
 def extents(
-    begin: int, stop: int, comm_N: Int32s, rank_N: Int32s, seq_N: Ints, size_N: Ints, has_CR: Bytes
-) -> tuple[Ints, Ints, Ints]:
-    """First and last seq and declared size of each communicator (C,); marks which ranks it has in `has_CR`."""
+    begin: int, stop: int, comm_N: Int32s, rank_N: Ints, seq_N: Ints, size_N: Ints, has_CR: Bytes
+) -> tuple[Ints, Ints, Ints, bool]:
+    """First and last seq and declared size of each communicator (C,); whether rows are in order of their cells.
+
+    Marks which ranks each communicator has in `has_CR`. The row before `begin` is looked at too.
+    """
     comms = len(has_CR)
+    in_order = True
     first_C = np.full(comms, 2**63 - 1, np.int64)
     last_C, size_C = np.full(comms, -1, np.int64), np.zeros(comms, np.int64)
     for row in range(begin, stop):
         comm = comm_N[row]
-        if comm < 0:
+        if row > 0:
+            before = comm_N[row - 1]
+            in_order &= before < comm or (
+                before == comm
+                and (seq_N[row - 1] < seq_N[row] or (seq_N[row - 1] == seq_N[row] and rank_N[row - 1] <= rank_N[row]))
+            )
+        if comm < 0 or seq_N[row] < 0:
             continue
         first_C[comm] = min(first_C[comm], seq_N[row])
         last_C[comm] = max(last_C[comm], seq_N[row])
         size_C[comm] = max(size_C[comm], size_N[row])
         if not has_CR[comm, rank_N[row]]:  # two threads may write it, both the same
             has_CR[comm, rank_N[row]] = 1
-    return first_C, last_C, size_C
+    return first_C, last_C, size_C, in_order
 
 
 @njit(cache=True, nogil=True)
@@ -86,89 +96,104 @@ def members(has_CR: Bytes) -> tuple[Ints, Int32s, Int32s]:
     return first_C, rank_M, place_CR
 
 
+class Rows(NamedTuple):
+    """Rows of collectives as numbers. Those without communicator (-1) or with a seq beyond int64 are passed over."""
+
+    comm_N: Int32s
+    rank_N: Ints
+    seq_N: Ints
+    op_N: Int32s
+    bytes_N: Ints
+    asked_N: Ints
+    started_N: Ints  # (0,) if nobody told
+    ended_N: Ints
+    has_ended: Bytes  # bit (first_bit + row), as Arrow has them; (0,) if all rows have
+    first_bit: int
+    failed_N: Bools  # (0,) if none did
+
+
+class Layout(NamedTuple):
+    """Where the cells and collectives of each communicator lie."""
+
+    first_seq_C: Ints
+    first_cell_C: Ints
+    first_group_C: Ints
+    member_C: Ints
+    place_CR: Int32s
+
+
 @njit(cache=True, nogil=True)
-def cells_of_rows(
-    begin: int,
-    stop: int,
-    comm_N: Int32s,
-    rank_N: Int32s,
-    seq_N: Ints,
-    first_seq_C: Ints,
-    first_cell_C: Ints,
-    first_group_C: Ints,
-    member_C: Ints,
-    place_CR: Int32s,
-    cell_N: Int32s,
-    group_N: Int32s,
-) -> None:
-    """Write the cell and the collective of each row; -1 of a row without communicator."""
-    for row in range(begin, stop):
-        comm = comm_N[row]
-        if comm < 0:
-            cell_N[row] = group_N[row] = -1
-            continue
-        number = seq_N[row] - first_seq_C[comm]
-        size = member_C[comm + 1] - member_C[comm]
-        cell_N[row] = first_cell_C[comm] + number * size + place_CR[comm, rank_N[row]]
-        group_N[row] = first_group_C[comm] + number
+def cell_of(rows: Rows, layout: Layout, row: int) -> int:
+    """The cell of a row; -1 of one that is passed over."""
+    comm = rows.comm_N[row]
+    if comm < 0 or rows.seq_N[row] < 0:
+        return -1
+    number = rows.seq_N[row] - layout.first_seq_C[comm]
+    size = layout.member_C[comm + 1] - layout.member_C[comm]
+    return int(layout.first_cell_C[comm] + number * size + layout.place_CR[comm, rows.rank_N[row]])
 
 
 @njit(cache=True, nogil=True)
 def filled(
-    begin: int,
-    stop: int,
-    cell_N: Int32s,
-    asked_N: Ints,
-    started_N: Ints,
-    ended_N: Ints,
-    failed_N: Bools,
+    cells: tuple[int, int],
+    part: tuple[int, int],
+    rows: Rows,
+    layout: Layout,
     apart_ns: int,
     arrival_X: Ints,
     end_X: Ints,
     state_X: Bytes,
-) -> bool:
-    """Write arrival, end and state of the cells [begin, stop). Returns: whether rows of one are far apart in time.
+    op_G: Int32s,
+    bytes_G: Ints,
+) -> tuple[int, bool]:
+    """Write arrival, end and state of cells in a range from rows in a range, and operation and payload of collectives.
 
-    The earliest call and the latest end of a cell stand. `started_N`, `failed_N` may be empty: nobody told.
+    The cells are zero before. The earliest call and the latest end of a cell stand; of a collective the largest
+    operation and payload that any rank told. Returns: how many cells have rows, and whether rows of one are far apart.
     """
-    is_apart = False
-    started_X = np.full(stop - begin if len(started_N) else 0, NEVER, np.int64)
-    arrival_X[begin:stop] = NEVER
-    end_X[begin:stop] = NEVER
-    state_X[begin:stop] = ABSENT
-    for row in range(len(cell_N)):
-        cell = cell_N[row]
-        if cell < begin or cell >= stop:
+    count, is_apart = 0, False
+    for row in range(part[0], part[1]):
+        cell = cell_of(rows, layout, row)
+        if cell < cells[0] or cell >= cells[1]:
             continue
-        asked = asked_N[row]
+        comm = rows.comm_N[row]
+        group = layout.first_group_C[comm] + rows.seq_N[row] - layout.first_seq_C[comm]
+        op_G[group] = max(op_G[group], rows.op_N[row])
+        bytes_G[group] = max(bytes_G[group], rows.bytes_N[row])
+        asked, ended = rows.asked_N[row], rows.ended_N[row]
+        bit = rows.first_bit + row
+        if len(rows.has_ended) and not (rows.has_ended[bit >> 3] >> (bit & 7)) & 1:
+            ended = NEVER
         if state_X[cell] == ABSENT:
-            arrival_X[cell] = asked
-            state_X[cell] = OPEN
-        elif asked != arrival_X[cell]:
-            is_apart |= abs(asked - arrival_X[cell]) > apart_ns
-            arrival_X[cell] = min(arrival_X[cell], asked)
-        end_X[cell] = max(end_X[cell], ended_N[row])
-        if len(started_N):
-            started_X[cell - begin] = max(started_X[cell - begin], started_N[row])
-        if len(failed_N) and failed_N[row]:
+            count += 1
+            arrival_X[cell], end_X[cell], state_X[cell] = asked, ended, OPEN
+        else:
+            if asked != arrival_X[cell]:
+                is_apart |= abs(asked - arrival_X[cell]) > apart_ns
+                arrival_X[cell] = min(arrival_X[cell], asked)
+            end_X[cell] = max(end_X[cell], ended)
+        if len(rows.failed_N) and rows.failed_N[row]:
             state_X[cell] = FAILED
-        elif ended_N[row] != NEVER and state_X[cell] == OPEN:
+        elif ended != NEVER and state_X[cell] == OPEN:
             state_X[cell] = DONE
-    for cell in range(begin, begin + len(started_X)):
-        arrival_X[cell] = max(arrival_X[cell], started_X[cell - begin])
-    return is_apart
+    return count, is_apart
 
 
 @njit(cache=True, nogil=True)
-def operations(
-    begin: int, stop: int, group_N: Int32s, op_N: Int32s, bytes_N: Ints, op_G: Int32s, bytes_G: Ints
-) -> None:
-    """Write operation and payload of the collectives [begin, stop): the largest that any of their ranks told."""
-    for row in range(len(group_N)):
-        group = group_N[row]
-        if begin <= group < stop:
-            op_G[group] = max(op_G[group], op_N[row])
-            bytes_G[group] = max(bytes_G[group], bytes_N[row])
+def started(rows: Rows, layout: Layout, arrival_X: Ints) -> None:
+    """Move arrivals to when the work began, where that is told: a rank's device had come by then, not by the call."""
+    for row in range(len(rows.started_N)):
+        cell = cell_of(rows, layout, row)
+        if cell >= 0:
+            arrival_X[cell] = max(arrival_X[cell], rows.started_N[row])
+
+
+@njit(cache=True, nogil=True)
+def blanked(arrival_X: Ints, end_X: Ints, state_X: Bytes) -> None:
+    """Write NEVER into cells without rows."""
+    for cell in range(len(state_X)):
+        if state_X[cell] == ABSENT:
+            arrival_X[cell] = end_X[cell] = NEVER
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,9 @@ A job that began anew under the same name counts from 0 again: rows of one cell 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +23,19 @@ from leadline.analysis.ledger.arrival_kernels import (
     DONE,
     FAILED,
     NEVER,
+    PARTS,
+    SMALL,
     Bytes,
     Int32s,
-    cells_of_rows,
+    Layout,
+    Rows,
+    blanked,
     extents,
     filled,
     in_parts,
     meetings,
     members,
-    operations,
+    started,
 )
 
 ALL, UP, DOWN, SOLO = 0, 1, 2, 3  # who meets: all ranks, the lower one sending to the higher, or back, nobody knows
@@ -86,19 +92,11 @@ class Arrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """Columns of the rows as numbers. Axis N."""
+class _Told:
+    """Rows, and what they say of the communicators (C,), those of sends and receives apart."""
 
-    comm_N: Int32s  # communicator, those of sends and receives apart
-    rank_N: Int32s
-    seq_N: Ints
+    rows: Rows
     size_N: Ints
-    op_N: Int32s
-    bytes_N: Ints
-    asked_N: Ints
-    started_N: Ints  # (0,) if nobody told
-    ended_N: Ints
-    failed_N: Bools
     name_C: Ints
     kind_C: Ints
 
@@ -106,37 +104,35 @@ class _Rows:
 def arrivals(collective: pa.Table) -> Arrivals | None:
     """Cells of all collectives in `collective` (the rows of one job). None: there is nothing that can be laid out.
 
-    Memory: about 40 bytes a cell beside the rows; at most CELLS_MORE cells for each row.
+    Memory: about 20 bytes a cell beside the rows; at most CELLS_MORE cells for each row.
     """
     if not collective.num_rows:
         return None
     comm_N, names = symbols(collective, "comm")
     op_N, ops = symbols(collective, "op")
     rank_N, ranks_R = _numbered(ints(collective, "rank"))
-    kind_C = np.full(len(names), ALL)
-    seq_N, size_N, bytes_N, asked_N = (ints(collective, name) for name in ("seq", "ranks", "bytes", "enqueued_ns"))
-    ended_N = ints(collective, "finished_ns", null=NEVER)
-    rows = _Rows(
-        comm_N, rank_N, seq_N, size_N, op_N, bytes_N, asked_N, _told(collective, "started_ns"), ended_N,
-        _failed(collective), np.arange(len(names)), kind_C,
+    ended_N, has_ended, first_bit = _ends(collective)
+    rows = Rows(
+        comm_N, rank_N, _signed(collective, "seq"), op_N, _signed(collective, "bytes"), ints(collective, "enqueued_ns"),
+        _started(collective), ended_N, has_ended, first_bit, _failed(collective),
     )  # fmt: skip
+    told = _Told(rows, ints(collective, "ranks"), np.arange(len(names)), np.full(len(names), ALL))
     pairwise = [place for place, op in enumerate(ops) if op in PAIRWISE]
-    if pairwise:
-        rows = _apart_from_pairs(
-            rows, np.isin(op_N, pairwise), ops.index("send") if "send" in ops else -1, len(ranks_R)
-        )
+    is_pair_N = np.isin(op_N, pairwise) & (comm_N >= 0) if pairwise else np.zeros(0, np.bool_)
+    if is_pair_N.any():
+        told = _apart_from_pairs(told, is_pair_N, ops.index("send") if "send" in ops else -1, len(ranks_R))
     missing: list[str] = []
     for _ in range(RESTARTS_MAX):
-        found = _laid_out(rows, ranks_R, names, ops)
-        if found is None:
+        laid = _laid_out(told, ranks_R, names, ops)
+        if laid is None:
             return None
-        laid, cell_N, has_apart = found
+        found, layout, has_apart = laid
         if not has_apart:
             break
-        rows = _begun_anew(rows, cell_N, laid)
+        told = _begun_anew(told, layout, found.cells)
     else:
         missing.append("collectives numbered twice")
-    return Arrivals(*laid, tuple(missing))
+    return replace(found, missing=tuple(missing))
 
 
 def symbols(table: pa.Table, name: str) -> tuple[Int32s, list[str]]:
@@ -163,11 +159,32 @@ def symbols(table: pa.Table, name: str) -> tuple[Int32s, list[str]]:
     return place_T[code_N], names
 
 
-def _told(table: pa.Table, name: str) -> Ints:
-    """Times of a column, NEVER for null; empty if all are null."""
-    if name not in table.column_names or table.column(name).null_count == table.num_rows:
+def _signed(table: pa.Table, name: str) -> Ints:
+    """A column of unsigned numbers as int64, without a copy; those above 2**63 - 1 are negative."""
+    column = table.column(name)
+    if column.null_count or column.type != pa.uint64():
+        return ints(table, name)
+    return np.asarray(column.to_numpy()).view(np.int64)
+
+
+def _ends(table: pa.Table) -> tuple[Ints, Bytes, int]:
+    """Ends, and which rows have one, as Arrow's bits and where they begin: half of the rows have none."""
+    column = table.column("finished_ns")
+    if not column.null_count:
+        return ints(table, "finished_ns"), np.zeros(0, np.uint8), 0
+    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    bits, values = whole.buffers()
+    if whole.type != pa.int64() or bits is None:
+        return ints(table, "finished_ns", null=NEVER), np.zeros(0, np.uint8), 0
+    ended_N = np.frombuffer(values, np.int64, count=len(whole), offset=8 * whole.offset)
+    return ended_N, np.frombuffer(bits, np.uint8), whole.offset
+
+
+def _started(table: pa.Table) -> Ints:
+    """When work began, NEVER for null; empty if nobody told."""
+    if table.column("started_ns").null_count == table.num_rows:
         return np.zeros(0, np.int64)
-    return ints(table, name, null=NEVER)
+    return ints(table, "started_ns", null=NEVER)
 
 
 def _failed(table: pa.Table) -> Bools:
@@ -179,56 +196,49 @@ def _failed(table: pa.Table) -> Bools:
     return failed_N if failed_N.any() else np.zeros(0, np.bool_)
 
 
-def _numbered(rank_N: Ints) -> tuple[Int32s, Ints]:
+def _numbered(rank_N: Ints) -> tuple[Ints, Ints]:
     """Ranks as numbers from 0, and the rank of each number (R,)."""
     low, high = int(rank_N.min()), int(rank_N.max())
     if low >= 0 and high < min(RANKS_MAX, 64 * len(rank_N) + 64):
-        return rank_N.astype(np.int32), np.arange(high + 1)
+        return rank_N, np.arange(high + 1)
     ranks_R, number_N = np.unique(rank_N, return_inverse=True)
-    return number_N.astype(np.int32), ranks_R
+    return number_N.astype(np.int64), ranks_R
 
 
-def _apart_from_pairs(rows: _Rows, is_pair_N: Bools, send: int, ranks: int) -> _Rows:
+def _apart_from_pairs(told: _Told, is_pair_N: Bools, send: int, ranks: int) -> _Told:
     """The same with sends and receives in communicators of their own: two for each that has some."""
+    rows = told.rows
     comm_P, rank_P = rows.comm_N[is_pair_N].astype(np.int64), rows.rank_N[is_pair_N]
     is_send_P = rows.op_N[is_pair_N] == send
-    comms = len(rows.name_C)
+    comms = len(told.name_C)
     low_C, high_C = np.full(comms, ranks), np.full(comms, -1)
     size_C = np.zeros(comms, np.int64)
     np.minimum.at(low_C, comm_P, rank_P)
     np.maximum.at(high_C, comm_P, rank_P)
-    np.maximum.at(size_C, comm_P, rows.size_N[is_pair_N])
+    np.maximum.at(size_C, comm_P, told.size_N[is_pair_N])
     between_P = (rank_P == low_C[comm_P]) | (rank_P == high_C[comm_P])
     is_two_C = np.bincount(comm_P, ~between_P, comms) == 0
     is_two_C &= (size_C == 2) & (low_C < high_C)
     # Of two ranks: side 0 is what the lower one sends. Of more: side 0 is sends, side 1 receives.
     side_P = np.where(is_two_C[comm_P], is_send_P != (rank_P == low_C[comm_P]), ~is_send_P)
     comm_N = rows.comm_N.copy()
-    comm_N[is_pair_N] = np.where(comm_P >= 0, comms + 2 * comm_P + side_P, -1)
-    kind_C = np.concatenate([rows.kind_C, np.where(np.repeat(is_two_C, 2), np.tile([UP, DOWN], comms), SOLO)])
-    op_N = rows.op_N
-    return _with(rows, comm_N, np.concatenate([rows.name_C, np.repeat(rows.name_C, 2)]), kind_C, op_N)
-
-
-def _with(rows: _Rows, comm_N: Int32s, name_C: Ints, kind_C: Ints, op_N: Int32s) -> _Rows:
-    return _Rows(
-        comm_N, rows.rank_N, rows.seq_N, rows.size_N, op_N, rows.bytes_N, rows.asked_N, rows.started_N, rows.ended_N,
-        rows.failed_N, name_C, kind_C,
+    comm_N[is_pair_N] = comms + 2 * comm_P + side_P
+    kind_C = np.where(np.repeat(is_two_C, 2), np.tile([UP, DOWN], comms), SOLO)
+    return _Told(
+        rows._replace(comm_N=comm_N), told.size_N, np.concatenate([told.name_C, np.repeat(told.name_C, 2)]),
+        np.concatenate([told.kind_C, kind_C]),
     )  # fmt: skip
 
 
-_Laid = tuple[Cells, Ints, list[str], Ints, Ints, list[str], Int32s, Ints]
-
-
-def _laid_out(rows: _Rows, ranks_R: Ints, names: list[str], ops: list[str]) -> tuple[_Laid, Int32s, bool] | None:
-    """The cells, the cell of each row, and whether rows of one cell are too far apart. None: too many cells."""
-    comms, count = len(rows.name_C), len(rows.comm_N)
+def _laid_out(told: _Told, ranks_R: Ints, names: list[str], ops: list[str]) -> tuple[Arrivals, Layout, bool] | None:
+    """The cells, where they lie, and whether rows of one cell are too far apart. None: too many cells."""
+    rows, comms, count = told.rows, len(told.name_C), len(told.rows.comm_N)
     if comms * len(ranks_R) > MAP_MAX:
         return None
     has_CR = np.zeros((comms, len(ranks_R)), np.uint8)
-    told = in_parts(extents, count, rows.comm_N, rows.rank_N, rows.seq_N, rows.size_N, has_CR)
-    first_seq_C = np.min([part[0] for part in told], axis=0)
-    last_seq_C, size_C = (np.max([part[place] for part in told], axis=0) for place in (1, 2))
+    parts = in_parts(extents, count, rows.comm_N, rows.rank_N, rows.seq_N, told.size_N, has_CR)
+    first_seq_C = np.min([part[0] for part in parts], axis=0)
+    last_seq_C, size_C = (np.max([part[place] for part in parts], axis=0) for place in (1, 2))
     member_C, rank_M, place_CR = members(has_CR)
     member_count_C = np.diff(member_C)
     span_C = np.where(last_seq_C >= 0, last_seq_C.astype(np.float64) - first_seq_C + 1, 0.0)
@@ -238,29 +248,56 @@ def _laid_out(rows: _Rows, ranks_R: Ints, names: list[str], ops: list[str]) -> t
     comm_G = np.repeat(np.arange(comms), groups_C)
     first_group_C = np.concatenate([[0], np.cumsum(groups_C)])
     first_cell_C = np.concatenate([[0], np.cumsum(groups_C * member_count_C)])
-    cell_N, group_N = np.empty(count, np.int32), np.empty(count, np.int32)
-    in_parts(
-        cells_of_rows, count, rows.comm_N, rows.rank_N, rows.seq_N, first_seq_C, first_cell_C, first_group_C,
-        member_C, place_CR, cell_N, group_N,
-    )  # fmt: skip
-    cells, groups = int(first_cell_C[-1]), len(comm_G)
-    arrival_X, end_X, state_X = np.empty(cells, np.int64), np.empty(cells, np.int64), np.empty(cells, np.uint8)
-    apart = in_parts(
-        filled, cells, cell_N, rows.asked_N, rows.started_N, rows.ended_N, rows.failed_N, RESTART_NS,
-        arrival_X, end_X, state_X,
-    )  # fmt: skip
-    op_G, bytes_G = np.full(groups, -1, np.int32), np.zeros(groups, np.int64)
-    in_parts(operations, groups, group_N, rows.op_N, rows.bytes_N, op_G, bytes_G)
+    layout = Layout(first_seq_C, first_cell_C, first_group_C, member_C, place_CR)
+    filled_in, op_G, bytes_G, is_apart = _filled(rows, layout, in_order=all(part[3] for part in parts))
     comm_M = np.repeat(np.arange(comms), member_count_C)
     order_M = np.argsort(rank_M, kind="stable")
     of_R = np.concatenate([[0], np.cumsum(np.bincount(rank_M, minlength=len(ranks_R)))])
-    nothing = np.zeros(groups, np.int64)
+    nothing = np.zeros(len(comm_G), np.int64)
     laid = Cells(
         first_cell_C, first_group_C, member_C, rank_M, of_R, comm_M[order_M], order_M - member_C[comm_M[order_M]],
-        rows.kind_C, arrival_X, end_X, state_X, nothing, nothing, nothing, nothing, nothing,
-        np.zeros(groups, np.uint8), comm_G,
+        told.kind_C, *filled_in, nothing, nothing, nothing, nothing, nothing,
+        np.zeros(len(comm_G), np.uint8), comm_G,
     )  # fmt: skip
-    return (met(laid), ranks_R, names, rows.name_C, size_C, ops, op_G, bytes_G), cell_N, any(apart)
+    found = Arrivals(met(laid), ranks_R, names, told.name_C, size_C, ops, op_G, bytes_G, ())
+    return found, layout, is_apart
+
+
+def _filled(rows: Rows, layout: Layout, *, in_order: bool) -> tuple[tuple[Ints, Ints, Bytes], Int32s, Ints, bool]:
+    """Arrival, end and state of the cells, operation and payload of the collectives, whether rows are far apart.
+
+    Two threads share the rows where these are in order of their cells, else the cells: then each reads all rows.
+    """
+    cells, groups, count = int(layout.first_cell_C[-1]), int(layout.first_group_C[-1]), len(rows.comm_N)
+    # Zeros come without being written; the threads that fill them have them made.
+    arrays = np.zeros(cells, np.int64), np.zeros(cells, np.int64), np.zeros(cells, np.uint8)
+    made = [(np.full(groups, -1, np.int32), np.zeros(groups, np.int64)) for _ in range(PARTS)]
+    if in_order:
+        edges = [_first_of_cell(rows, count * part // PARTS) for part in range(PARTS)] + [count]
+        ranges = [((0, cells), edge) for edge in itertools.pairwise(edges)]
+    else:
+        edges = [cells * part // PARTS for part in range(PARTS + 1)]
+        ranges = [(edge, (0, count)) for edge in itertools.pairwise(edges)]
+    given = [(*of, rows, layout, RESTART_NS, *arrays, *out) for of, out in zip(ranges, made, strict=True)]
+    if count < SMALL:
+        parts = [filled(*each) for each in given]
+    else:
+        with ThreadPoolExecutor(PARTS) as pool:
+            parts = [part.result() for part in [pool.submit(filled, *each) for each in given]]
+    if sum(part[0] for part in parts) < cells:
+        blanked(*arrays)
+    if len(rows.started_N):
+        started(rows, layout, arrays[0])
+    op_G, bytes_G = (np.max([out[place] for out in made], axis=0) for place in (0, 1))
+    return arrays, op_G, bytes_G, any(part[1] for part in parts)
+
+
+def _first_of_cell(rows: Rows, row: int) -> int:
+    """The first row at or after `row` that is of another cell than the one before it; rows are in order of cells."""
+    columns = (rows.comm_N, rows.seq_N, rows.rank_N)
+    while 0 < row < len(rows.comm_N) and all(column[row] == column[row - 1] for column in columns):
+        row += 1
+    return row
 
 
 def met(cells: Cells) -> Cells:
@@ -277,25 +314,30 @@ def met(cells: Cells) -> Cells:
     )
 
 
-def _begun_anew(rows: _Rows, cell_N: Int32s, laid: _Laid) -> _Rows:
+def _begun_anew(told: _Told, layout: Layout, cells: Cells) -> _Told:
     """The same with what came after a restart in communicators of their own."""
-    asked_X = np.full(len(laid[0].arrival_X), np.iinfo(np.int64).max)
-    known_N = cell_N >= 0
-    np.minimum.at(asked_X, cell_N[known_N], rows.asked_N[known_N])
-    is_late_N = known_N & (rows.asked_N > asked_X[cell_N] + RESTART_NS)
-    comms = len(rows.name_C)
-    anew_C = np.full(comms, np.iinfo(np.int64).max)
-    np.minimum.at(anew_C, rows.comm_N[is_late_N], rows.asked_N[is_late_N])
+    rows, far = told.rows, np.iinfo(np.int64).max
+    comms = len(told.name_C)
+    known = np.flatnonzero((rows.comm_N >= 0) & (rows.seq_N >= 0))
+    comm_K, asked_K = rows.comm_N[known].astype(np.int64), rows.asked_N[known]
+    size_K = np.diff(layout.member_C)[comm_K]
+    cell_K = layout.first_cell_C[comm_K] + (rows.seq_N[known] - layout.first_seq_C[comm_K]) * size_K
+    cell_K += layout.place_CR[comm_K, rows.rank_N[known]]
+    asked_X = np.full(len(cells.arrival_X), far)
+    np.minimum.at(asked_X, cell_K, asked_K)
+    is_late_K = asked_K > asked_X[cell_K] + RESTART_NS
+    anew_C = np.full(comms, far)
+    np.minimum.at(anew_C, comm_K[is_late_K], asked_K[is_late_K])
     # All that is asked for after the first call that is told twice belongs to the new one, whatever its number.
-    is_new_N = known_N & (rows.asked_N >= anew_C[rows.comm_N])
-    number_C = np.cumsum(anew_C < np.iinfo(np.int64).max) - 1 + comms
-    comm_N = np.where(is_new_N, number_C[rows.comm_N], rows.comm_N).astype(np.int32)
-    again_C = np.flatnonzero(anew_C < np.iinfo(np.int64).max)
-    name_C, kind_C = (
-        np.concatenate([rows.name_C, rows.name_C[again_C]]),
-        np.concatenate([rows.kind_C, rows.kind_C[again_C]]),
-    )
-    return _with(rows, comm_N, name_C, kind_C, rows.op_N)
+    again_C = np.flatnonzero(anew_C < far)
+    number_C = np.zeros(comms, np.int64)
+    number_C[again_C] = comms + np.arange(len(again_C))
+    comm_N = rows.comm_N.copy()
+    comm_N[known] = np.where(asked_K >= anew_C[comm_K], number_C[comm_K], comm_K)
+    return _Told(
+        rows._replace(comm_N=comm_N), told.size_N, np.concatenate([told.name_C, told.name_C[again_C]]),
+        np.concatenate([told.kind_C, told.kind_C[again_C]]),
+    )  # fmt: skip
 
 
 __all__ = ["ALL", "DONE", "FAILED", "NEVER", "SOLO", "Arrivals", "Cells", "arrivals", "symbols"]

@@ -21,6 +21,8 @@ from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.ledger.arrival_kernels import ABSENT, NEVER
 from leadline.analysis.ledger.arrivals import SOLO, Cells
 
+PEERS_MAX = 1024  # that an own time is held against, spread evenly: their median is within 4 % of a standard deviation
+BLOCK = 8  # neighbours of them that are looked at together: times of as many lie in one line of the cache
 HOPS_MAX = 512  # collectives asked for in one own time: buckets of a backward pass
 HELD_MAX = 8  # pending collectives that are looked at to find the one that held a rank
 COLLECTIVE, OWN = 0, 1  # kinds of spans
@@ -39,8 +41,21 @@ class Phases(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
+def rises(cells: Cells) -> bool:
+    """Whether each member's arrivals rise with the number as they are."""
+    for comm in range(len(cells.first_cell_C) - 1):
+        size = cells.member_C[comm + 1] - cells.member_C[comm]
+        for cell in range(cells.first_cell_C[comm] + size, cells.first_cell_C[comm + 1]):
+            if cells.arrival_X[cell] < cells.arrival_X[cell - size]:
+                return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def running_latest(cells: Cells) -> Ints:
     """The latest arrival of each member up to each collective (X,): rises with the number even where rows lack."""
+    if rises(cells):
+        return cells.arrival_X
     latest_X = cells.arrival_X.copy()
     for comm in range(len(cells.first_cell_C) - 1):
         size = cells.member_C[comm + 1] - cells.member_C[comm]
@@ -267,8 +282,13 @@ def peers_of(
         comm = cells.comm_G[group]
         size = cells.member_C[comm + 1] - cells.member_C[comm]
         number = group - cells.first_group_C[comm]
-        own_3M, count = np.empty((3, size), np.int64), 0
-        for place in range(size):
+        own_3M, count = np.empty((3, min(size, PEERS_MAX)), np.int64), 0
+        blocks = min((size + BLOCK - 1) // BLOCK, PEERS_MAX // BLOCK)
+        every = (size + BLOCK * blocks - 1) // (BLOCK * blocks) * BLOCK  # places from one block to the next
+        for spread in range(blocks * BLOCK):
+            place = spread // BLOCK * every + spread % BLOCK
+            if place >= size:
+                continue
             rank = cells.rank_M[cells.member_C[comm] + place]
             cell = cells.first_cell_C[comm] + number * size + place
             if rank == rank_P[span] or cells.state_X[cell] == ABSENT or cells.kind_C[comm] != 0:
