@@ -13,6 +13,7 @@ from leadline.cli import agent as agent_verb
 from leadline.cli import config_verb, show
 from leadline.cli import lab as lab_verb
 from leadline.cli.backfill import backfill
+from leadline.cli.compare import compare
 from leadline.cli.doctor import doctor
 from leadline.cli.record import record
 from leadline.cli.replay import replay
@@ -31,6 +32,7 @@ app.command()(up)
 app.command(context_settings=agent_verb.SETTINGS)(agent_verb.agent)
 app.command()(doctor)
 app.command()(sql)
+app.command()(compare)
 app.command()(record)
 app.command()(replay)
 app.command()(backfill)

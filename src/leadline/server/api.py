@@ -26,6 +26,7 @@ from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.analyses import mount_analyses
 from leadline.server.bundles import mount_bundles
+from leadline.server.compare_api import mount_compare
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.ledger_api import mount_ledger
@@ -278,6 +279,7 @@ def create_api(
     mount_bundles(api, parts, who, config_text, PROBLEMS)
     mount_analyses(api, parts.runner, who, PROBLEMS)
     mount_graph(api, parts, who, reading.turn, PROBLEMS)
+    mount_compare(api, parts, who, reading.turn, PROBLEMS)
     mount_messages(api, parts, who, reading.turn, PROBLEMS)
     mount_ledger(api, parts, who, reading.turn, PROBLEMS)
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
