@@ -30,7 +30,7 @@ LEAST_NS = 10**6  # ns of start-up or outage, below which clocks of ranks tell m
 def outages(presence: Presence, work_N: Ints, *, from_ns: int, to_ns: int) -> Segments:
     """Time in which the job was held and made no step, because it came up or had failed; `restart`.
 
-    work_N: begins of its steps, or of its collectives where it tells no steps, ns, ascending, look-back included. An
+    work_N: begins of its steps, or of its collectives where it tells no steps, ns, look-back included. An
     outage goes from the first rank that failed to the first step after, lost in full, its owner that rank. Coming up
     without a failure is no loss. A job whose work began before the look-back does not come up.
     """
@@ -87,8 +87,8 @@ _Told = Sequence[tuple[int, str, str, Mapping[str, str]]]
 
 
 def _first_after(work_N: Ints, at_ns: int, otherwise_ns: int) -> int:
-    place = int(np.searchsorted(work_N, at_ns, side="right"))
-    return int(work_N[place]) if place < len(work_N) else otherwise_ns
+    later_N = work_N[work_N > at_ns]  # asked a few times, so it costs less than to sort
+    return int(later_N.min()) if len(later_N) else otherwise_ns
 
 
 def _checkpoints(told: _Told) -> list[tuple[int, int]]:

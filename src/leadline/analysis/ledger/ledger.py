@@ -113,30 +113,32 @@ def ledger(
 
 
 def talked_spans(steps: StepRows, collective: pa.Table, operation: pa.Table, window: Window) -> list[tuple[int, int]]:
-    """Disjoint spans in which rows of the job tell of something that went on, until the window's end."""
+    """Disjoint spans in which rows of the job tell of something that went on, until the window's end.
+
+    What began in the same second is one span: millions of rows need not be sorted, and a job does not go and come
+    back within a second.
+    """
     began_N = ints(collective, "enqueued_ns")
     over_N = np.maximum(ints(collective, "finished_ns", -(2**62)), began_N)
     launched_N = ints(operation, "start_ns")
     took_N = np.clip(ints(operation, "duration_ns"), 0, STEP_NS_MAX)
-    pairs = [
-        np.column_stack([steps.begin_I, steps.end_I]),
-        np.column_stack([began_N, np.where(over_N - began_N > STEP_NS_MAX, began_N, over_N)]),
-        np.column_stack([launched_N, launched_N + took_N]),
-    ]
-    every = np.unique(np.concatenate(pairs).astype(np.int64), axis=0)
-    begin_N, end_N = every[:, 0], np.maximum(every[:, 1], every[:, 0] + 1)
-    if not len(begin_N):
-        return []
-    until_N = np.maximum.accumulate(end_N)
-    first_G = np.flatnonzero(np.append(True, begin_N[1:] > until_N[:-1]))
-    last_G = np.append(first_G[1:], len(begin_N)) - 1
-    spans = zip(begin_N[first_G].tolist(), until_N[last_G].tolist(), strict=True)
+    seconds = (window.to_ns - window.from_ns + LOOK_BACK_NS) // S + 1
+    first_B, last_B = np.full(seconds, 2**62), np.full(seconds, -(2**62))  # B = seconds of look-back and window
+    for begin_N, end_N in ((steps.begin_I, steps.end_I), (began_N, over_N), (launched_N, launched_N + took_N)):
+        second_N = (begin_N - (window.from_ns - LOOK_BACK_NS)) // S
+        known_N = (second_N >= 0) & (second_N < seconds)
+        from_K, to_K, second_K = begin_N[known_N], end_N[known_N], second_N[known_N]
+        to_K = np.where(to_K - from_K > STEP_NS_MAX, from_K + 1, np.maximum(to_K, from_K + 1))
+        np.minimum.at(first_B, second_K, from_K)
+        np.maximum.at(last_B, second_K, to_K)
+    told_B = first_B < 2**62
+    spans = zip(first_B[told_B].tolist(), last_B[told_B].tolist(), strict=True)
     return merged(list(spans), window.from_ns - LOOK_BACK_NS, window.to_ns)
 
 
 def work_begins(steps: StepRows, collective: pa.Table) -> Ints:
-    """Begins of the job's steps, or of its collectives where it tells no steps, ns, ascending."""
-    return steps.begin_I if len(steps.begin_I) else np.unique(ints(collective, "enqueued_ns"))
+    """Begins of the job's steps, or of its collectives where it tells no steps, ns."""
+    return steps.begin_I if len(steps.begin_I) else ints(collective, "enqueued_ns")
 
 
 def missing_input(

@@ -20,7 +20,7 @@ from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import COLLECTIVE, STEP
 
-BEST_SHARE = 0.1  # of all repetitions: the usual is what windows with the best tenth of them took in the median
+BEST_SHARE = 0.25  # of all repetitions: the usual is what windows with the best quarter of them took in the median
 COUNT_MIN = 3  # repetitions in a window from which its median is one
 COLLECTIVE_NS_MAX = 3600 * S
 MINUTES_MIN = 3  # windows of `usual` from which they are all that counts

@@ -179,9 +179,9 @@ def test_where_steps_are_silent_events_speak() -> None:
 # --- what is usual ---------------------------------------------------------------------------------------------------
 
 
-def test_the_usual_is_what_the_best_tenth_took_not_the_best_minute() -> None:
+def test_the_usual_is_what_the_best_quarter_took_not_the_best_minute() -> None:
     rows = [{"job": JOB, "what": "step", "end_ns": T0 - at * 60 * S, "window_ns": 60 * S, "count": 50, "low_s": s,
-             "median_s": s} for at, s in enumerate([3.0] * 15 + [1.0] * 4)]  # fmt: skip
+             "median_s": s} for at, s in enumerate([3.0] * 12 + [1.0] * 5)]  # fmt: skip
     odd = {**rows[0], "end_ns": T0 - 3000 * S, "count": 4, "median_s": 0.1}
     assert usual_ns(table("usual", [*rows, odd]), "step") == S
     assert usual_ns(table("usual", rows), "input") is None
