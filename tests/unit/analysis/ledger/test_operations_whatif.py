@@ -79,6 +79,11 @@ CAUSES = {
     "sequences": (Planted(dp=4, lengths=0.5, steps=8), Cause.SEQUENCE, (-1, -1)),
     "sequences, virtual stages": (Planted(dp=4, vpp=2, lengths=0.5, no_ops=True), Cause.SEQUENCE, (-1, -1)),
     "sequences, eight stages": (Planted(pp=8, micro_batches=16, lengths=0.5), Cause.SEQUENCE, (-1, -1)),
+    "sequences, so few that replicas differ": (
+        Planted(dp=4, pp=2, micro_batches=4, lengths=0.7, seed=273542),
+        Cause.SEQUENCE,
+        (-1, -1),
+    ),
     "sequences, no pipeline": (Planted(pp=1, dp=4, lengths=0.4, steps=6), Cause.SEQUENCE, (-1, -1)),
     "sequences, and a stage a little long": (Planted(dp=4, lengths=0.5, long_stage=(3, 1.25)), Cause.SEQUENCE, None),
     "a stage very long, and sequences a little": (Planted(lengths=0.05, long_stage=(3, 1.8)), Cause.STAGE, (-1, 3)),
