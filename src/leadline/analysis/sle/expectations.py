@@ -238,7 +238,7 @@ def _indicator(fields: Fields) -> Indicator:
         ("over_s", Source.EVENT),
     ):
         if key in fields and source is not wanted:
-            raise ConfigError(f"{fields.by_name[key].place}: only a {wanted} has {key!r}, not a {source}; remove it")
+            raise ConfigError(f"{fields.by_name[key].place}: {key!r} belongs to {wanted}, not to {source}; remove it")
     if (how == "open") != ("until" in fields):
         raise ConfigError(f"{fields.part.place}: `until` names what ends an event, so it needs `as: open`, and back")
     labels = fields.by_name["labels"].mapping("labels").by_name if "labels" in fields else {}

@@ -6,7 +6,6 @@ bound ──> rows: value against threshold ──> broken_RC, known_RC, silent_
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,7 +37,7 @@ class Account:
     good: int = 0
     bad: int = 0
     missing: int = 0
-    losses: Counter[Loss] = field(default_factory=Counter)
+    losses: list[tuple[Loss, int]] = field(default_factory=list)  # with their seconds; one may come more than once
     why: str = ""
 
 
@@ -89,10 +88,10 @@ def accounts(expectation: Expectation, tenant: str, readings: Readings) -> dict[
     good_EC = there_EC & ~bad_EC & known_EC & ~silent_EC
     missing_EC = there_EC & ~bad_EC & ~good_EC
     judged_E: Bools = np.any(bad_EC | good_EC | (missing_EC & applies_EC), axis=1)
+    sums = [part.sum(axis=1).tolist() for part in (good_EC, bad_EC, missing_EC)]
     out = {
-        int(entity): Account(int(good_EC[place].sum()), int(bad_EC[place].sum()), int(missing_EC[place].sum()))
-        for place, entity in enumerate(entity_E.tolist())
-        if judged_E[place]
+        int(entity_E[place]): Account(sums[0][place], sums[1][place], sums[2][place])
+        for place in np.flatnonzero(judged_E).tolist()
     }
     _classify(out, entity_E, bad_EC, first_EC, marks)
     _reason(out, entity_E, missing_EC, reasons)
@@ -103,12 +102,16 @@ def _classify(
     out: dict[int, Account], entity_E: Ints, bad_EC: Bools, first_EC: Ints, marks: list[tuple[Bound, Values, Ints]]
 ) -> None:
     """Each bad second to the bound that it broke first, and the row that broke it most."""
-    at_K = np.nonzero(bad_EC)
-    for entity, column, place in zip(at_K[0].tolist(), at_K[1].tolist(), first_EC[at_K].tolist(), strict=True):
+    entity_K, column_K = np.nonzero(bad_EC)
+    first_K = first_EC[entity_K, column_K]
+    for place in np.unique(first_K).tolist():
         bound, values, worst_EC = marks[place]
-        row = int(worst_EC[entity, column])
-        loss = Loss(bound, values.metric_R[row], int(values.culprit_R[row]))
-        out[int(entity_E[entity])].losses[loss] += 1
+        own_K = first_K == place
+        row_K = worst_EC[entity_K[own_K], column_K[own_K]]
+        pair_P2, count_P = np.unique(np.column_stack([entity_K[own_K], row_K]), axis=0, return_counts=True)
+        for (entity, row), count in zip(pair_P2.tolist(), count_P.tolist(), strict=True):
+            key = Loss(bound, values.metric_R[row], int(values.culprit_R[row]))
+            out[int(entity_E[entity])].losses.append((key, count))
 
 
 def _reason(out: dict[int, Account], entity_E: Ints, missing_EC: Bools, reasons: list[tuple[str, Bools]]) -> None:
@@ -200,27 +203,43 @@ def _while(told: Told, other: Told) -> Told:
 
     Where the condition is known not to hold, so is the whole; where nothing of it is told at all, nothing is known.
     """
-    by: dict[tuple[str, int], list[int]] = {}
-    for row, (owner, culprit) in enumerate(
-        zip(other.values.held_R.tolist(), other.values.culprit_R.tolist(), strict=True)
-    ):
-        by.setdefault(("culprit", culprit), []).append(row)
-        by.setdefault(("held", owner), []).append(row)
-    broken_RC, known_RC = told.broken_RC.copy(), told.known_RC.copy()
-    value_RC = told.values.value_RC.copy()
-    pairs = zip(told.values.held_R.tolist(), told.values.culprit_R.tolist(), strict=True)
-    for row, (owner, culprit) in enumerate(pairs):
-        rows = by.get(("culprit", culprit)) or by.get(("held", owner))
-        if rows is None:
-            broken_RC[row], known_RC[row] = False, False
-            continue
-        met_C = (other.broken_RC[rows] & other.known_RC[rows]).any(axis=0)
-        told_C = other.known_RC[rows].any(axis=0)
-        broken_RC[row] &= met_C
-        known_RC[row] &= told_C
-        value_RC[row, ~told_C] = np.nan  # silent: the condition's metric has stopped
+    met_RC, known_RC = other.broken_RC & other.known_RC, other.known_RC
+    by_part, by_whole = (
+        _any_of(other.values.culprit_R, met_RC, known_RC),
+        _any_of(other.values.held_R, met_RC, known_RC),
+    )
+    part_R, whole_R = by_part.rows(told.values.culprit_R), by_whole.rows(told.values.held_R)
+    met_RC = np.where(part_R[:, None] >= 0, by_part.met_KC[part_R], by_whole.met_KC[whole_R])
+    known_RC = np.where(part_R[:, None] >= 0, by_part.known_KC[part_R], by_whole.known_KC[whole_R])
+    some_R = (part_R >= 0) | (whole_R >= 0)
+    value_RC = np.where(known_RC | ~some_R[:, None], told.values.value_RC, np.nan)  # its metric has stopped
     values = Values(told.values.held_R, told.values.culprit_R, told.values.metric_R, value_RC, told.values.begun_RC)
-    return Told(values, broken_RC, known_RC, told.excess_RC, told.lacks)
+    return Told(values, told.broken_RC & met_RC, told.known_RC & known_RC, told.excess_RC, told.lacks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Any:
+    """Whether any row of K entities meets a condition, and whether that is known; one more row for none."""
+
+    entity_K: Ints
+    met_KC: Bools
+    known_KC: Bools
+
+    def rows(self, entity_R: Ints) -> Ints:
+        """Row of each entity; -1 for those that are not there, which is the row of none."""
+        if not len(self.entity_K):
+            return np.full(len(entity_R), -1, np.int64)
+        place_R = np.minimum(np.searchsorted(self.entity_K, entity_R), len(self.entity_K) - 1)
+        return np.where(self.entity_K[place_R] == entity_R, place_R, -1)
+
+
+def _any_of(entity_R: Ints, met_RC: Bools, known_RC: Bools) -> _Any:
+    entity_K, row_R = np.unique(entity_R, return_inverse=True)
+    met_KC = np.zeros((len(entity_K) + 1, met_RC.shape[1]), bool)
+    known_KC = met_KC.copy()
+    np.logical_or.at(met_KC, row_R.reshape(-1), met_RC)
+    np.logical_or.at(known_KC, row_R.reshape(-1), known_RC)
+    return _Any(entity_K, met_KC, known_KC)
 
 
 def _told(test: Test, held: Held, readings: Readings, columns: int) -> Told:

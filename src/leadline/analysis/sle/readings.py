@@ -66,6 +66,7 @@ class Readings:
     pulse: Streams  # times at which jobs did anything
     _made: dict[object, Values] = field(default_factory=dict)
     _streams: dict[tuple[Source, str], Streams] = field(default_factory=dict)
+    _intervals: dict[int, Ints] = field(default_factory=dict)  # by the identity of streams, which live as long as this
 
     def values(self, indicator: Indicator, held: Held, ends_C: Ints) -> Values:
         """The rows of an indicator, each time the same rows in the same order whatever the columns."""
@@ -127,16 +128,35 @@ class Readings:
 
         What speaks of a program on a host (the agent's own metrics) is the host's.
         """
-        found_M3: list[tuple[int, int, int]] = []
-        for row, entity, host in zip(
-            rows_K.tolist(), of.entity_R[rows_K].tolist(), of.host_R[rows_K].tolist(), strict=True
-        ):
-            found, whose = (self.scope.owners(entity, held.of) if entity >= 0 else ()), entity
-            if not found and held.of == "host" and host >= 0:
-                found, whose = (host,), host
-            found_M3 += [(row, each, whose) for each in found if self._holds(each, held)]
-        row_R, held_R, culprit_R = np.array(found_M3, np.int64).reshape(-1, 3).T
-        return row_R, held_R, culprit_R
+        pair_K2 = np.column_stack(
+            [of.entity_R[rows_K], of.host_R[rows_K] if held.of == "host" else of.entity_R[rows_K]]
+        )
+        pair_P2, pair_K = np.unique(pair_K2, axis=0, return_inverse=True)
+        owners_P = [self._owners(entity, host, held) for entity, host in pair_P2.tolist()]
+        count_P = np.array([len(owners) for owners, _ in owners_P], np.int64)
+        begin_P = np.cumsum(count_P) - count_P
+        all_M = np.array([owner for owners, _ in owners_P for owner in owners], np.int64)
+        whose_P = np.array([whose for _, whose in owners_P], np.int64)
+        count_K = count_P[pair_K.reshape(-1)] if len(rows_K) else np.zeros(0, np.int64)
+        place_M = np.repeat(np.arange(len(rows_K)), count_K)
+        nth_M = np.arange(len(place_M)) - np.repeat(np.cumsum(count_K) - count_K, count_K)
+        pair_M = pair_K.reshape(-1)[place_M]
+        return rows_K[place_M], all_M[begin_P[pair_M] + nth_M], whose_P[pair_M]
+
+    def _hold(self, of: Streams, rows_R: Ints, missing_after_s: float) -> Ints:
+        """For how long a value is held, ns, by row."""
+        if id(of) not in self._intervals:
+            self._intervals[id(of)] = seconds.usual_interval_ns(of.samples)
+        usual_R = self._intervals[id(of)][rows_R] * INTERVALS
+        hold_R: Ints = np.clip(usual_R, missing_after_s * S, max(missing_after_s, HOLD_S_MAX) * S).astype(np.int64)
+        return hold_R
+
+    def _owners(self, entity: int, host: int, held: Held) -> tuple[list[int], int]:
+        """The entities that are held to what is told of one, and whose it is."""
+        found = self.scope.owners(entity, held.of) if entity >= 0 else ()
+        if not found and held.of == "host" and host >= 0 and entity != host:
+            found, entity = (host,), host
+        return [each for each in found if self._holds(each, held)], entity
 
     def _holds(self, number: int, held: Held) -> bool:
         if held.tenant and self.scope.entities.tenants[number] != held.tenant:
@@ -149,7 +169,7 @@ class Readings:
     ) -> Values:
         rows_R, held_R, culprit_R = whose
         samples = of.samples.of(rows_R)
-        hold_R = _hold(samples, held.missing_after_s)
+        hold_R = self._hold(of, rows_R, held.missing_after_s)
         at = seconds.places(samples, ends_C)
         begun_RC = seconds.begun(samples, ends_C)
         if indicator.how == "age" or indicator.names == ("age_s",):
@@ -169,7 +189,7 @@ class Readings:
         """Divided by the sum of the series of the same entity that have the same labels, or by the only one it has."""
         rows_D = np.flatnonzero(_named(of, indicator.per))
         samples = of.samples.of(rows_D)
-        hold_D = _hold(samples, held.missing_after_s)
+        hold_D = self._hold(of, rows_D, held.missing_after_s)
         rated = indicator.how == "rate"
         at = seconds.places(samples, ends_C)
         by_rate_DC = seconds.values(_rates(samples, hold_D), at, hold_D) if rated else None
@@ -216,7 +236,7 @@ class Readings:
             of, hold_s = self.metrics, held.missing_after_s
         samples = of.samples.of(rows_R)
         age_RC = seconds.places(samples, ends_C).age_s(samples)
-        silent_RC = age_RC * S > _hold(samples, hold_s)[:, None]
+        silent_RC = age_RC * S > self._hold(of, rows_R, hold_s)[:, None]
         value_RC = np.where(silent_RC | np.isnan(age_RC), np.nan, 0.0)
         each = Values(held_R, held_R, [""] * len(held_R), value_RC, seconds.begun(samples, ends_C))
         return self._combined(Indicator(Source.METRIC, ("",), combine="min"), each)
@@ -309,13 +329,6 @@ def _named(of: Streams, names: tuple[str, ...]) -> Bools:
     fits = np.array([name in whole or name.startswith(begins) for name in of.metrics] + [False])
     found: Bools = fits[of.metric_R]
     return found
-
-
-def _hold(samples: Samples, missing_after_s: float) -> Ints:
-    """For how long a value is held, ns, by row."""
-    usual_R = seconds.usual_interval_ns(samples) * INTERVALS
-    hold_R: Ints = np.clip(usual_R, missing_after_s * S, max(missing_after_s, HOLD_S_MAX) * S).astype(np.int64)
-    return hold_R
 
 
 def _read(samples: Samples, indicator: Indicator, hold_R: Ints) -> Samples:

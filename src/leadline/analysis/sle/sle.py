@@ -16,6 +16,7 @@ from leadline.analysis.sle.scope import Entities, lives, scope_of
 from leadline.analysis.sle.seconds import NS_MIN, S
 from leadline.analysis.sle.streams import Streams, metric_streams, ranks_of, streams_of
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
+from leadline.model.accounts import EVERYWHERE
 from leadline.model.errors import UsageError
 from leadline.model.tables.accounts import EXPECTATION, LEDGER, SLE, SLE_LOSS
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
@@ -120,12 +121,11 @@ def sles(
 def promises(expectation: pa.Table, window: Window) -> list[tuple[str, Expectation]]:
     """The expectations that hold at the end of the window, with the tenant that each holds; empty: everybody.
 
-    Those of the window's own tenant hold everybody. Of several of one name and tenant the latest counts; one that
-    cannot be read is left out (whoever stored it was told). Without any that hold, the defaults do.
+    Those told for every cluster, which only an operator can, and those of the window's own tenant hold everybody. Of
+    several of one name and tenant the latest counts; one that cannot be read is left out (whoever stored it was told).
+    Without any that hold, the defaults do.
     """
-    newest: dict[tuple[str, str], tuple[int, Expectation]] = {}
-    if not expectation.num_rows:
-        return [("", one) for one in DEFAULTS]
+    newest: dict[tuple[str, str], Expectation] = {}
     for row in sorted(expectation.to_pylist(), key=lambda row: (row["from_ns"], row["spec"])):
         if row["from_ns"] > window.to_ns or (row["to_ns"] is not None and row["to_ns"] <= window.to_ns):
             continue
@@ -133,12 +133,11 @@ def promises(expectation: pa.Table, window: Window) -> list[tuple[str, Expectati
             found = parse(row["spec"], row["expectation"])
         except UsageError:
             continue
-        tenant = "" if row["tenant"] == window.tenant else row["tenant"]
-        for one in found:
-            newest[tenant, one.name] = (row["from_ns"], one)
+        everybody = row["cluster"] == EVERYWHERE or row["tenant"] == window.tenant
+        newest |= {("" if everybody else row["tenant"], one.name): one for one in found}
     if not newest:
         return [("", one) for one in DEFAULTS]
-    return [(tenant, newest[tenant, name][1]) for tenant, name in sorted(newest)]
+    return [(tenant, newest[tenant, name]) for tenant, name in sorted(newest)]
 
 
 def _readings(
@@ -205,7 +204,7 @@ def _losses(account: Account, readings: Readings) -> Iterable[Row]:
     """One row for each classifier, metric and culprit."""
     entities = readings.scope.entities
     summed: dict[tuple[str, str, str, str], int] = {}
-    for loss, count in account.losses.items():
+    for loss, count in account.losses:
         key = (loss.bound.classifier, loss.metric, entities.names[loss.culprit], loss.bound.test.threshold.kind)
         summed[key] = summed.get(key, 0) + count
     for (classifier, metric, culprit, bound), count in sorted(summed.items()):

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.common.analysis_laws import judged, rows_of
+from tests.fabrics import S
+from tests.promised import MINUTE, T0, Said, always, gpus, hot_gpu, promise, since, tables
+from tests.small_job import event, relations, step
+
+from leadline.analysis.sle.expectations import parse, to_text
+from leadline.analysis.sle.sle import sles
+from leadline.model.accounts import EVERYWHERE
+
+Row = dict[str, Any]
+HOT = "{metric: DCGM_FI_DEV_GPU_TEMP, above: 85}"
+
+
+def spec(*bounds: str, of: str = "gpu", **more: object) -> str:
+    """An expectation x of some bounds."""
+    extra = "".join(f"  {name}: {value}\n" for name, value in more.items())
+    return f"- name: x\n  layer: gpu\n  of: {of}\n{extra}  bounds:\n" + "".join(f"    - {each}\n" for each in bounds)
+
+
+def said(rows: Mapping[str, pa.Table], *bounds: str, **more: Any) -> tuple[dict[str, Row], list[Row]]:
+    """What is told of x, by entity, and its losses; an expectation of these bounds stands in the table."""
+    if bounds:
+        text = spec(*bounds, **more)
+        assert parse(text, "test")
+        rows = {**rows, "expectation": tables([], expectation=[promise(text)])["expectation"]}
+    found = rows_of(sles, judged(sles, rows, MINUTE), MINUTE)
+    held = {row["entity"]: plain(row) for row in found["sle"] if not bounds or row["expectation"] == "x"}
+    return held, [plain(row) for row in found["sle_loss"]]
+
+
+def plain(row: Row) -> Row:
+    """Floats as numbers again."""
+    floats = ("good_s", "bad_s", "missing_s", "seconds", "lost_gpu_seconds", "objective")
+    return {name: float.fromhex(value) if name in floats else value for name, value in row.items()}
+
+
+def seconds(row: Row) -> tuple[float, float, float]:
+    return row["good_s"], row["bad_s"], row["missing_s"]
+
+
+def test_seconds_out_of_an_absolute_bound_are_bad() -> None:
+    held, losses = said(tables(gpus(GPU_2=since(20, 95.0, 60.0))), HOT)
+    assert seconds(held["gpu:GPU-2"]) == (19, 41, 0)  # the second that ends with the reading is told by it
+    assert seconds(held["gpu:GPU-1"]) == (60, 0, 0)
+    (loss,) = losses
+    assert (loss["classifier"], loss["culprit"], loss["bound"]) == (
+        "DCGM_FI_DEV_GPU_TEMP above 85",
+        "gpu:GPU-2",
+        "absolute",
+    )
+    assert loss["seconds"] == 41
+
+
+def test_silence_is_missing_and_never_good() -> None:
+    held, _ = said(tables(gpus(GPU_1=lambda at: 60.0 if at <= 0 else None)), HOT, missing_after_s=20)
+    assert seconds(held["gpu:GPU-1"]) == (20, 0, 40)
+    assert held["gpu:GPU-1"]["why_missing"] == "DCGM_FI_DEV_GPU_TEMP"
+    assert held["gpu:GPU-0"]["why_missing"] is None
+
+
+def test_a_slow_exporter_is_not_silent() -> None:
+    slow = [Said("DCGM_FI_DEV_GPU_TEMP", "gpu:GPU-0", always(60.0), every_s=60)]
+    held, _ = said(tables(slow), HOT, missing_after_s=10)
+    assert seconds(held["gpu:GPU-0"]) == (60, 0, 0)
+
+
+def test_what_was_not_there_yet_has_no_seconds() -> None:
+    held, _ = said(tables(gpus(GPU_3=lambda at: 60.0 if at >= 30 else None)), HOT)
+    assert seconds(held["gpu:GPU-3"]) == (31, 0, 0)
+
+
+def test_what_is_gone_for_longer_than_the_look_back_is_not_told() -> None:
+    held, _ = said(tables(gpus(GPU_3=lambda at: None)), HOT)
+    assert "gpu:GPU-3" not in held
+
+
+def test_a_stale_marker_ends_what_was_told_before() -> None:
+    held, _ = said(tables(gpus(GPU_0=since(30, float("nan"), 60.0))), HOT)
+    assert seconds(held["gpu:GPU-0"]) == (29, 0, 31)
+
+
+def test_a_bound_must_be_broken_for_as_long_as_it_says() -> None:
+    rows = tables(gpus(GPU_2=lambda at: 95.0 if 20 <= at < 35 else 60.0))
+    assert seconds(said(rows, HOT)[0]["gpu:GPU-2"]) == (45, 15, 0)
+    assert seconds(said(rows, "{metric: DCGM_FI_DEV_GPU_TEMP, above: 85, for_s: 10}")[0]["gpu:GPU-2"]) == (54, 6, 0)
+    assert seconds(said(rows, "{metric: DCGM_FI_DEV_GPU_TEMP, above: 85, for_s: 20}")[0]["gpu:GPU-2"]) == (60, 0, 0)
+
+
+def test_what_began_before_the_window_counts_for_how_long_it_lasts() -> None:
+    rows = tables(gpus(GPU_2=since(-60, 95.0, 60.0)))
+    assert seconds(said(rows, "{metric: DCGM_FI_DEV_GPU_TEMP, above: 85, for_s: 30}")[0]["gpu:GPU-2"]) == (0, 60, 0)
+
+
+def test_a_bad_second_has_the_first_broken_bound_as_its_classifier() -> None:
+    rows = tables(gpus(GPU_2=lambda at: 70.0 + at))
+    _, losses = said(rows, "{metric: DCGM_FI_DEV_GPU_TEMP, above: 100}", "{metric: DCGM_FI_DEV_GPU_TEMP, above: 85}")
+    told = {loss["classifier"]: loss["seconds"] for loss in losses if loss["entity"] == "gpu:GPU-2"}
+    assert told == {"DCGM_FI_DEV_GPU_TEMP above 100": 26.0, "DCGM_FI_DEV_GPU_TEMP above 85": 15.0}
+
+
+def test_one_of_peers_that_differs_is_found() -> None:
+    rows = tables(gpus("DCGM_FI_DEV_SM_CLOCK", 1980.0, GPU_1=since(0, 1200.0, 1980.0)))
+    held, losses = said(rows, "{metric: DCGM_FI_DEV_SM_CLOCK, below: {of: peers, times: 0.9}}")
+    assert seconds(held["gpu:GPU-1"]) == (0, 60, 0)
+    assert {loss["bound"] for loss in losses} == {"peers"}
+    assert seconds(held["gpu:GPU-0"]) == (60, 0, 0)
+
+
+def test_of_two_that_differ_neither_is_judged() -> None:
+    rows = tables(gpus("DCGM_FI_DEV_SM_CLOCK", 1980.0, GPU_1=always(900.0))[:2])
+    assert said(rows, "{metric: DCGM_FI_DEV_SM_CLOCK, below: {of: peers, times: 0.9}}")[0] == {}
+
+
+def test_the_own_past_is_what_was_usual() -> None:
+    rows = tables(gpus("DCGM_FI_DEV_POWER_USAGE", 600.0, GPU_3=since(10, 200.0, 600.0)))
+    held, _ = said(rows, "{metric: DCGM_FI_DEV_POWER_USAGE, below: {of: past, times: 0.5}}")
+    assert seconds(held["gpu:GPU-3"]) == (9, 51, 0)
+
+
+def test_a_past_that_is_too_short_is_missing() -> None:
+    rows = tables(gpus("DCGM_FI_DEV_POWER_USAGE", 600.0, GPU_3=lambda at: 600.0 if at >= -20 else None))
+    held, _ = said(rows, "{metric: DCGM_FI_DEV_POWER_USAGE, below: {of: past, times: 0.5}}")
+    assert seconds(held["gpu:GPU-3"]) == (0, 0, 60)
+    assert held["gpu:GPU-3"]["why_missing"] == "past of DCGM_FI_DEV_POWER_USAGE"
+
+
+def test_a_condition_is_that_of_the_same_part() -> None:
+    busy = gpus("DCGM_FI_DEV_GPU_UTIL", 100.0, GPU_0=always(0.0))
+    low = gpus("DCGM_FI_DEV_POWER_USAGE", 100.0)
+    bound = "{metric: DCGM_FI_DEV_POWER_USAGE, below: 200, when: [{metric: DCGM_FI_DEV_GPU_UTIL, above: 98}]}"
+    held, losses = said(tables([*busy, *low]), bound)
+    assert seconds(held["gpu:GPU-0"]) == (60, 0, 0)  # idle: low power is no fault
+    assert seconds(held["gpu:GPU-1"]) == (0, 60, 0)
+    assert {loss["entity"] for loss in losses} == {f"gpu:GPU-{number}" for number in (1, 2, 3)}
+
+
+def test_counters_are_read_as_rates_and_begin_anew() -> None:
+    def errors(at: int) -> float:
+        return 1000.0 if at < 20 else 5.0 if at < 40 else 5.0 + (at - 40)
+
+    rows = tables([Said("errs_total", "port:h0/eth0", errors, type="counter")])
+    held, _ = said(rows, "{metric: errs_total, as: rate, above: 0}", of="port")
+    # It began anew between 15 s and 20 s, with 5 errors; more come from 40 s on.
+    assert seconds(held["port:h0/eth0"]) == (35, 25, 0)
+
+
+def test_bits_that_do_not_count_are_masked() -> None:
+    rows = tables(gpus("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 4.0, GPU_2=since(30, 0x24, 4.0)))
+    held, _ = said(rows, "{metric: DCGM_FI_DEV_CLOCKS_EVENT_REASONS, mask: 0xE8, above: 0}")
+    assert seconds(held["gpu:GPU-0"]) == (60, 0, 0)
+    assert seconds(held["gpu:GPU-2"]) == (29, 31, 0)
+
+
+def test_a_share_is_one_counter_by_another() -> None:
+    lost = Said("lost_total", "port:h0/eth0", lambda at: float(max(0, at)), type="counter")
+    all_ = Said("all_total", "port:h0/eth0", lambda at: 100.0 * (at + 600), type="counter")
+    held, losses = said(
+        tables([lost, all_]), "{metric: lost_total, as: rate, per: [all_total], above: 0.005}", of="port"
+    )
+    assert seconds(held["port:h0/eth0"]) == (0, 60, 0)
+    assert losses[0]["metric"] == "lost_total per all_total"
+
+
+def test_a_link_that_is_down_is_bad_as_long_as_it_is() -> None:
+    rows = hot_gpu()
+    held, losses = said(
+        rows,
+        "{event: link-down, as: open, until: link-up, above: 3, classifier: long}",
+        "{event: link-down, as: open, until: link-up, above: 0, classifier: short}",
+        of="port",
+    )
+    assert seconds(held["port:h1/eth0"]) == (56, 4, 0)
+    assert {loss["classifier"]: loss["seconds"] for loss in losses} == {"short": 3.0, "long": 1.0}
+    assert seconds(held["port:h0/eth0"]) == (60, 0, 0)
+
+
+def test_the_age_of_data_is_bad_where_it_is_old_not_missing() -> None:
+    rows = tables(gpus(GPU_1=lambda at: 60.0 if at <= 0 else None))
+    held, _ = said(rows, '{metric: "DCGM_*", as: age, combine: min, above: 30}')
+    assert seconds(held["gpu:GPU-1"]) == (30, 30, 0)
+
+
+def test_a_host_is_told_by_its_parts_and_the_worst_is_the_culprit() -> None:
+    ports = [Said("errs", f"port:h0/eth{n}", always(float(n))) for n in range(3)]
+    held, losses = said(tables(ports), "{metric: errs, above: 0}", of="host")
+    assert seconds(held["host:h0"]) == (0, 60, 0)
+    assert [loss["culprit"] for loss in losses] == ["port:h0/eth2"]
+
+
+def test_steps_of_a_job_that_are_longer_than_usual_are_bad_until_it_ends() -> None:
+    begins = [(at, 1) for at in range(-200, 20)] + [(20, 3), (23, 3)]
+    rows = [step(rank, number, T0 + at * S, long * S) for number, (at, long) in enumerate(begins) for rank in range(2)]
+    exits = [event(T0 + 26 * S, rank, "process-exit") for rank in range(2)]
+    found = tables([], step=rows, event=exits, relation=relations(T0 - 200 * S, ranks=2))
+    held, losses = said(found, "{step: step_s, above: {of: past, times: 1.5}}", of="job", missing_after_s=30)
+    assert seconds(held["job:bert-1"]) == (20, 6, 0)
+    assert sum(loss["seconds"] for loss in losses) == 6
+
+
+def test_a_loss_that_is_no_number_is_above_any_bound() -> None:
+    rows = [step(0, at, T0 + at * S) | {"loss": float("nan") if at >= 30 else 2.0} for at in range(-100, 60)]
+    held, losses = said(tables([], step=rows), "{step: loss, above: 1e300}", of="job")
+    assert seconds(held["job:bert-1"]) == (30, 30, 0)
+    assert losses[0]["culprit"] == "rank:bert-1/0"
+
+
+def test_gpu_time_lost_is_that_of_the_ledger() -> None:
+    held, _ = said(hot_gpu(), HOT)
+    assert held["gpu:GPU-2"]["lost_gpu_seconds"] == 48.0
+    assert held["gpu:GPU-1"]["lost_gpu_seconds"] == 0.0
+
+
+def test_defaults_hold_where_nothing_else_does() -> None:
+    held, _ = said(hot_gpu())
+    assert held.keys() >= {"gpu:GPU-2", "port:h1/eth0", "job:bert-1"}
+
+
+def test_the_latest_version_of_an_expectation_counts() -> None:
+    old, new = spec(HOT), spec("{metric: DCGM_FI_DEV_GPU_TEMP, above: 100}")
+    rows = [promise(old, from_ns=T0 - 100 * S, to_ns=T0), promise(new, from_ns=T0)]
+    found = {**tables(gpus(GPU_2=always(95.0))), "expectation": tables([], expectation=rows)["expectation"]}
+    assert seconds(said(found)[0]["gpu:GPU-2"]) == (60, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "cluster", "held"), [("acme", "default", 1), ("acme", EVERYWHERE, 2), ("default", "default", 2)]
+)
+def test_whom_an_expectation_holds(tenant: str, cluster: str, held: int) -> None:
+    two = [Said("DCGM_FI_DEV_GPU_TEMP", f"gpu:{name}", always(60.0), tenant=name) for name in ("acme", "other")]
+    rows = {
+        **tables(two),
+        "expectation": tables([], expectation=[promise(spec(HOT), tenant=tenant, cluster=cluster)])["expectation"],
+    }
+    found = rows_of(sles, judged(sles, rows, MINUTE), MINUTE)["sle"]
+    assert len(found) == held
+    assert {row["tenant"] for row in found} >= {"acme"}
+
+
+def test_an_expectation_that_cannot_be_read_does_not_stop_the_others() -> None:
+    rows = [promise("- name: [", name="bad"), promise(spec(HOT))]
+    found = {**tables(gpus()), "expectation": tables([], expectation=rows)["expectation"]}
+    assert len(said(found)[0]) == 4
+
+
+def test_what_is_stored_is_what_was_written() -> None:
+    (one,) = parse(spec(HOT), "test")
+    assert parse(to_text(one), "test") == (one,)
