@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from leadline.server.flows_view import Asked
 from leadline.server.ledger_config import LedgerConfig
 from leadline.server.ledger_view import ledger_answer
 
+HOWTO = Path(__file__).parents[3] / "docs" / "how-to" / "see-where-the-time-went.md"
 SVG = "{http://www.w3.org/2000/svg}"
 ASKED = Asked(Principal(), "default", BEGIN + 5 * WINDOW, latest=True)
 TIMES = {"start_ns", "end_ns", "seen_ns"}
@@ -83,6 +85,18 @@ def test_failures_print_the_tables(answers: dict[str, Any]) -> None:
     text = printed(answers["failures"], tell_failures)
     for words in ("by class", "time to resolve", "first failure by size of fleet", "jobs by size", "not fitted"):
         assert words in text
+
+
+@pytest.mark.parametrize(("verb", "answer"), [("ledger", "priced"), ("failures", "failures")])
+def test_every_key_of_an_answer_is_documented(answers: dict[str, Any], verb: str, answer: str) -> None:
+    row = next(line for line in HOWTO.read_text(encoding="utf-8").splitlines() if line.startswith(f"| {verb} |"))
+    documented = set(re.findall(r"`(\w+)`", row)) | {"schema"}
+    assert answers[answer].keys() <= documented
+    columns = {column.name for column in BY_NAME["failure"].columns}
+    for name, part in answers[answer].items():
+        for one in part if isinstance(part, list) else [part]:
+            if isinstance(one, dict) and name != "depths":
+                assert one.keys() <= documented | columns, name
 
 
 def test_every_category_has_its_own_fill() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from leadline.analysis.columns import codes
 from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, Happening, S
-from leadline.analysis.failures.heard import heard_of, silent_hosts
+from leadline.analysis.failures.heard import heard_of, pairs, silent_hosts
 from leadline.analysis.failures.kinds import BACK, EXITS, Exit, exit_meaning, meaning
 from leadline.analysis.failures.parts import Parts, parts_of
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
@@ -64,7 +64,7 @@ def failures(event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Ta
     for job, some in exits.items():
         for each, _ in some:
             gave_up[job][each.host] = each.time_ns
-    tenants = dict(zip(_texts(step, "host"), _texts(step, "tenant"), strict=True)) if len(step) else {}
+    tenants = _tenants(step)
     for one in silent_hosts(heard, gave_up, window.to_ns, SILENT_NS):
         words = f"nothing was heard of {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
         book.silent(one.host, tenants.get(one.host, window.tenant), one.last_ns, one.job, words)
@@ -168,9 +168,12 @@ def _known(failure: pa.Table, window: Window) -> Iterator[tuple[Failure, bool]]:
                       row["start_ns"], None, row["evidence"]), again  # fmt: skip
 
 
-def _texts(table: pa.Table, name: str) -> list[str]:
-    found: list[str] = table[name].cast(pa.string()).to_pylist()
-    return found
+def _tenants(step: pa.Table) -> dict[str, str]:
+    """Whose steps each host told; of several tenants the last by name."""
+    host, tenant = codes(step, "host"), codes(step, "tenant")
+    host_U, tenant_U, _ = pairs(host.code_N, tenant.code_N)
+    both = zip(host_U.tolist(), tenant_U.tolist(), strict=True)
+    return {host.names[code]: tenant.names[whose] for code, whose in both if code >= 0 and whose >= 0}
 
 
 def _columns(rows: list[Failure], window: Window) -> dict[str, list[object]]:

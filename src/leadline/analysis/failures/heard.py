@@ -66,9 +66,13 @@ def heard_of(step: pa.Table, event: pa.Table) -> Heard:
     """What was heard, from all rows that were given."""
     job, host, told_by = codes(step, "job"), codes(step, "host"), codes(event, "host")
     rank_N, begin_N, end_N = ints(step, "rank"), ints(step, "start_ns"), ints(step, "end_ns")
-    pair_U2, pair_N = np.unique(np.column_stack([job.code_N, rank_N]), axis=0, return_inverse=True)
-    names = [f"rank:{job.names[code]}/{rank}" if code >= 0 else "" for code, rank in pair_U2.tolist()]
-    known_N = np.where(job.code_N >= 0, pair_N.reshape(-1), -1)
+    ranks_U, rank_code_N = np.unique(rank_N, return_inverse=True)
+    job_U, place_U, pair_N = pairs(job.code_N, rank_code_N)
+    names = [
+        f"rank:{job.names[code]}/{ranks_U[place]}" if code >= 0 else ""
+        for code, place in zip(job_U.tolist(), place_U.tolist(), strict=True)
+    ]
+    known_N = np.where(job.code_N >= 0, pair_N, -1)
     hosts = sorted({*host.names, *told_by.names})
     place = {name: number for number, name in enumerate(hosts)}
     host_N = _renumbered(host.names, host.code_N, place)
@@ -80,6 +84,16 @@ def heard_of(step: pa.Table, event: pa.Table) -> Heard:
     )
 
 
+def pairs(one_N: Ints, other_N: Ints) -> tuple[Ints, Ints, Ints]:
+    """Distinct pairs of codes (from -1 on), both parts, and the place of each row's pair.
+
+    As one number, since to sort rows of two takes thirty times as long.
+    """
+    width = int(other_N.max(initial=0)) + 2
+    both_U, place_N = np.unique((one_N + 1) * width + other_N + 1, return_inverse=True)
+    return both_U // width - 1, both_U % width - 1, place_N.reshape(-1)
+
+
 def _renumbered(names: list[str], code_N: Ints, place: dict[str, int]) -> Ints:
     return np.array([*(place[name] for name in names), -1], np.int64)[code_N]
 
@@ -88,10 +102,10 @@ def _last_ends(jobs: list[str], job_N: Ints, hosts: list[str], host_N: Ints, end
     found: dict[str, dict[str, int]] = {}
     if not len(end_N):
         return found
-    pair_U2, pair_N = np.unique(np.column_stack([job_N, host_N]), axis=0, return_inverse=True)
-    last_U = np.full(len(pair_U2), np.iinfo(np.int64).min)
-    np.maximum.at(last_U, pair_N.reshape(-1), end_N)
-    for (job, host), last_ns in zip(pair_U2.tolist(), last_U.tolist(), strict=True):
+    job_U, host_U, pair_N = pairs(job_N, host_N)
+    last_U = np.full(len(job_U), np.iinfo(np.int64).min)
+    np.maximum.at(last_U, pair_N, end_N)
+    for job, host, last_ns in zip(job_U.tolist(), host_U.tolist(), last_U.tolist(), strict=True):
         if job >= 0 and host >= 0 and hosts[host]:
             found.setdefault(jobs[job], {})[hosts[host]] = last_ns
     return found
