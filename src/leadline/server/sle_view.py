@@ -19,7 +19,7 @@ from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.verdicts import latest_sql
 from leadline.server.flows_view import Asked, time_text
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
-from leadline.server.sle_spans import HOUR_NS, SPANS_S, Sources, sources
+from leadline.server.sle_spans import HOUR_NS, MINUTE_NS, SPANS_S, Sources, sources
 from leadline.store import Store
 
 ANALYSES = ("sle", "sle-hours")
@@ -106,13 +106,17 @@ class _Rows:
         return " AND ".join([*self._asked.conditions(), *more])
 
     def _newest(self) -> int | None:
-        """End of the newest window that was judged by the time asked for: by the runner's book, else by the rows."""
+        """End of the newest window that was judged by the time asked for: by the runner's book, else by the rows.
+
+        Where no time was asked for, also of the minute that now is in: a replay judges it when its recording ends.
+        """
+        until_ns = self._asked.at_ns + (MINUTE_NS - 1 if self._asked.latest else 0)
         cluster = "cluster = {cluster:String}" if self._asked.cluster else "1"
         for source in (
             f"leadline.{ANALYSIS_RUN.name} WHERE analysis IN {ANALYSES} AND state = 'done' AND {cluster} AND",
             f"leadline.{SLE.name} WHERE {self.where()} {'AND' if self._asked.conditions() else ''}",
         ):
-            found = self.asked_rows(f"SELECT max(end_ns) AS at, count() AS n FROM {source} end_ns <= {{at_ns:Int64}}")
+            found = self.asked_rows(f"SELECT max(end_ns) AS at, count() AS n FROM {source} end_ns <= {until_ns}")
             if found[0]["n"]:
                 return int(found[0]["at"])
         return None

@@ -174,6 +174,13 @@ def test_a_tenant_sees_its_own_and_an_operator_tells_them_apart(store: Store, cl
     assert [(row["tenant"], row["bad_s"]) for row in mine["held"]] == [("acme", 0)]
 
 
+def test_a_replay_that_has_ended_tells_its_last_minute(store: Store, cluster: str) -> None:
+    fill(store, cluster, minutes(GPU, 3))
+    now_ns = END - MINUTE_NS // 2  # where the recording ends
+    latest = sle_answer(store, Asked(Principal(), cluster, now_ns, latest=True), Wanted())
+    assert (latest["end_ns"], ask(store, cluster, now_ns)["end_ns"]) == (END, END - MINUTE_NS)
+
+
 def test_filters_and_layers(store: Store, cluster: str) -> None:
     fill(store, cluster, [held(GPU, END, 60, 0), held(PORT, END, 50, 10, expectation="link-flaps", layer="nic")])
     everything = ask(store, cluster)
