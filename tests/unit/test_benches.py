@@ -47,6 +47,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--samples", "20000", "--flows", "300", "--gpus", "2048", "--rounds", "2"),
         ("seconds_10m_samples", "times_a_plain_aggregation"),
     ),
+    (
+        "ledger",
+        ("--ranks", "64", "--steps", "12", "--rounds", "2"),
+        ("seconds_per_window_10240", "seconds_per_window_shuffled", "times_a_plain_aggregation"),
+    ),
 )  # fmt: skip
 
 

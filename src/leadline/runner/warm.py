@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable
 
 from leadline.analysis.graph.warm import warm_graph
+from leadline.analysis.ledger.collectives_warm import warm_collectives
 from leadline.analysis.ledger.operations_warm import warm_operations
+from leadline.analysis.ledger.warm import warm_presence
 from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
 
-WARMERS: tuple[Callable[[], object], ...] = (warm_graph, warm_paths, warm_messages, warm_operations)
+WARMERS: tuple[Callable[[], object], ...] = (warm_presence, warm_graph, warm_paths, warm_messages, warm_operations, warm_collectives)
 
 
 def warm() -> float:

@@ -27,6 +27,7 @@ Int32s = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
 NEVER = -(2**62)  # in place of a time that was not told
+FAR = 2**61  # times beyond (73 years from 1970 to either side) are none: differences of them would overflow
 ABSENT, OPEN, DONE, FAILED = 0, 1, 2, 3  # what is known of a cell
 PARTS = 2  # threads; every one of them reads all rows where cells are filled, so more pay little
 SMALL = 100_000  # below, a thread costs more than it does
@@ -154,7 +155,7 @@ def filled(
     count, is_apart = 0, False
     for row in range(part[0], part[1]):
         cell = cell_of(rows, layout, row)
-        if cell < cells[0] or cell >= cells[1]:
+        if cell < cells[0] or cell >= cells[1] or abs(rows.asked_N[row]) > FAR:
             continue
         comm = rows.comm_N[row]
         group = layout.first_group_C[comm] + rows.seq_N[row] - layout.first_seq_C[comm]
@@ -163,6 +164,8 @@ def filled(
         asked, ended = rows.asked_N[row], rows.ended_N[row]
         bit = rows.first_bit + row
         if len(rows.has_ended) and not (rows.has_ended[bit >> 3] >> (bit & 7)) & 1:
+            ended = NEVER
+        if ended < -FAR or ended > FAR:
             ended = NEVER
         if state_X[cell] == ABSENT:
             count += 1
@@ -184,7 +187,7 @@ def started(rows: Rows, layout: Layout, arrival_X: Ints) -> None:
     """Move arrivals to when the work began, where that is told: a rank's device had come by then, not by the call."""
     for row in range(len(rows.started_N)):
         cell = cell_of(rows, layout, row)
-        if cell >= 0:
+        if cell >= 0 and rows.started_N[row] < FAR:
             arrival_X[cell] = max(arrival_X[cell], rows.started_N[row])
 
 

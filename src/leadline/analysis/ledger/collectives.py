@@ -27,7 +27,7 @@ from leadline.analysis.ledger.clocks import UNKNOWN_NS, Clocks, clocks, set_righ
 from leadline.analysis.ledger.edges import by_edge
 from leadline.analysis.ledger.expected import NOISE_RATIO, Expected, expected
 from leadline.analysis.ledger.hidden import hidden
-from leadline.analysis.ledger.open_end import LATE_RANKS_MAX, open_end
+from leadline.analysis.ledger.open_end import LATE_RANKS_MAX, open_end, parted
 from leadline.analysis.ledger.phases import moved, phases
 from leadline.analysis.ledger.pieces import COMM, JOB, RANK, Pieces
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
@@ -181,7 +181,7 @@ class _Told:
         rank_Q = rank_M[cells.state_X[first : first + len(rank_M)] == ABSENT]
         if len(rank_M) < self.arrived.size_C[comm] or not 0 < len(rank_Q) <= LATE_RANKS_MAX:
             return Pieces.none()
-        cut = np.linspace(whole.begin_K[place], whole.end_K[place], len(rank_Q) + 1).astype(np.int64)
+        cut = parted(int(whole.begin_K[place]), int(whole.end_K[place]), len(rank_Q))
         length = np.diff(cut)
         late = np.full(len(rank_Q), PLACE_OF[Category.LATE_RANK])
         sure = np.full(len(rank_Q), SURE_ESTIMATED / len(rank_Q))

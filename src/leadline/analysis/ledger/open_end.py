@@ -72,7 +72,7 @@ def _absent(rank_Q: Ints, clock: Clocks, begin: int, end: int, missing: dict[str
         return Pieces.none()
     if end - begin <= clock.bound_R[rank_Q].max():
         return Pieces.one(begin, end, PLACE_OF[Category.COMPUTE], JOB, 0, 0.0, SURE)
-    cut = np.linspace(begin, end, len(rank_Q) + 1).astype(np.int64)
+    cut = parted(begin, end, len(rank_Q))
     return Pieces.joined(
         [
             Pieces.one(int(cut[place]), int(cut[place + 1]), PLACE_OF[Category.LATE_RANK], RANK, int(rank),
@@ -80,3 +80,8 @@ def _absent(rank_Q: Ints, clock: Clocks, begin: int, end: int, missing: dict[str
             for place, rank in enumerate(rank_Q.tolist())
         ]
     )  # fmt: skip
+
+
+def parted(begin: int, end: int, count: int) -> Ints:
+    """Edges of `count` equal parts of a span, ns (count + 1,). In integers: float64 loses ns on epoch times."""
+    return begin + (end - begin) * np.arange(count + 1, dtype=np.int64) // count
