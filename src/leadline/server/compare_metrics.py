@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.server.compare_settings import BLANK_FROM, members_sql
+from leadline.server.compare_settings import BLANK_FROM, GAUGES, INFO, members_sql
 from leadline.server.compare_sides import HOUR_NS, Reader, Side
 from leadline.server.compare_statistics import PEERS_MIN, against_peers
 
@@ -47,7 +47,7 @@ def gathered(rows: Sequence[Mapping[str, Any]], by_gpu: bool) -> Values:
     counters: set[tuple[str, str]] = set()
     for row in rows:
         member = row["entity"] if by_gpu else f"host:{row['host']}"
-        if row["name"].startswith(LEFT_OUT) or row["name"].endswith("info"):
+        if row["name"].startswith(LEFT_OUT) or INFO.fullmatch(row["name"]) or GAUGES.fullmatch(row["name"]):
             continue
         labels = "".join(f" {row['labels'][name]}" for name in KEPT_LABELS if row["labels"].get(name))
         key = (row["name"] + ("" if by_gpu else labels), member)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom
+from scipy.stats import binom, rankdata
 from scipy.stats import t as student
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.ledger.changes import MAD_TO_SIGMA, long_run_variance, short_run_variance
+from leadline.analysis.ledger.onset import scale_of_differences
 
 VALUES_MIN = 8  # independent values for an interval
 SURE = 0.95
-FALSE_ALARM = 0.01  # of a comparison of equals, that any of its metrics is told as different
+FALSE_ALARM = 0.1  # of a comparison of equals, that any of its metrics is told as different
 PEERS_MIN = 3
 ALIKE_MAX = 0.2  # of the peers may be as far out
 EFFECT_MIN = 0.1  # of a metric against its peers; less is not told, however sure
@@ -42,11 +42,24 @@ class Quantile:
 
 
 def independent(value_N: Floats) -> float:
-    """How many independent values scatter as much around their mean as these, which stand in order of time."""
-    if len(value_N) < 2 * VALUES_MIN:
-        return float(len(value_N))
-    row = value_N[None, :]
-    return len(value_N) * min(1.0, float(short_run_variance(row)[0] / long_run_variance(row)[0]))
+    """How many independent values would tell as much of the middle as these, which stand in order of time.
+
+    Source: Geyer, Practical Markov chain Monte Carlo, Statistical Science 7 (1992), section 3.3: the sum of
+    autocorrelations while pairs of them are positive and fall. Of ranks, so that single large values do not hide it.
+    """
+    n = len(value_N)
+    if n < 2 * VALUES_MIN:
+        return float(n)
+    centred = rankdata(value_N) - (n + 1) / 2
+    power = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
+    covariance = np.fft.irfft(power)[:n]
+    if covariance[0] <= 0:  # all values are one
+        return float(n)
+    correlation = covariance / covariance[0]
+    pairs = correlation[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
+    last = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
+    length = 2 * float(np.minimum.accumulate(pairs[:last]).sum()) - 1
+    return n / max(1.0, length)
 
 
 def quantile(value_N: Floats, share: float) -> Quantile:
@@ -108,7 +121,7 @@ def against_peers(value: float, peers: Sequence[float], floor: float, tests: int
     if len(peers) < PEERS_MIN:
         return None
     middle = float(np.median(peers))
-    spread = max(MAD_TO_SIGMA * float(np.median(np.abs(np.asarray(peers) - middle))), floor)
+    spread = max(scale_of_differences(np.asarray(peers, np.float64)), floor)
     if spread <= 0 or abs(value - middle) < EFFECT_MIN * max(abs(value), abs(middle)):
         return None
     sigmas = (value - middle) / spread
@@ -116,6 +129,6 @@ def against_peers(value: float, peers: Sequence[float], floor: float, tests: int
     halfway = (value + middle) / 2
     if sum((peer > halfway) == (value > halfway) for peer in peers) > ALIKE_MAX * len(peers):
         return None
-    # Few peers: their spread is itself not well known.
-    limit = float(student.isf(FALSE_ALARM / (2 * max(tests, 1)), max(1.0, 0.8 * (len(peers) - 1))))
+    # Few peers: their spread is itself not well known. Half of the degrees of freedom is what simulation asks for.
+    limit = float(student.isf(FALSE_ALARM / (2 * max(tests, 1)), max(1.0, 0.5 * (len(peers) - 1))))
     return (sigmas, middle) if abs(sigmas) >= limit else None
