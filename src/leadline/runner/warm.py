@@ -15,7 +15,14 @@ from leadline.analysis.ledger.warm import warm_presence
 from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
 
-WARMERS: tuple[Callable[[], object], ...] = (warm_presence, warm_graph, warm_paths, warm_messages, warm_operations, warm_collectives)
+WARMERS: tuple[Callable[[], object], ...] = (
+    warm_presence,
+    warm_graph,
+    warm_paths,
+    warm_messages,
+    warm_operations,
+    warm_collectives,
+)
 
 
 def warm() -> float:

@@ -106,6 +106,16 @@ def orderly(segments: Segments) -> Segments:
     )
 
 
+def covered(segments: Segments) -> list[tuple[int, int]]:
+    """Spans that segments cover without a gap."""
+    if not len(segments):
+        return []
+    begin_N, end_N = segments.begin_N, segments.end_N
+    first_G = np.flatnonzero(np.append(True, begin_N[1:] > end_N[:-1]))
+    last_G = np.append(first_G[1:], len(begin_N)) - 1
+    return list(zip(begin_N[first_G].tolist(), end_N[last_G].tolist(), strict=True))
+
+
 @dataclass(slots=True)
 class _Sum:
     ns: int

@@ -22,9 +22,10 @@ from leadline.analysis.ledger.blame import placed
 from leadline.analysis.ledger.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
-from leadline.analysis.ledger.layers import Account, S, accounts, merged
+from leadline.analysis.ledger.layers import Account, S, accounts, covered, merged
 from leadline.analysis.ledger.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
+from leadline.analysis.ledger.presence_kernels import by_second
 from leadline.analysis.ledger.steps import from_steps
 from leadline.analysis.ledger.usual import with_first_minutes
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
@@ -100,12 +101,12 @@ def ledger(
     usual = with_first_minutes(usual, collective, step, window)
     told, lacking = from_collectives(collective, step, edge, usual, window=window)
     span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
+    better = [from_operations(operation, window), placed(told, collective, event, relation, window)]
     layers = [
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),
-        from_operations(operation, window),
-        placed(told, collective, event, relation, window),
-        from_steps(steps, usual, job=window.job, **span),
+        *better,
+        from_steps(steps, usual, [each for one in better for each in covered(one)], job=window.job, **span),
         from_events(event, there, job=window.job, **span),
     ]
     missing = missing_input(steps, there, talked, lacking, window)
@@ -118,22 +119,20 @@ def talked_spans(steps: StepRows, collective: pa.Table, operation: pa.Table, win
     What began in the same second is one span: millions of rows need not be sorted, and a job does not go and come
     back within a second.
     """
-    began_N = ints(collective, "enqueued_ns")
-    over_N = np.maximum(ints(collective, "finished_ns", -(2**62)), began_N)
+    origin_ns = window.from_ns - LOOK_BACK_NS
+    seconds = (window.to_ns - origin_ns) // S + 1
+    first_B, last_B = np.full(seconds, 2**62), np.full(seconds, -(2**62))  # B = seconds of look-back and window
     launched_N = ints(operation, "start_ns")
     took_N = np.clip(ints(operation, "duration_ns"), 0, STEP_NS_MAX)
-    seconds = (window.to_ns - window.from_ns + LOOK_BACK_NS) // S + 1
-    first_B, last_B = np.full(seconds, 2**62), np.full(seconds, -(2**62))  # B = seconds of look-back and window
-    for begin_N, end_N in ((steps.begin_I, steps.end_I), (began_N, over_N), (launched_N, launched_N + took_N)):
-        second_N = (begin_N - (window.from_ns - LOOK_BACK_NS)) // S
-        known_N = (second_N >= 0) & (second_N < seconds)
-        from_K, to_K, second_K = begin_N[known_N], end_N[known_N], second_N[known_N]
-        to_K = np.where(to_K - from_K > STEP_NS_MAX, from_K + 1, np.maximum(to_K, from_K + 1))
-        np.minimum.at(first_B, second_K, from_K)
-        np.maximum.at(last_B, second_K, to_K)
+    for begin_N, end_N in (
+        (steps.begin_I, steps.end_I),
+        (ints(collective, "enqueued_ns"), ints(collective, "finished_ns", -(2**62))),
+        (launched_N, launched_N + took_N),
+    ):
+        by_second(begin_N, end_N, origin_ns, STEP_NS_MAX, first_B, last_B)
     told_B = first_B < 2**62
     spans = zip(first_B[told_B].tolist(), last_B[told_B].tolist(), strict=True)
-    return merged(list(spans), window.from_ns - LOOK_BACK_NS, window.to_ns)
+    return merged(list(spans), origin_ns, window.to_ns)
 
 
 def work_begins(steps: StepRows, collective: pa.Table) -> Ints:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.instances import StepRows, lower_median
-from leadline.analysis.ledger.layers import S
+from leadline.analysis.ledger.layers import S, Spans
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.ledger.usual import usual_ns
 from leadline.model.accounts import Category, Depth
@@ -72,8 +72,13 @@ class Written:
         )
 
 
-def from_steps(steps: StepRows, usual: pa.Table, *, job: str, from_ns: int, to_ns: int) -> Segments:
-    """What steps tell of [from, to), begin and end of a step cut where those beside it overlap it."""
+def from_steps(
+    steps: StepRows, usual: pa.Table, covered: Spans = (), *, job: str, from_ns: int, to_ns: int
+) -> Segments:
+    """What steps tell of [from, to), begin and end of a step cut where those beside it overlap it.
+
+    covered: spans that better depths tell whole: steps that lie in one are left out, nobody would hear of them.
+    """
     written = Written(Depth.STEPS)
     usual_step_ns, usual_input_ns = usual_ns(usual, "step"), usual_ns(usual, "input")
     if usual_step_ns is None and len(steps.begin_I) >= LASTING:  # its first minute
@@ -85,8 +90,8 @@ def from_steps(steps: StepRows, usual: pa.Table, *, job: str, from_ns: int, to_n
         before = int(until[place - 1]) if place else span[0]
         if 0 < span[0] - before <= BETWEEN_NS_MAX:
             written.add(before, span[0], Category.COMPUTE, "between steps", sure=0.3)
-        if steps.again_I[place]:
-            continue  # told by the frame
+        if steps.again_I[place] or any(first <= span[0] and span[1] <= last for first, last in covered):
+            continue
         _one_step(written, steps, place, span, usual_step_ns, usual_input_ns, job)
     return written.segments()
 

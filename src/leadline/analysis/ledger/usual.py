@@ -117,10 +117,13 @@ def with_first_minutes(usual: pa.Table, collective: pa.Table, step: pa.Table, wi
     if len(pc.unique(usual["end_ns"])) >= MINUTES_MIN:
         return known
     asked_N, began_N = ints(collective, "enqueued_ns"), ints(step, "start_ns")
+    earliest_ns = min((int(at_N.min()) for at_N in (asked_N, began_N) if len(at_N)), default=window.from_ns)
     parts = [known]
     for back in range(1, BLOCKS_MAX + 1):
         from_ns = window.from_ns - back * window.window_ns
         to_ns = from_ns + window.window_ns
+        if to_ns <= earliest_ns:
+            break
         rows = _told(
             *(table.filter(pa.array((at_N >= from_ns) & (at_N < to_ns)))
               for table, at_N in ((collective, asked_N), (step, began_N)))
