@@ -22,18 +22,40 @@ def phases(step: pa.Table, ranks_R: Ints) -> Phases:
     A phase that is not told is empty; of checkpoints only the length is told: they are taken to end a step.
     """
     rank_S, start_S, end_S = (ints(step, name) for name in ("rank", "start_ns", "end_ns"))
-    number_S = np.searchsorted(ranks_R, rank_S)
-    known_S = (number_S < len(ranks_R)) & (start_S <= end_S) & (end_S - start_S <= PHASE_NS_MAX)
-    known_S &= ranks_R[np.minimum(number_S, len(ranks_R) - 1)] == rank_S
+    if ranks_R[0] == 0 and ranks_R[-1] == len(ranks_R) - 1:
+        number_S, known_S = rank_S, (rank_S >= 0) & (rank_S < len(ranks_R))
+    else:
+        number_S = np.minimum(np.searchsorted(ranks_R, rank_S), len(ranks_R) - 1)
+        known_S = ranks_R[number_S] == rank_S
+    known_S &= (start_S <= end_S) & (end_S - start_S <= PHASE_NS_MAX)
     first_R, order_S = ordered(number_S, start_S, known_S, len(ranks_R))
-    start_S, end_S = start_S[order_S], end_S[order_S]
-    data_S, forward_S, backward_S, checkpoint_S = (
-        np.clip(ints(step, name, null=0)[order_S], 0, PHASE_NS_MAX)
-        for name in ("data_ns", "forward_ns", "backward_ns", "checkpoint_ns")
-    )
-    data_S += start_S
-    forward_S += data_S
-    return Phases(first_R, start_S, end_S, data_S, forward_S, forward_S + backward_S, end_S - checkpoint_S)
+    spans = (_told(step, name) for name in ("data_ns", "forward_ns", "backward_ns", "checkpoint_ns"))
+    return Phases(first_R, *laid(order_S, start_S, end_S, *spans))
+
+
+def _told(step: pa.Table, name: str) -> Ints:
+    """Lengths of a phase, 0 for null; empty if nobody told."""
+    if step.column(name).null_count == step.num_rows:
+        return np.zeros(0, np.int64)
+    return ints(step, name, null=0)
+
+
+@njit(cache=True, nogil=True)
+def laid(
+    order_S: Ints, start_S: Ints, end_S: Ints, data_S: Ints, forward_S: Ints, backward_S: Ints, checkpoint_S: Ints
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    """Begins and ends of the phases of `Phases`, in the given order. An empty array: the phase was not told."""
+    found = np.empty((6, len(order_S)), np.int64)
+    for place, row in enumerate(order_S):
+        at, end = start_S[row], end_S[row]
+        found[0, place], found[1, place] = at, end
+        for which, length_S in enumerate((data_S, forward_S, backward_S)):
+            if len(length_S):
+                at += min(max(length_S[row], 0), PHASE_NS_MAX)
+            found[2 + which, place] = at
+        length = checkpoint_S[row] if len(checkpoint_S) else 0
+        found[5, place] = end - min(max(length, 0), PHASE_NS_MAX)
+    return found[0], found[1], found[2], found[3], found[4], found[5]
 
 
 def moved(steps: Phases, ahead_R: Ints) -> Phases:
