@@ -34,7 +34,6 @@ STALE_NS = 300 * 10**9  # how old the newest window may be before that is said
 FAST, SLOW = 14.4, 3.0
 PAIRS = {"fast": ("5m", "1h", FAST), "slow": ("1h", "24h", SLOW)}
 _BURNS = ("5m", "1h", "24h")
-_SPENT_S_MIN = SPANS_S["24h"]  # a budget of an hour is a few seconds: that one is over says nothing yet
 
 NOTHING_JUDGED = (
     "nothing was judged by then: does the analysis `sle` run (`leadline show analyses`), and does telemetry come in "
@@ -192,7 +191,7 @@ def _held_sql(source: str, conditions: str, spans: Sources, window: str) -> str:
         )
         for word, (short, long, rate) in PAIRS.items()
     }
-    spent = f"bad > (1 - promised) * {window_s}" if window_s >= _SPENT_S_MIN else "promised >= 1 AND bad > 0"
+    spent = f"bad > (1 - promised) * {window_s} + 1e-6"
     state = (
         "multiIf(burning = 'fast', 'critical', burning = 'slow' OR spent, 'warning', good + bad = 0, 'unknown', 'ok')"
     )

@@ -76,11 +76,11 @@ def test_both_windows_must_burn_fast(store: Store, cluster: str) -> None:
     rows = {row["entity"]: row for row in ask(store, cluster)["held"]}
     assert rows["gpu:twelve"]["burn"] == pytest.approx({"5m": 100.0, "1h": 20.0, "24h": 720 / 864})
     assert [rows[f"gpu:{name}"]["burning"] for name in ("ten", "twelve", "over")] == ["", "fast", ""]
-    assert [rows[f"gpu:{name}"]["state"] for name in ("ten", "twelve", "over")] == ["ok", "critical", "ok"]
+    assert [rows[f"gpu:{name}"]["state"] for name in ("ten", "twelve", "over")] == ["warning", "critical", "warning"]
     assert next(iter(rows)) == "gpu:twelve"
 
 
-def test_a_day_burns_slowly_and_a_spent_budget_is_told_from_a_day_on(store: Store, cluster: str) -> None:
+def test_a_day_burns_slowly_and_a_spent_budget_is_told(store: Store, cluster: str) -> None:
     hours = [hour(held(GPU, END - place * HOUR_NS, 3420, 180)) for place in range(24)]
     fill(store, cluster, [*minutes(GPU, 60, 57, 3), *hours])
     (row,) = ask(store, cluster, window="24h")["held"]
@@ -88,7 +88,7 @@ def test_a_day_burns_slowly_and_a_spent_budget_is_told_from_a_day_on(store: Stor
     assert row["burn"]["24h"] == pytest.approx(5.0)
     assert (row["burning"], row["spent"], row["state"]) == ("slow", True, "warning")
     assert row["budget_left"] == pytest.approx(1 - 4320 / 864)
-    assert not ask(store, cluster, window="5m")["held"][0]["spent"]
+    assert ask(store, cluster, window="5m")["held"][0]["spent"]  # 15 of 3 s
 
 
 @pytest.mark.parametrize("summed", [(), (1,), (1, 3), (2, 3, 4), (1, 2, 3, 4, 24)])
@@ -127,7 +127,7 @@ def test_a_month_is_read_from_hours(store: Store, cluster: str) -> None:
 
 
 def test_missing_is_never_good_and_comes_before_what_is_well(store: Store, cluster: str) -> None:
-    fill(store, cluster, [*minutes("gpu:dark", 60, 0, 0, 60), *minutes("gpu:fine", 60), *minutes("gpu:bad", 60, 59, 1)])
+    fill(store, cluster, [*minutes("gpu:dark", 60, 0, 0, 60), *minutes("gpu:fine", 60), *minutes("gpu:bad", 30, 59, 1)])
     rows = ask(store, cluster)["held"]
     assert [row["entity"] for row in rows] == ["gpu:dark", "gpu:bad", "gpu:fine"]
     dark = rows[0]
