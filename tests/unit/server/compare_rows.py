@@ -135,6 +135,16 @@ def metric_rows(begin: int, driver: str, first: int) -> dict[str, list[dict[str,
     return {"series": series, "metric_sample": samples}
 
 
+def ledger_rows(job: str, begin: int, late_s: float) -> list[dict[str, Any]]:
+    """Eleven windows of 10 s, in each of which the job waited so long for rank 3."""
+    return [
+        row("ledger", job=job, end_ns=begin + 10 * S * window, window_ns=10 * S, category=category, owner=owner,
+            seconds=seconds, analysis="ledger", version=1)
+        for window in range(1, 12)
+        for category, owner, seconds in (("late-rank", f"rank:{job}/3", late_s), ("compute", None, 10 - late_s))
+    ]  # fmt: skip
+
+
 def all_rows() -> dict[str, list[dict[str, Any]]]:
     """Everything."""
     parts = [
@@ -145,5 +155,6 @@ def all_rows() -> dict[str, list[dict[str, Any]]]:
         run_rows("bert-8", OTHER, 1.0, 3, "2.21"),
         metric_rows(OTHER, "550", 3000),
     ]
+    parts.append({"ledger": ledger_rows("bert-7", SECOND, 4.0) + ledger_rows("bert-8", OTHER, 1.0)})
     names = {name for part in parts for name in part}
     return {name: [each for part in parts for each in part.get(name, [])] for name in sorted(names)}

@@ -34,6 +34,7 @@ OPERATIONS = [
     ("GET", "/api/v1/graph"),
     ("GET", "/api/v1/path"),
     ("GET", "/api/v1/flows"),
+    ("GET", "/api/v1/compare"),
     ("GET", "/api/v1/messages"),
     ("GET", "/api/v1/ledger"),
     ("GET", "/api/v1/failures"),
@@ -44,7 +45,7 @@ OPERATIONS = [
 ]
 # Most of what can go wrong is in the operations that take something.
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
-         "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/messages": 6,
+         "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8,
          "/api/v1/backfill": 6}  # fmt: skip
 
