@@ -4,7 +4,7 @@
 
 Made are the rows that the torch hook writes: each collective of each rank twice (asked for, finished) and a step with
 its phases, in the order of the store and also shuffled. One rank is late in every step, and must come out as the one.
-The whole analysis judges one window of ten minutes, as the runner hands it over: Arrow tables, names dictionary-encoded.
+The whole analysis judges one window of ten minutes, as the runner hands it over: Arrow tables, texts by number.
 Beside it, in the same process, stands what a plain aggregation of the same rows takes: last arrival and last end of
 each collective (`pyarrow.Table.group_by`), without any path. Both may use two threads.
 """
