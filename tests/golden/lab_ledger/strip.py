@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from leadline.model.tables import BY_NAME, Table
 from leadline.store.bundle import Bundle, Draft, read_bundle, write_bundle
 
-KEPT = ("relation", "step", "collective", "message_end", "event")
+KEPT = ("relation", "step", "collective", "message_end", "event", "flow_sample")
 
 
 def strip(source: Path, target: Path) -> int:

@@ -1,4 +1,8 @@
-"""Whose the lost time of a communicator is, where no messages tell of edges: a link that went down, or who ends last.
+"""Whose the lost time of a communicator is, where no messages tell of edges.
+
+    1. a link of the job's hosts that went down               its port
+    2. a link that carries far more than the others (`busiest`)   the edge over it
+    3. who ends last                                          that rank: its edges or itself
 
 In a ring each rank passes on what it has got, so behind a slow edge or a slow member everybody ends late, and who
 receives over it, or is it, ends last; the further on, the earlier. Ends alone would blame a clock that runs ahead.
@@ -19,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Floats, Ints, ints
+from leadline.analysis.ledger.busiest import busiest_edge
 from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.presence import RANKS_MAX, told_ranks
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
@@ -30,14 +35,22 @@ DOWN_NS = 10 * S  # after a link came back: TCP tries again after up to so long
 LONG_MIN = 5  # collectives of each kind, short and long, below which nobody is named
 LAST_SHARE_MIN = 0.5  # of the long ones, in which the rank must be the last
 LATER_SHARE_MIN = 0.02  # of their length, by which it must end later than in short ones
-SURE_PORT, SURE_LAST = 0.8, 0.6
+SURE_PORT, SURE_BUSIEST, SURE_LAST = 0.8, 0.7, 0.6
 
 
-def placed(told: Segments, collective: pa.Table, event: pa.Table, relation: pa.Table, window: Window) -> Segments:
-    """The same spans; what communicators lost in the window belongs to a port or a rank, where one can be named.
+def placed(
+    told: Segments,
+    collective: pa.Table,
+    event: pa.Table,
+    relation: pa.Table,
+    flow_path: pa.Table,
+    window: Window,
+) -> Segments:
+    """The same spans; what communicators lost in the window belongs to a port, an edge or a rank, if one can be named.
 
-    collective: with look-back. Owner of the rest, and of what is usual, stays the communicator. A rank that owns
-    communication is where a collective ends last: its edges or the rank itself, ends alone do not tell which.
+    collective: with look-back. flow_path: of the window. Owner of the rest, and of what is usual, stays the
+    communicator. A rank that owns communication is where a collective ends last: its edges or the rank itself, ends
+    alone do not tell which.
     """
     mine_N = (told.category_N == PLACE_OF[Category.COMMUNICATION]) & (told.lost_N > 0)
     mine_N &= (told.end_N > window.from_ns) & (told.begin_N < window.to_ns)
@@ -49,11 +62,14 @@ def placed(told: Segments, collective: pa.Table, event: pa.Table, relation: pa.T
     if not comms:
         return told
     port = downed_port(event, relation, window)
+    edge = None if port else busiest_edge(flow_path, window.job)
     named: dict[int, tuple[str, float]] = {}
     for owner, comm in comms.items():
-        rank = None if port else last_rank(collective, comm, window)
+        rank = None if port or edge else last_rank(collective, comm, window)
         if port:
             named[owner] = port, SURE_PORT
+        elif edge:
+            named[owner] = edge, SURE_BUSIEST
         elif rank is not None:
             named[owner] = f"rank:{window.job}/{rank}", SURE_LAST
     return _split(told, mine_N, named) if named else told

@@ -39,10 +39,10 @@ class Edge:
 def busiest_edge(flow_path: pa.Table, job: str) -> str | None:
     """`rank:J/a>rank:J/b` whose way leads over the most loaded link; None where no link stands out.
 
-    flow_path: rows of the job in the window (src_rank, dst_rank, bytes, busiest, busiest_bytes; both directions of an
-    edge are two). A link stands out if it carries at least twice what the lightest quarter of edges has to share. Where two carry
-    alike, as the first and the last one of a heavy flow do, the one at the receiver counts: queues grow where a switch
-    sends towards a host, while a sender's own port only holds its own sockets back.
+    flow_path: rows of the job in the window (src_rank, dst_rank, dst, bytes, busiest, busiest_bytes; both directions of
+    an edge are two). A link stands out if it carries at least twice what the lightest quarter of edges has to share.
+    Where two carry alike, as the first and the last one of a heavy flow do, the one at the receiver counts: queues grow
+    where a switch sends towards a host, while a sender's own port only holds its own sockets back.
     """
     edges = edges_of(flow_path, job)
     if len(edges) < 2:

@@ -1,6 +1,6 @@
 """The ledger: every second of a job that it was there, in one window, with a category and an owner.
 
-step, collective, operation, event, relation, edge, usual
+step, collective, operation, event, relation, edge, flow_path, usual
     │
     ├─ presence.py      when it was there, with how many GPUs, when it failed
     ├─ events.py        outages, steps done again          ─┐
@@ -32,6 +32,7 @@ from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.accounts import TICK_S
 from leadline.model.tables.accounts import LEDGER, USUAL
 from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.paths import FLOW_PATH
 from leadline.model.tables.training import COLLECTIVE, EDGE, OPERATION, STEP
 from leadline.model.tables.verdicts import EVENT
 
@@ -68,6 +69,7 @@ NAMED_MAX = 4  # ranks that a missing input names
         ),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=LOOK_BACK_NS),
         Read(EDGE),
+        Read(FLOW_PATH, columns=("job", "src_rank", "dst_rank", "dst", "bytes", "busiest", "busiest_bytes")),
         Read(USUAL, columns=("job", "what", "end_ns", "count", "low_s", "median_s"), look_back_ns=USUAL_NS),
     ),
     writes=(LEDGER,),
@@ -81,6 +83,7 @@ def ledger(
     event: pa.Table,
     relation: pa.Table,
     edge: pa.Table,
+    flow_path: pa.Table,
     usual: pa.Table,
     *,
     window: Window,
@@ -101,7 +104,7 @@ def ledger(
     usual = with_first_minutes(usual, collective, step, window)
     told, lacking = from_collectives(collective, step, edge, usual, window=window)
     span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
-    better = [from_operations(operation, window), placed(told, collective, event, relation, window)]
+    better = [from_operations(operation, window), placed(told, collective, event, relation, flow_path, window)]
     layers = [
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),

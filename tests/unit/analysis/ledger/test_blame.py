@@ -17,6 +17,25 @@ from leadline.model.accounts import Category, Depth
 
 WINDOW = Window(T0, T0 + 10 * S, job=JOB)
 LOST = 3 * S  # of a span of four seconds
+PATHS = table("flow_path", [])
+
+
+def full_port() -> pa.Table:
+    """Paths of a ring: what goes to rank 1 crosses a link that others fill."""
+    rows = []
+    for rank in range(RANKS):
+        to = (rank + 1) % RANKS
+        rows.append(
+            {
+                "job": JOB, "src_rank": f"rank:{JOB}/{rank}", "dst_rank": f"rank:{JOB}/{to}", "dst": f"port:h{to}/eth0",
+                "bytes": 24e6, "busiest": f"link:h{to}/eth0~leaf1/Ethernet{to}",
+                "busiest_bytes": 180e6 if to == 1 else 25e6, "end_ns": WINDOW.to_ns, "window_ns": 10 * S,
+                "state": "known", "src_ip": "", "dst_ip": "", "protocol": 6, "src_port": 1, "dst_port": 1,
+                "flow": rank + 1, "probability": 1.0, "alternatives": 1, "samples": 1, "contradicting": 0, "low": 0.0,
+                "high": 0.0, "why": "",
+            }
+        )  # fmt: skip
+    return table("flow_path", rows)
 
 
 def collectives(late_ms: dict[int, int], ahead_ms: dict[int, int] | None = None) -> pa.Table:
@@ -68,7 +87,7 @@ def test_if_all_end_alike_nobody_is_named(late: dict[int, int]) -> None:
 
 def test_only_what_was_lost_changes_its_owner() -> None:
     none = table("event", [])
-    found = placed(told(), collectives({1: 80}), none, table("relation", relations(T0 - S)), WINDOW)
+    found = placed(told(), collectives({1: 80}), none, table("relation", relations(T0 - S)), PATHS, WINDOW)
     assert owners(found) == [(f"comm:{COMM}", S, 0.0), (f"rank:{JOB}/1", LOST, float(LOST))]
 
 
@@ -76,16 +95,24 @@ def test_a_link_of_one_of_its_hosts_that_went_down_is_to_blame_before_any_rank()
     relation = table("relation", relations(T0 - S))
     for port, expected in (("port:h2/eth0", "port:h2/eth0"), ("port:h77/eth0", f"rank:{JOB}/1")):
         down = table("event", [link_down(port, T0 + 2 * S)])
-        assert owners(placed(told(), collectives({1: 80}), down, relation, WINDOW))[1][0] == expected
+        assert owners(placed(told(), collectives({1: 80}), down, relation, PATHS, WINDOW))[1][0] == expected
+
+
+def test_the_edge_over_a_full_link_is_to_blame_before_who_ends_last() -> None:
+    none, relation = table("event", []), table("relation", relations(T0 - S))
+    found = placed(told(), collectives({2: 80}), none, relation, full_port(), WINDOW)
+    assert owners(found)[1] == (f"rank:{JOB}/0>rank:{JOB}/1", LOST, float(LOST))
+    down = table("event", [link_down("port:h2/eth0", T0 + 2 * S)])
+    assert owners(placed(told(), collectives({}), down, relation, full_port(), WINDOW))[1][0] == "port:h2/eth0"
 
 
 def test_two_links_at_once_are_not_told_apart() -> None:
     down = table("event", [link_down(f"port:h{host}/eth0", T0 + 2 * S) for host in (1, 2)])
-    found = placed(told(), collectives({}), down, table("relation", relations(T0 - S)), WINDOW)
+    found = placed(told(), collectives({}), down, table("relation", relations(T0 - S)), PATHS, WINDOW)
     assert owners(found) == [(f"comm:{COMM}", 4 * S, float(LOST))]
 
 
 def test_what_has_an_edge_keeps_it() -> None:
     edge = f"rank:{JOB}/0>rank:{JOB}/1"
-    found = placed(told(edge), collectives({1: 80}), table("event", []), table("relation", []), WINDOW)
+    found = placed(told(edge), collectives({1: 80}), table("event", []), table("relation", []), PATHS, WINDOW)
     assert owners(found) == [(edge, 4 * S, float(LOST))]
