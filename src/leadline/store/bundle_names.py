@@ -40,12 +40,14 @@ WORDS = NOBODY | frozenset(ENTITY_KINDS) | frozenset(
 )  # fmt: skip
 
 _DELIMITERS = re.compile(r"([/~,;=@|\s\[\](){}<>\"']+)")
+_BLANKS = re.compile(r"(\s+)")
 _NUMBER = re.compile(r"[+-]?(\d{1,6}(\.\d+)?([eE][+-]?\d{1,3})?|Inf|NaN)")
 _GPU = re.compile(r"(GPU|MIG)-[0-9a-fA-F][0-9a-fA-F-]{3,}")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _MAC = re.compile(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}")
 _FLOW = re.compile(r"flow:[0-9a-f]{32}")
 _RUNS = re.compile(r"[A-Za-z0-9]+")
+EDGE = ">"  # between the two ends of an edge, each an entity id
 _RUNS_MAX = 8  # how many runs of letters and digits a name inside a word is looked for in
 KEY_TRIES = 32
 
@@ -93,6 +95,10 @@ class Pseudonyms:
             place += step
         return "".join([*out, value[done:]])
 
+    def sentence(self, value: str) -> str:
+        """A sentence of Leadline's with the names in it replaced."""
+        return "".join(self.text(piece) if is_id else self.word(piece) for piece, is_id in sentence(value))
+
     def id128(self, what: str, value: int) -> int:
         """Another 128-bit id; `what` keeps kinds of ids apart."""
         return int.from_bytes(self._hash(what, value.to_bytes(16, "little").hex())[:16], "little")
@@ -106,6 +112,9 @@ class Pseudonyms:
     # --- inside ---
 
     def _text(self, value: str) -> str:
+        ends = edge_ends(value)
+        if ends:
+            return EDGE.join(self.text(end) for end in ends)
         kind, name = _entity(value)
         if kind == "flow" and _FLOW.fullmatch(value):
             return f"flow:{self.flow(int(name, 16)):032x}"
@@ -173,6 +182,11 @@ class Pseudonyms:
 
 def names_in(value: str) -> Iterator[str]:
     """The tokens of a name or entity id that name a thing: not its kind, not a number after the first (a rank)."""
+    ends = edge_ends(value)
+    if ends:
+        for end in ends:
+            yield from names_in(end)
+        return
     kind, name = _entity(value)
     if kind == "flow" and _FLOW.fullmatch(value):
         return
@@ -184,6 +198,19 @@ def names_in(value: str) -> Iterator[str]:
             if token and not _is_address(token) and (first or not _NUMBER.fullmatch(token)):
                 yield token
             first = False
+
+
+def sentence(value: str) -> Iterator[tuple[str, bool]]:
+    """The pieces of a sentence of Leadline's, which put together are it, and whether each is an id: `no steps heard
+    from rank:bert-1/3`, `all_reduce 524288 B on 8 of bert-1/0x9c`. Its other words name nothing."""
+    for piece in _BLANKS.split(value):
+        yield piece, "/" in piece or bool(_entity(piece)[0])
+
+
+def edge_ends(value: str) -> list[str]:
+    """The entity ids of an edge, `rank:bert-1/0>rank:bert-1/1`; empty for another text."""
+    ends = value.split(EDGE)
+    return ends if len(ends) > 1 and all(_entity(end)[0] for end in ends) else []
 
 
 def addresses_in(value: str) -> Iterator[str]:

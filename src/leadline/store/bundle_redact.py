@@ -27,7 +27,7 @@ from leadline.model.tables.fabric import FLOW_SAMPLE
 from leadline.model.tables.metrics import SERIES
 from leadline.store.bundle import Bundle, Draft, our_versions
 from leadline.store.bundle_format import TEXT_BYTES_MAX, Manifest
-from leadline.store.bundle_names import Pseudonyms, addresses_in, names_in
+from leadline.store.bundle_names import Pseudonyms, addresses_in, names_in, sentence
 from leadline.store.schema import arrow_schema
 
 
@@ -36,13 +36,14 @@ class Kind(Enum):
 
     NAME = auto()  # a name or entity id: replaced, and what it names is replaced everywhere
     ADDRESS = auto()
+    SENTENCE = auto()  # an id, or a sentence of Leadline's with ids in it: the names in these are replaced
     WORD = auto()  # of a vocabulary: kept, but for names of things inside it
     FREE = auto()  # text of people and programs: removed
     JSON = auto()  # strings inside replaced
     LABELS = auto()  # a MAP: values replaced, keys kept
 
 
-NAME, ADDRESS, WORD, FREE, JSON, LABELS = Kind
+NAME, ADDRESS, SENTENCE, WORD, FREE, JSON, LABELS = Kind
 
 # Every text column of every table, by name: a name means the same wherever it occurs.
 COLUMNS: dict[str, Kind] = {
@@ -52,7 +53,7 @@ COLUMNS: dict[str, Kind] = {
     "job": NAME, "comm": NAME, "switch": NAME, "in_port": NAME, "out_port": NAME, "src": NAME, "dst": NAME,
     "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "src_rank": NAME, "dst_rank": NAME,
     "group": NAME, "links": NAME, "busiest": NAME, "colliding": NAME, "jobs": NAME, "claims": NAME, "used": NAME,
-    "part": NAME, "culprit": NAME, "what": NAME,
+    "part": NAME, "culprit": NAME, "what": SENTENCE,
     # what
     "name": WORD, "entity_kind": WORD, "unit": WORD, "type": WORD, "source": WORD, "kind": WORD,
     "severity": WORD, "code": WORD, "op": WORD, "dtype": WORD, "algo": WORD, "state": WORD, "side": WORD,
@@ -70,6 +71,7 @@ OF_TABLE: dict[tuple[str, str], Kind] = {
     ("action", "action"): NAME,
     ("cause", "action"): WORD,
     ("failure", "evidence"): FREE,
+    ("ledger", "owner"): SENTENCE,
 }
 
 # Labels and keys whose values are words or numbers of a vocabulary, in any length.
@@ -199,6 +201,7 @@ class Redactor:
         return {
             NAME: self.names.text,
             ADDRESS: self.names.text,
+            SENTENCE: self.names.sentence,
             WORD: self.names.word,
             FREE: lambda text: REMOVED if text else "",
             JSON: self._json_text,
@@ -321,6 +324,8 @@ def _collect(table: Table, rows: pa.Table, names: set[str], addresses: set[str])
         for text in _distinct(rows.column(column.name)):
             if kind is NAME:
                 names.update(names_in(text))
+            elif kind is SENTENCE:
+                names.update(name for piece, is_id in sentence(text) if is_id for name in names_in(piece))
             addresses.update(addresses_in(text))
 
 

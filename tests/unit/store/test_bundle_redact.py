@@ -6,6 +6,7 @@ import json
 from ipaddress import ip_address
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from tests.incidents import Names, incident, truth_of, write_incident
 
@@ -13,7 +14,7 @@ from leadline.model.errors import DataError, WorldError
 from leadline.model.ids import flow_id, link_id, parse_entity_id, series_id
 from leadline.model.tables import BY_NAME, TABLES, Type
 from leadline.store.bundle import read_bundle, write_bundle
-from leadline.store.bundle_names import Pseudonyms
+from leadline.store.bundle_names import Pseudonyms, names_in
 from leadline.store.bundle_redact import (
     COLUMNS,
     OF_TABLE,
@@ -100,6 +101,40 @@ def test_words_lose_only_the_names_inside_them() -> None:
     assert names.word("node_cpu_seconds_total") == "node_cpu_seconds_total", "a word of Leadline's is no secret there"
     assert names.word("acme_loss.bert-7") == f"{acme}_loss.{job}"
     assert names.word("acmes") == "acmes"
+
+
+def test_both_ends_of_an_edge_are_ids() -> None:
+    names = Pseudonyms(KEY, names_in("rank:bert-7/0>rank:bert-7/12"))
+    job = names.text("bert-7")
+    assert names.text("rank:bert-7/0>rank:bert-7/12") == f"rank:{job}/0>rank:{job}/12"
+    assert names.text("a>b") == f"{names.text('a')}>{names.text('b')}"
+
+
+def test_sentences_lose_the_names_in_their_ids_and_make_no_word_a_name(tmp_path: Path) -> None:
+    """`step` stands in `usual.what`: were it a name, every metric with that word would be called otherwise."""
+    names = Names()
+    rows = incident(names)
+    job = "bert-7"
+    whats = ["step", f"all_reduce 524288 B on 8 of {job}/0x9c"]
+    owners = [f"no steps heard from rank:{job}/3, rank:{job}/4 and 2 more", f"rank:{job}/0>rank:{job}/1"]
+    for table, column, texts in (("usual", "what", whats), ("ledger", "owner", owners)):
+        one = rows[table].slice(0, 1)
+        some = pa.concat_tables([one] * len(texts))
+        place = some.column_names.index(column)
+        rows[table] = some.set_column(place, some.schema.field(place), pa.array(texts).dictionary_encode())
+    path = write_incident(tmp_path / "a.leadline", rows, "")
+    with read_bundle(path) as bundle:
+        redactor = Redactor.of(bundle)
+        made = [
+            redactor.rows(BY_NAME[table], pa.concat_tables(list(bundle.groups(BY_NAME[table]))))[column].to_pylist()
+            for table, column in (("usual", "what"), ("ledger", "owner"))
+        ]
+    other = redactor.names.text(job)
+    assert other != job
+    comm = redactor.names.text("0x9c")
+    assert sorted(made[0]) == sorted(["step", f"all_reduce 524288 B on 8 of {other}/{comm}"])
+    assert sorted(made[1]) == sorted(text.replace(job, other) for text in owners)
+    assert redactor.names.word("leadline_step_seconds") == "leadline_step_seconds"
 
 
 def test_two_keys_give_two_sets_of_names() -> None:
