@@ -78,7 +78,7 @@ def tables(said: Sequence[Said], to_s: int = 60, **rows: Sequence[Row]) -> dict[
 
 
 OTHERS = (
-    "expectation", "event", "step", "collective", "ledger", "clock_fit", "ecmp_group", "relation",
+    "expectation", "event", "failure", "step", "collective", "ledger", "clock_fit", "ecmp_group", "relation",
 )  # fmt: skip
 
 

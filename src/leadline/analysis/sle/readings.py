@@ -21,6 +21,7 @@ from leadline.analysis.sle.streams import Streams
 from leadline.analysis.spec import Window
 
 LOOK_BACK_S = 600  # of samples, steps, collectives
+EVENT_LOOK_BACK_S = 3600  # of events: as far back as the age of a checkpoint is told
 INTERVALS = 2.5  # a series that comes every minute is not silent after 45 s, but after so many of its intervals
 HOLD_S_MAX = 600.0
 OPEN_S_MIN = 1.0  # collectives that are done sooner are not looked at: there are millions
@@ -204,8 +205,10 @@ class Readings:
             same = places.get((entity, labels)) or places.get((entity, None), [])
             if same and (len(same) <= len(indicator.per)):
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    share_C = value_RC[row] / below_DC[same].sum(axis=0)
-                found_RC[row] = np.where(value_RC[row] == 0, 0.0, share_C)  # nothing of nothing is nothing
+                    below_C = below_DC[same].sum(axis=0)
+                    share_C = value_RC[row] / below_C
+                # Nothing of nothing is nothing; nothing of what is silent is unknown.
+                found_RC[row] = np.where((value_RC[row] == 0) & ~np.isnan(below_C), 0.0, share_C)
         return found_RC
 
     def _combined(self, indicator: Indicator, found: Values) -> Values:
@@ -246,7 +249,10 @@ class Readings:
         entities, event = self.scope.entities, self.tables["event"]
         found = spans.events(event, entities, indicator.names)
         if indicator.how == "open":
-            found = spans.opened(found, spans.events(event, entities, indicator.until))
+            before = self.window.from_ns - EVENT_LOOK_BACK_S * S
+            long = spans.long_open(self.tables["failure"], entities, indicator.names, before)
+            until = spans.united(spans.events(event, entities, indicator.until), spans.ends_of(long))
+            found = spans.opened(spans.united(found, long), until)
         by_part = indicator.how != "age"
         parts = [(place, owner, entity if by_part else owner)
                  for place, entity in enumerate(found.entity_N.tolist())

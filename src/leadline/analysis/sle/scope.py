@@ -25,6 +25,7 @@ _PREFIX = {
     "comm": "job",
     "nvlink": "gpu",
 }
+_OF_JOBS = ("rank", "job", "comm")  # entities that are their tenant's alone
 # Parts that are found over others: a GPU's job is that of the ranks that run on it.
 _OVER = {
     ("port", "job"): "host",
@@ -79,6 +80,7 @@ class Scope:
     entities: Entities
     links: dict[tuple[str, str], set[tuple[str, str]]]  # (name, kind) -> (tenant, name) of that kind
     far: dict[str, str]  # swport -> kind of what is at the other end of its cable
+    provider: str  # tenant of what all share
     _found: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
 
     def owners(self, number: int, kind: str) -> tuple[int, ...]:
@@ -94,7 +96,7 @@ class Scope:
         own, _, rest = name.partition(":")
         if own == kind:
             return {(tenant, name)}
-        if told := self.links.get((name, kind)):
+        if told := self._told(tenant, name, kind):
             return told
         if _PREFIX.get(own) == kind and "/" in rest:
             return {(tenant, f"{kind}:{rest.rpartition('/')[0] if own == 'rank' else rest.partition('/')[0]}")}
@@ -102,6 +104,15 @@ class Scope:
         if over is None:
             return set()
         return {each for middle in self._owners(tenant, name, over) for each in self._owners(*middle, kind)}
+
+    def _told(self, tenant: str, name: str, kind: str) -> set[tuple[str, str]]:
+        """What the relations say. A tenant's jobs are what that tenant says, whatever others say of the same names;
+        and who says what runs on its own hardware is believed before others. The provider's is everybody's."""
+        told = self.links.get((name, kind), set())
+        own = {each for each in told if each[0] == tenant}
+        if name.partition(":")[0] in _OF_JOBS or (own and tenant != self.provider):
+            return own
+        return told
 
     def group(self, number: int, group: str) -> str:
         """The name of an entity's peer group; empty if it has none. Tenants are not told apart: hardware is shared."""
@@ -125,7 +136,7 @@ class Scope:
         return port
 
 
-def scope_of(entities: Entities, relation: pa.Table, from_ns: int) -> Scope:
+def scope_of(entities: Entities, relation: pa.Table, from_ns: int, provider: str) -> Scope:
     """What entities were part of at some time since `from_ns`, by the relations."""
     links: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
     far: dict[str, str] = {}
@@ -144,7 +155,7 @@ def scope_of(entities: Entities, relation: pa.Table, from_ns: int) -> Scope:
         links[one, other.partition(":")[0]].add((owner, other))
         if kind.names[how] == "runs-on":
             links[other, one.partition(":")[0]].add((owner, one))
-    return Scope(entities, dict(links), far)
+    return Scope(entities, dict(links), far, provider)
 
 
 @dataclass(frozen=True, slots=True)

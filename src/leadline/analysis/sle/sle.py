@@ -11,14 +11,14 @@ import pyarrow as pa
 from leadline.analysis.columns import Ints, floats, ints
 from leadline.analysis.sle.expectations import DEFAULTS, Expectation, parse
 from leadline.analysis.sle.judging import Account, accounts
-from leadline.analysis.sle.readings import LOOK_BACK_S, Readings, wanted_metrics
+from leadline.analysis.sle.readings import EVENT_LOOK_BACK_S, LOOK_BACK_S, Readings, wanted_metrics
 from leadline.analysis.sle.scope import Entities, lives, scope_of
 from leadline.analysis.sle.seconds import NS_MIN, S
 from leadline.analysis.sle.streams import Streams, metric_streams, ranks_of, streams_of
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.accounts import EVERYWHERE
 from leadline.model.errors import UsageError
-from leadline.model.tables.accounts import EXPECTATION, LEDGER, SLE, SLE_LOSS
+from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, SLE, SLE_LOSS
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import ECMP_GROUP
@@ -28,7 +28,7 @@ from leadline.model.tables.verdicts import EVENT
 
 WINDOW_S = 60
 BACK_NS = LOOK_BACK_S * S
-EVENT_BACK_NS = 3600 * S  # as far back as the age of a checkpoint is told
+EVENT_BACK_NS = EVENT_LOOK_BACK_S * S
 TICKS = 2.0**20  # of the ledger in a second
 
 Row = dict[str, Any]
@@ -46,6 +46,12 @@ Row = dict[str, Any]
         ),
         Read(METRIC_SAMPLE, columns=("tenant", "series", "time_ns", "value"), look_back_ns=BACK_NS),
         Read(EVENT, columns=("tenant", "time_ns", "entity", "kind"), look_back_ns=EVENT_BACK_NS),
+        Read(
+            FAILURE,
+            columns=("tenant", "entity", "kind", "start_ns", "end_ns"),
+            look_back_ns=EVENT_BACK_NS,
+            valid=True,
+        ),
         Read(STEP, look_back_ns=BACK_NS),
         Read(
             COLLECTIVE,
@@ -81,6 +87,7 @@ def sles(
     series: pa.Table,
     metric_sample: pa.Table,
     event: pa.Table,
+    failure: pa.Table,
     step: pa.Table,
     collective: pa.Table,
     ledger: pa.Table,
@@ -98,8 +105,8 @@ def sles(
     """
     promised = promises(expectation, window)
     tables = {
-        "event": event, "step": step, "collective": collective, "ledger": ledger, "clock_fit": clock_fit,
-        "ecmp_group": ecmp_group,
+        "event": event, "failure": failure, "step": step, "collective": collective, "ledger": ledger,
+        "clock_fit": clock_fit, "ecmp_group": ecmp_group,
     }  # fmt: skip
     readings = _readings([one for _, one in promised], tables, series, metric_sample, relation, window)
     lost = _lost_gpu_seconds(ledger, readings.scope.entities, window)
@@ -123,7 +130,7 @@ def promises(expectation: pa.Table, window: Window) -> list[tuple[str, Expectati
 
     Those told for every cluster, which only an operator can, and those of the window's own tenant hold everybody. Of
     several of one name and tenant the latest counts; one that cannot be read is left out (whoever stored it was told).
-    Without any that hold, the defaults do.
+    Without any that holds everybody, the defaults do: what a tenant asks for itself takes nothing from others.
     """
     newest: dict[tuple[str, str], Expectation] = {}
     for row in sorted(expectation.to_pylist(), key=lambda row: (row["from_ns"], row["spec"])):
@@ -135,8 +142,8 @@ def promises(expectation: pa.Table, window: Window) -> list[tuple[str, Expectati
             continue
         everybody = row["cluster"] == EVERYWHERE or row["tenant"] == window.tenant
         newest |= {("" if everybody else row["tenant"], one.name): one for one in found}
-    if not newest:
-        return [("", one) for one in DEFAULTS]
+    if all(tenant for tenant, _ in newest):
+        newest |= {("", one.name): one for one in DEFAULTS}
     return [(tenant, newest[tenant, name]) for tenant, name in sorted(newest)]
 
 
@@ -147,7 +154,7 @@ def _readings(
     entities = Entities()
     wanted = wanted_metrics(promised)
     metrics = metric_streams(series, sample, entities, wanted, window.from_ns - BACK_NS, window.to_ns)
-    scope = scope_of(entities, relation, window.from_ns)
+    scope = scope_of(entities, relation, window.from_ns, window.tenant)
     ranks = {name: ranks_of(tables[name], entities) for name in ("step", "collective")}
     seen = _seen(tables, ranks)
     found = lives(scope, relation, tables["event"], seen)

@@ -8,7 +8,7 @@ import pytest
 from tests.common.analysis_laws import judged, rows_of
 from tests.fabrics import S
 from tests.promised import MINUTE, T0, Said, always, gpus, hot_gpu, promise, since, tables
-from tests.small_job import event, relations, step
+from tests.small_job import collective, event, relations, step
 
 from leadline.analysis.sle.expectations import parse, to_text
 from leadline.analysis.sle.sle import sles
@@ -238,7 +238,8 @@ def test_whom_an_expectation_holds(tenant: str, cluster: str, held: int) -> None
         **tables(two),
         "expectation": tables([], expectation=[promise(spec(HOT), tenant=tenant, cluster=cluster)])["expectation"],
     }
-    found = rows_of(sles, judged(sles, rows, MINUTE), MINUTE)["sle"]
+    all_of_x = rows_of(sles, judged(sles, rows, MINUTE), MINUTE)["sle"]
+    found = [row for row in all_of_x if row["expectation"] == "x"]
     assert len(found) == held
     assert {row["tenant"] for row in found} >= {"acme"}
 
@@ -252,3 +253,86 @@ def test_an_expectation_that_cannot_be_read_does_not_stop_the_others() -> None:
 def test_what_is_stored_is_what_was_written() -> None:
     (one,) = parse(spec(HOT), "test")
     assert parse(to_text(one), "test") == (one,)
+
+
+def told_by(rows: list[Row], tenant: str) -> list[Row]:
+    return [{**row, "tenant": tenant, "host": f"h{tenant}"} for row in rows]
+
+
+def steps_of(*lengths_s: int) -> list[Row]:
+    """Two ranks; before the window steps take 1 s, in it as long as is said."""
+    return [
+        step(rank, at, T0 + at * S, (1 if at < 0 else lengths_s[0]) * S) for at in range(-90, 60) for rank in (0, 1)
+    ]
+
+
+def judged_of(rows: Mapping[str, pa.Table]) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Seconds of x by tenant and entity."""
+    found = rows_of(sles, judged(sles, rows, MINUTE), MINUTE).get("sle", [])
+    return {(row["tenant"], row["entity"]): seconds(plain(row)) for row in found if row["expectation"] == "x"}
+
+
+def test_jobs_of_two_tenants_that_share_a_name_are_two() -> None:
+    steps = told_by(steps_of(1), "a") + told_by(steps_of(3), "b")
+    places = [row for tenant in "ab" for row in told_by(relations(T0 - 200 * S, ranks=2), tenant)]
+    x = promise(spec("{step: step_s, above: 2}", of="job"))
+    found = judged_of(tables([], step=steps, relation=places, expectation=[x]))
+    assert found == {("a", "job:bert-1"): (60, 0, 0), ("b", "job:bert-1"): (0, 60, 0)}
+
+
+def test_nobody_else_can_say_whose_a_tenants_ranks_are() -> None:
+    lie = {"child": "rank:bert-1/0", "parent": "job:mine", "kind": "in", "from_ns": T0 - 200 * S, "to_ns": None}
+    lies = told_by([{**lie, "source": "test", "confidence": 1.0}], "b")
+    x = promise(spec("{step: step_s, above: 2}", of="job"))
+    found = judged_of(tables([], step=told_by(steps_of(3), "a"), relation=lies, expectation=[x]))
+    assert found == {("a", "job:bert-1"): (0, 60, 0)}
+
+
+def test_hosts_of_two_tenants_that_share_a_name_are_two() -> None:
+    hot = [Said("temp", "gpu:GPU-0", always(95.0 if tenant == "a" else 60.0), tenant=tenant) for tenant in "ab"]
+    places = [row for tenant in "ab" for row in told_by(relations(T0 - 200 * S, ranks=1), tenant)]
+    x = promise(spec("{metric: temp, above: 85}", of="job"))
+    found = judged_of(tables(hot, relation=places, expectation=[x]))
+    assert found == {("a", "job:bert-1"): (0, 60, 0), ("b", "job:bert-1"): (60, 0, 0)}
+
+
+def test_what_a_tenant_asks_for_itself_leaves_the_defaults_to_others() -> None:
+    rows = {**hot_gpu(), "expectation": tables([], expectation=[promise(spec(HOT), tenant="acme")])["expectation"]}
+    assert said(rows)[0]["gpu:GPU-2"]["expectation"].startswith(("gpu", "collective"))
+
+
+def test_a_collective_that_hangs_after_a_restart_is_open() -> None:
+    done = [collective(0, at, T0 + (at - 100) * S, T0 + (at - 99) * S) for at in range(50)]
+    done += [collective(0, at, T0 + (at - 20) * S, T0 + (at - 19) * S) for at in range(5)]
+    hangs = [collective(0, 5, T0 - 15 * S, 0) | {"finished_ns": None, "state": "enqueued"}]
+    rows = tables([], collective=done + hangs)
+    assert seconds(said(rows, "{collective: open_s, above: 10}", of="job")[0]["job:bert-1"]) == (0, 60, 0)
+
+
+def link(at_s: float, kind: str) -> Row:
+    told = {"time_ns": T0 + round(at_s * S), "entity_kind": "port", "entity": "port:h1/eth0", "kind": kind}
+    return {**told, "severity": "error", "code": None, "message": "", "source": "test"}
+
+
+DOWN = "{event: link-down, as: open, until: link-up, above: 0}"
+PORT = Said("node_network_speed_bytes", "port:h1/eth0", always(1e10), host="h1")
+
+
+def test_a_link_that_was_down_for_no_time_is_not_down() -> None:
+    rows = tables([PORT], event=[link(10.5, "link-down"), link(10.5, "link-up")])
+    assert seconds(said(rows, DOWN, of="port")[0]["port:h1/eth0"]) == (60, 0, 0)
+
+
+@pytest.mark.parametrize(("ends", "bad"), [({}, 60), ({"end_ns": T0 + 20 * S}, 20), ({"event": 30}, 30)])
+def test_a_link_that_has_been_down_for_hours_still_is(ends: dict[str, int], bad: int) -> None:
+    down: Row = {"entity_kind": "port", "entity": "port:h1/eth0", "kind": "link-down", "class": "network", "job": None}
+    down |= {"start_ns": T0 - 7200 * S, "end_ns": ends.get("end_ns"), "seen_ns": T0 - 7140 * S, "evidence": ""}
+    rows = tables([PORT], failure=[down], event=[link(ends["event"], "link-up")] if "event" in ends else [])
+    assert seconds(said(rows, DOWN, of="port")[0]["port:h1/eth0"]) == (60 - bad, bad, 0)
+
+
+def test_nothing_of_what_is_silent_is_not_good() -> None:
+    all_ = Said("all", "port:h0/eth0", lambda at: 5.0 if at < -100 else None)
+    rows = tables([Said("lost", "port:h0/eth0", always(0.0)), all_])
+    held, _ = said(rows, "{metric: lost, per: [all], above: 0.1}", of="port")
+    assert seconds(held["port:h0/eth0"]) == (0, 0, 60)
