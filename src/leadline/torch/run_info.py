@@ -1,7 +1,8 @@
 """What a run runs with: versions, back end, and the part of the environment that changes how fast it is. No secrets.
 
-A variable is told if its name begins with one of `PREFIXES` or is one of `NAMES`, and no word of it is one of
-`SECRET_WORDS`. A user name and password in an address are taken out of the value.
+A variable is told if its name begins with one of `PREFIXES` or is one of `NAMES`, and no word of it ends with one of
+`SECRET_WORDS`, be it in the plural. A user name and password in an address are taken out of the value, and so is what
+follows `token=` and the like.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ NAMES = (
 )
 IMAGES = ("LEADLINE_IMAGE", "CONTAINER_IMAGE", "SLURM_CONTAINER_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 COMMITS = ("LEADLINE_COMMIT", "GIT_COMMIT", "GIT_SHA", "CI_COMMIT_SHA", "GITHUB_SHA")
-SECRET_WORDS = frozenset(
-    {"APIKEY", "AUTH", "CREDENTIAL", "CREDENTIALS", "KEY", "PASS", "PASSWD", "PASSWORD", "SECRET", "TOKEN"}
-)
+SECRET_WORDS = ("AUTH", "COOKIE", "CREDENTIAL", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN")
+HARMLESS_WORDS = frozenset({"BYPASS", "PKEY"})  # PKEY: a partition of the fabric
 VALUE_MAX = 200  # characters
 VARIABLES_MAX = 40  # with the rest they fit one group of the ring: 64 records
 
-_USER = re.compile(r"//[^/@\s]*@")
+_USER = re.compile(r"//[^/\s]*@")  # to the last @: a password may have one
+_GIVEN = re.compile(rf"((?:{'|'.join(SECRET_WORDS)}|SIG|SIGNATURE)S?=)[^&;,\s]*", re.I)
 
 
 def run_info(environ: Mapping[str, str], world_size: int) -> dict[str, str]:
@@ -62,12 +63,13 @@ def is_told(name: str) -> bool:
     """Whether a variable changes how a run behaves and cannot be a secret."""
     if name not in NAMES and not name.startswith(PREFIXES):
         return False
-    return not SECRET_WORDS.intersection(name.upper().split("_"))
+    words = set(name.upper().split("_")) - HARMLESS_WORDS
+    return not any(word.removesuffix("S").endswith(SECRET_WORDS) or word.endswith(SECRET_WORDS) for word in words)
 
 
 def cleaned(value: str) -> str:
-    """A value in one line, without user and password, and not longer than `VALUE_MAX`."""
-    return " ".join(_USER.sub("//", value).split())[:VALUE_MAX]
+    """A value in one line, without user, password and token, and not longer than `VALUE_MAX`."""
+    return " ".join(_GIVEN.sub(r"\1", _USER.sub("//", value)).split())[:VALUE_MAX]
 
 
 def first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
