@@ -32,7 +32,7 @@ from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
 from leadline.runner.load import StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
-from leadline.runner.windows import SETTLE_NS, Due, S, Schedule, Why, resumed
+from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
 
@@ -218,8 +218,15 @@ class Runner:
         )
 
     def _hear(
-        self, readers: list[tuple[_Lane, Read]], table: Table, columns: Mapping[str, object], *, counted: bool
+        self,
+        readers: list[tuple[_Lane, Read]],
+        table: Table,
+        columns: Mapping[str, object],
+        *,
+        counted: bool,
+        own: tuple[_Lane | None, int] = (None, 0),
     ) -> None:
+        """`own`: who concluded the rows, and the end of the window that they were concluded from."""
         now_ns = self._now_ns()
         times = times_of(table, columns)
         first_ns, last_ns = int(times.min()), int(times.max())
@@ -230,12 +237,13 @@ class Runner:
             news = self._edges[table.name].spans(holding, columns, now_ns) if holding else []
             for lane, read in readers:
                 schedule, back_ns = lane.schedule, read.look_back_ns
+                after_ns = own[1] if lane is own[0] else -TIME_MAX_NS
                 if read.valid:
                     for begin_ns, end_ns in news:
-                        schedule.touched(begin_ns, end_ns + back_ns, now_ns)
+                        schedule.touched(max(begin_ns, after_ns), end_ns + back_ns, now_ns)
                     continue
                 for begin_ns, end_ns in _spans(times, first_ns, last_ns, schedule):
-                    schedule.touched(begin_ns - margin_ns, end_ns + back_ns + margin_ns, now_ns)
+                    schedule.touched(max(begin_ns - margin_ns, after_ns), end_ns + back_ns + margin_ns, now_ns)
                 if counted and first_ns < schedule.judged_to_ns:
                     oldest_ns = schedule.oldest_ns(now_ns)
                     late = int(np.count_nonzero(times < schedule.judged_to_ns))
@@ -341,7 +349,7 @@ class Runner:
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 keep(self._store, analysis, judged, revision)
-                self._tell(judged)
+                self._tell(lane, judged)
             revised += bool(revision)
             error = judged.outcome.error or error
             self._count_failure(judged)
@@ -356,11 +364,12 @@ class Runner:
                 lane.rows_in, lane.rows_out = lane.rows_in + rows_in, lane.rows_out + rows_out
         return parts > 0
 
-    def _tell(self, judged: Judged) -> None:
-        """Verdicts are rows that others read: who has judged without them judges again."""
+    def _tell(self, lane: _Lane, judged: Judged) -> None:
+        """Verdicts are rows that others read: who has judged without them judges again. The analysis itself only
+        later windows: what it concluded from a window is no news to that one, nor to those before it."""
         for name, rows in judged.outcome.tables.items():
             if readers := self._readers.get(name):
-                self._hear(readers, BY_NAME[name], {"rows": rows}, counted=False)
+                self._hear(readers, BY_NAME[name], {"rows": rows}, counted=False, own=(lane, judged.window.to_ns))
 
     def _count_failure(self, judged: Judged) -> None:
         state = judged.outcome.state

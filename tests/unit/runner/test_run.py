@@ -10,8 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.incidents import Names, rows_of
 from tests.unit.runner.toy_rows import BEGIN_NS, SECONDS, S, edges, fits, flows, steps, story
 
+from leadline.analysis import BY_NAME as ANALYSIS
 from leadline.analysis.spec import Analysis
 from leadline.model.counters import Counter
 from leadline.model.errors import StoreError, UsageError
@@ -66,6 +68,9 @@ class World:
         """Rows are accepted and stored."""
         self.store.append(BY_NAME[name], rows)
         self.runner.touched("acme", "lab", BY_NAME[name], {"rows": rows}, rows.num_rows)
+
+    def passed_s(self) -> float:
+        return (self.clock() - BEGIN_NS) / S
 
     def go(self, seconds: float) -> None:
         """Time passes; everything that is due is judged."""
@@ -382,3 +387,26 @@ def test_the_thread_judges_by_itself_and_stops(store: Store) -> None:
     off.start()
     off.stop()
     assert (off.states(), off.concludes) == ([], set())
+
+
+def test_own_verdicts_are_no_news_to_the_windows_they_came_from(store: Store) -> None:
+    """A failure that ends is a row that earlier windows read too: they said what they said before it."""
+    world = World(store, [ANALYSIS["failures"]], from_ns=BEGIN_NS)
+    world.go(1)
+    for second, kind in ((30, "link-down"), (390, "link-up")):
+        while world.passed_s() <= second:
+            world.go(10)
+        world.come("event", told(second, kind))
+    for _ in range(9):
+        world.go(10)
+    (found,) = store.query(f"SELECT start_ns, end_ns FROM ({latest_sql(BY_NAME['failure'])})").to_pylist()
+    assert found == {"start_ns": BEGIN_NS + 30 * S, "end_ns": BEGIN_NS + 390 * S}
+    assert world.counted["judged_again"] == 0
+
+
+def told(second: int, kind: str) -> pa.Table:
+    row = {
+        "time_ns": BEGIN_NS + second * S, "entity_kind": "port", "entity": "port:h1/eth0", "kind": kind,
+        "severity": "error", "message": kind, "source": "test", "batch": second, "batch_row": 0,
+    }  # fmt: skip
+    return rows_of(BY_NAME["event"], [row], Names())
