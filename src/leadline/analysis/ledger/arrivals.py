@@ -111,7 +111,7 @@ def arrivals(collective: pa.Table) -> Arrivals | None:
     comm_N, names = symbols(collective, "comm")
     op_N, ops = symbols(collective, "op")
     rank_N, ranks_R = _numbered(ints(collective, "rank"))
-    ended_N, has_ended, first_bit = _ends(collective)
+    ended_N, has_ended, first_bit = ended(collective)
     rows = Rows(
         comm_N, rank_N, _signed(collective, "seq"), op_N, _signed(collective, "bytes"), ints(collective, "enqueued_ns"),
         _started(collective), ended_N, has_ended, first_bit, _failed(collective),
@@ -167,7 +167,7 @@ def _signed(table: pa.Table, name: str) -> Ints:
     return np.asarray(column.to_numpy()).view(np.int64)
 
 
-def _ends(table: pa.Table) -> tuple[Ints, Bytes, int]:
+def ended(table: pa.Table) -> tuple[Ints, Bytes, int]:
     """Ends, and which rows have one, as Arrow's bits and where they begin: half of the rows have none."""
     column = table.column("finished_ns")
     if not column.null_count:

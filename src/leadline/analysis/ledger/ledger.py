@@ -18,14 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints, ints
+from leadline.analysis.ledger.arrival_kernels import in_parts
+from leadline.analysis.ledger.arrivals import ended
 from leadline.analysis.ledger.blame import placed
 from leadline.analysis.ledger.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
 from leadline.analysis.ledger.layers import Account, S, accounts, covered, merged
 from leadline.analysis.ledger.operations import from_operations
+from leadline.analysis.ledger.operations_bound import newest_steps
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
-from leadline.analysis.ledger.presence_kernels import by_second
+from leadline.analysis.ledger.presence_kernels import by_second, read_only
 from leadline.analysis.ledger.steps import from_steps
 from leadline.analysis.ledger.usual import with_first_minutes
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
@@ -61,7 +64,13 @@ NAMED_MAX = 4  # ranks that a missing input names
             ),
             look_back_ns=LOOK_BACK_NS,
         ),
-        Read(OPERATION, look_back_ns=LOOK_BACK_NS),
+        Read(
+            OPERATION,
+            columns=(
+                "job", "rank", "stage", "dp_rank", "step", "kind", "start_ns", "duration_ns", "micro_batch", "chunk",
+            ),
+            look_back_ns=LOOK_BACK_NS,
+        ),
         Read(
             EVENT,
             columns=("time_ns", "entity_kind", "entity", "kind", "severity", "code", "attributes"),
@@ -104,7 +113,8 @@ def ledger(
     usual = with_first_minutes(usual, collective, step, window)
     told, lacking = from_collectives(collective, step, edge, usual, window=window)
     span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
-    better = [from_operations(operation, window), placed(told, collective, event, relation, flow_path, window)]
+    traced, beyond = newest_steps(operation, window)
+    better = [from_operations(traced, window), placed(told, collective, event, relation, flow_path, window)]
     layers = [
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),
@@ -112,7 +122,7 @@ def ledger(
         from_steps(steps, usual, [each for one in better for each in covered(one)], job=window.job, **span),
         from_events(event, there, job=window.job, **span),
     ]
-    missing = missing_input(steps, there, talked, lacking, window)
+    missing = missing_input(steps, there, talked, {**lacking, **beyond}, window)
     return {"ledger": _columns(accounts(there.spans, layers, missing), there.gpus, window)}
 
 
@@ -124,16 +134,23 @@ def talked_spans(steps: StepRows, collective: pa.Table, operation: pa.Table, win
     """
     origin_ns = window.from_ns - LOOK_BACK_NS
     seconds = (window.to_ns - origin_ns) // S + 1
-    first_B, last_B = np.full(seconds, 2**62), np.full(seconds, -(2**62))  # B = seconds of look-back and window
     launched_N = ints(operation, "start_ns")
     took_N = np.clip(ints(operation, "duration_ns"), 0, STEP_NS_MAX)
-    for begin_N, end_N in (
-        (steps.begin_I, steps.end_I),
-        (ints(collective, "enqueued_ns"), ints(collective, "finished_ns", -(2**62))),
-        (launched_N, launched_N + took_N),
-    ):
-        by_second(begin_N, end_N, origin_ns, STEP_NS_MAX, first_B, last_B)
-    told_B = first_B < 2**62
+    every_row = np.zeros(0, np.uint8)
+    parts = [
+        part
+        for begin_N, end_N, has_end, first_bit in (
+            (steps.begin_I, steps.end_I, every_row, 0),
+            (ints(collective, "enqueued_ns"), *ended(collective)),
+            (launched_N, launched_N + took_N, every_row, 0),
+        )
+        for part in in_parts(
+            by_second, len(begin_N), *map(read_only, (begin_N, end_N, has_end)), first_bit, origin_ns, STEP_NS_MAX,
+            seconds,
+        )
+    ]  # fmt: skip
+    first_B, last_B = (of(each, axis=0) for of, each in zip((np.min, np.max), zip(*parts, strict=True), strict=True))
+    told_B = first_B < 2**62  # B = seconds of look-back and window
     spans = zip(first_B[told_B].tolist(), last_B[told_B].tolist(), strict=True)
     return merged(list(spans), origin_ns, window.to_ns)
 

@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
+from leadline.analysis.ledger.arrival_kernels import in_parts
 from leadline.analysis.ledger.layers import S, merged
+from leadline.analysis.ledger.presence_kernels import largest, marked, read_only
 
 RANKS_MAX = 1_000_000  # of one job; a communicator that claims more is nonsense
 SILENCE_NS = 10 * S  # without a word of the inventory, a job is there this long after the last row of it
@@ -180,9 +182,7 @@ def _gpus(
 
 def claimed_size(collective: pa.Table) -> int:
     """Size of the largest communicator; 0: there is none."""
-    sizes = ints(collective, "ranks", 0)
-    sizes = sizes[(sizes > 0) & (sizes <= RANKS_MAX)]
-    return int(sizes.max()) if len(sizes) else 0
+    return int(max(in_parts(largest, collective.num_rows, read_only(ints(collective, "ranks", 0)), RANKS_MAX)))
 
 
 def distinct(table: pa.Table, column: str) -> list[int]:
@@ -192,9 +192,7 @@ def distinct(table: pa.Table, column: str) -> list[int]:
 
 def distinct_of(number_N: Ints) -> list[int]:
     """The same of an array."""
-    if len(number_N) and (number_N.min() < 0 or number_N.max() >= RANKS_MAX):
-        number_N = number_N[(number_N >= 0) & (number_N < RANKS_MAX)]
-    seen_R = np.zeros(int(number_N.max()) + 1 if len(number_N) else 0, bool)
-    seen_R[number_N] = True  # of millions of rows, 30 times as fast as to sort them
+    seen_R = np.zeros(RANKS_MAX, np.uint8)
+    in_parts(marked, len(number_N), read_only(number_N), seen_R)
     found: list[int] = np.flatnonzero(seen_R).tolist()
     return found

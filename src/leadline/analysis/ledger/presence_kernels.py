@@ -1,25 +1,81 @@
-"""Kernel of the presence: when millions of rows were about something, by the second in which it began."""
+"""Kernels of the presence: what millions of rows say of when a job was there, with which ranks, of how many.
+
+Each looks at rows [begin, stop), so that two threads can share them (`in_parts`).
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.ledger.arrival_kernels import Bytes
+
+SECOND_NS = 1_000_000_000
 
 
-@njit(cache=True)
-def by_second(begin_N: Ints, end_N: Ints, origin_ns: int, longest_ns: int, first_B: Ints, last_B: Ints) -> None:
-    """First begin and last end of what began in each second from `origin_ns`, into (B,) arrays. ns.
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """The same, as Arrow gives it: kernels compile anew for arrays that may be written."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
-    What ends before it begins, or after more than `longest_ns`, counts as 1 ns.
+
+@njit(cache=True, nogil=True)
+def by_second(
+    begin: int,
+    stop: int,
+    begin_N: Ints,
+    end_N: Ints,
+    has_end: Bytes,
+    first_bit: int,
+    origin_ns: int,
+    longest_ns: int,
+    seconds: int,
+) -> tuple[Ints, Ints]:
+    """First begin and last end of what began in each of some seconds from `origin_ns`, (B,) each. ns.
+
+    has_end: bit (first_bit + row), as Arrow has them; (0,) if all rows have one. What has no end, ends before it
+    begins, or after more than `longest_ns`, counts as 1 ns. Of seconds without rows: 2**62 and -2**62.
     """
-    for row in range(len(begin_N)):
-        begin = begin_N[row]
-        if begin < origin_ns or begin - origin_ns >= len(first_B) * 1_000_000_000:
-            continue
-        second = (begin - origin_ns) // 1_000_000_000
+    first_B, last_B = np.full(seconds, 2**62), np.full(seconds, -(2**62))
+    second, low, high = 0, origin_ns, origin_ns  # rows near each other are of one second: that spares a division
+    for row in range(begin, stop):
+        at = begin_N[row]
+        if at < low or at >= high:
+            if at < origin_ns or at - origin_ns >= seconds * SECOND_NS:
+                continue
+            second = (at - origin_ns) // SECOND_NS
+            low = origin_ns + second * SECOND_NS
+            high = low + SECOND_NS
         end = end_N[row]
-        if end <= begin or end - begin > longest_ns:
-            end = begin + 1
-        first_B[second] = min(first_B[second], begin)
+        bit = first_bit + row
+        if len(has_end) and not (has_end[bit >> 3] >> (bit & 7)) & 1:
+            end = at
+        if end <= at or end - at > longest_ns:
+            end = at + 1
+        first_B[second] = min(first_B[second], at)
         last_B[second] = max(last_B[second], end)
+    return first_B, last_B
+
+
+@njit(cache=True, nogil=True)
+def largest(begin: int, stop: int, value_N: Ints, limit: int) -> int:
+    """The largest value that is at most `limit`; 0: none is positive."""
+    found = 0
+    for row in range(begin, stop):
+        if found < value_N[row] <= limit:
+            found = value_N[row]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def marked(begin: int, stop: int, value_N: Ints, seen_V: Bytes) -> None:
+    """Mark values that occur; others than 0 to V - 1 are passed over."""
+    for row in range(begin, stop):
+        value = value_N[row]
+        if 0 <= value < len(seen_V) and not seen_V[value]:  # two threads may write it, both the same
+            seen_V[value] = 1
