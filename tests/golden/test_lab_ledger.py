@@ -16,13 +16,14 @@ def score_of(name: str) -> Score:
     return score
 
 
-# Measured: 1.00 and 0.87, 0.96 and 0.99, 0.85 and 0.99.
+# Measured: 1.00 and 0.96, 0.95 and 0.99, 0.84 and 1.00. Into rank 1 lead two edges, both over the full port.
 @pytest.mark.parametrize(
     ("name", "owner", "owned_min", "right_min"),
     [
-        ("bert-slow", ("late-rank", "rank:bert-1/1"), 0.95, 0.8),
-        ("rings-congested", ("communication", "rank:rings-1/2>rank:rings-1/1"), 0.9, 0.95),
-        ("rings-both", ("communication", "rank:rings-1/2>rank:rings-1/1"), 0.8, 0.95),
+        ("bert-slow", ("late-rank", "rank:bert-1/1"), 0.95, 0.9),
+        ("rings-congested", ("communication", ">rank:rings-1/1"), 0.9, 0.95),
+        ("rings-both", ("communication", ">rank:rings-1/1"), 0.8, 0.95),
+        ("rings-slow", ("late-rank", "rank:rings-1/1"), 0.65, 0.95),
     ],
 )
 def test_what_a_fault_cost_has_the_right_owner(
@@ -31,7 +32,9 @@ def test_what_a_fault_cost_has_the_right_owner(
     score = score_of(name)
     assert score.covered >= owned_min * score.trouble.lost
     assert score.right >= right_min * score.owned
-    assert max(score.owners, key=lambda each: score.owners[each]) == owner
+    category, most = max(score.owners, key=lambda each: score.owners[each])
+    assert category == owner[0]
+    assert most.endswith(owner[1])
 
 
 def test_every_recording_has_its_truth_beside_it() -> None:

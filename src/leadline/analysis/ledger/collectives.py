@@ -25,11 +25,13 @@ from leadline.analysis.ledger.arrival_kernels import ABSENT, FAILED
 from leadline.analysis.ledger.arrivals import ALL, Arrivals, arrivals, met
 from leadline.analysis.ledger.clocks import UNKNOWN_NS, Clocks, clocks, set_right
 from leadline.analysis.ledger.edges import by_edge
+from leadline.analysis.ledger.excess import excess_ns, within
 from leadline.analysis.ledger.expected import NOISE_RATIO, Expected, expected
 from leadline.analysis.ledger.hidden import hidden
 from leadline.analysis.ledger.open_end import LATE_RANKS_MAX, open_end, parted
 from leadline.analysis.ledger.phases import moved, phases
 from leadline.analysis.ledger.pieces import COMM, JOB, RANK, Pieces
+from leadline.analysis.ledger.scatter import BEFORE_NS, beyond_scatter
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.ledger.waits import COLLECTIVE, OWN, Waits, waits
 from leadline.analysis.spec import Window
@@ -71,14 +73,15 @@ def from_collectives(
         arrived = replace(arrived, cells=met(set_right(arrived.cells, clock.ahead_R)))
     steps = moved(phases(step, arrived.ranks_R), clock.ahead_R)
     hidden_G = hidden(arrived.cells, arrived, steps_tell=bool((steps.backward_S < steps.backward_end_S).any()))
-    found = waits(arrived.cells, hidden_G, steps, window.from_ns)
-    told = _Told(arrived, clock, expected(usual, step), missing)
+    found = waits(arrived.cells, hidden_G, steps, window.from_ns - BEFORE_NS)
+    told = _Told(arrived, clock, expected(usual, step, window), missing)
     parts, until_ns = [], window.from_ns
     if found is not None and len(found.end_P):
         until_ns = int(found.end_P[-1])
-        parts = [told.own(found), told.communication(found)]
+        parts = [told.own(found, window.from_ns), told.communication(found.since(window.from_ns))]
     parts.append(open_end(arrived, steps, clock, until_ns, window.to_ns, missing))
-    return by_edge(Pieces.joined(parts), edge, arrived, window.job), missing
+    pieces = within(Pieces.joined(parts), excess_ns(step, told.expected.step_ns, window), window)
+    return by_edge(pieces, edge, arrived, window.job), missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +93,11 @@ class _Told:
     expected: Expected
     missing: dict[str, int] = field(default_factory=dict)
 
-    def own(self, found: Waits) -> Pieces:
-        """Own times: what all ranks take as compute, input, checkpoints of the job; what one took more as its own."""
+    def own(self, found: Waits, from_ns: int) -> Pieces:
+        """Own times: what all ranks take as compute, input, checkpoints of the job; what one took more as its own.
+
+        found: with some time before `from_ns`, which tells how much ranks differ by.
+        """
         is_own = found.kind_P == OWN
         rank_O, begin_O = found.rank_P[is_own], found.begin_P[is_own]  # O = own times
         own_O4, peers_O4 = found.own_P4[is_own], found.peers_P4[is_own]
@@ -105,7 +111,8 @@ class _Told:
         late_checkpoint_O = np.minimum(late_O - late_input_O, more_checkpoint_O)
         work_O = whole_O - input_O - checkpoint_O
         late_work_O = np.minimum(late_O - late_input_O - late_checkpoint_O, work_O)
-        lost_input_O = np.nan_to_num(np.maximum(input_O - more_input_O - self.expected.input_ns, 0))
+        alike_input_O = np.where(own_O4[:, 3] > 0, np.minimum(input_O - more_input_O, peers_O4[:, 1]), input_O)
+        lost_input_O = np.nan_to_num(np.maximum(alike_input_O - self.expected.input_ns, 0))
         sure = SURE if self.clock.fitted else SURE_ESTIMATED
         told_O = np.where((late_O > 0) | (own_O4[:, 3] == 0) | (whole_O <= peers_O4[:, 0]), sure, SURE_UNTOLD)
         laid = (  # in the order in which a step has them
@@ -116,17 +123,20 @@ class _Told:
             (work_O - late_work_O, Category.COMPUTE, JOB, (work_O - late_work_O) * self.expected.compute_lost_share),
             (late_work_O, Category.LATE_RANK, RANK, late_work_O),
         )
-        return _laid(begin_O, laid, rank_O, told_O)
+        pieces = _laid(begin_O, laid, rank_O, told_O)
+        return pieces.take(np.flatnonzero(pieces.end_K > from_ns))
 
     def _late(self, whole_O: Ints, peers_O: Ints, peers_O4: Floats, rank_O: Ints) -> Ints:
         """By how much own times exceed the peers' median, ns; 0 where clocks or what ranks differ by explain it.
 
         Of n peers that differ by chance, normally, by a standard deviation s, the last exceeds the median by about
-        s * sqrt(2 ln n): whoever comes that late is no straggler, but the last of many.
+        s * sqrt(2 ln n): whoever comes that late is no straggler, but the last of many. Nor is who comes last in its
+        turn, by as much as the others in theirs (`scatter`).
         """
         late_O = np.where(peers_O > 0, whole_O - peers_O4[:, 0], 0.0)
         by_chance_O = peers_O4[:, 3] * np.sqrt(2 * np.log(np.maximum(peers_O, 1) + 1))
         told_O = (late_O > by_chance_O) & (late_O > self.clock.bound_R[rank_O])
+        told_O &= beyond_scatter(np.maximum(late_O, 0.0), rank_O, peers_O)
         return np.where(told_O, late_O, 0).astype(np.int64)
 
     def communication(self, found: Waits) -> Pieces:
@@ -199,6 +209,9 @@ def _beyond(length_Q: Ints, usual_Q: Floats, chain_Q: Ints) -> Floats:
     more_C, usual_C = (np.bincount(chain_Q, each, chains) for each in (more_Q, np.nan_to_num(usual_Q)))
     longer_C = np.bincount(chain_Q, np.maximum(more_Q, 0), chains)
     lost_C = np.where(more_C > NOISE_RATIO * usual_C, more_C, 0.0)
+    # All of them as well: of a window in which as much was shorter as was longer, nothing is lost.
+    whole, told = float(more_C.sum()), float(lost_C.sum())
+    lost_C *= min(max(whole, 0.0) / told, 1.0) if told > 0 else 0.0
     share_C = np.divide(lost_C, longer_C, out=np.zeros(chains), where=longer_C > 0)
     return np.asarray(np.clip(np.maximum(more_Q, 0) * share_C[chain_Q], 0, length_Q))
 

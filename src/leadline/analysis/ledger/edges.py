@@ -1,6 +1,17 @@
-"""Time of a communicator's collectives dealt to its edges: by what table `edge` says that each of them held."""
+"""Time of a communicator's collectives dealt to its edges: by what table `edge` says that each of them held.
+
+Where nearly all of it was held by edges of one rank, and both by those into it and those out of it, what is lost is the
+rank's: a full link is full one way, and a rank without processor time neither takes nor gives.
+
+    held, s, of a ring of four both ways       into rank 1   out of rank 1   others      (lab runs, 10 s)
+    rank 1 is slow                                  1.0            3.4         0.1
+    the port at its host is full                    6.9            0.1         0.0
+    nothing                                         0.5            0.4         0.9
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,10 +20,14 @@ import pyarrow.compute as pc
 from leadline.analysis.columns import Floats, Ints, floats, ints
 from leadline.analysis.ledger.arrivals import DOWN, UP, Arrivals
 from leadline.analysis.ledger.pieces import COMM, JOB, RANK, Pieces
-from leadline.analysis.ledger.segments import Segments
-from leadline.model.accounts import Depth
+from leadline.analysis.ledger.segments import PLACE_OF, Segments
+from leadline.model.accounts import Category, Depth
 
 EDGES_MAX = 32  # that are named of one communicator; what the others held is the communicator's
+OF_RANK_SHARE_MIN = 0.8  # of what all edges held, by edges of one rank, from which it may be the rank's
+EACH_WAY_SHARE_MIN = 0.2  # of what its edges held, by those into it and by those out of it: in lab runs below 0.1 at a
+# full port, above 0.23 at a slow rank
+SURE_RANK = 0.7
 
 
 def by_edge(pieces: Pieces, edge: pa.Table, arrived: Arrivals, job: str) -> Segments:
@@ -28,44 +43,69 @@ def by_edge(pieces: Pieces, edge: pa.Table, arrived: Arrivals, job: str) -> Segm
     owner = [np.where(first.whose_K == JOB, 0, place_R[np.where(first.whose_K == RANK, first.number_K, 0)])]
     for comm in np.unique(pieces.number_K[pieces.whose_K == COMM]).tolist():
         mine = pieces.take((pieces.whose_K == COMM) & (pieces.number_K == comm))
-        names, held_E = _edges(edge, arrived, comm, job)
-        dealt, edge_K = _dealt(mine, held_E)
-        named = [*names, f"comm:{arrived.names[arrived.name_C[comm]]}"]
-        owner.append(np.where(edge_K < 0, len(names), edge_K) + len(owners))
+        ends_E2, held_E = _edges(edge, arrived, comm)
+        names = [f"rank:{job}/{src}>rank:{job}/{dst}" for src, dst in ends_E2.tolist()]
+        slow = slow_rank(ends_E2, held_E)
+        dealt, edge_K = _dealt(mine, held_E, is_ranks=slow is not None)
+        named = [*names, f"rank:{job}/{slow}", f"comm:{arrived.names[arrived.name_C[comm]]}"]
+        owner.append(np.where(edge_K < 0, len(names) + 1, edge_K) + len(owners))
         owners += named
         parts.append(dealt)
     return _segments(Pieces.joined(parts), np.concatenate(owner), owners)
 
 
-def _edges(edge: pa.Table, arrived: Arrivals, comm: int, job: str) -> tuple[list[str], Floats]:
-    """Edges of a communicator that held something, by name, the longest first, and for how long (s)."""
+def _edges(edge: pa.Table, arrived: Arrivals, comm: int) -> tuple[Ints, Floats]:
+    """Edges of a communicator that held something (sender, receiver), the longest first, and for how long (s)."""
     cells = arrived.cells
     member = arrived.ranks_R[cells.rank_M[cells.member_C[comm] : cells.member_C[comm + 1]]]
     if cells.kind_C[comm] in (UP, DOWN) and len(member) == 2:
-        sender = int(cells.kind_C[comm] == DOWN)
-        return [f"rank:{job}/{member[sender]}>rank:{job}/{member[1 - sender]}"], np.ones(1)
+        return member[None, :: -1 if cells.kind_C[comm] == DOWN else 1], np.ones(1)
     if not edge.num_rows:
-        return [], np.zeros(0)
+        return np.zeros((0, 2), np.int64), np.zeros(0)
     mine = edge.filter(pc.equal(edge["comm"].cast(pa.string()), arrived.names[arrived.name_C[comm]]))
     held_E, src_E, dst_E = floats(mine, "held_s"), ints(mine, "src_rank"), ints(mine, "dst_rank")
     keep = np.flatnonzero(np.isfinite(held_E) & (held_E > 0))
     keys, which = np.unique(np.column_stack([src_E[keep], dst_E[keep]]), axis=0, return_inverse=True)
     sum_E = np.bincount(which.ravel(), held_E[keep], len(keys)).astype(np.float64)
     order = np.lexsort((np.arange(len(keys)), -sum_E))
-    return [f"rank:{job}/{src}>rank:{job}/{dst}" for src, dst in keys[order].tolist()], sum_E[order]
+    return keys[order], sum_E[order]
 
 
-def _dealt(mine: Pieces, held_E: Floats) -> tuple[Pieces, Ints]:
-    """The pieces of one communicator cut so that each part has one edge; -1: none is named."""
+def slow_rank(ends_E2: Ints, held_E: Floats) -> int | None:
+    """The rank whose edges, into it as well as out of it, held nearly all that edges held; None: there is none.
+
+    ends_E2: sender and receiver. held_E: > 0, s. Of two ranks that both may be it, neither is.
+    """
+    whole = float(held_E.sum())
+    found = []
+    for rank in np.unique(ends_E2).tolist():
+        into, out = (float(held_E[ends_E2[:, side] == rank].sum()) for side in (1, 0))
+        is_most = into + out >= OF_RANK_SHARE_MIN * whole
+        if is_most and min(into, out) >= EACH_WAY_SHARE_MIN * (into + out):
+            found.append(rank)
+    return int(found[0]) if len(found) == 1 else None
+
+
+def _dealt(mine: Pieces, held_E: Floats, *, is_ranks: bool) -> tuple[Pieces, Ints]:
+    """The pieces of one communicator cut so that each part has one edge; -1: none is named.
+
+    is_ranks: what is lost is not dealt, but of the rank that is named after the edges, and its lateness.
+    """
     if not len(held_E):
         return mine, np.full(len(mine), -1)
     middle = float(np.median(held_E))
     lost_K = np.minimum(np.rint(mine.lost_K).astype(np.int64), mine.end_K - mine.begin_K)
     usual, usual_edge = _cut(mine, mine.begin_K, mine.end_K - lost_K, np.minimum(held_E, middle), is_lost=False)
     beyond_E = np.maximum(held_E - middle, 0)
-    lost, lost_edge = _cut(mine, mine.end_K - lost_K, mine.end_K, beyond_E if beyond_E.any() else held_E, is_lost=True)
-    edge_K = np.concatenate([usual_edge, lost_edge])
-    return Pieces.joined([usual, lost]), np.where(edge_K < EDGES_MAX, edge_K, -1)
+    share_E = np.ones(1) if is_ranks else beyond_E if beyond_E.any() else held_E
+    lost, lost_edge = _cut(mine, mine.end_K - lost_K, mine.end_K, share_E, is_lost=True)
+    usual_edge = np.where(usual_edge < EDGES_MAX, usual_edge, -1)
+    lost_edge = np.where(lost_edge < EDGES_MAX, lost_edge, -1)
+    if is_ranks:
+        late = np.full(len(lost), PLACE_OF[Category.LATE_RANK])
+        lost = replace(lost, category_K=late, sure_K=np.minimum(lost.sure_K, SURE_RANK))
+        lost_edge = np.full(len(lost), len(held_E))
+    return Pieces.joined([usual, lost]), np.concatenate([usual_edge, lost_edge])
 
 
 def _cut(mine: Pieces, begin_K: Ints, end_K: Ints, share_E: Floats, *, is_lost: bool) -> tuple[Pieces, Ints]:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Floats, ints
 from leadline.analysis.ledger.usual import usual_ns
+from leadline.analysis.spec import Window
 
 KINDS_MAX = 256  # of collectives that are looked up for one window; a job has tens
 NOISE_RATIO = 0.1  # time beyond usual that is no loss: healthy steps vary by 5 to 8 %
@@ -21,6 +22,7 @@ class Expected:
     """What is usual; NaN and 0 where nobody knows."""
 
     usual: pa.Table
+    step_ns: float  # length of a step; NaN: unknown
     input_ns: float  # of a step; NaN: unknown
     compute_lost_share: float  # of the time that ranks compute now, what they usually do not
 
@@ -35,15 +37,20 @@ class Expected:
         return np.array([np.nan if each is None else float(each) for each in found])
 
 
-def expected(usual: pa.Table, step: pa.Table) -> Expected:
-    """What `usual` says, and how the steps' own work (forward pass and optimiser, in which nobody waits) compares."""
-    input_ns, compute_ns = (usual_ns(usual, what) if usual.num_rows else None for what in ("input", "compute"))
-    return Expected(usual, np.nan if input_ns is None else float(input_ns), _lost_share(step, compute_ns))
+def expected(usual: pa.Table, step: pa.Table, window: Window) -> Expected:
+    """What `usual` says, and how own work (forward pass and optimiser: nobody waits in them) of the window compares.
+
+    step: with look-back, which is not asked: what was slow before the window is no loss of it.
+    """
+    known = {what: usual_ns(usual, what) if usual.num_rows else None for what in ("step", "input", "compute")}
+    step_ns, input_ns = (np.nan if known[what] is None else float(known[what] or 0) for what in ("step", "input"))
+    return Expected(usual, step_ns, input_ns, _lost_share(step, known["compute"], window))
 
 
-def _lost_share(step: pa.Table, usual_compute_ns: int | None) -> float:
-    if usual_compute_ns is None or not step.num_rows:
+def _lost_share(step: pa.Table, usual_compute_ns: int | None, window: Window) -> float:
+    if usual_compute_ns is None:
         return 0.0
+    step = step.filter(pc.and_(pc.greater(step["end_ns"], window.from_ns), pc.less(step["start_ns"], window.to_ns)))
     forward_S, optimizer_S = ints(step, "forward_ns"), ints(step, "optimizer_ns", null=0)
     told_S = forward_S >= 0
     if not told_S.any():

@@ -1,7 +1,7 @@
 """What a job usually takes: the length of its steps, their input and own work, and each kind of collective.
 
-A window says what its steps and collectives took; the ledger takes the best sustained of the last 24 hours, so that
-trouble that lasts does not become the usual.
+A window says what its steps and collectives took; the ledger takes the median of those windows of the last 24 hours
+that were about as fast as the best quarter, so that trouble that lasts does not become the usual.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis.columns import Codes, Ints, codes, ints
+from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.instances import step_rows
 from leadline.analysis.ledger.layers import S
-from leadline.analysis.ledger.presence import RANKS_MAX
+from leadline.analysis.ledger.served import served
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import COLLECTIVE, STEP
 
-BEST_SHARE = 0.25  # of all repetitions: the usual is what windows with the best quarter of them took in the median
+BEST_SHARE = 0.25  # of all repetitions: windows about as fast as those with the best quarter of them are usual
 COUNT_MIN = 3  # repetitions in a window from which its median is one
 COLLECTIVE_NS_MAX = 3600 * S
 MINUTES_MIN = 3  # windows of `usual` from which they are all that counts
@@ -28,19 +28,28 @@ BLOCKS_MAX = 18  # spans of the ledger's windows that are looked at before: thre
 
 
 def usual_ns(usual: pa.Table, what: str) -> int | None:
-    """The usual length of what repeats, ns: of the windows with `COUNT_MIN` of it, the median that those with the best
-    `BEST_SHARE` of all repetitions did not exceed. None: nothing is known.
+    """The usual length of what repeats, ns: the median of those windows that were about as fast as the best ones.
+
+    Of the windows with `COUNT_MIN` of it: the median that those with the best `BEST_SHARE` of all repetitions did not
+    exceed, and of all windows that exceed it by no more than repetitions in that one differ, the median. The best
+    alone would take for usual what was fast by chance, and tell the rest as lost. None: nothing is known.
     """
     mine = usual.filter(pc.equal(usual["what"].cast(pa.string()), what))
     count_W = np.minimum(ints(mine, "count", 0), 2**40)
-    median_W = np.nan_to_num(mine["median_s"].to_numpy().astype(np.float64), nan=-1.0, posinf=-1.0)
+    low_W, median_W = (
+        np.nan_to_num(mine[name].to_numpy().astype(np.float64), nan=-1.0, posinf=-1.0) for name in ("low_s", "median_s")
+    )
     keep_W = (count_W >= COUNT_MIN) & (median_W >= 0) & (median_W < COLLECTIVE_NS_MAX / S)
     if not keep_W.any():
         return None
     order_W = np.argsort(median_W[keep_W], kind="stable")
-    until_W = np.cumsum(count_W[keep_W][order_W])
-    place = int(np.searchsorted(until_W, BEST_SHARE * until_W[-1]))
-    return round(float(median_W[keep_W][order_W][place]) * S)
+    count_W, low_W, median_W = (each[keep_W][order_W] for each in (count_W, low_W, median_W))
+    until_W = np.cumsum(count_W)
+    best = int(np.searchsorted(until_W, BEST_SHARE * until_W[-1]))
+    differ_s = median_W[best] - min(max(float(low_W[best]), 0.0), median_W[best])
+    alike = int(np.searchsorted(median_W, median_W[best] + differ_s, side="right"))
+    middle = int(np.searchsorted(until_W, 0.5 * until_W[alike - 1]))
+    return round(float(median_W[middle]) * S)
 
 
 @dataclass(slots=True)
@@ -144,54 +153,6 @@ def _told(collective: pa.Table, step: pa.Table) -> _Rows:
     if steps.own_N.any() or steps.data_N.any():
         rows.add("input", steps.medians(steps.data_N))
         rows.add("compute", steps.medians(steps.own_N))
-    _add_collectives(rows, collective)
+    for what, length_N in served(collective):
+        rows.add(what, length_N)
     return rows
-
-
-def kind_of(op: str, size_bytes: int, ranks: int, comm: str) -> str:
-    """The name of a collective of one kind and size, as `usual.what` has it."""
-    return f"{op} {size_bytes} B on {ranks} of {comm}"
-
-
-def _add_collectives(rows: _Rows, collective: pa.Table) -> None:
-    finished = collective.filter(pc.is_valid(collective["finished_ns"]))
-    end_N, arrived_N = ints(finished, "finished_ns"), ints(finished, "enqueued_ns")
-    arrived_N = np.maximum(arrived_N, ints(finished, "started_ns", -(2**62)))
-    ranks_N, rank_N = ints(finished, "ranks"), ints(finished, "rank")
-    keep_N = (end_N >= arrived_N) & (arrived_N > -(2**62)) & (end_N < 2**62) & (ranks_N > 0) & (ranks_N <= RANKS_MAX)
-    comm, op = codes(finished, "comm"), codes(finished, "op")
-    keep_N &= (comm.code_N >= 0) & (op.code_N >= 0)
-    if not keep_N.any():
-        return
-    columns = [comm.code_N, ints(finished, "seq"), op.code_N, ints(finished, "bytes"), ranks_N]
-    key_K5, length_K = _lengths([each[keep_N] for each in columns], rank_N[keep_N], arrived_N[keep_N], end_N[keep_N])
-    _add_kinds(rows, key_K5, length_K, comm, op)
-
-
-def _lengths(columns: list[Ints], rank_N: Ints, arrived_N: Ints, end_N: Ints) -> tuple[Ints, Ints]:
-    """Of each collective that all its ranks told of: its key and its length, ns."""
-    order_N = np.lexsort((rank_N, *columns[::-1]))
-    sorted_ = [each[order_N] for each in columns]
-    rank_N, arrived_N, end_N = rank_N[order_N], arrived_N[order_N], end_N[order_N]
-    new_N = np.zeros(len(order_N), bool)
-    new_N[0] = True
-    for each in sorted_:
-        new_N[1:] |= np.diff(each) != 0
-    first_K = np.flatnonzero(new_N)
-    other_N = new_N | np.append(True, np.diff(rank_N) != 0)  # a rank that tells twice counts once
-    seen_K = np.add.reduceat(other_N.astype(np.int64), first_K)
-    last_K, end_K = np.maximum.reduceat(arrived_N, first_K), np.maximum.reduceat(end_N, first_K)
-    key_K5 = np.column_stack([each[first_K] for each in sorted_])
-    before_K = np.append(-(2**62), end_K[:-1])
-    queued_K = np.append(False, key_K5[1:, 0] == key_K5[:-1, 0]) & (before_K > last_K) & (before_K < end_K)
-    begin_K = np.where(queued_K, before_K, last_K)
-    whole_K = (seen_K == key_K5[:, 4]) & (end_K >= begin_K)
-    whole_K[whole_K] = end_K[whole_K] - begin_K[whole_K] <= COLLECTIVE_NS_MAX
-    return key_K5[whole_K], (end_K - begin_K)[whole_K]
-
-
-def _add_kinds(rows: _Rows, key_K5: Ints, length_K: Ints, comm: Codes, op: Codes) -> None:
-    kinds_G4, group_K = np.unique(key_K5[:, [0, 2, 3, 4]], axis=0, return_inverse=True)
-    for place, (comm_code, op_code, size_bytes, ranks) in enumerate(kinds_G4.tolist()):
-        what = kind_of(op.names[op_code], size_bytes, ranks, comm.names[comm_code])
-        rows.add(what, length_K[group_K.ravel() == place])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -29,6 +29,11 @@ class Waits:
     end_P: Ints
     own_P4: Ints
     peers_P4: Floats
+
+    def since(self, from_ns: int) -> Waits:
+        """Those that end after `from_ns`."""
+        kept_P = self.end_P > from_ns
+        return Waits(*(getattr(self, each.name)[kept_P] for each in fields(Waits)))
 
 
 def waits(cells: Cells, hidden_G: Bools, phases: Phases, from_ns: int) -> Waits | None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.collective_rows import JOB, MS, T0, Call, collectives, edges, empty, steps, usual
 
 from leadline.analysis.ledger.collectives import from_collectives
+from leadline.analysis.ledger.edges import slow_rank
 from leadline.analysis.ledger.segments import CATEGORIES
 from leadline.analysis.spec import Window
 
@@ -108,6 +110,44 @@ def test_what_is_lost_goes_to_the_edge_that_held_more_than_the_median() -> None:
         f"rank:{JOB}/1>rank:{JOB}/2": pytest.approx([40, 30]),
         f"rank:{JOB}/2>rank:{JOB}/0": pytest.approx([10, 0]),
     }
+
+
+@pytest.mark.parametrize(
+    ("into", "out", "owner"),
+    [
+        (0.10, 0.34, ("late-rank", f"rank:{JOB}/1")),  # it neither takes nor gives
+        (0.69, 0.01, ("communication", f"rank:{JOB}/0>rank:{JOB}/1")),  # full one way
+    ],
+)
+def test_edges_of_one_rank_that_hold_both_ways_are_the_ranks_lateness(
+    into: float, out: float, owner: tuple[str, str]
+) -> None:
+    edge = edges({(0, 1): into, (1, 2): out, (2, 0): 0.01})
+    spans, _ = told(met(0, (0, 0, 0), 60), edge=edge, known=usual({WHAT: 30}), to=60)
+    lost: dict[tuple[str, str], float] = {}
+    for category, whose, _, _, each in spans:
+        lost[category, whose] = lost.get((category, whose), 0.0) + each
+    assert max(lost, key=lambda key: lost[key]) == owner
+    assert sum(lost.values()) == pytest.approx(30)
+
+
+def test_slow_rank_is_none_of_two_and_none_where_all_hold() -> None:
+    pairs = np.array([[0, 1], [1, 0]])
+    assert slow_rank(pairs, np.ones(2)) is None  # either of the two
+    ring = np.array([[0, 1], [1, 2], [2, 3], [3, 0]])
+    assert slow_rank(ring, np.ones(4)) is None
+    assert slow_rank(ring, np.array([0.3, 0.4, 0.01, 0.01])) == 1
+    assert slow_rank(np.zeros((0, 2), np.int64), np.zeros(0)) is None
+
+
+def test_collectives_that_are_as_often_shorter_than_usual_lose_nothing() -> None:
+    rows, at = [], 0
+    for number in range(20):
+        length = 30 if number % 2 else 10
+        rows += met(number, (at, at, at), at + length)
+        at += length + 10
+    spans, _ = told(rows, known=usual({WHAT: 20}), to=at)
+    assert sum(lost for category, _, _, _, lost in spans if category == "communication") == pytest.approx(0, abs=1)
 
 
 def test_a_bucket_that_is_hidden_behind_the_backward_pass_is_not_communication() -> None:

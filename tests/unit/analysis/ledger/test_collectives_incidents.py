@@ -37,6 +37,7 @@ def blamed(name: str, fault: int) -> dict[tuple[str, str], tuple[float, float]]:
         {
             "what": [what for what, _ in lengths],
             "count": pa.array([len(length) for _, length in lengths], pa.uint64()),
+            "low_s": [float(np.quantile(length, 0.25, method="lower")) / S for _, length in lengths],
             "median_s": [float(np.median(length)) / S for _, length in lengths],
         }
     )

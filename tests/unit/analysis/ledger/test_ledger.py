@@ -187,6 +187,23 @@ def test_the_usual_is_what_the_best_quarter_took_not_the_best_minute() -> None:
     assert usual_ns(table("usual", rows), "input") is None
 
 
+def test_windows_that_differ_from_the_best_by_no_more_than_repetitions_do_are_usual_too() -> None:
+    medians_s = [1.0, 1.02, 1.04, 1.06, 1.08, 1.5, 1.6, 1.7]
+    rows = [
+        {
+            "job": JOB,
+            "what": "step",
+            "end_ns": T0 - at * 60 * S,
+            "window_ns": 60 * S,
+            "count": 50,
+            "low_s": s - 0.1,
+            "median_s": s,
+        }
+        for at, s in enumerate(medians_s)
+    ]
+    assert usual_ns(table("usual", rows), "step") == round(1.04 * S)
+
+
 def test_a_minute_tells_its_steps_and_collectives() -> None:
     tables = slow_rank_job()
     window = Window(T0 - 20 * S, T0 + 40 * S, job=JOB)
