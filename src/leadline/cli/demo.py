@@ -148,7 +148,7 @@ def _summary(arrived: dict[str, Any], truth: Path, story: Story, once: bool) -> 
 
 def _concluded(story: Story) -> str:
     """Where the time of the job went and who cost most, by the ledger; empty where it has no window yet."""
-    went, cost = time_words(story.told.ledger), cost_words(story.told.ledger, story.told.hosts)
+    went, cost = time_words(story.told.ledger), cost_words(story.told.ledger)
     lines = [
         f"Where the time of {story.job} went: {went}." if went else "",
         f"{cost[:1].upper()}{cost[1:]}." if cost else "",

@@ -26,27 +26,27 @@ def time_words(found: Mapping[str, Any] | None) -> str:
     return ", ".join(f"{CATEGORY_WORDS.get(name, name)} {100 * one:.0f} %" for one, name in shares if one >= SHARE_MIN)
 
 
-def cost_words(found: Mapping[str, Any] | None, hosts: Mapping[str, str]) -> str:
-    """`rank 5 (host h6) cost 380 GPU-s, ...`: who lost most; `hosts` by rank. Empty where nothing was lost."""
+def cost_words(found: Mapping[str, Any] | None) -> str:
+    """`rank 5 (host h6) cost 380 GPU-s, ...`: who lost most, in all categories; empty where nothing was lost."""
     if not found or not found["total"]:
         return ""
-    lost = found["total"]["lost_gpu_seconds"]
-    told = [
-        f"{owner_place(owner, hosts)} cost {gpu_time(owner['lost_gpu_seconds'])}"
-        for owner in found["owners"][:OWNERS_SHOWN]
-        if owner["lost_gpu_seconds"] > OWNER_SHARE_MIN * lost
-    ]
-    return ", ".join(told)
+    whole = found["total"]["lost_gpu_seconds"]
+    lost: dict[str, float] = {}
+    for owner in found["owners"]:
+        place = owner_place(owner, found["hosts"])
+        lost[place] = lost.get(place, 0.0) + owner["lost_gpu_seconds"]
+    most = sorted(lost, key=lambda place: (-lost[place], place))[:OWNERS_SHOWN]
+    return ", ".join(f"{place} cost {gpu_time(lost[place])}" for place in most if lost[place] > OWNER_SHARE_MIN * whole)
 
 
 def owner_place(owner: Mapping[str, Any], hosts: Mapping[str, str]) -> str:
-    """An owner and where it is: `rank 5 (host h6)`, `rank 4 to 5 (h5 to h6)`; its category where nobody is named."""
-    name: str | None = owner["owner"]
-    if name is None:
-        return CATEGORY_WORDS.get(owner["category"], owner["category"])
+    """An owner and where it is: `rank 5 (host h6)`, `rank 4 to 5 (h5 to h6)`; its category where no part is named."""
+    name: str = owner["owner"] or "job:"
     ranks = name.split(">")
     if not all(rank.startswith("rank:") for rank in ranks):
-        return f"{CATEGORY_WORDS.get(owner['category'], owner['category'])} ({name})"
+        words = CATEGORY_WORDS.get(owner["category"], owner["category"])
+        part = name.partition(":")[0]
+        return f"{words} of the job" if part == "job" else f"{words} of all" if part == "comm" else name
     numbers = " to ".join(rank.rpartition("/")[2] for rank in ranks)
     places = [hosts.get(rank, "").removeprefix("host:") for rank in ranks]
     if not all(places):

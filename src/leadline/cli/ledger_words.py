@@ -10,18 +10,20 @@ CATEGORY_WORDS: Mapping[str, str] = {
     "late-rank": "waiting for a late rank", "checkpoint": "checkpoint", "restart": "start and restart", "idle": "idle",
     "unknown": "unknown", "missing": "not judged",
 }  # fmt: skip
-COMM_CHARS = 24  # of a communicator: its number is long, and its begin tells it apart
+COMM_CHARS = 20  # of a communicator: its number is long, and its begin tells it apart
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def gpu_time(gpu_seconds: float | None) -> str:
-    """`1.32 GPU-h`, below a tenth of an hour `85 GPU-s`; `-` for None."""
+    """`1.32 GPU-h`, below an hour `85 GPU-s`; `-` for None."""
     if gpu_seconds is None:
         return "-"
     hours = gpu_seconds / 3600
     if hours >= 1000:
         return f"{hours:,.0f} GPU-h"
-    return f"{hours:.3g} GPU-h" if hours >= 0.1 else f"{gpu_seconds:.3g} GPU-s"
+    if hours >= 1:
+        return f"{hours:.3g} GPU-h"
+    return f"{gpu_seconds:,.0f} GPU-s" if gpu_seconds >= 100 else f"{gpu_seconds:.3g} GPU-s"
 
 
 def span(seconds: float | None) -> str:
@@ -44,10 +46,12 @@ def hours(value: float | None) -> str:
 
 
 def money(amount: float | None, currency: str) -> str:
-    """`12.40 EUR`; small amounts with three digits; `-` where no price is set."""
+    """`12.40 EUR`; below 1 with a tenth of a cent; `-` where no price is set."""
     if amount is None:
         return "-"
-    return f"{amount:,.2f} {currency}" if amount >= 1 or amount == 0 else f"{amount:.3g} {currency}"
+    if amount == 0 or amount >= 1:
+        return f"{amount:,.2f} {currency}"
+    return f"{amount:.3f} {currency}" if amount >= 0.0005 else f"<0.001 {currency}"
 
 
 def share(ratio: float | None) -> str:

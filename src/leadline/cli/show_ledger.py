@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.ledger_story import cost_words, time_words
 from leadline.cli.ledger_words import CATEGORY_WORDS, bar, gpu_time, hours, money, owner_words, share, span
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
 from leadline.cli.picture.ledger import ledger_picture
@@ -64,10 +65,14 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
 
 
 def headlines(found: Mapping[str, Any]) -> list[str]:
-    """Goodput, ETTR, MTTF and money, a line each."""
+    """Where time went, who cost most, goodput, ETTR, MTTF and money, a line each."""
     goodput, ettr, mttf, cost = found["goodput"], found["ettr"], found["mttf"], found["cost"]
-    lost = f"lost {gpu_time(found['total']['lost_gpu_seconds'])}"
-    lines = [f"goodput {share(goodput['ratio'])}{_at_most(goodput)}; {lost}{_money(cost)}"]
+    lost, who = gpu_time(found["total"]["lost_gpu_seconds"]), cost_words(found)
+    lines = [
+        f"time went to {time_words(found)}",
+        f"lost {lost}{_money(cost)}{f': {who}' if who else ''}",
+        f"goodput {share(goodput['ratio'])}{_at_most(goodput)}",
+    ]
     expected = f"; expected {share(ettr['expected'])}" if ettr["expected"] is not None else ""
     if ettr["best_interval_s"] is not None:
         expected += f", best with a checkpoint each {span(ettr['best_interval_s'])}"
@@ -123,17 +128,30 @@ def _owners(out: Console, found: Mapping[str, Any]) -> None:
     rows = []
     for owner in losing[:OWNERS_SHOWN]:
         lost = owner["lost_gpu_seconds"]
-        row = {"who": owner_words(owner), "as": CATEGORY_WORDS.get(owner["category"], owner["category"]),
+        row = {"who": owner_words(owner), "on": _places(owner["owner"], found["hosts"]),
+               "as": CATEGORY_WORDS.get(owner["category"], owner["category"]),
                "lost": gpu_time(lost), "of all": share(lost / whole)}  # fmt: skip
         if owner["lost_cost"] is not None:
             row["costs"] = money(owner["lost_cost"], found["cost"]["currency"])
         told_by = max(owner["depths"], key=lambda depth: (owner["depths"][depth], depth))
-        row |= {"since": when(owner["lost_since_ns"]), "until": when(owner["lost_until_ns"]),
-                "sure": share(owner["confidence"]), "told by": told_by}  # fmt: skip
+        row |= {"since": _moment(found, owner["lost_since_ns"]), "until": _moment(found, owner["lost_until_ns"]),
+                "sure": f"{owner['confidence']:.0%}", "told by": told_by}  # fmt: skip
         rows.append(row)
     out.print(table(rows, list(rows[0]), right=["lost", "of all", "costs", "sure"]))
     if len(losing) > len(rows):
         out.print(f"and {len(losing) - len(rows)} with less; --output json tells them", style="dim")
+
+
+def _places(owner: str | None, hosts: Mapping[str, str]) -> str:
+    """The hosts of the ranks of an owner: `h6`, `h5 > h6`; `-` for what is no rank, or of which nobody tells."""
+    places = [hosts.get(rank, "").removeprefix("host:") for rank in (owner or "").split(">")]
+    return " > ".join(places) if all(places) else "-"
+
+
+def _moment(found: Mapping[str, Any], time_ns: int | None) -> str:
+    """A time; of a span within one day without the day, which the first line has."""
+    words, day = when(time_ns), when(found["to_ns"])[:10]
+    return words[11:] if words[:10] == day == when(found["from_ns"])[:10] else words
 
 
 def _unknown(out: Console, found: Mapping[str, Any]) -> None:

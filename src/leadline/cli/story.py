@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,10 +57,6 @@ GPU_SQL = """
 SELECT entity, argMax(value, time_ns) AS last FROM metric_sample INNER JOIN series USING (series)
 WHERE name = '{name}' AND time_ns > {since_ns} AND isFinite(value) GROUP BY entity ORDER BY last LIMIT 1
 """
-HOSTS_SQL = """
-SELECT child, argMax(parent, from_ns) AS host FROM relation
-WHERE kind = 'runs-on' AND startsWith(child, 'rank:{job}/') AND startsWith(parent, 'host:') GROUP BY child
-"""
 
 
 @dataclass(slots=True)
@@ -76,7 +72,6 @@ class Told:
     clock: dict[str, Any] | None = None  # the GPU with the lowest clock
     sources: Sequence[dict[str, Any]] = ()
     ledger: dict[str, Any] | None = None  # as `leadline show ledger` has it
-    hosts: Mapping[str, str] = field(default_factory=dict)  # by rank
     ledger_ns: int = 0  # when that was asked for
     asked_ns: int = 0
 
@@ -134,19 +129,16 @@ class Story:
             return
 
     def _ledger(self, now_ns: int) -> dict[str, Any]:
-        """The ledger since the story began and the hosts of ranks; the last answer where that is of this window."""
+        """The ledger since the story began; the last answer where that is of this window."""
         told = self.told
         if told.ledger_ns and now_ns - told.ledger_ns < LEDGER_EVERY_S * 10**9:
-            return {"ledger": told.ledger, "hosts": told.hosts, "ledger_ns": told.ledger_ns}
+            return {"ledger": told.ledger, "ledger_ns": told.ledger_ns}
         to_ns = now_ns - LEDGER_LAG_S * 10**9
         return {**self._asked_ledger(to_ns), "ledger_ns": now_ns} if to_ns > self.began_ns else {}
 
     def _asked_ledger(self, to_ns: int) -> dict[str, Any]:
         since = {"from": str(self.began_ns)} if self.began_ns else {}
-        return {
-            "ledger": self.client.get("/api/v1/ledger", job=self.job, to=str(to_ns), **since),
-            "hosts": {row["child"]: row["host"] for row in self._rows(HOSTS_SQL.format(job=self.job))},
-        }
+        return {"ledger": self.client.get("/api/v1/ledger", job=self.job, to=str(to_ns), **since)}
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = self.client.post("/api/v1/sql", {"sql": sql})["rows"]
@@ -213,7 +205,7 @@ class Story:
             )
         if told.paths is not None and told.paths["flows"]:
             rows.add_row("paths", paths_words(told.paths["flows"]))
-        for name, words in (("ledger", time_words(told.ledger)), ("", cost_words(told.ledger, told.hosts))):
+        for name, words in (("ledger", time_words(told.ledger)), ("", cost_words(told.ledger))):
             if words:
                 rows.add_row(name, words)
         for event in told.events:

@@ -6,12 +6,13 @@ Sums are made by the engine over the rows of each window that count; they are ex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from leadline.model.principal import OPERATE
 from leadline.model.tables.accounts import FAILURE, LEDGER
+from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.runner.verdicts import latest_sql
 from leadline.server.flows_view import Asked, time_text
@@ -180,6 +181,20 @@ class Books:
             "SELECT toString(entity) AS entity, toString(kind) AS kind, toString(`class`) AS `class`, gpus, start_ns, "
             f"end_ns, evidence FROM ({latest_sql(FAILURE, where)}) ORDER BY start_ns, entity"
         )
+
+    def hosts(self, span: Span, ranks: Collection[str]) -> dict[str, str]:
+        """The host on which each of these ranks ran last in the span, as far as it is told."""
+        if not ranks:
+            return {}
+        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
+        rows = self._query(
+            "SELECT toString(child) AS rank, toString(argMax(parent, from_ns)) AS host "
+            f"FROM leadline.{RELATION.name} WHERE kind = 'runs-on' AND child IN {{ranks:Array(String)}} "
+            f"AND startsWith(parent, 'host:') AND tenant = {{tenant:String}}{cluster} AND from_ns < {span.to_ns} "
+            "GROUP BY rank ORDER BY rank",
+            ranks=sorted(ranks),
+        )
+        return {row["rank"]: row["host"] for row in rows}
 
     def checkpoints(self, span: Span) -> dict[str, Any]:
         """Steps with a checkpoint: how many, the mean time between them and of writing one (its slowest rank), s."""

@@ -62,10 +62,12 @@ def ledger_answer(
     gpus = total["gpu_seconds"] / total["seconds"] if total["seconds"] else 0.0
     missing = _missing(gaps, span, gpus)
     failures = books.failures(span)
+    owners = _owners(rows, total, config)
     return answer | {
         "from_ns": span.from_ns, "to_ns": span.to_ns, "window_ns": span.window_ns, "gpus": gpus,
         "total": {**total, "missing_seconds": missing["seconds"], "missing_gpu_seconds": missing["gpu_seconds"]},
-        "categories": _categories(rows, total), "owners": _owners(rows, total, config),
+        "categories": _categories(rows, total), "owners": owners,
+        "hosts": books.hosts(span, _ranks(owners)),
         "unknown": _unknown(rows, missing), "missing": missing, "depths": _depths(rows),
         "timeline": books.timeline(span, gaps), "goodput": goodput(rows, missing["gpu_seconds"]),
         "ettr": _ettr(rows, missing["seconds"], failures, books.checkpoints(span)),
@@ -79,8 +81,8 @@ def _empty(job: str, config: LedgerConfig) -> dict[str, Any]:
     """An answer in which nothing is known."""
     return {
         "schema": SCHEMA_VERSION, "job": job, "from_ns": None, "to_ns": None, "window_ns": None, "gpus": None,
-        "total": None, "categories": [], "owners": [], "unknown": [], "missing": None, "depths": {}, "timeline": [],
-        "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config), "failures": [], "why": "",
+        "total": None, "categories": [], "owners": [], "hosts": {}, "unknown": [], "missing": None, "depths": {},
+        "timeline": [], "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config), "failures": [], "why": "",
         "note": "",
     }  # fmt: skip
 
@@ -141,6 +143,12 @@ def _owners(
         )  # fmt: skip
     found.sort(key=lambda one: (-one["lost_gpu_seconds"], -one["gpu_seconds"], one["category"], one["owner"] or ""))
     return found if len(found) <= OWNERS_MAX else [*found[: OWNERS_MAX - 1], _rest(found[OWNERS_MAX - 1 :])]
+
+
+def _ranks(owners: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Ranks that are owners, or ends of edges that are."""
+    parts = {part for one in owners for part in (one["owner"] or "").split(">")}
+    return {part for part in parts if part.startswith("rank:")}
 
 
 def _rest(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

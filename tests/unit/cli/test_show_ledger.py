@@ -62,8 +62,9 @@ def test_the_first_screen_says_where_who_since_when_and_what_is_not_known(answer
     assert "ledger of bert-1, 50 s to" in lines[0]
     row = next(line for line in lines if line.startswith("bert-1/3"))
     assert "22 GPU-s" in row
-    assert "0.0153 EUR" in row
-    assert when(BEGIN + WINDOW) in row
+    assert "0.015 EUR" in row
+    assert when(BEGIN + WINDOW)[11:] in row
+    assert "rank 3" in lines[2]
     assert "10 s (40 GPU-s): windows that nobody judged" in text
     assert "3.3 s (13.2 GPU-s): no rows of step" in text
     assert "█" in next(line for line in lines if line.startswith("compute"))
@@ -122,14 +123,16 @@ def test_bands_of_the_picture_are_as_wide_and_tall_as_the_time(answers: dict[str
 @pytest.mark.parametrize(
     ("got", "expected"),
     [
-        (gpu_time(85), "85 GPU-s"), (gpu_time(4752), "1.32 GPU-h"), (gpu_time(3.6e7), "10,000 GPU-h"),
+        (gpu_time(85), "85 GPU-s"), (gpu_time(1298.8), "1,299 GPU-s"),
+        (gpu_time(4752), "1.32 GPU-h"), (gpu_time(3.6e7), "10,000 GPU-h"),
         (gpu_time(None), "-"),
         (span(12.345), "12.3 s"), (span(200), "3 min 20 s"), (span(18720), "5 h 12 min"), (span(86400), "1 d"),
-        (money(12.4, "EUR"), "12.40 EUR"), (money(0.01234, "EUR"), "0.0123 EUR"), (money(None, "EUR"), "-"),
+        (money(12.4, "EUR"), "12.40 EUR"), (money(0.01234, "EUR"), "0.012 EUR"), (money(1e-5, "EUR"), "<0.001 EUR"),
+        (money(None, "EUR"), "-"),
         (share(0.8123), "81.2 %"), (owner_words({"owner": None}), "(the job)"),
         (owner_words({"owner": "rank:b-1/0>rank:b-1/3"}), "b-1/0 > b-1/3"),
         (owner_words({"owner": "job:b-1"}), "(the job)"),
-        (owner_words({"owner": "comm:bert-1/0x9bf521de73ca940e"}), "comm:bert-1/0x9bf521de73…"),
+        (owner_words({"owner": "comm:bert-1/0x9bf521de73ca940e"}), "comm:bert-1/0x9bf521…"),
         (bar(0.5, 4), "██"), (bar(1e-9), "▏"), (bar(0), ""), (bar(7, 3), "███"),
     ],
 )  # fmt: skip
@@ -143,6 +146,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline
     by_ns = time.time_ns() // WINDOW * WINDOW - (BEGIN + 5 * WINDOW)
     with RunningLeadline(tmp_path_factory.mktemp("server"), {"LEADLINE_LEDGER__GPU_HOUR_PRICE": "3"}) as server:
         for name, some in ROWS.items():
+            if name == "analysis_run":  # for operators; without it the highest revision counts
+                continue
             for tenant in ("acme", "beta"):
                 rows = [_sent(name, row, by_ns) for row in some if row["tenant"] == tenant]
                 if not rows:
@@ -155,8 +160,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline
 
 def _sent(name: str, row: dict[str, Any], by_ns: int) -> dict[str, Any]:
     told = {column.name: row[column.name] for column in BY_NAME[name].given}
-    moved = {key: each + by_ns if key in TIMES and each is not None else each for key, each in told.items()}
-    return moved | ({"digest": f"{told['digest']:032x}"} if "digest" in told else {})
+    return {key: each + by_ns if key in TIMES and each is not None else each for key, each in told.items()}
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])

@@ -12,10 +12,10 @@ from leadline.cli.picture.svg import SMALL, Drawing, shortened, text_width
 WIDTH, LEFT, RIGHT = 1280.0, 72.0, 24.0
 TOP, BANDS, LOST, ROW = 118.0, 220.0, 110.0, 24.0
 OWNERS_MAX = 8
-# From the ground up, useful time first. Restart is dark, idle pale, unknown grey: order tells them apart, too.
+# From the ground up, useful time first. Restart is dark, idle pale, unknown hatched: order tells them apart, too.
 FILLS: Mapping[str, str] = {
-    "compute": "fill-job0", "communication": "fill-job2", "input": "fill-job1", "late-rank": "fill-bad",
-    "checkpoint": "fill-job3", "restart": "fill-text", "idle": "fill-rule", "unknown": "fill-job4",
+    "compute": "fill-job0", "communication": "fill-job3", "input": "fill-job1", "late-rank": "fill-bad",
+    "checkpoint": "fill-job2", "restart": "fill-text", "idle": "fill-rule", "unknown": "fill-hatched",
 }  # fmt: skip
 OTHER = "fill-job4"
 MISSING = "fill-box stroke-rule"
@@ -140,7 +140,7 @@ class _Picture:
         most = max((owner["lost_gpu_seconds"] for owner in self._owners), default=1.0)
         for place, owner in enumerate(self._owners):
             at = y + place * ROW
-            name = f"{owner_words(owner)}, {CATEGORY_WORDS.get(owner['category'], owner['category'])}"
+            name = f"{_who(owner, self._answer['hosts'])}, {CATEGORY_WORDS.get(owner['category'], owner['category'])}"
             drawing.begin(f"{owner['owner']}: {gpu_time(owner['lost_gpu_seconds'])}", owner=owner["owner"] or "")
             drawing.text(16, at + 13, shortened(name, 384))
             width = owner["lost_gpu_seconds"] / most * (WIDTH - 410 - 330)
@@ -150,6 +150,12 @@ class _Picture:
                 words += f" · {money(owner['lost_cost'], self._answer['cost']['currency'])}"
             drawing.text(420 + max(width, 1.0), at + 13, shortened(words, 310, SMALL), "fill-text", SMALL)
             drawing.end()
+
+
+def _who(owner: Mapping[str, Any], hosts: Mapping[str, str]) -> str:
+    """An owner, with its host where it is a rank whose host is told."""
+    host = hosts.get(owner["owner"] or "", "").removeprefix("host:")
+    return f"{owner_words(owner)} ({host})" if host else owner_words(owner)
 
 
 def _round_up(ratio: float) -> float:

@@ -110,11 +110,19 @@ class Drawing:
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:g}" height="{self.height:g}" '
             f'viewBox="0 0 {self.width:g} {self.height:g}" font-size="{FONT:g}" role="img">\n'
-            f"<title>{_clean(self._title)}</title>\n<style>{_style()}</style>\n"
+            f"<title>{_clean(self._title)}</title>\n<style>{_style()}</style>\n{_HATCH}\n"
             f'<rect width="{self.width:g}" height="{self.height:g}" class="fill-surface"/>\n'
             + "\n".join(self._parts)
             + "\n</svg>\n"
         )
+
+
+# What is unknown is hatched: never mistaken for a state.
+_HATCH = (
+    '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<rect width="6" height="6" class="fill-box"/><path d="M1 0V6" class="line stroke-job4" stroke-width="2"/>'
+    "</pattern></defs>"
+)
 
 
 def _style() -> str:
@@ -123,7 +131,7 @@ def _style() -> str:
     return (
         "text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;"
         "font-variant-numeric:tabular-nums}"
-        ".strong{font-weight:600}.line{fill:none}.pale{opacity:.45}"
+        ".strong{font-weight:600}.line{fill:none}.pale{opacity:.45}.fill-hatched{fill:url(#hatch)}"
         f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
     )
 
