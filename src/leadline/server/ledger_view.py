@@ -82,8 +82,8 @@ def _empty(job: str, config: LedgerConfig) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION, "job": job, "from_ns": None, "to_ns": None, "window_ns": None, "gpus": None,
         "total": None, "categories": [], "owners": [], "hosts": {}, "unknown": [], "missing": None, "depths": {},
-        "timeline": [], "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config), "failures": [], "why": "",
-        "note": "",
+        "timeline": [], "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config),
+        "failures": [], "why": "", "note": "",
     }  # fmt: skip
 
 
