@@ -7,6 +7,8 @@ import pyarrow as pa
 from leadline.analysis.ledger.collectives import from_collectives
 from leadline.analysis.spec import S, Window
 
+PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "checkpoint_ns")
+
 
 def warm_collectives() -> object:
     """Two collectives of two ranks, and a third that nobody has ended."""
@@ -22,9 +24,10 @@ def warm_collectives() -> object:
         | {"finished_ns": pa.array([call[2] + 1 if call[0] < 2 else None for call in calls], pa.int64())}
     )
     step = pa.table(
-        {"rank": pa.array([0, 1], pa.int64()), "start_ns": pa.array([0, 0], pa.int64())}
+        {"rank": pa.array([0, 1], pa.int64()), "step": pa.array([0, 0], pa.int64())}
+        | {"start_ns": pa.array([0, 0], pa.int64())}
         | {"end_ns": pa.array([4 * S, 4 * S], pa.int64())}
-        | {name: pa.nulls(2, pa.int64()) for name in ("data_ns", "forward_ns", "backward_ns", "checkpoint_ns")}
+        | {name: pa.nulls(2, pa.int64()) for name in PHASES}
     )
     nothing = pa.table({name: pa.array([], pa.string()) for name in ("comm", "what")})
     return from_collectives(collective, step, nothing, nothing, window=Window(0, 4 * S, job="warm"))
