@@ -91,5 +91,6 @@ def slow_rank_job() -> dict[str, pa.Table]:
         "event": table("event", events),
         "relation": table("relation", relations(T0 - 30 * S)),
         "edge": table("edge", []),
+        "flow_path": table("flow_path", []),
         "usual": table("usual", usual_),
     }
