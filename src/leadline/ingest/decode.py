@@ -12,9 +12,9 @@ from leadline.ingest.sources import Sender
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.ids import murmur3_128
 from leadline.model.names import event_entity
-from leadline.model.principal import Principal
+from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import BY_NAME, Identity
-from leadline.model.tables.verdicts import EVENT
+from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.wire.body import Body
 from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
@@ -84,6 +84,8 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
         near = get_close_matches(name, [each for each in BY_NAME if each not in NOT_BY_ROWS], 3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see `leadline show tables`"
         raise RefusedError("unknown_table", f"no table {name!r} takes rows; {hint}")
+    if name in OF_OPERATORS and not request.principal.may(OPERATE):
+        raise RefusedError("unauthorized", f"rows of {name} are for the role operator: they say which verdicts count")
     body = request.body.finish()
     batch = _batch_of(request, name, body)
     content_type = request.headers.get("content-type", "application/x-ndjson").lower()
@@ -100,6 +102,8 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
 
 # Streams are made from their samples, samples come by the metric ways, roll-ups by the store.
 NOT_BY_ROWS = frozenset({"series", "metric_sample", "metric_rollup"})
+# What was judged of a cluster counts for all tenants that have rows in it: none may say so for the others.
+OF_OPERATORS = frozenset({ANALYSIS_RUN.name})
 
 
 def _otlp_type(request: Request) -> str:

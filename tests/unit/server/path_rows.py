@@ -47,7 +47,8 @@ def flow(number: int, sender: int, receiver: int, job: str | None, ranks: tuple[
         "dst_rank": ranks and ranks[1], "src": f"port:h{sender}/eth0", "dst": f"port:h{receiver}/eth0",
         "src_ip": f"10.0.0.{sender}", "dst_ip": f"10.0.0.{receiver}", "protocol": 17, "src_port": 4000 + number,
         "dst_port": 4791, "dst_qp": number, "state": "known", "probability": 0.99, "alternatives": 1, "samples": 400,
-        "contradicting": 0, "bytes": size, "low": size * 0.9, "high": size * 1.1, "why": "", **more,
+        "contradicting": 0, "bytes": size, "low": size * 0.9, "high": size * 1.1, "why": "",
+        "busiest": None, "busiest_bytes": None, **more,
     }  # fmt: skip
 
 

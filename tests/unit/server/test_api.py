@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families as prometheu
 from tests.senders.running import RunningLeadline, ndjson, wait_for
 
 from leadline import __version__
-from leadline.ingest.decode import NOT_BY_ROWS
+from leadline.ingest.decode import NOT_BY_ROWS, OF_OPERATORS
 from leadline.model.counters import COUNTERS
 from leadline.model.tables import BY_NAME, TABLES, Column, Table, Type
 
@@ -86,7 +86,10 @@ def pages(leadline: RunningLeadline, table: str, limit: int, **params: Any) -> I
 # --- tables --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("table", [each for each in TABLES if each.name not in NOT_BY_ROWS], ids=lambda each: each.name)
+BY_TENANTS = [table for table in TABLES if table.name not in NOT_BY_ROWS | OF_OPERATORS]
+
+
+@pytest.mark.parametrize("table", BY_TENANTS, ids=lambda each: each.name)
 def test_rows_of_every_table_come_back_once_in_order_whatever_the_page(leadline: RunningLeadline, table: Table) -> None:
     tenant = {"leadline_tenant": f"page-{table.name}".replace("_", "-")}
     leadline.http.headers = {"leadline-tenant": tenant["leadline_tenant"]}
@@ -104,6 +107,15 @@ def test_rows_of_every_table_come_back_once_in_order_whatever_the_page(leadline:
         assert only["cursor"]
     finally:
         leadline.http.headers = {}
+
+
+@pytest.mark.parametrize("name", sorted(OF_OPERATORS))
+def test_which_verdicts_count_is_not_for_tenants_to_say(leadline: RunningLeadline, name: str) -> None:
+    body, path = ndjson(rows_of(BY_NAME[name], 1)), f"/api/v1/rows/{name}"
+    answer = leadline.http.post(path, content=body, headers={**NDJSON, "leadline-tenant": "acme"})
+    assert (answer.status_code, answer.json()["error"]["reason"]) == (401, "unauthorized")
+    assert leadline.sql(f"SELECT * FROM {name}", leadline_tenant="acme") == []
+    assert leadline.http.post(path, content=body, headers=NDJSON).status_code == 200, "as operator"
 
 
 def _text(row: dict[str, Any], names: list[str]) -> str:
