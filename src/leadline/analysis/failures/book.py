@@ -7,6 +7,9 @@ exit ───────┘                               within MERGE_NS, fol
 
 from __future__ import annotations
 
+import heapq
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -38,6 +41,9 @@ class Happening(NamedTuple):
     tenant: str
 
 
+Key = tuple[str, str, int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One row of `failure`, while it may still change."""
@@ -53,7 +59,7 @@ class Failure:
     evidence: str
 
     @property
-    def key(self) -> tuple[str, str, int, str]:
+    def key(self) -> Key:
         """What makes two rows the same."""
         return self.tenant, self.entity, self.start_ns, self.kind
 
@@ -64,50 +70,66 @@ class Book:
     def __init__(self, parts: Parts, heard: Heard, open_rows: Iterable[tuple[Failure, bool]]) -> None:
         """`open_rows`: those of earlier windows; true: this window has said something of it before, and does again."""
         self._parts, self._heard = parts, heard
-        self._open: dict[tuple[str, str, int, str], Failure] = {}
-        self.changed: dict[tuple[str, str, int, str], Failure] = {}
-        self._candidates: list[tuple[Happening, Meaning]] = []
-        self._codes: dict[tuple[str, str, int, str], tuple[str, str]] = {}  # of GPU errors: what merges
+        self._open: dict[Key, Failure] = {}
+        self.changed: dict[Key, Failure] = {}
+        # A rack that fails has thousands: all that is asked of each event is looked up, never searched for.
+        self._of: dict[str, set[Key]] = defaultdict(set)  # the open ones of an entity
+        self._backs: list[tuple[int, Key]] = []  # a heap: when open ones were back, as steps say
+        self._stand: dict[tuple[str, str], tuple[set[str], set[str]]] = {}  # ranks and jobs on (entity, told by)
+        self._candidates: dict[tuple[object, ...], list[tuple[Happening, Meaning]]] = defaultdict(list)
+        self._codes: dict[tuple[str, str], list[Key]] = defaultdict(list)  # of GPU errors: what merges
         for failure, again in open_rows:
-            self._open[failure.key] = failure
+            self._keep(failure)
             if again:
                 self.changed[failure.key] = failure
 
     def _put(self, failure: Failure) -> None:
-        self._open[failure.key] = self.changed[failure.key] = failure
+        self._keep(failure)
+        self.changed[failure.key] = failure
+
+    def _keep(self, failure: Failure) -> None:
+        self._open[failure.key] = failure
+        self._of[failure.entity].add(failure.key)
+        back_ns = self._back_ns(failure)
+        if back_ns is not None:
+            heapq.heappush(self._backs, (back_ns, failure.key))
 
     # --- what happens -------------------------------------------------------------------------------------------
 
     def candidate(self, event: Happening, meaning: Meaning) -> None:
-        """An event that is a failure only if a job dies of it."""
-        self._candidates.append((event, meaning))
+        """An event that is a failure only if a job dies of it. They come in order of time."""
+        what = (event.entity, event.kind, event.code, event.host, meaning)
+        self._candidates[what].append((event, meaning))
 
     def alone(self, event: Happening, meaning: Meaning) -> None:
         """An event that is a failure by itself, unless its entity is out already, or the same befell a neighbour."""
         self.settle(event.time_ns)
-        if any(each.entity == event.entity for each in self._running(event.time_ns)):
+        if self._is_out(event.entity, event.time_ns):
             return
         place = self._parts.job(event.entity) or self._job_on(event) or self._parts.host(event.entity, event.host)
         code = (f"{event.kind} {event.code}", place)
-        for key, known in self._codes.items():
-            same = key in self._open and meaning.of is FailureClass.GPU and bool(event.code) and known == code
-            if same and abs(event.time_ns - key[2]) <= MERGE_NS:
+        if meaning.of is FailureClass.GPU and event.code:
+            # Found in order of time: the last that is open is the nearest.
+            last = next((key for key in reversed(self._codes[code]) if key in self._open), None)
+            if last is not None and abs(event.time_ns - last[2]) <= MERGE_NS:
                 return
         failure = self._new(event, event.kind, meaning.of)
         if event.kind == "process-stopped":  # its job waits for it from now on
             failure = self._stops(failure, self._parts.job(event.entity))
-        self._codes[failure.key] = code
+        self._codes[code].append(failure.key)
         self._put(failure)
 
     def back(self, event: Happening, was: str) -> None:
         """An event that says that something is back."""
-        for failure in list(self._open.values()):
-            if failure.entity == event.entity and failure.kind == was and failure.start_ns < event.time_ns:
+        # Back at the time at which it went: short, for times of events may be those of their batch.
+        for key in sorted(self._of[event.entity]):
+            failure = self._open[key]
+            if failure.kind == was and failure.start_ns <= event.time_ns:
                 self._close(failure, event.time_ns)
 
     def silent(self, host: str, tenant: str, last_ns: int, job: str, words: str) -> None:
         """A host fell silent: a failure of the host from when it was last heard."""
-        if any(each.entity == f"host:{host}" for each in self._running(last_ns)):
+        if self._is_out(f"host:{host}", last_ns):
             return
         gpus = self._parts.gpus_held(job)
         self._put(Failure(tenant, f"host:{host}", "silent", FailureClass.HOST, job, gpus, last_ns, None, words))
@@ -137,18 +159,20 @@ class Book:
 
     def settle(self, until_ns: int) -> None:
         """Close what was back in service by a time, as steps and rows say."""
-        for failure in list(self._open.values()):
-            back_ns = self._back_ns(failure)
-            if back_ns is not None and back_ns < until_ns:
+        while self._backs and self._backs[0][0] < until_ns:
+            back_ns, key = heapq.heappop(self._backs)
+            failure = self._open.get(key)
+            if failure is not None and self._back_ns(failure) == back_ns:
                 self._close(failure, back_ns)
 
     # --- what is looked for ----------------------------------------------------------------------------------------
 
-    def _running(self, at_ns: int) -> Iterable[Failure]:
-        return (each for each in self._open.values() if each.start_ns <= at_ns)
+    def _is_out(self, entity: str, at_ns: int) -> bool:
+        return any(self._open[key].start_ns <= at_ns for key in self._of[entity])
 
     def _close(self, failure: Failure, at_ns: int) -> None:
         del self._open[failure.key]
+        self._of[failure.entity].discard(failure.key)
         self.changed[failure.key] = replace(failure, end_ns=at_ns)
 
     def _new(self, event: Happening, kind: str, of: FailureClass) -> Failure:
@@ -166,10 +190,18 @@ class Book:
 
     def _near(self, job: str, entity: str, told_by: str, end: Happening) -> int | None:
         """0 where the process that ended stood on an entity, 1 where another rank of its job did; else None."""
-        ranks = self._parts.ranks(entity, told_by)
+        ranks, jobs = self._on(entity, told_by)
         if end.entity in ranks or (told_by and told_by == end.host):
             return 0
-        return 1 if any(self._parts.job(rank) == job for rank in ranks) else None
+        return 1 if job in jobs else None
+
+    def _on(self, entity: str, told_by: str) -> tuple[set[str], set[str]]:
+        """Ranks and jobs that stand on an entity."""
+        key = (entity, told_by)
+        if key not in self._stand:
+            ranks = self._parts.ranks(entity, told_by)
+            self._stand[key] = ranks, {self._parts.job(rank) for rank in ranks}
+        return self._stand[key]
 
     def _stood_on(self, job: str, end: Happening, asked: bool) -> Failure | None:
         """The open failure that the job's end follows from: of a part that its ranks stand on."""
@@ -186,16 +218,19 @@ class Book:
     def _best(self, job: str, end: Happening, asked: bool) -> tuple[Happening, Meaning] | None:
         """The event that the job's end follows from: what befell the very process, then hardware, then the latest."""
         found = []
-        for place, (event, meaning) in enumerate(self._candidates):
+        for alike in self._candidates.values():  # one line of a log may come a hundred thousand times
+            event, meaning = alike[0]
             near = self._near(job, event.entity, event.host, end)
-            if near is None or not -MERGE_NS <= end.time_ns - event.time_ns <= BEFORE_NS:
-                continue
-            if asked and meaning.of is not FailureClass.OPERATOR:
+            if near is None or (asked and meaning.of is not FailureClass.OPERATOR):
                 continue
             if meaning.of is FailureClass.MEMORY and event.kind == "oom-kill" and near:
                 continue  # the kill of some process on another host is not this one's end
-            found.append((near, meaning.of is FailureClass.SOFTWARE, -event.time_ns, event, place))
-        return self._candidates[min(found)[4]] if found else None
+            place = bisect_right(alike, end.time_ns + MERGE_NS, key=lambda each: each[0].time_ns)
+            if place and end.time_ns - alike[place - 1][0].time_ns <= BEFORE_NS:
+                last_ns = alike[place - 1][0].time_ns
+                place = bisect_left(alike, last_ns, key=lambda each: each[0].time_ns)  # of equals the first
+                found.append((near, meaning.of is FailureClass.SOFTWARE, -last_ns, alike[place]))
+        return min(found, key=lambda each: (*each[:3], each[3][0]))[3] if found else None
 
     def _back_ns(self, failure: Failure) -> int | None:
         """When a part was back, as steps say; None: not yet, or only an event can say."""

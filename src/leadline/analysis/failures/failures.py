@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, 
 from leadline.analysis.failures.heard import heard_of, pairs, silent_hosts
 from leadline.analysis.failures.kinds import BACK, EXITS, Exit, exit_meaning, meaning
 from leadline.analysis.failures.parts import Parts, parts_of
+from leadline.analysis.failures.tenants import Shared, shared
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.accounts import FailureClass
 from leadline.model.tables.accounts import FAILURE
@@ -29,6 +31,7 @@ PLACES_NS = 120 * S  # where ranks stood that were gone before the window
 _COLUMNS = (
     "time_ns", "entity_kind", "entity", "kind", "severity", "code", "message", "attributes", "host", "tenant",
 )  # fmt: skip
+_PLACES = ("tenant", "child", "parent", "kind", "from_ns", "to_ns")
 
 
 @analysis(
@@ -37,7 +40,7 @@ _COLUMNS = (
     reads=(
         Read(EVENT, columns=_COLUMNS, look_back_ns=BEFORE_NS),
         Read(STEP, columns=("job", "rank", "start_ns", "end_ns", "host", "tenant"), look_back_ns=STEPS_NS),
-        Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=PLACES_NS, valid=True),
+        Read(RELATION, columns=_PLACES, look_back_ns=PLACES_NS, valid=True),
         Read(FAILURE, look_back_ns=OPEN_NS, valid=True),
     ),
     writes=(FAILURE,),
@@ -54,6 +57,10 @@ def failures(event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Ta
     was measured.
     Source: merging within 5 s: Cui et al., "Characterizing GPU Resilience" (Delta); classes: Llama 3 (table 5), Acme.
     """
+    names = shared(step, relation, window.tenant)
+    step, event = names.jobs(step, "job"), names.entities(event, "entity")
+    relation = names.entities(names.entities(relation, "child"), "parent")
+    failure = names.entities(names.jobs(failure, "job"), "entity")
     parts, heard = parts_of(relation), heard_of(step, event)
     book = Book(parts, heard, _known(failure, window))
     happened = [each for each in _happenings(event) if each.time_ns < window.to_ns]
@@ -67,9 +74,9 @@ def failures(event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Ta
     tenants = _tenants(step)
     for one in silent_hosts(heard, gave_up, window.to_ns, SILENT_NS):
         words = f"nothing was heard of {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
-        book.silent(one.host, tenants.get(one.host, window.tenant), one.last_ns, one.job, words)
+        book.silent(one.host, tenants.get(one.job, window.tenant), one.last_ns, one.job, words)
     book.settle(window.to_ns)
-    return {"failure": _columns(list(book.changed.values()), window)}
+    return {"failure": _columns([_plain(each, names) for each in book.changed.values()], window)}
 
 
 def _tell_events(
@@ -93,7 +100,7 @@ def _tell_events(
         each, means = told[place]
         if each.kind in BACK:
             book.back(each, BACK[each.kind])
-        elif means is not None and means.alone:
+        elif means is not None and means.alone and each.entity:  # what befell nothing that is known took nothing out
             book.alone(each, means)
 
 
@@ -103,14 +110,20 @@ def _happenings(event: pa.Table) -> list[Happening]:
     severity = codes(event, "severity")
     bad_N = np.array([*(name in ("error", "fatal") for name in severity.names), False], bool)[severity.code_N]
     matters_N = np.array([*(_matters(name) for name in kind.names), False], bool)[kind.code_N]
-    rows = event.filter(pa.array(bad_N | matters_N)).to_pylist()
-    return sorted(
-        Happening(
-            row["time_ns"], row["entity"], row["kind"], row["code"] or "", row["severity"], row["message"],
-            dict(row["attributes"] or ()).get("reason", ""), row["host"], row["tenant"],
-        )
-        for row in rows
+    rows = event.filter(pa.array(bad_N | matters_N))
+    kinds = rows["kind"].to_pylist()
+    # Of exits only: to make dicts of all takes most of the time where a log has 100,000 errors a minute.
+    exits = np.array([kind in EXITS for kind in kinds], bool)
+    reasons = iter(
+        [dict(each or ()).get("reason", "") for each in rows["attributes"].filter(pa.array(exits)).to_pylist()]
+    )
+    told = zip(
+        *(rows[name].to_pylist() for name in ("time_ns", "entity")), kinds,
+        *(rows[name].to_pylist() for name in ("code", "severity", "message")),
+        (next(reasons) if is_exit else "" for is_exit in exits.tolist()),
+        *(rows[name].to_pylist() for name in ("host", "tenant")), strict=True,
     )  # fmt: skip
+    return sorted(Happening(at_ns, entity, kind, code or "", *more) for at_ns, entity, kind, code, *more in told)
 
 
 def _matters(kind: str) -> bool:
@@ -169,11 +182,17 @@ def _known(failure: pa.Table, window: Window) -> Iterator[tuple[Failure, bool]]:
 
 
 def _tenants(step: pa.Table) -> dict[str, str]:
-    """Whose steps each host told; of several tenants the last by name."""
-    host, tenant = codes(step, "host"), codes(step, "tenant")
-    host_U, tenant_U, _ = pairs(host.code_N, tenant.code_N)
-    both = zip(host_U.tolist(), tenant_U.tolist(), strict=True)
-    return {host.names[code]: tenant.names[whose] for code, whose in both if code >= 0 and whose >= 0}
+    """Whose the steps of each job are."""
+    job, tenant = codes(step, "job"), codes(step, "tenant")
+    job_U, tenant_U, _ = pairs(job.code_N, tenant.code_N)
+    both = zip(job_U.tolist(), tenant_U.tolist(), strict=True)
+    return {job.names[code]: tenant.names[whose] for code, whose in both if code >= 0 and whose >= 0}
+
+
+def _plain(failure: Failure, names: Shared) -> Failure:
+    """A failure with the names that its tenant knows."""
+    job = None if failure.job is None else names.plain(failure.job)
+    return replace(failure, entity=names.plain(failure.entity), job=job, evidence=names.plain(failure.evidence))
 
 
 def _columns(rows: list[Failure], window: Window) -> dict[str, list[object]]:

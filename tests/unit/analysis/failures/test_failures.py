@@ -187,3 +187,51 @@ def test_a_window_that_is_judged_again_says_the_same() -> None:
     once = told(events, known=known, window=later)
     assert len(once) == 2
     assert told(events, known=once, window=later) == once
+
+
+def of_tenant(rows: Iterable[Mapping[str, Any]], tenant: str) -> list[dict[str, Any]]:
+    return [{**row, "tenant": tenant} for row in rows]
+
+
+def test_jobs_of_two_tenants_that_share_a_name_fail_apart() -> None:
+    both = [row for tenant in "ab" for row in of_tenant(places("bert-1", 4), tenant)]
+    ends = of_tenant(exits("bert-1", (0,), 10, "exit/1"), "a") + of_tenant(
+        exits("bert-1", (1,), 12, "signal/SIGSEGV"), "b"
+    )
+    goes_on = of_tenant(steps("bert-1", (0,), 0, 50), "b")
+    rows = told(ends, goes_on, relation=both)
+    assert [(row["tenant"], row["entity"], row["job"], row["gpus"]) for row in rows] == [
+        ("a", "rank:bert-1/0", "bert-1", 4), ("b", "rank:bert-1/1", "bert-1", 4)
+    ]  # fmt: skip
+    assert rows[0]["end_ns"] is None  # the steps are the other's
+    assert not any("followed" in row["evidence"] or "\x1f" in row["evidence"] for row in rows)
+
+
+def test_a_known_failure_of_one_of_two_jobs_of_a_name_ends_with_its_own_steps() -> None:
+    both = [row for tenant in "ab" for row in of_tenant(places("bert-1", 4), tenant)]
+    (first,) = told(of_tenant(exits("bert-1", (0,), 10, "exit/1"), "a"), relation=both)
+    later = replace(WINDOW, from_ns=WINDOW.to_ns, to_ns=WINDOW.to_ns + 60 * 10**9)
+    for whose, ends in (("a", 1), ("b", 0)):
+        stepping = of_tenant(steps("bert-1", range(4), 70, 100), whose)
+        assert len([row for row in told([], stepping, [first], later, both) if row["end_ns"]]) == ends
+
+
+def test_a_link_that_comes_back_at_the_time_at_which_it_went_is_back() -> None:
+    (row,) = told([event(10, "port:h1/eth0", "link-down"), event(10, "port:h1/eth0", "link-up")])
+    assert (row["start_ns"], row["end_ns"]) == (at(10), at(10))
+
+
+def test_what_befell_nothing_that_is_known_is_no_failure() -> None:
+    assert told([event(10, "", "link-down"), event(11, "", "xid", "79"), event(12, "", "process-exit", "exit/1")]) == []
+
+
+def test_of_many_alike_errors_the_last_before_the_end_is_its_cause() -> None:
+    lines = [event(second / 10, "host:h1", "storage-error", host="h1") for second in range(300)]
+    (row,) = told([*lines, *exits("bert-1", (1,), 20, "exit/1")])
+    assert (row["kind"], row["start_ns"]) == ("storage-error", at(25))  # up to 5 s late by another clock
+
+
+def test_places_that_the_provider_tells_are_those_of_its_tenants_job() -> None:
+    ends = of_tenant(exits("bert-1", (0,), 10, "exit/1"), "a")
+    (row,) = told(ends, of_tenant(steps("bert-1", (0,), 20, 30), "a"))
+    assert (row["tenant"], row["gpus"], row["end_ns"]) == ("a", 4, at(20))
