@@ -5,8 +5,9 @@ As `leadline.wire.warm`, for worker processes: each warmer calls a public functi
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from leadline.analysis.graph.warm import warm_graph
 from leadline.analysis.ledger.collectives_warm import warm_collectives
@@ -14,6 +15,8 @@ from leadline.analysis.ledger.operations_warm import warm_operations
 from leadline.analysis.ledger.warm import warm_presence
 from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
+
+log = logging.getLogger("leadline.runner")
 
 WARMERS: tuple[Callable[[], object], ...] = (
     warm_presence,
@@ -25,11 +28,17 @@ WARMERS: tuple[Callable[[], object], ...] = (
 )
 
 
-def warm() -> float:
-    """Run every warmer once. Returns: how long that took, in seconds."""
+def warm(warmers: Sequence[Callable[[], object]] = WARMERS) -> float:
+    """Run every warmer once. Returns: how long that took, in seconds.
+
+    One that fails costs its analysis time in the first window; it does not end the worker, which all analyses share.
+    """
     began = time.perf_counter()
-    for warmer in WARMERS:
-        warmer()
+    for warmer in warmers:
+        try:
+            warmer()
+        except Exception:
+            log.exception("%s failed; kernels that it was to load are loaded by the first window", warmer.__name__)
     return time.perf_counter() - began
 
 
