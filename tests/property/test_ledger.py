@@ -142,3 +142,73 @@ def test_a_job_that_the_inventory_says_is_there_has_every_second_told(tables: di
     tables = tables | {"relation": table("relation", relations(from_ns)), "event": table("event", [])}
     found = judged(ledger, tables, WINDOW)["ledger"]
     assert np.asarray(found["seconds"]).sum() == 10.0
+
+
+# --- rows of nonsense ------------------------------------------------------------------------------------------------
+
+far = st.sampled_from([-(2**63), -(2**62), -1, 0, 2**62, 2**63 - 1])
+any_time = st.one_of(times, times, times, far)
+any_rank = st.one_of(st.integers(0, RANKS - 1), st.sampled_from([10**6, -1, 2**40, 2**63 - 1, -(2**63)]))
+any_number = st.one_of(st.integers(0, 5), st.sampled_from([-7, 2**40, 2**63 - 1, -(2**63)]))
+any_length = st.one_of(st.integers(0, 4 * S), st.sampled_from([None, -S, 2**62, 2**63 - 1]))
+any_seconds = st.sampled_from([0.0, 0.3, 2.0, 1e300, float("inf"), float("nan")])
+
+
+@st.composite
+def nonsense(draw: st.DrawFn) -> dict[str, Any]:
+    """Rows as only a broken sender, or two jobs under one name, could tell them, among good ones."""
+    of_phases = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "checkpoint_ns")
+    steps = [
+        {**step(draw(any_rank), draw(any_number), draw(any_time)), "end_ns": draw(any_time)}
+        | {name: draw(any_length) for name in of_phases}
+        for _ in range(draw(st.integers(0, 6)))
+    ]
+    collectives = [
+        collective(draw(any_rank), at % 5, draw(any_time), draw(st.one_of(st.none(), any_time)))
+        | {"ranks": draw(any_rank), "comm": draw(st.sampled_from(["a", "b"])), "bytes": draw(st.integers(0, 2**64 - 1))}
+        | {"op": draw(st.sampled_from(["all_reduce", "send", "recv", "broadcast"]))}
+        for at in range(draw(st.integers(0, 12)))
+    ]
+    operations = [
+        {
+            "job": JOB, "rank": draw(any_rank), "step": draw(any_number), "start_ns": draw(any_time),
+            "duration_ns": draw(any_time), "kind": draw(st.sampled_from(["forward-compute", "send", "?"])),
+            "stage": 0, "dp_rank": draw(any_rank), "seq": at,
+        }
+        for at in range(draw(st.integers(0, 4)))
+    ]  # fmt: skip
+    edges = [
+        {
+            "job": JOB, "comm": draw(st.sampled_from(["a", "b"])), "src_rank": draw(any_rank),
+            "dst_rank": draw(any_rank), "end_ns": WINDOW.to_ns, "window_ns": 10 * S, "messages": 1, "unpaired": 0,
+            "conflicting": 0, "bytes": 1.0, "held_s": draw(any_seconds), "collectives_s": 1.0, "flows": 0,
+        }
+        for _ in range(draw(st.integers(0, 5)))
+    ]  # fmt: skip
+    usual = [
+        {
+            "job": JOB, "what": what, "end_ns": T0 - S, "window_ns": 60 * S, "count": draw(st.integers(0, 2**64 - 1)),
+            "low_s": draw(any_seconds), "median_s": draw(any_seconds),
+        }
+        for what in ("step", "step", "input", "compute")
+    ]  # fmt: skip
+    events = [
+        event(draw(any_time), draw(st.integers(0, RANKS)), *draw(st.sampled_from(_EVENTS)))
+        for _ in range(draw(st.integers(0, 3)))
+    ]
+    relation = draw(st.sampled_from([[], relations(T0 - 5 * S), relations(-(2**63)), relations(2**62)]))
+    rows = {"step": steps, "collective": collectives, "operation": operations, "edge": edges, "usual": usual}
+    return {name: table(name, each) for name, each in (rows | {"event": events, "relation": relation}).items()}
+
+
+@given(nonsense())
+@settings(max_examples=60, deadline=None)
+def test_nonsense_among_the_rows_breaks_no_sum(tables: dict[str, Any]) -> None:
+    found = judged(ledger, tables, WINDOW)["ledger"]
+    seconds, lost = np.asarray(found["seconds"]), np.asarray(found["lost_seconds"])
+    assert (seconds / TICK_S == np.rint(seconds / TICK_S)).all()
+    assert (seconds > 0).all()
+    assert seconds.sum() <= 10
+    assert ((lost >= 0) & (lost <= seconds)).all()
+    assert np.isfinite(np.asarray(found["gpu_seconds"])).all()
+    assert np.isfinite(np.asarray(found["confidence"])).all()
