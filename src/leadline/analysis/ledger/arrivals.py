@@ -305,9 +305,10 @@ def met(cells: Cells) -> Cells:
     groups = len(cells.comm_G)
     last_G, who_G, first_end_G, last_end_G, seen_G = np.empty((5, groups), np.int64)
     state_G = np.empty(groups, np.uint8)
-    meetings(
-        0, groups, cells.arrival_X, cells.end_X, cells.state_X, cells.comm_G, cells.first_cell_C, cells.first_group_C,
-        cells.member_C, last_G, who_G, first_end_G, last_end_G, seen_G, state_G,
+    in_parts(
+        meetings, groups, cells.arrival_X, cells.end_X, cells.state_X, cells.comm_G, cells.first_cell_C,
+        cells.first_group_C, cells.member_C, last_G, who_G, first_end_G, last_end_G, seen_G, state_G,
+        each=len(cells.state_X) // max(groups, 1),
     )  # fmt: skip
     return cells._replace(
         last_G=last_G, who_G=who_G, first_end_G=first_end_G, last_end_G=last_end_G, seen_G=seen_G, state_G=state_G

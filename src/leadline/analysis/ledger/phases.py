@@ -11,6 +11,7 @@ import pyarrow as pa
 from numba import njit
 
 from leadline.analysis.columns import Bools, Ints, ints
+from leadline.analysis.ledger.arrival_kernels import in_parts
 from leadline.analysis.ledger.wait_kernels import Phases
 
 PHASE_NS_MAX = 3600 * 10**9  # no phase lasts longer: such a row is not of a step
@@ -30,7 +31,9 @@ def phases(step: pa.Table, ranks_R: Ints) -> Phases:
     known_S &= (start_S <= end_S) & (end_S - start_S <= PHASE_NS_MAX)
     first_R, order_S = ordered(number_S, start_S, known_S, len(ranks_R))
     spans = (_told(step, name) for name in ("data_ns", "forward_ns", "backward_ns", "checkpoint_ns"))
-    return Phases(first_R, *laid(order_S, start_S, end_S, *spans))
+    found_6S = np.empty((6, len(order_S)), np.int64)
+    in_parts(laid, len(order_S), order_S, start_S, end_S, *spans, found_6S)
+    return Phases(first_R, *found_6S)
 
 
 def _told(step: pa.Table, name: str) -> Ints:
@@ -42,20 +45,31 @@ def _told(step: pa.Table, name: str) -> Ints:
 
 @njit(cache=True, nogil=True)
 def laid(
-    order_S: Ints, start_S: Ints, end_S: Ints, data_S: Ints, forward_S: Ints, backward_S: Ints, checkpoint_S: Ints
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
-    """Begins and ends of the phases of `Phases`, in the given order. An empty array: the phase was not told."""
-    found = np.empty((6, len(order_S)), np.int64)
-    for place, row in enumerate(order_S):
+    begin: int,
+    stop: int,
+    order_S: Ints,
+    start_S: Ints,
+    end_S: Ints,
+    data_S: Ints,
+    forward_S: Ints,
+    backward_S: Ints,
+    checkpoint_S: Ints,
+    found_6S: Ints,
+) -> None:
+    """Write begins and ends of the phases of `Phases`, in the given order, from place `begin` to `stop`.
+
+    An empty array: the phase was not told.
+    """
+    for place in range(begin, stop):
+        row = order_S[place]
         at, end = start_S[row], end_S[row]
-        found[0, place], found[1, place] = at, end
+        found_6S[0, place], found_6S[1, place] = at, end
         for which, length_S in enumerate((data_S, forward_S, backward_S)):
             if len(length_S):
                 at += min(max(length_S[row], 0), PHASE_NS_MAX)
-            found[2 + which, place] = at
+            found_6S[2 + which, place] = at
         length = checkpoint_S[row] if len(checkpoint_S) else 0
-        found[5, place] = end - min(max(length, 0), PHASE_NS_MAX)
-    return found[0], found[1], found[2], found[3], found[4], found[5]
+        found_6S[5, place] = end - min(max(length, 0), PHASE_NS_MAX)
 
 
 def moved(steps: Phases, ahead_R: Ints) -> Phases:
