@@ -29,12 +29,13 @@ class Rode:
     flow_F2: Ids
 
 
-def rode(messages: Messages, relation: pa.Table, job: str) -> Rode:
+def rode(messages: Messages, relation: pa.Table, job: str, tenant: str) -> Rode:
     """The flow that each message rode.
 
     What an end says counts: if both say something else, it was one of two. Where neither says anything, it is one of
     the flows that its two ranks both own in the window; ownership does not tell the direction, so a connection whose
-    two directions have an id each leaves two.
+    two directions have an id each leaves two. What the job's own tenant says of its ranks counts; only where that
+    says nothing what others do, who may have a job of the same name.
     """
     ends = messages.ends
     send_M, recv_M = (
@@ -48,7 +49,8 @@ def rode(messages: Messages, relation: pa.Table, job: str) -> Rode:
     open_M = np.flatnonzero(said_M < 0)
     if not len(open_M):
         return Rode(flow_M, flows_M, ends.flow_F2)
-    owned = owned_by_two(relation, job)
+    own = relation.filter(pc.equal(relation["tenant"].cast(pa.string()), tenant))
+    owned = owned_by_two(own, job) or owned_by_two(relation, job)
     row_O = messages.any_M[open_M]
     pair_O2 = np.ascontiguousarray(np.column_stack((ends.src_N[row_O], ends.dst_N[row_O])))
     place_O, first_P = grouped(pair_O2)

@@ -35,7 +35,7 @@ COLLECTIVE_COLUMNS = ("job", "comm", "rank", "seq", "op", "enqueued_ns", "finish
     reads=(
         Read(MESSAGE_END, END_COLUMNS, look_back_ns=LOOK_BACK_NS),
         Read(COLLECTIVE, COLLECTIVE_COLUMNS, look_back_ns=LOOK_BACK_NS),
-        Read(RELATION, ("child", "parent", "kind"), valid=True),
+        Read(RELATION, ("tenant", "child", "parent", "kind"), valid=True),
     ),
     writes=(MESSAGE, EDGE),
     window_s=10,
@@ -49,7 +49,7 @@ def messages(message_end: pa.Table, collective: pa.Table, relation: pa.Table, *,
         return {}
     found = messages_of(ends)
     told = found.where((found.told_M >= window.from_ns) & (found.told_M < window.to_ns))
-    way, flow = delays(told), rode(told, relation, window.job)
+    way, flow = delays(told), rode(told, relation, window.job, window.tenant)
     summed = edges(told, way, flow, found, spans(found, collective, window))
     return {
         MESSAGE.name: message_rows(told, way, flow, window),

@@ -173,6 +173,21 @@ def test_the_flow_is_what_an_end_says_or_both_ranks_own(
     assert (edges[0, 1]["flow"], edges[0, 1]["flows"]) == (wanted, candidates)
 
 
+def told_by(relation: pa.Table, tenant: str) -> pa.Table:
+    """The same rows, another tenant's."""
+    at = relation.schema.get_field_index("tenant")
+    names = pa.array([tenant] * len(relation)).dictionary_encode()
+    return relation.set_column(at, relation.schema.field(at), names)
+
+
+def test_flows_of_another_tenants_job_of_the_same_name_are_not_its_own() -> None:
+    mine, others = told_by(owned({0xF1: (0, 1)}), WINDOW.tenant), told_by(owned({0xF2: (0, 1)}), "other")
+    (row,), _ = judge(ends_table([one()]), relation=pa.concat_tables([mine, others]))
+    assert (row["flow"], row["flows"]) == ((0xF1).to_bytes(16, "little").hex(), 1)
+    (row,), _ = judge(ends_table([one()]), relation=others)  # a provider's word for what the job's tenant does not say
+    assert row["flows"] == 1
+
+
 def test_ends_that_name_two_flows_leave_two() -> None:
     send, recv = one(flow=0xF1).ends()
     (row,), edges = judge(rows_table("message_end", [send, {**recv, "flow": 0xF2}]))
