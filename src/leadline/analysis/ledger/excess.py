@@ -34,9 +34,11 @@ def excess_ns(step: pa.Table, usual_step_ns: float, window: Window) -> float:
     step: rows of the job. What was shorter counts against what was longer; of a step that reaches beyond the window,
     its share in it.
     """
+    if not usual_step_ns > 0:
+        return np.inf
     near = step.filter(pc.and_(pc.greater(step["end_ns"], window.from_ns), pc.less(step["start_ns"], window.to_ns)))
     steps = step_rows(near, ())
-    if not len(steps.begin_I) or not usual_step_ns > 0:
+    if not len(steps.begin_I):
         return np.inf
     begin_I, end_I = np.maximum(steps.begin_I, window.from_ns), np.minimum(steps.end_I, window.to_ns)
     length_I = np.maximum(steps.medians(steps.length_N), 1)
