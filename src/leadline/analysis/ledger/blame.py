@@ -16,7 +16,7 @@ So it is not asked who ends last, but who ends later in long collectives than in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +50,8 @@ def placed(
 
     collective: with look-back. flow_path: of the window. Owner of the rest, and of what is usual, stays the
     communicator. A rank that owns communication is where a collective ends last: its edges or the rank itself, ends
-    alone do not tell which.
+    alone do not tell which. Its own work does: where the rank is late by at least as much as communication lost, one
+    cause explains both (a rank without processor time reduces as slowly as it computes), and all is its lateness.
     """
     mine_N = (told.category_N == PLACE_OF[Category.COMMUNICATION]) & (told.lost_N > 0)
     mine_N &= (told.end_N > window.from_ns) & (told.begin_N < window.to_ns)
@@ -63,16 +64,38 @@ def placed(
         return told
     port = downed_port(event, relation, window)
     edge = None if port else busiest_edge(flow_path, window.job)
-    named: dict[int, tuple[str, float]] = {}
+    named: dict[int, _Name] = {}
+    late = _lost_of(told, PLACE_OF[Category.LATE_RANK], window)
     for owner, comm in comms.items():
         rank = None if port or edge else last_rank(collective, comm, window)
         if port:
-            named[owner] = port, SURE_PORT
+            named[owner] = _Name(port, SURE_PORT)
         elif edge:
-            named[owner] = edge, SURE_BUSIEST
+            named[owner] = _Name(edge, SURE_BUSIEST)
         elif rank is not None:
-            named[owner] = f"rank:{window.job}/{rank}", SURE_LAST
+            name = f"rank:{window.job}/{rank}"
+            lost = _lost_of(told, PLACE_OF[Category.COMMUNICATION], window).get(told.owners[owner], 0.0)
+            category = Category.LATE_RANK if late.get(name, 0.0) >= lost else Category.COMMUNICATION
+            named[owner] = _Name(name, SURE_LAST, category)
     return _split(told, mine_N, named) if named else told
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """Whose lost communication is, how sure, and as what it is told."""
+
+    owner: str
+    sure: float
+    category: Category = Category.COMMUNICATION
+
+
+def _lost_of(told: Segments, category: int, window: Window) -> dict[str, float]:
+    """What each owner lost in the window of a category, ns."""
+    mine_N = (told.category_N == category) & (told.owner_N >= 0)
+    inside_N = np.minimum(told.end_N, window.to_ns) - np.maximum(told.begin_N, window.from_ns)
+    lost_N = told.lost_N * np.maximum(inside_N, 0) / np.maximum(told.end_N - told.begin_N, 1)
+    sum_O = np.bincount(told.owner_N[mine_N], lost_N[mine_N], len(told.owners))
+    return {told.owners[place]: float(sum_O[place]) for place in np.flatnonzero(sum_O).tolist()}
 
 
 def downed_port(event: pa.Table, relation: pa.Table, window: Window) -> str | None:
@@ -153,21 +176,22 @@ def _typical(size_G: Ints, length_G: Floats) -> Floats:
     return typical_G
 
 
-def _split(told: Segments, mine_N: Bools, named: Mapping[int, tuple[str, float]]) -> Segments:
+def _split(told: Segments, mine_N: Bools, named: Mapping[int, _Name]) -> Segments:
     """Cut the lost end off spans of these owners, and give it to those who are named."""
     cut_N = np.where(mine_N & np.isin(told.owner_N, list(named)), told.end_N - np.rint(told.lost_N).astype(np.int64), 0)
     at_N = np.flatnonzero((cut_N > 0) & (cut_N >= told.begin_N))
-    owners: Sequence[str] = [*told.owners, *sorted({name for name, _ in named.values()})]
+    owners: Sequence[str] = [*told.owners, *sorted({each.owner for each in named.values()})]
     place = {name: number for number, name in enumerate(owners)}
-    owner_M = np.array([place[named[owner][0]] for owner in told.owner_N[at_N].tolist()], np.int64)
-    sure_M = np.array([named[owner][1] for owner in told.owner_N[at_N].tolist()], np.float64)
+    owner_M = np.array([place[named[owner].owner] for owner in told.owner_N[at_N].tolist()], np.int64)
+    category_M = np.array([PLACE_OF[named[owner].category] for owner in told.owner_N[at_N].tolist()], np.int64)
+    sure_M = np.array([named[owner].sure for owner in told.owner_N[at_N].tolist()], np.float64)
     end_N, lost_N = told.end_N.copy(), told.lost_N.copy()
     end_N[at_N], lost_N[at_N] = cut_N[at_N], 0.0
     both = Segments(
         told.depth,
         np.concatenate([told.begin_N, cut_N[at_N]]),
         np.concatenate([end_N, told.end_N[at_N]]),
-        np.concatenate([told.category_N, told.category_N[at_N]]),
+        np.concatenate([told.category_N, category_M]),
         np.concatenate([told.owner_N, owner_M]),
         np.concatenate([lost_N, (told.end_N - cut_N)[at_N].astype(np.float64)]),
         np.concatenate([told.confidence_N, np.minimum(told.confidence_N[at_N], sure_M)]),

@@ -91,6 +91,35 @@ def test_only_what_was_lost_changes_its_owner() -> None:
     assert owners(found) == [(f"comm:{COMM}", S, 0.0), (f"rank:{JOB}/1", LOST, float(LOST))]
 
 
+@pytest.mark.parametrize(
+    ("late_rank", "late_s", "category"),
+    [
+        (1, 3.5, Category.LATE_RANK),  # its own work is slow, too: it reduces as slowly as it computes
+        (1, 2.0, Category.COMMUNICATION),
+        (2, 3.5, Category.COMMUNICATION),  # another rank's lateness says nothing of it
+    ],
+)
+def test_a_rank_that_is_as_late_by_its_own_work_is_late_in_collectives_too(
+    late_rank: int, late_s: float, category: Category
+) -> None:
+    one, late_ns = told(), round(late_s * S)
+    both = Segments(
+        Depth.COLLECTIVES,
+        np.append(one.begin_N, T0 + 5 * S),
+        np.append(one.end_N, T0 + 5 * S + late_ns),
+        np.append(one.category_N, PLACE_OF[Category.LATE_RANK]),
+        np.array([0, 1]),
+        np.append(one.lost_N, float(late_ns)),
+        np.full(2, 0.9),
+        (*one.owners, f"rank:{JOB}/{late_rank}"),
+    )
+    none = table("event", [])
+    found = placed(both, collectives({1: 80}), none, table("relation", relations(T0 - S)), PATHS, WINDOW)
+    (place,) = np.flatnonzero(found.begin_N == T0 + 2 * S)
+    assert found.owners[found.owner_N[place]] == f"rank:{JOB}/1"
+    assert found.category_N[place] == PLACE_OF[category]
+
+
 def test_a_link_of_one_of_its_hosts_that_went_down_is_to_blame_before_any_rank() -> None:
     relation = table("relation", relations(T0 - S))
     for port, expected in (("port:h2/eth0", "port:h2/eth0"), ("port:h77/eth0", f"rank:{JOB}/1")):
