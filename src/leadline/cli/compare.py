@@ -10,6 +10,7 @@ from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
+from leadline.cli.ranges import counted
 from leadline.cli.show_graph import AtOption, ClusterOption
 
 ROWS_MAX = 30
@@ -34,7 +35,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     for name in ("a", "b"):
         side = found[name]
-        span = f"{when(side['from_ns'])} to {when(side['to_ns'])}, {len(side['hosts'])} hosts"
+        span = f"{when(side['from_ns'])} to {when(side['to_ns'])}, {counted({'host': len(side['hosts'])})}"
         out.print(f"{name.upper()}  {side['title']}: {span}{_in_words(side['note'])}", style="bold", soft_wrap=True)
     _settings(out, found["settings"])
     _times(out, found["times"])
@@ -87,7 +88,7 @@ def _times(out: Console, times: Sequence[Mapping[str, Any]]) -> None:
     rows = [
         {"what": each["what"], "unit": each["unit"], "A": _interval(each["a"]), "B": _interval(each["b"]),
          "B against A": _verdict(each)}
-        for each in times
+        for each in sorted(times, key=lambda each: each["verdict"] in ("same", "unknown"))  # what differs first
     ]  # fmt: skip
     out.print(table(rows, list(rows[0])))
 
@@ -95,8 +96,8 @@ def _times(out: Console, times: Sequence[Mapping[str, Any]]) -> None:
 def _interval(told: Mapping[str, Any]) -> str:
     if told["value"] is None:
         return "-"
-    bounds = f" ({told['low']:.4g} to {told['high']:.4g})" if told["low"] is not None else ""
-    return f"{told['value']:.4g}{bounds}"
+    bounds = f" ({told['low']:.3g} to {told['high']:.3g})" if told["low"] is not None else ""
+    return f"{told['value']:.3g}{bounds}"
 
 
 def _verdict(told: Mapping[str, Any]) -> str:
@@ -140,8 +141,8 @@ def _metrics(out: Console, metrics: Mapping[str, Any]) -> None:
         return
     out.print("\nmetrics that stand out among their peers", style="bold")
     rows = [
-        {"side": each["side"].upper(), "member": each["member"], "metric": each["metric"], "value": each["value"],
-         "peers": each["peers"], "sigmas": f"{each['sigmas']:+.0f}"}
+        {"side": each["side"].upper(), "member": each["member"], "metric": each["metric"],
+         "value": f"{each['value']:.4g}", "peers": f"{each['peers']:.4g}", "sigmas": f"{each['sigmas']:+.0f}"}
         for each in metrics["different"]
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["value", "peers", "sigmas"]))

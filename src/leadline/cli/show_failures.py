@@ -51,7 +51,7 @@ def _classes(out: Console, classes: list[Mapping[str, Any]]) -> None:
     out.print("\nby class", style="bold")
     rows = [
         {"class": each["class"], "failures": each["failures"], "share": share(each["share"]),
-         "stopped a job": each["stopped_jobs"], "lost GPU time": gpu_time(each["lost_gpu_seconds"]),
+         "stopped a job": each["stopped_jobs"], "lost GPU time": gpu_time(each["lost_gpu_seconds"] or None),
          "of all lost": share(each["lost_share"]), "back: mean": span(each["repair_mean_s"]),
          "median": span(each["repair_median_s"])}
         for each in classes
@@ -77,7 +77,7 @@ def _fleet(out: Console, fleet: Mapping[str, Any]) -> None:
     out.print("\nfirst failure by size of fleet", style="bold")
     if fleet["mttf_gpu_h"] is None:
         limit = fleet["low_gpu_h"]
-        words = "no hours were observed" if limit is None else f"none seen: MTTF of a GPU above {limit:,.3g} h (95 %)"
+        words = "no hours were observed" if limit is None else f"none seen: MTTF of a GPU above {hours(limit)} (95 %)"
         out.print(f"  {words}", style="dim")
         return
     out.print(
@@ -100,7 +100,7 @@ def _sizes(out: Console, sizes: list[Mapping[str, Any]]) -> None:
         return
     out.print("\njobs by size, as observed", style="bold")
     rows = [
-        {"GPUs": each["gpus"], "jobs": each["jobs"], "hours": f"{each['hours']:.4g}", "failures": each["failures"],
+        {"GPUs": each["gpus"], "jobs": each["jobs"], "observed": hours(each["hours"]), "failures": each["failures"],
          "MTTF": _mttf(each), "95 %": _between(each), "first failure after": hours(each["first_h"])}
         for each in sizes
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -23,9 +24,13 @@ from leadline.cli.output import (
     when,
 )
 from leadline.cli.show_graph import AtOption, ClusterOption
+from leadline.model.accounts import Layer
+from leadline.model.errors import UsageError
 
 ROWS_MAX = 40  # of all layers, the worst of each layer first
+WELL_MAX = 3  # of a layer, that are well though some seconds were bad
 CLASSIFIERS_SHOWN = 2
+_SOMETIMES = ("bad", "missing", "GPU min", "by")  # columns that are left out where all of them are empty
 _STATES = ("critical", "warning", "unknown", "ok")
 _LONG = {"fast": "burns fast", "slow": "burns slowly"}
 
@@ -99,9 +104,10 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
 
 
 def _shown(rows: Sequence[Mapping[str, Any]], left: int) -> list[Mapping[str, Any]]:
-    """All that is not well, and of what is the first; what is well says the same again and again."""
-    telling = [row for row in rows if row["state"] != "ok" or row["bad_s"]]
-    return list(telling or rows[:1])[: max(left, 1)]
+    """All that is not well, and of what is the first few with bad seconds, or the first."""
+    wrong = [row for row in rows if row["state"] != "ok"]
+    some = [row for row in rows if row["state"] == "ok" and row["bad_s"]][:WELL_MAX]
+    return (wrong + some or list(rows[:1]))[: max(left, 1)]
 
 
 def _layers(out: Console, layers: Sequence[Mapping[str, Any]]) -> None:
@@ -128,13 +134,14 @@ def _layer(out: Console, layer: Mapping[str, Any], rows: Sequence[Mapping[str, A
         {
             "state": state_text(row["state"]), "expectation": row["expectation"], "of": _whose(row),
             "good": "-" if row["sle"] is None else share(row["good_s"], row["good_s"] + row["bad_s"]),
-            "promised": f"{row['objective'] * 100:.6g} %", "budget left": _budget(row), "burn": _burn(row),
+            "promised": f"{row['objective'] * 100:.6g} %", "budget left": _budget(row), "burn 5m 1h 24h": _burn(row),
             "bad": span(row["bad_s"]), "missing": span(row["missing_s"]),
             "GPU min": f"{row['lost_gpu_minutes']:.1f}" if row["lost_gpu_minutes"] else "-", "by": _by(row),
         }
         for row in rows
     ]  # fmt: skip
-    out.print(table(told, list(told[0]), right=["good", "promised", "budget left", "bad", "missing", "GPU min"]))
+    columns = [name for name in told[0] if name not in _SOMETIMES or any(row[name] != "-" for row in told)]
+    out.print(table(told, columns, right=["good", "promised", "budget left", "bad", "missing", "GPU min"]))
     if layer["held"] > len(rows):
         out.print(f"and {layer['held'] - len(rows)} that are better; --output json tells more", style="dim")
 
@@ -149,16 +156,23 @@ def _budget(row: Mapping[str, Any]) -> str:
         return "none is given" if row["bad_s"] else "-"
     left: float = row["budget_left"]
     if left < 0:
-        return f"spent {1 - left:.3g} times"
+        return f"spent {_rate(1 - left)} times"
     return f"{left * 100:.0f} %"
 
 
 def _burn(row: Mapping[str, Any]) -> Text:
     """Burn rates of 5 min, 1 h and a day, and which of the alarms they raise."""
-    rates = " ".join("-" if rate is None else f"{rate:.3g}" for rate in row["burn"].values())
+    rates = " ".join("-" if rate is None else _rate(rate) for rate in row["burn"].values())
     if row["burning"]:
         return Text(f"{rates} {_LONG[row['burning']]}", style=STATE_STYLE[row["state"]])
     return Text(rates)
+
+
+def _rate(rate: float) -> str:
+    """A number of times in three digits: `5,450`, `18.9`, `0.04`; `<0.01` for less."""
+    if 0 < rate < 0.01:
+        return "<0.01"
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}".removesuffix(".0") if rate >= 10 else f"{rate:.2g}"
 
 
 def _by(row: Mapping[str, Any]) -> str:
@@ -171,7 +185,7 @@ def _by(row: Mapping[str, Any]) -> str:
         rest_s = sum(each["seconds"] for each in row["classifiers"][CLASSIFIERS_SHOWN:])
         told.append(f"others {span(rest_s)}")
     if row["missing_s"]:
-        told.append(f"no {', '.join(name or 'data' for name in list(row['why_missing'])[:2])}")
+        told.append(f"missing: {', '.join(name or 'data' for name in list(row['why_missing'])[:2])}")
     return "; ".join(told) or "-"
 
 
@@ -180,11 +194,14 @@ def _other(culprit: str, entity: str) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A share in per cent; never 100 where something is missing from it."""
+    """A share in per cent, with two digits of what is missing to 100; never 100 where something is."""
     if not whole:
         return "-"
-    percent = 100 * part / whole
-    return f"{min(percent, 99.999) if part < whole else percent:.5g} %"
+    lacks = 100 * (whole - part) / whole
+    if lacks <= 0:
+        return "100 %"
+    digits = min(max(1 - math.floor(math.log10(lacks)), 1), 3)
+    return f"{min(100 - lacks, 99.999):.{digits}f} %"
 
 
 def span(seconds: float) -> str:
@@ -200,6 +217,8 @@ def expectations(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List the expectations that hold: their bounds, objectives, and where each was read."""
+    if layer and layer not in set(Layer):
+        raise UsageError(f"--layer: expected one of {', '.join(Layer)}, got {layer[:50]!r}")
     found = Client(server).get("/api/v1/expectations", at=at, cluster=cluster)
     found["expectations"] = [each for each in found["expectations"] if layer in ("", each["layer"])]
     if emit(found, output):

@@ -72,7 +72,7 @@ def outstanding(values: Values, members: Sequence[str], peers: Sequence[str]) ->
 
     A member that is among its own peers is not held against itself.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     tests = len(values) * max(1, len(members))
     for name, by_member in values.items():
         for member in members:

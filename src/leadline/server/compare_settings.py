@@ -130,7 +130,9 @@ def _events(reader: Reader, side: Side) -> list[dict[str, Any]]:
 
 def told_apart(a: Settings, b: Settings) -> dict[str, Any]:
     """Settings that differ, the strongest first; those that only one side tells; how many are equal."""
-    different, one_sided, equal = [], [], 0
+    different: list[dict[str, Any]] = []
+    one_sided: list[dict[str, Any]] = []
+    equal = 0
     for key in sorted(a.keys() | b.keys()):
         of_a, of_b = a.get(key, {}), b.get(key, {})
         told = {"of": key[0], "setting": key[1], "a": values(of_a.values()), "b": values(of_b.values())}

@@ -14,7 +14,9 @@ from typing import Any
 
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
+from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.server.flows_view import Asked, time_text
+from leadline.server.near import near_jobs
 from leadline.server.rows_view import json_rows, parse_time
 from leadline.store import Store
 
@@ -60,7 +62,7 @@ class Reader:
     """Queries over the rows that somebody may see, of one cluster."""
 
     def __init__(self, store: Store, asked: Asked) -> None:
-        self._store, self.asked = store, asked
+        self.store, self.asked = store, asked
 
     def rows(self, table: str, what: str, where: str, behind: str = "", **parameters: object) -> list[dict[str, Any]]:
         """SELECT `what` FROM the table WHERE `where` and the rows are theirs; `behind`: GROUP BY and so on."""
@@ -70,7 +72,7 @@ class Reader:
     def query(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Rows of a statement that has the conditions in it."""
         given = {name: value for name, value in parameters.items() if f"{{{name}:" in sql}
-        return json_rows(self._store.query(sql, {**self.asked.parameters(sql), **given}))
+        return json_rows(self.store.query(sql, {**self.asked.parameters(sql), **given}))
 
 
 def side_of(reader: Reader, text: str) -> Side:
@@ -114,14 +116,11 @@ def peers_of(reader: Reader, side: Side) -> Side:
 
 def _run(reader: Reader, job: str, at: str) -> Side:
     if ".." in at:
-        first, _, last = at.partition("..")
-        from_ns, to_ns = (parse_time(each, reader.asked.at_ns) for each in (first, last))
-        if from_ns >= to_ns:
-            raise UsageError(f"a span is FROM..TO with FROM before TO; got {at[:100]!r}")
-        return _with_hosts(reader, Side("job", job, from_ns, to_ns, jobs=(job,)))
+        return _with_hosts(reader, Side("job", job, *_told_span(reader, at), jobs=(job,)))
     runs = runs_of(_activity(reader, job))
     if not runs:
-        raise UsageError(f"job {job} told no step and no collective; `leadline show tables step` says which jobs do")
+        near = near_jobs(reader.store, reader.asked, job, STEP, COLLECTIVE)
+        raise UsageError(f"job {job} told no step and no collective{near or ': is the name right?'}")
     if not at:
         return _with_hosts(reader, Side("job", job, *runs[-1], jobs=(job,)))
     at_ns = parse_time(at, reader.asked.at_ns)
@@ -181,11 +180,20 @@ def _distinct(reader: Reader, side: Side, column: str, where: str, **parameters:
     for table, time in (("step", "start_ns"), ("collective", "enqueued_ns")):
         span = f"{time} >= {{from_ns:Int64}} AND {time} < {{to_ns:Int64}}"
         rows = reader.rows(
-            f"leadline.{table}", f"DISTINCT toString({column}) AS name", f"{where} AND {span}",
+            f"leadline.{table}", f"DISTINCT toString({column}) AS name", f"{where} AND {span}", "",
             from_ns=side.from_ns, to_ns=side.to_ns, **parameters,
         )  # fmt: skip
         found |= {row["name"] for row in rows if row["name"]}
     return sorted(found)
+
+
+def _told_span(reader: Reader, at: str) -> tuple[int, int]:
+    """FROM..TO in ns. Errors: UsageError for a time that is none, and a span that ends first."""
+    first, _, last = at.partition("..")
+    from_ns, to_ns = (parse_time(each, reader.asked.at_ns) for each in (first, last))
+    if from_ns >= to_ns:
+        raise UsageError(f"a span is FROM..TO with FROM before TO; got {at[:100]!r}")
+    return from_ns, to_ns
 
 
 # --- hosts and GPUs ---
@@ -193,8 +201,7 @@ def _distinct(reader: Reader, side: Side, column: str, where: str, **parameters:
 
 def _span(reader: Reader, kind: str, name: str, at: str) -> tuple[int, int]:
     if ".." in at:
-        first, _, last = at.partition("..")
-        return parse_time(first, reader.asked.at_ns), parse_time(last, reader.asked.at_ns)
+        return _told_span(reader, at)
     to_ns = parse_time(at, reader.asked.at_ns) if at else reader.asked.at_ns
     about = "host = {name:String}" if kind == "host" else "entity = {gpu:String}"
     theirs = f"series IN (SELECT series FROM leadline.series WHERE {about})"

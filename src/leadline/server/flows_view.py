@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from leadline.model.errors import UsageError
+from leadline.model.ids import ENTITY_KINDS
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import CONFLICT
@@ -137,8 +139,11 @@ def time_text(time_ns: int) -> str:
 
 
 def plain_job(job: str) -> str:
-    """The name of a job; `job:bert-1` is taken too."""
-    return job.removeprefix("job:")
+    """The name of a job; `job:bert-1` is taken too. Errors: UsageError for the id of something else."""
+    name = job.removeprefix("job:")
+    if name == job and name.partition(":")[0] in ENTITY_KINDS and ":" in name:
+        raise UsageError(f"a job is asked for, such as bert-1 or job:bert-1; got {job[:100]!r}")
+    return name
 
 
 def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:

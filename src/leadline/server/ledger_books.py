@@ -16,6 +16,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.runner.verdicts import latest_sql
 from leadline.server.flows_view import Asked, time_text
+from leadline.server.near import near_jobs
 from leadline.server.rows_view import json_rows
 from leadline.store import Store
 
@@ -59,8 +60,8 @@ class Books:
         cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
         parameters = {"job": self._job, "cluster": self._asked.cluster, "at_ns": self._asked.at_ns}
         sql = (
-            f"SELECT toString(tenant) AS name, max(end_ns) AS last FROM leadline.{LEDGER.name} "
-            f"WHERE job = {{job:String}} AND end_ns <= {{at_ns:Int64}}{cluster} "
+            "SELECT toString(tenant) AS name, maxIf(end_ns, end_ns <= {at_ns:Int64}) AS last "
+            f"FROM leadline.{LEDGER.name} WHERE job = {{job:String}}{cluster} "
             "GROUP BY tenant ORDER BY last DESC, name"
         )
         found = self._store.query(sql, {name: each for name, each in parameters.items() if f"{{{name}:" in sql})
@@ -81,6 +82,12 @@ class Books:
         )
         found = self._query(sql, at_ns=self._asked.at_ns)[0]
         return int(found["last"]) if found["n"] else None
+
+    def _first_ns(self) -> int | None:
+        """End of the first window of the job at all."""
+        sql = f"SELECT min(end_ns) AS first, count() AS n FROM leadline.{LEDGER.name} WHERE {self._mine()}"
+        found = self._query(sql)[0]
+        return int(found["first"]) if found["n"] else None
 
     def span(self, from_ns: int | None) -> Span | None:
         """The windows to look at: between the first and the last sign of the job; None where there is none."""
@@ -110,7 +117,7 @@ class Books:
         where = (
             f"{self._mine()} AND window_ns = {span.window_ns} AND end_ns > {span.from_ns} AND end_ns <= {span.to_ns}"
         )
-        return f"({latest_sql(LEDGER, where)})"
+        return f"({latest_sql(LEDGER, where, (span.from_ns, span.to_ns))})"
 
     def sums(self, span: Span) -> list[dict[str, Any]]:
         """Sums by category, owner and depth, with the first and last window in which something was lost to it."""
@@ -134,10 +141,17 @@ class Books:
 
     def gaps(self, span: Span) -> list[tuple[int, int]]:
         """Spans within a span that nobody judged, (from, to) in ns."""
-        rows = self._query(f"SELECT DISTINCT end_ns FROM {self._rows(span)} ORDER BY end_ns")
-        ends = [int(row["end_ns"]) for row in rows]
-        pairs = zip([span.from_ns, *ends], [*ends, span.to_ns + span.window_ns], strict=True)
-        return [(before, after - span.window_ns) for before, after in pairs if after - span.window_ns > before]
+        # Neighbours are held against each other by the engine: a month has 259,200 windows, and few gaps.
+        ends = (
+            f"SELECT DISTINCT end_ns FROM {self._rows(span)} UNION ALL "
+            f"SELECT toInt64(end_ns) FROM (SELECT arrayJoin([{span.from_ns}, {span.to_ns + span.window_ns}]) AS end_ns)"
+        )
+        rows = self._query(
+            f"SELECT before, end_ns - {span.window_ns} AS until FROM (SELECT end_ns, "
+            "lagInFrame(end_ns, 1, end_ns) OVER (ORDER BY end_ns ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS before "
+            f"FROM ({ends})) WHERE end_ns - before > {span.window_ns} ORDER BY end_ns"
+        )
+        return [(int(row["before"]), int(row["until"])) for row in rows]
 
     def timeline(self, span: Span, gaps: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
         """Seconds by category in at most BINS_MAX bins of whole windows, and of each how much nobody judged.
@@ -211,8 +225,12 @@ class Books:
         """Why there is nothing to tell."""
         last_ns = self.last_ns()
         if last_ns is None:
+            first_ns = self._first_ns()
+            if first_ns is not None:
+                return f"nothing of {self._job} by then: its first window ended at {time_text(first_ns)}"
+            near = near_jobs(self._store, self._asked, self._job, LEDGER)
             return (
-                f"no second of {self._job} is in the ledger by then: does it tell steps (`leadline show tables step`), "
-                "does the analysis `ledger` run (`leadline doctor`), and is the name right?"
+                f"no second of {self._job} is in the ledger: does it tell steps (`leadline show tables step`), "
+                f"does the analysis `ledger` run (`leadline doctor`), and is the name right{near or '?'}"
             )
         return f"nothing of {self._job} in this span; its newest window ended at {time_text(last_ns)}: use `to` or `at`"

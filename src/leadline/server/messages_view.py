@@ -16,6 +16,7 @@ from leadline.model.tables import Table
 from leadline.model.tables.training import EDGE, MESSAGE
 from leadline.runner.verdicts import latest_sql
 from leadline.server.flows_view import Asked, plain_job, time_text
+from leadline.server.near import near_jobs
 from leadline.server.rings import Channel, channel_of, in_ring_order
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
@@ -33,7 +34,7 @@ _UNITS = {"s": S, "m": 60 * S, "h": 3600 * S}
 NEVER = (
     "no message of {job} was ever judged: do its ranks tell message ends (NCCL plug-in, ring benchmark, and the torch "
     "hook for send and receive; `leadline show tables message_end`), does the analysis `messages` run "
-    "(`leadline doctor`), and is the name right?"
+    "(`leadline doctor`), and is the name right"
 )
 
 
@@ -59,7 +60,7 @@ def messages_answer(store: Store, asked: Asked, job: str, window: str = "") -> d
     }  # fmt: skip
     rows = _Rows.newest(store, asked, name, span_ns)
     if rows is None:
-        return answer | {"why": NEVER.format(job=name)}
+        return answer | {"why": NEVER.format(job=name) + (near_jobs(store, asked, name, EDGE) or "?")}
     found = communicators(rows.edges(), rows.wholes(), rows.links())
     return answer | {
         "end_ns": rows.end_ns, "window_ns": rows.span_ns, "communicators": found[:COMMS_MAX],

@@ -64,13 +64,11 @@ def test_the_worst_comes_first_with_what_made_it_bad(sle_server: RunningLeadline
     ran = leadline_cli("show", "sle", "--server", sle_server.url)
     assert (ran.code, ran.err) == (0, "")
     text = " ".join(ran.out.split())
-    assert (
-        "critical gpu-temperature gpu:GPU-5c1e 80 % 99 % spent 20 times 100 20 0.833 burns fast 12 min - 12.0" in text
-    )
+    assert "critical gpu-temperature gpu:GPU-5c1e 80.0 % 99 % spent 20 times 100 20 0.83 burns fast 12 min 12.0" in text
     assert "DCGM_FI_DEV_GPU_TEMP above 70 8 min" in text
     assert "throttled (host:h3) 4 min" in text
     assert "unknown link-flaps port:h4/eth0 -" in text
-    assert "no DCGM_FI_DEV_GPU_TEMP" in text
+    assert "missing: DCGM_FI_DEV_GPU_TEMP" in text
     assert PORT not in ran.out  # it is well
     assert "and 1 that are better" in ran.out
 
@@ -112,6 +110,13 @@ def test_wrong_questions_are_told(sle_server: RunningLeadline, leadline_cli: Run
     assert (ran.code, ran.err) == (2, "leadline: window: expected one of 5m, 1h, 24h, 30d, got '2h'\n")
 
 
+def test_a_layer_that_there_is_not_is_refused(sle_server: RunningLeadline, leadline_cli: Run) -> None:
+    for verb in ("sle", "expectations"):
+        ran = leadline_cli("show", verb, "--layer", "gpus", "--server", sle_server.url)
+        assert ran.code == 2
+        assert "layer: expected one of application," in ran.err
+
+
 def test_before_anything_was_judged_that_is_told(sle_server: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("show", "sle", "--check", "--at", "2001-01-01T00:00:00Z", "--server", sle_server.url)
     assert ran.code == 3
@@ -129,7 +134,8 @@ def test_every_key_of_an_answer_is_documented(sle_server: RunningLeadline, leadl
 
 def test_a_share_with_something_bad_in_it_is_never_whole() -> None:
     assert share(1e9 - 1, 1e9) == "99.999 %"
-    assert share(60, 60) == "100 %"
+    assert (share(60, 60), share(0, 60)) == ("100 %", "0.0 %")
+    assert (share(26.2, 100), share(99.12, 100), share(99.9634, 100)) == ("26.2 %", "99.12 %", "99.963 %")
     assert share(0, 0) == "-"
 
 

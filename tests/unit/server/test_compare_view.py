@@ -92,6 +92,8 @@ def test_a_gpu_and_its_peers(store: Store) -> None:
         ("switch:leaf1", "", "compared are jobs"),
         ("bert-7@2020-01-01", "bert-7", "did not run at"),
         (f"bert-7@{END}..{FIRST}", "bert-7", "FROM before TO"),
+        (f"host:h3@{END}..{FIRST}", "", "FROM before TO"),
+        ("bert7", "bert-7", r"told no step and no collective; did you mean bert-7"),
         ("bert-7@yesterday", "bert-7", "a time is"),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from tests.unit.server.ledger_rows import BEGIN, EDGE, GPUS, ROWS, WINDOW, S, ticks
 from tests.unit.server.path_rows import filled
 
+from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.server.flows_view import Asked
 from leadline.server.ledger_config import LedgerConfig
@@ -119,3 +120,27 @@ def test_a_tenant_sees_its_own_jobs_only(store: Store) -> None:
     beta = replace(ASKED, principal=Principal("beta", "default", Role.TENANT_READ))
     assert ledger_answer(store, beta, "bert-1")["total"] is None
     assert ledger_answer(store, beta, "bert-9")["total"]["seconds"] == 10
+
+
+@pytest.mark.parametrize(
+    ("job", "at_ns", "words"),
+    [
+        ("bert1", BEGIN + 5 * WINDOW, "is the name right; did you mean bert-1"),
+        ("xx", BEGIN + 5 * WINDOW, "is the name right?"),
+        ("bert-1", BEGIN - 99 * S, "nothing of bert-1 by then: its first window ended at"),
+    ],
+)
+def test_a_job_of_which_nothing_is_known_is_told_with_what_may_be_meant(
+    store: Store, job: str, at_ns: int, words: str
+) -> None:
+    assert words in ledger_answer(store, Asked(Principal(), "default", at_ns), job)["why"]
+
+
+def test_another_tenants_jobs_are_not_suggested(store: Store) -> None:
+    stranger = Principal("gamma", "default", Role.TENANT_READ)
+    assert "bert-1" not in ledger_answer(store, Asked(stranger, "default", BEGIN + 5 * WINDOW), "bert1")["why"]
+
+
+def test_what_is_no_job_is_refused(store: Store) -> None:
+    with pytest.raises(UsageError, match=r"a job is asked for.*got 'rank:bert-1/3'"):
+        ledger_answer(store, Asked(Principal(), "default", BEGIN), "rank:bert-1/3")
