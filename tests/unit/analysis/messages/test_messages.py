@@ -173,6 +173,22 @@ def test_the_flow_is_what_an_end_says_or_both_ranks_own(
     assert (edges[0, 1]["flow"], edges[0, 1]["flows"]) == (wanted, candidates)
 
 
+def test_of_two_sends_that_wait_the_older_is_met() -> None:
+    first, recv = one(received_ns=T0 + 3 * S).ends()
+    second, _ = one(send_posted_ns=T0 + 2 * S, sent_ns=T0 + 2 * S + US).ends()
+    (row,), edges = judge(rows_table("message_end", [second, first, recv]))
+    assert (row["state"], row["send_posted_ns"]) == ("paired", first["begin_ns"])
+    assert edges[0, 1]["messages"] == 1
+
+
+def test_a_collective_that_only_messages_tell_begins_when_its_last_rank_posts() -> None:
+    late = {"recv_posted_ns": T0 + 2 * S, "received_ns": T0 + 2 * S + 3 * MS}
+    back = {"src": 1, "dst": 0, "step": 1, "send_posted_ns": T0 + 2 * S + 3 * MS, "sent_ns": T0 + 2 * S + 4 * MS}
+    back |= {"recv_posted_ns": T0 + S, "received_ns": T0 + 2 * S + 5 * MS}
+    _, edges = judge(ends_table([one(sent_ns=T0 + 2 * S + MS, **late), one(**back)]))
+    assert edges[0, 1]["collectives_s"] == pytest.approx(0.005)
+
+
 def told_by(relation: pa.Table, tenant: str) -> pa.Table:
     """The same rows, another tenant's."""
     at = relation.schema.get_field_index("tenant")

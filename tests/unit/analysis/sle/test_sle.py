@@ -11,7 +11,7 @@ from tests.promised import MINUTE, T0, Said, always, gpus, hot_gpu, promise, sin
 from tests.small_job import collective, event, relations, step
 
 from leadline.analysis.sle.expectations import parse, to_text
-from leadline.analysis.sle.sle import sles
+from leadline.analysis.sle.sle import OWN_MAX, OWN_SPEC_MAX, promises, sles
 from leadline.model.accounts import EVERYWHERE
 
 Row = dict[str, Any]
@@ -336,3 +336,12 @@ def test_nothing_of_what_is_silent_is_not_good() -> None:
     rows = tables([Said("lost", "port:h0/eth0", always(0.0)), all_])
     held, _ = said(rows, "{metric: lost, per: [all], above: 0.1}", of="port")
     assert seconds(held["port:h0/eth0"]) == (0, 0, 60)
+
+
+def test_what_a_tenant_asks_for_is_bounded_and_the_latest_counts() -> None:
+    many = [promise(spec(HOT).replace("name: x", f"name: x{at:03}"), tenant="acme", from_ns=T0 - (999 - at) * S)
+            for at in range(OWN_MAX + 36)]  # fmt: skip
+    long = promise(spec(HOT).replace("name: x", "name: long") + "#" * OWN_SPEC_MAX, tenant="other")
+    rows = tables([], expectation=[*many, long, promise(spec(HOT))])["expectation"]
+    held = [(tenant, one.name) for tenant, one in promises(rows, MINUTE)]
+    assert held == [("", "x"), *[("acme", f"x{at:03}") for at in range(36, OWN_MAX + 36)]]
