@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from leadline.analysis.spec import Analysis, Window
 from leadline.runner.execute import Executor, Task
 from leadline.runner.load import Rows, calls, given, rows_in
+from leadline.runner.together import Together
 from leadline.runner.worker import Outcome
 
 LOOK_EVERY_S = 0.2  # how soon a wait notices that it is to stop
@@ -46,6 +47,7 @@ def judge(
     Errors: StoreError, RefusedError("limit") of loading; StoppedError.
     """
     running: deque[tuple[Window, int, int, Future[Outcome]]] = deque()
+    rows = Together(rows)
     for window in calls(analysis, end_ns - analysis.window_ns, end_ns, rows, provider):
         began_ns = time.monotonic_ns()
         tables = given(analysis, window, rows)

@@ -83,6 +83,9 @@ class Rows(Protocol):
     def next_ns(self, table: Table, from_ns: int) -> int | None:
         """The smallest time of the rows of a table that is not before `from_ns`."""
 
+    def count(self, chosen: Chosen) -> int:
+        """About how many rows these are: those that a later one replaces may be counted too."""
+
 
 class StoreReading(Protocol):
     """What is needed of a store to read rows."""
@@ -129,6 +132,12 @@ class StoreRows:
         ).to_pylist()[0]
         return int(found["at"]) if found["n"] else None
 
+    def count(self, chosen: Chosen) -> int:
+        """See `Rows`."""
+        where, parameters = _condition(chosen)
+        found = self._store.query(f"SELECT count() AS n FROM leadline.{chosen.table.name} WHERE {where}", parameters)
+        return int(found["n"][0].as_py())
+
 
 class HeldRows:
     """Rows in memory, by table name; each in the schema of its table."""
@@ -164,6 +173,10 @@ class HeldRows:
         times = held[table.time]
         found: int | None = pc.min(times.filter(pc.greater_equal(times, from_ns))).as_py()
         return found
+
+    def count(self, chosen: Chosen) -> int:
+        """See `Rows`."""
+        return len(self._filtered(chosen))
 
     def _filtered(self, chosen: Chosen) -> pa.Table:
         held = self._tables.get(chosen.table.name)
