@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Floats, ints
-from leadline.analysis.ledger.usual import usual_ns
+from leadline.analysis.ledger.usual import usual_and_scatter_ns, usual_ns
 from leadline.analysis.spec import Window
 
 KINDS_MAX = 256  # of collectives that are looked up for one window; a job has tens
 NOISE_RATIO = 0.1  # time beyond usual that is no loss: healthy steps vary by 5 to 8 %
+SCATTER_RATIO = 3.0  # of what steps differ by (median less lower quartile): two standard deviations of one step
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +43,15 @@ def expected(usual: pa.Table, step: pa.Table, window: Window) -> Expected:
 
     step: with look-back, which is not asked: what was slow before the window is no loss of it.
     """
-    known = {what: usual_ns(usual, what) if usual.num_rows else None for what in ("step", "input", "compute")}
+    if not usual.num_rows:
+        return Expected(usual, np.nan, np.nan, 0.0)
+    known = {what: usual_ns(usual, what) for what in ("step", "input")}
     step_ns, input_ns = (np.nan if known[what] is None else float(known[what] or 0) for what in ("step", "input"))
-    return Expected(usual, step_ns, input_ns, _lost_share(step, known["compute"], window))
+    return Expected(usual, step_ns, input_ns, _lost_share(step, usual_and_scatter_ns(usual, "compute"), window))
 
 
-def _lost_share(step: pa.Table, usual_compute_ns: int | None, window: Window) -> float:
-    if usual_compute_ns is None:
+def _lost_share(step: pa.Table, usual_compute: tuple[int, int] | None, window: Window) -> float:
+    if usual_compute is None:
         return 0.0
     step = step.filter(pc.and_(pc.greater(step["end_ns"], window.from_ns), pc.less(step["start_ns"], window.to_ns)))
     forward_S, optimizer_S = ints(step, "forward_ns"), ints(step, "optimizer_ns", null=0)
@@ -56,4 +59,6 @@ def _lost_share(step: pa.Table, usual_compute_ns: int | None, window: Window) ->
     if not told_S.any():
         return 0.0
     now_ns = float(np.median((forward_S + optimizer_S)[told_S]))
-    return 1 - usual_compute_ns / now_ns if now_ns > (1 + NOISE_RATIO) * max(usual_compute_ns, 1) else 0.0
+    known_ns, differ_ns = usual_compute
+    dead_ns = max(NOISE_RATIO * max(known_ns, 1), SCATTER_RATIO * differ_ns)
+    return 1 - known_ns / now_ns if now_ns > known_ns + dead_ns else 0.0

@@ -1,0 +1,42 @@
+"""What of a window's compute is lost: beyond the usual of its steps' own work, and beyond what steps differ by."""
+
+from __future__ import annotations
+
+import pytest
+from tests.fabrics import T0, S
+from tests.small_job import JOB, RANKS, step, table
+
+from leadline.analysis.ledger.expected import expected
+from leadline.analysis.spec import Window
+
+WINDOW = Window(T0, T0 + 10 * S, job=JOB)
+
+
+def lost_share(forward_ms: int, low_s: float, begin_ns: int = T0) -> float:
+    """Of steps whose own work is `forward_ms` and 50 ms of optimiser, where 0.25 s is usual."""
+    rows = [
+        step(rank, at, begin_ns + at * S, forward=forward_ms, optimizer=50) for at in range(5) for rank in range(RANKS)
+    ]
+    rows += [step(rank, 90, T0 + 6 * S, forward=200, optimizer=50) for rank in range(RANKS)]
+    compute = {"job": JOB, "what": "compute", "end_ns": T0, "window_ns": 60 * S, "count": 50}
+    usual = table("usual", [{**compute, "low_s": low_s, "median_s": 0.25}])
+    return expected(usual, table("step", rows), WINDOW).compute_lost_share
+
+
+@pytest.mark.parametrize(
+    ("forward_ms", "low_s", "share"),
+    [
+        (250, 0.25, 1 - 0.25 / 0.30),
+        (250, 0.20, 0.0),  # steps of this job differ by as much
+        (450, 0.20, 0.5),
+        (220, 0.25, 0.0),  # below a tenth
+    ],
+)
+def test_what_own_work_takes_beyond_the_usual_and_its_scatter_is_lost(
+    forward_ms: int, low_s: float, share: float
+) -> None:
+    assert lost_share(forward_ms, low_s) == pytest.approx(share)
+
+
+def test_steps_before_the_window_are_not_asked() -> None:
+    assert lost_share(450, 0.25, T0 - 20 * S) == 0.0
