@@ -65,6 +65,13 @@ def test_silence_is_missing_and_never_good() -> None:
     assert held["gpu:GPU-0"]["why_missing"] is None
 
 
+def test_a_second_in_which_one_of_two_metrics_is_silent_is_not_good() -> None:
+    other = gpus("DCGM_FI_DEV_MEMORY_TEMP", GPU_1=lambda at: 60.0 if at <= 0 else None)
+    held, _ = said(tables([*gpus(), *other]), HOT, "{metric: DCGM_FI_DEV_MEMORY_TEMP, above: 95}", missing_after_s=20)
+    assert seconds(held["gpu:GPU-1"]) == (20, 0, 40)
+    assert held["gpu:GPU-1"]["why_missing"] == "DCGM_FI_DEV_MEMORY_TEMP"
+
+
 def test_a_slow_exporter_is_not_silent() -> None:
     slow = [Said("DCGM_FI_DEV_GPU_TEMP", "gpu:GPU-0", always(60.0), every_s=60)]
     held, _ = said(tables(slow), HOT, missing_after_s=10)
