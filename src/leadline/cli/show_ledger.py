@@ -18,6 +18,7 @@ from leadline.cli.show_graph import ClusterOption
 
 OWNERS_SHOWN = 10
 FAILURES_SHOWN = 5
+LOST_SHARE_MIN = 0.0005  # of all that was lost: who lost less would be told as 0.0 %
 FromOption = Annotated[str, typer.Option("--from", help="Since when: ns since 1970, ISO 8601 or -2h.")]
 ToOption = Annotated[str, typer.Option("--to", help="Until when; if not given now, or the end of a job that is over.")]
 
@@ -119,7 +120,8 @@ def _categories(out: Console, found: Mapping[str, Any]) -> None:
 
 
 def _owners(out: Console, found: Mapping[str, Any]) -> None:
-    losing = [owner for owner in found["owners"] if owner["lost_gpu_seconds"] > 0]
+    least = LOST_SHARE_MIN * found["total"]["lost_gpu_seconds"]
+    losing = [owner for owner in found["owners"] if owner["lost_gpu_seconds"] > least]
     if not losing:
         out.print("\nnothing was lost, as far as it is known")
         return

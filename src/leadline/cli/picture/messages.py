@@ -16,6 +16,7 @@ from leadline.cli.flow_words import percent
 from leadline.cli.message_words import order_words, span_words
 from leadline.cli.output import size
 from leadline.cli.picture.svg import SMALL, Drawing, shortened
+from leadline.cli.ranges import counted
 
 WIDTH, TOP = 1080.0, 84.0
 PANEL = 400.0  # height of a communicator
@@ -120,8 +121,9 @@ def _list(drawing: Drawing, comm: Mapping[str, Any], ordered: Mapping[str, Any] 
     held = sorted(comm["edges"], key=lambda each: (-each["held_s"], each["src_rank"], each["dst_rank"]))
     for place, edge in enumerate(held[:LISTED_MAX]):
         words = (
-            f"{edge['src_rank']} > {edge['dst_rank']}   {percent(edge['share'])}   {size(edge['bytes'])} in "
-            f"{edge['messages']} · p50 {span_words(edge['transfer_p50_ns'])}, p99 {span_words(edge['transfer_p99_ns'])}"
+            f"{edge['src_rank']} > {edge['dst_rank']}: {percent(edge['share'])} · {size(edge['bytes'])} in "
+            f"{counted({'message': edge['messages']})} · "
+            f"p50 {span_words(edge['transfer_p50_ns'])}, p99 {span_words(edge['transfer_p99_ns'])}"
         )
         if edge["unpaired"]:
             words += f" · {edge['unpaired']} unpaired"
