@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from leadline.model.errors import ConfigError, StoreError, StoreLockedError, UsageError
-from leadline.model.tables import Column, Identity, Partition, Table, Type
+from leadline.model.tables import BY_NAME, Column, Identity, Partition, Table, Type
 from leadline.store import Store, StoreConfig, arrow_table
 from leadline.store.migrate import StoredTable, check_version, statements_for
 from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key, table_settings
@@ -36,6 +36,9 @@ def started(path: Path, table: Table, **settings: bool) -> Store:
     return store
 
 
+EMPTY: dict[Type, object] = {
+    Type.SYM: "", Type.STR: "", Type.I64: 0, Type.U64: 0, Type.F64: 0.0, Type.MAP: {}, Type.U128: 1,
+}  # fmt: skip
 NOW_NS = 1_900_000_000 * 10**9
 ROW = {"tenant": ["t"], "cluster": ["c"], "time_ns": [NOW_NS], "name": ["n"]}
 
@@ -64,6 +67,37 @@ def test_new_columns_are_added_and_old_rows_read_with_defaults(tmp_path: Path) -
         store.stop()
     with pytest.raises(StoreError, match=r"has a column count .* does not declare"):
         started(tmp_path, old)
+
+
+def test_tables_that_version_1_never_wrote_are_made_anew_and_the_others_kept(tmp_path: Path) -> None:
+    """As a store of version 1 has them: other columns of `message`, another order of `sle`, and rows in both."""
+    sle, event, message = (BY_NAME[name] for name in ("sle", "event", "message"))
+    store = Store(StoreConfig(path=str(tmp_path)), (event,))
+    store.start()
+    row: dict[str, object] = {
+        column.name: [None if column.nullable else EMPTY[column.type]] for column in event.columns
+    }
+    store.append(event, arrow_table(event, row | {"time_ns": [NOW_NS], "entity": ["host:h1"]}))
+    with store._writers.borrow() as client:
+        for name, columns, value in (
+            ("message", "job String, sent_ns Int64", "7"),
+            ("sle", "layer String, entity String", "'b'"),
+        ):
+            client.command(f"CREATE TABLE leadline.{name} ({columns}) ENGINE = MergeTree ORDER BY tuple()")
+            client.command(f"INSERT INTO leadline.{name} SELECT 'a', {value}")
+        client.command("TRUNCATE TABLE leadline.schema_version")
+        client.command("INSERT INTO leadline.schema_version (version, since) VALUES (1, now())")
+    store.stop()
+    store = Store(StoreConfig(path=str(tmp_path)), (event, message, sle))
+    store.start()
+    try:
+        assert store.query("SELECT entity FROM leadline.event")["entity"].to_pylist() == ["host:h1"]
+        for table in (message, sle):
+            found = store.query(f"SELECT * FROM leadline.{table.name}")
+            assert (found.num_rows, found.column_names) == (0, [column.name for column in table.columns])
+        assert store.query("SELECT max(version) AS v FROM leadline.schema_version")["v"].to_pylist() == [2]
+    finally:
+        store.stop()
 
 
 def test_settings_follow_the_configuration(tmp_path: Path) -> None:
