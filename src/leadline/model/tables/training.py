@@ -134,7 +134,7 @@ MESSAGE = Table(
             "ns",
             "the delay is right to within this; without a delay: the clocks contradict each other",
             nullable=True,
-        ),  # fmt: skip
+        ),
         Column("flow", U128, None, "flow it rode, where known", nullable=True),
         Column("flows", I64, "1", "flows that it may have ridden; 1: known, 0: none is known between these ranks"),
     ),
