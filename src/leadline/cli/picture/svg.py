@@ -120,7 +120,7 @@ class Drawing:
 # What is unknown is hatched: never mistaken for a state.
 _HATCH = (
     '<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="6" height="6" class="fill-box"/><path d="M1 0V6" class="line stroke-job4" stroke-width="2"/>'
+    '<rect width="6" height="6" class="fill-box"/><path d="M1 0L1 6" class="line stroke-job4" stroke-width="2"/>'
     "</pattern></defs>"
 )
 
