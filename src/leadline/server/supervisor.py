@@ -20,6 +20,7 @@ from leadline.server.config import Flag
 CRASHES_MAX = 5  # within CRASH_WINDOW_S: a process that cannot live is not restarted for ever
 CRASH_WINDOW_S = 60.0
 STOP_WAIT_S = 30.0  # the server's own grace is 15 s for requests, then the lanes drain
+READY_S_MAX = 600.0  # a first start compiles scanners and kernels: minutes of two cores, more on a busy machine
 CANNOT_START = 2  # exit code of a configuration or world error: restarting would not help
 PR_SET_PDEATHSIG = 1
 
@@ -77,7 +78,7 @@ class Supervisor:
         """Start the server process. It ends with us, even if we are killed."""
         self._child = subprocess.Popen(bound_to_parent(self._command), env=self._environ, start_new_session=True)
 
-    def wait_ready(self, timeout_s: float = 120.0, stopping: Callable[[], bool] = lambda: False) -> float:
+    def wait_ready(self, timeout_s: float = READY_S_MAX, stopping: Callable[[], bool] = lambda: False) -> float:
         """Wait until the server answers /ready (or `stopping` says so); returns the seconds it took.
 
         Errors: CannotStartError if it ends, having said why; WorldError if it does not get ready in time.
@@ -94,7 +95,7 @@ class Supervisor:
                 time.sleep(0.05)
         if stopping():
             return time.monotonic() - began
-        raise WorldError(f"the server was not ready after {timeout_s:.0f} s")
+        raise WorldError(f"the server was not ready after {timeout_s:.0f} s; is the machine very busy?")
 
     def _answers(self, client: httpx.Client) -> bool:
         """Whether our own server is ready; another one may have the port."""
