@@ -31,9 +31,10 @@ def strip(source: Path, target: Path) -> int:
 def kept_rows(bundle: Bundle, table: Table) -> Iterator[pa.Table]:
     """The rows of a table; of cables the inventory's word is enough."""
     for rows in bundle.groups(table):
-        if table.name == "relation":
-            rows = rows.filter(pc.not_equal(rows["source"].cast(pa.string()), "agent/lldp"))
-        yield rows
+        if table.name != "relation":
+            yield rows
+            continue
+        yield rows.filter(pc.not_equal(rows["source"].cast(pa.string()), "agent/lldp"))
 
 
 if __name__ == "__main__":
