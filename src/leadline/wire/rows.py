@@ -313,7 +313,6 @@ def decode_arrow(body: bytes, table: Table, rows_max: int = ROWS_MAX, bytes_max:
     try:
         check_declared(body, rows_max, bytes_max)
         rows = _read_stream(body, rows_max, bytes_max)
-        rows.validate(full=True)  # offsets, UTF-8 and dictionary indices come from outside
     except (RefusedError, DataError):
         raise
     except Exception as error:  # pyarrow raises many kinds for hostile bytes: ArrowInvalid, OSError, KeyError, ...
@@ -328,8 +327,13 @@ def _read_stream(body: bytes, rows_max: int, bytes_max: int) -> pa.Table:
         schema = reader.schema
         for batch in reader:
             rows += batch.num_rows
+            if rows > rows_max:
+                raise too_large(rows_max, bytes_max)
+            # Offsets, UTF-8 and dictionary indices come from outside, and to ask for the size of a batch already
+            # follows offsets: unchecked ones read beyond the body, or kill the process.
+            batch.validate(full=True)
             size += batch.nbytes
-            if rows > rows_max or size > bytes_max:
+            if size > bytes_max:
                 raise too_large(rows_max, bytes_max)
             batches.append(batch)
     return pa.Table.from_batches(batches, schema)
