@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from leadline.analysis.messages.messages import COLLECTIVE_COLUMNS, END_COLUMNS, messages
 from leadline.analysis.spec import S, Verdicts, Window
+from leadline.model.tables.fabric import RELATION
 
 _TEXTS = ("job", "comm", "side", "clock", "op", "source")
 
@@ -19,7 +20,8 @@ def warm_messages() -> Verdicts:
     received = {**sent, "side": "recv", "rank": 1, "peer": 0}
     ends = _table([sent, received], (*END_COLUMNS, "bound_ns"))
     collective = _table([], (*COLLECTIVE_COLUMNS, "bound_ns"))
-    relation = pa.table({name: pa.array([], pa.string()) for name in ("child", "parent", "kind")})
+    asked = next(read for read in messages.reads if read.table is RELATION)
+    relation = pa.table({name: pa.array([], pa.string()) for name in asked.names})
     return messages(ends, collective, relation, window=Window(0, 10 * S, job="j"))
 
 
