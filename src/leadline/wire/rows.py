@@ -325,6 +325,7 @@ def _read_stream(body: bytes, rows_max: int, bytes_max: int) -> pa.Table:
     rows = size = 0
     with pa.ipc.open_stream(body) as reader:
         schema = reader.schema
+        _ = schema.names  # decodes them: names that are no UTF-8 are refused with the rest
         for batch in reader:
             rows += batch.num_rows
             if rows > rows_max:

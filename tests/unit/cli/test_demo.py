@@ -62,15 +62,15 @@ def test_the_demo_ends_with_where_the_time_went(tmp_path: Path, monkeypatch: pyt
     owner = {"category": "late-rank", "owner": "rank:bert-1/5", "lost_gpu_seconds": 360.0}
     story.told = Told(
         ledger={"total": {"lost_gpu_seconds": 360.0}, "missing": {"gpu_seconds": 0.0}, "owners": [owner],
+                "hosts": {"rank:bert-1/5": "host:h6"},
                 "categories": [{"category": "compute", "gpu_seconds": 640.0},
                                {"category": "late-rank", "gpu_seconds": 360.0}]},
-        hosts={"rank:bert-1/5": "host:h6"},
     )  # fmt: skip
     demo._summary(dict.fromkeys((*demo.NEEDED, "streams", "entities"), 1), tmp_path, story, once=False)
     assert isinstance(screen.file, io.StringIO)
     assert (
         "Where the time of bert-1 went: compute 64 %, waiting for a late rank 36 %.\n"
-        "Rank 5 (host h6) cost 0.1 GPU-h.\n" in screen.file.getvalue()
+        "Rank 5 (host h6) cost 360 GPU-s.\n" in screen.file.getvalue()
     )
 
 

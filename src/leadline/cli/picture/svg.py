@@ -131,7 +131,7 @@ def _style() -> str:
     return (
         "text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;"
         "font-variant-numeric:tabular-nums}"
-        ".strong{font-weight:600}.line{fill:none}.pale{opacity:.45}.fill-hatched{fill:url(#hatch)}"
+        ".strong{font-weight:600}.line{fill:none}.pale{opacity:.45}.hatched{fill:url(#hatch)}"
         f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
     )
 
