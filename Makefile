@@ -59,7 +59,7 @@ $(TEST_STAMP): | $(BIN)/python
 $(KERNEL_STAMP): | $(RUN_STAMP)
 	@echo "compiling the scanners"
 	@find src -name '*.nb[ic]' -delete
-	@$(BIN)/python -m leadline.wire.warm && $(BIN)/python -m leadline.runner.warm
+	@$(BIN)/python -m leadline.wire.warm & scanners=$$!; $(BIN)/python -m leadline.runner.warm && wait $$scanners
 	@rm -f .venv/.kernels-*
 	@touch $@
 
