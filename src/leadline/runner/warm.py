@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from leadline.analysis.graph.warm import warm_graph
-from leadline.analysis.ledger.collectives_warm import warm_collectives
-from leadline.analysis.ledger.operations_warm import warm_operations
-from leadline.analysis.ledger.warm import warm_presence
+from leadline.analysis.ledger.warm import warm_collectives, warm_operations, warm_presence
 from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
 

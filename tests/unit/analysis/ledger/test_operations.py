@@ -12,9 +12,9 @@ from tests.operation_traces import Planted, S, trace
 
 from leadline.analysis.ledger.operations import from_operations
 from leadline.analysis.ledger.operations_trace import read_trace
-from leadline.analysis.ledger.operations_warm import warm_operations
 from leadline.analysis.ledger.operations_whatif import what_if
 from leadline.analysis.ledger.segments import CATEGORIES, Segments
+from leadline.analysis.ledger.warm import warm_operations
 from leadline.analysis.spec import Window
 
 
