@@ -38,7 +38,9 @@ def mount_ledger(
         to_ns = parse_time(until, now_ns) if until else now_ns
         from_ns = parse_time(since, now_ns) if since else None
         if from_ns is not None and from_ns >= to_ns:
-            raise UsageError(f"`from` must be before `to`, got {from_ns} and {to_ns} ns; leave `to` out to mean the present")
+            raise UsageError(
+                f"`from` must be before `to`, got {from_ns} and {to_ns} ns; leave `to` out to mean the present"
+            )
         return Asked(who(request), cluster, to_ns, latest=not (since or until)), from_ns
 
     def one_cluster(question: Asked) -> Asked:
