@@ -188,11 +188,25 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
         "anomaly": [{**verdict, "entity": port, "metric": metric, "start_ns": BEGIN_NS - 5, "witness": "peers"}],
         "suspect": [{**verdict, **about, "start_ns": times[2]}],
         "colocation": [{**verdict, **about, "start_ns": times[2], "end_ns": times[3]}],
-        "incident": [{**verdict, "incident": f"{n.job}-slow-1", "job": n.job, "symptom": "slow", "start_ns": times[2]}],
+        "symptom": [
+            {
+                **verdict, "entity": f"job:{n.job}", "job": n.job, "symptom": "slow", "start_ns": times[2],
+                "told_ns": times[3], "seen_ns": times[4], "blamed": "[]", "evidence": f'["{link}"]',
+            }
+        ],
+        "mark": [
+            {
+                "incident": f"{n.job}-slow-1", "entity": link, "rule": "link-errors", "mark": "right",
+                "actor": n.tenant, "reason": f"the cable of {n.switch} was broken", "time_ns": times[4],
+            }
+        ],
+        "incident": [{**verdict, "incident": f"{n.job}-slow-1", "job": n.job, "jobs": [n.job], "symptom": "slow",
+                      "entity": f"job:{n.job}", "start_ns": times[2], "symptoms": "[]"}],
         "cause": [
             {
                 **verdict, "incident": f"{n.job}-slow-1", "position": 1, "entity": link, "layer": "fabric",
-                "class": "gray", "evidence": "[]", "action": "replace-cable", "text": f"{link} loses frames",
+                "class": "gray", "evidence": "[]", "score": "{}", "rule": "link-errors", "action": "replace-cable",
+                "text": f"{link} loses frames",
                 "start_ns": times[2],
             }
         ],

@@ -59,10 +59,11 @@ COLUMNS: dict[str, Kind] = {
     "severity": WORD, "code": WORD, "op": WORD, "dtype": WORD, "algo": WORD, "state": WORD, "side": WORD,
     "dropped": WORD, "stamp": WORD, "analysis": WORD, "category": WORD, "expectation": WORD, "layer": WORD,
     "classifier": WORD, "metric": WORD, "direction": WORD, "witness": WORD, "symptom": WORD,
-    "suppressed": WORD, "class": WORD, "mode": WORD, "sources": WORD, "depth": WORD, "bound": WORD,
+    "suppressed": WORD, "rule": WORD, "verdict": WORD, "mark": WORD, "missing": WORD,
+    "class": WORD, "mode": WORD, "sources": WORD, "depth": WORD, "bound": WORD,
     # said
     "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "spec": FREE, "why_missing": FREE,
-    "evidence": JSON,
+    "evidence": JSON, "blamed": JSON, "symptoms": JSON, "score": JSON,
     "before": JSON, "after": JSON,
     "labels": LABELS, "attributes": LABELS, "metrics": LABELS,
 }  # fmt: skip

@@ -16,7 +16,7 @@ from leadline.model.tables.accounts import EXPECTATION, FAILURE
 from leadline.model.tables.fabric import COLOCATION, CONFLICT, RELATION, SUSPECT
 from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import STEP
-from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
+from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT, SYMPTOM
 from leadline.store.schema import DATABASE
 
 # Rows of one slice: what is held in memory at once (100 to 300 bytes a row) and becomes one row group. 10 minutes of
@@ -33,6 +33,7 @@ LASTING: dict[str, tuple[str, str]] = {
     CONFLICT.name: ("start_ns", "end_ns"),
     SUSPECT.name: ("start_ns", "end_ns"),
     COLOCATION.name: ("start_ns", "end_ns"),
+    SYMPTOM.name: ("start_ns", "end_ns"),
     INCIDENT.name: ("start_ns", "end_ns"),
     FAILURE.name: ("start_ns", "end_ns"),
     EXPECTATION.name: ("from_ns", "to_ns"),

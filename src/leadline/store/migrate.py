@@ -26,15 +26,16 @@ from leadline.store.schema import (
     ttl_clause,
 )
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-# Declared in version 1, written by nobody until version 2 changed their columns: nothing is lost by making them anew.
-_NEVER_WRITTEN = ("message", "ledger", "sle", "sle_loss")
+# Declared before, written by nobody until this version changed their columns: nothing is lost by making them anew.
+_NEVER_WRITTEN = {2: ("message", "ledger", "sle", "sle_loss"), 3: ("anomaly", "incident", "cause")}
 
 # (version that it leads to, table, statements), oldest first; run once, before the comparison.
 MIGRATIONS: tuple[tuple[int, str, tuple[str, ...]], ...] = tuple(
-    (2, table, (f"DROP TABLE IF EXISTS {DATABASE}.{table}", f"DROP TABLE IF EXISTS {DATABASE}.{table}_local"))
-    for table in _NEVER_WRITTEN
+    (version, table, (f"DROP TABLE IF EXISTS {DATABASE}.{table}", f"DROP TABLE IF EXISTS {DATABASE}.{table}_local"))
+    for version, tables in _NEVER_WRITTEN.items()
+    for table in tables
 )
 
 _TTL = re.compile(r" TTL (.*?)(?: SETTINGS |$)")

@@ -24,6 +24,8 @@ from leadline.model.tables.verdicts import (
     CAUSE,
     EVENT,
     INCIDENT,
+    MARK,
+    SYMPTOM,
 )
 
 TABLES: tuple[Table, ...] = (
@@ -56,8 +58,10 @@ TABLES: tuple[Table, ...] = (
     ANOMALY,
     SUSPECT,
     COLOCATION,
+    SYMPTOM,
     INCIDENT,
     CAUSE,
+    MARK,
     ACTION,
     ANALYSIS_RUN,
 )

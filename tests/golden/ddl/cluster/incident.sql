@@ -3,18 +3,26 @@ CREATE TABLE IF NOT EXISTS leadline.incident_local ON CLUSTER 'main'
     `tenant` LowCardinality(String) CODEC(ZSTD(1)),
     `cluster` LowCardinality(String) CODEC(ZSTD(1)),
     `incident` String CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
     `job` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `jobs` Array(LowCardinality(String)) CODEC(ZSTD(1)),
     `symptom` LowCardinality(String) CODEC(ZSTD(1)),
     `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `told_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `state` LowCardinality(String) CODEC(ZSTD(1)),
+    `verdict` LowCardinality(String) CODEC(ZSTD(1)),
+    `missing` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
     `lost_gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
     `suppressed` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `symptoms` String CODEC(ZSTD(1)),
+    `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', `seen_ns`)
 ORDER BY (tenant, cluster, incident, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
 SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;

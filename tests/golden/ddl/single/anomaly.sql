@@ -2,20 +2,24 @@ CREATE TABLE IF NOT EXISTS leadline.anomaly
 (
     `tenant` LowCardinality(String) CODEC(ZSTD(1)),
     `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity_kind` LowCardinality(String) CODEC(ZSTD(1)),
     `entity` LowCardinality(String) CODEC(ZSTD(1)),
     `metric` LowCardinality(String) CODEC(ZSTD(1)),
     `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `score` Float64 CODEC(Delta, ZSTD(1)),
+    `share` Float64 CODEC(Delta, ZSTD(1)),
     `direction` LowCardinality(String) CODEC(ZSTD(1)),
     `witness` LowCardinality(String) CODEC(ZSTD(1)),
     `expected` Float64 CODEC(Delta, ZSTD(1)),
     `seen` Float64 CODEC(Delta, ZSTD(1)),
+    `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
-ENGINE = ReplacingMergeTree
+ENGINE = ReplacingMergeTree(`seen_ns`)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, metric, witness, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)

@@ -1,0 +1,72 @@
+"""Words of incidents: what can hurt, what was concluded, what can be done."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Symptom(StrEnum):
+    """What hurts."""
+
+    SLOW = "slow"  # steps take longer than they used to
+    STALL = "stall"  # nothing moves: a collective that does not end
+    CRASH = "crash"  # the job, or some of its ranks, ended with an error
+    SLE = "sle"  # an expectation burns its budget and no job is known to suffer
+
+
+class Verdict(StrEnum):
+    """Whether a cause was found."""
+
+    KNOWN = "known"
+    UNKNOWN = "unknown"  # the evidence is thin: what is missing is named
+
+
+class FaultClass(StrEnum):
+    """How a fault comes back, from what was seen of it."""
+
+    PERSISTENT = "persistent"
+    GRAY = "gray"  # works, but slower, or fails only for some kinds of job or use
+    TRANSIENT = "transient"
+    UNKNOWN = "unknown"  # the history does not say yet
+
+
+class Suppressed(StrEnum):
+    """Why an incident does not alert."""
+
+    MAINTENANCE = "maintenance"
+    DRAIN = "drain"
+    PREEMPTION = "preemption"
+    DISMISSED = "dismissed"
+
+
+class ActionKind(StrEnum):
+    """What can be done; nothing else is ever proposed."""
+
+    NONE = "NONE"
+    RESTART_APP = "RESTART_APP"
+    RESET_GPU = "RESET_GPU"
+    REBOOT_NODE = "REBOOT_NODE"
+    CHECK_CABLE = "CHECK_CABLE"
+    DRAIN = "DRAIN"
+    REPLACE_NODE = "REPLACE_NODE"
+    QUARANTINE = "QUARANTINE"
+    AVOID = "AVOID"  # this host for that kind of job
+    REBALANCE = "REBALANCE"
+    RESIZE = "RESIZE"
+    REROUTE = "REROUTE"
+    PACE = "PACE"
+    CONTACT_SUPPORT = "CONTACT_SUPPORT"
+
+
+class Mark(StrEnum):
+    """What a person said of a cause or an incident."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    DISMISSED = "dismissed"
+
+
+RULE_PRECISION_MIN = 0.8
+"""A rule that people mark right less often than this falls silent."""
+RULE_MARKS_MIN = 5
+"""Marks before a rule can fall silent: fewer say nothing of it."""

@@ -1,0 +1,19 @@
+CREATE TABLE IF NOT EXISTS leadline.mark_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `incident` String CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `rule` LowCardinality(String) CODEC(ZSTD(1)),
+    `mark` LowCardinality(String) CODEC(ZSTD(1)),
+    `actor` LowCardinality(String) CODEC(ZSTD(1)),
+    `reason` String CODEC(ZSTD(1)),
+    `time_ns` Int64 CODEC(GCD, Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+ORDER BY (tenant, cluster, incident, time_ns, entity, rule, actor)
+TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+
+CREATE TABLE IF NOT EXISTS leadline.mark ON CLUSTER 'main' AS leadline.mark_local
+ENGINE = Distributed('main', 'leadline', 'mark_local', cityHash64(incident));

@@ -1,0 +1,28 @@
+CREATE TABLE IF NOT EXISTS leadline.symptom_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `job` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `symptom` LowCardinality(String) CODEC(ZSTD(1)),
+    `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `told_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `lost_gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
+    `lost_share` Float64 CODEC(Delta, ZSTD(1)),
+    `blamed` String CODEC(ZSTD(1)),
+    `missing` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
+    `evidence` String CODEC(ZSTD(1)),
+    `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', `seen_ns`)
+ORDER BY (tenant, cluster, entity, start_ns, symptom, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+
+CREATE TABLE IF NOT EXISTS leadline.symptom ON CLUSTER 'main' AS leadline.symptom_local
+ENGINE = Distributed('main', 'leadline', 'symptom_local', cityHash64(entity));
