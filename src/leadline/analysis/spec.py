@@ -61,12 +61,18 @@ class Read:
     held at some time in [from - look_back, to); an end after `to` is given as null, because at `to` it had not come.
     Columns: all of the table's, or those named; those of the identity that are not named are
     left out. Host rows come in cluster time, with one more column `bound_ns` (int64, null where the clock has no fit).
+
+    `waits=False`: rows as far as they are known; a window neither waits for who concludes them nor is judged again when
+    they come: the next window reads them. For verdicts that must come fast and are told anew by each window.
+    `calls=False`: rows that help to judge, but are no reason to judge a window.
     """
 
     table: Table
     columns: tuple[str, ...] = ()
     look_back_ns: int = 0
     valid: bool = False
+    waits: bool = True
+    calls: bool = True
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -101,6 +107,7 @@ class Analysis:
             assert table.identity is Identity.REVISION, f"{self.name}: {table.name} is not a table of verdicts"
         if self.part is Part.JOB:
             assert any("job" in read.names for read in self.reads), f"{self.name}: nothing that it reads names jobs"
+        assert any(read.calls for read in self.reads), f"{self.name}: nothing that it reads is a reason to judge"
 
     def __call__(self, *tables: pa.Table, window: Window) -> Verdicts:
         """Verdicts on the window, from the tables it reads in the order of its declaration."""

@@ -247,9 +247,7 @@ def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: st
     a job, what was concluded of it: a job that ended has rows of that for as long as anything looks back.
     `provider`: whose verdicts on a cluster are in which several tenants have rows; otherwise they are the only one's.
     """
-    plain = [read for read in analysis.reads if not read.valid] or list(analysis.reads)
-    if analysis.part is Part.JOB:
-        plain = _of_jobs(analysis)
+    plain = _of_jobs(analysis) if analysis.part is Part.JOB else _calling(analysis)
     everyone = Window(from_ns, to_ns, cluster="")
     margin = margins(_fits(analysis, everyone, rows))
     owners = {
@@ -268,9 +266,15 @@ def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: st
     ]
 
 
+def _calling(analysis: Analysis) -> list[Read]:
+    """The reads whose rows are a reason to judge a window."""
+    calling = [read for read in analysis.reads if read.calls]
+    return [read for read in calling if not read.valid] or calling
+
+
 def _of_jobs(analysis: Analysis) -> list[Read]:
     """The reads whose rows make a job one that is judged."""
-    named = [read for read in analysis.reads if "job" in read.names]
+    named = [read for read in analysis.reads if "job" in read.names and read.calls]
     return [read for read in named if read.table.identity is not Identity.REVISION and not read.valid] or named[:1]
 
 
@@ -285,7 +289,7 @@ def next_row_ns(analysis: Analysis, from_ns: int, rows: Rows) -> int | None:
 
     Host clocks are taken to be as far off as they are in the next hour.
     """
-    plain = [read for read in analysis.reads if not read.valid] or list(analysis.reads)
+    plain = _calling(analysis)
     soon = Window(from_ns, min(from_ns + FIT_AGE_NS, INT64_MAX), cluster="")
     margin = margins(_fits(analysis, soon, rows))
     found = []

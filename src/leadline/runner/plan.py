@@ -17,12 +17,14 @@ def rhythms(analyses: Sequence[Analysis]) -> list[Rhythm]:
     """The times of each analysis.
 
     One that reads another's verdicts closes its windows no earlier than that one: otherwise it would be judged without
-    them and again right afterwards, and a replay (which closes many windows at once) would make other revisions.
+    them and again right afterwards, and a replay (which closes many windows at once) would make other revisions. Not so
+    for reads that do not wait.
     """
     grace_of: dict[str, int] = {}  # table -> largest grace of those that write it
     out = []
     for analysis in analyses:
-        grace_ns = max([analysis.grace_ns, *(grace_of.get(read.table.name, 0) for read in analysis.reads)])
+        awaited = [read.table.name for read in analysis.reads if read.waits]
+        grace_ns = max([analysis.grace_ns, *(grace_of.get(name, 0) for name in awaited)])
         for table in analysis.writes:
             grace_of[table.name] = max(grace_of.get(table.name, 0), grace_ns)
         out.append(Rhythm(analysis.window_ns, grace_ns, max(analysis.late_ns, grace_ns)))

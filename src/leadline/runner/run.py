@@ -145,6 +145,8 @@ class Runner:
             lane = _Lane(analysis, schedule, above[place])
             self._lanes.append(lane)
             for read in analysis.reads:
+                if not read.waits:
+                    continue
                 self._readers.setdefault(read.table.name, []).append((lane, read))
                 if read.valid:
                     self._edges[read.table.name] = Edges()

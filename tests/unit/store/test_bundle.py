@@ -124,7 +124,8 @@ def test_streams_without_samples_in_the_span_stay_out(store: Store, tmp_path: Pa
         assert "series" not in bundle.manifest.rows()
         # What holds on is in every later span.
         lasting = {
-            "relation": 3, "conflict": 1, "failure": 1, "expectation": 1, "anomaly": 1, "suspect": 1, "incident": 1, "symptom": 1, "cause": 1,
+            "relation": 3, "conflict": 1, "failure": 1, "expectation": 1, "anomaly": 1, "suspect": 1, "incident": 1,
+            "symptom": 1, "cause": 1,
         }  # fmt: skip
         assert bundle.manifest.rows() == lasting
 

@@ -14,7 +14,7 @@ import pytest
 from leadline.model.errors import ConfigError, StoreError, StoreLockedError, UsageError
 from leadline.model.tables import BY_NAME, Column, Identity, Partition, Table, Type
 from leadline.store import Store, StoreConfig, arrow_table
-from leadline.store.migrate import StoredTable, check_version, statements_for
+from leadline.store.migrate import SCHEMA_VERSION, StoredTable, check_version, statements_for
 from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key, table_settings
 
 OWN = (
@@ -95,7 +95,7 @@ def test_tables_that_version_1_never_wrote_are_made_anew_and_the_others_kept(tmp
         for table in (message, sle):
             found = store.query(f"SELECT * FROM leadline.{table.name}")
             assert (found.num_rows, found.column_names) == (0, [column.name for column in table.columns])
-        assert store.query("SELECT max(version) AS v FROM leadline.schema_version")["v"].to_pylist() == [2]
+        assert store.query("SELECT max(version) AS v FROM leadline.schema_version")["v"].to_pylist() == [SCHEMA_VERSION]
     finally:
         store.stop()
 
