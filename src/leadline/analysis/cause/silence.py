@@ -1,0 +1,64 @@
+"""What people said of rules: how often each was right, and which have fallen silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from leadline.model.incidents import RULE_MARKS_MIN, RULE_PRECISION_MIN, Mark
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How often people found a rule right and wrong."""
+
+    right: int = 0
+    wrong: int = 0
+
+    @property
+    def precision(self) -> float | None:
+        """Share of the marks that say right; None without marks."""
+        marks = self.right + self.wrong
+        return self.right / marks if marks else None
+
+    @property
+    def silent(self) -> bool:
+        """Whether the rule names no cause any more: marked often enough, and wrong too often."""
+        precision = self.precision
+        enough = self.right + self.wrong >= RULE_MARKS_MIN
+        return enough and precision is not None and precision < RULE_PRECISION_MIN
+
+
+def records(marks: Iterable[Mapping[str, object]]) -> dict[str, Record]:
+    """The record of each rule, by name in order, from rows of the table `mark`.
+
+    Of one person's marks of one cause (incident, entity, rule) the newest counts: opinions change. Of two persons' both
+    count. Marks of whole incidents (empty rule) and dismissals say nothing of a rule.
+    """
+    newest: dict[tuple[object, ...], tuple[int, str]] = {}
+    for row in marks:
+        if not row["rule"] or row["mark"] not in (Mark.RIGHT, Mark.WRONG):
+            continue
+        key = tuple(row[name] for name in ("incident", "entity", "rule", "actor"))
+        said = int(str(row["time_ns"])), str(row["mark"])
+        newest[key] = max(newest.get(key, said), said)
+    found: dict[str, Record] = {}
+    for (*_, rule, _), (_, mark) in newest.items():
+        before = found.get(str(rule), Record())
+        found[str(rule)] = Record(before.right + (mark == Mark.RIGHT), before.wrong + (mark == Mark.WRONG))
+    return dict(sorted(found.items()))
+
+
+def silent_rules(marks: Iterable[Mapping[str, object]]) -> frozenset[str]:
+    """Names of the rules that have fallen silent."""
+    return frozenset(rule for rule, record in records(marks).items() if record.silent)
+
+
+def dismissed(marks: Iterable[Mapping[str, object]]) -> frozenset[str]:
+    """Incidents that somebody dismissed and nobody judged since."""
+    newest: dict[str, tuple[int, str]] = {}
+    for row in marks:
+        said = int(str(row["time_ns"])), str(row["mark"])
+        incident = str(row["incident"])
+        newest[incident] = max(newest.get(incident, said), said)
+    return frozenset(incident for incident, (_, mark) in newest.items() if mark == Mark.DISMISSED)
