@@ -1,0 +1,1 @@
+"""Metrics outside their own past or their peers."""
