@@ -29,6 +29,7 @@ from leadline.server.bundles import mount_bundles
 from leadline.server.compare_api import mount_compare
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
+from leadline.server.incidents_api import mount_incidents
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.messages_api import mount_messages
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
@@ -283,6 +284,7 @@ def create_api(
     mount_messages(api, parts, who, reading.turn, PROBLEMS)
     mount_ledger(api, parts, who, reading.turn, PROBLEMS)
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
+    mount_incidents(api, parts, who, reading.turn, PROBLEMS)
     return api
 
 
@@ -310,7 +312,7 @@ def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] 
 
 def _status(error: LeadlineError) -> tuple[int, str]:
     if isinstance(error, RefusedError):
-        return {"unauthorized": 401, "unknown_table": 404}.get(error.reason, 400), error.reason
+        return {"unauthorized": 401, "unknown_table": 404, "unknown_incident": 404}.get(error.reason, 400), error.reason
     if isinstance(error, BusyError):
         return 429, "busy"
     if isinstance(error, StoreError):
