@@ -1,0 +1,121 @@
+"""Who brought a job down, of ranks that ended within a minute of each other.
+
+The first that died is blamed, the others died of it: which was first is told by how they ended, not by clocks alone. A
+rank that gives up because a collective failed says so, or has a call that failed: it is a victim, and whom the collective
+waited for is looked up in the calls as they were when the first rank gave up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from leadline.analysis.spec import S
+from leadline.analysis.symptoms.calls import NEVER, Calls, groups_waiting
+from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide
+from leadline.analysis.symptoms.happened import End, Happened, complains_of_peers
+
+TOGETHER_NS = 60 * S  # ends of ranks this near the first are one crash
+ASKED_NS = 5 * S  # where the first to end was asked to, so were the others, whatever they say
+KILLED_NS = S // 2  # launchers kill the rest after the first: later kills are theirs
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Ends of a job's ranks with an error: since when, and why as far as ranks tell."""
+
+    start_ns: int
+    last_ns: int
+    ends: tuple[End, ...]
+    decision: Decision
+
+
+def crash_of(
+    happened: Happened, calls: Calls, after_ns: int, known_kinds: frozenset[tuple[str, int, str]]
+) -> Crash | None:
+    """The first crash after a time; None: no rank ended with an error, or all were asked to end."""
+    ends = [each for each in happened.ends if each.time_ns > after_ns]
+    failed = [each for each in ends if each.failed and not each.asked]
+    if not failed:
+        return None
+    first_ns = min(each.time_ns for each in failed)
+    together = tuple(each for each in ends if abs(each.time_ns - first_ns) <= TOGETHER_NS)
+    if any(each.asked and each.time_ns - first_ns < ASKED_NS and each.time_ns <= first_ns for each in together):
+        return None  # somebody ended it, and who lost a peer then says so
+    if happened.asked_ns is not None and 0 <= first_ns - happened.asked_ns <= TOGETHER_NS:
+        return None
+    failed = [each for each in together if each.failed and not each.asked]
+    gave_up_ns = _gave_up_ns(happened, calls, first_ns)
+    decision = _decision(happened, calls, failed, gave_up_ns, known_kinds)
+    start_ns = min([each.time_ns for each in failed if each.rank in decision.ranks and decision.category == DIED]
+                   or [gave_up_ns])  # fmt: skip
+    return Crash(start_ns, max(each.time_ns for each in failed), tuple(failed), decision)
+
+
+def _gave_up_ns(happened: Happened, calls: Calls, first_ns: int) -> int:
+    """When the first rank gave up: the first end, complaint or failed call of this crash."""
+    near_ns = first_ns - TOGETHER_NS
+    failed = calls.ended_N[calls.failed_N & (calls.ended_N > near_ns) & (calls.ended_N < NEVER)]
+    told = [at for at, _ in happened.complaints.values() if at > near_ns]
+    return min([first_ns, *told, *([int(failed.min())] if len(failed) else [])])
+
+
+def _decision(
+    happened: Happened, calls: Calls, failed: Sequence[End], gave_up_ns: int, known_kinds: frozenset[tuple[str, int, str]]
+) -> Decision:
+    victims = _victims(happened, calls, gave_up_ns)
+    for told in (
+        [each for each in failed if each.reason == "oom-kill"],
+        _killed(failed, victims),
+        [each for each in failed if each.rank not in victims and each.time_ns - gave_up_ns < ASKED_NS],
+    ):
+        if told and not (told[0].code.startswith("exit/") and _diverged(calls, gave_up_ns, known_kinds)):
+            return Decision(DIED, tuple(sorted({each.rank for each in told})), None, _words(told))
+    waited = decide(
+        groups_waiting(calls, gave_up_ns), gone={}, frozen=happened.frozen, known_kinds=known_kinds
+    )  # fmt: skip
+    if waited is not None:
+        return waited
+    if happened.frozen:
+        ranks = tuple(sorted(happened.frozen))
+        return Decision(FROZEN, ranks, None, f"rank {ranks[0]} stood still (stopped)")
+    first = min(failed, key=lambda each: (each.time_ns, each.rank))
+    return Decision(None, (), None, f"all ranks gave up because of others, first rank {first.rank}", "collectives")
+
+
+def _diverged(calls: Calls, at_ns: int, known_kinds: frozenset[tuple[str, int, str]]) -> bool:
+    """Whether ranks called different things when they failed: then who fails first is chance."""
+    found = decide(groups_waiting(calls, at_ns), gone={}, frozen=(), known_kinds=known_kinds)
+    return found is not None and found.category == DIVERGED
+
+
+def _victims(happened: Happened, calls: Calls, gave_up_ns: int) -> set[int]:
+    """Ranks that gave up because of others: their collective failed, or they say so."""
+    failed = np.unique(calls.rank_N[calls.failed_N & (calls.ended_N >= gave_up_ns)])
+    found: set[int] = set(failed.tolist())
+    return found | {rank for rank, (_, words) in happened.complaints.items() if complains_of_peers(words)}
+
+
+def _killed(failed: Sequence[End], victims: set[int]) -> list[End]:
+    """Ranks that a signal ended, not because a library gave up (SIGABRT after a failed collective)."""
+    found = [each for each in failed if each.by_signal and not (each.code == "signal/SIGABRT" and each.rank in victims)]
+    own = [each for each in found if each.code != "signal/SIGKILL"] or found
+    first_ns = min((each.time_ns for each in own), default=0)
+    return [each for each in own if each.time_ns - first_ns <= KILLED_NS or each.code != "signal/SIGKILL"]
+
+
+def _words(ends: Sequence[End]) -> str:
+    first = min(ends, key=lambda each: (each.time_ns, each.rank))
+    others = sorted({each.rank for each in ends} - {first.rank})
+    more = f"; so did rank{'s' if len(others) > 1 else ''} {', '.join(map(str, others[:NAMED_MAX]))}" if others else ""
+    return f"{first.message or f'rank {first.rank} ended with {first.code}'}{more}"
+
+
+def gone_of(happened: Happened, left_ns: Mapping[int, int | None], at_ns: int) -> dict[int, str]:
+    """Ranks that are no more, and how they ended."""
+    found = {rank: "left the job" for rank, left in left_ns.items() if left is not None and left <= at_ns}
+    for each in happened.ends:
+        found[each.rank] = f"ended with {each.code or 'an error'}"
+    return found

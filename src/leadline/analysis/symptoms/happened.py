@@ -1,0 +1,169 @@
+"""What events tell of a job: how its ranks ended, which of its processes stand still, and what it is busy with.
+
+process-exit, rank-failed, job-end ──> ends, complaints
+process-stopped .. process-continued ─> frozen
+evaluation-begin .. evaluation-end ───> pauses (any kind that begins and ends so), checkpoints by their length
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leadline.analysis.spec import S
+from leadline.analysis.symptoms.places import Places, rank_number
+from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
+
+ENDS = ("process-exit", "job-end")
+ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
+CHECKPOINT_S_MAX = 3600.0
+TEXT_MAX = 240
+# What befalls parts that ranks stand on, and may be why they stop.
+PARTS = frozenset(
+    {"oom-kill", "xid", "sxid", "gpu-lost", "link-down", "link-up", "host-not-ready", "tx-timeout", "hung-task", "mce",
+     "storage-error", "preemption", "maintenance"}
+)  # fmt: skip
+BACK = frozenset({"link-up"})
+# A collective that failed because a peer was gone or silent: its rank is a victim.
+_OF_COLLECTIVE = re.compile(r"collective|gloo|nccl|timed? ?out|time-out|connection|peer|not over after|heard nothing", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a process of a job ended."""
+
+    time_ns: int
+    rank: int
+    code: str
+    failed: bool
+    reason: str
+    message: str
+    bound_ns: int | None
+
+    @property
+    def asked(self) -> bool:
+        """Somebody asked for it."""
+        return self.code in ASKED
+
+    @property
+    def by_signal(self) -> bool:
+        """The kernel ended it for what it did, or somebody killed it."""
+        return self.code.startswith("signal/") and not self.asked
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something that befell a host, GPU or port that ranks of the job stand on."""
+
+    time_ns: int
+    entity: str
+    kind: str
+    ranks: tuple[int, ...]
+    evidence: Evidence
+
+
+@dataclass(slots=True)
+class Happened:
+    """Events of one job before a time."""
+
+    ends: list[End] = field(default_factory=list)
+    complaints: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> when it first gave up, its words
+    frozen: dict[int, int] = field(default_factory=dict)  # rank -> since when its process stands still
+    pauses: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> since when it is in which phase
+    paused_s: dict[str, float] = field(default_factory=dict)  # kind of phase -> the longest that was seen, s
+    parts: list[Part] = field(default_factory=list)
+    asked_ns: int | None = None  # the job was preempted, or told to end
+
+
+def happened_of(event: pa.Table, places: Places, job: str, to_ns: int) -> Happened:
+    """What events tell of a job, as of `to_ns`."""
+    found = Happened()
+    began: dict[tuple[int, str], int] = {}
+    for row in _rows(event, job, to_ns):
+        rank = rank_number(row["entity"], job)
+        if rank is not None:
+            _of_rank(found, began, rank, row)
+        elif row["kind"] in PARTS:
+            _of_part(found, places, job, row)
+    ended = {each.rank for each in found.ends}
+    for (rank, kind), since_ns in sorted(began.items()):
+        if rank not in ended:
+            found.pauses[rank] = (since_ns, kind)
+    found.frozen = {rank: at for rank, at in found.frozen.items() if rank not in ended}
+    return found
+
+
+def _rows(event: pa.Table, job: str, to_ns: int) -> list[dict[str, object]]:
+    """The rows that may matter, in order of time, then as texts."""
+    kind, entity = (event[name].cast(pa.string()) for name in ("kind", "entity"))
+    of_rank = pc.starts_with(entity, f"rank:{job}/")
+    of_part = pc.is_in(kind, pa.array(sorted(PARTS)))
+    in_time = pc.and_(pc.less(event["time_ns"], to_ns), pc.greater(event["time_ns"], 0))
+    rows = event.filter(pc.fill_null(pc.and_(pc.or_(of_rank, of_part), in_time), False)).to_pylist()
+    for row in rows:
+        row["attributes"] = dict(row["attributes"] or ())
+    return sorted(rows, key=lambda row: (row["time_ns"], row["entity"], row["kind"], str(row["code"]), row["message"],
+                                         sorted(row["attributes"].items(), key=str), str(row["bound_ns"])))  # fmt: skip
+
+
+def _of_rank(found: Happened, began: dict[tuple[int, str], int], rank: int, row: Mapping[str, object]) -> None:
+    kind, at_ns, message = str(row["kind"]), int(row["time_ns"]), str(row["message"])  # type: ignore[call-overload]
+    attributes: Mapping[str, str] = row["attributes"]  # type: ignore[assignment]
+    if kind in ENDS:
+        code = str(row["code"] or "")
+        failed = row["severity"] in ("error", "fatal") or bool(code and code != "exit/0")
+        bound = row["bound_ns"]
+        found.ends.append(End(at_ns, rank, code, failed, str(attributes.get("reason") or ""), message[:TEXT_MAX],
+                              bound if isinstance(bound, int) else None))  # fmt: skip
+    elif kind == "rank-failed":
+        found.complaints.setdefault(rank, (at_ns, message[:TEXT_MAX]))
+    elif kind == "process-stopped":
+        found.frozen.setdefault(rank, at_ns)
+    elif kind == "process-continued":
+        found.frozen.pop(rank, None)
+    elif kind.endswith("-begin"):
+        began[rank, kind.removesuffix("-begin")] = at_ns
+    elif kind.endswith("-end"):
+        name = kind.removesuffix("-end")
+        since_ns = began.pop((rank, name), None)
+        if since_ns is not None:
+            found.paused_s[name] = max(found.paused_s.get(name, 0.0), (at_ns - since_ns) / S)
+    elif kind == "checkpoint":
+        found.paused_s["checkpoint"] = max(found.paused_s.get("checkpoint", 0.0), _seconds(attributes))
+    elif kind == "preemption":
+        found.asked_ns = at_ns
+
+
+def _seconds(attributes: Mapping[str, str]) -> float:
+    try:
+        value = float(attributes.get("seconds") or 0.0)
+    except ValueError:
+        return 0.0
+    return value if 0 < value <= CHECKPOINT_S_MAX else 0.0
+
+
+def _of_part(found: Happened, places: Places, job: str, row: Mapping[str, object]) -> None:
+    entity, kind, at_ns = str(row["entity"]), str(row["kind"]), int(row["time_ns"])  # type: ignore[call-overload]
+    of, _, name = entity.partition(":")
+    if entity == f"job:{job}":
+        if kind == "preemption":
+            found.asked_ns = at_ns
+        return
+    if of == "gpu":
+        ranks = sorted(rank for rank, gpus in places.gpus_of.items() if entity in gpus)
+    else:
+        ranks = places.on_host(name if of == "host" else name.rpartition("/")[0])
+    if ranks and abs(at_ns) < NEAR_NS:
+        bound = row["bound_ns"]
+        evidence = Evidence("event", entity, kind, at_ns, bound if isinstance(bound, int) else None,
+                            str(row["message"])[:TEXT_MAX])  # fmt: skip
+        found.parts.append(Part(at_ns, entity, kind, tuple(ranks), evidence))
+
+
+def complains_of_peers(message: str) -> bool:
+    """Whether a rank says that it gave up because of others."""
+    return bool(_OF_COLLECTIVE.search(message))
