@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import leadline
+from evals.judging import Judging, rows_that_count
 from evals.lab_scores import Verdicts
 from evals.lab_truth import Truth, read_truth, truth_of, works_of
 from evals.ledger_scores import places_of
@@ -27,7 +28,6 @@ from leadline.analysis import ANALYSES
 from leadline.model.errors import LeadlineError
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.execute import InProcess, Task
-from leadline.runner.offline import judge_rows
 from leadline.runner.plan import concluded, rhythms
 from leadline.runner.worker import Outcome
 from leadline.store.bundle import read_bundle
@@ -135,8 +135,10 @@ def _judge(path: Path, missing: Missing) -> _Found:
     tables = {name: dropped(name, rows, missing) for name, rows in tables.items()}
     relations = tables["relation"].select(["child", "kind", "parent"]).to_pylist() if "relation" in tables else []
     listening, began = Listening(), time.monotonic()
-    told = judge_rows(tables, *span, ANALYSES, listening)
-    seconds = time.monotonic() - began
+    judging = Judging(ANALYSES, span[0], listening)
+    judging.add(rows_that_count(tables))
+    judging.until(span[1], ended=True)
+    told, seconds = judging.told(), time.monotonic() - began
     rows = {name: told[name].to_pylist() if name in told else [] for name in KEPT}
     places = {name: sorted(where) for name, where in places_of(relations).items()}
     return _Found(rows, listening.told(), places, seconds)

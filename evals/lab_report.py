@@ -51,7 +51,7 @@ def figures(scores: Scores) -> list[Figure]:
         _share("top1", dear, lambda each: each.top1, TOP1),
         _share("top3", dear, lambda each: each.top3),
         _share("set_right", dear, lambda each: each.exact),
-        _share("layer_right", dear, lambda each: each.layer_right),
+        _share("layer_right", dear, lambda each: each.layer_right, none="nothing is named"),
         _share("class_right", dear, lambda each: each.class_right, none="no class is told but unknown"),
         _share("class_unknown_share", dear, _class_unknown, better="lower", none="nothing is named"),
         _share("unknown_share", dear, lambda each: each.outcome == "unknown", better="lower"),
