@@ -58,7 +58,15 @@ ANOMALY = Table(
             None,
             "the metric, by its name in `series`; of steps and collectives `step.*`, `collective.*`",
         ),
-        Column("start_ns", I64, "ns", "since when, cluster time"),
+        Column(
+            "label",
+            SYM,
+            None,
+            "labels that tell the stream from the entity's others of this name, `mode=iowait`; null: it is the only one",
+            nullable=True,
+        ),
+        Column("start_ns", I64, "ns", "first sample that is out, cluster time"),
+        Column("earliest_ns", I64, "ns", "the sample before that: the change lies between the two"),
         Column("end_ns", I64, "ns", "until when; null while it lasts", nullable=True),
         Column(
             "bound_ns", I64, "ns", "how wrong `start_ns` may be by the clock of its host; null: unknown", nullable=True
@@ -74,6 +82,7 @@ ANOMALY = Table(
         Column("witness", SYM, None, "past or peers"),
         Column("expected", F64, None, "value expected"),
         Column("seen", F64, None, "value seen"),
+        Column("told_ns", I64, "ns", "end of the window that told it first"),
         _SEEN,
     ),
     order=("entity", "start_ns"),

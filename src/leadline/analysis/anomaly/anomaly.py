@@ -1,0 +1,113 @@
+"""Anomalies: metrics outside their own past or their peers, window by window, cluster by cluster."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pyarrow as pa
+
+from leadline.analysis.anomaly.peers import groups_of
+from leadline.analysis.anomaly.scores import scored
+from leadline.analysis.anomaly.spans import Span, known_spans, mask_of, rows_by_name, spans_now
+from leadline.analysis.anomaly.streams import collective_streams, metric_streams, step_streams, with_derived
+from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
+from leadline.model.errors import UsageError
+from leadline.model.ids import parse_entity_id
+from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
+from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.tables.verdicts import ANOMALY
+
+LOOK_BACK_NS = 180 * S
+KNOWN_NS = 2 * 3600 * S  # spans so far back are looked at: open ones end after an hour at the latest
+_STEP = (
+    "tenant", "job", "rank", "start_ns", "end_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns",
+    "checkpoint_ns",
+)  # fmt: skip
+_SERIES = ("tenant", "series", "name", "entity", "labels", "type", "host", "first_ns")
+
+
+@analysis(
+    name="anomaly",
+    version=1,
+    reads=(
+        Read(SERIES, columns=_SERIES, valid=True),
+        Read(METRIC_SAMPLE, columns=("tenant", "series", "time_ns", "value"), look_back_ns=LOOK_BACK_NS),
+        Read(STEP, columns=_STEP, look_back_ns=LOOK_BACK_NS),
+        Read(
+            COLLECTIVE,
+            columns=("tenant", "job", "comm", "rank", "seq", "enqueued_ns"),
+            look_back_ns=LOOK_BACK_NS,
+        ),
+        Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=LOOK_BACK_NS, valid=True),
+        Read(ANOMALY, look_back_ns=LOOK_BACK_NS, valid=True, waits=False, calls=False),
+    ),
+    writes=(ANOMALY,),
+    window_s=5,
+    grace_s=2,
+)
+def anomalies(
+    series: pa.Table,
+    sample: pa.Table,
+    step: pa.Table,
+    collective: pa.Table,
+    relation: pa.Table,
+    anomaly: pa.Table,
+    *,
+    window: Window,
+) -> Verdicts:
+    """Which metrics are outside their own past or their peers, since when, and how far.
+
+    Inputs: metric samples, steps and collectives of the window and 180 s before it; spans that earlier windows told.
+    Returns: one row for each entity, metric, witness and span of which the window has something to say.
+    Accuracy: the change lies between `earliest_ns` and `start_ns`, which are one sample apart. False alarms: see
+    docs/analyses/anomaly.md for what was measured.
+    Source: median and MAD: Leys et al. 2013; tail by peaks over threshold: Siffer et al., KDD'17; peers as witness:
+    Deb et al., "Minder" (NSDI'25), section 4.
+    """
+    from_ns = window.from_ns - LOOK_BACK_NS
+    streams = metric_streams(series, sample, from_ns, window.to_ns)
+    derived = step_streams(step, streams.entities, from_ns, window.to_ns)
+    derived += collective_streams(collective, streams.entities, from_ns, window.to_ns)
+    streams = with_derived(streams, derived)
+    known = known_spans(anomaly, window.to_ns - KNOWN_NS, window.to_ns)
+    if not len(streams) and not known:
+        return {}
+    mask = mask_of(known, rows_by_name(streams), window.to_ns) if known else None
+    found = scored(streams, groups_of(streams, relation), mask, window.to_ns, window.to_ns - from_ns)
+    spans = [each for each in spans_now(streams, found, known, window.to_ns) if _is_id(each.entity)]
+    return {"anomaly": _columns(spans, window)}
+
+
+def _is_id(entity: str) -> bool:
+    try:
+        parse_entity_id(entity)
+    except UsageError:
+        return False
+    return True
+
+
+def _columns(spans: list[Span], window: Window) -> dict[str, list[Any]]:
+    total: dict[tuple[str, str], float] = defaultdict(float)
+    for each in spans:
+        total[each.tenant, each.entity] += each.weight**2
+    return {
+        "tenant": [each.tenant for each in spans],
+        "entity_kind": [each.entity.partition(":")[0] for each in spans],
+        "entity": [each.entity for each in spans],
+        "metric": [each.metric for each in spans],
+        "label": [each.label for each in spans],
+        "start_ns": [each.start_ns for each in spans],
+        "earliest_ns": [each.earliest_ns for each in spans],
+        "end_ns": [each.end_ns for each in spans],
+        "bound_ns": [each.bound_ns for each in spans],
+        "score": [each.score for each in spans],
+        "share": [each.weight**2 / (total[each.tenant, each.entity] or 1.0) for each in spans],
+        "direction": [each.direction for each in spans],
+        "witness": [each.witness for each in spans],
+        "expected": [each.expected for each in spans],
+        "seen": [each.seen for each in spans],
+        "told_ns": [each.told_ns for each in spans],
+        "seen_ns": [window.to_ns] * len(spans),
+    }

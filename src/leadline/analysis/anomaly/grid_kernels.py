@@ -1,0 +1,189 @@
+"""Kernels over streams: rates, bins of time, what the others of a group do, medians of pasts. One pass each."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from leadline.analysis.columns import Bools, Floats, Ints
+
+
+@njit(cache=True)
+def rates(begin_R: Ints, time_N: Ints, value_N: Floats, counter_R: Bools, gap_ns: int) -> tuple[Floats, Ints]:
+    """What each sample says: (x_N, since_N). Of a gauge its value; of a counter its increase per second since the
+    sample before, NaN for the first, after a reset and after more than `gap_ns`. `since_N`: the sample before it; its
+    own time where there is none."""
+    x_N, since_N = np.empty(len(value_N)), np.empty(len(value_N), np.int64)
+    for r in range(len(begin_R) - 1):
+        for n in range(begin_R[r], begin_R[r + 1]):
+            first = n == begin_R[r]
+            since_N[n] = time_N[n] if first else time_N[n - 1]
+            if not counter_R[r]:
+                x_N[n] = value_N[n]
+                continue
+            x_N[n] = np.nan
+            if not first:
+                length_ns = time_N[n] - time_N[n - 1]
+                more = value_N[n] - value_N[n - 1]
+                if more >= 0.0 and length_ns <= gap_ns:
+                    x_N[n] = more / (length_ns / 1e9)
+    return x_N, since_N
+
+
+@njit(cache=True)
+def binned(
+    rows_K: Ints, begin_R: Ints, time_N: Ints, since_N: Ints, x_N: Floats, counter_R: Bools,
+    width_ns: int, to_ns: int, bins: int, hold: int,
+) -> Floats:  # fmt: skip
+    """The mean of each stream in each bin, (K, bins), NaN where there is none; bin 0 is [to - width, to).
+
+    Rates weigh as long as they lasted. An empty bin has the value of the one before it, up to `hold` times: samples
+    come a little early or late.
+    """
+    grid_KB = np.full((len(rows_K), bins), np.nan)
+    weight_B = np.empty(bins)
+    for k in range(len(rows_K)):
+        r = rows_K[k]
+        weight_B[:] = 0.0
+        for n in range(begin_R[r], begin_R[r + 1]):
+            b = (to_ns - 1 - time_N[n]) // width_ns
+            if b < 0 or b >= bins or np.isnan(x_N[n]):
+                continue
+            weight = float(time_N[n] - since_N[n]) if counter_R[r] else 1.0
+            if weight_B[b] == 0.0:
+                grid_KB[k, b] = 0.0
+            grid_KB[k, b] += x_N[n] * weight
+            weight_B[b] += weight
+        held = 0
+        for b in range(bins - 1, -1, -1):
+            if weight_B[b] > 0.0:
+                grid_KB[k, b] /= weight_B[b]
+                held = 0
+            elif b + 1 < bins and held < hold:
+                grid_KB[k, b] = grid_KB[k, b + 1]
+                held += 1
+    return grid_KB
+
+
+@njit(cache=True)
+def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
+    """The median of the others of its group in each bin, (K, bins); NaN with fewer than `least` others."""
+    rows, bins = grid_KB.shape
+    out_KB = np.full((rows, bins), np.nan)
+    for g in range(len(begin_G) - 1):
+        begin, end = begin_G[g], begin_G[g + 1]
+        if end - begin <= least:
+            continue
+        value_I, row_I = np.empty(end - begin), np.empty(end - begin, np.int64)
+        for b in range(bins):
+            count = 0
+            for k in range(begin, end):
+                if not np.isnan(grid_KB[k, b]):
+                    value_I[count] = grid_KB[k, b]
+                    row_I[count] = k
+                    count += 1
+            others = count - 1
+            if others < least:
+                continue
+            order_I = np.argsort(value_I[:count])
+            for i in range(count):
+                low, high = (others - 1) // 2, others // 2  # places among the others
+                low += low >= i
+                high += high >= i
+                out_KB[row_I[order_I[i]], b] = value_I[order_I[low]] / 2 + value_I[order_I[high]] / 2
+    return out_KB
+
+
+@njit(cache=True)
+def middle(value_I: Floats, count: int) -> float:
+    """The median of the first `count` values, which are put in order; NaN of none."""
+    if count == 0:
+        return np.nan
+    ordered = np.sort(value_I[:count])
+    return ordered[(count - 1) // 2] / 2 + ordered[count // 2] / 2
+
+
+@njit(cache=True)
+def pasts(y_KB: Floats, from_bin: int) -> tuple[Floats, Floats, Ints]:
+    """Median, scaled median absolute deviation and number of values of each row's bins from `from_bin` on."""
+    rows, bins = y_KB.shape
+    level_K, scale_K, count_K = np.full(rows, np.nan), np.full(rows, np.nan), np.zeros(rows, np.int64)
+    value_I = np.empty(bins)
+    for k in range(rows):
+        count = 0
+        for b in range(from_bin, bins):
+            if not np.isnan(y_KB[k, b]):
+                value_I[count] = y_KB[k, b]
+                count += 1
+        level_K[k], count_K[k] = middle(value_I, count), count
+        for i in range(count):
+            value_I[i] = abs(value_I[i] - level_K[k])
+        scale_K[k] = 1.4826 * middle(value_I, count)
+    return level_K, scale_K, count_K
+
+
+@njit(cache=True)
+def pooled(begin_G: Ints, y_KB: Floats) -> Floats:
+    """1.4826 times the median size of all values of each group, (G,); NaN of none."""
+    out_G = np.full(len(begin_G) - 1, np.nan)
+    for g in range(len(begin_G) - 1):
+        part = y_KB[begin_G[g] : begin_G[g + 1]]
+        value_I = np.empty(part.size)
+        count = 0
+        for k in range(part.shape[0]):
+            for b in range(part.shape[1]):
+                if not np.isnan(part[k, b]):
+                    value_I[count] = abs(part[k, b])
+                    count += 1
+        out_G[g] = 1.4826 * middle(value_I, count)
+    return out_G
+
+
+@njit(cache=True)
+def tails(begin_G: Ints, z_KB: Floats, left_out_K: Bools, from_bin: int, share: float) -> tuple[Floats, Floats, Ints]:
+    """The tail of |z| in each group: (q_G, beyond_G, count_G), its (1 - share) quantile, the mean of what is beyond it
+    (0 of nothing), and how many values there are. Rows that are left out, and bins before `from_bin`, do not count."""
+    groups = len(begin_G) - 1
+    q_G, beyond_G, count_G = np.zeros(groups), np.zeros(groups), np.zeros(groups, np.int64)
+    for g in range(groups):
+        begin, end = begin_G[g], begin_G[g + 1]
+        size_I = np.empty((end - begin) * max(z_KB.shape[1] - from_bin, 0))
+        count = 0
+        for k in range(begin, end):
+            if left_out_K[k]:
+                continue
+            for b in range(from_bin, z_KB.shape[1]):
+                if not np.isnan(z_KB[k, b]):
+                    size_I[count] = abs(z_KB[k, b])
+                    count += 1
+        count_G[g] = count
+        if count == 0:
+            continue
+        ordered = np.sort(size_I[:count])
+        at = int(np.ceil(count * (1.0 - share))) - 1
+        q_G[g] = ordered[max(at, 0)]
+        more = 0.0
+        for i in range(max(at, 0) + 1, count):
+            more += ordered[i] - q_G[g]
+        if count - 1 > max(at, 0):
+            beyond_G[g] = more / (count - 1 - max(at, 0))
+    return q_G, beyond_G, count_G
+
+
+@njit(cache=True)
+def onsets(
+    row_O: Ints, from_O: Ints, until_O: Ints, expected_O: Floats, seen_O: Floats,
+    begin_R: Ints, time_N: Ints, since_N: Ints, x_N: Floats,
+) -> tuple[Ints, Ints]:  # fmt: skip
+    """Of each of O deviations the first sample in (from, until] that is at least half as far from what was expected as
+    what was seen: (time, time of the sample before it). `until` where there is none."""
+    start_O, earliest_O = until_O.copy(), from_O.copy()
+    for o in range(len(row_O)):
+        r = row_O[o]
+        for n in range(begin_R[r], begin_R[r + 1]):
+            if time_N[n] <= from_O[o] or time_N[n] > until_O[o] or np.isnan(x_N[n]):
+                continue
+            if (x_N[n] - expected_O[o]) * (seen_O[o] - expected_O[o]) >= 0.5 * (seen_O[o] - expected_O[o]) ** 2:
+                start_O[o], earliest_O[o] = time_N[n], since_N[n]
+                break
+    return start_O, earliest_O

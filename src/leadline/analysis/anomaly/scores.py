@@ -1,0 +1,253 @@
+"""How odd each stream is in each bin of time: beside its own past, and beside its peers.
+
+samples ──rates──> x ──bins──> grid (K streams, B bins; bin 0 is the newest)
+    others = median of the others of the peer group          d = grid - others
+    past     (y - median of y's past) / scale of y's past     y = d of loads that have peers, else the grid itself
+    peers     d / scale of d in the whole group
+    both      ──tail of the group's own deviations──> score, as many standard deviations of a normal distribution
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leadline.analysis.anomaly.grid_kernels import binned, of_others, pasts, pooled, rates, tails
+from leadline.analysis.anomaly.kinds import Kind, Way
+from leadline.analysis.anomaly.streams import Streams
+from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.spec import S
+
+WIDTHS_S = (5, 10, 15, 30, 60)  # of bins: the smallest that is not shorter than the usual time between samples
+BIN_S_USUAL = 10  # of a group of which no stream has two samples
+HOLD = 1  # bins that a value is held
+GUARD = 3  # the newest bins, which are judged, do not count as past
+PAST_MIN = 4  # bins of past before it can be a witness
+OTHERS_MIN = 2  # three ranks, hosts or switches: the odd one can be told, though it takes much
+OTHERS_OF_LOAD = 7  # loads differ between peers for good reasons; what the usual difference is takes some peers to know
+TAIL_SHARE = 0.05
+GAUSS_Q, GAUSS_BEYOND = 1.96, 0.38  # two-sided 5 % quantile of a normal distribution; mean excess beyond it
+POOL_SMALL = 20.0  # values in a tail whose excess is taken for twice as large: few values do not show their tail
+CANDIDATE_Z = 6.0
+CANDIDATES_SHARE = 0.25  # more of a group than this are no exceptions: they are how the group is
+COUNTED_NONE = {Way.COUNT: 4.0, Way.RARE: 1 / 64}
+"""Variance of a count that has always been 0: one standard deviation is two pieces of what happens now and then, and
+an eighth of a piece of what should never happen."""
+STATE_RATIO = 0.1
+PAST, PEERS = 0, 1
+WITNESSES = ("past", "peers")
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """K streams whose samples come about equally often, those of one group together."""
+
+    row_K: Ints  # into the streams
+    begin_G: Ints  # of G groups
+    width_ns: int
+    grid_KB: Floats
+    others_KB: Floats  # what the others of the group do, NaN where there are too few
+    expected_WKB: Floats  # by witness: what was expected of the grid
+    score_WKB: Floats  # by witness, with sign; 0 where nothing can be said
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """All tiers, and what the samples say (see `rates`)."""
+
+    tiers: list[Tier]
+    x_N: Floats
+    since_N: Ints
+
+
+def scored(streams: Streams, group_R: Ints, known: Mask | None, to_ns: int, look_back_ns: int) -> Scored:
+    """How odd each stream is. `known`: spans that do not count as past, because they are known to have been odd."""
+    samples = streams.samples
+    value_N = _of_bits(streams)
+    x_N, since_N = rates(samples.begin_R, samples.time_N, value_N, streams.counter_R, look_back_ns)
+    width_R = _widths(streams, group_R)
+    tiers = []
+    for width_s in WIDTHS_S:
+        row_K = np.flatnonzero(width_R == width_s)
+        if len(row_K):
+            row_K = row_K[np.argsort(group_R[row_K], kind="stable")]
+            bins = max(look_back_ns // (width_s * S), GUARD + 1)
+            grid_KB = binned(row_K, samples.begin_R, samples.time_N, since_N, x_N, streams.counter_R,
+                             width_s * S, to_ns, bins, HOLD)  # fmt: skip
+            tiers.append(_tier(streams, group_R, row_K, grid_KB, width_s * S, known, to_ns))
+    return Scored(tiers, x_N, since_N)
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Spans of streams, ns."""
+
+    row_M: Ints
+    from_M: Ints
+    until_M: Ints
+
+
+def _of_bits(streams: Streams) -> Floats:
+    """Values; of sets of bits only the bits that count."""
+    value_N = streams.samples.value_N
+    bits_R = _each(streams, lambda kind: kind.bits)
+    if not bits_R.any():
+        return value_N
+    bits_N = np.repeat(bits_R, np.diff(streams.samples.begin_R)).astype(np.int64)
+    some = np.flatnonzero((bits_N > 0) & (np.abs(value_N) < 2**62))
+    out_N = value_N.copy()
+    out_N[some] = (value_N[some].astype(np.int64) & bits_N[some]).astype(np.float64)
+    return out_N
+
+
+def _each(streams: Streams, of: object) -> NDArray[np.float64]:
+    values_M = np.array([*(of(kind) for kind in streams.kinds), 0.0], np.float64)  # type: ignore[operator]
+    return values_M[streams.metric_R]
+
+
+def _widths(streams: Streams, group_R: Ints) -> Ints:
+    """Width of the bins of each stream, s: of its group's usual time between samples."""
+    begin_R, time_N = streams.samples.begin_R, streams.samples.time_N
+    count_R = np.diff(begin_R)
+    apart_R = np.full(len(count_R), np.nan)
+    many = np.flatnonzero(count_R > 1)
+    apart_R[many] = (time_N[begin_R[many + 1] - 1] - time_N[begin_R[many]]) / (count_R[many] - 1)
+    groups = int(group_R.max(initial=-1)) + 1
+    order = np.lexsort((apart_R, group_R))  # NaN come last in their group
+    there_G = np.bincount(group_R[many], minlength=groups)
+    begin_G = np.searchsorted(group_R[order], np.arange(groups))
+    median_G = np.full(groups, float(BIN_S_USUAL * S))
+    full = np.flatnonzero(there_G > 0)
+    median_G[full] = apart_R[order[begin_G[full] + (there_G[full] - 1) // 2]]
+    # A scrape every 5 s that comes some ms late still fits bins of 5 s: that is what holding is for.
+    place_G = np.searchsorted(np.array(WIDTHS_S) * S * 1.1, median_G)
+    return np.array(WIDTHS_S, np.int64)[np.minimum(place_G, len(WIDTHS_S) - 1)][group_R]
+
+
+def _tier(
+    streams: Streams, group_R: Ints, row_K: Ints, grid_KB: Floats, width_ns: int, known: Mask | None, to_ns: int
+) -> Tier:
+    group_K = group_R[row_K]
+    begin_G = np.append(np.flatnonzero(np.diff(group_K, prepend=-1)), len(group_K)).astype(np.int64)
+    size_K = np.repeat(np.diff(begin_G), np.diff(begin_G))
+    others_KB = of_others(begin_G, grid_KB, OTHERS_MIN)
+    kinds = _Kinds.of(streams, row_K)
+    apart_KB = grid_KB - others_KB
+    peered_K = (kinds.way_K == Way.LOAD) & ~np.isnan(others_KB).all(axis=1)
+    y_KB = np.where(peered_K[:, None], apart_KB, grid_KB)
+    past_KB = y_KB if known is None else _masked(y_KB, row_K, known, width_ns, to_ns, len(streams))
+    level_K, scale_K, count_K = pasts(past_KB, GUARD)
+    expected_past_KB = np.where(peered_K[:, None], others_KB + level_K[:, None], level_K[:, None])
+    scale_K = np.maximum(scale_K, 0.7 * _of_group(begin_G, scale_K))
+    scale_K = scale_K * np.where(kinds.way_K >= Way.RARE, 1.5, 1.0 + 10.0 / np.maximum(count_K, 1))
+    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        floor_KB = kinds.floors(expected_past_KB, grid_KB, begin_G, width_ns)
+        z_past_KB = (grid_KB - expected_past_KB) / np.maximum(scale_K[:, None], floor_KB)
+        z_past_KB[count_K < np.where(kinds.way_K >= Way.RARE, 2, PAST_MIN)] = np.nan
+        spread_K = np.repeat(pooled(begin_G, apart_KB), np.diff(begin_G)) * (1.0 + 4.0 / np.maximum(size_K - 1, 1))
+        floor_KB = kinds.floors(others_KB, grid_KB, begin_G, width_ns)
+        z_peers_KB = apart_KB / np.maximum(spread_K[:, None], floor_KB)
+    alike_K = kinds.alike_K | (kinds.way_K != Way.LOAD)
+    z_peers_KB[~alike_K & (size_K - 1 < OTHERS_OF_LOAD)] = np.nan
+    scores = [_calibrated(kinds.sided(each), begin_G) for each in (z_past_KB, z_peers_KB)]
+    return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, np.stack([expected_past_KB, others_KB]), np.stack(scores))
+
+
+def _masked(y_KB: Floats, row_K: Ints, known: Mask, width_ns: int, to_ns: int, rows: int) -> Floats:
+    """The grid without what is known to have been odd."""
+    place_R = np.full(rows, -1, np.int64)
+    place_R[row_K] = np.arange(len(row_K))
+    out_KB = y_KB.copy()
+    for row, from_ns, until_ns in zip(known.row_M.tolist(), known.from_M.tolist(), known.until_M.tolist(), strict=True):
+        first, last = (to_ns - 1 - until_ns) // width_ns, (to_ns - 1 - from_ns) // width_ns
+        if place_R[row] >= 0 and last >= 0:
+            out_KB[place_R[row], max(first, 0) : last + 1] = np.nan
+    return out_KB
+
+
+def _of_group(begin_G: Ints, value_K: Floats) -> Floats:
+    """The median of each group, told to each of its rows; 0 of nothing."""
+    found = pooled(begin_G, value_K[:, None]) / 1.4826
+    return np.nan_to_num(np.repeat(found, np.diff(begin_G)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """What `Kind` says, as columns."""
+
+    way_K: Ints
+    side_K: Floats
+    floor_K: Floats
+    ratio_K: Floats
+    alike_K: Bools
+    counter_K: Bools
+
+    @classmethod
+    def of(cls, streams: Streams, row_K: Ints) -> _Kinds:
+        def column(of: object) -> Floats:
+            return _each(streams, of)[row_K]
+
+        def floor(kind: Kind) -> float:
+            return kind.floor
+
+        return cls(
+            column(lambda kind: kind.way).astype(np.int64), column(lambda kind: kind.side), column(floor),
+            column(lambda kind: kind.floor_ratio), column(lambda kind: kind.alike) > 0, streams.counter_R[row_K],
+        )  # fmt: skip
+
+    def floors(self, expected_KB: Floats, grid_KB: Floats, begin_G: Ints, width_ns: int) -> Floats:
+        """The least deviation that counts as one standard deviation, (K, B)."""
+        size_KB = np.abs(expected_KB)
+        floor_KB = np.maximum(self.floor_K[:, None], self.ratio_K[:, None] * size_KB)
+        untold_K = (self.floor_K == 0) & (self.way_K <= Way.HARM)
+        if untold_K.any():  # nothing is known of its unit: a twentieth of the largest value in the group
+            largest_K = np.nanmax(np.where(np.isnan(grid_KB), 0.0, np.abs(grid_KB)), axis=1, initial=0.0)
+            largest_G = np.maximum.reduceat(largest_K, begin_G[:-1])
+            floor_KB[untold_K] += 0.05 * np.repeat(largest_G, np.diff(begin_G))[untold_K, None]
+        for way, none in COUNTED_NONE.items():
+            seconds_K = np.where(self.counter_K, width_ns / S, 1.0)[:, None]
+            counted_KB = np.sqrt(size_KB * seconds_K + none) / seconds_K
+            floor_KB = np.where(
+                (self.way_K == way)[:, None], np.maximum(counted_KB, self.ratio_K[:, None] * size_KB), floor_KB
+            )
+        state_KB = np.maximum(STATE_RATIO * size_KB, STATE_RATIO)
+        return np.where((self.way_K == Way.STATE)[:, None], state_KB, np.maximum(floor_KB, 1e-12))
+
+    def sided(self, z_KB: Floats) -> Floats:
+        """Deviations to the side that is odd; 0 to the other, NaN where nothing is known."""
+        with np.errstate(invalid="ignore"):
+            return np.where(z_KB * self.side_K[:, None] < 0, 0.0, np.clip(z_KB, -1e9, 1e9))
+
+
+def _calibrated(z_KB: Floats, begin_G: Ints) -> Floats:
+    """Deviations as standard deviations of a normal distribution, by the tail of their group's own past.
+
+    Beyond its 95 % quantile q the tail of |z| is taken for exponential with the mean excess that it has, or that of a
+    normal distribution if that is more (peaks over threshold, shape 0). Streams that are out now are left out of
+    the tail, as long as they are few. Source: Siffer et al., "Anomaly Detection in Streams with Extreme Value Theory"
+    (KDD'17), section 3; theirs has a shape as well, which 50 to 1,000 values do not tell.
+    """
+    size_G = np.diff(begin_G)
+    size_KB = np.nan_to_num(np.abs(z_KB))
+    candidate_K = size_KB[:, :GUARD].max(axis=1, initial=0.0) >= CANDIDATE_Z
+    count_G = np.add.reduceat(candidate_K.astype(np.int64), begin_G[:-1]) if len(size_G) else size_G
+    few_G = (count_G <= np.maximum(1, CANDIDATES_SHARE * size_G)) & (size_G > OTHERS_MIN)
+    q_G, beyond_G, pool_G = tails(begin_G, z_KB, candidate_K & np.repeat(few_G, size_G), GUARD, TAIL_SHARE)
+    q_K = np.repeat(np.maximum(q_G, GAUSS_Q), size_G)
+    beyond_G = np.maximum(beyond_G, GAUSS_BEYOND) * (1.0 + POOL_SMALL / np.maximum(pool_G, POOL_SMALL / 2))
+    surprise_KB = -np.log(TAIL_SHARE) + (size_KB - q_K[:, None]) / np.repeat(beyond_G, size_G)[:, None]
+    score_KB = np.where(size_KB > q_K[:, None], normal_of(surprise_KB), size_KB / q_K[:, None] * GAUSS_Q)
+    return np.copysign(score_KB, np.nan_to_num(z_KB))
+
+
+def normal_of(surprise: Floats) -> Floats:
+    """The two-sided standard deviation z of a normal distribution with P(|Z| > z) = exp(-surprise).
+
+    Accuracy: 5e-4 for surprises from 0.7 up. Source: Abramowitz, Stegun: Handbook of Mathematical Functions, 26.2.23.
+    """
+    t = np.sqrt(2.0 * (np.maximum(surprise, 0.7) + np.log(2.0)))
+    top, bottom = 2.515517 + t * (0.802853 + t * 0.010328), 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
+    found: Floats = t - top / bottom
+    return found
