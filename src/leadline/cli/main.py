@@ -14,6 +14,7 @@ from leadline.cli import config_verb, show
 from leadline.cli import lab as lab_verb
 from leadline.cli.backfill import backfill
 from leadline.cli.compare import compare
+from leadline.cli.diagnose import diagnose
 from leadline.cli.doctor import doctor
 from leadline.cli.record import record
 from leadline.cli.replay import replay
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(up)
 app.command(context_settings=agent_verb.SETTINGS)(agent_verb.agent)
+app.command()(diagnose)
 app.command()(doctor)
 app.command()(sql)
 app.command()(compare)

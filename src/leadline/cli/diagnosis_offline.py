@@ -1,0 +1,89 @@
+"""The diagnosis of a recording: all its windows judged here, without a server, and told as a server would tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leadline.analysis import ANALYSES
+from leadline.model.tables import BY_NAME
+from leadline.runner.offline import judge_bundle
+from leadline.server.diagnosis_view import SOURCES, SYMPTOM_ANALYSES, Watched, WatchedJob, diagnosis
+from leadline.server.incidents_view import Incident, incidents_of
+from leadline.server.ledger_config import LedgerConfig
+from leadline.server.rows_view import json_rows
+from leadline.store.bundle import Bundle, read_bundle
+
+S = 10**9
+VERDICTS = ("incident", "cause", "symptom")
+
+
+def recorded_diagnosis(path: Path, config: LedgerConfig) -> dict[str, Any]:
+    """What `/api/v1/diagnosis` would say of a whole recording; everything in it is concluded again.
+
+    Errors: DataError for a file that is no bundle, WorldError if it cannot be read, JudgementError.
+    """
+    with read_bundle(path) as bundle:
+        watched, hosts, at_ns = _watched(bundle), _hosts(bundle), bundle.manifest.to_ns
+    found = judge_bundle(path)
+    return diagnosis("", incidents(found, hosts), watched, at_ns, config, recorded=True) | {"about": path.name}
+
+
+def incidents(found: Mapping[str, pa.Table], hosts: Mapping[str, str]) -> list[Incident]:
+    """Incidents of verdicts that count, by table name; what lost most first."""
+    rows = {name: json_rows(found[name]) if name in found else [] for name in VERDICTS}
+    told = incidents_of(rows["incident"], rows["cause"], rows["symptom"], hosts)
+    return sorted(told, key=lambda one: (-one.lost_gpu_seconds, one.start_ns, one.incident))
+
+
+def _rows(bundle: Bundle, name: str, *columns: str) -> pa.Table | None:
+    if not any(table.name == name for table in bundle.tables):
+        return None
+    groups = [rows.select(columns) for rows in bundle.groups(BY_NAME[name])]
+    return pa.concat_tables(groups).unify_dictionaries().combine_chunks() if groups else None
+
+
+def _watched(bundle: Bundle) -> Watched:
+    """Jobs with their steps, and the newest row of each source. Judged is what the recording has, to its end."""
+    until = {}
+    for name, column in SOURCES:
+        rows = _rows(bundle, name, column)
+        if rows is not None and rows.num_rows:
+            until[name] = int(pc.max(rows[column]).as_py())
+    judged = dict.fromkeys((each.name for each in ANALYSES if each.name in SYMPTOM_ANALYSES), bundle.manifest.to_ns)
+    steps = _rows(bundle, "step", "job", "rank", "step", "start_ns", "end_ns")
+    return Watched(_jobs(steps) if steps is not None else (), until, judged)
+
+
+def _jobs(steps: pa.Table) -> tuple[WatchedJob, ...]:
+    found = []
+    jobs = steps["job"].cast(pa.string())
+    for job in sorted(pc.unique(jobs).to_pylist()):
+        mine = steps.filter(pc.equal(jobs, job))
+        step_N, since_ns, until_ns = mine["step"].to_numpy(), pc.min(mine["start_ns"]), pc.max(mine["end_ns"])
+        span_ns, count = until_ns.as_py() - since_ns.as_py(), int(np.ptp(step_N))
+        found.append(
+            WatchedJob(job, pc.count_distinct(mine["rank"]).as_py(), int(step_N.max()), since_ns.as_py(),
+                       until_ns.as_py(), span_ns / S / count if count else None)
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _hosts(bundle: Bundle) -> dict[str, str]:
+    """The host that ranks, GPUs and processes were on last."""
+    rows = _rows(bundle, "relation", "child", "parent", "from_ns")
+    if rows is None:
+        return {}
+    on_hosts = rows.filter(pc.starts_with(rows["parent"].cast(pa.string()), "host:")).sort_by("from_ns")
+    return dict(
+        zip(
+            on_hosts["child"].cast(pa.string()).to_pylist(),
+            on_hosts["parent"].cast(pa.string()).to_pylist(),
+            strict=True,
+        )
+    )

@@ -1,0 +1,327 @@
+"""A diagnosis as one screen: what hurts, since when, the cause and how that is known, what to do, what waiting costs.
+
+The picture of an answer of `/api/v1/diagnosis`; pure, so that it is the same for a server, a bundle and a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from leadline.cli.ledger_words import gpu_time, money, share
+from leadline.cli.output import STATE_STYLE, ago, when
+from leadline.cli.remedy_words import what_to_do
+from leadline.model.incidents import ActionKind, Symptom
+
+WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
+EVIDENCE_SHOWN = 5
+EVIDENCE_MORE = 3  # of each, where several causes are named
+CONSIDERED_SHOWN = 3
+OTHERS_SHOWN = 5
+JOBS_SHOWN = 5
+Answer = Mapping[str, Any]
+
+# Words for a probability, the first whose bound it reaches.
+SURE = (
+    (0.95, "almost certain"),
+    (0.8, "very likely"),
+    (0.6, "likely"),
+    (0.4, "about as likely as not"),
+    (0.0, "a guess"),
+)
+HURTS: Mapping[str, str] = {
+    Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
+    Symptom.SLE: "misses what it promised",
+}  # fmt: skip
+HURT: Mapping[str, str] = {**HURTS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
+                           Symptom.SLE: "missed what it promised"}  # fmt: skip
+SUPPRESSED: Mapping[str, str] = {
+    "maintenance": "its hosts are under maintenance", "drain": "its hosts are being drained",
+    "preemption": "the scheduler took its place for another job", "dismissed": "somebody dismissed it",
+}  # fmt: skip
+
+
+def counting(found: Answer) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """Incidents that count now (in a recording all of them), the costliest first; and those that are over."""
+    now = [one for one in found["incidents"] if one["state"] == "open" or found["recorded"]]
+    now.sort(key=lambda one: (bool(one["suppressed"]), -one["lost_gpu_seconds"]))
+    return now, [one for one in found["incidents"] if one["state"] != "open" and not found["recorded"]]
+
+
+def tell(out: Console, found: Answer, every: bool = False) -> None:
+    """Print a diagnosis for a person: one incident whole (with `every` each of them), the others a line each."""
+    page = _Page(out, found)
+    now, over = counting(found)
+    whole = now if every else now[:1]
+    if not now:
+        page.fine(over)
+        whole = over if every else over[:1]
+    for place, one in enumerate(whole):
+        if place or not now:
+            out.print()
+        page.incident(one, counts=bool(now))
+    page.others([one for one in [*now, *over] if one not in whole])
+
+
+class _Page:
+    """Prints parts with one margin: a word on the left, what it is on the right."""
+
+    def __init__(self, out: Console, found: Answer) -> None:
+        self._out, self._found = out, found
+        self._width = min(out.width, WIDTH)
+
+    def _line(self, label: str, text: str | Text, style: str = "", label_style: str = "dim") -> None:
+        self._part(label, [text if isinstance(text, Text) else Text(text, style)], label_style)
+
+    def _part(self, label: str, texts: Sequence[Text | Table], label_style: str = "dim") -> None:
+        rows = Table.grid(padding=(0, 2, 0, 0), expand=False)
+        rows.width = self._width
+        rows.add_column(width=10, no_wrap=True)
+        rows.add_column(ratio=1, overflow="fold")
+        for place, text in enumerate(texts):
+            rows.add_row(Text(label if place == 0 else "", label_style), text)
+        self._out.print(rows)
+
+    # -- nothing hurts --------------------------------------------------------------------------------------------
+
+    def fine(self, over: Sequence[Answer]) -> None:
+        """That nothing hurts and what was watched to say so; or why that cannot be said."""
+        state = self._found["state"]
+        about = self._found["about"] or "every job"
+        words = f"{about}: nothing hurts" if state == "ok" else f"{about}: nothing can be said"
+        self._line(state.upper(), words, "bold", f"bold {STATE_STYLE[state]}")
+        if self._found["why"]:
+            self._line("", self._found["why"], "yellow")
+        self._watched()
+        if over:
+            ended = over[0]["end_ns"] or over[0]["seen_ns"]
+            self._line("before", f"the last incident ended {self._since(ended)}; it is told below")
+
+    def _watched(self) -> None:
+        watched = self._found["watched"]
+        lines = [
+            f"{each['job']}: step {each['step']} of {_ranks(each['ranks'])}, the newest {self._since(each['until_ns'])}"
+            + (f", {each['step_s']:.2g} s a step" if each["step_s"] else "")
+            for each in watched["jobs"]
+        ]
+        if len(lines) > JOBS_SHOWN:
+            lines = [*lines[:JOBS_SHOWN], f"and {len(lines) - JOBS_SHOWN} more jobs"]
+        at_ns = self._found["at_ns"]
+        newest = [f"{name} {ago(max(0.0, (at_ns - one_ns) / 1e9))}" for name, one_ns in watched["until_ns"].items()]
+        judged = ", ".join(f"{name} {when(one_ns)[11:]}" for name, one_ns in watched["judged_ns"].items())
+        lines += [f"newest rows: {', '.join(newest)} {self._before}"] if newest else []
+        lines += [f"judged until: {judged}"] if judged else []
+        if lines:
+            self._part("watched", [Text(line) for line in lines])
+
+    def _since(self, at_ns: int) -> str:
+        """How long before the time of the diagnosis."""
+        seconds = (self._found["at_ns"] - at_ns) / 1e9
+        return f"{ago(max(0.0, seconds))} {self._before}"
+
+    @property
+    def _before(self) -> str:
+        return "before the end of the recording" if self._found["recorded"] else "ago"
+
+    # -- an incident ----------------------------------------------------------------------------------------------
+
+    def incident(self, one: Answer, counts: bool) -> None:
+        """One incident, whole."""
+        state = state_of(one) if counts else "over"
+        self._line(state.upper(), self.headline(one), "bold", f"bold {STATE_STYLE.get(state, 'dim')}")
+        self._line("", self._when(one))
+        self._line("", f"{self._gpus(one['lost_gpu_seconds'])} lost{' so far' if one['state'] == 'open' else ''}")
+        if one["suppressed"]:
+            why = SUPPRESSED.get(one["suppressed"], one["suppressed"])
+            self._line("suppressed", f"because {why}: nobody is alerted", "yellow")
+        if not one["causes"]:
+            self._unknown(one)
+        many = len(one["causes"]) > 1
+        for place, cause in enumerate(one["causes"], 1):
+            self._cause(one, cause, f"cause {place}" if many else "cause", EVIDENCE_MORE if many else EVIDENCE_SHOWN)
+        self._considered(one)
+        for place, cause in enumerate(one["causes"], 1):
+            self._do(one, cause, f"do {place}" if many else "do")
+        self._waiting(one)
+        self._line("id", one["incident"], "dim")
+
+    def headline(self, one: Answer) -> str:
+        """Who suffers, how, and how much: `bert-1 is slow: 52 % of its GPU time is lost (8 GPUs)`."""
+        jobs = [job for job in one["jobs"] if job != one["job"]]
+        who = one["job"] or one["entity"]
+        others = f" and {len(jobs)} more job{'s' if len(jobs) > 1 else ''}" if jobs else ""
+        words = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
+        lost = max((each["lost_share"] or 0.0 for each in one["symptoms"]), default=0.0)
+        much = f": {share(lost)} of its GPU time {'is' if one['state'] == 'open' else 'was'} lost" if lost else ""
+        gpus = f" ({one['gpus']} GPUs)" if one["gpus"] else ""
+        return f"{who}{others} {words}{much}{gpus}"
+
+    def _when(self, one: Answer) -> str:
+        told_s = (one["told_ns"] - one["start_ns"]) / 1e9
+        told = f"told {ago(told_s)} later"
+        if one["state"] == "open":
+            return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {told}"
+        until_ns = one["end_ns"] or one["seen_ns"]
+        return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({ago((until_ns - one['start_ns']) / 1e9)}), {told}"
+
+    def _gpus(self, gpu_seconds: float) -> str:
+        """GPU time, with its price where one is set."""
+        price = self._found["price"]
+        cost = "" if price is None else f" ({money(gpu_seconds / 3600 * price, self._found['currency'])})"
+        return f"{gpu_time(gpu_seconds)}{cost}"
+
+    def _unknown(self, one: Answer) -> None:
+        self._line("cause", "unknown: the evidence is thin", "bold yellow")
+        if one["missing"]:
+            self._line("missing", one["missing"])
+        blamed = [each.get("owner") for hurt in one["symptoms"] for each in hurt["blamed"] if each.get("owner")]
+        if blamed:
+            self._line("blamed", f"most is lost on {', '.join(str(name) for name in dict.fromkeys(blamed[:3]))}")
+        pieces = [each for hurt in one["symptoms"] for each in hurt["evidence"]]
+        self._evidence(pieces[:EVIDENCE_SHOWN])
+
+    def _cause(self, one: Answer, cause: Answer, label: str, shown: int) -> None:
+        place = f" on {_name(cause['host'])}" if cause["host"] and cause["host"] != cause["entity"] else ""
+        named = Text.assemble((f"{cause['entity']}{place}: {_rule(cause['rule'])}", "bold"), f"   {sure(cause)}")
+        self._line(label, named)
+        again = "" if cause["class"] == "unknown" else f"{cause['class']}, "
+        self._line("", f"{again}layer {cause['layer']}. {_sentence(cause['text'])}")
+        self._evidence(cause["evidence"][:shown])
+
+    def _evidence(self, pieces: Sequence[Answer]) -> None:
+        if not pieces:
+            self._line("evidence", "no row of its own: what is blamed, and where it stands, is all that speaks for it")
+            return
+        rows = Table.grid(padding=(0, 2, 0, 0))
+        rows.add_column(justify="right", no_wrap=True)
+        rows.add_column(justify="right", no_wrap=True)
+        rows.add_column(overflow="fold", ratio=1)
+        for place, each in enumerate(pieces, 1):
+            rows.add_row(Text(str(place), "dim"), Text(moment(each)), Text(piece_words(each)))
+        legend = "seconds from the first lost one"
+        if any(each["order"] == "unknown" and each["after_s"] is not None for each in pieces):
+            legend += "; ?: the clocks do not tell which came first"
+        self._part("evidence", [rows, Text(legend, "dim")])
+
+    def _considered(self, one: Answer) -> None:
+        texts = []
+        for cause in one["considered"][:CONSIDERED_SHOWN]:
+            chance = f"{cause['probability']:.2f}"
+            texts.append(
+                Text(
+                    f"{cause['entity']}: {_rule(cause['rule'])} ({chance}). {_sentence(cause['text'])}", overflow="fold"
+                )
+            )
+        rest = len(one["considered"]) - len(texts)
+        if rest > 0:
+            texts.append(Text(f"and {rest} more; --output json tells them", "dim"))
+        if texts:
+            self._part("not", texts)
+
+    def _do(self, one: Answer, cause: Answer, label: str) -> None:
+        words, commands = what_to_do(one, cause)
+        texts = [Text.assemble((cause["action"], "bold"), f": {words}")]
+        texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in commands]
+        costs = (
+            []
+            if cause["action"] == ActionKind.NONE
+            else [
+                f"costs {self._gpus(cause['action_cost'])}" if cause["action_cost"] else "",
+                f"saves {self._gpus(cause['saves'])} in the next hour" if cause["saves"] else "",
+            ]
+        )
+        if any(costs):
+            texts.append(Text(", ".join(each for each in costs if each)))
+        self._part(label, texts)
+
+    def _waiting(self, one: Answer) -> None:
+        waiting = sum(cause["waiting_cost"] for cause in one["causes"])
+        if one["state"] == "open" and waiting:
+            self._line("waiting", f"ten minutes more cost {self._gpus(waiting)}")
+
+    def others(self, some: Sequence[Answer]) -> None:
+        """Other incidents, a line each."""
+        if not some:
+            return
+        texts = [Text(self.in_a_line(one), overflow="fold") for one in some[:OTHERS_SHOWN]]
+        rest = self._found["incidents_total"] - len(self._found["incidents"]) + len(some) - len(texts)
+        if rest > 0:
+            texts.append(Text(f"and {rest} more: leadline show incidents", "dim"))
+        self._out.print()
+        self._part("also", texts)
+
+    def in_a_line(self, one: Answer) -> str:
+        """`bert-1 was slow for 41 s, lost 176 GPU-s: cpu throttled host:h6 (0.93)`."""
+        until_ns = one["end_ns"] or (self._found["at_ns"] if one["state"] == "open" else one["seen_ns"])
+        words = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
+        length = ago(max(0.0, (until_ns - one["start_ns"]) / 1e9))
+        why = ", suppressed" if one["suppressed"] else ""
+        return (
+            f"{one['job'] or one['entity']} {words} for {length} from {when(one['start_ns'])[11:]}, "
+            f"lost {gpu_time(one['lost_gpu_seconds'])}{why}: {causes_words(one)}  [{one['incident']}]"
+        )
+
+
+def causes_words(one: Answer) -> str:
+    """The named causes in a few words: `link flapping of port:h3/eth0 (0.93)`; or what is missing."""
+    if not one["causes"]:
+        return f"cause unknown, missing {one['missing']}" if one["missing"] else "cause unknown"
+    return " and ".join(f"{each['entity']} {_rule(each['rule'])} ({each['probability']:.2f})" for each in one["causes"])
+
+
+def sure(cause: Answer) -> str:
+    """A probability in words and as a number: `very likely (0.93)`."""
+    words = next(words for least, words in SURE if cause["probability"] >= least)
+    return f"{words} ({cause['probability']:.2f})"
+
+
+def moment(piece: Answer) -> str:
+    """When evidence was, from the first lost second: `0.4 s before`, `3.0 s after ?`, `with it`; `-` if not told."""
+    if piece["after_s"] is None:
+        return "-"
+    if piece["order"] == "together" or abs(piece["after_s"]) < 0.05:
+        return "with it"
+    words = f"{ago(abs(piece['after_s']))} {'before' if piece['after_s'] < 0 else 'after'}"
+    return f"{words} ?" if piece["order"] == "unknown" else words
+
+
+def piece_words(piece: Answer) -> str:
+    """A piece of evidence in a line: its sentence, after the entity unless that is in it."""
+    text, entity = piece["text"] or piece["what"], piece["entity"]
+    return text if not entity or _name(entity) in text else f"{entity}: {text}"
+
+
+def state_of(one: Answer) -> str:
+    """The state of one incident: critical where a cause is known and nothing suppresses it, else warning."""
+    return "critical" if one["causes"] and not one["suppressed"] else "warning"
+
+
+def state_line(found: Answer) -> str:
+    """One line for a monitoring system that shows no more."""
+    now, _ = counting(found)
+    if not now:
+        words = "nothing hurts" if found["state"] == "ok" else found["why"]
+        return f"{found['state'].upper()}: {found['about'] or 'every job'}: {words}"
+    hurts = HURTS.get(now[0]["symptom"], now[0]["symptom"])
+    return f"{found['state'].upper()}: {now[0]['job'] or now[0]['entity']} {hurts}: {causes_words(now[0])}"
+
+
+def _name(entity: str) -> str:
+    return entity.partition(":")[2] or entity
+
+
+def _rule(rule: str) -> str:
+    return rule.replace("-", " ")
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text if not text or text[-1] in ".!?" else f"{text}."
+
+
+def _ranks(count: int) -> str:
+    return "1 rank" if count == 1 else f"{count} ranks"
