@@ -24,6 +24,7 @@ from leadline.model.counters import counter
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
+from leadline.server.alerts_api import mount_alerts
 from leadline.server.analyses import mount_analyses
 from leadline.server.bundles import mount_bundles
 from leadline.server.compare_api import mount_compare
@@ -284,6 +285,7 @@ def create_api(
     mount_messages(api, parts, who, reading.turn, PROBLEMS)
     mount_ledger(api, parts, who, reading.turn, PROBLEMS)
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
+    mount_alerts(api, parts, who, PROBLEMS)
     mount_incidents(api, parts, who, reading.turn, PROBLEMS)
     return api
 

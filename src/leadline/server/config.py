@@ -30,6 +30,8 @@ from leadline.host.config import AgentConfig
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import ConfigError
 from leadline.runner.config import RunnerConfig
+from leadline.server.alerts_config import AlertsConfig
+from leadline.server.explain_config import ExplainConfig
 from leadline.server.ledger_config import LedgerConfig
 from leadline.server.settings import ServerConfig, SleConfig
 from leadline.store.config import StoreConfig
@@ -43,6 +45,8 @@ SECTIONS: tuple[tuple[str, type], ...] = (
     ("runner", RunnerConfig),
     ("sle", SleConfig),
     ("ledger", LedgerConfig),
+    ("alerts", AlertsConfig),
+    ("explain", ExplainConfig),
 )
 
 DEFAULT_FILE = Path("leadline.yaml")  # read when it is there and no other was named
@@ -124,6 +128,14 @@ class Config:
     @property
     def ledger(self) -> LedgerConfig:
         return self.section("ledger", LedgerConfig)
+
+    @property
+    def alerts(self) -> AlertsConfig:
+        return self.section("alerts", AlertsConfig)
+
+    @property
+    def explain(self) -> ExplainConfig:
+        return self.section("explain", ExplainConfig)
 
     def section(self, name: str, kind: type[T]) -> T:
         """The section of that name. Errors: KeyError for a name that is not declared."""

@@ -18,6 +18,8 @@ from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server import analyses
+from leadline.server.alerts import Alerts
+from leadline.server.alerts import findings as alert_findings
 from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
 
@@ -41,6 +43,7 @@ class Parts:
     replay: Replay | None = None
     runner: Runner | None = None
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
+    alerts: Alerts | None = None
 
 
 def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
@@ -56,6 +59,7 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
             }
         )
     findings += analyses.findings(parts.runner.states() if parts.runner else [])
+    findings += alert_findings(parts.alerts.states() if parts.alerts else [])
     facts, store_error = _facts(parts.store)
     if store_error:
         findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})

@@ -2,7 +2,8 @@
 
     store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper, sflow (6343/udp)
       ├──> api (8440)         ├──> live tables: what was accepted
-      └──> runner ──> worker processes   └──> runner: what was stored (which windows have late rows)
+      ├──> runner ──> worker processes   └──> runner: what was stored (which windows have late rows)
+      └──> alerts ──> receivers
 
 Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the runner and the store.
 """
@@ -37,6 +38,7 @@ from leadline.model.principal import Principal
 from leadline.runner.live import LiveTables
 from leadline.runner.run import Runner
 from leadline.server.access import authorize
+from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
 from leadline.server.config import Config, Flag, load
 from leadline.server.expectations import effective, save
@@ -93,7 +95,11 @@ class ServerProcess:
         )
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
-        parts = Parts(self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger)
+        self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url)
+        parts = Parts(
+            self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
+            alerts=self.alerts,
+        )  # fmt: skip
         api = create_api(
             parts, authorize, lambda: [setting._asdict() for setting in config.settings()], config_text(config)
         )
@@ -149,6 +155,7 @@ class ServerProcess:
         self.store.start()
         try:
             save(self.store, held, time.time_ns(), self._config.runner.provider)
+            self.alerts.open()
             self.runner.start()
             self.intake.start()
             self._grpc.start()
@@ -158,6 +165,7 @@ class ServerProcess:
             await loop.run_in_executor(None, self.intake.stop)
             self._decoders.shutdown()
             await loop.run_in_executor(None, self.runner.stop)
+            self.alerts.close()
             self.store.stop()
             if at_path is not None:
                 at_path.remove()
@@ -167,7 +175,8 @@ class ServerProcess:
             asyncio.create_task(listener.serve(sockets))
             for listener, sockets in zip(self._listeners, listening, strict=True)
         ]
-        behind = [asyncio.create_task(part) for part in (self._scraper.run(), self._sflow.run(), self._maintain(loop))]
+        parts = (self._scraper.run(), self._sflow.run(), self.alerts.run(), self._maintain(loop))
+        behind = [asyncio.create_task(part) for part in parts]
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
         await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
         for task in behind:

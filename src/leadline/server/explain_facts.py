@@ -1,0 +1,203 @@
+"""The explanation that is always there: numbered facts of an incident, and sentences that each cite them.
+
+    incident, its causes, their evidence, what was considered, what to do ──> facts [1] [2] ... ──> sentences
+
+A language model, where one is asked, sees the same facts and words them; it can add none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from leadline.model.incidents import Symptom
+from leadline.server.action_words import to_do
+from leadline.server.flows_view import time_text
+from leadline.server.incidents_view import AFTER, BEFORE, TOGETHER, Cause, Evidence, Incident
+
+EVIDENCE_MAX = 5  # of one cause: what tells most comes first
+CONSIDERED_MAX = 4
+TEXT_MAX = 400  # characters of one text from a table: log lines can be long
+OUR_TABLES = frozenset(
+    {"anomaly", "conflict", "ledger", "symptom", "sle", "sle_loss", "flow_path", "flow_volume", "traffic"}
+)
+"""Tables of which the text of evidence is written by analyses; of others (events) it may quote anybody's log."""
+
+# Kinds of facts.
+SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
+    "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed",
+)  # fmt: skip
+_HURTS = {
+    Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
+    Symptom.SLE: "does not meet what is expected of it",
+}  # fmt: skip
+_ORDER = {
+    BEFORE: "before the first lost second",
+    AFTER: "after the first lost second",
+    TOGETHER: "together with the first lost second",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One numbered fact. `said`: in Leadline's own words; `quoted`: text of others, such as a log line: data, no more.
+
+    `names`: the entities and rules it is about.
+    """
+
+    number: int
+    kind: str
+    said: str
+    names: tuple[str, ...]
+    quoted: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it, for people."""
+        return f'{self.said}: "{self.quoted}"' if self.quoted else self.said
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence and the numbers of the facts that it rests on."""
+
+    text: str
+    cites: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.text} {''.join(f'[{number}]' for number in self.cites)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What is known of an incident, told in order."""
+
+    facts: tuple[Fact, ...]
+    sentences: tuple[Sentence, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the API tells it."""
+        facts = [{"number": each.number, "kind": each.kind, "text": each.text} for each in self.facts]
+        return {"facts": facts, "sentences": [asdict(each) for each in self.sentences]}
+
+
+def explanation(incident: Incident) -> Explanation:
+    """The facts of an incident and its text. The same incident makes the same, letter by letter."""
+    telling = _Telling(incident)
+    telling.symptom()
+    for cause in incident.chosen if incident.known else ():
+        telling.cause(cause)
+    if not incident.known:
+        telling.unknown()
+    for cause in incident.considered[:CONSIDERED_MAX]:
+        telling.considered(cause)
+    if incident.suppressed:
+        telling.suppressed(incident.suppressed)
+    return Explanation(tuple(telling.facts), tuple(telling.sentences))
+
+
+class _Telling:
+    def __init__(self, incident: Incident) -> None:
+        self._incident = incident
+        self.facts: list[Fact] = []
+        self.sentences: list[Sentence] = []
+
+    def _fact(self, kind: str, said: str, names: Iterable[str | None], quoted: str = "") -> int:
+        number = len(self.facts) + 1
+        known = tuple(dict.fromkeys(name for name in names if name))
+        self.facts.append(Fact(number, kind, one_line(said), known, one_line(quoted)))
+        return number
+
+    def _say(self, text: str, cites: Sequence[int]) -> None:
+        self.sentences.append(Sentence(one_line(text), tuple(cites)))
+
+    def symptom(self) -> None:
+        one = self._incident
+        what = one.job or one.entity
+        hurts = _HURTS.get(one.symptom, one.symptom)  # type: ignore[call-overload]
+        until = "and lasts" if one.open else f"until {time_text(one.end_ns)}" if one.end_ns else "and is over"
+        others = [job for job in one.jobs if job != one.job]
+        also = f"; {', '.join(others)} too" if others else ""
+        said = (
+            f"{what} {hurts} since {time_text(one.start_ns)} {until}; "
+            f"it lost {lost_words(one.lost_gpu_seconds)} of GPU time{also}"
+        )
+        number = self._fact(SYMPTOM, said, (one.entity, one.job, *one.jobs, one.symptom))
+        self._say(f"{said}.", [number])
+
+    def cause(self, cause: Cause) -> None:
+        where = "" if cause.host in (None, cause.entity) else f" on {cause.host}"
+        said = (
+            f"cause: {cause.rule} at {cause.entity}{where}, {percent(cause.probability)} likely, layer {cause.layer}, "
+            f"class {cause.fault_class}: {cause.text}"
+        )
+        number = self._fact(CAUSE, said, (cause.entity, cause.host, cause.rule))
+        rests = [self._evidence(each) for each in cause.evidence[:EVIDENCE_MAX]]
+        sure = "The cause is" if cause.probability >= 0.8 else "The likeliest cause is"
+        text = f"{sure} {cause.rule} at {cause.entity}{where} ({percent(cause.probability)})"
+        self._say(f"{text}: {cause.text}" if cause.text else f"{text}.", [number, *rests])
+        self._action(cause)
+
+    def _evidence(self, each: Evidence) -> int:
+        said = " ".join(part for part in (each.table, each.entity, each.what) if part) or "evidence"
+        if each.after_s is not None:
+            said += f", {abs(each.after_s):.1f} s {_when(each)}"
+        if each.table in OUR_TABLES:
+            return self._fact(EVIDENCE, f"{said}: {each.text}" if each.text else said, (each.entity, each.what))
+        return self._fact(EVIDENCE, said, (each.entity, each.what), each.text)
+
+    def _action(self, cause: Cause) -> None:
+        done = to_do(self._incident, cause)
+        parts = []
+        if cause.action_cost is not None:
+            parts.append(f"costs {lost_words(cause.action_cost)}")
+        if cause.saves is not None:
+            parts.append(f"saves {lost_words(cause.saves)} in the next hour")
+        parts.append(f"ten minutes of waiting cost {lost_words(cause.waiting_cost)} of GPU time")
+        number = self._fact(ACTION, f"{cause.action}: {done.words} It {'; '.join(parts)}", (cause.entity, cause.host))
+        self._say(done.words, [number])
+
+    def unknown(self) -> None:
+        missing = self._incident.missing
+        why = f"for want of {missing}" if missing else "the evidence is too thin"
+        number = self._fact(UNKNOWN, f"the cause is unknown: {why}", (missing,))
+        self._say(f"The cause is unknown: {why}.", [number])
+
+    def considered(self, cause: Cause) -> None:
+        said = (
+            f"considered and not the cause: {cause.rule} at {cause.entity}, {percent(cause.probability)}: {cause.text}"
+        )
+        number = self._fact(CONSIDERED, said, (cause.entity, cause.host, cause.rule))
+        text = f"Considered and not it: {cause.rule} at {cause.entity}"
+        self._say(f"{text}: {cause.text}" if cause.text else f"{text}.", [number])
+
+    def suppressed(self, why: str) -> None:
+        number = self._fact(SUPPRESSED, f"no alert is sent because of {why}", ())
+        self._say(f"No alert is sent because of {why}.", [number])
+
+
+def _when(each: Evidence) -> str:
+    """Before, after or together; where the clocks order nothing, that is said."""
+    if each.order in _ORDER:
+        return _ORDER[each.order]
+    side = "before" if (each.after_s or 0.0) < 0 else "after"
+    return f"{side} the first lost second as the clocks tell it (their error is not known)"
+
+
+def percent(probability: float) -> str:
+    """`93 %`."""
+    return f"{100 * probability:.0f} %"
+
+
+def lost_words(gpu_seconds: float) -> str:
+    """`1.32 GPU-hours`, below an hour `85 GPU-seconds`."""
+    if gpu_seconds >= 3600:
+        return f"{gpu_seconds / 3600:.3g} GPU-hours"
+    return f"{gpu_seconds:.3g} GPU-seconds" if gpu_seconds < 100 else f"{gpu_seconds:.0f} GPU-seconds"
+
+
+def one_line(text: str) -> str:
+    """Text of a table in one line: no control characters, not longer than `TEXT_MAX` where it is a quotation."""
+    plain = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return plain if len(plain) <= TEXT_MAX else plain[: TEXT_MAX - 1] + "…"
