@@ -28,6 +28,7 @@ from leadline.lab.truth import TruthFile
 SCENARIO = "demo"
 REFRESH_S = 2.0  # seven small queries: more often would cost the training CPU
 DELIVER_S_MAX = 15.0  # what agents still hold when the cluster goes is delivered by then
+JUDGE_S_MAX = 10.0  # the last windows are judged some seconds after the story ends
 # What must have come from a cluster that trains and whose link flaps.
 ARRIVED_SQL = """
 SELECT (SELECT count() FROM step) AS steps, (SELECT count() FROM collective) AS collectives,
@@ -73,13 +74,23 @@ class Demo:
         finally:
             self.stop()
         arrived = self._arrived()
+        self._settle(story)
         story.ask_ledger()
+        console().print("", story.found.held_against(self.run.truth.entries), sep="\n")
         _summary(arrived, self.truth, story, once)
         missing = [name for name in NEEDED if not arrived[name]]
         if missing:
             console().print(f"none of these arrived: {', '.join(missing)}", style="red")
         while True:
             yield (1 if missing else 0) if once else None
+
+    def _settle(self, story: Story) -> None:
+        """Ask until every fault has its cause, or the last windows are surely judged."""
+        deadline = time.monotonic() + JUDGE_S_MAX
+        story.ask_causes()
+        while not story.found.complete(self.run.truth.entries) and time.monotonic() < deadline:
+            time.sleep(1.0)
+            story.ask_causes()
 
     def _arrived(self) -> dict[str, Any]:
         client, deadline = Client(self._url), time.monotonic() + DELIVER_S_MAX
@@ -99,6 +110,8 @@ def told(one: ScenarioRun, url: str) -> Generator[None, None, Story]:
     out = console()
     story = Story(Client(url), one.scenario, job_of(one.scenario))
     one.tell = story.add if out.is_terminal else _lines(story)
+    if not out.is_terminal:
+        story.conclude = _concluded_line
     with ExitStack() as stack:
         running = stack.enter_context(_beside(one.run))
         live = stack.enter_context(Live(console=out, auto_refresh=False)) if out.is_terminal else None
@@ -108,6 +121,9 @@ def told(one: ScenarioRun, url: str) -> Generator[None, None, Story]:
                 drawn = time.monotonic()
                 story.ask()
                 live.update(story.picture(one.at_s), refresh=True)
+            elif live is None and time.monotonic() - drawn >= REFRESH_S:
+                drawn = time.monotonic()
+                story.ask_causes()
             yield
         story.ask()
         if live is not None:
@@ -134,6 +150,7 @@ def _summary(arrived: dict[str, Any], truth: Path, story: Story, once: bool) -> 
         f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
         f"entities are in the store.{_concluded(story)}\nWhat was really done is in {truth}. Ask for the rest"
         f"{' (once `leadline up` runs again)' if once else ''}:\n"
+        f"  .venv/bin/leadline diagnose {job}{at}\n"
         f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
         f"  .venv/bin/leadline show ledger {job}\n"
         f"  .venv/bin/leadline show sle{at}\n"
@@ -154,6 +171,11 @@ def _concluded(story: Story) -> str:
         f"{cost[:1].upper()}{cost[1:]}." if cost else "",
     ]
     return "".join(f"\n{line}" for line in lines if line)
+
+
+def _concluded_line(text: str) -> None:
+    console().print(Text(f"        Leadline: {text}", "bold magenta"))
+    sys.stdout.flush()
 
 
 def _lines(story: Story) -> Callable[[Happening], None]:

@@ -24,8 +24,9 @@ class RecordedStory:
     def __init__(self, url: str, bundle: Path) -> None:
         """Errors: DataError, OSError if the truth beside the bundle cannot be read."""
         entries, _, scenario = read_truth(bundle.with_suffix(".truth.json"))
+        self._truth = entries
         planned = scenario_of(scenario)
-        self._story = Story(Client(url), planned, job_of(planned), began_ns=0)
+        self._story = Story(Client(url), planned, job_of(planned), began_ns=0, live=False)
         self._zero_ns = entries[0].onset_ns - round(planned.faults[0].at_s * 1e9)
         self._end_ns = self._zero_ns + round(planned.duration_s * 1e9)
         self._ahead = sorted(happenings(entries, self._zero_ns), key=lambda each: each.time_ns)
@@ -54,12 +55,16 @@ class RecordedStory:
         self._story.ask(at_ns)
         if done:  # and everything is judged
             self._story.ask_ledger(at_ns)
+            self._story.ask_causes(at_ns)
         at_s = (at_ns - self._zero_ns) / 1e9
         picture = self._story.picture(at_s if at_s >= 0 else None)
         if self._live is not None:
             self._live.update(picture, refresh=True)
         elif self._done:
             self._out.print(picture)
+        if self._done:
+            self.__exit__()  # what follows stands below the picture
+            self._out.print("", self._story.found.held_against(self._truth), sep="\n")
             sys.stdout.flush()
 
 

@@ -12,6 +12,7 @@ from leadline.cli.output import Output, OutputOption, console, emit, size, table
 from leadline.cli.show_failures import failures
 from leadline.cli.show_flows import flows
 from leadline.cli.show_graph import graph
+from leadline.cli.show_incidents import incidents
 from leadline.cli.show_ledger import ledger
 from leadline.cli.show_messages import messages
 from leadline.cli.show_path import path
@@ -22,6 +23,7 @@ app.command()(graph)
 app.command()(path)
 app.command()(flows)
 app.command()(ledger)
+app.command()(incidents)
 app.command()(failures)
 app.command()(sle)
 app.command()(expectations)

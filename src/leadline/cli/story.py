@@ -1,14 +1,14 @@
-"""The story of a lab run on the terminal: what was done to the cluster, and beside it what telemetry tells of it.
+"""The story of a lab run on the terminal: what was done to the cluster, and beside it what Leadline makes of it.
 
 The left column is the truth, told by the lab as it happens. Everything else on the screen is asked of Leadline's API
-and knows nothing of the truth: the two are to be compared by eye.
+and knows nothing of the truth, until the last table holds the two against each other.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.cli.client import Client
+from leadline.cli.conclusions import Conclusions
 from leadline.cli.flow_words import path_words
 from leadline.cli.ledger_story import cost_words, time_words
 from leadline.lab.run import Happening
@@ -87,6 +88,12 @@ class Story:
     happenings: list[Happening] = field(default_factory=list)
     told: Told = field(default_factory=Told)
     ended_ns: int | None = None  # when the cluster was about to be taken down
+    live: bool = True  # else a replay, whose clock is the recording's
+    found: Conclusions = field(init=False)
+    conclude: Callable[[str], None] = lambda _: None  # told of each cause when it is named
+
+    def __post_init__(self) -> None:
+        self.found = Conclusions(self.client, self.began_ns, self.live)
 
     def add(self, happening: Happening) -> None:
         """Something happened in the lab. Its end is told while the cluster still stands: the last moment to ask."""
@@ -105,6 +112,7 @@ class Story:
         now_ns = time.time_ns() if now_ns is None else now_ns
         recent_ns = now_ns - RECENT_S * 10**9
         try:
+            self._ask_causes(now_ns)
             self.told = Told(
                 steps=self._rows(STEPS_SQL.format(job=self.job, since_ns=self.began_ns, steps=STEPS_SHOWN))[::-1],
                 late=self._row(LATE_SQL.format(job=self.job, since_ns=recent_ns)),
@@ -119,6 +127,17 @@ class Story:
             )
         except LeadlineError:
             return
+
+    def ask_causes(self, now_ns: int | None = None) -> None:
+        """Ask what hurts, also what was told after the end of the story: its last windows are judged behind it."""
+        try:
+            self._ask_causes(time.time_ns() if now_ns is None else now_ns, last=True)
+        except LeadlineError:
+            return
+
+    def _ask_causes(self, now_ns: int, last: bool = False) -> None:
+        for line in self.found.ask(now_ns, None if last or self.live else now_ns):
+            self.conclude(line)
 
     def ask_ledger(self, now_ns: int | None = None) -> None:
         """Ask for the ledger once more, up to now: windows are judged some seconds after the story has ended."""
@@ -154,7 +173,7 @@ class Story:
         both = Table.grid(padding=(0, 3), expand=False)
         both.add_column(width=58)
         both.add_column(width=78)
-        both.add_row(self._done(), self._telling())
+        both.add_row(self._done(), Group(self._telling(), Text(""), self._concluding()))
         return Group(Text(""), self._line(at_s), Text(""), both, Text(""), self._steps())
 
     def _line(self, at_s: float | None) -> Text:
@@ -218,6 +237,9 @@ class Story:
             text = f"{len(told.sources)} speak" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
             rows.add_row("sources", text)
         return Group(Text("what Leadline is told", style="bold"), rows)
+
+    def _concluding(self) -> RenderableType:
+        return Group(Text("what Leadline concludes", style="bold"), self.found.lines())
 
     def _steps(self) -> Text:
         """Seconds per step, one column a step, as bars."""

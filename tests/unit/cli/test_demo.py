@@ -43,6 +43,7 @@ def test_the_demo_tells_what_hangs_on_what_and_ends_with_questions_that_have_an_
     monkeypatch.setattr(demo, "tell_inventory", lambda url, topology, since_ns: order.append(topology.name))
     monkeypatch.setattr(demo, "told", told)
     monkeypatch.setattr(demo, "console", lambda: screen)
+    monkeypatch.setattr(demo, "JUDGE_S_MAX", 0.0)  # nobody answers
     monkeypatch.setattr(Demo, "_arrived", lambda _: dict.fromkeys((*demo.NEEDED, "streams", "entities"), 1))
     shown = Demo(Listening(URL, tmp_path / "s.sock", ("127.0.0.1", 1), tmp_path / "store"), "demo")
     story = shown.show(once=True)
@@ -51,6 +52,8 @@ def test_the_demo_tells_what_hangs_on_what_and_ends_with_questions_that_have_an_
     assert order == ["clos8", "scenario"]
     assert isinstance(screen.file, io.StringIO)
     assert "Where the time of" not in screen.file.getvalue()  # nobody answers
+    assert "what was broken, and what Leadline found" in screen.file.getvalue()
+    assert "leadline diagnose bert-1 --at 2026-01-01T00:00:00Z\n" in screen.file.getvalue()
     assert "leadline show ledger bert-1\n" in screen.file.getvalue()
     assert "leadline show path bert-1/0 bert-1/1 --at 2026-01-01T00:00:00Z\n" in screen.file.getvalue()
 

@@ -1,6 +1,6 @@
 """Hand-made rows of incidents: bert-1 of acme slowed by a link that flaps and then by a worker; others beside it.
 
-- FLAP: open, known, two chosen causes would be too many: port:h3/eth0 chosen, h6 and the job considered.
+- FLAP: open, known: port:h3/eth0 is named, h6 and the job were considered.
 - WORKER: over since 100 s, known: gpu:GPU-6 of host h6.
 - THIN: resnet-2 of beta stalls, unknown for want of collectives.
 - QUIET: moe-3 of acme, suppressed by maintenance.
@@ -122,3 +122,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "analysis_run": [run(name, -2, job) for name in ("stalls", "slowdowns") for job in ("bert-1", "calm-4", "gone-5")],
 }  # fmt: skip
+
+
+def newest(table: str) -> list[dict[str, Any]]:
+    """The rows of a table that count: of incidents those of the newest window."""
+    return [row for row in ROWS[table] if table != "incident" or row["lost_gpu_seconds"] != 90.0]

@@ -1,0 +1,82 @@
+"""What Leadline concludes while a story goes on: asked of its API only, and at the end held against the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from leadline.cli.client import Client
+from leadline.cli.diagnosis_truth import compared, comparison
+from leadline.cli.output import ago
+from leadline.lab.truth import Entry
+
+S = 10**9
+SHOWN = 4
+
+
+@dataclass(slots=True)
+class Conclusions:
+    """Incidents of the time of a story, and when each of their causes was named first.
+
+    `live`: times of naming are those at which the answer was there, collection and judgement included, rounded up to
+    the next time it was asked; in a replay they are those of the verdicts.
+    """
+
+    client: Client
+    since_ns: int
+    live: bool = True
+    incidents: Sequence[Mapping[str, Any]] = ()  # the first that began first
+    named_ns: dict[tuple[str, str], int] = field(default_factory=dict)  # by incident and entity
+
+    def ask(self, now_ns: int, until_ns: int | None = None) -> list[str]:
+        """Ask again; what is new in it, a line each. `until_ns`: only what was told by then. Errors: LeadlineError."""
+        asked = {"from": str(self.since_ns)} if self.since_ns else {}
+        if until_ns is not None:
+            asked["to"] = str(until_ns)
+        found = self.client.get("/api/v1/incidents", **asked)["incidents"]
+        self.incidents = sorted(found, key=lambda one: (one["start_ns"], one["incident"]))
+        return [line for one in self.incidents for line in self._new(one, now_ns)]
+
+    def _new(self, one: Mapping[str, Any], now_ns: int) -> list[str]:
+        lines = []
+        for cause in one["causes"]:
+            key = (one["incident"], cause["entity"])
+            if key not in self.named_ns:
+                self.named_ns[key] = now_ns if self.live else cause["told_ns"] or one["told_ns"]
+                lines.append(self.words(one, cause))
+        return lines
+
+    def words(self, one: Mapping[str, Any], cause: Mapping[str, Any]) -> str:
+        """`link flapping on port:h3/eth0 (0.93), told 8 s after the first lost second`."""
+        after_s = (self.named_ns[one["incident"], cause["entity"]] - one["start_ns"]) / S
+        rule = cause["rule"].replace("-", " ")
+        return (
+            f"{rule} on {cause['entity']} ({cause['probability']:.2f}), told {ago(after_s)} after the first lost second"
+        )
+
+    def lines(self) -> RenderableType:
+        """The newest incidents for the screen."""
+        if not self.incidents:
+            return Text("nothing hurts", "dim")
+        texts = []
+        for one in self.incidents[-SHOWN:]:
+            style = "bold magenta" if one["state"] == "open" else "magenta"
+            texts += [Text(self.words(one, cause), style) for cause in one["causes"]]
+            if not one["causes"]:
+                missing = f", missing {one['missing']}" if one["missing"] else ""
+                texts.append(Text(f"{one['symptom']} of {one['entity']}, cause not known yet{missing}", "yellow"))
+        return Group(*texts)
+
+    def held_against(self, truth: Sequence[Entry]) -> RenderableType:
+        """The table at the end: what was broken, what was found, whether that is right, after how long, what to do."""
+        lines = compared(truth, self.incidents, self.named_ns)
+        told = comparison(lines) if lines else Text("nothing was broken, and nothing was found")
+        return Group(Text("what was broken, and what Leadline found", "bold"), told)
+
+    def complete(self, truth: Sequence[Entry]) -> bool:
+        """Whether every fault has its cause named."""
+        return all(each.verdict == "right" for each in compared(truth, self.incidents, self.named_ns) if each.fault)

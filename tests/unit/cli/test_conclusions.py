@@ -1,0 +1,100 @@
+"""What the story says of what was found, and how it is held against the truth."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.unit.server.incident_rows import FLAP, NOW, ROWS, THIN, S, newest
+
+from leadline.cli.client import Client
+from leadline.cli.conclusions import Conclusions
+from leadline.cli.diagnosis_truth import compared, same_place
+from leadline.lab.truth import Entry
+from leadline.server.incidents_view import incidents_of
+
+TOLD = {one.incident: one.as_json() for one in incidents_of(newest("incident"), ROWS["cause"], ROWS["symptom"])}
+LINK = Entry("flapping-link", ("link:h3/eth0~leaf1/Ethernet3",), "network", "transient", NOW - 50 * S, NOW - 20 * S)
+
+
+def words(shown: Any) -> str:
+    out = Console(width=140, file=io.StringIO(), color_system=None)
+    out.print(shown)
+    return str(out.file.getvalue())  # type: ignore[attr-defined]
+
+
+class _Server(Client):
+    """Has incidents, and keeps what it was asked."""
+
+    def __init__(self, *incidents: dict[str, Any]) -> None:
+        self.incidents, self.asked = list(incidents), []  # type: ignore[var-annotated]
+
+    def get(self, path: str, **params: str | int) -> dict[str, Any]:
+        self.asked.append((path, params))
+        return {"incidents": self.incidents}
+
+
+def test_a_cause_is_told_once_with_the_time_at_which_the_answer_was_there() -> None:
+    found = Conclusions(_Server(TOLD[FLAP]), NOW - 100 * S)
+    assert found.ask(NOW - 35 * S) == ["link flapping on port:h3/eth0 (0.93), told 13 s after the first lost second"]
+    assert found.ask(NOW - 33 * S) == []
+    assert "told 13 s after" in words(found.lines())
+    replayed = Conclusions(_Server(TOLD[FLAP]), 0, live=False)
+    assert "told 8.0 s after" in replayed.ask(NOW)[0]
+
+
+def test_only_what_was_told_by_then_is_asked_of_a_replay() -> None:
+    server = _Server()
+    found = Conclusions(server, 0, live=False)
+    found.ask(7, 7)
+    assert server.asked == [("/api/v1/incidents", {"to": "7"})]
+    assert "nothing hurts" in words(found.lines())
+
+
+def test_an_incident_without_a_cause_says_what_is_missing() -> None:
+    found = Conclusions(_Server(TOLD[THIN]), 0)
+    assert found.ask(NOW) == []
+    assert "cause not known yet, missing collectives of resnet-2" in words(found.lines())
+
+
+def test_the_last_table_holds_truth_and_findings_against_each_other() -> None:
+    found = Conclusions(_Server(TOLD[FLAP], TOLD[THIN]), 0)
+    found.ask(NOW - 38 * S)
+    gpu = Entry("gpu-throttle", ("gpu:GPU-1",), "gpu", "gray", NOW - 10 * S, None)
+    lines = [line.split() for line in words(found.held_against([gpu, LINK])).splitlines()]
+    link = next(line for line in lines if line and line[0] == "flapping-link")
+    assert {"right", "12", "CHECK_CABLE"} <= set(link)
+    assert "unknown" in next(line for line in lines if line and line[0] == "gpu-throttle")  # what cost most
+    assert found.complete([LINK])
+    assert not found.complete([LINK, gpu])
+
+
+@pytest.mark.parametrize(
+    ("fault", "incidents", "verdicts"),
+    [
+        (LINK, [FLAP], ["right"]),
+        (LINK, [], ["missed"]),
+        (LINK, [THIN], ["unknown"]),
+        (LINK, [FLAP, THIN], ["right"]),  # it is of the same time
+        (Entry("slow", ("host:h6",), "host", "gray", NOW - 50 * S, None), [FLAP], ["wrong"]),
+        (Entry("slow", ("host:h6",), "host", "gray", NOW - 900 * S, NOW - 800 * S), [FLAP, THIN],
+         ["missed", "wrong", "unknown"]),
+        (Entry("load", ("host:h6",), "host", "gray", NOW - 50 * S, None, decoy=True), [FLAP], ["wrong"]),
+    ],
+)  # fmt: skip
+def test_each_fault_has_a_line_and_each_incident_of_another_time_too(
+    fault: Entry, incidents: list[str], verdicts: list[str]
+) -> None:
+    assert [each.verdict for each in compared([fault], [TOLD[name] for name in incidents])] == verdicts
+
+
+@pytest.mark.parametrize(
+    ("entity", "component", "same"),
+    [("port:h3/eth0", "link:h3/eth0~leaf1/E3", True), ("swport:leaf1/E3", "link:h3/eth0~leaf1/E3", True),
+     ("link:h3/eth0~leaf1/E3", "port:h3/eth0", True), ("port:h3/eth1", "link:h3/eth0~leaf1/E3", False),
+     ("host:h3", "port:h3/eth0", False), ("link:a/1~b/2", "link:a/1~c/3", False), ("gpu:G", "gpu:G", True)],
+)  # fmt: skip
+def test_a_link_and_its_ends_are_one_place(entity: str, component: str, same: bool) -> None:
+    assert same_place(entity, (component,)) == same
