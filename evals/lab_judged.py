@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -231,18 +231,16 @@ def _key(bundle: Path, missing: Missing) -> str:
 
 
 @cache
-def source_hash() -> str:
-    """Of everything that verdicts depend on."""
-    root = Path(leadline.__file__).parent
+def source_hash(folders: tuple[str, ...] = SOURCES) -> str:
+    """Of everything that verdicts depend on: these folders of Leadline, and how they are called here."""
+    root, here = Path(leadline.__file__).parent, Path(__file__)
     whole = hashlib.sha256(str(FORM).encode())
-    for path in _sources(root):
-        whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    for folder in folders:
+        for path in sorted(each for each in (root / folder).rglob("*") if each.suffix in (".py", ".yaml")):
+            whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    for path in (here, here.with_name("judging.py")):
+        whole.update(path.read_bytes())
     return whole.hexdigest()[:16]
-
-
-def _sources(root: Path) -> Iterator[Path]:
-    for folder in SOURCES:
-        yield from sorted(each for each in (root / folder).rglob("*") if each.suffix in (".py", ".yaml"))
 
 
 def _read_kept(path: Path | None) -> _Found | None:

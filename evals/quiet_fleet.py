@@ -5,15 +5,18 @@ Simulation ── a chunk of minutes ──> Judging ── a minute at a time, 
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from evals.judging import Judging
+from evals.lab_judged import SOURCES, source_hash
 from leadline.analysis import ANALYSES
 from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.spec import Detail, SimulationSpec
@@ -22,25 +25,33 @@ from leadline.model.tables import Table
 S = 10**9
 SLICE_NS = 60 * S
 DAY_S = 86_400.0
-MINUTES = 60.0 * 24 * 7  # of a fleet's plan; how far it is judged is told
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is simulated, and how much of it is told."""
+    """What is simulated, and how much of it is told. The same fleet always gives the same verdicts."""
 
     name: str
     gpus: int
     detail: Detail
+    minutes: float
     seed: int = 1
     gpus_per_host: int = 8
 
     @property
     def spec(self) -> SimulationSpec:
         return SimulationSpec(
-            gpus=self.gpus, minutes=MINUTES, seed=self.seed, quiet=True, detail=self.detail,
+            gpus=self.gpus,
+            minutes=self.minutes,
+            seed=self.seed,
+            quiet=True,
+            detail=self.detail,
             gpus_per_host=self.gpus_per_host,
-        )  # fmt: skip
+        )
+
+    @property
+    def node_days(self) -> float:
+        return -(-self.gpus // self.gpus_per_host) * self.minutes * 60 / DAY_S
 
 
 @dataclass(slots=True)
@@ -49,7 +60,8 @@ class Quiet:
 
     fleet: str
     detail: str
-    nodes: int = 0
+    seed: int
+    nodes: int
     judged_s: float = 0.0  # of the fleet's time
     took_s: float = 0.0
     windows: int = 0
@@ -86,39 +98,31 @@ class _Taken:
         return found
 
 
-def quiet(fleet: Fleet, seconds_max: float, node_days_max: float) -> Quiet:
-    """Simulate and judge until so much time is over or so many node-days are judged. Errors: JudgementError."""
-    began = time.monotonic()
-    spec = fleet.spec
+def quiet(fleet: Fleet) -> Quiet:
+    """Simulate a fleet and judge it to its end. Errors: JudgementError."""
+    began, spec = time.monotonic(), fleet.spec
     simulation = Simulation(spec)
-    found = Quiet(fleet.name, fleet.detail, nodes=simulation.fleet.hosts)
+    found = Quiet(fleet.name, fleet.detail, fleet.seed, simulation.fleet.hosts)
     judging, taken = Judging(ANALYSES, spec.start_ns), _Taken()
     jobs: set[str] = set()
+    from_ns = spec.start_ns
     for share in simulation.write(taken):
         tables = taken.fetched()
         for name, rows in tables.items():
             found.rows[name] += rows.num_rows
         jobs |= set(tables["step"]["job"].unique().to_pylist()) if "step" in tables else set()
         judging.add(tables)
-        end_ns = spec.start_ns + round(share * spec.seconds * S)
-        if not _judge(judging, found, spec.start_ns, end_ns, began + seconds_max, node_days_max):
-            break
+        to_ns = spec.start_ns + round(share * spec.seconds * S)
+        for at_ns in _minutes(from_ns, to_ns):
+            judging.until(at_ns)
+            judging.forget(at_ns)
+        from_ns = to_ns
     told = judging.told()
     found.told.update({name: rows.num_rows for name, rows in told.items()})
     _count(found, told)
-    found.took_s, found.windows, found.jobs = time.monotonic() - began, judging.windows, len(jobs)
+    found.judged_s, found.took_s = spec.seconds, time.monotonic() - began
+    found.windows, found.jobs = judging.windows, len(jobs)
     return found
-
-
-def _judge(judging: Judging, found: Quiet, from_ns: int, to_ns: int, deadline: float, node_days_max: float) -> bool:
-    """Judge a chunk minute by minute. Returns: whether to go on."""
-    for at_ns in _minutes(from_ns + round(found.judged_s * S), to_ns):
-        judging.until(at_ns)
-        judging.forget(at_ns)
-        found.judged_s = (at_ns - from_ns) / S
-        if time.monotonic() > deadline or found.node_days >= node_days_max:
-            return False
-    return True
 
 
 def _minutes(from_ns: int, to_ns: int) -> Iterator[int]:
@@ -136,8 +140,39 @@ def _count(found: Quiet, told: Mapping[str, pa.Table]) -> None:
             causes = [each for each in told["cause"].to_pylist() if each["incident"] == row["incident"]]
             first = min(causes, key=lambda each: int(each["position"]), default=None)
             found.incidents.append({
-                "fleet": found.fleet, "incident": row["incident"], "entity": row["entity"],
+                "fleet": f"{found.fleet}-{found.seed}", "incident": row["incident"], "entity": row["entity"],
                 "symptom": row["symptom"], "verdict": row["verdict"],
                 "cause": f"{first['entity']} {first['rule']}" if first and first["chosen"] else None,
                 "lost_gpu_seconds": round(row["lost_gpu_seconds"] or 0.0, 1),
             })  # fmt: skip
+
+
+# --- kept ---------------------------------------------------------------------------------------------------------
+
+
+def is_kept(fleet: Fleet, cache: Path | None) -> bool:
+    """Whether a fleet was judged before, by the same source."""
+    return cache is not None and _path(fleet, cache).exists()
+
+
+def quiet_kept(fleet: Fleet, cache: Path | None) -> Quiet:
+    """As `quiet`, or what it said the last time."""
+    if cache is None:
+        return quiet(fleet)
+    path = _path(fleet, cache)
+    try:
+        given = json.loads(path.read_text())
+        return Quiet(**{**given, "rows": Counter(given["rows"]), "told": Counter(given["told"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        pass  # not there, or cut off: judged again
+    found = quiet(fleet)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".part")
+    partial.write_text(json.dumps(asdict(found)))
+    partial.replace(path)
+    return found
+
+
+def _path(fleet: Fleet, cache: Path) -> Path:
+    name = f"{fleet.name}-{fleet.gpus}-{fleet.gpus_per_host}-{fleet.minutes:g}-{fleet.seed}"
+    return cache / f"quiet-{name}-{source_hash((*SOURCES, 'lab/simulate'))}.json"
