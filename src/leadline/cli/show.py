@@ -16,6 +16,7 @@ from leadline.cli.show_incidents import incidents
 from leadline.cli.show_ledger import ledger
 from leadline.cli.show_messages import messages
 from leadline.cli.show_path import path
+from leadline.cli.show_rules import rules
 from leadline.cli.show_sle import expectations, sle
 
 app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
@@ -27,6 +28,7 @@ app.command()(incidents)
 app.command()(failures)
 app.command()(sle)
 app.command()(expectations)
+app.command()(rules)
 app.command()(messages)
 
 

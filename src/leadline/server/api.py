@@ -32,6 +32,7 @@ from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.ledger_api import mount_ledger
+from leadline.server.marks_api import mount_marks
 from leadline.server.messages_api import mount_messages
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.sle_api import mount_sle
@@ -287,6 +288,7 @@ def create_api(
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
     mount_alerts(api, parts, who, PROBLEMS)
     mount_incidents(api, parts, who, reading.turn, PROBLEMS)
+    mount_marks(api, parts, who, reading.turn, PROBLEMS)
     return api
 
 

@@ -1,0 +1,62 @@
+"""The API's part about marks: `POST /api/v1/marks`, `GET /api/v1/rules`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, Field
+
+from leadline.model.incidents import Mark
+from leadline.model.principal import Principal
+from leadline.server.flows_view import Asked
+from leadline.server.graph_api import Cluster
+from leadline.server.graph_view import only_cluster
+from leadline.server.health import Parts
+from leadline.server.marks_view import Said, save_mark
+from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.server.rules_view import rules_answer
+
+_TEXT = r"^[^\x00-\x1f\x7f\ud800-\udfff]*$"  # one line
+
+
+class MarkRequest(BaseModel):
+    """What a person says of a cause (right, wrong) or of an incident (dismissed)."""
+
+    incident: str = Field(min_length=1, max_length=500, pattern=_TEXT)
+    mark: Mark
+    entity: str = Field(
+        default="", max_length=500, pattern=_TEXT, description="of the named cause; empty: the only one"
+    )
+    rule: str = Field(default="", max_length=100, pattern=_TEXT)
+    reason: str = Field(default="", max_length=2000, pattern=_TEXT)
+    actor: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._@-]*$", description="who says so")
+
+
+def mount_marks(
+    api: FastAPI,
+    parts: Parts,
+    who: Callable[[Request], Principal],
+    turn: Callable[[], AbstractContextManager[None]],
+    problems: dict[int | str, Any],
+) -> None:
+    """Add the end points. `turn` gives a turn to query."""
+
+    @api.post("/api/v1/marks", tags=["incidents"], responses=problems)
+    def mark(request: Request, asked: MarkRequest) -> dict[str, Any]:
+        """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
+        their own incidents. The newest mark of a person counts."""
+        principal = who(request)
+        said = Said(**asked.model_dump())
+        with turn():
+            rows = save_mark(parts.store, principal, said, parts.now_ns())
+        return {"schema": SCHEMA_VERSION, "marks": rows}
+
+    @api.get("/api/v1/rules", tags=["incidents"], responses=problems)
+    def rules(request: Request, cluster: Cluster = "") -> dict[str, Any]:
+        """Every rule that names causes: how often people found it right and wrong, and whether it is silent."""
+        asked = Asked(who(request), cluster, parts.now_ns())
+        with turn():
+            return rules_answer(parts.store, asked.cluster or only_cluster(parts.store, asked.principal))

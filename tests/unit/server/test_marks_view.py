@@ -1,0 +1,116 @@
+"""What people say of causes: what is taken, what is refused and why, and what becomes of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.unit.server.incident_rows import FLAP, NOW, ROWS, THIN, S, cause, incident
+from tests.unit.server.path_rows import append, filled
+
+from leadline.model.errors import RefusedError, UsageError
+from leadline.model.incidents import RULE_MARKS_MIN, Mark
+from leadline.model.principal import Principal, Role
+from leadline.server.marks_view import Said, save_mark
+from leadline.server.rules_view import rules_answer
+from leadline.store import Store
+
+OPERATOR = Principal()
+ACME = Principal("acme", "default", Role.TENANT_WRITE)
+BETA = Principal("beta", "default", Role.TENANT_WRITE)
+BOTH = "both-slow-1"
+RIGHT = Said(FLAP, Mark.RIGHT)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The incidents, and one that hurts two tenants and has two causes of which beta is told one."""
+    two = {
+        "incident": [incident(BOTH, "bert-1", -48), incident(BOTH, "resnet-2", -48, tenant="beta")],
+        "cause": [
+            cause(BOTH, 1, "port:h3/eth0", "link-flapping", 0.5, -48),
+            cause(BOTH, 2, "host:h6", "slow-worker", 0.5, -48, chosen=True),
+            cause(BOTH, 1, "port:h3/eth0", "link-flapping", 0.9, -48, tenant="beta"),
+        ],
+    }
+    with filled(tmp_path_factory.mktemp("marks"), ROWS) as store:
+        append(store, two)
+        yield store
+
+
+def stored(store: Store) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = store.query("SELECT * FROM leadline.mark ORDER BY time_ns").to_pylist()
+    return rows
+
+
+def test_the_one_cause_that_is_named_is_meant_where_none_is_given(store: Store) -> None:
+    (row,) = save_mark(store, OPERATOR, replace(RIGHT, actor="kim", reason="cable swapped"), NOW)
+    assert (row["entity"], row["rule"], row["mark"]) == ("port:h3/eth0", "link-flapping", "right")
+    assert (row["tenant"], row["actor"]) == ("acme", "operator:default/kim")
+    assert row in stored(store)
+
+
+def test_a_tenant_marks_its_own_and_cannot_tell_that_others_are_there(store: Store) -> None:
+    (row,) = save_mark(store, ACME, replace(RIGHT, mark=Mark.WRONG), NOW + S)
+    assert row["actor"] == "tenant-write:acme"
+    with pytest.raises(RefusedError, match="no incident 'bert-1-slow-1'") as refused:
+        save_mark(store, BETA, RIGHT, NOW)
+    assert refused.value.reason == "unknown_incident"
+    with pytest.raises(RefusedError, match="no incident 'nothing'"):
+        save_mark(store, BETA, Said("nothing", Mark.RIGHT), NOW)
+
+
+def test_who_may_only_read_may_not_mark(store: Store) -> None:
+    with pytest.raises(RefusedError, match="role tenant-read may not mark"):
+        save_mark(store, replace(ACME, role=Role.TENANT_READ), RIGHT, NOW)
+
+
+def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: Store) -> None:
+    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.DISMISSED, reason="a drill"), NOW + 2 * S)
+    assert [(row["tenant"], row["entity"], row["rule"]) for row in rows] == [
+        ("acme", "job:bert-1", ""), ("beta", "job:resnet-2", "")]  # fmt: skip
+    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="slow-worker"), NOW + 3 * S)
+    assert [row["tenant"] for row in rows] == ["acme"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            Said(FLAP, Mark.RIGHT, "host:h6"),
+            "was considered .* not named; its causes are link-flapping at port:h3/eth0",
+        ),
+        (Said(FLAP, Mark.RIGHT, "host:h1"), "host:h1 is no cause of bert-1-slow-1; its causes are link-flapping"),
+        (Said(FLAP, Mark.WRONG, rule="slow-gpu"), "slow-gpu is no cause"),
+        (Said(BOTH, Mark.WRONG), "has several causes, link-flapping at .*, slow-worker at host:h6; say which"),
+        (Said(THIN, Mark.WRONG), "has no named cause, so none is wrong; dismiss the incident"),
+        (Said(FLAP, Mark.DISMISSED, reason=" "), "say in `reason` why"),
+        (Said(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "dismissed as a whole"),
+    ],
+)
+def test_what_is_refused_says_what_to_do(store: Store, said: Said, told: str) -> None:
+    before = len(stored(store))
+    principal = ACME if said.incident == BOTH else OPERATOR
+    with pytest.raises(UsageError, match=told):
+        save_mark(store, principal, said, NOW)
+    assert len(stored(store)) == before
+
+
+def test_a_rule_that_is_often_wrong_falls_silent_and_the_newest_mark_of_a_person_counts(store: Store) -> None:
+    hot = Said("hot-slow-1", Mark.WRONG)
+    append(store, {
+        "incident": [incident(hot.incident, "hot-1", -48, cluster="two")],
+        "cause": [cause(hot.incident, 1, "gpu:GPU-6", "slow-gpu", 0.9, -48, cluster="two")],
+    })  # fmt: skip
+    assert rules_answer(store, "two")["rules"][0]["precision"] is None
+    for place in range(RULE_MARKS_MIN):
+        mark = Mark.RIGHT if place == 0 else Mark.WRONG
+        save_mark(store, OPERATOR, replace(hot, mark=mark, actor=f"person{place}"), NOW + place * S)
+    first = rules_answer(store, "two")["rules"][0]
+    assert (first["rule"], first["right"], first["wrong"], first["silent"]) == ("slow-gpu", 1, 4, True)
+    assert (first["precision"], bool(first["words"])) == (0.2, True)
+    for place in range(1, RULE_MARKS_MIN):
+        save_mark(store, OPERATOR, replace(hot, mark=Mark.RIGHT, actor=f"person{place}"), NOW + 60 * S)
+    first = rules_answer(store, "two")["rules"][0]
+    assert (first["right"], first["wrong"], first["silent"]) == (5, 0, False)
