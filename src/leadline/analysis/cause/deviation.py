@@ -1,0 +1,96 @@
+"""How far readings are from what is usual for them, in their own unit, on a scale that outliers do not stretch.
+
+Up is bad: whoever calls turns what is bad when it falls (availability, free memory) into its opposite first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Matrix = NDArray[np.float64]
+Row = NDArray[np.float64]
+
+MAD_TO_SIGMA = 1.4826  # of a normal distribution
+IQR_TO_SIGMA = 0.7413
+SPREADS = 3.0  # a reading less than this many spreads above the middle is usual, whatever was learned
+RARE = 0.05  # so is one that as many of the learned readings reached: their own incidents may be among them
+LEAST = 8  # learned readings; of fewer nobody knows what is usual
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What is usual for N series: the middle, the spread and the highest reading that is still usual; NaN: unknown."""
+
+    middle_N: Row
+    spread_N: Row
+    usual_N: Row  # above the middle, in the unit of the series
+    count_N: NDArray[np.int64]
+
+
+def baseline(learned_TN: Matrix, *, floor_ratio: float = 0.02, floor: float | Row = 0.0) -> Baseline:
+    """What is usual for N series, from T learned readings.
+
+    Inputs: float (T, N), NaN where a reading is missing. `floor_ratio`, `floor`: the spread is at least this share of
+    the middle and at least this much, because a series that happened to stand still has no spread of its own.
+    Returns: `Baseline`, (N,) each; NaN where fewer than `LEAST` readings were learned.
+    Accuracy: up to half of the learned readings may be foul without moving the middle beyond the good ones; the
+    highest usual reading tolerates `RARE` of them.
+    Source: Huber and Ronchetti, Robust Statistics (2009), sections 1.3 and 5.1. We take the larger of the median and
+    the quartile estimates of the spread: the first is zero where more than half of the readings are equal.
+    """
+    count_N = np.isfinite(learned_TN).sum(axis=0)
+    known_N = count_N >= LEAST
+    middle_N, low_N, high_N, rare_N = (_quantile(learned_TN, known_N, share) for share in (0.5, 0.25, 0.75, 1.0 - RARE))
+    mad_N = _quantile(np.abs(learned_TN - middle_N), known_N, 0.5)
+    own_N = np.maximum(mad_N * MAD_TO_SIGMA, (high_N - low_N) * IQR_TO_SIGMA)
+    spread_N = np.maximum(own_N, np.maximum(np.abs(middle_N) * floor_ratio, floor))
+    return Baseline(middle_N, spread_N, np.maximum(rare_N - middle_N, SPREADS * spread_N), count_N)
+
+
+def rise(values_TN: Matrix, of: Baseline) -> Matrix:
+    """How far readings are above the middle, in their own unit, where that is more than usual; else 0.
+
+    Inputs: float (T, N), NaN where a reading is missing; the baseline of the same N series.
+    Returns: float (T, N) >= 0; NaN where the reading or what is usual is unknown.
+    """
+    above_TN = values_TN - of.middle_N
+    known_TN = np.isfinite(above_TN)
+    return np.where(known_TN, np.where(above_TN > of.usual_N, above_TN, 0.0), np.nan)
+
+
+def excess(values_TN: Matrix, of: Baseline) -> Matrix:
+    """How far readings are above the highest usual one, in their own unit; else 0.
+
+    Less than `rise` by what is usual: for a series that goes up and down between two levels, the upper one is no
+    deviation at all, and a little more is a little. `rise` is what adds up along calls.
+    Returns: float (T, N) >= 0; NaN where the reading or what is usual is unknown.
+    """
+    return np.maximum(values_TN - (of.middle_N + of.usual_N), 0.0)
+
+
+def sigmas(values_TN: Matrix, of: Baseline) -> Matrix:
+    """How many spreads readings are above the middle; below it negative; NaN where either is unknown. Spread 0: 0."""
+    above_TN = values_TN - of.middle_N
+    return np.divide(above_TN, of.spread_N, out=np.where(np.isfinite(above_TN), 0.0, np.nan), where=of.spread_N > 0)
+
+
+def headroom_eaten(values_TN: Matrix, of: Baseline, full: float) -> Matrix:
+    """The share of what is always free of a resource that is now in use: 0 as usual, 1 nothing is left.
+
+    Inputs: use (T, N), in the unit of `full`, the most there is. Returns: (T, N), 0 to 1; 0 within what is usual; NaN
+    where unknown. A resource that has always been nearly full counts as having a tenth free, so that a small rise of
+    it is not the whole.
+    Source: utilisation before saturation, Gregg, Thinking Methodically about Performance, CACM 56 (2013).
+    """
+    free_N = np.maximum(full - of.middle_N - of.usual_N, 0.1 * full)
+    return np.clip(excess(values_TN, of) / free_N, 0.0, 1.0)
+
+
+def _quantile(values_TN: Matrix, known_N: NDArray[np.bool_], share: float) -> Row:
+    out_N = np.full(values_TN.shape[1], np.nan)
+    if known_N.any():
+        out_N[known_N] = np.nanquantile(values_TN[:, known_N], share, axis=0)
+    return out_N
