@@ -12,7 +12,9 @@ from leadline.cli.client import Client, ConfigOption, ServerOption
 from leadline.cli.diagnosis_offline import recorded_diagnosis
 from leadline.cli.diagnosis_truth import compared, comparison
 from leadline.cli.diagnosis_words import state_line, tell
-from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, console, emit
+from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, console, emit, when
+from leadline.cli.picture.diagnosis import diagnosis_picture
+from leadline.cli.picture.save import SvgOption, save
 from leadline.cli.show_graph import AtOption, ClusterOption
 from leadline.lab.truth import Entry, read_truth
 from leadline.model.errors import LeadlineError, UsageError
@@ -32,6 +34,7 @@ def diagnose(
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Tell each incident whole, not only the costliest.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Print one line only, as a Nagios plug-in.")] = False,
+    svg: SvgOption = None,
     at: AtOption = "",
     cluster: ClusterOption = "",
     config: ConfigOption = None,
@@ -50,6 +53,8 @@ def diagnose(
     lines = compared(faults, found["incidents"]) if faults is not None else None
     if lines is not None:
         found["truth"] = [each.as_json() for each in lines]
+    if svg is not None:
+        save(svg, diagnosis_picture(found, when(found["at_ns"])))
     if not emit(found, output):
         out = console()
         if check:

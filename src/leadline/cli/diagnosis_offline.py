@@ -34,6 +34,11 @@ def recorded_diagnosis(path: Path, config: LedgerConfig) -> dict[str, Any]:
     return diagnosis("", incidents(found, hosts), watched, at_ns, config, recorded=True) | {"about": path.name}
 
 
+def looking() -> tuple[str, ...]:
+    """The analyses that look for what hurts."""
+    return tuple(each.name for each in ANALYSES if each.name in SYMPTOM_ANALYSES)
+
+
 def incidents(found: Mapping[str, pa.Table], hosts: Mapping[str, str]) -> list[Incident]:
     """Incidents of verdicts that count, by table name; what lost most first."""
     rows = {name: json_rows(found[name]) if name in found else [] for name in VERDICTS}
@@ -55,7 +60,7 @@ def _watched(bundle: Bundle) -> Watched:
         rows = _rows(bundle, name, column)
         if rows is not None and rows.num_rows:
             until[name] = int(pc.max(rows[column]).as_py())
-    judged = dict.fromkeys((each.name for each in ANALYSES if each.name in SYMPTOM_ANALYSES), bundle.manifest.to_ns)
+    judged = dict.fromkeys(looking(), bundle.manifest.to_ns)
     steps = _rows(bundle, "step", "job", "rank", "step", "start_ns", "end_ns")
     return Watched(_jobs(steps) if steps is not None else (), until, judged)
 

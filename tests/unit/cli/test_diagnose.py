@@ -1,0 +1,291 @@
+"""`leadline diagnose` and `show incidents`: what they print of each kind of answer, and how they end."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from rich.console import Console
+from tests.senders.running import RunningLeadline
+from tests.unit.cli.conftest import Run
+from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest
+
+from leadline.cli import diagnosis_offline
+from leadline.cli.diagnosis_words import HURT, HURTS, SUPPRESSED, moment, state_line, sure, tell
+from leadline.cli.picture.diagnosis import diagnosis_picture
+from leadline.cli.remedy_words import REMEDIES, what_to_do
+from leadline.cli.show_incidents import tell as tell_list
+from leadline.lab.incidents import incident
+from leadline.model.incidents import ActionKind, Suppressed, Symptom
+from leadline.model.tables import BY_NAME
+from leadline.server.diagnosis_view import Watched, WatchedJob, diagnosis
+from leadline.server.incidents_view import incidents_of
+from leadline.server.ledger_config import LedgerConfig
+from leadline.store.schema import arrow_table
+
+HOWTO = Path(__file__).parents[3] / "docs" / "how-to" / "diagnose.md"
+FOUND = incidents_of(newest("incident"), ROWS["cause"], ROWS["symptom"], {"gpu:GPU-6": "host:h6"})
+WATCHED = Watched((WatchedJob("bert-1", 8, 48, NOW - 100 * S, NOW - 2 * S, 2.0),), {"step": NOW - 2 * S},
+                  {"stalls": NOW - 2 * S, "slowdowns": NOW - 2 * S})  # fmt: skip
+
+
+def answer(*names: str, about: str = "bert-1", recorded: bool = False, price: float | None = 2.5) -> dict[str, Any]:
+    some = [one for one in FOUND if one.incident in names]
+    return diagnosis(about, some, WATCHED, NOW, LedgerConfig(price), recorded=recorded)
+
+
+def printed(found: dict[str, Any], every: bool = False, width: int = 100) -> str:
+    out = Console(width=width, file=io.StringIO(), highlight=False, markup=False, color_system=None)
+    tell(out, found, every)
+    return str(out.file.getvalue())  # type: ignore[attr-defined]
+
+
+def lines(text: str) -> list[str]:
+    return [re.sub(r" +", " ", line).strip() for line in text.splitlines()]
+
+
+def test_one_screen_says_what_since_when_why_what_to_do_and_what_waiting_costs() -> None:
+    text = printed(answer(FLAP, WORKER, THIN, QUIET, about=""))
+    assert len(text.splitlines()) <= 40
+    text = printed(answer(FLAP, WORKER))
+    assert len(text.splitlines()) <= 40
+    assert lines(text)[:5] == [
+        "CRITICAL bert-1 is slow: 50.0 % of its GPU time is lost (8 GPUs)",
+        "since 2025-06-15 15:05:52Z (48 s ago), told 8.0 s later",
+        "105 GPU-s (0.073 EUR) lost so far",
+        "cause port:h3/eth0 on h3: link flapping very likely (0.93)",
+        "transient, layer nic. port:h3/eth0: link-flapping.",
+    ]
+    for words in (
+        "1 0.4 s before h3/eth0 lost its carrier 5 times in 30 s",
+        "2 3.0 s after rank:bert-1/2: rank 2 arrives last, by 900 ms",
+        "3 0.3 s before ? swport:leaf1/Ethernet3: the other end went down too",
+        "not host:h6: slow worker (0.04). throttled only 8 s after.",
+        "do CHECK_CABLE: look at cable and transceiver of port h3/eth0, at both ends; clean or",
+        "saves 1.5 GPU-h (3.75 EUR) in the next hour",
+        "waiting ten minutes more cost 900 GPU-s (0.625 EUR)",
+    ):
+        assert any(words in line for line in lines(text)), words
+    assert "the clocks do not tell which came first" in text
+    assert f"gpu:GPU-6 slow gpu (0.80) [{WORKER}]" in " ".join(lines(text))
+
+
+def test_without_a_price_there_is_no_money_and_without_gaps_no_remark_on_clocks() -> None:
+    assert "EUR" not in printed(answer(FLAP, price=None))
+    assert "clocks" not in printed(answer(QUIET))
+
+
+def test_an_unknown_cause_says_what_is_missing() -> None:
+    text = printed(answer(THIN, about="resnet-2"))
+    assert "WARNING" in text
+    assert "cause unknown: the evidence is thin" in lines(text)
+    assert "missing collectives of resnet-2" in lines(text)
+    assert "waiting" not in text
+
+
+def test_a_suppressed_one_says_because_of_what() -> None:
+    text = printed(answer(QUIET, about="moe-3"))
+    assert "suppressed because its hosts are under maintenance: nobody is alerted" in lines(text)
+    assert "in the next hour" not in text  # to do nothing saves nothing
+
+
+def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -> None:
+    text = printed(answer(WORKER))
+    assert lines(text)[0] == "OK bert-1: nothing hurts"
+    assert "watched bert-1: step 48 of 8 ranks, the newest 2.0 s ago, 2 s a step" in lines(text)
+    assert "before the last incident ended 100 s ago; it is told below" in lines(text)
+    assert "OVER bert-1 was slow (8 GPUs)" in lines(text)
+    assert "DRAIN: let no new job onto h6" in text
+
+
+def test_where_nothing_can_be_said_it_says_why() -> None:
+    text = printed(answer(about="bert-2"))
+    assert lines(text)[:2] == ["UNKNOWN bert-2: nothing can be said",
+                               "nobody tells of a job or incident 'bert-2'; did you mean bert-1?"]  # fmt: skip
+
+
+def test_in_a_recording_all_that_happened_is_told() -> None:
+    text = printed(answer(WORKER, recorded=True), every=True)
+    assert lines(text)[0] == "CRITICAL bert-1 was slow (8 GPUs)"
+    assert "lost so far" not in text
+
+
+def test_lines_are_as_wide_as_the_screen() -> None:
+    for width in (80, 100, 200):
+        text = printed(answer(FLAP, WORKER, THIN, QUIET), every=True, width=width)
+        assert max(len(line) for line in text.splitlines()) <= min(width, 100)
+
+
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [(0.96, "almost certain (0.96)"), (0.8, "very likely (0.80)"), (0.79, "likely (0.79)"),
+     (0.4, "about as likely as not (0.40)"), (0.0, "a guess (0.00)")],
+)  # fmt: skip
+def test_a_probability_in_words(probability: float, words: str) -> None:
+    assert sure({"probability": probability}) == words
+
+
+def test_a_moment_without_a_time_or_within_the_bounds() -> None:
+    assert moment({"after_s": None, "order": "unknown"}) == "-"
+    assert moment({"after_s": 0.4, "order": "together"}) == "with it"
+
+
+def test_every_word_of_the_model_has_words() -> None:
+    assert set(REMEDIES) == set(ActionKind)
+    assert set(HURTS) == set(HURT) == set(Symptom)
+    assert set(SUPPRESSED) == set(Suppressed)
+
+
+@pytest.mark.parametrize("entity", ["port:h3/eth0", "gpu:GPU-6", "host:h6", "job:bert-1", "link:a/1~b/2", "rank:b/3"])
+@pytest.mark.parametrize("action", list(ActionKind))
+def test_commands_can_be_copied(action: ActionKind, entity: str) -> None:
+    """Names are quoted for a shell: one that came from outside must not become a command."""
+    one = answer(FLAP)["incidents"][0] | {"job": "x; rm -rf /", "incident": "$(reboot)"}
+    cause = one["causes"][0] | {"action": action.value, "entity": entity, "host": None}
+    words, commands = what_to_do(one, cause)
+    assert words
+    for command in commands:
+        plain = command.partition(" # ")[0]
+        parts = shlex.split(plain)
+        assert "rm" not in parts
+        assert "$(reboot)" not in parts
+        assert "{" not in plain
+
+
+def test_an_action_of_a_newer_version_is_told_by_its_name() -> None:
+    one = answer(FLAP)["incidents"][0]
+    assert what_to_do(one, one["causes"][0] | {"action": "SING"}) == ("SING", ())
+
+
+def test_one_line_for_monitoring() -> None:
+    assert state_line(answer(FLAP)) == "CRITICAL: bert-1 is slow: port:h3/eth0 link flapping (0.93)"
+    assert state_line(answer(THIN, about="resnet-2")) == (
+        "WARNING: resnet-2 stands still: cause unknown, missing collectives of resnet-2")  # fmt: skip
+    assert state_line(answer()) == "OK: bert-1: nothing hurts"
+
+
+def test_the_list_has_a_line_for_each() -> None:
+    out = Console(width=200, file=io.StringIO(), color_system=None)
+    found = {"incidents_total": 4, "to_ns": NOW, "incidents": [one.as_json() for one in FOUND]}
+    tell_list(out, found)
+    told = lines(str(out.file.getvalue()))  # type: ignore[attr-defined]
+    assert told[0] == "incidents: 4, of which 3 open"
+    flap = next(line for line in told if FLAP in line)
+    for words in ("open", "48 s", "bert-1", "slow", "port:h3/eth0 link flapping (0.93)", "CHECK_CABLE", "105 GPU-s"):
+        assert words in flap
+    assert "suppressed: maintenance" in next(line for line in told if QUIET in line)
+
+
+# --- a recording ------------------------------------------------------------------------------------------------------
+
+
+def verdicts(*names: str) -> dict[str, pa.Table]:
+    """What `judge_bundle` would conclude: incidents by name, with their causes and symptoms."""
+    found = {}
+    for table in ("incident", "cause", "symptom"):
+        rows = [row for row in newest(table) if table == "symptom" or row["incident"] in names]
+        if rows:
+            columns = {column.name: [row[column.name] for row in rows] for column in BY_NAME[table].columns}
+            found[table] = arrow_table(BY_NAME[table], columns)
+    return found
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> dict[str, pa.Table]:
+    """What judging concludes; a test changes it."""
+    found: dict[str, pa.Table] = {}
+    monkeypatch.setattr(diagnosis_offline, "judge_bundle", lambda _: found)
+    monkeypatch.setattr(diagnosis_offline, "looking", lambda: ("stalls", "slowdowns"))
+    return found
+
+
+def test_a_recording_with_nothing_in_it_says_what_was_watched(leadline_cli: Run, judged: dict[str, pa.Table]) -> None:
+    ran = leadline_cli("diagnose", str(incident("healthy")))
+    assert ran.code == 0
+    assert "healthy.leadline: nothing hurts" in ran.out
+    assert re.search(r"bert-1: step \d+ of 8 ranks, the newest [\d.]+ s before the end of the recording", ran.out)
+    assert "judging" in ran.err
+
+
+def test_a_recording_is_held_against_its_truth_only_when_asked(leadline_cli: Run, judged: dict[str, pa.Table]) -> None:
+    judged |= verdicts(FLAP, WORKER)
+    ran = leadline_cli("diagnose", str(incident("demo")), "-o", "json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["state"], found["recorded"]) == (2, "critical", True)
+    assert "truth" not in found
+    assert ran.err == ""
+    assert [one["incident"] for one in found["incidents"]] == [FLAP, WORKER]
+    told = json.loads(leadline_cli("diagnose", str(incident("demo")), "--truth", "-o", "json").out)["truth"]
+    assert [(each["fault"], each["verdict"]) for each in told] == [
+        ("flapping-link", "missed"), ("slow-worker", "missed"), (None, "wrong"), (None, "wrong")]  # fmt: skip
+    assert "held against the truth" in leadline_cli("diagnose", str(incident("demo")), "--truth").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.leadline"], "nothing.leadline"),
+        (["bert-1", "--truth"], "--truth is for a recording (NAME.leadline), got 'bert-1'"),
+        ([str(incident("demo")), "--at", "-5m"], "a recording is judged here, whole"),
+        (["bert-1", "--server", "http://127.0.0.1:1"], "no Leadline answers at http://127.0.0.1:1"),
+        ([__file__], "test_diagnose.py"),
+    ],
+)
+def test_what_cannot_be_said_ends_with_3_and_says_why(leadline_cli: Run, arguments: list[str], message: str) -> None:
+    ran = leadline_cli("diagnose", *arguments)
+    assert ran.code == 3
+    assert message in ran.err
+    ran = leadline_cli("diagnose", *arguments, "-o", "yaml")
+    assert ran.code == 3
+    found = yaml.safe_load(ran.out)
+    assert (found["schema"], found["state"]) == (1, "unknown")
+    assert message in found["why"]
+    assert leadline_cli("diagnose", *arguments, "--check").out.startswith("UNKNOWN: ")
+
+
+# --- a running server -------------------------------------------------------------------------------------------------
+
+
+def test_a_running_server_that_knows_of_no_job(leadline: RunningLeadline, leadline_cli: Run) -> None:
+    ran = leadline_cli("diagnose", "bert-9", "--server", leadline.url)
+    assert ran.code == 3
+    assert "nobody tells of a job or incident 'bert-9', nor of any other job" in ran.out
+    assert leadline_cli("diagnose", "--check", "--server", leadline.url).code == 3
+    listed = leadline_cli("show", "incidents", "--server", leadline.url)
+    assert (listed.code, lines(listed.out)[0]) == (0, "incidents: 0, of which 0 open")
+    refused = leadline_cli("show", "incidents", "--state", "asleep", "--server", leadline.url)
+    assert "expected open or over, got 'asleep'" in refused.err
+    gone = leadline.http.get("/api/v1/incidents/nobody")
+    assert (gone.status_code, gone.json()["error"]["reason"]) == (404, "unknown_incident")
+
+
+# --- picture and page -------------------------------------------------------------------------------------------------
+
+
+def test_every_key_of_an_answer_is_documented() -> None:
+    documented = set(re.findall(r"`(\w+)`", HOWTO.read_text(encoding="utf-8")))
+    found = answer(FLAP, WORKER)
+
+    def keys(value: Any) -> set[str]:
+        if isinstance(value, dict):
+            return set(value) | {key for name, each in value.items() if name not in _FREE for key in keys(each)}
+        return {key for each in value for key in keys(each)} if isinstance(value, (list, tuple)) else set()
+
+    assert keys(found) - documented == set()
+
+
+_FREE = {"score", "until_ns", "judged_ns"}  # keys of these are names of parts, tables, analyses
+
+
+@pytest.mark.parametrize("names", [(FLAP, WORKER), (THIN,), ()])
+def test_the_picture_is_whole(names: tuple[str, ...]) -> None:
+    svg = diagnosis_picture(answer(*names, about='b"<&>\x00'), "now")
+    assert svg.startswith("<svg")
+    assert "\x00" not in svg
