@@ -14,6 +14,9 @@ from tests.common.analysis_laws import Case
 from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
 from tests.failing import WINDOW as MINUTE_WINDOW
 from tests.failing import failing_job
+from tests.odd_metrics import WINDOW as ODD_WINDOW
+from tests.odd_metrics import odd_site
+from tests.hurting import throttled_host
 from tests.promised import MINUTE, hot_gpu
 from tests.promised_hours import HOUR, minutes
 from tests.small_job import slow_rank_job
@@ -37,10 +40,12 @@ CASES: dict[str, Callable[[], Case]] = {
     "graph": tiny_site,
     "path": tiny_site,
     "messages": lambda: Case(ring_job(), RING_WINDOW),
+    "anomaly": lambda: Case(odd_site(), ODD_WINDOW),
     "failures": lambda: Case(failing_job(), MINUTE_WINDOW),
     "usual": lambda: Case(slow_rank_job(), replace(MINUTE_WINDOW, job="bert-1")),
     "ledger": lambda: Case(slow_rank_job(), JOB_WINDOW),
     "sle": lambda: Case(hot_gpu(), MINUTE),
+    "cause": throttled_host,
     "sle-hours": lambda: Case(minutes(), HOUR),
 }
 

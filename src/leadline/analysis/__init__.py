@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from leadline.analysis.anomaly.anomaly import anomalies
+from leadline.analysis.cause.cause import cause
 from leadline.analysis.failures.failures import failures
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.ledger.ledger import ledger
@@ -12,7 +14,7 @@ from leadline.analysis.sle.hours import sle_hours
 from leadline.analysis.sle.sle import sles
 from leadline.analysis.spec import Analysis
 
-ANALYSES: tuple[Analysis, ...] = (conflicts, paths, messages, usual, ledger, failures, sles, sle_hours)
+ANALYSES: tuple[Analysis, ...] = (conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, cause)
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
 

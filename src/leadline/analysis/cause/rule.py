@@ -28,7 +28,7 @@ class Sign:
     """One kind of evidence: rows of one table that speak for a rule.
 
     `table`: anomaly, event, conflict, failure, sle_loss, traffic (of `flow_path`: what other jobs send over the link).
-    `what`: regular expression for the whole metric, kind of event, kind of conflict, kind of failure or metric of an SLE.
+    `what`: regular expression for the whole metric, kind of event, of conflict or failure, or metric of an expectation.
     `weight`: how much one such row tells, in nats: ln(P(it | the fault) / P(it | none)). 4.6 is 100 times as likely.
     """
 
@@ -80,13 +80,19 @@ class Rule:
     works: bool = True
     """Whether the component still does its work while it is so, slower or with errors: a hint for the class."""
     wide: bool = False
-    """The signs must stand on most parts of the component: a switch whose ports are down, a job whose ranks are slow."""
+    """Signs must stand on most parts of the component: a switch whose ports are down, a job whose ranks are slow."""
     alone: bool = False
     """Blame by itself is evidence enough: what was blamed can be told without any other row (a process that died)."""
     strength: float = 0.0  # of `alone`: what the blame tells, nats
+    fallback: bool = False
+    """Says where, not why: gives way to a rule that says why of something that the same blame stands on."""
     where: str = ""
     """The cause is not on what is blamed, but beside it: `machine` (another host of the machine), `storage`; empty:
     on the way down from it."""
+
+    def fits_how(self, how: str) -> bool:
+        """Whether a blame was told in the way that this rule asks for."""
+        return re.fullmatch(self.how or ".*", how) is not None
 
 
 SLOW = frozenset({Symptom.SLOW, Symptom.SLE})

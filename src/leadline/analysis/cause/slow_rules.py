@@ -494,6 +494,7 @@ SLOW_RULES: tuple[Rule, ...] = (
         action=A.REBALANCE,
         alone=True,
         strength=2.0,
+        fallback=True,
     ),
     Rule(
         "new-software",

@@ -1,0 +1,149 @@
+"""Evidence: rows of anomalies, events, failures, conflicts, broken expectations, each with when it began.
+
+A row is a piece of evidence (`Piece`), what rules look at in it is its `Face`. Pieces that an incident was told with
+earlier are kept from its own rows, because what began it lies behind the look-back once it has lasted for long.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from leadline.analysis.cause.traffic import Others
+
+S = 10**9
+
+
+class Face(NamedTuple):
+    """What rules look at: the same for many rows, so that each is matched once."""
+
+    table: str
+    what: str
+    direction: str = ""
+    witness: str = ""
+    code: str = ""
+    severity: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One row that may speak for a cause."""
+
+    face: Face
+    entity: str
+    time_ns: int  # onset, cluster time
+    end_ns: int | None
+    bound_ns: int | None  # how wrong `time_ns` may be by its clock; None: unknown
+    score: float  # of an anomaly: robust standard deviations; else 0
+    text: str
+    earliest_ns: int | None = None  # the onset lies between this and `time_ns`: the last sample that was as it should
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """A total order, whatever order rows came in."""
+        end_ns = -1 if self.end_ns is None else self.end_ns
+        return (self.time_ns, self.entity, self.face, end_ns, -1 if self.bound_ns is None else self.bound_ns, self.text)
+
+    def as_row(self) -> dict[str, object]:
+        """As `cause.evidence` tells it."""
+        face = {name: value for name, value in self.face._asdict().items() if value and name not in ("table", "what")}
+        own = {"table": self.face.table, "entity": self.entity, "what": self.face.what, "time_ns": self.time_ns}
+        times = {"until_ns": self.end_ns, "bound_ns": self.bound_ns, "earliest_ns": self.earliest_ns}
+        return {**own, **times, "score": round(self.score, 2), **face, "text": self.text}
+
+
+def pieces_of(
+    anomaly: pa.Table, event: pa.Table, failure: pa.Table, conflict: pa.Table, sle_loss: pa.Table
+) -> list[Piece]:
+    """All evidence of a window, in a fixed order, each once."""
+    found = {
+        *_anomalies(anomaly.to_pylist()),
+        *_events(event.to_pylist()),
+        *_failures(failure.to_pylist()),
+        *_conflicts(conflict.to_pylist()),
+        *_losses(sle_loss.to_pylist()),
+    }
+    return sorted(found, key=lambda piece: piece.order)
+
+
+def _anomalies(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+    for row in rows:
+        face = Face("anomaly", row["metric"] or "", row["direction"] or "", row["witness"] or "")
+        than = "its peers" if row["witness"] == "peers" else "its past"
+        text = f"{face.what} {_number(row['seen'])}, expected {_number(row['expected'])} by {than}"
+        score, earliest_ns = _finite(row["score"]), row["earliest_ns"]
+        yield Piece(
+            face, row["entity"] or "", row["start_ns"], row["end_ns"], row["bound_ns"], score, text, earliest_ns
+        )
+
+
+def _events(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+    for row in rows:
+        face = Face("event", row["kind"] or "", code=row["code"] or "", severity=row["severity"] or "")
+        entity = row["entity"] or (f"host:{row['host']}" if row.get("host") else "")
+        code = f" {face.code}" if face.code else ""
+        message = " ".join((row["message"] or "").split())[:160]
+        text = f"{face.what}{code}" + (f": {message}" if message else "")
+        yield Piece(face, entity, row["time_ns"], row["time_ns"], row["bound_ns"], 0.0, text)
+
+
+def _failures(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+    for row in rows:
+        text = " ".join((row["evidence"] or row["kind"] or "").split())[:160]
+        yield Piece(
+            Face("failure", row["kind"] or ""), row["entity"] or "", row["start_ns"], row["end_ns"], None, 0.0, text
+        )
+
+
+def _conflicts(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+    for row in rows:
+        text = " ".join((row["text"] or row["kind"] or "").split())[:160]
+        yield Piece(
+            Face("conflict", row["kind"] or ""), row["entity"] or "", row["start_ns"], row["end_ns"], None, 0.0, text
+        )
+
+
+def _losses(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+    for row in rows:
+        start_ns = row["end_ns"] - row["window_ns"]
+        entity = row["culprit"] or row["entity"] or ""
+        text = f"{row['classifier']} for {_number(row['seconds'])} s of {row['window_ns'] / S:g} s"
+        yield Piece(Face("sle_loss", row["metric"] or ""), entity, start_ns, row["end_ns"], None, 0.0, text)
+
+
+def piece_of_others(others: Others, *, names: bool) -> Piece:
+    """What others send over a link, as evidence. `names`: whether jobs may be named, which may be other tenants'."""
+    who = (", ".join(f"job {job}" for job in others.jobs[:3]) if names else "") or "others"
+    text = f"{who} send {others.bps / 1e6:.3g} Mbit/s over it, {others.share:.0%} of what it carries"
+    return Piece(Face("traffic", "others"), others.link, others.since_ns, None, None, 0.0, text)
+
+
+def remembered(evidence: str) -> list[Piece]:
+    """The pieces that an earlier row of `cause` was told with. Nonsense in it is passed over."""
+    try:
+        rows = json.loads(evidence or "[]")
+    except ValueError:
+        return []
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        if not isinstance(row, dict) or type(row.get("time_ns")) is not int:
+            continue
+        face = Face(*(str(row.get(name, "")) for name in Face._fields))
+        until, bound, earliest, score = (row.get(name) for name in ("until_ns", "bound_ns", "earliest_ns", "score"))
+        entity, text = (str(row.get(name, "")) for name in ("entity", "text"))
+        until_ns, bound_ns, earliest_ns = (each if type(each) is int else None for each in (until, bound, earliest))
+        height = _finite(float(score)) if isinstance(score, int | float) else 0.0
+        found.append(Piece(face, entity, row["time_ns"], until_ns, bound_ns, height, text, earliest_ns))
+    return found
+
+
+def _finite(value: float | None) -> float:
+    return float(value) if value is not None and abs(value) < 1e12 else 0.0
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"

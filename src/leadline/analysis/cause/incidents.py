@@ -1,0 +1,185 @@
+"""Incidents: symptoms of one cause, under one id from window to window.
+
+symptoms ─ plainly one trouble (`hurts.groups_of`) ─ one cause (`together`) ─ the id they had (`Known`) ─> Incident
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from leadline.analysis.cause.choice import Verdict, family, verdict_of
+from leadline.analysis.cause.evidence import Piece, remembered
+from leadline.analysis.cause.history import Episode
+from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.score import Matter
+
+S = 10**9
+GAP_NS = 60 * S
+"""Symptoms of one cause with a shorter break between them are one incident: a link that flaps every minute."""
+STAMP_MAX_S = 253_402_300_799  # the year 9999
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Symptoms that are one incident, with its verdict."""
+
+    hurts: tuple[Hurt, ...]
+    verdict: Verdict
+
+    @property
+    def start_ns(self) -> int:
+        """The first lost second."""
+        return min(each.start_ns for each in self.hurts)
+
+    @property
+    def end_ns(self) -> int | None:
+        """Over since; None while any of it lasts."""
+        ends = [each.end_ns for each in self.hurts]
+        return None if None in ends else max(end for end in ends if end is not None)
+
+    @property
+    def first(self) -> Hurt:
+        """What hurts first."""
+        return min(self.hurts, key=lambda each: (each.start_ns, each.tenant, each.entity, each.symptom.value))
+
+    @property
+    def worst(self) -> Hurt:
+        """What costs most."""
+        return min(self.hurts, key=lambda each: (-each.lost_gpu_s, each.start_ns, each.entity, each.symptom.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """An incident as an earlier window told it."""
+
+    incident: str
+    start_ns: int
+    told_ns: int
+    open: bool
+    keys: frozenset[tuple[str, str, int]]  # of its symptoms: entity, symptom, start
+    tenants: frozenset[str]
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(slots=True)
+class Known:
+    """What earlier windows told."""
+
+    incidents: list[Earlier] = field(default_factory=list)
+    pieces: dict[str, list[Piece]] = field(default_factory=dict)  # incident -> evidence of its causes
+    named: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # incident -> (entity, rule) named last
+    episodes: dict[tuple[str, str], dict[str, Episode]] = field(default_factory=dict)  # (entity, rule) -> by incident
+
+    def of(self, hurts: Iterable[Hurt]) -> list[Earlier]:
+        """The incidents that these symptoms belong to, the oldest first."""
+        keys = {(each.entity, each.symptom.value, each.start_ns) for each in hurts}
+        return [each for each in self.incidents if each.keys & keys]
+
+
+def known_of(incident_rows: Iterable[Mapping[str, Any]], cause_rows: Iterable[Mapping[str, Any]]) -> Known:
+    """Earlier incidents with their causes, and what was named in the past."""
+    found = Known()
+    by_id: dict[str, list[Mapping[str, Any]]] = {}
+    for row in incident_rows:
+        by_id.setdefault(row["incident"], []).append(row)
+    found.incidents = sorted(
+        (_earlier(rows) for rows in by_id.values()), key=lambda each: (each.start_ns, each.incident)
+    )
+    causes = sorted(
+        cause_rows, key=lambda row: (row["incident"], -row["seen_ns"], row["position"], row["tenant"] or "")
+    )
+    newest: dict[str, int] = {}
+    for row in causes:
+        current = row["seen_ns"] >= newest.setdefault(row["incident"], row["seen_ns"])
+        if not row["chosen"]:
+            continue
+        whose = row["entity"], row["rule"]
+        if current:
+            found.named.setdefault(row["incident"], set()).add(whose)
+            found.pieces.setdefault(row["incident"], []).extend(remembered(row["evidence"]))
+            episode = Episode(row["start_ns"], row["seen_ns"])
+            found.episodes.setdefault(whose, {}).setdefault(row["incident"], episode)
+    return found
+
+
+def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
+    first = min(rows, key=lambda row: (row["start_ns"], row["tenant"] or ""))
+    keys: set[tuple[str, str, int]] = set()
+    for row in rows:
+        keys |= _keys(row["symptoms"])
+    return Earlier(
+        first["incident"],
+        first["start_ns"],
+        min(row["told_ns"] for row in rows),
+        any(row["end_ns"] is None for row in rows),
+        frozenset(keys),
+        frozenset(row["tenant"] or "" for row in rows),
+        tuple(sorted(rows, key=lambda row: row["tenant"] or "")),
+    )
+
+
+def _keys(symptoms: str | None) -> set[tuple[str, str, int]]:
+    try:
+        rows = json.loads(symptoms or "[]")
+    except ValueError:
+        return set()
+    told = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return {
+        (str(row.get("entity")), str(row.get("symptom")), row["start_ns"])
+        for row in told
+        if type(row.get("start_ns")) is int
+    }
+
+
+def troubles_of(
+    groups: Sequence[tuple[Hurt, ...]], matter: Matter, silent: frozenset[str], now_ns: int
+) -> list[Trouble]:
+    """Incidents: groups of symptoms, put together where one component was named for several.
+
+    Loops over the incidents of a window: few.
+    """
+    troubles = [Trouble(group, verdict_of(group, matter, silent)) for group in groups]
+    while (pair := _alike(troubles, matter, now_ns)) is not None:
+        first, second = (troubles[place] for place in pair)
+        troubles = [each for place, each in enumerate(troubles) if place not in pair]
+        hurts = tuple(sorted((*first.hurts, *second.hurts), key=lambda each: (each.start_ns, *each.key[:3])))
+        troubles.append(Trouble(hurts, verdict_of(hurts, matter, silent)))
+    return sorted(troubles, key=lambda each: (each.start_ns, each.first.key))
+
+
+def _alike(troubles: Sequence[Trouble], matter: Matter, now_ns: int) -> tuple[int, int] | None:
+    """Places of two incidents of which one component was named first, one while the other lasts or soon after."""
+    for place, one in enumerate(troubles):
+        for other_place in range(place + 1, len(troubles)):
+            other = troubles[other_place]
+            near = one.start_ns < _until(other, now_ns) + GAP_NS and other.start_ns < _until(one, now_ns) + GAP_NS
+            if near and _same_cause(one, other, matter):
+                return place, other_place
+    return None
+
+
+def _same_cause(one: Trouble, other: Trouble, matter: Matter) -> bool:
+    places = matter.ground.places
+    named = [each.candidate for each in one.verdict.chosen]
+    others = [each.candidate for each in other.verdict.chosen]
+    return any(
+        family(each.entity, places) & family(again.entity, places) and each.rule.name == again.rule.name
+        for each in named[:1]
+        for again in others[:1]
+    )
+
+
+def _until(trouble: Trouble, now_ns: int) -> int:
+    return now_ns if trouble.end_ns is None else trouble.end_ns
+
+
+def id_of(trouble: Trouble) -> str:
+    """Id of a new incident: what hurts first, its symptom, and when: `bert-7-slow-20261122T170102Z`."""
+    first = trouble.first
+    seconds = min(max(first.start_ns // S, 0), STAMP_MAX_S)
+    name = first.entity.partition(":")[2] or first.entity
+    return f"{name}-{first.symptom.value}-{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"

@@ -1,0 +1,151 @@
+"""Rows of `incident` and `cause`: what a trouble is called, what it is of, what to do; for each tenant that it hurts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leadline.analysis.cause.choice import Cause
+from leadline.analysis.cause.history import Episode, class_of
+from leadline.analysis.cause.hurts import told
+from leadline.analysis.cause.incidents import Known, Trouble, id_of
+from leadline.analysis.cause.remedy import Loss, Remedy, remedy
+from leadline.analysis.cause.score import Matter
+from leadline.analysis.cause.suppression import Order, suppressed
+from leadline.analysis.cause.words import missing_of, text_of
+from leadline.analysis.spec import Window
+from leadline.model.incidents import FaultClass, Suppressed, Verdict
+
+S = 10**9
+EVIDENCE_MAX = 12  # pieces told with a cause
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What becomes rows of one incident: one of `incident` and some of `cause` for each tenant that it hurts."""
+
+    trouble: Trouble
+    known: Known
+    matter: Matter
+    asked: Sequence[Order]
+    dismissed: frozenset[str]
+    window: Window
+
+    @property
+    def earlier_id(self) -> str:
+        """The oldest incident that these symptoms were told as; empty: none."""
+        return next((each.incident for each in self.known.of(self.trouble.hurts)), "")
+
+    @property
+    def id(self) -> str:
+        return self.earlier_id or id_of(self.trouble)
+
+    @property
+    def tenants(self) -> list[str]:
+        return sorted({each.tenant for each in self.trouble.hurts})
+
+    def incident(self, tenant: str) -> dict[str, object]:
+        """Its row for a tenant, which names only that tenant's jobs."""
+        own = Trouble(tuple(each for each in self.trouble.hurts if each.tenant == tenant), self.trouble.verdict)
+        verdict, places = self.trouble.verdict, self.matter.ground.places
+        told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
+        ways = frozenset(self.matter.ground.traffic.links_between)
+        return {
+            "tenant": tenant,
+            "incident": self.id,
+            "entity": own.first.entity,
+            "job": own.worst.job or None,
+            "jobs": sorted({each.job for each in own.hurts if each.job}),
+            "symptom": own.worst.symptom.value,
+            "start_ns": own.start_ns,
+            "end_ns": own.end_ns,
+            "bound_ns": own.first.bound_ns,
+            "told_ns": min([self.window.to_ns, *told_ns]),
+            "state": "open" if own.end_ns is None else "over",
+            "verdict": (Verdict.KNOWN if verdict.chosen else Verdict.UNKNOWN).value,
+            "missing": missing_of(own.hurts, verdict, places, ways) or None,
+            "lost_gpu_seconds": round(sum(each.lost_gpu_s for each in own.hurts), 3),
+            "suppressed": self.suppressed,
+            "symptoms": json.dumps([told(each) for each in own.hurts], sort_keys=True),
+            "seen_ns": self.window.to_ns,
+        }
+
+    @property
+    def suppressed(self) -> str | None:
+        """Why it does not alert."""
+        if self.id in self.dismissed:
+            return Suppressed.DISMISSED.value
+        places = self.matter.ground.places
+        entities = {each.entity for each in self.trouble.hurts}
+        entities |= {f"job:{each.job}" for each in self.trouble.hurts if each.job}
+        for each in self.trouble.verdict.chosen:
+            entities |= {each.candidate.entity, places.host(each.candidate.entity)}
+        for hurt in self.trouble.hurts:
+            for blame in hurt.blamed:
+                entities |= {blame.owner, places.host(blame.owner)}
+        found = suppressed(self.asked, entities - {""}, self.trouble.start_ns)
+        return None if found is None else found.value
+
+    def causes(self, tenant: str) -> list[dict[str, object]]:
+        """Its rows of `cause` for a tenant."""
+        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant}
+        shown = [each for each in self.trouble.verdict.causes if _is_of(each.candidate.entity, jobs)]
+        return [self._cause(tenant, place + 1, each) for place, each in enumerate(shown)]
+
+    def _cause(self, tenant: str, position: int, one: Cause) -> dict[str, object]:
+        candidate, places = one.candidate, self.matter.ground.places
+        onsets = [each.piece.time_ns for each in candidate.told if each.piece.face.table != "traffic"]
+        start_ns = min(onsets, default=self.trouble.start_ns)
+        of = self._class(one, start_ns)
+        what = self._remedy(one, of)
+        score = dict(candidate.parts)
+        return {
+            "tenant": tenant,
+            "incident": self.id,
+            "position": position,
+            "entity": candidate.entity,
+            "rule": candidate.rule.name,
+            "chosen": one.chosen,
+            "layer": candidate.rule.layer.value,
+            "class": of.value,
+            "probability": round(one.probability, 4),
+            "start_ns": start_ns,
+            "score": json.dumps(score, sort_keys=True),
+            "evidence": json.dumps([each.piece.as_row() for each in candidate.told[:EVIDENCE_MAX]], sort_keys=True),
+            "action": what.action.value,
+            "action_cost": round(what.cost, 3),
+            "saves": round(what.saves, 3),
+            "waiting_cost": round(what.waiting, 3),
+            "text": text_of(one, self.trouble.start_ns, places),
+            "seen_ns": self.window.to_ns,
+        }
+
+    def _class(self, one: Cause, start_ns: int) -> FaultClass:
+        whose = one.candidate.entity, one.candidate.rule.name
+        earlier = self.known.episodes.get(whose, {})
+        past = [episode for incident, episode in sorted(earlier.items()) if incident != self.id]
+        jobs = frozenset(each.job for each in self.trouble.hurts if each.job)
+        now = Episode(start_ns, self.trouble.end_ns, jobs)
+        used = self.matter.ground.jobs_on(one.candidate.entity)
+        works = one.candidate.rule.works
+        return class_of([*past, now], self.window.to_ns, works=works, spared=used - jobs)
+
+    def _remedy(self, one: Cause, of: FaultClass) -> Remedy:
+        """Lost per second: of what it explains, since it began to hurt."""
+        hurts = self.trouble.hurts
+        ranks = self.matter.ground.places.ranks_of
+        gpus = sum(len(ranks.get(f"job:{job}", ())) for job in {each.job for each in hurts if each.job})
+        until_ns = self.window.to_ns if self.trouble.end_ns is None else self.trouble.end_ns
+        seconds = max(1.0, (until_ns - self.trouble.start_ns) / S)
+        lost = sum(each.lost_gpu_s for each in hurts) * one.candidate.explains / seconds
+        loss = Loss(gpus, lost, self.trouble.end_ns is None)
+        return remedy(one.candidate.rule.action, of, self.trouble.worst.symptom, loss)
+
+
+def _is_of(entity: str, jobs: set[str]) -> bool:
+    """Whether a tenant with these jobs may see it: the infrastructure, or what is of a job of theirs."""
+    kind, _, name = entity.partition(":")
+    if kind == "job":
+        return name in jobs
+    return kind not in ("rank", "comm") or name.rpartition("/")[0] in jobs

@@ -1,0 +1,266 @@
+"""How likely each candidate is: a sum of documented log-odds, told part by part.
+
+    logit = prior of the rule + blame + signs (+ alone) (+ wide) (+ before)
+
+    prior   COMMON or RARE
+    blame   log-odds of the share of the lost seconds that it explains, from -3 (none) to +3 (all)
+    signs   weights of the rule, each times how near in time, how specific (peers that show the same) and how far out it
+            is; the strongest counts whole, each further one half as much as the one before: signs of one fault are not
+            independent
+    alone   what the blame by itself tells, for rules that need no other row
+    wide    for components that fail as a whole: minus where few of their parts show it
+    before  it was named by the window before: verdicts should not flicker
+
+Probabilities are a softmax over the best rule of each component and `unknown`, whose logit is a constant. Source: naive
+Bayes in log-odds (Good, "Weight of Evidence", 1985); the discount is ours. Calibration: docs/analyses/cause.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leadline.analysis.cause.evidence import Piece
+from leadline.analysis.cause.hurts import Blame, Hurt
+from leadline.analysis.cause.places import kind_of
+from leadline.analysis.cause.reach import Ground, Reach, explained
+from leadline.analysis.cause.rule import Rule, Sign
+from leadline.analysis.cause.timing import nearness_in_time
+
+UNKNOWN_LOGIT = 3.0
+"""Of `unknown`: where blame explains all and one weak sign speaks for a rule, the odds are even."""
+BLAME_EDGE = 0.05  # keeps the log-odds of blame within +-3.04
+HALVING = 0.5
+SCORE_WHOLE = 12.0  # robust standard deviations from which on an anomaly counts whole
+WIDE_MISSES = -4.0  # of what fails as a whole and shows it on less than `WIDE_MIN` of its parts
+WIDE_MIN = 0.5
+BEFORE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A piece of evidence with what it tells for one rule, nats."""
+
+    piece: Piece
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One component with one rule, and what speaks for it."""
+
+    entity: str
+    rule: Rule
+    parts: Mapping[str, float]  # of the logit, by name
+    told: tuple[Told, ...]
+    explains: float  # share of the lost seconds, 0 to 1
+    late: tuple[Piece, ...] = ()  # what would fit and began after it hurt
+
+    @property
+    def logit(self) -> float:
+        """Its score."""
+        return math.fsum(self.parts.values())
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The likeliest first; ties by name."""
+        return (-self.logit, self.entity, self.rule.name)
+
+
+@dataclass
+class Matter:
+    """All that is known when the causes of one trouble are looked for."""
+
+    ground: Ground
+    pieces: Sequence[Piece]
+    rules: Sequence[Rule]
+    now_ns: int
+    before: frozenset[tuple[str, str]] = frozenset()  # (entity, rule) that the last window named
+    by_entity: dict[str, list[Piece]] = field(init=False)
+    _signs: dict[tuple[str, object], Sign | None] = field(init=False, default_factory=dict)
+    _same: dict[object, list[tuple[str, float]]] = field(init=False)
+    _counts: dict[str, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        by_entity: dict[str, list[Piece]] = defaultdict(list)
+        same: dict[object, list[tuple[str, float]]] = defaultdict(list)
+        for piece in self.pieces:
+            by_entity[piece.entity].append(piece)
+            same[piece.face].append((self._component(piece.entity), piece.score))
+        self.by_entity, self._same = by_entity, same
+
+    def _component(self, entity: str) -> str:
+        """Ends of one link show the same thing once."""
+        return self.ground.places.link(entity) or entity if kind_of(entity) in ("port", "swport") else entity
+
+    def sign(self, rule: Rule, piece: Piece) -> Sign | None:
+        """The strongest sign of a rule that a piece is."""
+        key = rule.name, piece.face
+        if key not in self._signs:
+            fitting = [sign for sign in rule.signs if sign.fits(*piece.face)]
+            self._signs[key] = max(fitting, key=lambda sign: sign.weight) if fitting else None
+        return self._signs[key]
+
+    def specific(self, piece: Piece) -> float:
+        """How specific a piece is, 0 to 1: 1 if no peer shows the same, 0 if all do as much.
+
+        ln(n / k) over its largest value, where of n peers k show it; one that shows half as much counts half.
+        """
+        if piece.face.table not in ("anomaly", "sle_loss"):
+            return 1.0
+        own, height = self._component(piece.entity), max(piece.score, 1e-9)
+        others: dict[str, float] = {}
+        for entity, score in self._same[piece.face]:
+            if entity != own:
+                others[entity] = max(others.get(entity, 0.0), min(1.0, score / height))
+        shown = 0.5 + math.fsum(sorted(others.values()))
+        kind = kind_of(own)
+        if kind not in self._counts:
+            self._counts[kind] = self.ground.places.count(kind)
+        peers = max(self._counts[kind], len(others) + 1, 2)
+        return min(1.0, max(0.0, math.log(peers / shown) / math.log(peers / 0.5)))
+
+
+def candidates_of(hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]) -> list[Candidate]:
+    """All candidates of one trouble, the likeliest first. `blames`: of each symptom, by its place in `hurts`."""
+    asked = {hurt.symptom for hurt in hurts}
+    found: dict[tuple[str, str], Candidate] = {}
+    for rule in matter.rules:
+        if not rule.symptoms & asked:
+            continue
+        for entity in sorted(_where(rule, hurts, matter, blames)):
+            one = _candidate(entity, rule, hurts, matter, blames)
+            if one is not None:
+                found[entity, rule.name] = one
+    return sorted(found.values(), key=lambda each: each.order)
+
+
+def _where(rule: Rule, hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]) -> set[str]:
+    """Components that a rule may be of: what its signs stand on, and for rules of blame alone what is blamed."""
+    places = matter.ground.places
+    found: set[str] = set()
+    for entity, pieces in matter.by_entity.items():
+        if any(matter.sign(rule, piece) for piece in pieces):
+            found.update(whole for whole in places.wholes(entity) if kind_of(whole) in rule.kinds)
+    if rule.alone:
+        for place, hurt in enumerate(hurts):
+            for blame in blames[place]:
+                found |= _named(rule, matter.ground.reach(blame.owner, hurt.job), hurt)
+    return found
+
+
+def _named(rule: Rule, reach: Reach, hurt: Hurt) -> set[str]:
+    """What a blame names for a rule that needs nothing else."""
+    if rule.where == "storage":
+        return set(reach.storage) if len(reach.storage) == 1 else set()
+    job = {f"job:{hurt.job}"} if hurt.job else set()
+    return {each for each in reach.own | job if kind_of(each) in rule.kinds}
+
+
+def _candidate(
+    entity: str, rule: Rule, hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]
+) -> Candidate | None:
+    share, alone = shares(entity, rule, hurts, matter, blames)
+    if share <= 0:
+        return None
+    onset = min(hurts, key=lambda hurt: hurt.start_ns)
+    told, late = _signs(entity, rule, onset, matter)
+    needs = any(sign.needed for sign in rule.signs)
+    proven = any(matter.sign(rule, each.piece).needed for each in told)  # type: ignore[union-attr]
+    if (needs and not proven) or (not told and not (rule.alone and alone > 0)):
+        return None
+    parts = {"prior": rule.prior, "blame": math.log((share + BLAME_EDGE) / (1 - share + BLAME_EDGE))}
+    for place, each in enumerate(told):
+        name = f"{each.piece.face.table} {each.piece.face.what} {each.piece.entity}"
+        parts[name] = parts.get(name, 0.0) + each.weight * HALVING**place
+    if rule.alone:
+        parts["alone"] = rule.strength * alone
+    if rule.wide and told:
+        parts["wide"] = 0.0 if _wide(entity, rule, matter, told) >= WIDE_MIN else WIDE_MISSES
+    if (entity, rule.name) in matter.before:
+        parts["before"] = BEFORE
+    rounded = {name: round(value, 3) for name, value in parts.items() if value}
+    return Candidate(entity, rule, rounded, told, share, late)
+
+
+def shares(
+    entity: str, rule: Rule, hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]
+) -> tuple[float, float]:
+    """Share of what was lost that a rule explains of a component; and of what was blamed in its own words."""
+    weight, share, alone = 0.0, 0.0, 0.0
+    for place, hurt in enumerate(hurts):
+        lost = max(hurt.lost_gpu_s, 1e-3)
+        weight += lost
+        own = blames[place]
+        share += lost * sum(blame.share * explained(blame, hurt, entity, rule, matter.ground) for blame in own)
+        if rule.alone:
+            alone += lost * sum(blame.share for blame in own if _says(rule, blame, hurt, entity, matter.ground))
+    return min(1.0, share / weight), min(1.0, alone / weight)
+
+
+def _says(rule: Rule, blame: Blame, hurt: Hurt, entity: str, ground: Ground) -> bool:
+    fits = not rule.categories or blame.category in rule.categories
+    how = rule.fits_how(blame.how)
+    return (
+        hurt.symptom in rule.symptoms
+        and fits
+        and how
+        and entity in _named(rule, ground.reach(blame.owner, hurt.job), hurt)
+    )
+
+
+def _signs(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tuple[Told, ...], tuple[Piece, ...]]:
+    """The signs of a rule on a component, the most telling first; and those that came too late."""
+    told: list[Told] = []
+    late: list[Piece] = []
+    for part in matter.ground.places.parts(entity):
+        for piece in matter.by_entity.get(part, ()):
+            sign = matter.sign(rule, piece)
+            if sign is None:
+                continue
+            near = nearness_in_time(piece, onset)
+            if near <= 0:
+                late.append(piece)
+                continue
+            height = min(1.0, max(0.5, piece.score / SCORE_WHOLE)) if piece.face.table == "anomaly" else 1.0
+            specific = 1.0 if rule.wide else matter.specific(piece)
+            weight = sign.weight * near * specific * height
+            if weight > 0:
+                told.append(Told(piece, weight))
+    told.sort(key=lambda each: (-each.weight, each.piece.order))
+    return _once(told), tuple(sorted(late, key=lambda piece: piece.order))
+
+
+def _once(told: Iterable[Told]) -> tuple[Told, ...]:
+    """Rows that say the same of one entity count once: a link that flaps ten times is one sign."""
+    found: dict[tuple[str, str, str], Told] = {}
+    for each in told:
+        found.setdefault((each.piece.face.table, each.piece.face.what, each.piece.entity), each)
+    return tuple(found.values())
+
+
+def _wide(entity: str, rule: Rule, matter: Matter, told: Sequence[Told]) -> float:
+    """Share of a component's parts that show signs; 1 if the component itself does."""
+    shown = {each.piece.entity for each in told}
+    if entity in shown:
+        return 1.0
+    places = matter.ground.places
+    if kind_of(entity) == "switch":
+        ports = places.ports_of.get(entity, set())
+        return sum(bool(places.parts(port) & shown or places.far.get(port) in shown) for port in ports) / max(
+            1, len(ports)
+        )
+    members = {part for part in places.parts(entity) if part != entity}
+    return len(members & shown) / max(1, len(members))
+
+
+def probabilities(candidates: Sequence[Candidate]) -> tuple[list[float], float]:
+    """Of each candidate, and of `unknown`: a softmax."""
+    logits = [each.logit for each in candidates]
+    top = max([UNKNOWN_LOGIT, *logits])
+    odds = [math.exp(each - top) for each in logits]
+    unknown = math.exp(UNKNOWN_LOGIT - top)
+    whole = math.fsum([*odds, unknown])
+    return [each / whole for each in odds], unknown / whole

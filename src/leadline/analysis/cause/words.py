@@ -1,0 +1,56 @@
+"""Sentences of verdicts: why something is the cause, or why it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leadline.analysis.cause.choice import Cause, Verdict
+from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.places import Places, kind_of
+from leadline.analysis.cause.timing import when
+
+SHOWN_MAX = 3  # pieces of evidence in a sentence
+
+
+def text_of(cause: Cause, start_ns: int, places: Places) -> str:
+    """Why it is, or is not, the cause: deterministic, times relative to the first lost second."""
+    candidate = cause.candidate
+    name = named(candidate.entity, places)
+    shown = [f"{each.piece.text} ({where(each.piece.entity, candidate.entity)}{when(each.piece, start_ns)})"
+             for each in candidate.told[:SHOWN_MAX]]  # fmt: skip
+    evidence = "; ".join(shown) or "nothing but the blame of the lost time"
+    if cause.chosen:
+        return f"{name} {candidate.rule.words}: {evidence}. It explains {candidate.explains:.0%} of what was lost."
+    return f"{name} was considered ({candidate.rule.name}), and is not named: {cause.why_not}. Seen: {evidence}."
+
+
+def named(entity: str, places: Places) -> str:
+    """An entity with the host it is on, where its name does not say it."""
+    host = places.host(entity) if kind_of(entity) in ("gpu", "rank", "process") else ""
+    return f"{entity} on {host.partition(':')[2]}" if host else entity
+
+
+def where(entity: str, candidate: str) -> str:
+    """Where a piece stands, if not on the component itself."""
+    return "" if entity == candidate else f"{entity}, "
+
+
+def missing_of(hurts: Sequence[Hurt], verdict: Verdict, places: Places, ways: frozenset[tuple[str, str]]) -> str:
+    """The input for want of which nothing is named; empty if none is known to be missing."""
+    if verdict.chosen:
+        return ""
+    for hurt in hurts:
+        if hurt.missing:
+            return hurt.missing
+    for hurt in hurts:
+        for blame in hurt.blamed:
+            sender, arrow, receiver = blame.owner.partition(">")
+            if arrow and not ways & {(sender, receiver), (receiver, sender)}:
+                return f"path of {blame.owner}"
+            if kind_of(sender) == "rank" and not places.host(sender):
+                return f"place of {sender}"
+            if ":" not in blame.owner:
+                return blame.owner
+    if not any(hurt.blamed for hurt in hurts):
+        return "blame: nobody is named for the lost time"
+    return ""
