@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from leadline.analysis.anomaly.warm import warm_anomalies
 from leadline.analysis.graph.warm import warm_graph
 from leadline.analysis.ledger.warm import warm_collectives, warm_operations, warm_presence
 from leadline.analysis.messages.warm import warm_messages
@@ -23,6 +24,7 @@ WARMERS: tuple[Callable[[], object], ...] = (
     warm_messages,
     warm_operations,
     warm_collectives,
+    warm_anomalies,
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from leadline.analysis.anomaly.peers import groups_of
+from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, since_of, turns
 from leadline.analysis.anomaly.scores import scored
 from leadline.analysis.anomaly.spans import Span, known_spans, mask_of, rows_by_name, spans_now
 from leadline.analysis.anomaly.streams import collective_streams, metric_streams, step_streams, with_derived
@@ -17,12 +17,12 @@ from leadline.model.ids import parse_entity_id
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
-from leadline.model.tables.verdicts import ANOMALY
+from leadline.model.tables.verdicts import ANOMALY, EVENT
 
 LOOK_BACK_NS = 180 * S
 KNOWN_NS = 2 * 3600 * S  # spans so far back are looked at: open ones end after an hour at the latest
 _STEP = (
-    "tenant", "job", "rank", "start_ns", "end_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns",
+    "tenant", "host", "job", "rank", "start_ns", "end_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns",
     "checkpoint_ns",
 )  # fmt: skip
 _SERIES = ("tenant", "series", "name", "entity", "labels", "type", "host", "first_ns")
@@ -37,9 +37,10 @@ _SERIES = ("tenant", "series", "name", "entity", "labels", "type", "host", "firs
         Read(STEP, columns=_STEP, look_back_ns=LOOK_BACK_NS),
         Read(
             COLLECTIVE,
-            columns=("tenant", "job", "comm", "rank", "seq", "enqueued_ns"),
+            columns=("tenant", "host", "job", "comm", "rank", "seq", "enqueued_ns"),
             look_back_ns=LOOK_BACK_NS,
         ),
+        Read(EVENT, columns=("time_ns", "kind", "code", "entity"), look_back_ns=LOOK_BACK_NS, calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=LOOK_BACK_NS, valid=True),
         Read(ANOMALY, look_back_ns=LOOK_BACK_NS, valid=True, waits=False, calls=False),
     ),
@@ -52,6 +53,7 @@ def anomalies(
     sample: pa.Table,
     step: pa.Table,
     collective: pa.Table,
+    event: pa.Table,
     relation: pa.Table,
     anomaly: pa.Table,
     *,
@@ -75,7 +77,9 @@ def anomalies(
     if not len(streams) and not known:
         return {}
     mask = mask_of(known, rows_by_name(streams), window.to_ns) if known else None
-    found = scored(streams, groups_of(streams, relation), mask, window.to_ns, window.to_ns - from_ns)
+    places = Places(relation, ran_on(step, collective))
+    since_R = since_of(streams, places, turns(step, collective, event, from_ns))
+    found = scored(streams, groups_of(streams, places), since_R, mask, window.to_ns, window.to_ns - from_ns)
     spans = [each for each in spans_now(streams, found, known, window.to_ns) if _is_id(each.entity)]
     return {"anomaly": _columns(spans, window)}
 

@@ -100,7 +100,8 @@ def middle(value_I: Floats, count: int) -> float:
     if count == 0:
         return np.nan
     ordered = np.sort(value_I[:count])
-    return ordered[(count - 1) // 2] / 2 + ordered[count // 2] / 2
+    found: float = ordered[(count - 1) // 2] / 2 + ordered[count // 2] / 2
+    return found
 
 
 @njit(cache=True)
@@ -172,16 +173,16 @@ def tails(begin_G: Ints, z_KB: Floats, left_out_K: Bools, from_bin: int, share: 
 
 @njit(cache=True)
 def onsets(
-    row_O: Ints, from_O: Ints, until_O: Ints, expected_O: Floats, seen_O: Floats,
+    row_O: Ints, from_O: Ints, until_O: Ints, to_ns: int, expected_O: Floats, seen_O: Floats,
     begin_R: Ints, time_N: Ints, since_N: Ints, x_N: Floats,
 ) -> tuple[Ints, Ints]:  # fmt: skip
-    """Of each of O deviations the first sample in (from, until] that is at least half as far from what was expected as
-    what was seen: (time, time of the sample before it). `until` where there is none."""
+    """Of each of O deviations the first sample after `from` that is at least half as far from what was expected as
+    what was seen: (time, time of the sample before it). (until, from) where there is none."""
     start_O, earliest_O = until_O.copy(), from_O.copy()
     for o in range(len(row_O)):
         r = row_O[o]
         for n in range(begin_R[r], begin_R[r + 1]):
-            if time_N[n] <= from_O[o] or time_N[n] > until_O[o] or np.isnan(x_N[n]):
+            if time_N[n] <= from_O[o] or time_N[n] >= to_ns or np.isnan(x_N[n]):
                 continue
             if (x_N[n] - expected_O[o]) * (seen_O[o] - expected_O[o]) >= 0.5 * (seen_O[o] - expected_O[o]) ** 2:
                 start_O[o], earliest_O[o] = time_N[n], since_N[n]

@@ -41,6 +41,7 @@ SKIPPED = re.compile(
     r"|node_network_iface_.*|ifDirection|ifIndex|ifType|ifPromiscuousMode|ifAdminStatus|.*_CORRECTABLE_REMAPPED_ROWS_MAX"
     r"|DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION|DCGM_FI_DEV_FB_FREE|DCGM_FI_PROCESS_NAME|sflow_sample_.*|ALERTS.*"
     r"|go_.*|python_.*|promhttp_.*|net_conntrack_.*|scrape_(?:samples|series).*|leadline_agent_(?:delivered|spool).*"
+    r"|node_qdisc_(?:overlimits|requeues)_total"  # a shaper's, of which it has as many as packets
     r"|node_(?:time|timex|textfile|scrape|exporter|entropy|filefd|arp|sockstat|nf_conntrack)_?.*"
 )
 """What says nothing of the health of an entity, or says it twice, or grows for ever by its nature."""
@@ -54,7 +55,10 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"DCGM_FI_DEV_NVLINK_.*(?:RECOVERY|REPLAY).*", Way.RARE, 1),
     Kind(r".*(?:oom_events|oom_kill).*", Way.RARE, 1),
     Kind(r".*(?:link_downed|link_error_recovery|link_down_events|carrier(?:_down|_up)?_changes).*", Way.RARE, 1),
-    Kind(r".*(?:retries_exceeded|cqe_error|remote_access_errors|remote_invalid_request|local_length_error).*", Way.RARE, 1),
+    Kind(
+        r".*(?:retries_exceeded|cqe_error|remote_access_errors|remote_invalid_request|local_length_error).*",
+        Way.RARE, 1,
+    ),
     Kind(r".*(?:edac|ecc|uncorrect|fatal|tx_timeout|hung|panic|mce|machine_check).*", Way.RARE, 1),
     Kind(r".*CORRECTABLE_REMAPPED_ROWS.*", Way.RARE, 1),
     # time lost, in seconds or ns a second
@@ -65,12 +69,15 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"DCGM_FI_DEV_CLOCKS?_(?:EVENT|THROTTLE)_REASONS", Way.STATE, 1, bits=0x8 | 0x20 | 0x40 | 0x80),
     # states
     Kind(r"up|.*_up|.*carrier|.*(?:oper|link)_?status|ifOperStatus|.*source_up", Way.STATE, -1, alike=True),
-    Kind(r".*(?:link_width|link_speed|pcie_link_gen|PCIE_LINK_(?:GEN|WIDTH)|network_speed).*|ifSpeed", Way.STATE, -1, alike=True),
+    Kind(
+        r".*(?:link_width|link_speed|pcie_link_gen|PCIE_LINK_(?:GEN|WIDTH)|network_speed).*|ifSpeed",
+        Way.STATE, -1, alike=True,
+    ),
     # errors that happen, a few at a time
     Kind(
         r".*(?:err(?:or)?s?(?:_|$)|crc|fec|symbol|discard|drop|retrans|timeout|out_of_(?:sequence|buffer)|seq_err|nak|lost"
         r"|overrun|fifo|frame|collision|replay|rcvq|prune|collapse|reset|fail|congest|cnp|ecn|CEPkts|slow_restart|pause"
-        r"|overlimit|requeue|overflow|abort|noroute|noport|backlogdrop|reorder|spurious|lossprobe|xmit_wait|pci_stalled"
+        r"|overflow|abort|noroute|noport|backlogdrop|reorder|spurious|lossprobe|xmit_wait|pci_stalled"
         r"|duplicate|encapsulated|transmit_carrier|OFO|discards|InErrs|OutRsts|BufErrors|EstabResets|AttemptFails|SlowStart).*",
         Way.COUNT, 1,
     ),
@@ -86,7 +93,9 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"container_memory_usage_bytes|process_memory_(?:usage|virtual)", Way.LOAD, 1, 64 * _MIB, 0.05),
     Kind(r"node_memory_.*_bytes|.*(?:resident|memory).*bytes", Way.LOAD, 1, 64 * _MIB, 0.1),
     Kind(r"node_load1|node_procs_running", Way.LOAD, 1, 1.5, 0.1),
-    Kind(r"node_procs_blocked|.*(?:backlog|queue_length|qlen|queue_bytes).*", Way.HARM, 1, 2.0, 0.1),
+    Kind(r"node_procs_blocked", Way.HARM, 1, 2.0, 0.1),
+    Kind(r".*(?:backlog|queue_bytes).*", Way.HARM, 1, 64 * 1024.0, 0.1),
+    Kind(r".*(?:queue_length|qlen).*", Way.HARM, 1, 16.0, 0.1),
     Kind(r"node_disk_io_time.*seconds.*", Way.HARM, 1, 0.05, 0.1),
     Kind(r".*cpu.*(?:seconds|time).*", Way.LOAD, 0, 0.08, 0.08),
     Kind(r".*(?:context_switches|interrupts|softirqs|intr|forks|paging_faults).*", Way.LOAD, 1, 200.0, 0.15),

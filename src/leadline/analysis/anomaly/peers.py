@@ -2,7 +2,9 @@
 
 A GPU's, a process's or a host's jobs are those of the ranks that run on it; a port's are its host's. Ports of hosts are
 peers by name (`eth0` with `eth0`: rails carry different things), ports of switches by what their switch is called
-without its number (`leaf#`) and by what is at the other end of their cable.
+without its number (`leaf#`) and by what the port at the other end of their cable is.
+
+When a job begins on something, what that did before is no past of what it does now: see `since_of`.
 """
 
 from __future__ import annotations
@@ -12,23 +14,29 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from leadline.analysis.anomaly.streams import Names, Streams
-from leadline.analysis.columns import Ints, codes
+from leadline.analysis.columns import Ints, codes, ints
+from leadline.analysis.spec import S
 
+EARLY_NS = 10 * S  # a job that told of something so early in the look-back was there before
+PLANNED = ("exit/0", "exit/143", "exit/130", "signal/SIGTERM", "signal/SIGINT")
+BUSY_RATIO = 0.2
+_CARRIED = re.compile(r".*(?:packets_total|UcastPkts|packets)")
 _HELD = ("in", "runs-on", "member")
 
 
 class Places:
-    """What entities are part of, by the relations that held in the window."""
+    """What entities are part of, by the relations that held in the window and by where steps and collectives ran."""
 
-    def __init__(self, relation: pa.Table) -> None:
+    def __init__(self, relation: pa.Table, ran: list[tuple[str, str]]) -> None:
         self._jobs: dict[str, set[str]] = defaultdict(set)
         self._far: dict[str, str] = {}
         rank_on: dict[str, set[str]] = defaultdict(set)
         for child, kind, parent in _rows(relation):
             if kind == "linked":
-                self._far[child], self._far[parent] = _kind(parent), _kind(child)
+                self._far[child], self._far[parent] = parent, child
             elif child.startswith("rank:") and kind in _HELD:
                 rank_on[parent].add(child)
             elif parent.startswith("rank:") and kind in _HELD:
@@ -36,26 +44,40 @@ class Places:
         for entity, ranks in rank_on.items():
             if _kind(entity) in ("gpu", "host", "process"):
                 self._jobs[entity] = {_job(rank) for rank in ranks}
+        for job, host in ran:
+            self._jobs[f"host:{host}"].add(job)
 
     def role(self, entity: str) -> str:
         """What an entity's peers have in common with it; a text to compare."""
         kind, _, name = entity.partition(":")
-        if kind in ("rank", "comm"):
-            return f"{kind} {_job(entity)}"
         holder, _, part = name.rpartition("/")
         if kind == "swport":
-            return f"{kind} {_numberless(holder)} {self._far.get(entity, '')}"
-        if kind in ("port", "xcvr"):
             far = self._far.get(entity, "")
-            return f"{kind} {part} {far} {self._jobs_of(f'host:{holder}')}"
-        if kind == "nvlink":
-            return f"{kind} {self._jobs_of(f'gpu:{holder}')}"
+            place = self.role(far) if far.startswith("port:") else _numberless(far.rpartition("/")[0])
+            return f"{kind} {_numberless(holder)} {place}"
+        jobs = " ".join(sorted(self.jobs(entity)))
+        if kind in ("port", "xcvr"):
+            return f"{kind} {part} {_kind(self._far.get(entity, ''))} {jobs}"
         if kind in ("switch", "link"):
             return f"{kind} {_numberless(name)}"
-        return f"{kind} {self._jobs_of(entity)}"
+        return f"{kind} {jobs}"
 
-    def _jobs_of(self, entity: str) -> str:
-        return " ".join(sorted(self._jobs.get(entity, ())))
+    def jobs(self, entity: str) -> frozenset[str]:
+        """The jobs that an entity works for, as far as that is one or the other."""
+        kind, _, name = entity.partition(":")
+        holder = name.rpartition("/")[0]
+        if kind in ("rank", "comm"):
+            return frozenset([holder])
+        if kind == "job":
+            return frozenset([name])
+        if kind in ("port", "xcvr"):
+            return frozenset(self._jobs.get(f"host:{holder}", ()))
+        if kind == "nvlink":
+            return frozenset(self._jobs.get(f"gpu:{holder}", ()))
+        if kind == "swport":
+            far = self._far.get(entity, "")
+            return self.jobs(far) if far.startswith("port:") else frozenset().union(*self._jobs.values())
+        return frozenset(self._jobs.get(entity, ()))
 
 
 def _rows(relation: pa.Table) -> list[tuple[str, str, str]]:
@@ -83,14 +105,83 @@ def _numberless(text: str) -> str:
     return re.sub(r"[0-9]+", "#", text)
 
 
-def groups_of(streams: Streams, relation: pa.Table) -> Ints:
-    """The peer group of each stream, (R,): same metric, same labels but for numbers, entities of one role."""
-    places, roles = Places(relation), Names()
+def ran_on(*tables: pa.Table) -> list[tuple[str, str]]:
+    """Which job ran on which host, by the rows of steps and collectives: distinct (job, host), in order."""
+    found: set[tuple[str, str]] = set()
+    for table in tables:
+        job, host = codes(table, "job"), codes(table, "host")
+        width = len(host.names) + 1
+        for each in np.unique(job.code_N * width + host.code_N + 1)[:].tolist():
+            which, where = divmod(each, width)
+            if which >= 0 and where > 0:
+                found.add((job.names[which], host.names[where - 1]))
+    return sorted(found)
+
+
+def turns(step: pa.Table, collective: pa.Table, event: pa.Table, from_ns: int) -> dict[str, int]:
+    """When each job last began or ended, of those that did since `from_ns`.
+
+    A job begins with the end of its first step, or its first collective where it tells of no steps. It ends when the
+    last of its ranks that were seen has exited as it was meant to: a job that crashed is in trouble, not over.
+    """
+    found: dict[str, int] = {}
+    ranks: dict[str, set[str]] = defaultdict(set)
+    for table, name, first in ((collective, "enqueued_ns", "enqueued_ns"), (step, "end_ns", "start_ns")):
+        job, rank_N, at_N, first_N = codes(table, "job"), ints(table, "rank"), ints(table, name), ints(table, first)
+        for place, text in enumerate(job.names):
+            of_job = job.code_N == place
+            ranks[text] |= {f"rank:{text}/{rank}" for rank in np.unique(rank_N[of_job]).tolist()}
+            if int(first_N[of_job].min()) > from_ns + EARLY_NS:
+                found[text] = int(at_N[of_job].min())
+            else:
+                found.pop(text, None)
+    exits = event.filter(pc.equal(event["kind"].cast(pa.string()), "process-exit"))
+    exits = exits.filter(pc.is_in(exits["code"].cast(pa.string()), pa.array(PLANNED)))
+    last: dict[str, int] = {}
+    for whose, at_ns in zip(exits["entity"].to_pylist(), exits["time_ns"].to_pylist(), strict=True):
+        last[whose] = max(at_ns, last.get(whose, at_ns))
+    for text, seen in ranks.items():
+        if seen and seen <= last.keys():
+            found[text] = max(found.get(text, -(2**62)), *(last[each] for each in seen))
+    return found
+
+
+def groups_of(streams: Streams, places: Places) -> Ints:
+    """The peer group of each stream, (R,): same metric, same labels but for numbers, entities of one role.
+
+    Ports are peers only of ports that are as busy: one of two rails may carry all.
+    """
+    roles = Names()
     role_E = np.array([_role(places, roles, *key) for key in streams.entities.keys], np.int64)
+    role_E = 2 * role_E + _busy(streams, role_E) if len(role_E) else role_E
     role_R = role_E[streams.entity_R] if len(role_E) else np.zeros(0, np.int64)
     key_R = (role_R * max(len(streams.metrics), 1) + streams.metric_R) * (int(streams.role_R.max(initial=0)) + 1)
     _, group_R = np.unique(key_R + streams.role_R, return_inverse=True)
-    return group_R.reshape(-1).astype(np.int64)
+    numbers_R: Ints = group_R.reshape(-1).astype(np.int64)
+    return numbers_R
+
+
+def _busy(streams: Streams, role_E: Ints) -> Ints:
+    """1 for entities that carried at least a fifth as many packets as the busiest of their role; or if none tell."""
+    carried_M = np.array([*(bool(_CARRIED.fullmatch(each)) for each in streams.metrics), False], bool)
+    row_T = np.flatnonzero(carried_M[streams.metric_R] & streams.counter_R)
+    begin_R, value_N = streams.samples.begin_R, streams.samples.value_N
+    more_T = value_N[begin_R[row_T + 1] - 1] - value_N[begin_R[row_T]]
+    most_E = np.zeros(len(role_E))
+    np.maximum.at(most_E, streams.entity_R[row_T], np.maximum(more_T, 0.0))
+    of_role = np.zeros(int(role_E.max()) + 1)
+    np.maximum.at(of_role, role_E, most_E)
+    return (most_E >= BUSY_RATIO * of_role[role_E]).astype(np.int64)
+
+
+def since_of(streams: Streams, places: Places, turned: dict[str, int]) -> Ints:
+    """Since when each stream's entity has done what it does now: the last turn of a job that it works for, (R,)."""
+    none = -(2**62)
+    since_E = np.full(len(streams.entities.keys), none, np.int64)
+    if turned:
+        for place, (_, entity) in enumerate(streams.entities.keys):
+            since_E[place] = max((turned[job] for job in places.jobs(entity) if job in turned), default=none)
+    return since_E[streams.entity_R] if len(since_E) else np.zeros(0, np.int64)
 
 
 def _role(places: Places, roles: Names, tenant: str, entity: str) -> int:

@@ -23,8 +23,9 @@ from leadline.analysis.spec import S
 WIDTHS_S = (5, 10, 15, 30, 60)  # of bins: the smallest that is not shorter than the usual time between samples
 BIN_S_USUAL = 10  # of a group of which no stream has two samples
 HOLD = 1  # bins that a value is held
-GUARD = 3  # the newest bins, which are judged, do not count as past
+GUARD = 4  # the newest bins, which are judged, do not count as past
 PAST_MIN = 4  # bins of past before it can be a witness
+PAST_ALONE = 20  # of a load without peers, which may do what it likes
 OTHERS_MIN = 2  # three ranks, hosts or switches: the odd one can be told, though it takes much
 OTHERS_OF_LOAD = 7  # loads differ between peers for good reasons; what the usual difference is takes some peers to know
 TAIL_SHARE = 0.05
@@ -32,9 +33,9 @@ GAUSS_Q, GAUSS_BEYOND = 1.96, 0.38  # two-sided 5 % quantile of a normal distrib
 POOL_SMALL = 20.0  # values in a tail whose excess is taken for twice as large: few values do not show their tail
 CANDIDATE_Z = 6.0
 CANDIDATES_SHARE = 0.25  # more of a group than this are no exceptions: they are how the group is
-COUNTED_NONE = {Way.COUNT: 4.0, Way.RARE: 1 / 64}
+COUNTED_NONE = {Way.COUNT: 4.0, Way.RARE: 1 / 144}
 """Variance of a count that has always been 0: one standard deviation is two pieces of what happens now and then, and
-an eighth of a piece of what should never happen."""
+a twelfth of a piece of what should never happen."""
 STATE_RATIO = 0.1
 PAST, PEERS = 0, 1
 WITNESSES = ("past", "peers")
@@ -62,11 +63,19 @@ class Scored:
     since_N: Ints
 
 
-def scored(streams: Streams, group_R: Ints, known: Mask | None, to_ns: int, look_back_ns: int) -> Scored:
-    """How odd each stream is. `known`: spans that do not count as past, because they are known to have been odd."""
+def scored(streams: Streams, group_R: Ints, since_R: Ints, known: Mask | None, to_ns: int, look_back_ns: int) -> Scored:
+    """How odd each stream is.
+
+    since_R: from when on its samples count; samples before it are as if there were none, but for what should never
+    happen. known: spans that do not
+    count as past, because they are known to have been odd.
+    """
     samples = streams.samples
     value_N = _of_bits(streams)
     x_N, since_N = rates(samples.begin_R, samples.time_N, value_N, streams.counter_R, look_back_ns)
+    if len(since_R) and int(since_R.max()) > to_ns - look_back_ns:
+        since_R = np.where(_each(streams, lambda kind: kind.way >= Way.RARE) > 0, -(2**62), since_R)
+        x_N[since_N < np.repeat(since_R, np.diff(samples.begin_R))] = np.nan
     width_R = _widths(streams, group_R)
     tiers = []
     for width_s in WIDTHS_S:
@@ -135,8 +144,11 @@ def _tier(
     others_KB = of_others(begin_G, grid_KB, OTHERS_MIN)
     kinds = _Kinds.of(streams, row_K)
     apart_KB = grid_KB - others_KB
-    peered_K = (kinds.way_K == Way.LOAD) & ~np.isnan(others_KB).all(axis=1)
+    peered_K = ((kinds.way_K == Way.LOAD) | (kinds.way_K == Way.COUNT)) & ~np.isnan(others_KB).all(axis=1)
     y_KB = np.where(peered_K[:, None], apart_KB, grid_KB)
+    least_K = np.where(
+        kinds.way_K >= Way.RARE, 2, np.where((kinds.way_K == Way.LOAD) & ~peered_K, PAST_ALONE, PAST_MIN)
+    )
     past_KB = y_KB if known is None else _masked(y_KB, row_K, known, width_ns, to_ns, len(streams))
     level_K, scale_K, count_K = pasts(past_KB, GUARD)
     expected_past_KB = np.where(peered_K[:, None], others_KB + level_K[:, None], level_K[:, None])
@@ -145,7 +157,7 @@ def _tier(
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         floor_KB = kinds.floors(expected_past_KB, grid_KB, begin_G, width_ns)
         z_past_KB = (grid_KB - expected_past_KB) / np.maximum(scale_K[:, None], floor_KB)
-        z_past_KB[count_K < np.where(kinds.way_K >= Way.RARE, 2, PAST_MIN)] = np.nan
+        z_past_KB[count_K < least_K] = np.nan
         spread_K = np.repeat(pooled(begin_G, apart_KB), np.diff(begin_G)) * (1.0 + 4.0 / np.maximum(size_K - 1, 1))
         floor_KB = kinds.floors(others_KB, grid_KB, begin_G, width_ns)
         z_peers_KB = apart_KB / np.maximum(spread_K[:, None], floor_KB)

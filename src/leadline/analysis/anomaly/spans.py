@@ -141,15 +141,19 @@ def _continued(span: Span, at: tuple[Tier, int] | None, to_ns: int) -> Span:
     return replace(span, weight=max(float(score_B[best]), OFF))
 
 
-def _out(tier: Tier, witness: int, way_K: Ints) -> tuple[Ints, Floats]:
-    """Which streams are out now, and the sign."""
+def _out(tier: Tier, witness: int, way_K: Ints, alike_K: Bools) -> tuple[Ints, Floats]:
+    """Which streams are out now, and the sign. Loads come and go, so they must be out for three bins of four, or two of
+    three where peers are alike: jobs end and begin on some hosts a little before others."""
+    load_K = (way_K == Way.LOAD) & ~alike_K
+    alike_K = alike_K & (way_K == Way.LOAD)
     score_KB = tier.score_WKB[witness, :, :GUARD]
     found_K = np.zeros(len(tier.row_K), np.float64)
     for sign in (1.0, -1.0):
         on_KB = score_KB * sign >= ON
-        persists_K = (on_KB.sum(axis=1) >= 2) & on_KB[:, :2].any(axis=1)
+        twice_K = (on_KB[:, :3].sum(axis=1) >= 2) & on_KB[:, :2].any(axis=1)
+        lasts_K = (on_KB.sum(axis=1) >= 3) & on_KB[:, :2].any(axis=1)
         alone_K = (score_KB[:, 0] * sign >= ON_ALONE) | ((way_K >= Way.COUNT) & on_KB[:, :2].any(axis=1))
-        found_K[persists_K | alone_K] = sign
+        found_K[np.where(load_K, lasts_K, np.where(alike_K, twice_K, twice_K | alone_K))] = sign
     place_O = np.flatnonzero(found_K)
     return place_O, found_K[place_O]
 
@@ -157,7 +161,9 @@ def _out(tier: Tier, witness: int, way_K: Ints) -> tuple[Ints, Floats]:
 def _new(streams: Streams, scored: Scored, tier: Tier, witness: int, to_ns: int) -> list[Span]:
     """What is out now, one span for each entity and metric: of several streams the one that is furthest out."""
     way_M = np.array([*(kind.way for kind in streams.kinds), 0], np.int64)
-    place_O, sign_O = _out(tier, witness, way_M[streams.metric_R[tier.row_K]])
+    alike_M = np.array([*(kind.alike for kind in streams.kinds), False], bool)
+    metric_K = streams.metric_R[tier.row_K]
+    place_O, sign_O = _out(tier, witness, way_M[metric_K], alike_M[metric_K])
     if not len(place_O):
         return []
     score_OB = tier.score_WKB[witness, place_O] * sign_O[:, None]
@@ -169,15 +175,17 @@ def _new(streams: Streams, scored: Scored, tier: Tier, witness: int, to_ns: int)
     pair = np.column_stack([streams.entity_R[row_O], streams.metric_R[row_O]])[order]
     first[1:] = (pair[1:] != pair[:-1]).any(axis=1)
     chosen = order[first]
-    place_O, sign_O, peak_O, row_O, best_O = (each[chosen] for each in (place_O, sign_O, peak_O, row_O, best_O))
+    place_O, peak_O, row_O = place_O[chosen], peak_O[chosen], row_O[chosen]
+    sign_O, best_O = sign_O[chosen], best_O[chosen]
     expected_O, seen_O = tier.expected_WKB[witness, place_O, peak_O], tier.grid_KB[place_O, peak_O]
     last_O = _first_out(score_OB[chosen] >= OFF)
     from_O, until_O = to_ns - (last_O + 1) * tier.width_ns - 1, to_ns - last_O * tier.width_ns - 1
     samples = streams.samples
-    start_O, earliest_O = onsets(row_O, from_O - tier.width_ns, until_O, expected_O, seen_O,
+    start_O, earliest_O = onsets(row_O, from_O - tier.width_ns, until_O, to_ns, expected_O, seen_O,
                                  samples.begin_R, samples.time_N, scored.since_N, scored.x_N)  # fmt: skip
     return [
-        _span(streams, witness, int(row), float(sign), (float(best), float(expected), float(seen)), (int(start), int(earliest)), to_ns)
+        _span(streams, witness, int(row), float(sign), (float(best), float(expected), float(seen)),
+              (int(start), int(earliest)), to_ns)
         for row, sign, best, expected, seen, start, earliest in zip(
             row_O, sign_O, best_O, expected_O, seen_O, start_O, earliest_O, strict=True
         )

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from leadline.analysis.anomaly.kinds import Kind, kind_of
-from leadline.analysis.columns import Bools, Floats, Ints, codes, floats, ids, ints
+from leadline.analysis.columns import Bools, Codes, Floats, Ints, codes, floats, ids, ints
 from leadline.analysis.spec import S
 
 VALUE_MAX = 1e150  # what is larger is no measurement, and its square is not finite
@@ -71,19 +71,8 @@ def in_order(row_N: Ints, rows: int, time_N: Ints, value_N: Floats) -> Samples:
     good_N = np.isfinite(value_N) & (np.abs(value_N) < VALUE_MAX) & (row_N >= 0)
     if not good_N.all():
         row_N, time_N, value_N = row_N[good_N], time_N[good_N], value_N[good_N]
-    base_ns = int(time_N.min()) if len(time_N) else 0
-    span_ns = int(time_N.max()) - base_ns if len(time_N) else 0
-    if span_ns < SPAN_MAX_NS and rows < 1 << 21:
-        place_N = (row_N << 41) | (time_N - base_ns)
-        step_N = np.diff(place_N)
-        if not (step_N > 0).all():
-            order_N = np.lexsort((value_N, place_N)) if (step_N == 0).any() else np.argsort(place_N, kind="stable")
-            row_N, time_N, value_N, place_N = (each[order_N] for each in (row_N, time_N, value_N, place_N))
-            if not (np.diff(place_N) > 0).all():
-                order_N = np.lexsort((value_N, place_N))
-                row_N, time_N, value_N = row_N[order_N], time_N[order_N], value_N[order_N]
-    else:
-        order_N = np.lexsort((value_N, time_N, row_N))
+    order_N = _order(row_N, rows, time_N, value_N)
+    if order_N is not None:
         row_N, time_N, value_N = row_N[order_N], time_N[order_N], value_N[order_N]
     last_N = np.ones(len(row_N), bool)
     last_N[:-1] = (row_N[1:] != row_N[:-1]) | (time_N[1:] != time_N[:-1])
@@ -91,6 +80,20 @@ def in_order(row_N: Ints, rows: int, time_N: Ints, value_N: Floats) -> Samples:
         row_N, time_N, value_N = row_N[last_N], time_N[last_N], value_N[last_N]
     begin_R = np.searchsorted(row_N, np.arange(rows + 1)).astype(np.int64)
     return Samples(begin_R, np.ascontiguousarray(time_N), np.ascontiguousarray(value_N))
+
+
+def _order(row_N: Ints, rows: int, time_N: Ints, value_N: Floats) -> Ints | None:
+    """The order by row, time, value; None where it is that already, as the rows of a store often are."""
+    base_ns = int(time_N.min()) if len(time_N) else 0
+    last_ns = int(time_N.max()) if len(time_N) else 0
+    if last_ns - base_ns >= SPAN_MAX_NS or rows >= 1 << 21:
+        return np.lexsort((value_N, time_N, row_N))
+    place_N = (row_N << 41) | (time_N - base_ns)  # one number: a fifth of the time of sorting by two columns
+    if (place_N[1:] > place_N[:-1]).all():
+        return None
+    order_N = np.argsort(place_N, kind="stable")
+    ordered_N = place_N[order_N]
+    return np.lexsort((value_N, place_N)) if (ordered_N[1:] == ordered_N[:-1]).any() else order_N
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------
@@ -121,6 +124,7 @@ def metric_streams(series: pa.Table, sample: pa.Table, from_ns: int, to_ns: int)
     entities = Names()
     entity_R = _entities(entities, entity.names, tenant.names, host.names,
                          entity.code_N[row_R], tenant.code_N[row_R], host.code_N[row_R])  # fmt: skip
+    _of_switches(series, row_R, entities, entity_R, name)
     metric_R, metrics = _renumbered(name.code_N[row_R], name.names)
     is_counter = {place for place, text in enumerate(kind_name.names) if text == "counter"}
     untold = {place for place, text in enumerate(kind_name.names) if text == "unknown"} | {-1}
@@ -158,7 +162,20 @@ def _entities(
         entity, tenant = divmod(rest, width)
         text = f"host:{hosts[host - 1]}" if host and hosts[host - 1] else names[entity]
         found_U[place] = entities.number(tenants[tenant - 1] if tenant else "", text)
-    return found_U[back_R.reshape(-1)]
+    found_R: Ints = found_U[back_R.reshape(-1)]
+    return found_R
+
+
+def _of_switches(series: pa.Table, row_R: Ints, entities: Names, entity_R: Ints, name: Codes) -> None:
+    """Put what is told of scrape targets that are switches (label `switch`) down to the switch, not to its address."""
+    scraped = [place for place, text in enumerate(name.names) if text == "up" or text.startswith("scrape_")]
+    of_target = np.flatnonzero(np.isin(name.code_N[row_R], scraped))
+    maps = series["labels"].take(pa.array(row_R[of_target], pa.int64())).to_pylist()
+    for place, labels in zip(of_target.tolist(), maps, strict=True):
+        switch = dict(labels or ()).get("switch")
+        if switch:
+            tenant, _ = entities.keys[int(entity_R[place])]
+            entity_R[place] = entities.number(tenant, f"switch:{switch}")
 
 
 def _labels(series: pa.Table, row_R: Ints, entity_R: Ints, metric_R: Ints) -> tuple[Ints, Ints, list[str]]:
@@ -168,6 +185,8 @@ def _labels(series: pa.Table, row_R: Ints, entity_R: Ints, metric_R: Ints) -> tu
         entity_R * (int(metric_R.max(initial=0)) + 1) + metric_R, return_inverse=True, return_counts=True
     )
     many_K = np.flatnonzero(count_G[group_R.reshape(-1)] > 1)
+    if not len(many_K):
+        return label_R, role_R, [""]
     texts: dict[str, int] = {"": 0}
     roles: dict[str, int] = {"": 0}
     group_K = group_R.reshape(-1)[many_K]
@@ -256,7 +275,8 @@ def ranks_of(table: pa.Table, entities: Names) -> Ints:
             found_U[place] = entities.number(
                 tenant.names[whose] if whose >= 0 else "", f"rank:{job.names[which]}/{rank}"
             )
-    return found_U[back_N.reshape(-1)] if len(key_U) else np.zeros(0, np.int64)
+    found_N: Ints = found_U[back_N.reshape(-1)] if len(key_U) else np.zeros(0, np.int64)
+    return found_N
 
 
 @dataclass(frozen=True, slots=True)
