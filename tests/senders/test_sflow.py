@@ -58,6 +58,12 @@ def bound(port: int, pid: int | str = "self") -> bool:
     return any(line.split()[1].endswith(f":{port:04X}") for line in lines)
 
 
+def taken(port: int) -> bool:
+    """Whether the program on a UDP port has read all that was sent to it."""
+    fields = [line.split() for line in Path("/proc/self/net/udp").read_text().splitlines()[1:]]
+    return all(int(each[4].partition(":")[2], 16) == 0 for each in fields if each[1].endswith(f":{port:04X}"))
+
+
 @pytest.fixture(scope="module")
 def port() -> int:
     return free_udp_port()
@@ -376,8 +382,9 @@ def test_nfdump_and_pmacct_find_the_same_packets_and_bytes(
         send(datagrams, LAB, port, capture_port, account_port)
         wait_for("our rows", lambda: sum(p for p, _ in seen_by_leadline(leadline).values()) == 60 * 100 + 2048 + 2000)
         expected = seen_by_leadline(leadline)
-        wait_for("sfacctd", lambda: seen_by_sfacctd(printed) == expected or None, 15)
-    # What sfcapd still held it wrote when it was stopped.
+        wait_for("sfcapd and sfacctd to read", lambda: taken(capture_port) and taken(account_port))
+    # What they still held they wrote when they were stopped.
+    assert seen_by_sfacctd(printed) == expected
     assert seen_by_nfdump(captured) == expected
     assert len(expected) == 7
     assert expected["10.243.27.17", "10.243.0.45", 5672, 59451, 6] == (2048, 2048 * 490)
