@@ -9,7 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +168,8 @@ def quiet_kept(fleet: Fleet, cache: Path | None) -> Quiet:
     found = quiet(fleet)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(asdict(found)))
+    # Not by `asdict`: it takes a Counter of pairs for one of words.
+    partial.write_text(json.dumps({each.name: getattr(found, each.name) for each in fields(found)}))
     partial.replace(path)
     return found
 
