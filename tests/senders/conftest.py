@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = ("prometheus", "prometheus-node-exporter", "curl")
+PROGRAMS = ("prometheus", "prometheus-node-exporter", "prometheus-alertmanager", "curl")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
