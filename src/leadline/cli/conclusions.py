@@ -51,7 +51,7 @@ class Conclusions:
         return lines
 
     def words(self, one: Mapping[str, Any], cause: Mapping[str, Any]) -> str:
-        """`link flapping on port:h3/eth0 (0.93), told 8 s after the first lost second`."""
+        """`link down on port:h3/eth0 (0.93), told 8 s after the first lost second`."""
         after_s = (self.named_ns[one["incident"], cause["entity"]] - one["start_ns"]) / S
         rule = cause["rule"].replace("-", " ")
         return (

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from leadline.analysis.cause.rules import BY_NAME as RULES
 from leadline.cli.ledger_words import gpu_time, money, share
 from leadline.cli.output import STATE_STYLE, ago, when
 from leadline.cli.remedy_words import what_to_do
@@ -188,8 +189,11 @@ class _Page:
         place = f" on {_name(cause['host'])}" if cause["host"] and cause["host"] != cause["entity"] else ""
         named = Text.assemble((f"{cause['entity']}{place}: {_rule(cause['rule'])}", "bold"), f"   {sure(cause)}")
         self._line(label, named)
-        again = "" if cause["class"] == "unknown" else f"{cause['class']}, "
-        self._line("", f"{again}layer {cause['layer']}. {_sentence(cause['text'])}")
+        of = "" if cause["class"] == "unknown" else f"{cause['class']}, "
+        rule = RULES.get(cause["rule"])
+        self._line("", f"{f'it {rule.words}; ' if rule else ''}{of}layer {cause['layer']}")
+        if not cause["evidence"]:
+            self._line("", _sentence(cause["text"]))
         self._evidence(cause["evidence"][:shown])
 
     def _evidence(self, pieces: Sequence[Answer]) -> None:
@@ -210,12 +214,8 @@ class _Page:
     def _considered(self, one: Answer) -> None:
         texts = []
         for cause in one["considered"][:CONSIDERED_SHOWN]:
-            chance = f"{cause['probability']:.2f}"
-            texts.append(
-                Text(
-                    f"{cause['entity']}: {_rule(cause['rule'])} ({chance}). {_sentence(cause['text'])}", overflow="fold"
-                )
-            )
+            text = cause["text"] or f"{cause['entity']}: {_rule(cause['rule'])}"
+            texts.append(Text(f"{_sentence(text)} ({cause['probability']:.2f})", overflow="fold"))
         rest = len(one["considered"]) - len(texts)
         if rest > 0:
             texts.append(Text(f"and {rest} more; --output json tells them", "dim"))
@@ -267,7 +267,7 @@ class _Page:
 
 
 def causes_words(one: Answer) -> str:
-    """The named causes in a few words: `link flapping of port:h3/eth0 (0.93)`; or what is missing."""
+    """The named causes in a few words: `link down of port:h3/eth0 (0.93)`; or what is missing."""
     if not one["causes"]:
         return f"cause unknown, missing {one['missing']}" if one["missing"] else "cause unknown"
     return " and ".join(f"{each['entity']} {_rule(each['rule'])} ({each['probability']:.2f})" for each in one["causes"])

@@ -38,7 +38,7 @@ class _Server(Client):
 
 def test_a_cause_is_told_once_with_the_time_at_which_the_answer_was_there() -> None:
     found = Conclusions(_Server(TOLD[FLAP]), NOW - 100 * S)
-    assert found.ask(NOW - 35 * S) == ["link flapping on port:h3/eth0 (0.93), told 13 s after the first lost second"]
+    assert found.ask(NOW - 35 * S) == ["link down on port:h3/eth0 (0.93), told 13 s after the first lost second"]
     assert found.ask(NOW - 33 * S) == []
     assert "told 13 s after" in words(found.lines())
     replayed = Conclusions(_Server(TOLD[FLAP]), 0, live=False)

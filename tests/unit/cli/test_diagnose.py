@@ -17,6 +17,7 @@ from tests.senders.running import RunningLeadline
 from tests.unit.cli.conftest import Run
 from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest
 
+from leadline.analysis.cause.rules import BY_NAME as RULES
 from leadline.cli import diagnosis_offline
 from leadline.cli.diagnosis_words import HURT, HURTS, SUPPRESSED, moment, state_line, sure, tell
 from leadline.cli.picture.diagnosis import diagnosis_picture
@@ -60,14 +61,14 @@ def test_one_screen_says_what_since_when_why_what_to_do_and_what_waiting_costs()
         "CRITICAL bert-1 is slow: 50.0 % of its GPU time is lost (8 GPUs)",
         "since 2025-06-15 15:05:52Z (48 s ago), told 8.0 s later",
         "105 GPU-s (0.073 EUR) lost so far",
-        "cause port:h3/eth0 on h3: link flapping very likely (0.93)",
-        "transient, layer nic. port:h3/eth0: link-flapping.",
+        "cause port:h3/eth0 on h3: link down very likely (0.93)",
+        f"it {RULES['link-down'].words}; transient, layer nic",
     ]
     for words in (
         "1 0.4 s before h3/eth0 lost its carrier 5 times in 30 s",
         "2 3.0 s after rank:bert-1/2: rank 2 arrives last, by 900 ms",
         "3 0.3 s before ? swport:leaf1/Ethernet3: the other end went down too",
-        "not host:h6: slow worker (0.04). throttled only 8 s after.",
+        "not host:h6 was considered, and is not named: throttled only 8 s after. (0.04)",
         "do CHECK_CABLE: look at cable and transceiver of port h3/eth0, at both ends; clean or",
         "saves 1.5 GPU-h (3.75 EUR) in the next hour",
         "waiting ten minutes more cost 900 GPU-s (0.625 EUR)",
@@ -165,7 +166,7 @@ def test_an_action_of_a_newer_version_is_told_by_its_name() -> None:
 
 
 def test_one_line_for_monitoring() -> None:
-    assert state_line(answer(FLAP)) == "CRITICAL: bert-1 is slow: port:h3/eth0 link flapping (0.93)"
+    assert state_line(answer(FLAP)) == "CRITICAL: bert-1 is slow: port:h3/eth0 link down (0.93)"
     assert state_line(answer(THIN, about="resnet-2")) == (
         "WARNING: resnet-2 stands still: cause unknown, missing collectives of resnet-2")  # fmt: skip
     assert state_line(answer()) == "OK: bert-1: nothing hurts"
@@ -178,7 +179,7 @@ def test_the_list_has_a_line_for_each() -> None:
     told = lines(str(out.file.getvalue()))  # type: ignore[attr-defined]
     assert told[0] == "incidents: 4, of which 3 open"
     flap = next(line for line in told if FLAP in line)
-    for words in ("open", "48 s", "bert-1", "slow", "port:h3/eth0 link flapping (0.93)", "CHECK_CABLE", "105 GPU-s"):
+    for words in ("open", "48 s", "bert-1", "slow", "port:h3/eth0 link down (0.93)", "CHECK_CABLE", "105 GPU-s"):
         assert words in flap
     assert "suppressed: maintenance" in next(line for line in told if QUIET in line)
 

@@ -98,14 +98,15 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         incident(QUIET, "moe-3", -200, suppressed="maintenance", lost_gpu_seconds=10.0),
     ],
     "cause": [
-        cause(FLAP, 1, "host:h6", "slow-worker", 0.7, -48, seen_ns=NOW - 2 * S),  # thought so before
-        cause(FLAP, 4, "host:h7", "slow-worker", 0.1, -48, seen_ns=NOW - 2 * S),  # ... in a place that is gone
-        cause(FLAP, 1, "port:h3/eth0", "link-flapping", 0.93, -48.4, evidence=json.dumps(FLAP_EVIDENCE)),
-        cause(FLAP, 2, "host:h6", "slow-worker", 0.04, -40, layer="host", text="throttled only 8 s after"),
+        cause(FLAP, 1, "host:h6", "cpu-throttled", 0.7, -48, seen_ns=NOW - 2 * S),  # thought so before
+        cause(FLAP, 4, "host:h7", "cpu-throttled", 0.1, -48, seen_ns=NOW - 2 * S),  # ... in a place that is gone
+        cause(FLAP, 1, "port:h3/eth0", "link-down", 0.93, -48.4, evidence=json.dumps(FLAP_EVIDENCE)),
+        cause(FLAP, 2, "host:h6", "cpu-throttled", 0.04, -40, layer="host",
+              text="host:h6 was considered, and is not named: throttled only 8 s after"),
         cause(FLAP, 3, "job:bert-1", "imbalance", 0.01, -48, layer="application"),
         cause(WORKER, 1, "gpu:GPU-6", "slow-gpu", 0.8, -301, layer="gpu", action="DRAIN", seen_ns=NOW - 98 * S,
               evidence="no JSON", score="[]", saves=None, action_cost=None, **{"class": "gray"}),
-        cause(THIN, 1, "host:h9", "slow-worker", 0.4, -21, tenant="beta", seen_ns=NOW - 2 * S),  # before it was unknown
+        cause(THIN, 1, "host:h9", "cpu-throttled", 0.4, -21, tenant="beta", seen_ns=NOW - 2 * S),  # before
         cause(QUIET, 1, "host:h2", "maintenance", 0.9, -201, action="NONE", layer="host"),
     ],
     "symptom": [symptom("bert-1", -48), symptom("resnet-2", -20, tenant="beta", symptom="stall", blamed="[]",
