@@ -1,0 +1,316 @@
+"""Slowdowns of a job: since when it loses time, how much, and to whom.
+
+step, collective ──> pace.py ──> excursions.py: it became slower, since which step     ─┐
+ledger ────────────> two windows in a row that lost more than 5 %                       ├─> slow
+usual ─────────────> what it takes, where the look-back has nothing but trouble         │
+collective, step ──> lateness.py, owners.py: who made it late; the ledger, once it knows ┘
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
+from leadline.analysis.symptoms.calls import Calls, calls_of
+from leadline.analysis.symptoms.excursions import SCATTER_MIN, Level, excursion, level_of, onset
+from leadline.analysis.symptoms.lateness import lateness
+from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since
+from leadline.analysis.symptoms.pace import Pace, inside, pace_of
+from leadline.analysis.symptoms.places import Places, places_of
+from leadline.analysis.symptoms.spans import NEAR_NS, Evidence, Told, bound_of, columns_of, told_before
+from leadline.model.incidents import Symptom
+from leadline.model.tables.accounts import LEDGER, USUAL
+from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.tables.verdicts import SYMPTOM
+
+STEPS_NS = 300 * S
+CALLS_NS = 120 * S
+USUAL_NS = 24 * 3600 * S
+BEST_SHARE = 0.25  # of the windows of `usual`: trouble that lasts does not become the usual
+BACK_NS = 10 * S  # as usual for so long, and it is over
+BACK_BLOCKS = 2
+LOST_SHARE_MIN = 0.05
+LEDGER_WINDOWS = 2  # in a row
+# Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner is told sooner.
+LOST_S_MIN, LOST_S_NOBODYS = 2.0, 4.0
+OWNER_SHARE = 0.5
+SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
+OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
+
+
+@analysis(
+    name="slowdowns",
+    version=1,
+    reads=(
+        Read(
+            STEP,
+            columns=("job", "rank", "step", "start_ns", "end_ns", "data_ns", "forward_ns", "checkpoint_ns"),
+            look_back_ns=STEPS_NS,
+            waits=False,
+        ),
+        Read(
+            COLLECTIVE,
+            columns=(
+                "job", "comm", "ranks", "rank", "seq", "op", "bytes", "dtype", "enqueued_ns", "started_ns", "finished_ns",
+                "state",
+            ),
+            look_back_ns=CALLS_NS,
+            waits=False,
+        ),
+        Read(
+            LEDGER,
+            columns=("job", "end_ns", "window_ns", "category", "owner", "gpu_seconds", "lost_gpu_seconds", "depth"),
+            look_back_ns=STEPS_NS,
+            waits=False,
+            calls=False,
+        ),
+        Read(USUAL, columns=("job", "what", "end_ns", "count", "median_s"), look_back_ns=USUAL_NS, waits=False, calls=False),
+        Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=CALLS_NS,
+             waits=False, calls=False),
+        Read(SYMPTOM, valid=True, look_back_ns=STEPS_NS, waits=False, calls=False),
+    ),
+    writes=(SYMPTOM,),
+    window_s=5,
+    grace_s=1,
+    part=Part.JOB,
+)  # fmt: skip
+def slowdowns(
+    step: pa.Table,
+    collective: pa.Table,
+    ledger: pa.Table,
+    usual: pa.Table,
+    relation: pa.Table,
+    symptom: pa.Table,
+    *,
+    window: Window,
+) -> Verdicts:
+    """Jobs that are slower than they used to be, since when, what it costs, and who makes them so.
+
+    Told from steps (from collectives where there are none) within two or three of them, or from two windows of the ledger
+    that lost more than 5 %. Over when the job was as usual for 10 s.
+    Accuracy: docs/analyses/slowdowns.md.
+    """
+    calls = calls_of(collective, window.to_ns)
+    pace = pace_of(step, calls, window.to_ns)
+    before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
+    job = _Job(window, step, calls, pace, _ledger_rows(ledger, window), _usual_s(usual), places_of(relation, window.job),
+               before, bound_of(step, collective))  # fmt: skip
+    return {"symptom": columns_of(job.slow(), window)}
+
+
+def _ledger_rows(ledger: pa.Table, window: Window) -> list[dict[str, Any]]:
+    rows = [row for row in ledger.to_pylist() if 0 < row["end_ns"] <= window.to_ns]
+    return sorted(rows, key=lambda row: (row["end_ns"], row["category"], row["owner"] or "", row["depth"], row["lost_gpu_seconds"]))
+
+
+def _usual_s(usual: pa.Table) -> float | None:
+    """What steps took in the best windows of a day, s."""
+    rows = sorted(
+        (row["median_s"], min(row["count"], 2**40))
+        for row in usual.select(["what", "median_s", "count"]).to_pylist()
+        if row["what"] == "step" and 0 < row["median_s"] < 3600 and row["count"] > 2
+    )
+    total, so_far = sum(count for _, count in rows), 0
+    for median_s, count in rows:
+        so_far += count
+        if so_far >= BEST_SHARE * total:
+            return float(median_s)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _LedgerWindow:
+    begin_ns: int
+    end_ns: int
+    share: float  # of the GPU time of the window, that was lost
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """All that is known of a job at the end of the window."""
+
+    window: Window
+    step: pa.Table
+    calls: Calls
+    pace: Pace
+    ledger: Sequence[Mapping[str, Any]]
+    usual_s: float | None
+    places: Places
+    before: Sequence[Told]
+    bound_ns: int | None
+
+    def slow(self) -> list[Told]:
+        """The slowdown that lasts, ends in this window, or is new."""
+        last = next((each for each in reversed(self._told(Symptom.SLOW)) if each.end_ns is None), None)
+        if last is not None:
+            return [self._goes_on(last)]
+        crashed = any(each.end_ns is None for each in self._told(Symptom.CRASH))
+        onset = None if crashed else self._onset()
+        if onset is None:
+            return []
+        start_ns, level, text = onset
+        return [self._row(Told(f"job:{self.window.job}", self.window.job, Symptom.SLOW, start_ns, None, self.window.to_ns),
+                          level, text)]  # fmt: skip
+
+    def _told(self, symptom: Symptom) -> list[Told]:
+        return [each for each in self.before if each.symptom == symptom]
+
+    # --- onset ----------------------------------------------------------------------------------------------------
+
+    def _onset(self) -> tuple[int, Level, str] | None:
+        """When it became slow, and what was usual; None: it did not, or that was told."""
+        spans = self._trouble((Symptom.SLOW, Symptom.CRASH))
+        calm = self.pace.take(~inside(self.pace, spans))
+        found = excursion(calm.unit_s_B)
+        begin_ns = int(calm.begin_B[found.first]) if found is not None else 0
+        if found is not None and self._lasts(calm, found.level, begin_ns):
+            # The first second that was lost is the one after the first slow block should have been over.
+            start_ns = begin_ns + round(found.level.unit_s * int(calm.count_B[found.first]) * S)
+            start_ns = min(start_ns, int(calm.end_B[found.first]))
+            now_s = float(np.mean(calm.unit_s_B[found.first :]))
+            if self.window.to_ns - start_ns <= SOON_NS:
+                return start_ns, found.level, _words(calm.what, found.level.unit_s, now_s)
+        return self._by_ledger(spans, calm)
+
+    def _trouble(self, symptoms: Sequence[Symptom]) -> list[tuple[int, int]]:
+        spans = [each for symptom in symptoms for each in self._told(symptom)]
+        return [(each.start_ns, self.window.to_ns if each.end_ns is None else each.end_ns) for each in spans]
+
+    def _lasts(self, pace: Pace, level: Level, begin_ns: int) -> bool:
+        """Whether what came since is slow as a whole, and its end is."""
+        now = pace.take(pace.begin_B >= begin_ns)
+        recent = now.take(now.end_B > int(now.end_B[-1]) - BACK_NS)
+        if min(_share(now, level), _share(recent, level)) < LOST_SHARE_MIN:
+            return False
+        lost_s = _lost_s(now, level)
+        late = lateness(self.calls, begin_ns, self.window.to_ns, begin_ns)
+        most_s = max([*late.by_rank_s.values(), *late.by_comm_s.values()], default=0.0)
+        return lost_s >= (LOST_S_MIN if most_s >= OWNER_SHARE * lost_s else LOST_S_NOBODYS)
+
+    def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
+        """Two windows in a row that lost more than 5 %, the last of them just told."""
+        newest = self._ledger_windows()[-LEDGER_WINDOWS:]
+        spans = [*spans, *self._trouble((Symptom.STALL,))]
+        if len(newest) < LEDGER_WINDOWS or any(each.share < LOST_SHARE_MIN for each in newest):
+            return None
+        if any(begin < each.end_ns and each.begin_ns < until for each in newest for begin, until in spans):
+            return None
+        if self.window.to_ns - newest[-1].end_ns > SOON_NS:
+            return None
+        level = level_of(calm.unit_s_B) or Level(self.usual_s or 1.0, SCATTER_MIN)
+        share, begin_ns = sum(each.share for each in newest) / len(newest), max(1, newest[0].begin_ns)
+        inside_B = np.flatnonzero(calm.end_B > begin_ns)
+        if len(inside_B):
+            begin_ns = _lost_from(calm, onset(calm.unit_s_B, int(inside_B[0]), len(calm.end_B) - 1, level), level)
+        return min(begin_ns, self.window.to_ns - 1), level, f"{100 * share:.0f} % of its time was lost, by the ledger"
+
+    def _ledger_windows(self) -> list[_LedgerWindow]:
+        """What share of each window of the ledger was lost, in order of time."""
+        lost: dict[int, float] = defaultdict(float)
+        held: dict[int, float] = defaultdict(float)
+        length: dict[int, int] = {}
+        for row in self.ledger:
+            held[row["end_ns"]] += _sound(row["gpu_seconds"])
+            lost[row["end_ns"]] += 0.0 if row["category"] in NOT_LOST else _sound(row["lost_gpu_seconds"])
+            length[row["end_ns"]] = max(0, min(row["window_ns"], NEAR_NS))
+        return [
+            _LedgerWindow(end - length[end], end, lost[end] / held[end] if held[end] > 0 else 0.0) for end in sorted(held)
+        ]
+
+    # --- while it lasts -------------------------------------------------------------------------------------------
+
+    def _goes_on(self, last: Told) -> Told:
+        level = self._level_before(last)
+        blocks = self.pace.take(self.pace.end_B > last.start_ns)
+        text = last.evidence[0].text if last.evidence else ""
+        end_ns = None
+        if level is not None and len(blocks.end_B):
+            end_ns = self._back_ns(blocks, level)
+            end_ns = None if end_ns is None else max(end_ns, last.start_ns)
+            text = _words(blocks.what, level.unit_s, float(np.mean(blocks.unit_s_B)))
+        last_ns = int(self.pace.end_B[-1]) if len(self.pace.end_B) else last.start_ns
+        unit_ns = round(float(np.median(self.pace.length_B))) if len(self.pace.length_B) else 0
+        if end_ns is None and self.window.to_ns - last_ns > max(OVER_NS, 5 * unit_ns):
+            end_ns = max(last_ns, last.start_ns)  # it ended, or stalls, which `stalls` tells
+        return self._row(replace(last, end_ns=end_ns), level, text)
+
+    def _level_before(self, last: Told) -> Level | None:
+        """What was usual before it began; of a slowdown longer than the look-back what was usual the day before."""
+        spans = [*self._trouble((Symptom.SLOW, Symptom.CRASH)), (last.start_ns, self.window.to_ns)]
+        calm = self.pace.take(~inside(self.pace, spans))
+        known = level_of(calm.unit_s_B[calm.end_B <= last.start_ns]) or level_of(calm.unit_s_B)
+        if known is None and self.usual_s is not None and self.pace.what == "step":
+            return Level(self.usual_s, SCATTER_MIN)
+        return known
+
+    def _back_ns(self, blocks: Pace, level: Level) -> int | None:
+        """When it was as usual again, if it has been for `BACK_NS`."""
+        ratio_B = blocks.unit_s_B / level.unit_s
+        earlier = ratio_B[blocks.end_B <= self.window.to_ns - BACK_NS]
+        excess = max(0.0, float(np.mean(earlier)) - 1) if len(earlier) else 0.0
+        slow = np.flatnonzero(ratio_B > level.slow_ratio(excess))
+        since_ns = int(blocks.end_B[slow[-1]]) if len(slow) else int(blocks.begin_B[0])
+        after = ratio_B[slow[-1] + 1 :] if len(slow) else ratio_B
+        if len(after) < BACK_BLOCKS or self.window.to_ns - since_ns < BACK_NS:
+            return None
+        newest = self._ledger_windows()[-1:]
+        if newest and newest[0].share >= LOST_SHARE_MIN + excess / 4 and newest[0].end_ns > since_ns + BACK_NS // 2:
+            return None  # steps as short as they were, and still time is lost: less is done, or somebody is late for all
+        return since_ns if float(np.mean(after)) <= level.back_ratio(excess) else None
+
+    # --- rows -----------------------------------------------------------------------------------------------------
+
+    def _row(self, told: Told, level: Level | None, text: str) -> Told:
+        until_ns = self.window.to_ns if told.end_ns is None else max(told.end_ns, told.start_ns)
+        gpus = self.places.gpus(len(self.calls.ranks()))
+        blocks = self.pace.take((self.pace.end_B > told.start_ns) & (self.pace.begin_B < until_ns))
+        lost_s = _lost_s(blocks, level) if level is not None else 0.0
+        ledger = lost_since(self.ledger, told.start_ns, min(until_ns + 10 * S, self.window.to_ns), self.window.job)
+        oldest_ns = self.window.from_ns - STEPS_NS + 10 * S
+        lost = lost_s * gpus if told.start_ns > oldest_ns else max(told.lost_gpu_seconds, lost_s * gpus)
+        lost = lost if lost > 0 else max(ledger.gpu_seconds, told.lost_gpu_seconds)
+        since_ns = max(told.start_ns, ledger.until_ns)
+        rest = blocks.take(blocks.end_B > since_ns)
+        rest_s = _lost_s(rest, level) if level is not None else 0.0
+        late = lateness(self.calls, since_ns, until_ns, told.start_ns)
+        phases = phases_since(self.step, told.start_ns, self.window.to_ns)
+        units = int(rest.count_B.sum())
+        blamed = merged(ledger, first_blame(late, phases, rest_s, gpus, units, told.start_ns, self.window.job), told.start_ns)
+        held = max(until_ns - told.start_ns, 1) / S * gpus
+        said = Evidence("symptom", told.entity, str(Symptom.SLOW), told.start_ns, self.bound_ns, text)
+        missing = None if blamed else ledger.unknown or "collectives"
+        return replace(told, bound_ns=self.bound_ns, lost_gpu_seconds=lost, lost_share=min(lost / held, 1.0), blamed=blamed,
+                       missing=missing, evidence=(said,))  # fmt: skip
+
+
+def _lost_from(pace: Pace, place: int, level: Level) -> int:
+    """The first second that was lost: when the first slow block should have been over."""
+    begin_ns, end_ns = int(pace.begin_B[place]), int(pace.end_B[place])
+    return min(begin_ns + round(level.unit_s * int(pace.count_B[place]) * S), end_ns)
+
+
+def _share(pace: Pace, level: Level) -> float:
+    """Share of the blocks' time that was lost."""
+    whole_s = float(pace.length_B.sum()) / S
+    return _lost_s(pace, level) / whole_s if whole_s > 0 else 0.0
+
+
+def _lost_s(pace: Pace, level: Level) -> float:
+    """What blocks took beyond the usual, s; what was shorter counts against it."""
+    return max(0.0, float(pace.length_B.sum()) / S - level.unit_s * float(pace.count_B.sum()))
+
+
+def _sound(value: float | None) -> float:
+    return value if value is not None and 0 <= value < 1e300 else 0.0
+
+
+def _words(what: str, usual_s: float, now_s: float) -> str:
+    unit = {"step": "a step", "collective": "one collective to the next"}.get(what, "a unit")
+    return f"{unit} takes {now_s:.3g} s and took {usual_s:.3g} s before ({100 * (now_s / usual_s - 1):+.0f} %)"
