@@ -165,7 +165,7 @@ def figures(suite: Suite, kinds: Sequence[str], targets: dict[str, float]) -> li
         for kind in kinds:
             for places in (1, 3):
                 name = f"{kind}_top{places}"
-                published = _published(suite, part, kind, places)
+                published = _published(suite, part, kind, places) if targets else None
                 for method in METHODS:
                     value = top(cases, kind, method, places)
                     goal = targets.get(name) if not method and not part else None
@@ -193,7 +193,7 @@ def specificity(suite: Suite, targets: dict[str, float]) -> list[Figure]:
                 ]
                 goal = targets.get(name) if not part else None
                 value = float(np.mean(found)) if found else None
-                anchor = _published(suite, part, kind, 0) if name.endswith("published") else None
+                anchor = _published(suite, part, kind, 0) if targets and name.endswith("published") else None
                 told.append(
                     Figure(
                         _named(name, part), value, "ratio", goal, anchor=anchor, reason=None if found else "no windows"

@@ -38,6 +38,11 @@ class Calls:
         ends = np.array(known, dtype=np.int64).reshape(-1, 2)
         return cls(len(names), ends[:, 0], ends[:, 1])
 
+    def without_calls_of(self, callee: int) -> Calls:
+        """The calls but those of one component."""
+        kept_E = self.callee_E != callee
+        return Calls(self.count, self.caller_E[kept_E], self.callee_E[kept_E])
+
     def reached(self, start: int) -> Flags:
         """Which components `start` reaches by calls, itself included: bool (N,)."""
         reached_N = np.zeros(self.count, dtype=bool)
@@ -55,6 +60,7 @@ class Explained:
     """How much of a symptom N components explain: shares, 0 to 1."""
 
     share_N: Row  # by what the component loses by itself; of the symptom's own component: what nobody else explains
+    fit_N: Row  # 1: loses as much as the symptom, and when it does; small: far less, far more, or at other times
     inferred_N: Flags  # nothing was measured of it: its share is what its callers cannot account for
     lost: float  # by the symptom, in the currency of the losses
     missing: tuple[int, ...]  # reachable components of which nothing is known
@@ -63,9 +69,11 @@ class Explained:
     def ranked(self) -> list[int]:
         """Places of the components that explain some of it, the most first; what was measured before what is inferred.
 
-        Without the symptom's own component: that it loses is the symptom, and no witness of a cause.
+        Of those that explain equally much, to a thousandth, the one that fits better goes first. Without the symptom's
+        own component: that it loses is the symptom, and no witness of a cause.
         """
-        order = sorted(range(len(self.share_N)), key=lambda n: (-self.share_N[n], self.inferred_N[n], n))
+        share_N, inferred_N, fit_N = np.round(self.share_N, 3), self.inferred_N, self.fit_N
+        order = sorted(range(len(share_N)), key=lambda n: (-share_N[n], inferred_N[n], -fit_N[n], n))
         return [n for n in order if self.share_N[n] > 0.0 and n != self.target]
 
     @property
@@ -86,7 +94,8 @@ def explained(
     Returns: `Explained`. A share is the sum over intervals of min(own loss, what passes up to the target, symptom),
     over the sum of the symptom. All 0 if the symptom lost nothing.
     Accuracy: a callee's loss is taken off each of its callers whole, since nobody knows how it is split among them: so
-    a fault of a caller that happens together with one of its callee may be told too small, never too large.
+    a fault of a caller that happens together with one of its callee may be told too small, never too large; and of
+    two that call each other neither is named. Who calls the target back is not excused by the symptom.
     Source: the traversal of Hardt et al., The PetShop Dataset, CLeaR 2024, section 4 (an anomaly whose callees are
     normal), on amounts instead of yes or no, so that a callee explains its caller in part.
     """
@@ -97,11 +106,13 @@ def explained(
     unknown_N &= ~silent_N if silent_N is not None else True
     missing = tuple(int(n) for n in np.flatnonzero(unknown_N))
     if lost <= 0.0:
-        return Explained(np.zeros(calls.count), unknown_N, 0.0, missing, target)
-    own_TN = own_losses(lost_TN, calls)
+        nothing_N = np.zeros(calls.count)
+        return Explained(nothing_N, nothing_N, unknown_N, 0.0, missing, target)
+    own_TN = own_losses(lost_TN, calls.without_calls_of(target))
     reaching_TN = np.minimum(np.minimum(own_TN, passing(lost_TN, symptom_T, calls, target)), symptom_T[:, None])
     share_N = np.where(reached_N, reaching_TN.sum(axis=0) / lost, 0.0)
-    return Explained(_inferred(share_N, unknown_N, calls, target), unknown_N, lost, missing, target)
+    fit_N = share_N * lost / np.maximum(own_TN, symptom_T[:, None]).sum(axis=0)
+    return Explained(_inferred(share_N, unknown_N, calls, target), fit_N, unknown_N, lost, missing, target)
 
 
 def own_losses(lost_TN: Matrix, calls: Calls) -> Matrix:
