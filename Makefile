@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constrain
 TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0
 # program:package where Debian's names differ
 LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd faketime
-TEST_PROGRAMS := prometheus prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
+TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
   sfacctd:pmacct ovs-vswitchd:openvswitch-switch
 
 .NOTPARALLEL:
@@ -67,18 +67,19 @@ up: $(RUN_STAMP) $(KERNEL_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
-# Tests that do not mind others beside them; the rest (real senders, namespaces, load) has the machine to itself.
-# Exit code 5 of pytest: none of these was chosen by ARGS.
-TOGETHER := not slow and not senders and not lab
+# Tests that do not mind others beside them, two at a time; those with real senders or namespaces have the machine to
+# themselves. Exit code 5 of pytest: none of these was chosen by ARGS.
+ALONE := senders or lab
+FAST := not slow and not senders and not lab
 
 test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
 	@scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS)
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(TOGETHER)" $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/pytest -q -m "not ($(TOGETHER))" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not ($(ALONE))" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -m "$(ALONE)" $(ARGS) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory evals-quick
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(TOGETHER)" $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format --quiet .
@@ -97,13 +98,12 @@ bench: $(TEST_STAMP) $(KERNEL_STAMP)
 	@scripts/install-programs prometheus victoria-metrics || echo "peers that are missing are left out" >&2
 	@for program in $(BENCHES); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
 
-EVALS := $(subst /,.,$(basename $(shell grep -ls __main__ evals/*.py)))
-
+# Resumable; ARGS="--data DIR --incidents DIR" for data from outside and recorded runs.
 evals: $(TEST_STAMP) $(KERNEL_STAMP)
-	@for program in $(EVALS); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+	@$(BIN)/python -m evals.all $(ARGS)
 
 evals-quick: $(TEST_STAMP) $(KERNEL_STAMP)
-	@for program in $(EVALS); do echo "== $$program"; $(BIN)/python -m $$program --quick; done
+	@$(BIN)/python -m evals.all --quick
 
 docs: $(TEST_STAMP)
 	$(BIN)/python docs/generate.py
