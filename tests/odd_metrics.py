@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -117,6 +118,7 @@ def job_rows(slow: int = 5, since_s: int = -12) -> dict[str, list[Row]]:
     return {"step": steps, "collective": collectives}
 
 
+@cache
 def odd_site() -> dict[str, pa.Table]:
     """GPU 3 throttles since 15 s before T0, the port of host 2 drops 40 packets a second since 8 s before, rank 5's
     input is slow since 12 s before."""
