@@ -14,7 +14,7 @@ from leadline.analysis.cause.places import places_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
-from leadline.analysis.cause.score import Matter
+from leadline.analysis.cause.score import Book, Matter
 from leadline.analysis.cause.silence import dismissed, silent_rules
 from leadline.analysis.cause.suppression import OF_KIND, Order, orders
 from leadline.analysis.cause.traffic import traffic_of
@@ -45,6 +45,7 @@ _ANOMALY = (
     "entity", "metric", "start_ns", "earliest_ns", "end_ns", "bound_ns", "score", "direction", "witness", "expected",
     "seen",
 )  # fmt: skip
+_BOOK = Book(RULES)
 _EVENT = ("time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
 _FLOW_PATH = ("flow", "job", "src_rank", "dst_rank", "src", "dst", "end_ns")
 _SLE_LOSS = ("entity", "culprit", "metric", "classifier", "seconds", "end_ns", "window_ns")
@@ -93,7 +94,7 @@ def cause(
     Inputs: symptoms that last or were over within a minute; what may speak for a cause; what earlier windows told.
     Accuracy: docs/analyses/cause.md. Without a component that is likely enough the verdict is `unknown`, with the
     missing input named.
-    Source: candidates by dependency as in Groot (Wang et al., ASE 2021); the score is naive Bayes in log-odds (`score`).
+    Source: candidates by dependency as in Groot (Wang et al., ASE 2021); the score is naive Bayes (`score`).
     """
     hurts = hurts_of(symptom.to_pylist(), window.to_ns)
     if not hurts:
@@ -104,7 +105,7 @@ def cause(
     pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss)
     marks = mark.to_pylist()
     matter = Matter(
-        ground, _all_pieces(pieces, hurts, known, ground, window), RULES, window.to_ns, _before(hurts, known)
+        ground, _all_pieces(pieces, hurts, known, ground, window), _BOOK, window.to_ns, _before(hurts, known)
     )
     troubles = troubles_of(groups_of(hurts, window.to_ns), matter, silent_rules(marks), window.to_ns)
     asked = _orders(event, failure)

@@ -22,7 +22,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leadline.analysis.cause.evidence import Piece
+from leadline.analysis.cause.evidence import Face, Piece
 from leadline.analysis.cause.hurts import Blame, Hurt
 from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Ground, Reach, explained
@@ -33,7 +33,9 @@ UNKNOWN_LOGIT = 3.0
 """Of `unknown`: where blame explains all and one weak sign speaks for a rule, the odds are even."""
 BLAME_EDGE = 0.05  # keeps the log-odds of blame within +-3.04
 HALVING = 0.5
-SCORE_WHOLE = 12.0  # robust standard deviations from which on an anomaly counts whole
+SCORE_WHOLE = 10.0  # robust standard deviations from which on an anomaly counts whole
+SCORE_LEAST = 0.6  # what counts of one that is just told: it has passed a threshold already
+FACES_MAX = 100_000  # kinds of rows that are known by heart: messages do not count, metrics and codes do
 WIDE_MISSES = -4.0  # of what fails as a whole and shows it on less than `WIDE_MIN` of its parts
 WIDE_MIN = 0.5
 BEFORE = 0.5
@@ -69,17 +71,40 @@ class Candidate:
         return (-self.logit, self.entity, self.rule.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Rules with what each kind of row is a sign of: looked up once for each `Face`, in every window the same."""
+
+    rules: tuple[Rule, ...]
+    _known: dict[Face, dict[str, Sign]] = field(default_factory=dict)
+
+    def signs(self, face: Face) -> Mapping[str, Sign]:
+        """By the name of the rule, the strongest of its signs that such a row is."""
+        if face not in self._known:
+            if len(self._known) >= FACES_MAX:
+                self._known.clear()
+            self._known[face] = self._fitting(face)
+        return self._known[face]
+
+    def _fitting(self, face: Face) -> dict[str, Sign]:
+        found = {}
+        for rule in self.rules:
+            fitting = [sign for sign in rule.signs if sign.fits(*face)]
+            if fitting:
+                found[rule.name] = max(fitting, key=lambda sign: sign.weight)
+        return found
+
+
 @dataclass
 class Matter:
     """All that is known when the causes of one trouble are looked for."""
 
     ground: Ground
     pieces: Sequence[Piece]
-    rules: Sequence[Rule]
+    book: Book
     now_ns: int
     before: frozenset[tuple[str, str]] = frozenset()  # (entity, rule) that the last window named
     by_entity: dict[str, list[Piece]] = field(init=False)
-    _signs: dict[tuple[str, object], Sign | None] = field(init=False, default_factory=dict)
     _same: dict[object, list[tuple[str, float]]] = field(init=False)
     _counts: dict[str, int] = field(init=False, default_factory=dict)
 
@@ -94,14 +119,6 @@ class Matter:
     def _component(self, entity: str) -> str:
         """Ends of one link show the same thing once."""
         return self.ground.places.link(entity) or entity if kind_of(entity) in ("port", "swport") else entity
-
-    def sign(self, rule: Rule, piece: Piece) -> Sign | None:
-        """The strongest sign of a rule that a piece is."""
-        key = rule.name, piece.face
-        if key not in self._signs:
-            fitting = [sign for sign in rule.signs if sign.fits(*piece.face)]
-            self._signs[key] = max(fitting, key=lambda sign: sign.weight) if fitting else None
-        return self._signs[key]
 
     def specific(self, piece: Piece) -> float:
         """How specific a piece is, 0 to 1: 1 if no peer shows the same, 0 if all do as much.
@@ -126,29 +143,36 @@ class Matter:
 def candidates_of(hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]) -> list[Candidate]:
     """All candidates of one trouble, the likeliest first. `blames`: of each symptom, by its place in `hurts`."""
     asked = {hurt.symptom for hurt in hurts}
-    found: dict[tuple[str, str], Candidate] = {}
-    for rule in matter.rules:
-        if not rule.symptoms & asked:
-            continue
-        for entity in sorted(_where(rule, hurts, matter, blames)):
+    rules = {rule.name: rule for rule in matter.book.rules if rule.symptoms & asked}
+    shown = _shown(rules, matter)
+    found = []
+    for name, rule in rules.items():
+        entities = shown.get(name, set()) | (_blamed(rule, hurts, matter, blames) if rule.alone else set())
+        for entity in sorted(entities):
             one = _candidate(entity, rule, hurts, matter, blames)
-            if one is not None:
-                found[entity, rule.name] = one
-    return sorted(found.values(), key=lambda each: each.order)
+            found += [one] if one is not None else []
+    return sorted(found, key=lambda each: each.order)
 
 
-def _where(rule: Rule, hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]) -> set[str]:
-    """Components that a rule may be of: what its signs stand on, and for rules of blame alone what is blamed."""
-    places = matter.ground.places
-    found: set[str] = set()
+def _shown(rules: Mapping[str, Rule], matter: Matter) -> dict[str, set[str]]:
+    """Components on which signs stand, by the name of the rule."""
+    found: dict[str, set[str]] = defaultdict(set)
     for entity, pieces in matter.by_entity.items():
-        if any(matter.sign(rule, piece) for piece in pieces):
-            found.update(whole for whole in places.wholes(entity) if kind_of(whole) in rule.kinds)
-    if rule.alone:
-        for place, hurt in enumerate(hurts):
-            for blame in blames[place]:
-                found |= _named(rule, matter.ground.reach(blame.owner, hurt.job), hurt)
+        names = {name for piece in pieces for name in matter.book.signs(piece.face) if name in rules}
+        wholes = matter.ground.places.wholes(entity) if names else ()
+        for name in names:
+            found[name].update(whole for whole in wholes if kind_of(whole) in rules[name].kinds)
     return found
+
+
+def _blamed(rule: Rule, hurts: Sequence[Hurt], matter: Matter, blames: Mapping[int, Sequence[Blame]]) -> set[str]:
+    """What is blamed, for rules that need nothing else."""
+    reaches = (
+        (matter.ground.reach(blame.owner, hurt.job), hurt)
+        for place, hurt in enumerate(hurts)
+        for blame in blames[place]
+    )
+    return {entity for reach, hurt in reaches for entity in _named(rule, reach, hurt)}
 
 
 def _named(rule: Rule, reach: Reach, hurt: Hurt) -> set[str]:
@@ -168,7 +192,7 @@ def _candidate(
     onset = min(hurts, key=lambda hurt: hurt.start_ns)
     told, late = _signs(entity, rule, onset, matter)
     needs = any(sign.needed for sign in rule.signs)
-    proven = any(matter.sign(rule, each.piece).needed for each in told)  # type: ignore[union-attr]
+    proven = any(matter.book.signs(each.piece.face)[rule.name].needed for each in told)
     if (needs and not proven) or (not told and not (rule.alone and alone > 0)):
         return None
     parts = {"prior": rule.prior, "blame": math.log((share + BLAME_EDGE) / (1 - share + BLAME_EDGE))}
@@ -217,14 +241,14 @@ def _signs(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tuple[
     late: list[Piece] = []
     for part in matter.ground.places.parts(entity):
         for piece in matter.by_entity.get(part, ()):
-            sign = matter.sign(rule, piece)
+            sign = matter.book.signs(piece.face).get(rule.name)
             if sign is None:
                 continue
             near = nearness_in_time(piece, onset)
             if near <= 0:
                 late.append(piece)
                 continue
-            height = min(1.0, max(0.5, piece.score / SCORE_WHOLE)) if piece.face.table == "anomaly" else 1.0
+            height = min(1.0, max(SCORE_LEAST, piece.score / SCORE_WHOLE)) if piece.face.table == "anomaly" else 1.0
             specific = 1.0 if rule.wide else matter.specific(piece)
             weight = sign.weight * near * specific * height
             if weight > 0:

@@ -52,9 +52,15 @@ def _before(piece: Piece, hurt: Hurt) -> float:
 
 
 def when(piece: Piece, start_ns: int) -> str:
-    """When it began, in words, relative to the first lost second."""
-    apart_s = (piece.time_ns - start_ns) / S
-    order = "" if piece.bound_ns is not None else ", order unknown" if abs(apart_s) < 1 else ""
-    if abs(apart_s) < 0.05:
+    """When it began, in words, relative to the first lost second.
+
+    Where the last good sample is known the onset lies between the two; where clocks are not, an order within a second
+    is none.
+    """
+    after_s = (piece.time_ns - start_ns) / S
+    if piece.earliest_ns is not None and piece.earliest_ns <= start_ns < piece.time_ns:
+        return f"began within {after_s:.1f} s of the first lost second"
+    order = ", order unknown" if piece.bound_ns is None and abs(after_s) < 1 else ""
+    if abs(after_s) < 0.05:
         return f"at the first lost second{order}"
-    return f"{abs(apart_s):.1f} s {'after' if apart_s > 0 else 'before'} the first lost second{order}"
+    return f"{abs(after_s):.1f} s {'after' if after_s > 0 else 'before'} the first lost second{order}"
