@@ -14,12 +14,14 @@ from tests.common.analysis_laws import Case
 from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
 from tests.failing import WINDOW as MINUTE_WINDOW
 from tests.failing import failing_job
+from tests.hurting import throttled_host
 from tests.odd_metrics import WINDOW as ODD_WINDOW
 from tests.odd_metrics import odd_site
-from tests.hurting import throttled_host
 from tests.promised import MINUTE, hot_gpu
 from tests.promised_hours import HOUR, minutes
 from tests.small_job import slow_rank_job
+from tests.suffering import burning_host, slow_job, stalled_and_crashed
+from tests.suffering import window as suffering_window
 from tests.transfers import WINDOW as RING_WINDOW
 from tests.transfers import ring_job
 
@@ -47,6 +49,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "sle": lambda: Case(hot_gpu(), MINUTE),
     "cause": throttled_host,
     "sle-hours": lambda: Case(minutes(), HOUR),
+    "stalls": lambda: Case(stalled_and_crashed(), suffering_window(2, 2)),
+    "slowdowns": lambda: Case(slow_job(), suffering_window(10, 5)),
+    "burning": lambda: Case(burning_host(), MINUTE),
 }
 
 

@@ -13,8 +13,13 @@ from leadline.analysis.path.paths import paths
 from leadline.analysis.sle.hours import sle_hours
 from leadline.analysis.sle.sle import sles
 from leadline.analysis.spec import Analysis
+from leadline.analysis.symptoms.burning import burning
+from leadline.analysis.symptoms.slowdowns import slowdowns
+from leadline.analysis.symptoms.stalls import stalls
 
-ANALYSES: tuple[Analysis, ...] = (conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, cause)
+ANALYSES: tuple[Analysis, ...] = (
+    conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, stalls, slowdowns, burning, cause,
+)  # fmt: skip
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}
 

@@ -96,7 +96,9 @@ def calls_of(collective: pa.Table, to_ns: int) -> Calls:
         entered_N, rank_N = entered_N[keep_N], rank_N[keep_N]
     comm, op, dtype, state = (codes(collective, name) for name in ("comm", "op", "dtype", "state"))
     seq_N, bytes_N, size_N = (np.maximum(ints(collective, name, 0), 0) for name in ("seq", "bytes", "ranks"))
-    started_N, ended_N = (_known(ints(collective, name, NEVER), entered_N, to_ns) for name in ("started_ns", "finished_ns"))
+    started_N, ended_N = (
+        _known(ints(collective, name, NEVER), entered_N, to_ns) for name in ("started_ns", "finished_ns")
+    )
     failed_N = state.code_N == state.places().get("failed", -2)
     order_N = np.lexsort((ended_N, op.code_N, entered_N, rank_N, seq_N, comm.code_N))
     keys = [each[order_N] for each in (comm.code_N, seq_N, rank_N, entered_N, op.code_N)]
@@ -105,7 +107,7 @@ def calls_of(collective: pa.Table, to_ns: int) -> Calls:
         first_N[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     first = np.flatnonzero(first_N)
     row_N = order_N[first]
-    least = (lambda value_N: np.minimum.reduceat(value_N[order_N], first) if len(first) else value_N)
+    least = lambda value_N: np.minimum.reduceat(value_N[order_N], first) if len(first) else value_N
     failed = np.logical_or.reduceat(failed_N[order_N], first) if len(first) else failed_N
     return Calls(
         comm.code_N[row_N], seq_N[row_N], rank_N[row_N], op.code_N[row_N], bytes_N[row_N], dtype.code_N[row_N],
@@ -137,7 +139,9 @@ def groups_waiting(calls: Calls, at_ns: int) -> list[Group]:
     open_N = here_N & (calls.seq_N > over_P[place_N])
     usual = _usual(calls, at_ns)
     found = []
-    for comm, seq, pairwise in sorted({*zip(*(each[open_N].tolist() for each in (calls.comm_N, calls.seq_N, pair_N)), strict=True)}):
+    for comm, seq, pairwise in sorted(
+        {*zip(*(each[open_N].tolist() for each in (calls.comm_N, calls.seq_N, pair_N)), strict=True)}
+    ):
         mine = _of_group(calls, pair_N, comm, seq, pairwise, at_ns)
         if pairwise:
             found += [_group(calls, [row], usual, pairwise=True) for row in mine if open_N[row]]
@@ -160,7 +164,11 @@ def _group(calls: Calls, rows: list[int], usual: dict[tuple[int, int, int], int]
     begun = any(calls.started_N[row] < NEVER for row in rows)
     for row in rows:
         rank = int(calls.rank_N[row])
-        kinds[rank] = (_name(calls.ops, calls.op_N[row]), int(calls.bytes_N[row]), _name(calls.dtypes, calls.dtype_N[row]))
+        kinds[rank] = (
+            _name(calls.ops, calls.op_N[row]),
+            int(calls.bytes_N[row]),
+            _name(calls.dtypes, calls.dtype_N[row]),
+        )
         if begun and calls.started_N[row] == NEVER and calls.ended_N[row] == NEVER:
             continue  # asked for, but its device has not come to it
         entered[rank] = int(calls.entered_N[row])

@@ -63,7 +63,11 @@ def _gave_up_ns(happened: Happened, calls: Calls, first_ns: int) -> int:
 
 
 def _decision(
-    happened: Happened, calls: Calls, failed: Sequence[End], gave_up_ns: int, known_kinds: frozenset[tuple[str, int, str]]
+    happened: Happened,
+    calls: Calls,
+    failed: Sequence[End],
+    gave_up_ns: int,
+    known_kinds: frozenset[tuple[str, int, str]],
 ) -> Decision:
     victims = _victims(happened, calls, gave_up_ns)
     for told in (

@@ -60,7 +60,11 @@ def earliest(groups: Sequence[Group]) -> tuple[Group, frozenset[int]] | None:
 
 
 def decide(
-    groups: Sequence[Group], *, gone: Mapping[int, str], frozen: Collection[int], known_kinds: Collection[tuple[str, int, str]]
+    groups: Sequence[Group],
+    *,
+    gone: Mapping[int, str],
+    frozen: Collection[int],
+    known_kinds: Collection[tuple[str, int, str]],
 ) -> Decision | None:
     """Who is waited for. `gone`: ranks that have ended, and how; `known_kinds`: what the job called before.
 
@@ -90,7 +94,9 @@ def decide(
 
 def _all_came(groups: Sequence[Group], group: Group) -> Decision:
     if group.pairwise:
-        return Decision(None, (), group, f"ranks {sorted(group.waiting)} wait in {group.name}", "peers of sends and receives")
+        return Decision(
+            None, (), group, f"ranks {sorted(group.waiting)} wait in {group.name}", "peers of sends and receives"
+        )
     if group.absent:  # each waits elsewhere
         ranks = tuple(sorted(group.absent | group.waiting))
         text = f"ranks wait for each other in {len(groups)} groups, first in {group.name}"

@@ -29,7 +29,9 @@ PARTS = frozenset(
 )  # fmt: skip
 BACK = frozenset({"link-up"})
 # A collective that failed because a peer was gone or silent: its rank is a victim.
-_OF_COLLECTIVE = re.compile(r"collective|gloo|nccl|timed? ?out|time-out|connection|peer|not over after|heard nothing", re.I)
+_OF_COLLECTIVE = re.compile(
+    r"collective|gloo|nccl|timed? ?out|time-out|connection|peer|not over after|heard nothing", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,9 @@ def _grown(rank_N: Ints, after_N: np.ndarray[Any, np.dtype[np.bool_]], value_N: 
     return {int(rank): float(value) for rank, value, known in zip(ranks, grown_R, both, strict=True) if known}
 
 
-def first_blame(late: Lateness, phases: Phases, lost_s: float, gpus: int, steps: int, since_ns: int, job: str) -> list[Blame]:
+def first_blame(
+    late: Lateness, phases: Phases, lost_s: float, gpus: int, steps: int, since_ns: int, job: str
+) -> list[Blame]:
     """Whom arrivals and phases blame for `lost_s` seconds of `steps` steps; nobody where they explain too little."""
     if lost_s <= 0:
         return []
@@ -140,7 +142,9 @@ def _of_phases(phases: Phases, lost_s: float, steps: int, job: str) -> list[tupl
 def merged(lost: Lost, first: Sequence[Blame], since_ns: int) -> tuple[Blame, ...]:
     """The ledger's owners; of what it has not told yet those of the first blame; one entry for each owner and category."""
     total: dict[tuple[str, str], Blame] = {}
-    ledger = [Blame(owner, category, depth, amount, since_ns) for (owner, category, depth), amount in lost.by_owner.items()]
+    ledger = [
+        Blame(owner, category, depth, amount, since_ns) for (owner, category, depth), amount in lost.by_owner.items()
+    ]
     for each in [*sorted(ledger, key=lambda one: -one.lost_gpu_seconds), *first]:
         key = (each.owner, each.category)
         known = total.get(key)

@@ -94,7 +94,9 @@ def _of_calls(calls: Calls) -> Pace:
     end_G = np.sort(np.maximum.reduceat(ended_N, first))
     length_U = np.diff(end_G)
     keep_U = (length_U > 0) & (length_U <= UNIT_NS_MAX)
-    return Pace(end_G[:-1][keep_U], end_G[1:][keep_U], length_U[keep_U], np.ones(int(keep_U.sum()), np.int64), "collective")
+    return Pace(
+        end_G[:-1][keep_U], end_G[1:][keep_U], length_U[keep_U], np.ones(int(keep_U.sum()), np.int64), "collective"
+    )
 
 
 def _blocks(units: Pace) -> Pace:
@@ -109,7 +111,7 @@ def _blocks(units: Pace) -> Pace:
         first = first[1:]
     last = np.append(first[1:], len(units.end_B)) - 1
     start = int(first[0])
-    add = (lambda value: np.add.reduceat(value[start:], first - start))
+    add = lambda value: np.add.reduceat(value[start:], first - start)
     return Pace(units.begin_B[first], units.end_B[last], add(units.length_B), add(units.count_B), units.what)
 
 

@@ -107,7 +107,10 @@ def slowdowns(
 
 def _ledger_rows(ledger: pa.Table, window: Window) -> list[dict[str, Any]]:
     rows = [row for row in ledger.to_pylist() if 0 < row["end_ns"] <= window.to_ns]
-    return sorted(rows, key=lambda row: (row["end_ns"], row["category"], row["owner"] or "", row["depth"], row["lost_gpu_seconds"]))
+    return sorted(
+        rows,
+        key=lambda row: (row["end_ns"], row["category"], row["owner"] or "", row["depth"], row["lost_gpu_seconds"]),
+    )
 
 
 def _usual_s(usual: pa.Table) -> float | None:
@@ -221,7 +224,8 @@ class _Job:
             lost[row["end_ns"]] += 0.0 if row["category"] in NOT_LOST else _sound(row["lost_gpu_seconds"])
             length[row["end_ns"]] = max(0, min(row["window_ns"], NEAR_NS))
         return [
-            _LedgerWindow(end - length[end], end, lost[end] / held[end] if held[end] > 0 else 0.0) for end in sorted(held)
+            _LedgerWindow(end - length[end], end, lost[end] / held[end] if held[end] > 0 else 0.0)
+            for end in sorted(held)
         ]
 
     # --- while it lasts -------------------------------------------------------------------------------------------
@@ -262,7 +266,9 @@ class _Job:
             return None
         newest = self._ledger_windows()[-1:]
         if newest and newest[0].share >= LOST_SHARE_MIN + excess / 4 and newest[0].end_ns > since_ns + BACK_NS // 2:
-            return None  # steps as short as they were, and still time is lost: less is done, or somebody is late for all
+            return (
+                None  # steps as short as they were, and still time is lost: less is done, or somebody is late for all
+            )
         return since_ns if float(np.mean(after)) <= level.back_ratio(excess) else None
 
     # --- rows -----------------------------------------------------------------------------------------------------
@@ -282,7 +288,9 @@ class _Job:
         late = lateness(self.calls, since_ns, until_ns, told.start_ns)
         phases = phases_since(self.step, told.start_ns, self.window.to_ns)
         units = int(rest.count_B.sum())
-        blamed = merged(ledger, first_blame(late, phases, rest_s, gpus, units, told.start_ns, self.window.job), told.start_ns)
+        blamed = merged(
+            ledger, first_blame(late, phases, rest_s, gpus, units, told.start_ns, self.window.job), told.start_ns
+        )
         held = max(until_ns - told.start_ns, 1) / S * gpus
         said = Evidence("symptom", told.entity, str(Symptom.SLOW), told.start_ns, self.bound_ns, text)
         missing = None if blamed else ledger.unknown or "collectives"

@@ -159,7 +159,14 @@ class _Job:
             return self._costs(replace(known, end_ns=back_ns))
         decision = crash.decision
         ends = [
-            Evidence("event", f"rank:{self.window.job}/{each.rank}", "process-exit", each.time_ns, each.bound_ns, each.message)
+            Evidence(
+                "event",
+                f"rank:{self.window.job}/{each.rank}",
+                "process-exit",
+                each.time_ns,
+                each.bound_ns,
+                each.message,
+            )
             for each in sorted(crash.ends, key=lambda each: (each.rank not in decision.ranks, each.time_ns, each.rank))
         ]
         return self._told(Symptom.CRASH, start_ns, back_ns, told_ns, decision, start_ns, ends)
@@ -223,7 +230,9 @@ class _Job:
 
     def _pauses(self, group: Group) -> bool:
         """Whether those who are missing are in a phase that they told, or at a checkpoint as they make them."""
-        kinds = {self.happened.pauses[rank][1] for rank in group.absent or group.members if rank in self.happened.pauses}
+        kinds = {
+            self.happened.pauses[rank][1] for rank in group.absent or group.members if rank in self.happened.pauses
+        }
         kinds = kinds or ({"checkpoint"} if group.absent and self.happened.paused_s.get("checkpoint") else set())
         known_s = max((self.happened.paused_s.get(kind, PAUSE_S_MIN / PAUSE_TIMES) for kind in kinds), default=0.0)
         return (self.window.to_ns - group.last_ns) / S < PAUSE_TIMES * known_s
@@ -236,7 +245,9 @@ class _Job:
         told_N = np.maximum(self.calls.entered_N, np.where(self.calls.ended_N < NEVER, self.calls.ended_N, 0))
         last_ns = max(*known, int(told_N.max()) if len(told_N) else 0)
         quiet_ns = self.window.to_ns - last_ns
-        usual_ns = max(self.paces.longest_gap_ns(), self.paces.usual_ns, round(self.happened.paused_s.get("checkpoint", 0) * S))
+        usual_ns = max(
+            self.paces.longest_gap_ns(), self.paces.usual_ns, round(self.happened.paused_s.get("checkpoint", 0) * S)
+        )
         if quiet_ns <= max(SILENT_NS_MIN, USUAL_TIMES * usual_ns):
             return None
         if self.happened.frozen:
@@ -247,7 +258,9 @@ class _Job:
         if gone:
             return Decision(DIED, tuple(sorted(gone)), None, f"rank {min(gone)} {gone[min(gone)]}"), last_ns
         text = f"no step and no collective since {seconds(quiet_ns)}; no rank waits in a collective"
-        return Decision(None, (), None, text, "collectives" if not len(told_N) else "what ranks do between collectives"), last_ns
+        return Decision(
+            None, (), None, text, "collectives" if not len(told_N) else "what ranks do between collectives"
+        ), last_ns
 
     def _moved_ns(self, last: Told) -> int:
         """When a stall was over: the first call that ended after its newest window, or step, or now."""
@@ -304,5 +317,3 @@ class _Job:
         lost = max(until_ns - told.start_ns, 0) / S * gpus
         blamed = tuple(replace(each, lost_gpu_seconds=lost / len(told.blamed)) for each in told.blamed)
         return replace(told, lost_gpu_seconds=lost, lost_share=1.0, blamed=blamed)
-
-

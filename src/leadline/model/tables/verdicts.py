@@ -122,7 +122,7 @@ SYMPTOM = Table(
     time="start_ns",
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
-    written_by="analysis/symptoms",
+    written_by="analysis/stalls, analysis/slowdowns, analysis/burning",
     newest="seen_ns",
     partition=Partition.NONE,
 )
