@@ -28,6 +28,7 @@ from leadline.server.alerts_api import mount_alerts
 from leadline.server.analyses import mount_analyses
 from leadline.server.bundles import mount_bundles
 from leadline.server.compare_api import mount_compare
+from leadline.server.explain_api import mount_explanation
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.incidents_api import mount_incidents
@@ -288,6 +289,7 @@ def create_api(
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
     mount_alerts(api, parts, who, PROBLEMS)
     mount_incidents(api, parts, who, reading.turn, PROBLEMS)
+    mount_explanation(api, parts, who, reading.turn, PROBLEMS)
     mount_marks(api, parts, who, reading.turn, PROBLEMS)
     return api
 

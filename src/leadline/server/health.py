@@ -20,6 +20,7 @@ from leadline.runner.run import Runner
 from leadline.server import analyses
 from leadline.server.alerts import Alerts
 from leadline.server.alerts import findings as alert_findings
+from leadline.server.explain import Explainer
 from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
 
@@ -44,6 +45,7 @@ class Parts:
     runner: Runner | None = None
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
     alerts: Alerts | None = None
+    explainer: Explainer | None = None
 
 
 def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:

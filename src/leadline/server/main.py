@@ -42,6 +42,7 @@ from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
 from leadline.server.config import Config, Flag, load
 from leadline.server.expectations import effective, save
+from leadline.server.explain import Explainer
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_loopback
@@ -96,9 +97,10 @@ class ServerProcess:
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
         self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url)
+        explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
-            alerts=self.alerts,
+            alerts=self.alerts, explainer=explainer,
         )  # fmt: skip
         api = create_api(
             parts, authorize, lambda: [setting._asdict() for setting in config.settings()], config_text(config)

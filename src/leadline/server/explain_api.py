@@ -1,0 +1,73 @@
+"""The API's part about explanations: `GET /api/v1/incidents/{incident}/explanation`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+
+from leadline.model.errors import RefusedError
+from leadline.model.principal import Principal
+from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.metrics import SERIES
+from leadline.model.tables.verdicts import INCIDENT
+from leadline.server.explain import Explainer
+from leadline.server.explain_config import ExplainConfig
+from leadline.server.flows_view import Asked
+from leadline.server.graph_api import Cluster
+from leadline.server.health import Parts
+from leadline.server.incidents_view import Incident, Incidents
+from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.store import Store
+
+TENANTS_MAX = 10_000  # that a store tells apart
+
+
+def mount_explanation(
+    api: FastAPI,
+    parts: Parts,
+    who: Callable[[Request], Principal],
+    turn: Callable[[], AbstractContextManager[None]],
+    problems: dict[int | str, Any],
+) -> None:
+    """Add the end point. `turn` gives a turn to query; none is held while a model is asked."""
+    directory = Path(parts.store.config.path)
+    explainer = parts.explainer or Explainer(ExplainConfig(), directory, parts.intake.counts.add)
+
+    @api.get("/api/v1/incidents/{incident}/explanation", tags=["incidents"], responses=problems)
+    def incident_explanation(
+        request: Request,
+        incident: str,
+        model: Annotated[bool, Query(description="also ask the language model of `explain.url`")] = False,
+        cluster: Cluster = "",
+    ) -> dict[str, Any]:
+        """An incident explained in sentences that cite numbered facts, one explanation for each tenant that it hurts.
+        With `model` also in the words of a language model, as far as they hold against the facts."""
+        asked = Asked(who(request), cluster, parts.now_ns(), latest=True)
+        with turn():
+            found = Incidents(parts.store, asked).named(incident)
+            tenants = _tenants(parts.store) if model else []
+        if not found:
+            raise RefusedError(
+                "unknown_incident", f"no incident {incident[:200]!r}; GET /api/v1/incidents lists those there are"
+            )
+        told = [_told(explainer, each, model, tenants) for each in found]
+        return {"schema": SCHEMA_VERSION, "explanations": told}
+
+
+def _told(explainer: Explainer, each: Incident, model: bool, tenants: list[str]) -> dict[str, Any]:
+    whose = {"incident": each.incident, "tenant": each.tenant, "cluster": each.cluster, "verdict": each.verdict}
+    return {**whose, **explainer.explain(each, with_model=model, tenants=[*tenants, each.tenant])}
+
+
+def _tenants(store: Store) -> list[str]:
+    """All tenants that there are: another's name may stand in evidence about what two share."""
+    sql = " UNION DISTINCT ".join(
+        f"SELECT DISTINCT toString(tenant) AS tenant FROM leadline.{name}"
+        for name in (SERIES.name, RELATION.name, INCIDENT.name)
+    )
+    found = store.query(f"SELECT tenant FROM ({sql}) LIMIT {TENANTS_MAX} SETTINGS final = 0")
+    return [str(each) for each in found.column("tenant").to_pylist()]
