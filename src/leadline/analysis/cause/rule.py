@@ -22,6 +22,10 @@ COMMON = -1.0
 RARE = -2.0
 """Prior of what goes wrong monthly."""
 
+PROOF, TELLING, FITTING, WEAK = 6.0, 4.5, 2.5, 1.0
+"""Weights of signs, nats; few and the same everywhere, so that no rule is tuned by itself. `PROOF`: what the component
+itself calls broken; `TELLING`: what little else does; `FITTING`: what comes with it; `WEAK`: what comes with much."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sign:
