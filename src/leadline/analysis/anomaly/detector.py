@@ -1,13 +1,16 @@
 """How far an entity is from its own past: one score for all its metrics together, and the part of each metric in it.
 
-    model = fit(past_ETM)               # E entities of equal shape, T samples of the past, M metrics
-    scores = score(model, now_ENM)      # N samples; one at a time or all at once: the same numbers
+    model = fit(past_ETM)                       # E entities of equal shape, T samples of the past, M metrics
+    scores = score(model, now_ENM, before_EBM)  # N samples, B before them: one at a time or all at once, the same
 
-A sample is judged by two witnesses that are blind to each other's cases. *Extremes*: the metrics that are farthest from
-their own middle, in robust standard deviations; finds what leaves its range. *Joint*: the Mahalanobis distance with the
-correlations of the past; finds what is in range and does not fit together. Both are brought to the scale of a standard
-normal, so that scores of entities with few and with many metrics compare, and then to the tails of the entity's own
-past, so that a noisy entity does not use up the false alarms of all others.
+    metrics ── season off ── robust scale ──> level ─┬──────────────────────────> features ── Mahalanobis ──> score
+                                                     └ minus mean of the newest ─┘
+                                                       4, 16, 64 samples: changes, at three speeds
+
+The level finds what leaves its range or does not fit together with the rest, though each metric is in range; the
+deviations find what moves when it usually does not, in range or not. The distance is brought to the scale of the
+entity's own past, so that scores of entities with few and with many, with calm and with noisy metrics compare, and one
+threshold is one budget of false alarms.
 
 Pure, deterministic, without state. Missing values (NaN) count as nothing, neither odd nor usual.
 """
@@ -18,28 +21,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.analysis.anomaly.detector_kernels import quantiles_of
+from leadline.analysis.anomaly.detector_kernels import fit_entities, score_entities
+from leadline.analysis.anomaly.detector_season import Season, no_season, season_of
 from leadline.analysis.columns import Floats, Ints
 
 SAMPLES_MIN = 20  # of the past: with fewer a model knows nothing, and every score is NaN
-Z_MAX = 30.0  # beyond it "how far" says nothing; it keeps one metric that was constant from being all there is
-FLOOR_SHARE = 0.01  # of the middle of a metric: what is smaller than 1 % of it is no change worth telling
-_AT_Q = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-_CLIP = 4.0  # correlations are taken of values cut here: outliers of the past do not bend them (Winsorised covariance)
-_TAIL = 0.98  # quantile of the past that is brought to where it is for a standard normal
-_TAIL_Z = 2.0537489106318225
-_EXTREMES = 3  # how many metrics the first witness looks at
+SCALES = (4, 16, 64)  # samples
+CUT = 50.0  # standard deviations; beyond it "how far" says nothing, and one metric must not be all there is
+FLOOR_SHARE = 0.01  # of the middle of a metric: of one that never moved, less than 1 % is no change worth telling
+_DEVIATION_SHARE = 0.5
+"""The scale is at least half the standard deviation. Ranges alone call the rare bursts of a metric odd that bursts once
+an hour; the deviation alone is moved by one long anomaly in the past. A quarter of the past k deviations off makes the
+scale 0.22 k: it still stands out by 4.6."""
+_SHRINK_MIN = 0.25  # of the covariance towards none: correlations of the past are never believed wholly
+_NORMAL_95 = 1.6448536269514722
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What is usual for E entities with M metrics, learnt from T samples."""
+    """What is usual for E entities with M metrics (F features), learnt from T samples."""
 
-    centre_EM: Floats
-    scale_EM: Floats  # a robust standard deviation; NaN where the past does not say
-    precision_EMM: Floats  # inverse of the shrunk correlations
-    tail_E2: Floats  # what the two witnesses are divided by; at least 1
-    known_E: Floats  # 1.0, or NaN for an entity with too little past
+    season: Season
+    scale_S: Ints  # samples
+    centre_EF: Floats
+    scale_EF: Floats  # a robust standard deviation; NaN where the past does not say
+    precision_EFF: Floats  # inverse of the shrunk covariance
+    distance_E2: Floats  # median and 95 % quantile of the distances of the past
     samples: int
 
 
@@ -47,91 +54,92 @@ class Model:
 class Scores:
     """N samples of E entities (without E where the input had none)."""
 
-    score: Floats  # (E, N) robust standard deviations, >= 0; NaN: not known
-    share: Floats  # (E, N, M) part of each metric in it: >= 0, rows add up to 1; 0 where nothing is odd or known
-    z: Floats  # (E, N, M) of each metric alone, signed; NaN: not known
+    score: Floats
+    """(E, N) robust standard deviations of the entity's own distance: 0 in the middle of its past, 1.64 at its 95 %
+    quantile; below 0 for what is more usual than usual; NaN: not known."""
+    share: Floats  # (E, N, M) part of each metric in it: >= 0, rows add up to 1; all 0 where nothing is odd or known
+    z: Floats  # (E, N, M) of each metric alone, signed, cut at `CUT`; NaN: not known
     expected: Floats  # (E, N, M) value that was expected
 
 
-def fit(past: Floats) -> Model:
+def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = True) -> Model:
     """What is usual, from the past.
 
-    Inputs: past (E, T, M) or (T, M), oldest first, evenly spaced; NaN where missing. Some of it may be odd itself: up
-    to a quarter of the samples moves neither middle nor scale much.
+    Inputs: past (E, T, M) or (T, M), oldest first, evenly spaced; NaN where missing; some of it may be odd itself.
+    `floor` (E, M) or (M,): the smallest change of each metric that is worth telling, in its unit; 1 % of its middle, if
+    not told. `seasonal`: look for a season (found only where the past holds three).
     Accuracy: of 20 samples the scale is right to 25 % or so, of 100 to 10 % (one standard error, normal data).
-    Source: robust location and scale as in Rousseeuw, Croux (JASA 1993); Winsorised correlations with shrinkage to the
-    identity as in Ledoit, Wolf (JMVA 2004), with a fixed rate M / (M + T) for few samples.
+    Source: Mahalanobis (1936) on robustly scaled features; shrinkage towards the identity as Ledoit, Wolf (JMVA 2004),
+    with a fixed rate of a quarter, or F / (F + T) if that is more.
     """
     past_ETM = past[None] if past.ndim == 2 else past
+    past_ETM = np.where(np.isfinite(past_ETM), past_ETM, np.nan)
     entities, samples, metrics = past_ETM.shape
-    series_ST = np.ascontiguousarray(past_ETM.transpose(0, 2, 1)).reshape(entities * metrics, samples)
-    quantile_SQ = np.empty((entities * metrics, len(_AT_Q)))
-    quantiles_of(series_ST, _AT_Q, quantile_SQ)
-    low, left, centre, right, high = (quantile_SQ[:, place].reshape(entities, metrics) for place in range(5))
-    scale_EM = np.maximum((right - left) / 1.349, (high - low) / 3.29)
-    scale_EM = np.maximum(scale_EM, np.maximum(FLOOR_SHARE * np.abs(centre), 1e-12))
-    enough_EM = np.isfinite(past_ETM).sum(1) >= SAMPLES_MIN
-    scale_EM = np.where(enough_EM, scale_EM, np.nan)
-    known_E = np.where(enough_EM.any(1), 1.0, np.nan)
-    z_ETM = _standard(past_ETM, centre, scale_EM)
-    precision_EMM = _precision(np.clip(np.nan_to_num(z_ETM), -_CLIP, _CLIP), samples)
-    bare = Model(centre, scale_EM, precision_EMM, np.ones((entities, 2)), known_E, samples)
-    witness_ET2 = _witnesses(bare, z_ETM)
-    tail_E2 = np.quantile(witness_ET2, _TAIL, axis=1) / _TAIL_Z if samples else np.ones((entities, 2))
-    return Model(centre, scale_EM, precision_EMM, np.maximum(tail_E2, 1.0), known_E, samples)
+    season = season_of(past_ETM) if seasonal else no_season(entities, metrics)
+    calm_ETM = np.ascontiguousarray(past_ETM - season.at(np.arange(samples)))
+    # A scale that the past does not hold four times over cannot be learnt from it.
+    scale_S = np.array([scale for scale in SCALES if 4 * scale <= samples], np.int64)
+    features = metrics * (1 + len(scale_S))
+    model = Model(
+        season, scale_S, np.full((entities, features), np.nan), np.full((entities, features), np.nan),
+        np.zeros((entities, features, features)), np.full((entities, 2), np.nan), samples,
+    )  # fmt: skip
+    if samples >= SAMPLES_MIN and features:
+        fit_entities(
+            calm_ETM, _floor(past_ETM, floor), scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT,
+            max(_SHRINK_MIN, features / (features + samples)),
+            model.centre_EF, model.scale_EF, model.precision_EFF, model.distance_E2,
+        )  # fmt: skip
+    return model
 
 
-def score(model: Model, now: Floats, *, place_N: Ints | None = None) -> Scores:
+def score(model: Model, now: Floats, before: Floats | None = None, *, place: int | None = None) -> Scores:
     """How far N samples are from what is usual.
 
-    Inputs: now (E, N, M) or (N, M). `place_N`: the numbers of the samples, counted from the first of the past; those
-    that follow the past, if not told (a model with a season asks where in it a sample is).
-    Returns: `Scores`, without the axis E where `now` had none.
+    Inputs: now (E, N, M) or (N, M), evenly spaced as the past was. `before` (E, B, M) or (B, M): the samples just
+    before them (more than 63 change nothing); without it the first samples have nothing to deviate from. `place`: the
+    number of the first sample of `now`, counted from the first of the past, for the season; that after the past, if not
+    told.
+    Returns: `Scores`, without the axis E where `now` had none. A sample's numbers depend on the model, on itself and on
+    the 63 before it, and on nothing else: not on how many are scored at once.
     """
     now_ENM = now[None] if now.ndim == 2 else now
-    z_ENM = _standard(now_ENM, model.centre_EM, model.scale_EM)
-    witness_EN2 = _witnesses(model, z_ENM) / model.tail_E2[:, None, :]
-    score_EN = witness_EN2.max(2) * model.known_E[:, None]
-    share_ENM = _shares(model, z_ENM)
-    expected_ENM = np.broadcast_to(model.centre_EM[:, None, :], now_ENM.shape)
+    entities, count, metrics = now_ENM.shape
+    known = np.zeros((entities, 0, metrics)) if before is None else before[None] if before.ndim == 2 else before
+    known_EBM = known[:, max(0, known.shape[1] - (max(SCALES) - 1)) :]
+    value_ETM = np.concatenate([known_EBM, now_ENM], axis=1)
+    value_ETM = np.where(np.isfinite(value_ETM), value_ETM, np.nan)
+    first = (model.samples if place is None else place) - known_EBM.shape[1]
+    season_ETM = model.season.at(np.arange(first, first + value_ETM.shape[1]))
+    distance_EN, share_ENM = np.full((entities, count), np.nan), np.zeros((entities, count, metrics))
+    z_ENM = np.full((entities, count, metrics), np.nan)
+    if model.samples >= SAMPLES_MIN and metrics:
+        score_entities(
+            np.ascontiguousarray(value_ETM - season_ETM), known_EBM.shape[1], model.scale_S, CUT,
+            model.centre_EF, model.scale_EF, model.precision_EFF, distance_EN, share_ENM, z_ENM,
+        )  # fmt: skip
+    expected_ENM = model.centre_EF[:, None, :metrics] + season_ETM[:, known_EBM.shape[1] :]
+    known_E = np.isfinite(model.scale_EF[:, :metrics]).any(1)
+    score_EN = np.where(known_E[:, None], _in_deviations(model, distance_EN), np.nan)
+    whole = Scores(score_EN, share_ENM, z_ENM, expected_ENM)
     if now.ndim == 2:
-        return Scores(score_EN[0], share_ENM[0], z_ENM[0], expected_ENM[0])
-    return Scores(score_EN, share_ENM, z_ENM, expected_ENM)
+        return Scores(whole.score[0], whole.share[0], whole.z[0], whole.expected[0])
+    return whole
 
 
-def _standard(value_ETM: Floats, centre_EM: Floats, scale_EM: Floats) -> Floats:
-    with np.errstate(over="ignore", invalid="ignore"):
-        z_ETM = (value_ETM - centre_EM[:, None, :]) / scale_EM[:, None, :]
-    return np.asarray(np.clip(z_ETM, -Z_MAX, Z_MAX))
+def _in_deviations(model: Model, distance_EN: Floats) -> Floats:
+    middle_E1, high_E1 = model.distance_E2[:, :1], model.distance_E2[:, 1:]
+    # A past in which nothing ever moved has distances of 0: one standard deviation of one metric is then one.
+    unit_E1 = np.maximum((high_E1 - middle_E1) / _NORMAL_95, 1 / 16)
+    return np.asarray((distance_EN - middle_E1) / unit_E1)
 
 
-def _precision(z_ETM: Floats, samples: int) -> Floats:
-    metrics = z_ETM.shape[2]
-    if not samples:
-        return np.broadcast_to(np.eye(metrics), (len(z_ETM), metrics, metrics)).copy()
-    covariance_EMM = z_ETM.transpose(0, 2, 1) @ z_ETM / samples
-    shrink = metrics / (metrics + samples)
-    covariance_EMM = (1 - shrink) * covariance_EMM + max(shrink, 0.05) * np.eye(metrics)
-    return np.linalg.inv(covariance_EMM)
-
-
-def _witnesses(model: Model, z_ENM: Floats) -> Floats:
-    """Extremes and joint, each on the scale of a standard normal's upper side."""
-    metrics = max(1, z_ENM.shape[2])
-    z_ENM = np.nan_to_num(z_ENM)
-    few = min(_EXTREMES, metrics)
-    top_ENK = -np.sort(-np.abs(z_ENM), axis=2)[:, :, :few]
-    # The largest of M absolute normals is about sqrt(2 ln 2M): that much is nothing odd.
-    extreme_EN = np.sqrt(np.maximum(0.0, (top_ENK**2).mean(2) - 2 * np.log(metrics)))
-    distance_EN = np.einsum("enm,emk,enk->en", z_ENM, model.precision_EMM, z_ENM, optimize=True)
-    # Wilson, Hilferty: the cube root of a chi-squared is close to normal.
-    cube_EN = np.cbrt(np.maximum(distance_EN, 0.0) / metrics)
-    joint_EN = np.maximum(0.0, (cube_EN - (1 - 2 / (9 * metrics))) / np.sqrt(2 / (9 * metrics)))
-    return np.stack([extreme_EN, joint_EN], axis=2)
-
-
-def _shares(model: Model, z_ENM: Floats) -> Floats:
-    z_ENM = np.nan_to_num(z_ENM)
-    part_ENM = np.maximum(z_ENM**2, 0.0)
-    sum_EN1 = part_ENM.sum(2, keepdims=True)
-    return np.where(sum_EN1 > 0, part_ENM / np.where(sum_EN1 > 0, sum_EN1, 1.0), 0.0)
+def _floor(past_ETM: Floats, floor: Floats | None) -> Floats:
+    """The smallest scale of each metric, (E, M)."""
+    entities, _, metrics = past_ETM.shape
+    if floor is not None:
+        return np.ascontiguousarray(np.broadcast_to(np.maximum(floor, 1e-300), (entities, metrics)))
+    middle_EM = np.zeros((entities, metrics))
+    seen_EM = np.isfinite(past_ETM).any(1)
+    middle_EM[seen_EM] = np.nanmedian(past_ETM.transpose(0, 2, 1)[seen_EM], axis=1)
+    return np.maximum(FLOOR_SHARE * np.abs(middle_EM), 1e-12)

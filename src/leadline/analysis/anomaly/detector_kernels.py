@@ -1,27 +1,135 @@
-"""Kernel of the detector: order statistics of many short series at once."""
+"""Kernels of the detector: one entity after the other, each with little memory of its own.
+
+E entities, T samples of the past, N samples now, B samples before them, M metrics, S scales, F = M (1 + S) features:
+first the M levels, then the M deviations from the mean of the newest `scale_S[0]` samples, and so on.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
-from leadline.analysis.columns import Floats
+from leadline.analysis.columns import Floats, Ints
+
+_NORMAL_50, _NORMAL_90, _NORMAL_98 = 1.349, 3.2897, 4.6527  # how wide the middle 50, 90, 98 % of a normal are, in sd
 
 
 @njit(cache=True, nogil=True)
-def quantiles_of(value_ST: Floats, at_Q: Floats, out_SQ: Floats) -> None:
-    """Write the quantiles `at_Q` (0 to 1, linear between samples) of each series; missing and infinite values are left
-    out; NaN where nothing is left. S = series, T = samples, Q = quantiles. O(S T log T).
+def quantile_of(sorted_T: Floats, at: float) -> float:
+    """The quantile `at` (0 to 1) of sorted values, linear between them; there is at least one."""
+    exact = at * (len(sorted_T) - 1)
+    low = int(exact)
+    high = min(low + 1, len(sorted_T) - 1)
+    return float(sorted_T[low] + (sorted_T[high] - sorted_T[low]) * (exact - low))
+
+
+@njit(cache=True, nogil=True)
+def usual_of(value_T: Floats, samples_min: int, deviation_share: float, floor: float) -> tuple[float, float]:
+    """Middle and scale of the values that are there: the widest of three ranges, and a share of the deviation.
+
+    Returns: (NaN, NaN) if there are fewer than `samples_min`.
     """
-    for series in range(value_ST.shape[0]):
-        seen_T = value_ST[series][np.isfinite(value_ST[series])]
-        count = len(seen_T)
-        if count == 0:
-            out_SQ[series] = np.nan
-            continue
-        seen_T.sort()
-        for place in range(len(at_Q)):
-            exact = at_Q[place] * (count - 1)
-            low = int(exact)
-            high = min(low + 1, count - 1)
-            out_SQ[series, place] = seen_T[low] + (seen_T[high] - seen_T[low]) * (exact - low)
+    seen_T = value_T[np.isfinite(value_T)]
+    if len(seen_T) < max(samples_min, 1):
+        return np.nan, np.nan
+    seen_T.sort()
+    scale = (quantile_of(seen_T, 0.75) - quantile_of(seen_T, 0.25)) / _NORMAL_50
+    scale = max(scale, (quantile_of(seen_T, 0.95) - quantile_of(seen_T, 0.05)) / _NORMAL_90)
+    scale = max(scale, (quantile_of(seen_T, 0.99) - quantile_of(seen_T, 0.01)) / _NORMAL_98)
+    scale = max(scale, deviation_share * float(np.std(seen_T)))
+    return quantile_of(seen_T, 0.5), max(scale, floor)
+
+
+@njit(cache=True, nogil=True)
+def write_features(
+    value_TM: Floats, centre_M: Floats, scale_M: Floats, scale_S: Ints, cut: float, out_TF: Floats
+) -> None:
+    """Write levels in standard deviations, and how far each is from the mean of the newest few; NaN where missing.
+
+    The sum over the newest few is always taken from the oldest to the newest, so that a sample comes out the same to
+    the last bit whatever is computed with it.
+    """
+    samples, metrics = value_TM.shape
+    for t in range(samples):
+        for m in range(metrics):
+            z = (value_TM[t, m] - centre_M[m]) / scale_M[m]
+            out_TF[t, m] = min(max(z, -cut), cut) if np.isfinite(value_TM[t, m]) else np.nan
+    for s in range(len(scale_S)):
+        for t in range(samples):
+            first = max(0, t - scale_S[s] + 1)
+            for m in range(metrics):
+                total, count = 0.0, 0
+                for u in range(first, t + 1):
+                    if not np.isnan(out_TF[u, m]):
+                        total += out_TF[u, m]
+                        count += 1
+                out_TF[t, (s + 1) * metrics + m] = out_TF[t, m] - total / max(count, 1)
+
+
+@njit(cache=True, nogil=True)
+def standardise(out_TF: Floats, centre_F: Floats, scale_F: Floats, cut: float, first: int) -> None:
+    """Bring features from `first` on to their own scale; what is missing becomes 0, the most usual value."""
+    for t in range(out_TF.shape[0]):
+        for f in range(out_TF.shape[1]):
+            z = out_TF[t, f] if f < first else (out_TF[t, f] - centre_F[f]) / scale_F[f]
+            out_TF[t, f] = 0.0 if np.isnan(z) else min(max(z, -cut), cut)
+
+
+@njit(cache=True, nogil=True)
+def fit_entities(
+    past_ETM: Floats, floor_EM: Floats, scale_S: Ints, samples_min: int, deviation_share: float, cut: float,
+    shrink: float, centre_EF: Floats, scale_EF: Floats, precision_EFF: Floats, distance_E2: Floats,
+) -> None:  # fmt: skip
+    """Write for each entity middles, scales, the inverse of the shrunk covariance of its features, and the median and
+    the 95 % quantile of the distances of its past, each sample as if it had not been fitted to.
+
+    Of the covariance A = (1 - s) / T sum f f' + s I without one f it is known what f A^-1 f' would be:
+    q / (1 - (1 - s) q / T) (Sherman, Morrison 1950), so nothing is fitted twice.
+    """
+    entities, samples, metrics = past_ETM.shape
+    features = centre_EF.shape[1]
+    feature_TF = np.empty((samples, features))
+    apart_T = np.empty(samples)
+    for e in range(entities):
+        for m in range(metrics):
+            centre_EF[e, m], scale_EF[e, m] = usual_of(
+                past_ETM[e, :, m].copy(), samples_min, deviation_share, floor_EM[e, m]
+            )
+        write_features(past_ETM[e], centre_EF[e], scale_EF[e], scale_S, cut, feature_TF)
+        for f in range(metrics, features):
+            # Floor: a hundredth of a standard deviation of the level.
+            centre_EF[e, f], scale_EF[e, f] = usual_of(feature_TF[:, f].copy(), samples_min, deviation_share, 0.01)
+        standardise(feature_TF, centre_EF[e], scale_EF[e], cut, metrics)
+        covariance_FF = np.dot(feature_TF.T, feature_TF) * ((1 - shrink) / samples)
+        for f in range(features):
+            covariance_FF[f, f] += shrink
+        precision_EFF[e] = np.linalg.inv(covariance_FF)
+        for t in range(samples):
+            squared = max(np.dot(feature_TF[t], np.dot(precision_EFF[e], feature_TF[t])), 0.0)
+            apart_T[t] = np.sqrt(squared / max(1 - (1 - shrink) * squared / samples, 1e-6))
+        apart_T.sort()
+        distance_E2[e, 0], distance_E2[e, 1] = quantile_of(apart_T, 0.5), quantile_of(apart_T, 0.95)
+
+
+@njit(cache=True, nogil=True)
+def score_entities(
+    value_ETM: Floats, before: int, scale_S: Ints, cut: float,
+    centre_EF: Floats, scale_EF: Floats, precision_EFF: Floats, distance_EN: Floats, share_ENM: Floats, z_ENM: Floats,
+) -> None:  # fmt: skip
+    """Write the distance of each sample after the first `before`, the part of each metric, and its level."""
+    entities, samples, metrics = value_ETM.shape
+    features = centre_EF.shape[1]
+    feature_TF = np.empty((samples, features))
+    for e in range(entities):
+        write_features(value_ETM[e], centre_EF[e], scale_EF[e], scale_S, cut, feature_TF)
+        z_ENM[e] = feature_TF[before:, :metrics]
+        standardise(feature_TF, centre_EF[e], scale_EF[e], cut, metrics)
+        for n in range(samples - before):
+            feature_F = feature_TF[before + n]
+            distance_EN[e, n] = np.sqrt(max(np.dot(feature_F, np.dot(precision_EFF[e], feature_F)), 0.0))
+            total = 0.0
+            for f in range(features):
+                share_ENM[e, n, f % metrics] += feature_F[f] * feature_F[f]
+                total += feature_F[f] * feature_F[f]
+            if total > 0:
+                share_ENM[e, n] /= total
