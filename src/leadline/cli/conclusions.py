@@ -11,6 +11,7 @@ from rich.text import Text
 
 from leadline.cli.client import Client
 from leadline.cli.diagnosis_truth import compared, comparison
+from leadline.cli.diagnosis_words import chance
 from leadline.cli.output import ago
 from leadline.lab.truth import Entry
 
@@ -54,9 +55,7 @@ class Conclusions:
         """`link down on port:h3/eth0 (0.93), told 8 s after the first lost second`."""
         after_s = (self.named_ns[one["incident"], cause["entity"]] - one["start_ns"]) / S
         rule = cause["rule"].replace("-", " ")
-        return (
-            f"{rule} on {cause['entity']} ({cause['probability']:.2f}), told {ago(after_s)} after the first lost second"
-        )
+        return f"{rule} on {cause['entity']} ({chance(cause)}), told {ago(after_s)} after the first lost second"
 
     def lines(self) -> RenderableType:
         """The newest incidents for the screen."""

@@ -13,6 +13,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from leadline.cli.diagnosis_words import chance
 from leadline.cli.output import ago, table
 from leadline.lab.truth import Entry
 
@@ -116,7 +117,7 @@ def _truth(fault: Entry | None) -> str:
 
 def _named(each: Compared) -> str:
     if each.cause is not None:
-        return f"{each.cause['rule'].replace('-', ' ')} on {each.cause['entity']} ({each.cause['probability']:.2f})"
+        return f"{each.cause['rule'].replace('-', ' ')} on {each.cause['entity']} ({chance(each.cause)})"
     if each.incident is not None:
         missing = each.incident["missing"]
         return f"something hurts, cause unknown{f': {missing}' if missing else ''}"

@@ -156,7 +156,8 @@ class _Page:
         who = one["job"] or one["entity"]
         others = f" and {len(jobs)} more job{'s' if len(jobs) > 1 else ''}" if jobs else ""
         words = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
-        lost = max((each["lost_share"] or 0.0 for each in one["symptoms"]), default=0.0)
+        same = [each for each in one["symptoms"] if each["symptom"] == one["symptom"] == Symptom.SLOW]
+        lost = max((each["lost_share"] or 0.0 for each in same), default=0.0)
         much = f": {share(lost)} of its GPU time {'is' if one['state'] == 'open' else 'was'} lost" if lost else ""
         gpus = f" ({one['gpus']} GPUs)" if one["gpus"] else ""
         return f"{who}{others} {words}{much}{gpus}"
@@ -183,7 +184,7 @@ class _Page:
         if blamed:
             self._line("blamed", f"most is lost on {', '.join(str(name) for name in dict.fromkeys(blamed[:3]))}")
         pieces = [each for hurt in one["symptoms"] for each in hurt["evidence"]]
-        self._evidence(pieces[:EVIDENCE_SHOWN])
+        self._evidence(pieces, EVIDENCE_SHOWN)
 
     def _cause(self, one: Answer, cause: Answer, label: str, shown: int) -> None:
         place = f" on {_name(cause['host'])}" if cause["host"] and cause["host"] != cause["entity"] else ""
@@ -194,20 +195,21 @@ class _Page:
         self._line("", f"{f'it {rule.words}; ' if rule else ''}{of}layer {cause['layer']}")
         if not cause["evidence"]:
             self._line("", _sentence(cause["text"]))
-        self._evidence(cause["evidence"][:shown])
+        self._evidence(cause["evidence"], shown)
 
-    def _evidence(self, pieces: Sequence[Answer]) -> None:
-        if not pieces:
+    def _evidence(self, pieces: Sequence[Answer], most: int) -> None:
+        shown = different(pieces)[:most]
+        if not shown:
             self._line("evidence", "no row of its own: what is blamed, and where it stands, is all that speaks for it")
             return
         rows = Table.grid(padding=(0, 2, 0, 0))
         rows.add_column(justify="right", no_wrap=True)
         rows.add_column(justify="right", no_wrap=True)
         rows.add_column(overflow="fold", ratio=1)
-        for place, each in enumerate(pieces, 1):
+        for place, each in enumerate(shown, 1):
             rows.add_row(Text(str(place), "dim"), Text(moment(each)), Text(piece_words(each)))
         legend = "seconds from the first lost one"
-        if any(each["order"] == "unknown" and each["after_s"] is not None for each in pieces):
+        if any(moment(each).endswith("?") for each in shown):
             legend += "; ?: the clocks do not tell which came first"
         self._part("evidence", [rows, Text(legend, "dim")])
 
@@ -215,7 +217,7 @@ class _Page:
         texts = []
         for cause in one["considered"][:CONSIDERED_SHOWN]:
             text = cause["text"] or f"{cause['entity']}: {_rule(cause['rule'])}"
-            texts.append(Text(f"{_sentence(text)} ({cause['probability']:.2f})", overflow="fold"))
+            texts.append(Text(f"{_sentence(text)} ({chance(cause)})", overflow="fold"))
         rest = len(one["considered"]) - len(texts)
         if rest > 0:
             texts.append(Text(f"and {rest} more; --output json tells them", "dim"))
@@ -270,13 +272,19 @@ def causes_words(one: Answer) -> str:
     """The named causes in a few words: `link down of port:h3/eth0 (0.93)`; or what is missing."""
     if not one["causes"]:
         return f"cause unknown, missing {one['missing']}" if one["missing"] else "cause unknown"
-    return " and ".join(f"{each['entity']} {_rule(each['rule'])} ({each['probability']:.2f})" for each in one["causes"])
+    return " and ".join(f"{each['entity']} {_rule(each['rule'])} ({chance(each)})" for each in one["causes"])
 
 
 def sure(cause: Answer) -> str:
     """A probability in words and as a number: `very likely (0.93)`."""
     words = next(words for least, words in SURE if cause["probability"] >= least)
-    return f"{words} ({cause['probability']:.2f})"
+    return f"{words} ({chance(cause)})"
+
+
+def chance(cause: Answer) -> str:
+    """A probability to two digits, but never a rounded 1 or 0."""
+    probability = cause["probability"]
+    return ">0.99" if probability >= 0.995 else "<0.01" if probability < 0.005 else f"{probability:.2f}"
 
 
 def moment(piece: Answer) -> str:
@@ -287,6 +295,16 @@ def moment(piece: Answer) -> str:
         return "with it"
     words = f"{ago(abs(piece['after_s']))} {'before' if piece['after_s'] < 0 else 'after'}"
     return f"{words} ?" if piece["order"] == "unknown" else words
+
+
+def different(pieces: Sequence[Answer]) -> list[Answer]:
+    """Pieces without those that say of one entity and moment what an earlier one said, as an event and its failure do."""
+    found: list[Answer] = []
+    for piece in pieces:
+        same = (one for one in found if one["entity"] == piece["entity"] and one["time_ns"] == piece["time_ns"])
+        if not any(piece["text"] in one["text"] for one in same):
+            found.append(piece)
+    return found
 
 
 def piece_words(piece: Answer) -> str:

@@ -71,10 +71,17 @@ def _names(incident: Mapping[str, Any], cause: Mapping[str, Any]) -> dict[str, s
     return {
         "what": f"{kind} {name}",
         "host": (cause["host"] or "").removeprefix("host:") or "HOST",
-        "port": name.partition("/")[2] if kind == "port" else "PORT",
+        "port": _port(kind, name, cause["host"] or "") or "PORT",
         "gpu": name if kind == "gpu" else "GPU",
         "job": incident["job"] or "JOB",
         "why": f"leadline {incident['incident']} {cause['rule']}",
         "from_ns": str(incident["start_ns"] - RECORD_BEFORE_NS),
         "to_ns": str(until_ns + RECORD_AFTER_NS),
     }
+
+
+def _port(kind: str, name: str, host: str) -> str:
+    """The NIC's name on its host: of a port, or of the end of a link that is there."""
+    ends = name.split("~") if kind in ("port", "link") else []
+    mine = (end.partition("/") for end in ends)
+    return next((port for node, _, port in mine if f"host:{node}" == host), "")

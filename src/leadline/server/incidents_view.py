@@ -264,7 +264,14 @@ def host_of(entity: str, hosts: Mapping[str, str]) -> str | None:
         return entity
     if kind == "port" and "/" in name:
         return f"host:{name.partition('/')[0]}"
-    return hosts.get(entity)
+    return next((hosts[each] for each in looked_up(entity) if each in hosts), None)
+
+
+def looked_up(entity: str) -> list[str]:
+    """What to look for in the relations to find the host of an entity: itself; of a link the NIC ports at its ends."""
+    if not entity.startswith("link:"):
+        return [entity]
+    return [f"port:{end}" for end in entity.removeprefix("link:").split("~")]
 
 
 def _whole(value: Any) -> int | None:
@@ -332,7 +339,7 @@ class Incidents:
 
     def hosts(self, entities: Iterable[str]) -> dict[str, str]:
         """The host that each of these was on last, of ranks, GPUs and processes, as far as it is told."""
-        wanted = sorted({each for each in entities if host_of(each, {}) is None})
+        wanted = sorted({part for each in entities if host_of(each, {}) is None for part in looked_up(each)})
         if not wanted:
             return {}
         where = " AND ".join([*self._asked.conditions(), "from_ns <= {at_ns:Int64}"])

@@ -19,7 +19,7 @@ from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER
 
 from leadline.analysis.cause.rules import BY_NAME as RULES
 from leadline.cli import diagnosis_offline
-from leadline.cli.diagnosis_words import HURT, HURTS, SUPPRESSED, moment, state_line, sure, tell
+from leadline.cli.diagnosis_words import HURT, HURTS, SUPPRESSED, different, moment, state_line, sure, tell
 from leadline.cli.picture.diagnosis import diagnosis_picture
 from leadline.cli.remedy_words import REMEDIES, what_to_do
 from leadline.cli.show_incidents import tell as tell_list
@@ -126,8 +126,8 @@ def test_lines_are_as_wide_as_the_screen() -> None:
 
 @pytest.mark.parametrize(
     ("probability", "words"),
-    [(0.96, "almost certain (0.96)"), (0.8, "very likely (0.80)"), (0.79, "likely (0.79)"),
-     (0.4, "about as likely as not (0.40)"), (0.0, "a guess (0.00)")],
+    [(0.9999, "almost certain (>0.99)"), (0.96, "almost certain (0.96)"), (0.8, "very likely (0.80)"),
+     (0.79, "likely (0.79)"), (0.4, "about as likely as not (0.40)"), (0.0, "a guess (<0.01)")],
 )  # fmt: skip
 def test_a_probability_in_words(probability: float, words: str) -> None:
     assert sure({"probability": probability}) == words
@@ -158,6 +158,22 @@ def test_commands_can_be_copied(action: ActionKind, entity: str) -> None:
         assert "rm" not in parts
         assert "$(reboot)" not in parts
         assert "{" not in plain
+
+
+@pytest.mark.parametrize("entity", ["port:h3/eth0", "link:h3/eth0~leaf1/Ethernet3", "link:a1/Ethernet3~h3/eth0"])
+def test_a_cable_is_looked_at_from_the_host_that_it_hangs_on(entity: str) -> None:
+    one = answer(FLAP)["incidents"][0]
+    _, commands = what_to_do(one, one["causes"][0] | {"entity": entity, "host": "host:h3"})
+    assert commands == ("ssh h3 'ethtool eth0; ethtool --module-info eth0'",)
+
+
+def test_one_event_that_two_tables_tell_is_told_once() -> None:
+    pieces = [
+        {"entity": "port:h3/eth0", "time_ns": 5, "text": text} for text in ("link-down: eth0 is down", "eth0 is down")
+    ]
+    assert different(pieces) == pieces[:1]
+    later = [pieces[0], {**pieces[1], "time_ns": 6}, {**pieces[1], "entity": "port:h4/eth0"}]
+    assert different(later) == later
 
 
 def test_an_action_of_a_newer_version_is_told_by_its_name() -> None:

@@ -77,6 +77,8 @@ def test_a_component_that_does_not_say_its_host_is_looked_up(store: Store) -> No
     assert one.chosen[0].host == "host:h6"
     assert host_of("port:h3/eth0", {}) == "host:h3"
     assert host_of("gpu:GPU-1", {}) is None
+    ends = {"port:h3/eth0": "host:h3"}
+    assert host_of("link:h3/eth0~leaf1/E3", ends) == host_of("link:a/E3~h3/eth0", ends) == "host:h3"
 
 
 def test_columns_that_hold_no_json_are_empty(store: Store) -> None:

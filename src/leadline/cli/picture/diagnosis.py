@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.cli.diagnosis_words import counting, piece_words, state_line, sure
+from leadline.cli.diagnosis_words import chance, counting, different, piece_words, state_line, sure
 from leadline.cli.ledger_words import gpu_time, span
 from leadline.cli.output import when
 from leadline.cli.picture.svg import SMALL, Drawing, shortened
@@ -45,10 +45,14 @@ class _Picture:
         self._causes: Sequence[Mapping[str, Any]] = one["causes"][:CAUSES_MAX]
         self._considered: Sequence[Mapping[str, Any]] = one["considered"][:CONSIDERED_MAX]
         self._until_ns = one["end_ns"] or one["seen_ns"]
-        rows = 1 + sum(1 + len(each["evidence"][:EVIDENCE_MAX]) for each in self._causes) + len(self._considered)
+        rows = (
+            1
+            + sum(1 + len(different(each["evidence"])[:EVIDENCE_MAX]) for each in self._causes)
+            + len(self._considered)
+        )
         height = TOP + ROW * (rows + 1 + bool(self._considered)) + 60
         self._drawing = Drawing(WIDTH, math.ceil(height), f"Diagnosis of {answer['about'] or 'every job'}, {at}")
-        times = [piece["after_s"] for each in self._causes for piece in each["evidence"][:EVIDENCE_MAX]]
+        times = [piece["after_s"] for each in self._causes for piece in different(each["evidence"])[:EVIDENCE_MAX]]
         times += [(each["start_ns"] - one["start_ns"]) / 1e9 for each in self._causes]
         known: list[float] = [each for each in times if each is not None]
         self._from_s: float = MARGIN * min([-BEFORE_S_MIN, *known])
@@ -84,7 +88,7 @@ class _Picture:
     def _times(self) -> None:
         """Upright lines at the first lost second and where it was told; the end of the line of time."""
         drawing = self._drawing
-        bottom = TOP + ROW * (1 + sum(1 + len(each["evidence"][:EVIDENCE_MAX]) for each in self._causes))
+        bottom = TOP + ROW * (1 + sum(1 + len(different(each["evidence"])[:EVIDENCE_MAX]) for each in self._causes))
         told = f"told, {self._told_s():.1f} s"
         for after_s, name, dashes in ((0.0, "first lost second", ""), (self._told_s(), told, "3 3")):
             drawing.line([(self._x(after_s), TOP - 18), (self._x(after_s), bottom)], "stroke-text", 1, dashes)
@@ -113,7 +117,7 @@ class _Picture:
         self._band(y, onset_s, max(until_s, onset_s), cause["entity"], "fill-job1")
         words = f"{cause['rule'].replace('-', ' ')}, {sure(cause)}; {cause['action']}"
         drawing.text(TEXT_X, y + 13, shortened(words, WIDTH - TEXT_X - 16), "fill-text strong")
-        for place, piece in enumerate(cause["evidence"][:EVIDENCE_MAX], 1):
+        for place, piece in enumerate(different(cause["evidence"])[:EVIDENCE_MAX], 1):
             y += ROW
             self._piece(piece, place, y)
         drawing.end()
@@ -133,5 +137,5 @@ class _Picture:
         drawing = self._drawing
         drawing.text(16, y + 13, shortened(cause["entity"], LEFT - 32))
         drawing.rect(LEFT, y + 3, max(1.0, 200 * cause["probability"]), 12, "fill-job4", 0)
-        words = f"{cause['probability']:.2f}  {cause['rule'].replace('-', ' ')}: {cause['text']}"
+        words = f"{chance(cause)}  {cause['rule'].replace('-', ' ')}: {cause['text']}"
         drawing.text(LEFT + 210, y + 13, shortened(words, WIDTH - LEFT - 226, SMALL), "fill-dim", SMALL)
