@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.fabrics import T0, S
-from tests.small_job import COMM, JOB, MS, RANKS, collective, event, relations, step, table
+from tests.small_job import JOB, MS, RANKS, collective, event, relations, step, table
 
 from leadline.analysis.spec import Window
 
@@ -54,9 +54,12 @@ def both(rank: int, seq: int, entered_ns: int, ended_ns: int | None, **more: Any
 
 
 def tables(
-    steps: Iterable[Row] = (), calls: Iterable[Row] = (), events: Iterable[Row] = (), places: Sequence[Row] | None = None,
+    steps: Iterable[Row] = (),
+    calls: Iterable[Row] = (),
+    events: Iterable[Row] = (),
+    places: Sequence[Row] | None = None,
     **more: Sequence[Mapping[str, Any]],
-) -> dict[str, pa.Table]:  # fmt: skip
+) -> dict[str, pa.Table]:
     """All that the analyses of symptoms read."""
     given = {"step": list(steps), "collective": list(calls), "event": list(events)}
     given["relation"] = list(relations(T0 - 600 * S) if places is None else places)
@@ -112,7 +115,7 @@ def slow_job(late: Mapping[int, float] | None = None) -> dict[str, pa.Table]:
 
 def burning_host(bad_s: Mapping[int, float] | None = None) -> dict[str, pa.Table]:
     """A host whose memory is short in each of the last minutes, of which no job is known to suffer."""
-    told = {back: 40.0 for back in range(12)} if bad_s is None else bad_s
+    told = dict.fromkeys(range(12), 40.0) if bad_s is None else bad_s
     common = {
         "expectation": "host-memory",
         "layer": "host",
@@ -134,6 +137,3 @@ def burning_host(bad_s: Mapping[int, float] | None = None) -> dict[str, pa.Table
 
 
 MINUTE = Window(T0, T0 + 60 * S)
-
-__all__ = ["COMM", "JOB", "MINUTE", "burning_host", "crashed_job", "slow_job", "stalled_and_crashed", "stuck_job", "symptom",
-           "tables", "window", "working"]  # fmt: skip

@@ -71,8 +71,8 @@ SUFFER_NS = 600 * S
 def burning(sle: pa.Table, sle_loss: pa.Table, relation: pa.Table, symptom: pa.Table, *, window: Window) -> Verdicts:
     """Expectations that burn their budget where no job is known to suffer: what will hurt, or hurts others.
 
-    A burn: in an hour and in its last five minutes the budget burns 14.4 times too fast, or in six hours and the last half
-    an hour 6 times; and more than half of the short window is bad. Over after five minutes without a bad second.
+    A burn: in an hour and in its last five minutes the budget burns 14.4 times too fast, or in six hours and their last
+    half an hour 6 times; and more than half of the short window is bad. Over after five minutes without a bad second.
     Source: multi-window burn rates as in Google, The Site Reliability Workbook (2018), chapter 5.
     """
     bad = _bad(sle_loss, window)
@@ -144,7 +144,7 @@ def _objectives(sle: pa.Table) -> dict[str, float]:
 
 
 def _suffering(symptom: pa.Table, relation: pa.Table, window: Window) -> set[tuple[str, str]]:
-    """Entities where a job that suffers stands, each with the tenant that tells of it: the job, its ranks and theirs."""
+    """Entities where a job that suffers stands, with each tenant: the job, its ranks, hosts and their parts."""
     jobs = set()
     for row in symptom.to_pylist():
         over = row["end_ns"] is not None and row["end_ns"] < window.from_ns - SUFFER_NS

@@ -107,7 +107,10 @@ def calls_of(collective: pa.Table, to_ns: int) -> Calls:
         first_N[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
     first = np.flatnonzero(first_N)
     row_N = order_N[first]
-    least = lambda value_N: np.minimum.reduceat(value_N[order_N], first) if len(first) else value_N
+
+    def least(value_N: Ints) -> Ints:
+        return np.minimum.reduceat(value_N[order_N], first) if len(first) else value_N
+
     failed = np.logical_or.reduceat(failed_N[order_N], first) if len(first) else failed_N
     return Calls(
         comm.code_N[row_N], seq_N[row_N], rank_N[row_N], op.code_N[row_N], bytes_N[row_N], dtype.code_N[row_N],
@@ -151,7 +154,7 @@ def groups_waiting(calls: Calls, at_ns: int) -> list[Group]:
 
 
 def _of_group(calls: Calls, pair_N: Bools, comm: int, seq: int, pairwise: bool, at_ns: int) -> list[int]:
-    """Rows of a group that entered before a time, the newest of each rank (a job that began anew counts from 0 again)."""
+    """Rows of a group that entered before a time, the newest of each rank: a job begun anew counts from 0 again."""
     low, high = np.searchsorted(calls.comm_N, [comm, comm + 1]).tolist()
     low, high = (low + np.searchsorted(calls.seq_N[low:high], [seq, seq + 1])).tolist()
     rows = [row for row in range(low, high) if pair_N[row] == pairwise and calls.entered_N[row] < at_ns]
@@ -180,8 +183,10 @@ def _group(calls: Calls, rows: list[int], usual: dict[tuple[int, int, int], int]
     members = frozenset(np.unique(calls.rank_N[of_comm]).tolist())
     op, size = _name(calls.ops, calls.op_N[row]), int(calls.size_N[of_comm].max())
     usual_ns = usual.get((comm, int(calls.op_N[row]), int(calls.bytes_N[row])), 0)
-    return Group(_name(calls.comms, comm), int(calls.seq_N[row]), op, int(calls.bytes_N[row]), entered, frozenset(waiting),
-                 members, size, kinds, usual_ns, pairwise)  # fmt: skip
+    return Group(
+        _name(calls.comms, comm), int(calls.seq_N[row]), op, int(calls.bytes_N[row]), entered, frozenset(waiting),
+        members, size, kinds, usual_ns, pairwise,
+    )  # fmt: skip
 
 
 def _name(names: list[str], code: int) -> str:
@@ -189,7 +194,7 @@ def _name(names: list[str], code: int) -> str:
 
 
 def _usual(calls: Calls, at_ns: int) -> dict[tuple[int, int, int], int]:
-    """What collectives of a communicator, operation and size take, first entry to last end: nearly the longest of them."""
+    """What collectives of one communicator, operation and size take, first entry to last end: nearly the longest."""
     over_N = np.flatnonzero((calls.ended_N < at_ns) & ~calls.failed_N)
     if not len(over_N):
         return {}

@@ -1,8 +1,8 @@
 """Who brought a job down, of ranks that ended within a minute of each other.
 
 The first that died is blamed, the others died of it: which was first is told by how they ended, not by clocks alone. A
-rank that gives up because a collective failed says so, or has a call that failed: it is a victim, and whom the collective
-waited for is looked up in the calls as they were when the first rank gave up.
+rank that gives up because a collective failed says so, or has a call that failed: it is a victim, and whom the
+collective waited for is looked up in the calls as they were when the first rank gave up.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def happened_of(event: pa.Table, places: Places, job: str, to_ns: int) -> Happen
     found = Happened()
     began: dict[tuple[int, str], int] = {}
     for row in _rows(event, job, to_ns):
-        rank = rank_number(row["entity"], job)
+        rank = rank_number(str(row["entity"]), job)
         if rank is not None:
             _of_rank(found, began, rank, row)
         elif row["kind"] in PARTS:

@@ -1,6 +1,6 @@
 """Who makes collectives late, of a job that became slow: a first blame, before the ledger has its window.
 
-rank 0  |..own..|wait.......|== collective ==|        wait: from the median arrival, or the end of the collective before,
+rank 0  |..own..|wait.......|== collective ==|        wait: from the median arrival, or the end before,
 rank 1  |..own...........|wait|== collective ==|             to the last arrival, less what ranks differ by anyway
 rank 2  |..own................|== collective ==|        the rest until its end is the collective's own
 """

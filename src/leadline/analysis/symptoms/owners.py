@@ -140,7 +140,7 @@ def _of_phases(phases: Phases, lost_s: float, steps: int, job: str) -> list[tupl
 
 
 def merged(lost: Lost, first: Sequence[Blame], since_ns: int) -> tuple[Blame, ...]:
-    """The ledger's owners; of what it has not told yet those of the first blame; one entry for each owner and category."""
+    """The ledger's owners, and of what it has not told yet those of the first blame; each owner and category once."""
     total: dict[tuple[str, str], Blame] = {}
     ledger = [
         Blame(owner, category, depth, amount, since_ns) for (owner, category, depth), amount in lost.by_owner.items()

@@ -111,7 +111,10 @@ def _blocks(units: Pace) -> Pace:
         first = first[1:]
     last = np.append(first[1:], len(units.end_B)) - 1
     start = int(first[0])
-    add = lambda value: np.add.reduceat(value[start:], first - start)
+
+    def add(value_U: Ints) -> Ints:
+        return np.add.reduceat(value_U[start:], first - start)
+
     return Pace(units.begin_B[first], units.end_B[last], add(units.length_B), add(units.count_B), units.what)
 
 

@@ -58,8 +58,8 @@ OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended,
         Read(
             COLLECTIVE,
             columns=(
-                "job", "comm", "ranks", "rank", "seq", "op", "bytes", "dtype", "enqueued_ns", "started_ns", "finished_ns",
-                "state",
+                "job", "comm", "ranks", "rank", "seq", "op", "bytes", "dtype", "enqueued_ns", "started_ns",
+                "finished_ns", "state",
             ),
             look_back_ns=CALLS_NS,
             waits=False,
@@ -71,7 +71,8 @@ OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended,
             waits=False,
             calls=False,
         ),
-        Read(USUAL, columns=("job", "what", "end_ns", "count", "median_s"), look_back_ns=USUAL_NS, waits=False, calls=False),
+        Read(USUAL, columns=("job", "what", "end_ns", "count", "median_s"), look_back_ns=USUAL_NS, waits=False,
+             calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=CALLS_NS,
              waits=False, calls=False),
         Read(SYMPTOM, valid=True, look_back_ns=STEPS_NS, waits=False, calls=False),
@@ -93,15 +94,17 @@ def slowdowns(
 ) -> Verdicts:
     """Jobs that are slower than they used to be, since when, what it costs, and who makes them so.
 
-    Told from steps (from collectives where there are none) within two or three of them, or from two windows of the ledger
-    that lost more than 5 %. Over when the job was as usual for 10 s.
+    Told from steps (from collectives where there are none) within two or three of them, or from two windows of the
+    ledger that lost more than 5 %. Over when the job was as usual for 10 s.
     Accuracy: docs/analyses/slowdowns.md.
     """
     calls = calls_of(collective, window.to_ns)
     pace = pace_of(step, calls, window.to_ns)
     before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
-    job = _Job(window, step, calls, pace, _ledger_rows(ledger, window), _usual_s(usual), places_of(relation, window.job),
-               before, bound_of(step, collective))  # fmt: skip
+    job = _Job(
+        window, step, calls, pace, _ledger_rows(ledger, window), _usual_s(usual), places_of(relation, window.job),
+        before, bound_of(step, collective),
+    )  # fmt: skip
     return {"symptom": columns_of(job.slow(), window)}
 
 
@@ -159,8 +162,8 @@ class _Job:
         if onset is None:
             return []
         start_ns, level, text = onset
-        return [self._row(Told(f"job:{self.window.job}", self.window.job, Symptom.SLOW, start_ns, None, self.window.to_ns),
-                          level, text)]  # fmt: skip
+        told = Told(f"job:{self.window.job}", self.window.job, Symptom.SLOW, start_ns, None, self.window.to_ns)
+        return [self._row(told, level, text)]
 
     def _told(self, symptom: Symptom) -> list[Told]:
         return [each for each in self.before if each.symptom == symptom]
@@ -294,8 +297,10 @@ class _Job:
         held = max(until_ns - told.start_ns, 1) / S * gpus
         said = Evidence("symptom", told.entity, str(Symptom.SLOW), told.start_ns, self.bound_ns, text)
         missing = None if blamed else ledger.unknown or "collectives"
-        return replace(told, bound_ns=self.bound_ns, lost_gpu_seconds=lost, lost_share=min(lost / held, 1.0), blamed=blamed,
-                       missing=missing, evidence=(said,))  # fmt: skip
+        return replace(
+            told, bound_ns=self.bound_ns, lost_gpu_seconds=lost, lost_share=min(lost / held, 1.0), blamed=blamed,
+            missing=missing, evidence=(said,),
+        )  # fmt: skip
 
 
 def _lost_from(pace: Pace, place: int, level: Level) -> int:

@@ -7,9 +7,8 @@ step ──> whether it was stepping, how long steps take ┘   crashes.py: who 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,14 @@ from leadline.analysis.symptoms.decisions import DIED, FROZEN, Decision, decide
 from leadline.analysis.symptoms.happened import BACK, Happened, happened_of
 from leadline.analysis.symptoms.places import Places, places_of
 from leadline.analysis.symptoms.spans import (
-    NEAR_NS, Blame, Evidence, Told, bound_of, columns_of, seconds, told_before,
+    NEAR_NS,
+    Blame,
+    Evidence,
+    Told,
+    bound_of,
+    columns_of,
+    seconds,
+    told_before,
 )  # fmt: skip
 from leadline.model.incidents import Symptom
 from leadline.model.tables.fabric import RELATION
@@ -50,8 +56,8 @@ BACK_NS = 100 * S  # a job that has not come back by then is told no more: less 
         Read(
             COLLECTIVE,
             columns=(
-                "job", "comm", "ranks", "rank", "seq", "op", "bytes", "dtype", "enqueued_ns", "started_ns", "finished_ns",
-                "state",
+                "job", "comm", "ranks", "rank", "seq", "op", "bytes", "dtype", "enqueued_ns", "started_ns",
+                "finished_ns", "state",
             ),
             look_back_ns=LOOK_BACK_NS,
             waits=False,
@@ -191,9 +197,7 @@ class _Job:
             return None if last is None else self._ended(last, self._moved_ns(last))
         decision, since_ns = found
         evidence = [] if decision.group is None else [self._group_evidence(decision.group)]
-        if last is not None and last.start_ns <= since_ns + S:
-            return self._told(Symptom.STALL, last.start_ns, None, last.told_ns, decision, since_ns, evidence)
-        if last is not None:  # another one: it moved for a moment
+        if last is not None:  # it lasts, or moved for a moment
             return self._told(Symptom.STALL, last.start_ns, None, last.told_ns, decision, since_ns, evidence)
         return self._told(Symptom.STALL, since_ns, None, self.window.to_ns, decision, since_ns, evidence)
 
@@ -201,7 +205,7 @@ class _Job:
         """Whether all ranks have left: a job that ended makes no progress and does not stall."""
         known = set(self.places.left_ns) | self.calls.ranks()
         gone = gone_of(self.happened, self.places.left_ns, self.window.to_ns)
-        return bool(known) and known <= gone.keys() or self.happened.asked_ns is not None
+        return (bool(known) and known <= gone.keys()) or self.happened.asked_ns is not None
 
     def _waits(self, last: Told | None) -> tuple[Decision, int] | None:
         """Who is waited for, and since when; None: the job moves, or is not known to have moved."""
