@@ -43,6 +43,12 @@ class Work:
     gpus: int
     ranks: int
 
+    @property
+    def rounds(self) -> list[Step]:
+        """From the end of a step to the next: a job may stand still between two of them."""
+        ends = sorted(end for _, end in self.steps)
+        return [*self.steps[:1], *pairwise(ends)]
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -70,7 +76,7 @@ class Trouble:
     """One fault, or several that overlap in time."""
 
     faults: tuple[Fault, ...]
-    first_lost_ns: int  # when the first step begins that takes longer, not before the onset
+    first_lost_ns: int  # when the first round begins that takes longer, not before the onset
     stalled: bool  # a job stood still, or died
 
     @property
@@ -199,12 +205,12 @@ def _trouble(faults: Sequence[Fault], works: Sequence[Work], to_ns: int) -> Trou
     onset, end = min(each.onset_ns for each in faults), max(each.end_ns for each in faults)
     first, stalled = [], False
     for work in works:
-        steps = with_open_end(work.steps, to_ns)
-        before = [b - a for a, b in steps if b <= onset]
+        rounds = with_open_end(work.rounds, to_ns)
+        before = [b - a for a, b in rounds if b <= onset]
         if len(before) < USUAL_MIN:
             continue
         usual = statistics.median(before)
-        meets = [(a, b) for a, b in steps if a < end and b > onset]
+        meets = [(a, b) for a, b in rounds if a < end and b > onset]
         first += [max(onset, a) for a, b in meets if b - a >= SLOWER_MIN * usual][:1]
         stalled = stalled or any(stands_still(b - a, usual) for a, b in meets)
     return Trouble(tuple(faults), min(first, default=onset), stalled)

@@ -59,6 +59,13 @@ def test_the_first_lost_second_is_when_the_first_slow_step_begins_but_not_before
     assert (late, at_once) == (13.0, 13.5)
 
 
+def test_a_job_may_stand_still_between_two_steps() -> None:
+    steps = [(at * S, (at + 1) * S) for at in [*range(10), *range(16, 20)]]
+    (trouble,) = truth_of([entry("flapping-link", 9.5, 18)], [Work("j", tuple(steps), 4, 4)], 0, 20 * S).troubles
+    assert trouble.stalled
+    assert trouble.first_lost_ns == 10 * S
+
+
 def test_a_job_that_died_loses_until_the_end_of_the_recording() -> None:
     (trouble,) = truth_of([entry("oom-kill", 10, None)], [job(*[1.0] * 10)], 0, 30 * S).troubles
     assert trouble.stalled
