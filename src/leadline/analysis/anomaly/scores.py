@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.analysis.anomaly.grid_kernels import binned, of_others, pasts, pooled, rates, tails
+from leadline.analysis.anomaly.grid_kernels import binned, deviations, of_others, pasts, pooled, rates, tails
 from leadline.analysis.anomaly.kinds import Kind, Way
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Bools, Floats, Ints
@@ -154,16 +154,13 @@ def _tier(
     expected_past_KB = np.where(peered_K[:, None], others_KB + level_K[:, None], level_K[:, None])
     scale_K = np.maximum(scale_K, 0.7 * _of_group(begin_G, scale_K))
     scale_K = scale_K * np.where(kinds.way_K >= Way.RARE, 1.5, 1.0 + 10.0 / np.maximum(count_K, 1))
-    with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        floor_KB = kinds.floors(expected_past_KB, grid_KB, begin_G, width_ns)
-        z_past_KB = (grid_KB - expected_past_KB) / np.maximum(scale_K[:, None], floor_KB)
-        z_past_KB[count_K < least_K] = np.nan
-        spread_K = np.repeat(pooled(begin_G, apart_KB), np.diff(begin_G)) * (1.0 + 4.0 / np.maximum(size_K - 1, 1))
-        floor_KB = kinds.floors(others_KB, grid_KB, begin_G, width_ns)
-        z_peers_KB = apart_KB / np.maximum(spread_K[:, None], floor_KB)
+    z_past_KB = kinds.deviations(grid_KB, expected_past_KB, scale_K, begin_G, width_ns)
+    z_past_KB[count_K < least_K] = np.nan
+    spread_K = np.repeat(pooled(begin_G, apart_KB), np.diff(begin_G)) * (1.0 + 4.0 / np.maximum(size_K - 1, 1))
+    z_peers_KB = kinds.deviations(grid_KB, others_KB, spread_K, begin_G, width_ns)
     alike_K = kinds.alike_K | (kinds.way_K != Way.LOAD)
     z_peers_KB[~alike_K & (size_K - 1 < OTHERS_OF_LOAD)] = np.nan
-    scores = [_calibrated(kinds.sided(each), begin_G) for each in (z_past_KB, z_peers_KB)]
+    scores = [_calibrated(each, begin_G) for each in (z_past_KB, z_peers_KB)]
     return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, np.stack([expected_past_KB, others_KB]), np.stack(scores))
 
 
@@ -209,28 +206,21 @@ class _Kinds:
             column(lambda kind: kind.floor_ratio), column(lambda kind: kind.alike) > 0, streams.counter_R[row_K],
         )  # fmt: skip
 
-    def floors(self, expected_KB: Floats, grid_KB: Floats, begin_G: Ints, width_ns: int) -> Floats:
-        """The least deviation that counts as one standard deviation, (K, B)."""
-        size_KB = np.abs(expected_KB)
-        floor_KB = np.maximum(self.floor_K[:, None], self.ratio_K[:, None] * size_KB)
-        untold_K = (self.floor_K == 0) & (self.way_K <= Way.HARM)
-        if untold_K.any():  # nothing is known of its unit: a twentieth of the largest value in the group
+    def deviations(self, grid_KB: Floats, expected_KB: Floats, scale_K: Floats, begin_G: Ints, width_ns: int) -> Floats:
+        """See the kernel. Where nothing is known of a unit, the floor is a twentieth of the largest in the group."""
+        floor_K, ratio_K = self.floor_K.copy(), self.ratio_K.copy()
+        untold_K = (floor_K == 0) & (self.way_K <= Way.HARM)
+        if untold_K.any():
             largest_K = np.nanmax(np.where(np.isnan(grid_KB), 0.0, np.abs(grid_KB)), axis=1, initial=0.0)
-            largest_G = np.maximum.reduceat(largest_K, begin_G[:-1])
-            floor_KB[untold_K] += 0.05 * np.repeat(largest_G, np.diff(begin_G))[untold_K, None]
+            largest_K = np.repeat(np.maximum.reduceat(largest_K, begin_G[:-1]), np.diff(begin_G))
+            floor_K[untold_K] = 0.05 * largest_K[untold_K]
+        state_K = self.way_K == Way.STATE
+        floor_K[state_K] = ratio_K[state_K] = STATE_RATIO
+        none_K = np.zeros(len(floor_K))
         for way, none in COUNTED_NONE.items():
-            seconds_K = np.where(self.counter_K, width_ns / S, 1.0)[:, None]
-            counted_KB = np.sqrt(size_KB * seconds_K + none) / seconds_K
-            floor_KB = np.where(
-                (self.way_K == way)[:, None], np.maximum(counted_KB, self.ratio_K[:, None] * size_KB), floor_KB
-            )
-        state_KB = np.maximum(STATE_RATIO * size_KB, STATE_RATIO)
-        return np.where((self.way_K == Way.STATE)[:, None], state_KB, np.maximum(floor_KB, 1e-12))
-
-    def sided(self, z_KB: Floats) -> Floats:
-        """Deviations to the side that is odd; 0 to the other, NaN where nothing is known."""
-        with np.errstate(invalid="ignore"):
-            return np.where(z_KB * self.side_K[:, None] < 0, 0.0, np.clip(z_KB, -1e9, 1e9))
+            none_K[self.way_K == way] = none
+        seconds_K = np.where(self.counter_K, width_ns / S, 1.0)
+        return deviations(grid_KB, expected_KB, scale_K, floor_K, ratio_K, none_K, seconds_K, self.side_K)
 
 
 def _calibrated(z_KB: Floats, begin_G: Ints) -> Floats:
@@ -249,8 +239,11 @@ def _calibrated(z_KB: Floats, begin_G: Ints) -> Floats:
     q_G, beyond_G, pool_G = tails(begin_G, z_KB, candidate_K & np.repeat(few_G, size_G), GUARD, TAIL_SHARE)
     q_K = np.repeat(np.maximum(q_G, GAUSS_Q), size_G)
     beyond_G = np.maximum(beyond_G, GAUSS_BEYOND) * (1.0 + POOL_SMALL / np.maximum(pool_G, POOL_SMALL / 2))
-    surprise_KB = -np.log(TAIL_SHARE) + (size_KB - q_K[:, None]) / np.repeat(beyond_G, size_G)[:, None]
-    score_KB = np.where(size_KB > q_K[:, None], normal_of(surprise_KB), size_KB / q_K[:, None] * GAUSS_Q)
+    q_KB = np.broadcast_to(q_K[:, None], size_KB.shape)
+    score_KB = size_KB * (GAUSS_Q / q_KB)
+    beyond_KB = np.broadcast_to(np.repeat(beyond_G, size_G)[:, None], size_KB.shape)
+    far = size_KB > q_KB  # few: what is within the quantile needs no tail
+    score_KB[far] = normal_of((size_KB[far] - q_KB[far]) / beyond_KB[far] - np.log(TAIL_SHARE))
     return np.copysign(score_KB, np.nan_to_num(z_KB))
 
 

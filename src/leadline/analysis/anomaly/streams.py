@@ -7,6 +7,7 @@ collective ─────────────┘
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -187,8 +188,6 @@ def _labels(series: pa.Table, row_R: Ints, entity_R: Ints, metric_R: Ints) -> tu
     many_K = np.flatnonzero(count_G[group_R.reshape(-1)] > 1)
     if not len(many_K):
         return label_R, role_R, [""]
-    texts: dict[str, int] = {"": 0}
-    roles: dict[str, int] = {"": 0}
     group_K = group_R.reshape(-1)[many_K]
     order = np.argsort(group_K, kind="stable")
     many_K, group_K = many_K[order], group_K[order]
@@ -200,18 +199,17 @@ def _labels(series: pa.Table, row_R: Ints, entity_R: Ints, metric_R: Ints) -> tu
         shared = frozenset.intersection(*pairs[begin:end])
         for place in range(begin, end):
             found[place] = ", ".join(sorted(pairs[place] - shared))
-    names = sorted(set(found))
-    for each in names:
-        texts.setdefault(each, len(texts))
-    for each in sorted({_alike(name) for name in names}):
-        roles.setdefault(each, len(roles))
-    label_R[many_K] = [texts[each] for each in found]
-    role_R[many_K] = [roles[_alike(each)] for each in found]
-    return label_R, role_R, list(texts)
+    names = sorted({"", *found})
+    label_of = {each: place for place, each in enumerate(names)}
+    roles = sorted({_alike(each) for each in names})
+    role_L = np.array([roles.index(_alike(each)) for each in names], np.int64)
+    label_R[many_K] = [label_of[each] for each in found]
+    role_R[:] = role_L[label_R]
+    return label_R, role_R, names
 
 
 def _alike(text: str) -> str:
-    return "".join("#" if letter.isdigit() else letter for letter in text)
+    return re.sub(r"[0-9]+", "#", text)
 
 
 def _pairs(maps: pa.Array) -> list[frozenset[str]]:
@@ -222,13 +220,13 @@ def _pairs(maps: pa.Array) -> list[frozenset[str]]:
 
 
 def _keys(table: pa.Table, tenants: list[str]) -> NDArray[np.uint64]:
-    """Tenant and series as one number."""
+    """Tenant and series as one number. Of one tenant in the order of the store, which is that of an id's bytes."""
     tenant = codes(table, "tenant")
     known = {name: place for place, name in enumerate(tenants)}
     place_T = np.array([known.get(name, len(tenants) + 1) for name in tenant.names] + [len(tenants)], np.uint64)
     id_N2 = ids(table, "series")
-    mixed: NDArray[np.uint64] = id_N2[:, 0] ^ (id_N2[:, 1] * np.uint64(0x9E3779B97F4A7C15))
-    if len(place_T) > 2:
+    mixed: NDArray[np.uint64] = id_N2[:, 0].byteswap()
+    if len(tenants) > 1:
         mixed ^= place_T[tenant.code_N] * np.uint64(0xC2B2AE3D27D4EB4F)
     return mixed
 
