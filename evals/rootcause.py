@@ -59,8 +59,8 @@ class Suite:
     """All cases of a directory, and on how many quiet windows nothing was named."""
 
     cases: list[Judged] = field(default_factory=list)
-    quiet: dict[tuple[str, str], list[bool]] = field(default_factory=dict)  # of (part, kind): nothing named?
-    rest: dict[tuple[str, str], list[bool]] = field(default_factory=dict)  # as published: all that is not learned
+    quiet: dict[tuple[str, str, str], list[bool]] = field(default_factory=dict)  # (part, kind, method): nothing named?
+    rest: dict[tuple[str, str, str], list[bool]] = field(default_factory=dict)  # as published: all that is not learned
 
     @property
     def parts(self) -> list[str]:
@@ -81,37 +81,39 @@ def petshop_suite(directory: Path) -> Suite:
                 name = f"{scenario.name}/{issue.name}"
                 ours = {"": learned.named(issue.window)}
                 suite.cases.append(Judged(name, scenario.name, symptom.metric, issue.truth, ours, readings))
-            key = (scenario.name, symptom.metric)
-            quiet, rest = _petshop_quiet(scenario, symptom, intervals)
-            suite.quiet.setdefault(key, []).extend(quiet)
-            suite.rest.setdefault(key, []).extend(rest)
+            _petshop_quiet(suite, scenario, symptom, intervals)
     return suite
 
 
 def _petshop_readings(scenario: petshop.Scenario, issue: petshop.Issue) -> baselines.Readings:
-    normal_TN, odd_WN = (
-        petshop.bad_readings(found, scenario.nodes, issue.symptom) for found in (scenario.normal, issue.window)
-    )
-    return baselines.Readings(normal_TN, odd_WN, scenario.nodes)
+    return _seen(scenario, issue.symptom, scenario.normal, issue.window)
 
 
-def _petshop_quiet(
-    scenario: petshop.Scenario, symptom: petshop.Symptom, intervals: int
-) -> tuple[list[bool], list[bool]]:
+def _seen(
+    of: petshop.Scenario, symptom: petshop.Symptom, normal: petshop.Readings, odd: petshop.Readings
+) -> baselines.Readings:
+    normal_TN, odd_WN = (petshop.bad_readings(found, of.nodes, symptom) for found in (normal, odd))
+    return baselines.Readings(normal_TN, odd_WN, of.nodes)
+
+
+def _petshop_quiet(suite: Suite, scenario: petshop.Scenario, symptom: petshop.Symptom, intervals: int) -> None:
     """Whether nothing is named in windows of normal operation that come after what was learned.
 
     Splits as published: from half of it on, every tenth. Ours are all windows from a split to the next, as long as an
     issue's; the published ones are everything after the split, as one window.
     """
-    count = len(scenario.normal.values_TF)
+    normal, key = scenario.normal, (scenario.name, symptom.metric)
+    count = len(normal.values_TF)
     splits = list(range(count // 2, count - 3, max(count // 10, 1)))
-    quiet, rest = [], []
     for split, end in zip(splits, [*splits[1:], count], strict=True):
-        learned = petshop.Learned.of(scenario, symptom, scenario.normal.part(0, split), intervals)
-        for at in range(split, end - intervals + 1, intervals):
-            quiet.append(not learned.named(scenario.normal.part(at, at + intervals)))
-        rest.append(not learned.named(scenario.normal.part(split, count)))
-    return quiet, rest
+        before = normal.part(0, split)
+        learned = petshop.Learned.of(scenario, symptom, before, intervals)
+        windows = [normal.part(at, at + intervals) for at in range(split, end - intervals + 1, intervals)]
+        suite.quiet.setdefault((*key, ""), []).extend(not learned.named(window) for window in windows)
+        suite.rest.setdefault((*key, ""), []).append(not learned.named(normal.part(split, count)))
+        for method, ranked in (("_baro", baselines.baro), ("_nsigma", baselines.nsigma)):
+            named = [bool(ranked(_seen(scenario, symptom, before, window))) for window in windows]
+            suite.quiet.setdefault((*key, method), []).extend(not each for each in named)
 
 
 def nezha_suite(directory: Path) -> Suite:
@@ -178,28 +180,27 @@ def figures(suite: Suite, kinds: Sequence[str], targets: dict[str, float]) -> li
 def specificity(suite: Suite, targets: dict[str, float]) -> list[Figure]:
     """How often nothing was named on normal data: over all, and for each part if there are several."""
     told = []
-    kinds = list(dict.fromkeys(kind for _, kind in suite.quiet))
+    kinds = list(dict.fromkeys(kind for _, kind, _ in suite.quiet))
     for part in ["", *(suite.parts if len(suite.parts) > 1 else [])]:
         for kind in kinds:
-            for name, windows in (
-                (f"specificity_{kind}", suite.quiet),
-                (f"specificity_{kind}_as_published", suite.rest),
-            ):
-                found = [
-                    nothing
-                    for key, all_of in windows.items()
-                    if key[1] == kind and part in ("", key[0])
-                    for nothing in all_of
-                ]
+            for method in METHODS:
+                name = f"specificity_{kind}{method}"
                 goal = targets.get(name) if not part else None
-                value = float(np.mean(found)) if found else None
-                anchor = _published(suite, part, kind, 0) if targets and name.endswith("published") else None
-                told.append(
-                    Figure(
-                        _named(name, part), value, "ratio", goal, anchor=anchor, reason=None if found else "no windows"
-                    )
-                )
-    return told
+                told.append(Figure(_named(name, part), _share(suite.quiet, part, kind, method), "ratio", goal))
+            anchor = _published(suite, part, kind, 0) if targets else None
+            name = f"specificity_{kind}_as_published"
+            told.append(Figure(_named(name, part), _share(suite.rest, part, kind, ""), "ratio", anchor=anchor))
+    return [each if each.value is not None else replace(each, reason="no windows") for each in told]
+
+
+def _share(windows: dict[tuple[str, str, str], list[bool]], part: str, kind: str, method: str) -> float | None:
+    found = [
+        nothing
+        for (of_part, of_kind, of_method), nothings in windows.items()
+        if (of_kind, of_method) == (kind, method) and part in ("", of_part)
+        for nothing in nothings
+    ]
+    return float(np.mean(found)) if found else None
 
 
 def _named(name: str, part: str) -> str:

@@ -79,9 +79,13 @@ def test_the_better_baseline_is_the_target() -> None:
 
 
 def test_specificity_counts_windows_in_which_nothing_is_named() -> None:
-    suite = Suite([case("latency", [])], {("s", "latency"): [True, False]}, {("s", "latency"): [True]})
+    quiet = {("s", "latency", ""): [True, False], ("s", "latency", "_baro"): [False]}
+    suite = Suite([case("latency", [])], quiet, {("s", "latency", ""): [True]})
     told = {each.figure: each.value for each in specificity(suite, {})}
-    assert told == {"specificity_latency": 0.5, "specificity_latency_as_published": 1.0}
+    assert told == {
+        "specificity_latency": 0.5, "specificity_latency_baro": 0.0, "specificity_latency_nsigma": None,
+        "specificity_latency_as_published": 1.0,
+    }  # fmt: skip
 
 
 def test_a_scenario_is_read_as_it_is_written(scenario: petshop.Scenario) -> None:
@@ -110,7 +114,8 @@ def test_the_kept_cases_are_named_and_normal_operation_is_not(shop: Suite) -> No
     ranks = [each.rank("") for each in shop.cases]
     assert set(ranks) <= {1, None}, "with a third of the normal data a case may stay unknown, but none is told wrong"
     assert ranks.count(None) <= 1
-    assert all(all(found) for found in shop.quiet.values())
+    assert all(all(found) for (_, _, method), found in shop.quiet.items() if not method)
+    assert not any(found for (_, _, method), all_of in shop.quiet.items() if method == "_baro" for found in all_of)
 
 
 def test_a_symptom_that_is_as_usual_has_no_cause(scenario: petshop.Scenario) -> None:
