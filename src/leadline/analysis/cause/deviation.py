@@ -71,12 +71,6 @@ def excess(values_TN: Matrix, of: Baseline) -> Matrix:
     return np.maximum(values_TN - (of.middle_N + of.usual_N), 0.0)
 
 
-def sigmas(values_TN: Matrix, of: Baseline) -> Matrix:
-    """How many spreads readings are above the middle; below it negative; NaN where either is unknown. Spread 0: 0."""
-    above_TN = values_TN - of.middle_N
-    return np.divide(above_TN, of.spread_N, out=np.where(np.isfinite(above_TN), 0.0, np.nan), where=of.spread_N > 0)
-
-
 def headroom_eaten(values_TN: Matrix, of: Baseline, full: float) -> Matrix:
     """The share of what is always free of a resource that is now in use: 0 as usual, 1 nothing is left.
 

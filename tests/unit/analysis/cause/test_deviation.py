@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leadline.analysis.cause.deviation import LEAST, baseline, excess, headroom_eaten, rise, sigmas
+from leadline.analysis.cause.deviation import LEAST, baseline, excess, headroom_eaten, rise
 
 RNG = np.random.default_rng(7)
 
@@ -35,7 +35,6 @@ def test_a_series_that_stands_still_gets_the_floor() -> None:
     assert baseline(still_TN, floor_ratio=0.1).spread_N[0] == pytest.approx(1.0)
     assert baseline(still_TN, floor_ratio=0.0, floor=2.0).spread_N[0] == pytest.approx(2.0)
     bare = baseline(still_TN, floor_ratio=0.0)
-    assert sigmas(column(11.0), bare)[0, 0] == 0.0
     assert rise(column(11.0), bare)[0, 0] == pytest.approx(1.0)
 
 
@@ -66,7 +65,6 @@ def test_of_too_few_readings_nothing_is_known() -> None:
     found_TN = rise(np.array([[90.0, 90.0]]), of)
     assert found_TN[0, 0] == 85.0
     assert np.isnan(found_TN[0, 1])
-    assert np.isnan(sigmas(np.array([[90.0, 90.0]]), of)[0, 1])
     assert baseline(np.empty((0, 3))).count_N.tolist() == [0, 0, 0]
 
 
