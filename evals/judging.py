@@ -22,7 +22,6 @@ from leadline.model.tables import Identity
 from leadline.runner.execute import Executor, InProcess
 from leadline.runner.judge import judge
 from leadline.runner.load import HeldRows, next_row_ns
-from leadline.runner.offline import JudgementError
 from leadline.runner.plan import rhythms, upstream
 from leadline.runner.verdicts import latest_rows
 from leadline.runner.windows import Due, Schedule
@@ -49,6 +48,7 @@ class Judging:
         self._held: dict[str, pa.Table] = {}
         self._told: dict[str, list[pa.Table]] = {}
         self.windows = 0  # that had rows
+        self.failures: list[str] = []  # windows in which an analysis failed: it says nothing of them, as in a live run
 
     def add(self, tables: Mapping[str, pa.Table]) -> None:
         """Take rows, by table name."""
@@ -57,7 +57,7 @@ class Judging:
             self._held[name] = rows if held is None else pa.concat_tables([held, rows])
 
     def until(self, now_ns: int, ended: bool = False) -> None:
-        """Judge every window that is closed by now; `ended`: nothing comes any more. Errors: JudgementError."""
+        """Judge every window that is closed by now; `ended`: nothing comes any more."""
         ended_ns = now_ns if ended else None
         rows = HeldRows(self._held)
         while (chosen := self._next(now_ns, ended_ns)) is not None:
@@ -109,7 +109,7 @@ class Judging:
         for judged in judge(analysis, due.end_ns, rows, self._executor, self._provider):
             any_rows = True
             if judged.outcome.error:
-                raise JudgementError(f"{analysis.name}, window that ends at {due.end_ns} ns: {judged.outcome.error}")
+                self.failures.append(f"{analysis.name}, window that ends at {due.end_ns} ns: {judged.outcome.error}")
             for name, verdicts in judged.outcome.tables.items():
                 self._told.setdefault(name, []).append(verdicts)
                 self.add({name: verdicts})

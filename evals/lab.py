@@ -26,6 +26,7 @@ from evals.lab_report import (
     figures,
     named,
     part_figures,
+    print_failures,
     print_false,
     print_faults,
     print_reliability,
@@ -102,6 +103,7 @@ def _print(scores: Scores, from_ns: dict[str, int], wrong_only: bool) -> None:
         print("cheap faults (nobody has to find them):")
         print_rows([as_row(each) for each in scores.cheap if each.incidents], wrong_only)
     print_false(scores.false, from_ns)
+    print_failures(scores.failures)
     print_faults(scores.dear)
     print_reliability(scores.dear)
 
@@ -111,6 +113,7 @@ def _details(scores: Scores) -> dict[str, Any]:
         "faults": [as_row(each) for each in scores.dear],
         "cheap": [as_row(each) for each in scores.cheap],
         "false": [f"{run}: {row['incident']}" for run, row in scores.false],
+        "failed": scores.failures,
         "reliability": [
             {"low": each.low, "high": each.high, "count": each.count, "said": each.said, "was": each.was}
             for each in reliability(forecasts(scores.dear))

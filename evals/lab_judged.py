@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -32,7 +32,7 @@ from leadline.runner.plan import concluded, rhythms
 from leadline.runner.worker import Outcome
 from leadline.store.bundle import read_bundle
 
-FORM = 1  # of what is kept; another form is judged again
+FORM = 2  # of what is kept; another form is judged again
 KEPT = ("symptom", "incident", "cause")
 JSON_COLUMNS = ("blamed",)
 SOURCES = ("analysis", "model", "runner")
@@ -73,6 +73,7 @@ class Judged:
     truth: Truth
     verdicts: Verdicts
     seconds: float  # that judging it took
+    failures: Sequence[str] = ()  # windows in which an analysis failed
 
 
 def runs_in(directory: Path, only: str = "") -> list[Run]:
@@ -95,7 +96,7 @@ def runs_in(directory: Path, only: str = "") -> list[Run]:
 
 
 def judged(run: Run, cache_in: Path | None = None, missing: Missing = NOTHING_MISSING) -> Judged:
-    """A run's truth and verdicts. Errors: LeadlineError for files that cannot be read and analyses that fail."""
+    """A run's truth and verdicts. Errors: LeadlineError for files that cannot be read."""
     entries = read_truth(run.truth)
     with read_bundle(run.bundle) as bundle:
         truth = truth_of(entries, works_of(bundle), bundle.manifest.from_ns, bundle.manifest.to_ns)
@@ -104,7 +105,7 @@ def judged(run: Run, cache_in: Path | None = None, missing: Missing = NOTHING_MI
     if found is None:
         found = _judge(run.bundle, missing)
         _keep(kept, found)
-    return Judged(run.name, truth, found.verdicts(), found.seconds)
+    return Judged(run.name, truth, found.verdicts(), found.seconds, found.failures)
 
 
 @dataclass(slots=True)
@@ -115,6 +116,7 @@ class _Found:
     told: list[dict[str, Any]]
     places: dict[str, list[str]]
     seconds: float
+    failures: list[str]
     form: int = FORM
 
     def verdicts(self) -> Verdicts:
@@ -141,7 +143,7 @@ def _judge(path: Path, missing: Missing) -> _Found:
     told, seconds = judging.told(), time.monotonic() - began
     rows = {name: told[name].to_pylist() if name in told else [] for name in KEPT}
     places = {name: sorted(where) for name, where in places_of(relations).items()}
-    return _Found(rows, listening.told(), places, seconds)
+    return _Found(rows, listening.told(), places, seconds, judging.failures)
 
 
 @dataclass(slots=True)

@@ -29,6 +29,7 @@ class Scores:
     false: list[tuple[str, Row]] = field(default_factory=list)  # incidents that meet no trouble, by run
     quiet_s: float = 0.0  # time without a trouble
     seconds: list[float] = field(default_factory=list)  # that judging each run took
+    failures: list[str] = field(default_factory=list)  # windows in which an analysis failed
 
     def add(self, judged: Judged) -> None:
         """Score a run."""
@@ -40,6 +41,7 @@ class Scores:
         watched = judged.truth.to_ns - judged.truth.from_ns - sum(each.end_ns - each.onset_ns for each in troubles)
         self.quiet_s += max(0, watched) / S
         self.seconds.append(judged.seconds)
+        self.failures += [f"{judged.run}: {each}" for each in judged.failures]
 
 
 def figures(scores: Scores) -> list[Figure]:
@@ -64,6 +66,7 @@ def figures(scores: Scores) -> list[Figure]:
         _per_hour(scores),
         _share("cheap_wrong_share", scores.cheap, lambda each: each.wrong, better="lower", none="no fault was cheap"),
         *_stalls(dear),
+        Figure("failed_windows", float(len(scores.failures)), "1", 0.0, "lower"),
         Figure("faults", float(len(dear)), "1"),
         Figure("cheap_faults", float(len(scores.cheap)), "1"),
     ]  # fmt: skip
@@ -207,6 +210,12 @@ def print_false(false: Sequence[tuple[str, Row]], from_ns: Mapping[str, int]) ->
         at_s = (row["start_ns"] - from_ns[run]) / S
         print(f"  false: {run}: {row['entity']} {row['symptom']} at second {at_s:.0f}, {row['verdict']}, "
               f"{row['lost_gpu_seconds']:.1f} GPU-s")  # fmt: skip
+
+
+def print_failures(failures: Sequence[str]) -> None:
+    """The first failure of each analysis that failed: a bug of Leadline."""
+    for each in {text.partition(", window")[0].rpartition(": ")[2]: text for text in reversed(failures)}.values():
+        print(f"  FAILED: {each}")
 
 
 def print_faults(scores: Sequence[Score]) -> None:

@@ -23,6 +23,7 @@ from bench.figures import Figure, conditions, tell
 
 from evals.lab import all_judged
 from evals.lab_judged import NOTHING_MISSING, Judged, Run, runs_in
+from evals.lab_report import print_failures
 from evals.lab_truth import read_truth
 from evals.quiet_fleet import Fleet, Quiet, is_kept, quiet_kept
 from leadline.lab.incidents import HERE
@@ -53,7 +54,7 @@ def fleets() -> Iterator[Fleet]:
 
 def fleets_judged(chosen: Iterable[Fleet], seconds: float, node_days: float, cache: Path | None) -> list[Quiet]:
     """Fleets, two at a time, until so many node-days are judged; none is begun after so many seconds, but those that
-    are kept from another time. Errors: JudgementError."""
+    are kept from another time."""
     began, planned_days, running = time.monotonic(), 0.0, deque[Future[Quiet]]()
     found: list[Quiet] = []
     with ProcessPoolExecutor(PROCESSES, multiprocessing.get_context("spawn")) as pool:
@@ -79,6 +80,7 @@ def figures(fleets: Sequence[Quiet], healthy: Sequence[Judged]) -> list[Figure]:
     """Of both kinds of quiet."""
     days = sum(each.node_days for each in fleets)
     alerts = sum(len(each.incidents) for each in fleets)
+    failed = sum(len(each.failures) for each in fleets) + sum(len(each.failures) for each in healthy)
     hours = sum(each.truth.to_ns - each.truth.from_ns for each in healthy) / S / 3600
     told = sum(len(_alerts(each)) for each in healthy)
     return [
@@ -88,6 +90,7 @@ def figures(fleets: Sequence[Quiet], healthy: Sequence[Judged]) -> list[Figure]:
         ),
         Figure("node_days", days, "d", NODE_DAYS),
         Figure("incidents", float(alerts), "1", None, "lower"),
+        Figure("failed_windows", float(failed), "1", 0.0, "lower"),
         Figure("incidents_suppressed", float(sum(each.suppressed for each in fleets)), "1"),
         *[part for name in (THIN.name, WIDE.name, DEEP.name) for part in _of_kind(name, fleets)],
         Figure(
@@ -122,7 +125,9 @@ def _print(fleets: Sequence[Quiet], healthy: Sequence[Judged]) -> None:
         )
         for row in each.incidents:
             print(f"    false: {row['incident']}: {row['verdict']}, {row['cause'] or '-'}, {row['lost_gpu_seconds']}")
+        print_failures(each.failures)
     for one in healthy:
+        print_failures(one.failures)
         for row in _alerts(one):
             print(f"  false: {one.run}: {row['incident']}: {row['verdict']}")
 
@@ -147,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             {
                 "fleet": each.fleet, "detail": each.detail, "nodes": each.nodes, "hours": each.judged_s / 3600,
                 "jobs": each.jobs, "windows": each.windows, "took_s": each.took_s, "rows": each.rows,
-                "told": each.told, "false": each.incidents,
+                "told": each.told, "false": each.incidents, "failed": each.failures,
             }
             for each in fleets_told
         ],

@@ -69,6 +69,7 @@ class Quiet:
     told: Counter[str] = field(default_factory=Counter)  # concluded, by table
     jobs: int = 0
     incidents: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # windows in which an analysis failed
     suppressed: int = 0  # of incidents, those that do not alert
 
     @property
@@ -99,7 +100,7 @@ class _Taken:
 
 
 def quiet(fleet: Fleet) -> Quiet:
-    """Simulate a fleet and judge it to its end. Errors: JudgementError."""
+    """Simulate a fleet and judge it to its end."""
     began, spec = time.monotonic(), fleet.spec
     simulation = Simulation(spec)
     found = Quiet(fleet.name, fleet.detail, fleet.seed, simulation.fleet.hosts)
@@ -121,6 +122,7 @@ def quiet(fleet: Fleet) -> Quiet:
     found.told.update({name: rows.num_rows for name, rows in told.items()})
     _count(found, told)
     found.judged_s, found.took_s = spec.seconds, time.monotonic() - began
+    found.failures = judging.failures
     found.windows, found.jobs = judging.windows, len(jobs)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -59,3 +60,15 @@ def test_rows_may_come_minute_by_minute_and_old_ones_be_forgotten() -> None:
         parts.forget(at_ns + 20 * S)
     parts.until(to_ns, ended=True)
     assert parts.told() == whole.told()
+
+
+def test_an_analysis_that_fails_is_told_and_the_others_go_on() -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("by zero")
+
+    tables, from_ns, to_ns = recorded("step", "event", "relation")
+    judging = Judging([replace(WAITING[0], judge=fails), WAITING[1]], from_ns)
+    judging.add(tables)
+    judging.until(to_ns, ended=True)
+    assert set(judging.told()) <= {table.name for table in WAITING[1].writes}
+    assert "by zero" in judging.failures[0]
