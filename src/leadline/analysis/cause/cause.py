@@ -43,7 +43,7 @@ def _beside(
 
 _ANOMALY = (
     "entity", "metric", "start_ns", "earliest_ns", "end_ns", "bound_ns", "score", "direction", "witness", "expected",
-    "seen",
+    "seen", "seen_ns",
 )  # fmt: skip
 _BOOK = Book(RULES)
 _EVENT = ("time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
@@ -96,13 +96,13 @@ def cause(
     missing input named.
     Source: candidates by dependency as in Groot (Wang et al., ASE 2021); the score is naive Bayes (`score`).
     """
-    hurts = hurts_of(symptom.to_pylist(), window.to_ns)
+    hurts = hurts_of(symptom.to_pylist(), window.to_ns, OVER_NS + window.window_ns)
     if not hurts:
         return {}
     first_ns = min(each.start_ns for each in hurts)
     known = known_of(incident.to_pylist(), cause.to_pylist())
     ground = Ground(places_of(relation, first_ns), traffic_of(flow_path, flow_volume))
-    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss)
+    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns)
     marks = mark.to_pylist()
     matter = Matter(
         ground, _all_pieces(pieces, hurts, known, ground, window), _BOOK, window.to_ns, _before(hurts, known)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from leadline.analysis.cause.traffic import Others
 
 S = 10**9
+STALE_NS = 60 * S  # an open anomaly that no window (of 5 s) has told for so long is over since
 
 
 class Face(NamedTuple):
@@ -57,11 +58,11 @@ class Piece:
 
 
 def pieces_of(
-    anomaly: pa.Table, event: pa.Table, failure: pa.Table, conflict: pa.Table, sle_loss: pa.Table
+    anomaly: pa.Table, event: pa.Table, failure: pa.Table, conflict: pa.Table, sle_loss: pa.Table, now_ns: int
 ) -> list[Piece]:
     """All evidence of a window, in a fixed order, each once."""
     found = {
-        *_anomalies(anomaly.to_pylist()),
+        *_anomalies(anomaly.to_pylist(), now_ns),
         *_events(event.to_pylist()),
         *_failures(failure.to_pylist()),
         *_conflicts(conflict.to_pylist()),
@@ -70,15 +71,16 @@ def pieces_of(
     return sorted(found, key=lambda piece: piece.order)
 
 
-def _anomalies(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+def _anomalies(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]:
     for row in rows:
+        end_ns = row["end_ns"]
+        if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:
+            end_ns = row["seen_ns"]
         face = Face("anomaly", row["metric"] or "", row["direction"] or "", row["witness"] or "")
         than = "its peers" if row["witness"] == "peers" else "its past"
         text = f"{face.what} {_number(row['seen'])}, expected {_number(row['expected'])} by {than}"
         score, earliest_ns = _finite(row["score"]), row["earliest_ns"]
-        yield Piece(
-            face, row["entity"] or "", row["start_ns"], row["end_ns"], row["bound_ns"], score, text, earliest_ns
-        )
+        yield Piece(face, row["entity"] or "", row["start_ns"], end_ns, row["bound_ns"], score, text, earliest_ns)
 
 
 def _events(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:

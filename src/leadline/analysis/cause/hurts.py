@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from leadline.model.incidents import Symptom
 
 S = 10**9
-STALE_NS = 180 * S
-"""An open symptom that no window has told for so long is over: its analysis saw nothing of the job any more."""
+STALE_NS = {Symptom.SLE: 200 * S}
+STALE_ELSE_NS = 30 * S
+"""An open symptom that no window has told for so long is over since: windows of five seconds (a minute for `sle`) tell
+each symptom that they still see."""
 FOLLOWS_NS = 30 * S
 """A job that stalls or dies so soon after it was slow or stalled dies of the same: a collective gives up after 10 s to
 30 min, and the stall lasts that long."""
@@ -55,24 +57,28 @@ class Hurt:
         return now_ns if self.end_ns is None else self.end_ns
 
 
-def hurts_of(rows: Iterable[Mapping[str, Any]], now_ns: int) -> list[Hurt]:
-    """Symptoms from rows of the table, in order of their begin. What is no symptom at all is passed over."""
+def hurts_of(rows: Iterable[Mapping[str, Any]], now_ns: int, over_ns: int) -> list[Hurt]:
+    """Symptoms from rows of the table that last, or were over at most `over_ns` before, in order of their begin.
+
+    What is no symptom at all is passed over.
+    """
     found = [each for row in rows if (each := _hurt(row, now_ns)) is not None]
+    found = [each for each in found if each.until_ns(now_ns) >= now_ns - over_ns]
     return sorted(found, key=lambda each: (each.start_ns, each.tenant, each.entity, each.symptom.value))
 
 
 def _hurt(row: Mapping[str, Any], now_ns: int) -> Hurt | None:
     if not row["entity"] or row["symptom"] not in set(Symptom) or ":" not in row["entity"]:
         return None
-    end_ns = row["end_ns"]
-    if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:
+    end_ns, symptom = row["end_ns"], Symptom(row["symptom"])
+    if end_ns is None and row["seen_ns"] < now_ns - STALE_NS.get(symptom, STALE_ELSE_NS):
         end_ns = row["seen_ns"]
     entity = row["entity"]
     job = row["job"] or (entity.partition(":")[2] if entity.startswith("job:") else "")
     return Hurt(
         entity=entity,
         job=job,
-        symptom=Symptom(row["symptom"]),
+        symptom=symptom,
         start_ns=row["start_ns"],
         end_ns=None if end_ns is None else max(end_ns, row["start_ns"]),
         bound_ns=row["bound_ns"],
@@ -129,16 +135,59 @@ def _belongs(later: Hurt, earlier: Hurt, now_ns: int) -> bool:
     return later.start_ns < earlier.until_ns(now_ns) + (FOLLOWS_NS if stops else 1)
 
 
-def told(hurt: Hurt) -> dict[str, object]:
+Told = dict[str, Any]
+"""A symptom as `incident.symptoms` tells it."""
+
+
+def told(hurt: Hurt) -> Told:
     """As `incident.symptoms` tells it."""
     return {
         "entity": hurt.entity,
         "symptom": hurt.symptom.value,
         "start_ns": hurt.start_ns,
+        "end_ns": hurt.end_ns,
         "lost_gpu_seconds": round(hurt.lost_gpu_s, 3),
     }
 
 
-def without_blame(hurt: Hurt) -> Hurt:
-    """The same with nobody blamed."""
-    return replace(hurt, blamed=())
+def retold(text: str | None) -> list[Told]:
+    """The symptoms that an earlier row of `incident` tells. Nonsense in it is passed over."""
+    try:
+        rows = json.loads(text or "[]")
+    except ValueError:
+        return []
+    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    return [
+        {
+            "entity": str(row.get("entity")),
+            "symptom": str(row.get("symptom")),
+            "start_ns": row["start_ns"],
+            "end_ns": row.get("end_ns") if type(row.get("end_ns")) is int else None,
+            "lost_gpu_seconds": round(_positive(row.get("lost_gpu_seconds")), 3),
+        }
+        for row in rows
+        if type(row.get("start_ns")) is int
+    ]
+
+
+def key_of(row: Told) -> tuple[str, str, int]:
+    """What it is, by name and begin."""
+    return row["entity"], row["symptom"], row["start_ns"]
+
+
+def lost_of(rows: Iterable[Told], now_ns: int) -> float:
+    """GPU-seconds that symptoms cost together: of those of one entity that overlap in time only the costliest counts.
+
+    A job that stalls while it is slow loses its time once.
+    """
+    kept: list[Told] = []
+    for row in sorted(rows, key=lambda row: (-row["lost_gpu_seconds"], key_of(row))):
+        end_ns = now_ns if row["end_ns"] is None else row["end_ns"]
+        if not any(
+            row["entity"] == other["entity"]
+            and row["start_ns"] < (now_ns if other["end_ns"] is None else other["end_ns"])
+            and other["start_ns"] < end_ns
+            for other in kept
+        ):
+            kept.append(row)
+    return float(round(sum(row["lost_gpu_seconds"] for row in kept), 3))

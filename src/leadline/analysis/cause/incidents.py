@@ -5,7 +5,6 @@ symptoms ─ plainly one trouble (`hurts.groups_of`) ─ one cause (`together`) 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from typing import Any
 from leadline.analysis.cause.choice import Verdict, family, verdict_of
 from leadline.analysis.cause.evidence import Piece, remembered
 from leadline.analysis.cause.history import Episode
-from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.hurts import Hurt, key_of, retold
 from leadline.analysis.cause.score import Matter
 
 S = 10**9
@@ -110,7 +109,7 @@ def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     first = min(rows, key=lambda row: (row["start_ns"], row["tenant"] or ""))
     keys: set[tuple[str, str, int]] = set()
     for row in rows:
-        keys |= _keys(row["symptoms"])
+        keys |= {key_of(each) for each in retold(row["symptoms"])}
     return Earlier(
         first["incident"],
         first["start_ns"],
@@ -120,19 +119,6 @@ def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
         frozenset(row["tenant"] or "" for row in rows),
         tuple(sorted(rows, key=lambda row: row["tenant"] or "")),
     )
-
-
-def _keys(symptoms: str | None) -> set[tuple[str, str, int]]:
-    try:
-        rows = json.loads(symptoms or "[]")
-    except ValueError:
-        return set()
-    told = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return {
-        (str(row.get("entity")), str(row.get("symptom")), row["start_ns"])
-        for row in told
-        if type(row.get("start_ns")) is int
-    }
 
 
 def troubles_of(
