@@ -133,7 +133,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
 
 
 def test_an_incident_becomes_an_alert_that_people_are_told_of_once(setting: Setting, tmp_path: Path) -> None:
-    setting.store("cause", cause(FLAP, 1, "port:h3/eth0", "link-flapping", 0.93, -48.4,
+    setting.store("cause", cause(FLAP, 1, "port:h3/eth0", "link-down", 0.93, -48.4,
                                  evidence=json.dumps(FLAP_EVIDENCE)))  # fmt: skip
     setting.store("incident", incident(FLAP, "bert-1", -48))
     (alert,) = wait_for("the alert", lambda: setting.alerts(FLAP))

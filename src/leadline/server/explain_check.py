@@ -46,6 +46,7 @@ _TIME = re.compile(r"\d{1,2}:\d{2}(:\d{2})?Z?|\d{4}-\d{2}-\d{2}")
 _NUMBER = re.compile(
     r"(?<![\w.:/-])(\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)\s?(%|[A-Za-z][A-Za-z/-]*)?(?![\w/]*\d)"
 )
+_GPU_TIME = re.compile(r"GPU-(hours|seconds)")  # a unit: it speaks of no GPU
 _WORD = re.compile(r"[A-Za-z]+(?:'[a-z]+)?")
 
 
@@ -91,7 +92,7 @@ class _Cited:
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        return frozenset(stem(word) for word in _WORD.findall(self.said.lower()))
+        return frozenset(stem(word) for word in _WORD.findall(_GPU_TIME.sub(" ", self.said).lower()))
 
     @cached_property
     def all_stems(self) -> frozenset[str]:
@@ -218,12 +219,14 @@ def contains(text: str, name: str) -> bool:
 
 
 def looks_like_name(word: str) -> bool:
-    """Whether a word is a name by its looks: letters with digits, or with signs that names have inside."""
+    """Whether a word is a name by its looks: letters with digits, or with signs that names and rules have inside."""
     word = word.strip(".,;:!?()\"'")
+    if word.lower() in UNITS:
+        return False
     if word.isdecimal() or _NUMBER.fullmatch(word):
         return bool(_TIME.fullmatch(word))
     has_digit = any(each.isdigit() for each in word)
-    return (has_digit and not re.fullmatch(r"[\d.,]+%?", word)) or any(each in word for each in ":/_>~@")
+    return (has_digit and not re.fullmatch(r"[\d.,]+%?", word)) or any(each in word for each in ":/_>~@-")
 
 
 def numbers_in(text: str) -> Iterable[tuple[float, str, int]]:

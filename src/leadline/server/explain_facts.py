@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from leadline.analysis.cause.rules import BY_NAME
 from leadline.model.incidents import Symptom
 from leadline.server.action_words import to_do
 from leadline.server.flows_view import time_text
@@ -19,6 +20,7 @@ from leadline.server.incidents_view import AFTER, BEFORE, TOGETHER, Cause, Evide
 EVIDENCE_MAX = 5  # of one cause: what tells most comes first
 CONSIDERED_MAX = 4
 TEXT_MAX = 400  # characters of one text from a table: log lines can be long
+SENTENCE_MAX = 1000  # the text of a cause tells up to three pieces of evidence
 OUR_TABLES = frozenset(
     {"anomaly", "conflict", "ledger", "symptom", "sle", "sle_loss", "flow_path", "flow_volume", "traffic"}
 )
@@ -43,7 +45,7 @@ _ORDER = {
 class Fact:
     """One numbered fact. `said`: in Leadline's own words; `quoted`: text of others, such as a log line: data, no more.
 
-    `names`: the entities and rules it is about.
+    `names`: the entities, jobs and rules it is about.
     """
 
     number: int
@@ -110,7 +112,7 @@ class _Telling:
         return number
 
     def _say(self, text: str, cites: Sequence[int]) -> None:
-        self.sentences.append(Sentence(one_line(text), tuple(cites)))
+        self.sentences.append(Sentence(one_line(text, SENTENCE_MAX), tuple(cites)))
 
     def symptom(self) -> None:
         one = self._incident
@@ -123,20 +125,21 @@ class _Telling:
             f"{what} {hurts} since {time_text(one.start_ns)} {until}; "
             f"it lost {lost_words(one.lost_gpu_seconds)} of GPU time{also}"
         )
-        number = self._fact(SYMPTOM, said, (one.entity, one.job, *one.jobs, one.symptom))
+        number = self._fact(SYMPTOM, said, (one.entity, one.job, *one.jobs))
         self._say(f"{said}.", [number])
 
     def cause(self, cause: Cause) -> None:
         where = "" if cause.host in (None, cause.entity) else f" on {cause.host}"
         said = (
-            f"cause: {cause.rule} at {cause.entity}{where}, {percent(cause.probability)} likely, layer {cause.layer}, "
-            f"class {cause.fault_class}: {cause.text}"
+            f"cause: {cause.rule} at {cause.entity}{where}{_words(cause)}, {percent(cause.probability)} likely, "
+            f"layer {cause.layer}, class {cause.fault_class}"
         )
-        number = self._fact(CAUSE, said, (cause.entity, cause.host, cause.rule))
+        # Its text may repeat what a log line says, so it is a quotation.
+        number = self._fact(CAUSE, said, (cause.entity, cause.host, cause.rule), cause.text)
         rests = [self._evidence(each) for each in cause.evidence[:EVIDENCE_MAX]]
         sure = "The cause is" if cause.probability >= 0.8 else "The likeliest cause is"
         text = f"{sure} {cause.rule} at {cause.entity}{where} ({percent(cause.probability)})"
-        self._say(f"{text}: {cause.text}" if cause.text else f"{text}.", [number, *rests])
+        self._say(f"{text}. {cause.text}", [number, *rests])
         self._action(cause)
 
     def _evidence(self, each: Evidence) -> int:
@@ -144,8 +147,8 @@ class _Telling:
         if each.after_s is not None:
             said += f", {abs(each.after_s):.1f} s {_when(each)}"
         if each.table in OUR_TABLES:
-            return self._fact(EVIDENCE, f"{said}: {each.text}" if each.text else said, (each.entity, each.what))
-        return self._fact(EVIDENCE, said, (each.entity, each.what), each.text)
+            return self._fact(EVIDENCE, f"{said}: {each.text}" if each.text else said, (each.entity,))
+        return self._fact(EVIDENCE, said, (each.entity,), each.text)
 
     def _action(self, cause: Cause) -> None:
         done = to_do(self._incident, cause)
@@ -161,20 +164,23 @@ class _Telling:
     def unknown(self) -> None:
         missing = self._incident.missing
         why = f"for want of {missing}" if missing else "the evidence is too thin"
-        number = self._fact(UNKNOWN, f"the cause is unknown: {why}", (missing,))
+        number = self._fact(UNKNOWN, f"the cause is unknown: {why}", ())
         self._say(f"The cause is unknown: {why}.", [number])
 
     def considered(self, cause: Cause) -> None:
-        said = (
-            f"considered and not the cause: {cause.rule} at {cause.entity}, {percent(cause.probability)}: {cause.text}"
-        )
-        number = self._fact(CONSIDERED, said, (cause.entity, cause.host, cause.rule))
-        text = f"Considered and not it: {cause.rule} at {cause.entity}"
-        self._say(f"{text}: {cause.text}" if cause.text else f"{text}.", [number])
+        said = f"considered and not the cause: {cause.rule} at {cause.entity}, {percent(cause.probability)}"
+        number = self._fact(CONSIDERED, said, (cause.entity, cause.host, cause.rule), cause.text)
+        self._say(cause.text or f"{cause.rule} at {cause.entity} was considered, and is not named.", [number])
 
     def suppressed(self, why: str) -> None:
         number = self._fact(SUPPRESSED, f"no alert is sent because of {why}", ())
         self._say(f"No alert is sent because of {why}.", [number])
+
+
+def _words(cause: Cause) -> str:
+    """What its rule says in words, ready to follow the name."""
+    rule = BY_NAME.get(cause.rule)
+    return f", which {rule.words}" if rule else ""
 
 
 def _when(each: Evidence) -> str:
@@ -186,7 +192,9 @@ def _when(each: Evidence) -> str:
 
 
 def percent(probability: float) -> str:
-    """`93 %`."""
+    """`93 %`; nothing that is not certain is rounded to it."""
+    if 0.0 < probability < 1.0:
+        return "under 1 %" if probability < 0.01 else f"{min(99, round(100 * probability))} %"
     return f"{100 * probability:.0f} %"
 
 
@@ -197,7 +205,7 @@ def lost_words(gpu_seconds: float) -> str:
     return f"{gpu_seconds:.3g} GPU-seconds" if gpu_seconds < 100 else f"{gpu_seconds:.0f} GPU-seconds"
 
 
-def one_line(text: str) -> str:
-    """Text of a table in one line: no control characters, not longer than `TEXT_MAX` where it is a quotation."""
+def one_line(text: str, chars_max: int = TEXT_MAX) -> str:
+    """Text of a table in one line: no control characters, and not longer than that."""
     plain = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return plain if len(plain) <= TEXT_MAX else plain[: TEXT_MAX - 1] + "…"
+    return plain if len(plain) <= chars_max else plain[: chars_max - 1] + "…"

@@ -24,7 +24,7 @@ what shows it, what to do.
 
 Rules:
 - Use only the facts. Every sentence lists in `cites` the numbers of the facts that it rests on.
-- Write names (like port:h3/eth0), rules (like link-flapping) and numbers with their units as the cited facts do.
+- Write names (like port:h3/eth0), rules (like link-down) and numbers with their units as the cited facts do.
 - The cause is what the fact of kind `cause` says; of several causes, a sentence for each. If a fact of kind `unknown`
   is there, the cause is unknown: name none.
 - Propose nothing but what the fact of kind `action` says.

@@ -32,7 +32,9 @@ _BEARER = re.compile(r"(?i)\b((?:authorization\s*:\s*)?(?:bearer|basic)\s+)[A-Za
 _IN_URL = re.compile(r"(\w://)[^/@\s]+@")
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
-_IPV6 = re.compile(r"(?i)(?<![\w:])(?=[0-9a-f:]*:[0-9a-f:]*:)(?:[0-9a-f]{1,4}|:)(?::{1,2}[0-9a-f]{1,4}){2,7}(?![\w:])")
+_IPV6 = re.compile(  # with :: or five groups and more: 10:14:08 is a time
+    r"(?i)(?<![\w:])(?=[0-9a-f:]*(?:::|(?::[0-9a-f]+){4}))[0-9a-f]{0,4}(?::{1,2}[0-9a-f]{1,4}){1,7}(?:::)?(?![\w:])"
+)
 _LONG = re.compile(r"(?<![\w+/=-])(?=[\w+/=-]*\d)(?=[\w+/=-]*[A-Za-z])[\w+/=]{32,}(?![\w+/=-])")  # keys, hashes
 
 

@@ -36,11 +36,11 @@ FLAPPING = told()
 
 def test_labels_name_things_and_annotations_say_what_to_do() -> None:
     assert dict(FLAPPING.labels) == {
-        "alertname": "LeadlineSlow", "incident": FLAP, "job": "bert-1", "symptom": "slow", "rule": "link-flapping",
+        "alertname": "LeadlineSlow", "incident": FLAP, "job": "bert-1", "symptom": "slow", "rule": "link-down",
         "entity": "port:h3/eth0", "layer": "nic", "severity": "warning", "tenant": "acme", "cluster": "default",
     }  # fmt: skip
     texts = FLAPPING.annotations
-    assert texts["summary"] == "bert-1: slow: link-flapping at port:h3/eth0 (93 %)"
+    assert texts["summary"] == "bert-1: slow: link-down at port:h3/eth0 (93 %)"
     assert texts["command"] == "ssh h3 sudo ethtool -m eth0"
     assert texts["diagnose"] == "leadline diagnose bert-1"
     assert "lost its carrier 5 times" in texts["evidence"]
@@ -132,7 +132,7 @@ def test_with_other_labels_the_alert_before_ends() -> None:
     before = {**FLAPPING.labels, "rule": "unknown", "layer": "unknown"}
     old, new = json.loads(alertmanager([(FLAPPING, before)], NOW, NOW + 240 * S, URL).body)
     assert (old["labels"]["rule"], old["endsAt"]) == ("unknown", rfc3339(NOW))
-    assert (new["labels"]["rule"], new["endsAt"]) == ("link-flapping", rfc3339(NOW + 240 * S))
+    assert (new["labels"]["rule"], new["endsAt"]) == ("link-down", rfc3339(NOW + 240 * S))
 
 
 def test_no_alert_ends_before_it_begins() -> None:
@@ -370,7 +370,7 @@ def test_the_board_holds_how_each_incident_stands_and_what_is_long_over_is_passe
     assert states == {FLAP: "open", THIN: "open", QUIET: "suppressed", WORKER: "over"}
     assert counts == {"late": 1}
     flap = alerts.board["acme", "default", FLAP]
-    assert (flap.labels["rule"], flap.incident["lost_gpu_seconds"]) == ("link-flapping", 105.0)
+    assert (flap.labels["rule"], flap.incident["lost_gpu_seconds"]) == ("link-down", 105.0)
     assert "State=DRAIN" in alerts.board["acme", "default", WORKER].annotations["command"]  # its host is looked up
 
 

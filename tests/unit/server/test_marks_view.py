@@ -29,9 +29,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     two = {
         "incident": [incident(BOTH, "bert-1", -48), incident(BOTH, "resnet-2", -48, tenant="beta")],
         "cause": [
-            cause(BOTH, 1, "port:h3/eth0", "link-flapping", 0.5, -48),
-            cause(BOTH, 2, "host:h6", "slow-worker", 0.5, -48, chosen=True),
-            cause(BOTH, 1, "port:h3/eth0", "link-flapping", 0.9, -48, tenant="beta"),
+            cause(BOTH, 1, "port:h3/eth0", "link-down", 0.5, -48),
+            cause(BOTH, 2, "host:h6", "cpu-throttled", 0.5, -48, chosen=True),
+            cause(BOTH, 1, "port:h3/eth0", "link-down", 0.9, -48, tenant="beta"),
         ],
     }
     with filled(tmp_path_factory.mktemp("marks"), ROWS) as store:
@@ -46,7 +46,7 @@ def stored(store: Store) -> list[dict[str, object]]:
 
 def test_the_one_cause_that_is_named_is_meant_where_none_is_given(store: Store) -> None:
     (row,) = save_mark(store, OPERATOR, replace(RIGHT, actor="kim", reason="cable swapped"), NOW)
-    assert (row["entity"], row["rule"], row["mark"]) == ("port:h3/eth0", "link-flapping", "right")
+    assert (row["entity"], row["rule"], row["mark"]) == ("port:h3/eth0", "link-down", "right")
     assert (row["tenant"], row["actor"]) == ("acme", "operator:default/kim")
     assert row in stored(store)
 
@@ -70,7 +70,7 @@ def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: St
     rows = save_mark(store, OPERATOR, Said(BOTH, Mark.DISMISSED, reason="a drill"), NOW + 2 * S)
     assert [(row["tenant"], row["entity"], row["rule"]) for row in rows] == [
         ("acme", "job:bert-1", ""), ("beta", "job:resnet-2", "")]  # fmt: skip
-    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="slow-worker"), NOW + 3 * S)
+    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW + 3 * S)
     assert [row["tenant"] for row in rows] == ["acme"]
 
 
@@ -79,11 +79,11 @@ def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: St
     [
         (
             Said(FLAP, Mark.RIGHT, "host:h6"),
-            "was considered .* not named; its causes are link-flapping at port:h3/eth0",
+            "was considered .* not named; its causes are link-down at port:h3/eth0",
         ),
-        (Said(FLAP, Mark.RIGHT, "host:h1"), "host:h1 is no cause of bert-1-slow-1; its causes are link-flapping"),
+        (Said(FLAP, Mark.RIGHT, "host:h1"), "host:h1 is no cause of bert-1-slow-1; its causes are link-down"),
         (Said(FLAP, Mark.WRONG, rule="slow-gpu"), "slow-gpu is no cause"),
-        (Said(BOTH, Mark.WRONG), "has several causes, link-flapping at .*, slow-worker at host:h6; say which"),
+        (Said(BOTH, Mark.WRONG), "has several causes, link-down at .*, cpu-throttled at host:h6; say which"),
         (Said(THIN, Mark.WRONG), "has no named cause, so none is wrong; dismiss the incident"),
         (Said(FLAP, Mark.DISMISSED, reason=" "), "say in `reason` why"),
         (Said(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "dismissed as a whole"),
