@@ -298,7 +298,7 @@ def moment(piece: Answer) -> str:
 
 
 def different(pieces: Sequence[Answer]) -> list[Answer]:
-    """Pieces without those that say what an earlier one said of the same entity and moment: an event and its failure."""
+    """Pieces but those that say what an earlier one said of the same entity and moment: an event and its failure."""
     found: list[Answer] = []
     for piece in pieces:
         same = (one for one in found if one["entity"] == piece["entity"] and one["time_ns"] == piece["time_ns"])
