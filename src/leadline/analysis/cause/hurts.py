@@ -98,6 +98,8 @@ def _blamed(text: str | None) -> tuple[Blame, ...]:
     except ValueError:
         return ()
     rows = [row for row in rows if isinstance(row, dict) and row.get("owner")] if isinstance(rows, list) else []
+    if not rows:
+        return ()
     lost = [_positive(row.get("lost_gpu_seconds")) for row in rows]
     whole = sum(sorted(lost))
     shares = [each / whole for each in lost] if whole > 0 else [1.0 / len(rows)] * len(rows)

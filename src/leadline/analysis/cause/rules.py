@@ -1,4 +1,4 @@
-"""All rules, one plain list: first what makes jobs slow, then what makes them stall or crash. Add one to either file."""
+"""All rules, one plain list: what makes jobs slow, then what makes them stall or crash. Add one to either file."""
 
 from __future__ import annotations
 

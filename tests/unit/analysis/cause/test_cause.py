@@ -1,0 +1,202 @@
+"""From what hurts to the component: one story each, on the site of `tests.hurting`."""
+
+from __future__ import annotations
+
+import json
+
+from tests.hurting import (
+    UPLINK_1,
+    UPLINK_2,
+    anomaly,
+    at,
+    blame,
+    case,
+    event,
+    flows,
+    host_link,
+    named,
+    symptom,
+    throttled_host,
+    told,
+    volume,
+)
+
+RING = (
+    (0, 1, f"{host_link(1)} {host_link(2)}"),
+    (1, 2, f"{host_link(2)} {UPLINK_1} {UPLINK_2} {host_link(3)}"),
+    (2, 3, f"{host_link(3)} {host_link(4)}"),
+    (3, 0, f"{host_link(4)} {UPLINK_2} {UPLINK_1} {host_link(1)}"),
+)
+LATE = blame("rank:bert-1/2", "late-rank")
+THROTTLED = "container_cpu_cfs_throttled_seconds_total"
+
+
+def test_a_throttled_host_of_the_late_rank_is_named_and_one_elsewhere_is_not() -> None:
+    assert named(throttled_host()) == [("host:h3", "cpu-throttled")]
+
+
+def test_what_a_gpu_says_of_itself_goes_before_what_comes_with_it() -> None:
+    odd = [anomaly("host:h3", THROTTLED), anomaly("gpu:GPU-2", "DCGM_FI_DEV_THERMAL_VIOLATION"),
+           anomaly("gpu:GPU-2", "DCGM_FI_DEV_SM_CLOCK", "low")]  # fmt: skip
+    assert named(case(symptom=[symptom(LATE)], anomaly=odd)) == [("gpu:GPU-2", "slow-gpu")]
+
+
+def test_blame_without_evidence_names_nobody_for_certain() -> None:
+    incidents, causes = told(case(symptom=[symptom(blame("comm:bert-1/0x9c", "communication"))]))
+    assert [row["verdict"] for row in incidents] == ["unknown"]
+    assert not any(row["chosen"] for row in causes)
+
+
+def test_nobody_blamed_is_told_as_missing() -> None:
+    incidents, _ = told(case(symptom=[symptom()]))
+    assert incidents[0]["verdict"] == "unknown"
+    assert incidents[0]["missing"] == "blame: nobody is named for the lost time"
+
+
+def test_the_input_that_the_symptom_lacked_is_named() -> None:
+    incidents, _ = told(case(symptom=[symptom(missing="collectives of 2 of 4 ranks")]))
+    assert incidents[0]["missing"] == "collectives of 2 of 4 ranks"
+
+
+def test_an_edge_without_a_way_says_that_the_way_is_missing() -> None:
+    edge = blame("rank:bert-1/0>rank:bert-1/1", "communication")
+    incidents, _ = told(case(symptom=[symptom(edge)]))
+    assert incidents[0]["missing"] == "path of rank:bert-1/0>rank:bert-1/1"
+
+
+def test_evidence_that_began_later_than_both_bounds_does_not_count() -> None:
+    late = anomaly("host:h3", THROTTLED, start_s=-5)
+    assert named(case(symptom=[symptom(LATE)], anomaly=[late])) != [("host:h3", "cpu-throttled")]
+    unknown = {
+        **late,
+        "bound_ns": None,
+        "start_ns": late["start_ns"] - 10**10,
+        "earliest_ns": late["earliest_ns"] - 10**10,
+    }
+    assert named(case(symptom=[symptom(LATE, bound_ns=None)], anomaly=[unknown])) == [("host:h3", "cpu-throttled")]
+
+
+def test_a_link_of_the_blamed_edge_that_lost_its_carrier() -> None:
+    paths, volumes = flows(RING)
+    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    down = [event("swport:leaf1/U1", "link-down"), event("port:h5/eth0", "link-down")]
+    found = named(case(symptom=[symptom(edge)], event=down, flow_path=paths, flow_volume=volumes))
+    assert found == [(UPLINK_1, "link-down")]
+
+
+def test_a_port_that_no_flow_of_the_job_uses_is_no_candidate() -> None:
+    """The harmless anomaly beside the cause: eth1 of the very host flaps, and nothing goes over it."""
+    paths, volumes = flows(RING)
+    odd = [anomaly("host:h3", THROTTLED)]
+    item = case(
+        symptom=[symptom(LATE)],
+        event=[event("port:h3/eth1", "link-down")],
+        anomaly=odd,
+        flow_path=paths,
+        flow_volume=volumes,
+    )
+    _, causes = told(item)
+    assert [(row["entity"], row["rule"]) for row in causes if row["chosen"]] == [("host:h3", "cpu-throttled")]
+    assert not any("eth1" in row["entity"] for row in causes)
+
+
+def test_traffic_of_others_that_came_with_it_is_congestion() -> None:
+    paths, volumes = flows(RING)
+    before = [volume(host_link(3), 1e6, -30.0)]
+    others = [volume(host_link(3), 5e9, -10.0), volume(host_link(3), 5e9, 0.0)]
+    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    item = case(symptom=[symptom(edge)], flow_path=paths, flow_volume=[*volumes, *before, *others],
+                anomaly=[anomaly("swport:leaf2/E3", "node_qdisc_drops_total")])  # fmt: skip
+    assert named(item) == [(host_link(3), "congestion")]
+
+
+def test_traffic_of_others_that_was_always_there_is_none() -> None:
+    paths, volumes = flows(RING)
+    always = [volume(host_link(3), 5e9, float(end)) for end in (-40, -30, -10, 0)]
+    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    item = case(symptom=[symptom(edge)], flow_path=paths, flow_volume=[*volumes, *always])
+    assert not any(rule == "congestion" for _, rule in named(item))
+
+
+def test_two_faults_at_once_are_both_named() -> None:
+    paths, volumes = flows(RING)
+    edge = blame("rank:bert-1/3>rank:bert-1/0", "communication", 12.0)
+    odd = [anomaly("gpu:GPU-1", "DCGM_FI_DEV_THERMAL_VIOLATION"), anomaly("gpu:GPU-1", "DCGM_FI_DEV_SM_CLOCK", "low"),
+           anomaly("swport:leaf1/E1", "ifInErrors")]  # fmt: skip
+    item = case(
+        symptom=[symptom(blame("rank:bert-1/1", "late-rank", 14.0), edge)],
+        anomaly=odd,
+        flow_path=paths,
+        flow_volume=volumes,
+    )
+    assert sorted(named(item)) == [("gpu:GPU-1", "slow-gpu"), (host_link(1), "link-errors")]
+
+
+def test_what_all_peers_show_tells_little() -> None:
+    odd = [anomaly(f"host:h{host}", THROTTLED) for host in (1, 2, 3, 4, 5)]
+    _, causes = told(case(symptom=[symptom(blame("job:bert-1", "late-rank"))], anomaly=odd))
+    assert not any(row["chosen"] for row in causes)
+
+
+def test_symptoms_of_two_tenants_with_one_cause_are_one_incident_with_a_row_for_each() -> None:
+    hurts = [
+        symptom(blame("rank:bert-1/1", "late-rank")),
+        symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2", start_s=-15),
+    ]
+    incidents, causes = told(case(symptom=hurts, anomaly=[anomaly("host:h2", THROTTLED)]))
+    assert {row["incident"] for row in incidents} == {"bert-1-slow-20250615T150620Z"}
+    assert {row["tenant"]: row["jobs"] for row in incidents} == {"ana": ["bert-1"], "bo": ["moe-2"]}
+    for tenant, other in (("ana", "moe-2"), ("bo", "bert-1")):
+        mine = [json.dumps(row) for row in (*incidents, *causes) if row["tenant"] == tenant]
+        assert mine
+        assert not any(f"{kind}:{other}" in row for row in mine for kind in ("job", "rank"))
+
+
+def test_troubles_of_two_jobs_by_two_causes_are_two_incidents() -> None:
+    hurts = [symptom(LATE), symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2")]
+    odd = [anomaly("host:h3", THROTTLED), anomaly("gpu:GPU-4", "DCGM_FI_DEV_THERMAL_VIOLATION")]
+    incidents, _ = told(case(symptom=hurts, anomaly=odd))
+    assert len({row["incident"] for row in incidents}) == 2
+
+
+def test_an_incident_keeps_its_id_its_start_and_the_symptoms_that_are_over() -> None:
+    first, causes = told(case(symptom=[symptom(LATE)], anomaly=[anomaly("host:h3", THROTTLED)]))
+    over = {"entity": "job:bert-1", "symptom": "stall", "start_ns": first[0]["start_ns"] - 90 * 10**9,
+            "end_ns": first[0]["start_ns"] - 80 * 10**9, "lost_gpu_seconds": 5.0}  # fmt: skip
+    earlier = {**first[0], "symptoms": json.dumps([over, *json.loads(first[0]["symptoms"])])}
+    item = case(symptom=[symptom(LATE)], incident=[earlier], cause=causes)
+    again, now = told(item)
+    assert [row["incident"] for row in again] == [first[0]["incident"]]
+    assert again[0]["start_ns"] == over["start_ns"]
+    assert again[0]["lost_gpu_seconds"] == first[0]["lost_gpu_seconds"] + 5.0
+    assert [row["entity"] for row in now if row["chosen"]] == ["host:h3"], "its evidence is remembered"
+
+
+def test_an_incident_of_a_job_in_maintenance_is_suppressed() -> None:
+    item = case(symptom=[symptom(LATE)], event=[event("host:h3", "maintenance", -60)])
+    assert [row["suppressed"] for row in told(item)[0]] == ["maintenance"]
+
+
+def test_a_rule_that_people_found_wrong_too_often_names_nothing() -> None:
+    said = {"entity": "host:h9", "rule": "cpu-throttled", "mark": "wrong", "actor": "eve", "reason": ""}
+    marks = [{**said, "incident": f"i{n}", "time_ns": at(n - 60)} for n in range(6)]
+    item = case(symptom=[symptom(LATE)], anomaly=[anomaly("host:h3", THROTTLED)], mark=marks)
+    _, causes = told(item)
+    assert not any(row["chosen"] and row["rule"] == "cpu-throttled" for row in causes)
+    assert any("wrong too often" in row["text"] for row in causes)
+
+
+def test_parts_of_the_score_add_up_to_its_logit() -> None:
+    _, causes = told(throttled_host())
+    assert all(set(json.loads(row["score"])) >= {"prior", "blame"} for row in causes)
+
+
+def test_an_incident_that_is_over_is_told_as_over() -> None:
+    incidents, _ = told(case(symptom=[symptom(LATE, end_s=-5)]))
+    assert [(row["state"], row["end_ns"] is not None) for row in incidents] == [("over", True)]
+
+
+def test_an_open_symptom_that_nobody_tells_any_more_is_over() -> None:
+    stale = symptom(LATE, start_s=-100)
+    stale["seen_ns"] = stale["start_ns"] + 20 * 10**9
+    assert told(case(symptom=[stale])) == ([], [])
