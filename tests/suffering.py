@@ -5,14 +5,16 @@ The job of `tests.small_job`: four ranks, a step each second, two all-reduces in
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from tests.common.analysis_laws import given as asked
 from tests.fabrics import T0, S
 from tests.small_job import JOB, MS, RANKS, collective, event, relations, step, table
 
-from leadline.analysis.spec import Window
+from leadline.analysis.spec import Analysis, Window
 
 Row = dict[str, Any]
 
@@ -137,3 +139,19 @@ def burning_host(bad_s: Mapping[int, float] | None = None) -> dict[str, pa.Table
 
 
 MINUTE = Window(T0, T0 + 60 * S)
+
+
+def told(item: Analysis, given: Mapping[str, pa.Table], of: Window) -> list[Row]:
+    """The rows of `symptom` that an analysis tells in a window, with their JSON read."""
+    columns = item(*(asked(read, given, of) for read in item.reads), window=of)["symptom"]
+    if not columns["entity"]:
+        return []
+    rows: list[Row] = pa.table({name: pa.array(values) for name, values in columns.items()}).to_pylist()
+    for row in rows:
+        row["blamed"], row["evidence"] = json.loads(row["blamed"]), json.loads(row["evidence"])
+    return rows
+
+
+def blamed(row: Row) -> list[tuple[str, str, str]]:
+    """Owner, category and how of each that a row blames."""
+    return [(each["owner"], each["category"], each["how"]) for each in row["blamed"]]

@@ -171,7 +171,7 @@ def _new(key: Key, bad: _Bad, objectives: dict[str, float], window: Window) -> T
     """A burn that begins to be told now; None: the budget holds, or the objective is not known."""
     _, entity, expectation = key
     objective = objectives.get(expectation)
-    if objective is None:
+    if objective is None or window.to_ns - bad.end_ns[-1] >= BACK_MINUTES * MINUTE_NS:
         return None
     burn = next((each for each in BURNS if _burns(bad, each, 1 - objective, window)), None)
     if burn is None:

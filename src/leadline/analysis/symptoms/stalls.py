@@ -104,7 +104,7 @@ class _Paces:
 
     end_N: Ints
     length_N: Ints
-    begin_last_ns: int  # of the newest step that was heard of
+    begin_N: Ints  # when they began
     checkpoint_ns: int  # the longest checkpoint
 
     @property
@@ -123,10 +123,9 @@ def _paces(step: pa.Table, to_ns: int) -> _Paces:
     begin_N, end_N = begin_N[keep_N], end_N[keep_N]
     checkpoint_N = np.clip(ints(step, "checkpoint_ns", 0)[keep_N], 0, end_N - begin_N)
     order_N = np.argsort(end_N, kind="stable")
-    begin_last = int(begin_N.max()) if len(begin_N) else 0
     checkpoint = int(checkpoint_N.max()) if len(checkpoint_N) else 0
     lengths = np.sort((end_N - begin_N - checkpoint_N)[order_N])
-    return _Paces(end_N[order_N], lengths, begin_last, checkpoint)
+    return _Paces(end_N[order_N], lengths, begin_N[order_N], checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,8 @@ class _Job:
     def _works_after(self, at_ns: int) -> int | None:
         """When the job made a step again, or a collective where it tells no steps, that began after a time."""
         if len(self.paces.end_N):
-            return self.paces.begin_last_ns if self.paces.begin_last_ns > at_ns else None
+            later = self.paces.begin_N[self.paces.begin_N > at_ns]
+            return int(later.min()) if len(later) else None
         again = self.calls.ended_N[(self.calls.entered_N > at_ns) & ~self.calls.failed_N & (self.calls.ended_N < NEVER)]
         return int(again.min()) if len(again) else None
 
@@ -237,21 +237,24 @@ class _Job:
         kinds = {
             self.happened.pauses[rank][1] for rank in group.absent or group.members if rank in self.happened.pauses
         }
-        kinds = kinds or ({"checkpoint"} if group.absent and self.happened.paused_s.get("checkpoint") else set())
-        known_s = max((self.happened.paused_s.get(kind, PAUSE_S_MIN / PAUSE_TIMES) for kind in kinds), default=0.0)
-        return (self.window.to_ns - group.last_ns) / S < PAUSE_TIMES * known_s
+        known_s = [self.happened.paused_s.get(kind, PAUSE_S_MIN / PAUSE_TIMES) for kind in sorted(kinds)]
+        if not kinds and group.absent:
+            known_s.append(self._checkpoint_s())
+        return (self.window.to_ns - group.last_ns) / S < PAUSE_TIMES * max(known_s, default=0.0)
+
+    def _checkpoint_s(self) -> float:
+        """The longest checkpoint that was seen, s; 0: none was."""
+        return max(self.happened.paused_s.get("checkpoint", 0.0), self.paces.checkpoint_ns / S)
 
     def _silent(self) -> tuple[Decision, int] | None:
         """A job that told steps, and tells nothing any more: neither steps nor calls."""
         if not len(self.paces.end_N) or self.happened.pauses:
             return None
-        known = [int(self.paces.end_N[-1]), self.paces.begin_last_ns]
+        known = [int(self.paces.end_N[-1]), int(self.paces.begin_N.max())]
         told_N = np.maximum(self.calls.entered_N, np.where(self.calls.ended_N < NEVER, self.calls.ended_N, 0))
         last_ns = max(*known, int(told_N.max()) if len(told_N) else 0)
         quiet_ns = self.window.to_ns - last_ns
-        usual_ns = max(
-            self.paces.longest_gap_ns(), self.paces.usual_ns, round(self.happened.paused_s.get("checkpoint", 0) * S)
-        )
+        usual_ns = max(self.paces.longest_gap_ns(), self.paces.usual_ns, round(self._checkpoint_s() * S))
         if quiet_ns <= max(SILENT_NS_MIN, USUAL_TIMES * usual_ns):
             return None
         if self.happened.frozen:

@@ -1,0 +1,165 @@
+"""Slowdowns: since when, how much, to whom; and what is none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.fabrics import T0, S
+from tests.small_job import COMM, JOB, RANKS, collective, step, table
+from tests.suffering import blamed, both, slow_job, symptom, tables, window, working
+from tests.suffering import told as told_by
+
+from leadline.analysis.spec import Window
+from leadline.analysis.symptoms.excursions import excursion, level_of
+from leadline.analysis.symptoms.slowdowns import slowdowns
+
+
+def told(given: Mapping[str, pa.Table], of: Window) -> list[dict[str, Any]]:
+    return told_by(slowdowns, given, of)
+
+
+def test_who_comes_last_is_blamed_within_ten_seconds() -> None:
+    (row,) = told(slow_job(), window(10, 5))
+    assert (row["symptom"], row["end_ns"]) == ("slow", None)
+    assert row["start_ns"] == T0 + S  # when the first long step should have been over
+    assert blamed(row)[0] == (f"rank:{JOB}/1", "late-rank", "collectives")
+    assert row["lost_gpu_seconds"] == pytest.approx(5 * 0.8 * RANKS)
+    assert "+80 %" in row["evidence"][0]["text"]
+
+
+def test_a_rank_that_waits_for_data_is_blamed_for_its_input() -> None:
+    given = slow_job()
+    rows = given["step"].to_pylist()
+    for row in rows:
+        if row["rank"] == 1 and row["start_ns"] >= T0:
+            row["data_ns"], row["forward_ns"] = S, 10**8
+    (row,) = told({**given, "step": table("step", rows)}, window(10, 5))
+    assert blamed(row)[0] == (f"rank:{JOB}/1", "input", "collectives")
+
+
+def test_collectives_that_take_longer_are_of_their_communicator() -> None:
+    steps, calls = working(-30, 0)
+    for at in range(6):
+        begin_ns = T0 + at * 18 * S // 10
+        for rank in range(RANKS):
+            steps.append(step(rank, 30 + at, begin_ns, 18 * S // 10, backward=1550))
+            calls += both(rank, 60 + at, begin_ns + 210 * 10**6, begin_ns + 15 * S // 10)
+    (row,) = told(tables(steps, calls), window(10, 5))
+    assert blamed(row) == [(f"comm:{COMM}", "communication", "collectives")]
+
+
+def test_a_job_as_ever_is_not_slow() -> None:
+    assert told(tables(*working(-30, 12)), window(10, 5)) == []
+
+
+def test_one_long_step_is_no_slowdown() -> None:
+    before, calls = working(-30, 0)
+    long, more = working(0, 6, length_s=6.0, number=30, seq=60)
+    after, last = working(6, 12, number=31, seq=62)
+    assert told(tables(before + long + after, calls + more + last), window(10, 5)) == []
+
+
+def test_a_few_seconds_that_nobody_makes_slow_are_no_slowdown() -> None:
+    """As a machine that others use, too: all ranks alike, by a fifth, for eight seconds."""
+    before, calls = working(-30, 0)
+    slow, more = working(0, 8.4, length_s=1.2, number=30, seq=60)
+    after, last = working(8.4, 12, number=37, seq=80)
+    assert told(tables(before + slow + after, calls + more + last), window(10, 5)) == []
+
+
+def test_a_checkpoint_is_taken_off_its_step() -> None:
+    steps, calls = working(-30, 0)
+    steps += [step(rank, 30 + at, T0 + at * 3 * S, 3 * S, checkpoint=2000) for at in range(3) for rank in range(RANKS)]
+    assert told(tables(steps, calls), window(10, 5)) == []
+
+
+def test_a_job_without_steps_is_judged_by_its_collectives() -> None:
+    given = slow_job()
+    (row,) = told({**given, "step": table("step", [])}, window(10, 5))
+    assert blamed(row)[0] == (f"rank:{JOB}/1", "late-rank", "collectives")
+    assert "one collective to the next" in row["evidence"][0]["text"]
+
+
+def test_it_is_over_when_it_was_as_usual_for_ten_seconds() -> None:
+    before, calls = working(-30, 0)
+    slow, more = working(0, 9, number=30, seq=60, late={1: 0.8})
+    after, last = working(9, 21, number=35, seq=70)
+    given = tables(before + slow + after, calls + more + last, symptom=[symptom(1.0, "slow", analysis="slowdowns")])
+    assert told(given, window(15, 5))[0]["end_ns"] is None
+    (row,) = told(given, window(20, 5))
+    assert row["end_ns"] == T0 + 9 * S
+
+
+def test_the_ledger_tells_whose_it_is_once_it_has_its_window() -> None:
+    lost = {"job": JOB, "end_ns": T0 + 10 * S, "window_ns": 10 * S, "category": "communication", "seconds": 4.0}
+    lost |= {"owner": f"rank:{JOB}/0>rank:{JOB}/1", "gpu_seconds": 16.0, "lost_seconds": 4.0, "lost_gpu_seconds": 16.0}
+    given = {**slow_job(), "ledger": table("ledger", [{**lost, "confidence": 0.9, "depth": "collectives"}])}
+    (row,) = told(given, window(15, 5))
+    assert blamed(row)[0] == (f"rank:{JOB}/0>rank:{JOB}/1", "communication", "collectives")
+
+
+def test_two_windows_of_the_ledger_that_lost_time_are_a_slowdown() -> None:
+    rows = []
+    for at in (0, 10, 20):
+        kept = {"job": JOB, "end_ns": T0 + at * S, "window_ns": 10 * S, "category": "compute", "owner": None}
+        kept |= {"seconds": 9.0, "gpu_seconds": 36.0, "lost_seconds": 0.0, "lost_gpu_seconds": 0.0}
+        more = {"category": "late-rank", "owner": f"rank:{JOB}/3", "seconds": 1.0, "gpu_seconds": 4.0}
+        more |= {"lost_seconds": 1.0, "lost_gpu_seconds": 4.0} if at else {}
+        rows += [{**each, "confidence": 0.9, "depth": "collectives"} for each in (kept, {**kept, **more})]
+    given = tables(*working(-30, 24), ledger=rows)
+    (row,) = told(given, window(25, 5))
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/3", "late-rank")
+    assert "by the ledger" in row["evidence"][0]["text"]
+
+
+def test_a_job_that_crashed_is_not_slow() -> None:
+    given = {**slow_job(), "symptom": table("symptom", [symptom(-1, "crash")])}
+    assert told(given, window(10, 5)) == []
+
+
+def test_who_blames_nobody_says_what_is_missing() -> None:
+    steps, _ = working(-30, 0)
+    steps += working(0, 12, length_s=2.0, number=30)[0]
+    (row,) = told(tables(steps), window(10, 5))
+    assert (row["blamed"], row["missing"]) == ([], "collectives")
+
+
+def test_the_level_of_blocks_is_their_median() -> None:
+    level = level_of(np.array([1.0, 1.1, 0.9, 1.0, 1.0, 1.0, 5.0]))
+    assert level is not None
+    assert level.unit_s == 1.0
+    assert level_of(np.array([1.0, 1.0])) is None
+
+
+def test_an_excursion_that_passed_is_none() -> None:
+    calm = [1.0, 1.02, 0.98, 1.01, 1.0, 0.99, 1.0, 1.0, 1.02, 1.0]
+    assert excursion(np.array([*calm, 1.5, 1.5, 1.5, *calm])) is None
+    found = excursion(np.array([*calm, 1.5, 1.5, 1.5]))
+    assert found is not None
+    assert found.first == len(calm)
+
+
+def test_the_onset_is_not_drawn_to_a_pause_before_it() -> None:
+    found = excursion(np.array([1.0, 1.02, 0.98, 1.01, 1.0, 0.99, 1.0, 1.0, 1.3, 1.0, 1.5, 1.5, 1.5, 1.5]))
+    assert found is not None
+    assert found.first == 10
+
+
+def test_rows_of_json_that_is_none_are_survived() -> None:
+    known = symptom(1.0, "slow", blamed="[{", evidence=json.dumps([{"table": 1}]))
+    (row,) = told({**slow_job(), "symptom": table("symptom", [known])}, window(10, 5))
+    assert row["start_ns"] == T0 + S
+
+
+def test_calls_that_nobody_else_told_of_blame_nobody() -> None:
+    steps, _ = working(-30, 0)
+    steps += working(0, 12, length_s=2.0, number=30)[0]
+    alone = [collective(0, at, T0 + at * S, T0 + at * S + 10**8) for at in range(-20, 10)]
+    alone = [each for each in alone if each["seq"] >= 0]
+    (row,) = told(tables(steps, alone), window(10, 5))
+    assert row["blamed"] == []

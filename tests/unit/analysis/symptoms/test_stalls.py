@@ -1,0 +1,177 @@
+"""Stalls and crashes: who is waited for, and what is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from tests.fabrics import T0, S
+from tests.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
+from tests.suffering import blamed, both, crashed_job, stuck_job, symptom, tables, window, working
+from tests.suffering import told as told_by
+
+from leadline.analysis.spec import Window
+from leadline.analysis.symptoms.stalls import stalls
+
+
+def told(given: Mapping[str, pa.Table], of: Window) -> list[dict[str, Any]]:
+    return told_by(stalls, given, of)
+
+
+def with_calls(given: Mapping[str, pa.Table], calls: list[dict[str, Any]]) -> dict[str, pa.Table]:
+    return {**given, "collective": pa.concat_tables([given["collective"], table("collective", calls)])}
+
+
+def test_who_does_not_come_to_a_collective_is_blamed() -> None:
+    (row,) = told(stuck_job(absent=(2,)), window(4, 2))
+    assert (row["symptom"], row["entity"], row["end_ns"]) == ("stall", f"job:{JOB}", None)
+    assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
+    assert row["start_ns"] == T0 + 213 * MS  # when the last of those that came did
+    assert row["told_ns"] == T0 + 4 * S
+    assert row["lost_gpu_seconds"] == (4 - 0.213) * RANKS
+
+
+def test_a_collective_is_given_two_seconds() -> None:
+    assert told(stuck_job(), window(2, 2)) == []
+
+
+def test_a_collective_that_usually_takes_long_is_given_three_times_as_long() -> None:
+    steps, calls = working(-60, 0, length_s=3.0)  # its first collective takes 2.3 s of it
+    calls += [row for rank in (0, 1, 3) for row in both(rank, 40, T0 + 210 * MS, None)]
+    assert told(tables(steps, calls), window(6, 2)) == []
+    assert len(told(tables(steps, calls), window(8, 2))) == 1
+
+
+def test_a_stopped_process_is_frozen() -> None:
+    (row,) = told(stuck_job((1,), events=[event(T0 + 100 * MS, 1, "process-stopped", "error")]), window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/1", "frozen", "decision:2")]
+
+
+def test_a_process_that_goes_on_is_not_frozen() -> None:
+    events = [event(T0 - 9 * S, 1, "process-stopped", "error"), event(T0 - 8 * S, 1, "process-continued")]
+    (row,) = told(stuck_job((2,), events=events), window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
+
+
+def test_all_came_and_it_does_not_end_is_of_the_communicator() -> None:
+    (row,) = told(stuck_job(absent=()), window(4, 2))
+    assert blamed(row) == [(f"comm:{COMM}", "stuck", "decision:4")]
+
+
+def test_a_rank_that_called_something_else_diverged() -> None:
+    given = stuck_job(absent=(1,))
+    odd = both(1, 40, T0 + 211 * MS, None, bytes=512)
+    (row,) = told(
+        {**given, "collective": pa.concat_tables([given["collective"], table("collective", odd)])}, window(4, 2)
+    )
+    assert blamed(row) == [(f"rank:{JOB}/1", "diverged", "decision:3")]
+    assert "512 B" in row["evidence"][0]["text"]
+
+
+def test_the_earliest_group_decides_and_later_ones_are_victims() -> None:
+    """Rank 3 waits in another group, which rank 2 does not come to; nobody else waits there."""
+    given = stuck_job(absent=(2, 3))
+    other = {"comm": f"{JOB}/0xaa", "ranks": 2}
+    pair = [
+        row for at in (-8, -6) for rank in (2, 3) for row in both(rank, 8 + at, T0 + at * S, T0 + at * S + MS, **other)
+    ]
+    pair += both(3, 9, T0 + 100 * MS, None, **other)
+    (row,) = told(
+        {**given, "collective": pa.concat_tables([given["collective"], table("collective", pair)])}, window(4, 2)
+    )
+    assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
+
+
+def test_it_is_over_when_a_call_ends() -> None:
+    given = stuck_job(absent=(2,))
+    late = [row for rank in range(RANKS) for row in both(rank, 40, T0 + (210 + rank) * MS, T0 + 5 * S)]
+    given = {**given, "collective": table("collective", [*given["collective"].to_pylist(), *late])}
+    known = symptom(0.213, "stall")
+    (row,) = told({**given, "symptom": table("symptom", [known])}, window(6, 2))
+    assert (row["start_ns"], row["end_ns"]) == (known["start_ns"], T0 + 5 * S)
+    assert told(given, window(8, 2)) == []
+
+
+def test_a_stall_keeps_its_key_while_it_lasts() -> None:
+    first = told(stuck_job(), window(4, 2))[0]
+    again = {**symptom(0.213, "stall"), "told_ns": first["told_ns"]}
+    (row,) = told({**stuck_job(), "symptom": table("symptom", [again])}, window(6, 2))
+    assert (row["start_ns"], row["told_ns"]) == (first["start_ns"], first["told_ns"])
+    assert row["lost_gpu_seconds"] > first["lost_gpu_seconds"]
+
+
+def test_a_job_that_comes_up_does_not_stall() -> None:
+    steps, calls = working(-2, 0)
+    calls += [row for rank in (0, 1) for row in both(rank, 40, T0 + 210 * MS, None)]
+    assert told(tables(steps, calls), window(6, 2)) == []
+
+
+def test_an_evaluation_is_no_stall() -> None:
+    events = [event(T0 + 10 * MS, 2, "evaluation-begin")]
+    assert told(stuck_job((2,), events=events), window(6, 2)) == []
+
+
+def test_a_job_whose_ranks_left_does_not_stall() -> None:
+    steps, calls = working(-20, 0)
+    places = relations(T0 - 600 * S, T0 + S)
+    assert told(tables(steps, calls, places=places), window(20, 2)) == []
+
+
+def test_a_job_that_tells_steps_and_then_nothing_stalls() -> None:
+    steps, _ = working(-20, 0)
+    (row,) = told(tables(steps), window(8, 2))
+    assert (row["symptom"], row["blamed"], row["missing"]) == ("stall", [], "collectives")
+    assert row["start_ns"] == T0
+
+
+def test_the_first_that_died_is_blamed_for_a_crash() -> None:
+    (row,) = told(crashed_job(), window(2, 2))
+    assert (row["symptom"], row["start_ns"]) == ("crash", T0 + 500 * MS)
+    assert blamed(row) == [(f"rank:{JOB}/2", "died", "decision:1")]
+    assert row["evidence"][1]["entity"] == f"rank:{JOB}/2"
+
+
+def test_a_collective_that_timed_out_is_of_whom_it_waited_for() -> None:
+    """All who gave up are victims: rank 2 never came, and is alive."""
+    steps, calls = working(-20, 0)
+    events = []
+    for rank in (0, 1, 3):
+        calls += [
+            *both(rank, 40, T0 + 210 * MS, None),
+            collective(rank, 40, T0 + 210 * MS, T0 + 12 * S, state="failed"),
+        ]
+        events.append(event(T0 + 12 * S + (9 + rank) * MS, rank, "process-exit", "error", "exit/1"))
+    (row,) = told(tables(steps, calls, events), window(14, 2))
+    assert row["symptom"] == "crash"
+    assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
+
+
+def test_who_is_told_to_end_does_not_crash() -> None:
+    steps, calls = working(-20, 0)
+    events = [event(T0 + MS, 0, "process-exit", "error", "signal/SIGTERM")]
+    events += [event(T0 + (5 + rank) * MS, rank, "process-exit", "error", "exit/1") for rank in (1, 2, 3)]
+    assert told(tables(steps, calls, events), window(2, 2)) == []
+
+
+def test_a_crash_is_over_when_the_job_steps_again() -> None:
+    given = crashed_job()
+    steps, calls = working(30, 40, number=20, seq=100)
+    given["step"] = table("step", [*given["step"].to_pylist(), *steps])
+    given["collective"] = table("collective", [*given["collective"].to_pylist(), *calls])
+    given["symptom"] = table("symptom", [symptom(0.5, "crash")])
+    rows = told(given, window(40, 2))
+    assert [(row["symptom"], row["end_ns"]) for row in rows] == [("crash", T0 + 30 * S)]
+
+
+def test_a_crash_is_told_once() -> None:
+    given = {**crashed_job(), "symptom": table("symptom", [symptom(0.5, "crash", end_s=30)])}
+    assert told(given, window(60, 2)) == []
+
+
+def test_oom_kill_is_told_before_who_was_seen_first() -> None:
+    steps, calls = working(-20, 0)
+    events = [event(T0 + 200 * MS, 0, "process-exit", "error", "exit/1")]
+    events.append(event(T0 + 300 * MS, 3, "process-exit", "error", "signal/SIGKILL", reason="oom-kill"))
+    (row,) = told(tables(steps, calls, events), window(2, 2))
+    assert blamed(row) == [(f"rank:{JOB}/3", "died", "decision:1")]
