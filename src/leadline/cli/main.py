@@ -16,6 +16,7 @@ from leadline.cli.backfill import backfill
 from leadline.cli.compare import compare
 from leadline.cli.diagnose import diagnose
 from leadline.cli.doctor import doctor
+from leadline.cli.explain import explain
 from leadline.cli.mark import mark
 from leadline.cli.record import record
 from leadline.cli.replay import replay
@@ -36,6 +37,7 @@ app.command()(diagnose)
 app.command()(doctor)
 app.command()(sql)
 app.command()(compare)
+app.command()(explain)
 app.command()(mark)
 app.command()(record)
 app.command()(replay)
