@@ -195,9 +195,9 @@ class _Page:
         self._line("", f"{f'it {rule.words}; ' if rule else ''}{of}layer {cause['layer']}")
         if not cause["evidence"]:
             self._line("", _sentence(cause["text"]))
-        self._evidence(cause["evidence"], shown)
+        self._evidence(cause["evidence"], shown, cause["entity"])
 
-    def _evidence(self, pieces: Sequence[Answer], most: int) -> None:
+    def _evidence(self, pieces: Sequence[Answer], most: int, of: str = "") -> None:
         shown = different(pieces)[:most]
         if not shown:
             self._line("evidence", "no row of its own: what is blamed, and where it stands, is all that speaks for it")
@@ -207,7 +207,7 @@ class _Page:
         rows.add_column(justify="right", no_wrap=True)
         rows.add_column(overflow="fold", ratio=1)
         for place, each in enumerate(shown, 1):
-            rows.add_row(Text(str(place), "dim"), Text(moment(each)), Text(piece_words(each)))
+            rows.add_row(Text(str(place), "dim"), Text(moment(each)), Text(piece_words(each, of)))
         legend = "seconds from the first lost one"
         if any(moment(each).endswith("?") for each in shown):
             legend += "; ?: the clocks do not tell which came first"
@@ -216,8 +216,7 @@ class _Page:
     def _considered(self, one: Answer) -> None:
         texts = []
         for cause in one["considered"][:CONSIDERED_SHOWN]:
-            text = cause["text"] or f"{cause['entity']}: {_rule(cause['rule'])}"
-            texts.append(Text(f"{_sentence(text)} ({chance(cause)})", overflow="fold"))
+            texts.append(Text(f"{why_not(cause)} ({chance(cause)})", overflow="fold"))
         rest = len(one["considered"]) - len(texts)
         if rest > 0:
             texts.append(Text(f"and {rest} more; --output json tells them", "dim"))
@@ -307,10 +306,16 @@ def different(pieces: Sequence[Answer]) -> list[Answer]:
     return found
 
 
-def piece_words(piece: Answer) -> str:
-    """A piece of evidence in a line: its sentence, after the entity unless that is in it."""
+def piece_words(piece: Answer, of: str = "") -> str:
+    """A piece of evidence in a line: its sentence, after its entity unless that is in it, or is the one it is `of`."""
     text, entity = piece["text"] or piece["what"], piece["entity"]
-    return text if not entity or _name(entity) in text else f"{entity}: {text}"
+    return text if entity in ("", of) or _name(entity) in text else f"{entity}: {text}"
+
+
+def why_not(cause: Answer) -> str:
+    """Why something is not the cause: its sentence, without what was seen of it."""
+    text = cause["text"] or f"{cause['entity']}: {_rule(cause['rule'])}"
+    return _sentence(text.partition(" Seen: ")[0])
 
 
 def state_of(one: Answer) -> str:
@@ -324,8 +329,9 @@ def state_line(found: Answer) -> str:
     if not now:
         words = "nothing hurts" if found["state"] == "ok" else found["why"]
         return f"{found['state'].upper()}: {found['about'] or 'every job'}: {words}"
-    hurts = HURTS.get(now[0]["symptom"], now[0]["symptom"])
-    return f"{found['state'].upper()}: {now[0]['job'] or now[0]['entity']} {hurts}: {causes_words(now[0])}"
+    one = now[0]
+    hurts = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
+    return f"{found['state'].upper()}: {one['job'] or one['entity']} {hurts}: {causes_words(one)}"
 
 
 def _name(entity: str) -> str:

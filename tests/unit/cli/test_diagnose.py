@@ -185,6 +185,7 @@ def test_one_line_for_monitoring() -> None:
     assert state_line(answer(FLAP)) == "CRITICAL: bert-1 is slow: port:h3/eth0 link down (0.93)"
     assert state_line(answer(THIN, about="resnet-2")) == (
         "WARNING: resnet-2 stands still: cause unknown, missing collectives of resnet-2")  # fmt: skip
+    assert state_line(answer(WORKER, recorded=True)).startswith("CRITICAL: bert-1 was slow: gpu:GPU-6")
     assert state_line(answer()) == "OK: bert-1: nothing hurts"
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.cli.diagnosis_words import chance, counting, different, piece_words, state_line, sure
+from leadline.cli.diagnosis_words import chance, counting, different, piece_words, state_line, sure, why_not
 from leadline.cli.ledger_words import gpu_time, span
 from leadline.cli.output import when
 from leadline.cli.picture.svg import SMALL, Drawing, shortened
@@ -119,23 +119,23 @@ class _Picture:
         drawing.text(TEXT_X, y + 13, shortened(words, WIDTH - TEXT_X - 16), "fill-text strong")
         for place, piece in enumerate(different(cause["evidence"])[:EVIDENCE_MAX], 1):
             y += ROW
-            self._piece(piece, place, y)
+            self._piece(piece, place, y, cause["entity"])
         drawing.end()
         return y + ROW
 
-    def _piece(self, piece: Mapping[str, Any], place: int, y: float) -> None:
+    def _piece(self, piece: Mapping[str, Any], place: int, y: float, of: str) -> None:
         drawing = self._drawing
         what = f"{place}  {piece['what'] or piece['table']}"
         drawing.text(32, y + 13, shortened(what, LEFT - 48), "fill-dim")
         if piece["after_s"] is not None:
             kind = "fill-surface stroke-text" if piece["order"] == "unknown" else "fill-text"
             drawing.rect(self._x(piece["after_s"]) - 4, y + 5, 8, 8, kind, 4)
-        drawing.text(TEXT_X, y + 13, shortened(piece_words(piece), WIDTH - TEXT_X - 16, SMALL), "fill-text", SMALL)
+        drawing.text(TEXT_X, y + 13, shortened(piece_words(piece, of), WIDTH - TEXT_X - 16, SMALL), "fill-text", SMALL)
 
     def _other(self, cause: Mapping[str, Any], y: float) -> None:
         """What was considered: how likely it is, and why it is not it."""
         drawing = self._drawing
         drawing.text(16, y + 13, shortened(cause["entity"], LEFT - 32))
         drawing.rect(LEFT, y + 3, max(1.0, 200 * cause["probability"]), 12, "fill-job4", 0)
-        words = f"{chance(cause)}  {cause['rule'].replace('-', ' ')}: {cause['text']}"
+        words = f"{chance(cause)}  {why_not(cause)}"
         drawing.text(LEFT + 210, y + 13, shortened(words, WIDTH - LEFT - 226, SMALL), "fill-dim", SMALL)
