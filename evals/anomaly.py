@@ -21,7 +21,6 @@ from bench.figures import Figure, conditions, tell
 from evals.anomaly_data import HOW_TO_GET, PAST_SHARE, Published, Recording, recordings
 from evals.anomaly_scores import hit_rates, n_sigma, pca
 from evals.vus import period_of, vus_pr
-from leadline.analysis.anomaly.detector import fit, score
 from leadline.analysis.anomaly.detector_recording import SMOOTH, of_recording, smoothed
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "smd_cut"
@@ -40,18 +39,15 @@ class Judged:
 def judged(recording: Recording) -> Judged:
     """Judge one recording."""
     value_NM, past = recording.value_NM, recording.past
-    floor_M = np.maximum(FLOOR_SHARE * np.ptp(value_NM, axis=0), 1e-12)
-    ours = of_recording(value_NM, past, floor_M=floor_M)
     plain_NM = np.nan_to_num(value_NM)
-    by_whom = {"detector": ours.score, "pca": pca(plain_NM), "nsigma": n_sigma(plain_NM, past)}
-    if value_NM.shape[1] > 1:
-        # What a live run could have said: from the training part alone, nothing of what came later.
-        told = score(fit(value_NM[:past], floor=floor_M), value_NM, place=0)
-        by_whom["past_only"] = smoothed(np.nan_to_num(told.score), SMOOTH)
+    ours = of_recording(value_NM, past, floor_M=np.maximum(FLOOR_SHARE * np.ptp(plain_NM, axis=0), 1e-12))
+    by_whom = {"detector": ours.score_N, "pca": pca(plain_NM), "nsigma": n_sigma(plain_NM, past)}
+    # What a live run could have said: from the training part alone, nothing of what came later.
+    by_whom["past_only"] = smoothed(np.nan_to_num(ours.by_past.score), SMOOTH)
     width = period_of(plain_NM[:, 0])
     vus = {name: vus_pr(recording.label_N, score_N, width) for name, score_N in by_whom.items()}
-    odd_N = np.where(recording.label_N, np.maximum(ours.score, 0.0), 0.0)
-    return Judged(recording, vus, hit_rates(recording, ours.share, odd_N))
+    odd_N = np.maximum(np.nan_to_num(ours.by_all.score), 0.0) ** 2
+    return Judged(recording, vus, hit_rates(recording, ours.by_all.share, odd_N))
 
 
 def best_published(series: Sequence[Published]) -> tuple[str, float]:

@@ -17,7 +17,7 @@ Pure, deterministic, without state. Missing values (NaN) count as nothing, neith
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,17 +80,46 @@ def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = True) -> 
     # A scale that the past does not hold four times over cannot be learnt from it.
     scale_S = np.array([scale for scale in SCALES if 4 * scale <= samples], np.int64)
     features = metrics * (1 + len(scale_S))
-    model = Model(
-        season, scale_S, np.full((entities, features), np.nan), np.full((entities, features), np.nan),
-        np.zeros((entities, features, features)), np.full((entities, 2), np.nan), samples,
+    centre_EF, scale_EF = np.full((entities, features), np.nan), np.full((entities, features), np.nan)
+    covariance_EFF = np.zeros((entities, features, features))
+    distance_E2 = np.full((entities, 2), np.nan)
+    model = Model(season, scale_S, centre_EF, scale_EF, covariance_EFF, distance_E2, samples)
+    if samples < SAMPLES_MIN or not features:
+        return model
+    fit_entities(
+        calm_ETM, _floor(past_ETM, floor), scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT, centre_EF, scale_EF,
+        covariance_EFF,
     )  # fmt: skip
-    if samples >= SAMPLES_MIN and features:
-        fit_entities(
-            calm_ETM, _floor(past_ETM, floor), scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT,
-            max(_SHRINK_MIN, features / (features + samples)),
-            model.centre_EF, model.scale_EF, model.precision_EFF, model.distance_E2,
+    shrink = max(_SHRINK_MIN, features / (features + samples))
+    model = replace(model, precision_EFF=np.linalg.inv((1 - shrink) * covariance_EFF + shrink * np.eye(features)))
+    squared_ET, _, _ = _judged(model, calm_ETM, 0)
+    return replace(model, distance_E2=_usual_distances(squared_ET, (1 - shrink) / samples))
+
+
+def _usual_distances(squared_ET: Floats, weight: float) -> Floats:
+    """Median and 95 % quantile of the distances of the past, each sample as if it had not been fitted to.
+
+    Of a covariance A that sample f is part of with a weight w, it is known what f A^-1 f' is without it: q / (1 - w q)
+    (Sherman, Morrison 1950). So nothing is fitted twice, and a short past is not taken for a calm one.
+    """
+    apart_ET = np.sqrt(squared_ET / np.maximum(1 - weight * squared_ET, 1e-6))
+    return np.asarray(np.quantile(apart_ET, (0.5, 0.95), axis=1).T)
+
+
+def _judged(model: Model, calm_ETM: Floats, before: int) -> tuple[Floats, Floats, Floats]:
+    """Squared distances (E, N), shares and levels (E, N, M) of what comes after the first `before` samples."""
+    entities, samples, metrics = calm_ETM.shape
+    squared_EN, z_ENM = (
+        np.full((entities, samples - before), np.nan),
+        np.full((entities, samples - before, metrics), np.nan),
+    )
+    share_ENM = np.zeros((entities, samples - before, metrics))
+    if model.samples >= SAMPLES_MIN and metrics:
+        score_entities(
+            np.ascontiguousarray(calm_ETM), before, model.scale_S, CUT, model.centre_EF, model.scale_EF,
+            model.precision_EFF, squared_EN, share_ENM, z_ENM,
         )  # fmt: skip
-    return model
+    return squared_EN, share_ENM, z_ENM
 
 
 def score(model: Model, now: Floats, before: Floats | None = None, *, place: int | None = None) -> Scores:
@@ -104,23 +133,17 @@ def score(model: Model, now: Floats, before: Floats | None = None, *, place: int
     the 63 before it, and on nothing else: not on how many are scored at once.
     """
     now_ENM = now[None] if now.ndim == 2 else now
-    entities, count, metrics = now_ENM.shape
+    entities, _, metrics = now_ENM.shape
     known = np.zeros((entities, 0, metrics)) if before is None else before[None] if before.ndim == 2 else before
     known_EBM = known[:, max(0, known.shape[1] - (max(SCALES) - 1)) :]
     value_ETM = np.concatenate([known_EBM, now_ENM], axis=1)
     value_ETM = np.where(np.isfinite(value_ETM), value_ETM, np.nan)
     first = (model.samples if place is None else place) - known_EBM.shape[1]
     season_ETM = model.season.at(np.arange(first, first + value_ETM.shape[1]))
-    distance_EN, share_ENM = np.full((entities, count), np.nan), np.zeros((entities, count, metrics))
-    z_ENM = np.full((entities, count, metrics), np.nan)
-    if model.samples >= SAMPLES_MIN and metrics:
-        score_entities(
-            np.ascontiguousarray(value_ETM - season_ETM), known_EBM.shape[1], model.scale_S, CUT,
-            model.centre_EF, model.scale_EF, model.precision_EFF, distance_EN, share_ENM, z_ENM,
-        )  # fmt: skip
+    squared_EN, share_ENM, z_ENM = _judged(model, value_ETM - season_ETM, known_EBM.shape[1])
     expected_ENM = model.centre_EF[:, None, :metrics] + season_ETM[:, known_EBM.shape[1] :]
     known_E = np.isfinite(model.scale_EF[:, :metrics]).any(1)
-    score_EN = np.where(known_E[:, None], _in_deviations(model, distance_EN), np.nan)
+    score_EN = np.where(known_E[:, None], _in_deviations(model, np.sqrt(squared_EN)), np.nan)
     whole = Scores(score_EN, share_ENM, z_ENM, expected_ENM)
     if now.ndim == 2:
         return Scores(whole.score[0], whole.share[0], whole.z[0], whole.expected[0])

@@ -78,18 +78,12 @@ def standardise(out_TF: Floats, centre_F: Floats, scale_F: Floats, cut: float, f
 @njit(cache=True, nogil=True)
 def fit_entities(
     past_ETM: Floats, floor_EM: Floats, scale_S: Ints, samples_min: int, deviation_share: float, cut: float,
-    shrink: float, centre_EF: Floats, scale_EF: Floats, precision_EFF: Floats, distance_E2: Floats,
+    centre_EF: Floats, scale_EF: Floats, covariance_EFF: Floats,
 ) -> None:  # fmt: skip
-    """Write for each entity middles, scales, the inverse of the shrunk covariance of its features, and the median and
-    the 95 % quantile of the distances of its past, each sample as if it had not been fitted to.
-
-    Of the covariance A = (1 - s) / T sum f f' + s I without one f it is known what f A^-1 f' would be:
-    q / (1 - (1 - s) q / T) (Sherman, Morrison 1950), so nothing is fitted twice.
-    """
+    """Write for each entity the middles, the scales and the covariance of its features."""
     entities, samples, metrics = past_ETM.shape
     features = centre_EF.shape[1]
     feature_TF = np.empty((samples, features))
-    apart_T = np.empty(samples)
     for e in range(entities):
         for m in range(metrics):
             centre_EF[e, m], scale_EF[e, m] = usual_of(
@@ -97,39 +91,51 @@ def fit_entities(
             )
         write_features(past_ETM[e], centre_EF[e], scale_EF[e], scale_S, cut, feature_TF)
         for f in range(metrics, features):
-            # Floor: a hundredth of a standard deviation of the level.
-            centre_EF[e, f], scale_EF[e, f] = usual_of(feature_TF[:, f].copy(), samples_min, deviation_share, 0.01)
+            # Of a level that never moved by more than its floor, deviations count in the same unit; of any other
+            # they may be a hundredth of it: what only drifts is odd when it jumps.
+            never = scale_EF[e, f % metrics] <= floor_EM[e, f % metrics]
+            centre_EF[e, f], scale_EF[e, f] = usual_of(
+                feature_TF[:, f].copy(), samples_min, deviation_share, 1.0 if never else 0.01
+            )
         standardise(feature_TF, centre_EF[e], scale_EF[e], cut, metrics)
-        covariance_FF = np.dot(feature_TF.T, feature_TF) * ((1 - shrink) / samples)
-        for f in range(features):
-            covariance_FF[f, f] += shrink
-        precision_EFF[e] = np.linalg.inv(covariance_FF)
         for t in range(samples):
-            squared = max(np.dot(feature_TF[t], np.dot(precision_EFF[e], feature_TF[t])), 0.0)
-            apart_T[t] = np.sqrt(squared / max(1 - (1 - shrink) * squared / samples, 1e-6))
-        apart_T.sort()
-        distance_E2[e, 0], distance_E2[e, 1] = quantile_of(apart_T, 0.5), quantile_of(apart_T, 0.95)
+            for f in range(features):
+                part = feature_TF[t, f] / samples
+                if part != 0.0:
+                    for g in range(features):
+                        covariance_EFF[e, f, g] += part * feature_TF[t, g]
 
 
 @njit(cache=True, nogil=True)
 def score_entities(
     value_ETM: Floats, before: int, scale_S: Ints, cut: float,
-    centre_EF: Floats, scale_EF: Floats, precision_EFF: Floats, distance_EN: Floats, share_ENM: Floats, z_ENM: Floats,
+    centre_EF: Floats, scale_EF: Floats, precision_EFF: Floats, squared_EN: Floats, share_ENM: Floats, z_ENM: Floats,
 ) -> None:  # fmt: skip
-    """Write the distance of each sample after the first `before`, the part of each metric, and its level."""
+    """Write the squared distance of each sample after the first `before`, the part of each metric, and its level.
+
+    Loops instead of products of matrices: those round otherwise for other numbers of samples.
+    """
     entities, samples, metrics = value_ETM.shape
     features = centre_EF.shape[1]
     feature_TF = np.empty((samples, features))
+    turned_F = np.empty(features)
     for e in range(entities):
         write_features(value_ETM[e], centre_EF[e], scale_EF[e], scale_S, cut, feature_TF)
         z_ENM[e] = feature_TF[before:, :metrics]
         standardise(feature_TF, centre_EF[e], scale_EF[e], cut, metrics)
         for n in range(samples - before):
             feature_F = feature_TF[before + n]
-            distance_EN[e, n] = np.sqrt(max(np.dot(feature_F, np.dot(precision_EFF[e], feature_F)), 0.0))
-            total = 0.0
+            turned_F[:] = 0.0
+            total, squared = 0.0, 0.0
             for f in range(features):
-                share_ENM[e, n, f % metrics] += feature_F[f] * feature_F[f]
-                total += feature_F[f] * feature_F[f]
+                part = feature_F[f]
+                if part != 0.0:
+                    for g in range(features):
+                        turned_F[g] += part * precision_EFF[e, f, g]
+                share_ENM[e, n, f % metrics] += part * part
+                total += part * part
+            for f in range(features):
+                squared += feature_F[f] * turned_F[f]
+            squared_EN[e, n] = max(squared, 0.0)
             if total > 0:
                 share_ENM[e, n] /= total

@@ -9,6 +9,8 @@ anomaly as usual. Each is blind where the other sees.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from leadline.analysis.anomaly.detector import Scores, fit, score
@@ -18,26 +20,26 @@ SMOOTH = 20  # samples: what is odd for a moment is less so than what stays odd
 LAGS = 100  # of a single metric: so many samples around each are judged together, as its shape
 
 
-def of_recording(value_NM: Floats, past: int, *, floor_M: Floats | None = None) -> Scores:
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """How odd N samples of a recording are."""
+
+    score_N: Floats  # averaged over `SMOOTH` samples around each, so it is known half of them later; 0: nothing known
+    by_past: Scores  # beside its first part, sample by sample
+    by_all: Scores  # beside all of it
+
+
+def of_recording(value_NM: Floats, past: int, *, floor_M: Floats | None = None) -> Recorded:
     """How odd each sample is, and which metrics are.
 
-    Inputs: value (N, M), evenly spaced; the first `past` samples count as usual. `floor_M` as for `fit`.
-    Returns: scores without the axis E, the score averaged over `SMOOTH` samples around each (so it is known half of
-    them later). Where nothing is known the score is 0.
+    Inputs: value (N, M), evenly spaced; the first `past` samples count as usual. `floor_M` as for `fit`. Of a single
+    metric the `LAGS` samples around each are judged as if they were metrics.
     """
-    single = value_NM.shape[1] == 1
-    if not len(value_NM):
-        return score(fit(value_NM), value_NM)
+    single = value_NM.shape[1] == 1 and len(value_NM) > 0
     judged_NL = _shape(value_NM) if single else value_NM
-    floor = floor_M[:1] if single and floor_M is not None else floor_M
-    models = (fit(judged_NL[:past], floor=floor), fit(judged_NL, floor=floor))
+    models = (fit(judged_NL[:past], floor=floor_M), fit(judged_NL, floor=floor_M))
     by_past, by_all = (score(model, judged_NL, place=0) for model in models)
-    smooth_N = smoothed(np.nan_to_num((by_past.score, by_all.score)).mean(0), SMOOTH)
-    if single:  # one metric: all that is odd is its
-        middle = LAGS // 2
-        share_N1 = (by_all.share.sum(1, keepdims=True) > 0).astype(np.float64)
-        return Scores(smooth_N, share_N1, by_all.z[:, middle, None], by_all.expected[:, middle, None])
-    return Scores(smooth_N, by_all.share, by_all.z, by_all.expected)
+    return Recorded(smoothed(np.nan_to_num((by_past.score, by_all.score)).mean(0), SMOOTH), by_past, by_all)
 
 
 def smoothed(score_N: Floats, width: int) -> Floats:
