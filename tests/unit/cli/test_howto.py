@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.senders.running import RunningLeadline
 
+from leadline.server.alerts_wire import signature
 from leadline.server.config import load
 
 HOWTO = Path(__file__).resolve().parents[3] / "docs" / "how-to"
@@ -32,3 +35,23 @@ def test_settings_are_settings(tmp_path: Path, page: str) -> None:
         file = tmp_path / "leadline.yaml"
         file.write_text(text)
         assert load(file, {}).ingest.scrape[0].targets
+
+
+@pytest.mark.parametrize("page", ["send-alerts.md", "explain-with-a-model.md"])
+def test_settings_of_alerts_and_models_are_taken(tmp_path: Path, page: str) -> None:
+    (text,) = (each for each in blocks(page, "yaml") if each.startswith("# leadline.yaml"))
+    file = tmp_path / "leadline.yaml"
+    file.write_text(text)
+    config = load(file, {})
+    assert config.explain.url if "explain" in page else len(config.alerts.receivers) == 3
+
+
+def test_the_check_of_signatures_on_the_page_is_right() -> None:
+    scope: dict[str, Any] = {}
+    exec(blocks("send-alerts.md", "python")[0], scope)
+    at = "1750000000"
+    scope["time"] = SimpleNamespace(time=lambda: 1_750_000_100.0)
+    header = f"t={at},v1={signature(b'body', at, b'key')}"
+    assert scope["is_ours"](header, b"body", b"key")
+    assert not scope["is_ours"](header, b"other", b"key")
+    assert not scope["is_ours"](header.replace(at, "1"), b"body", b"key")

@@ -7,12 +7,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
 from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, incident
-from tests.unit.server.notices import URL, told
+from tests.unit.server.notices import URL, one, told
 from tests.unit.server.path_rows import append, filled
 
 from leadline.model.errors import ConfigError, WorldError
@@ -20,11 +20,11 @@ from leadline.server.alerts import Alerts, findings
 from leadline.server.alerts_config import AlertsConfig, Receiver
 from leadline.server.alerts_delivery import Delivery
 from leadline.server.alerts_due import Rhythm, current, due
-from leadline.server.alerts_notice import Notice
+from leadline.server.alerts_notice import Notice, annotations_of
 from leadline.server.alerts_secrets import without_password
 from leadline.server.alerts_sent import KEEP_NS, Sent, Told
 from leadline.server.alerts_wire import alertmanager, cloudevents, rfc3339, signature, webhook
-from leadline.store import Store
+from leadline.store import Store, StoreConfig
 
 CONFIG = AlertsConfig(settle_s=4.0, change_s_min=30.0, resend_s=60.0, stale_s=900.0, late_s=3600.0)
 RHYTHM = Rhythm.of(CONFIG, resends=False)
@@ -63,12 +63,8 @@ def test_growing_losses_are_no_news_and_another_cause_is() -> None:
 
 
 def test_a_hostile_name_becomes_no_command() -> None:
-    from tests.unit.server.notices import one
-
     evil = one(WORKER)
     cause = replace(evil.causes[0], host="host:h6; rm -rf /")
-    from leadline.server.alerts_notice import annotations_of
-
     texts = annotations_of(replace(evil, causes=(cause,), job="a b$(reboot)"), URL)
     assert "command" not in texts
     assert texts["diagnose"] == "leadline diagnose 'a b$(reboot)'"
@@ -188,13 +184,24 @@ class Clock:
         return self.now_ns
 
 
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    """Files that tests opened are closed."""
+    yield
+    while Desk.opened:
+        Desk.opened.pop().close()
+
+
 class Desk:
     """A delivery over a transport without sockets, its answers as told, its counts and its clock."""
+
+    opened: ClassVar[list[Sent]] = []
 
     def __init__(self, path: Path, answer: Callable[[httpx.Request], httpx.Response], **more: Any) -> None:
         self.clock, self.counts, self.requests = Clock(), dict[str, int](), list[httpx.Request]()
         self.sent = Sent(path / "alerts.sqlite")
         self.sent.open()
+        self.opened.append(self.sent)
         receiver = Receiver("desk", more.pop("kind", "webhook"), "http://desk.example/in", **more)
         self.delivery = Delivery(
             receiver, CONFIG, URL, {"KEY": "s3cret"}, self.sent, self._count, self.clock, lambda: 1.0
@@ -384,8 +391,6 @@ def test_beyond_the_bound_incidents_are_counted(store: Store) -> None:
 
 def test_a_store_that_does_not_answer_is_asked_again() -> None:
     counts: dict[str, int] = {}
-    from leadline.store import StoreConfig
-
     alerts = alerts_of(Store(StoreConfig(path="nowhere")), counts)
     alerts.look()
     assert (alerts.board, counts) == ({}, {"look": 1})

@@ -53,8 +53,8 @@ OPERATIONS = [
 # Most of what can go wrong is in the operations that take something.
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
-         "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6, "/api/v1/marks": 6,
-         "/api/v1/backfill": 6}  # fmt: skip
+         "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6,
+         "/api/v1/marks": 6, "/api/v1/backfill": 6}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
