@@ -24,6 +24,7 @@ EVIDENCE_MORE = 3  # of each, where several causes are named
 CONSIDERED_SHOWN = 3
 OTHERS_SHOWN = 5
 JOBS_SHOWN = 5
+BEHIND_S = 15.0  # an open incident that no window of so long has told is told with the time it is of
 Answer = Mapping[str, Any]
 
 # Words for a probability, the first whose bound it reaches.
@@ -136,6 +137,10 @@ class _Page:
         self._line(state.upper(), self.headline(one), "bold", f"bold {STATE_STYLE.get(state, 'dim')}")
         self._line("", self._when(one))
         self._line("", f"{self._gpus(one['lost_gpu_seconds'])} lost{' so far' if one['state'] == 'open' else ''}")
+        behind_s = (self._found["at_ns"] - one["seen_ns"]) / 1e9
+        if one["state"] == "open" and behind_s > BEHIND_S and not self._found["recorded"]:
+            text = f"{when(one['seen_ns'])}: the judgement is {ago(behind_s)} behind (leadline show analyses)"
+            self._line("as of", text, "yellow")
         if one["suppressed"]:
             why = SUPPRESSED.get(one["suppressed"], one["suppressed"])
             self._line("suppressed", f"because {why}: nobody is alerted", "yellow")

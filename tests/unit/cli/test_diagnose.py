@@ -91,6 +91,14 @@ def test_an_unknown_cause_says_what_is_missing() -> None:
     assert "waiting" not in text
 
 
+def test_an_open_one_that_was_not_judged_lately_says_of_when_it_is() -> None:
+    found = answer(FLAP)
+    assert "as of" not in printed(found)
+    late = lines(printed({**found, "at_ns": NOW + 90 * S}))
+    assert "as of 2025-06-15 15:06:40Z: the judgement is 90 s behind (leadline show analyses)" in late
+    assert "as of" not in printed({**found, "at_ns": NOW + 90 * S, "recorded": True})
+
+
 def test_a_suppressed_one_says_because_of_what() -> None:
     text = printed(answer(QUIET, about="moe-3"))
     assert "suppressed because its hosts are under maintenance: nobody is alerted" in lines(text)
