@@ -3,12 +3,12 @@
     python -m bench.anomaly [--hosts N] [--every S] [--rounds N] [--json]
 
 Made are the rows that a store hands over of hosts with 8 GPUs, 8 ports and node metrics (200 series a host, 500
-hosts): the samples of a window of 5 s and of its look-back of 180 s, one each 10 s (and each second for `seconds_1s`), in
-the order of the store and also shuffled. One GPU throttles and one port drops packets, and must come out. The whole
-analysis judges the window: Arrow tables in, verdict columns out. Beside it, in the same process, stand a plain
-aggregation of the same rows (`pyarrow.Table.group_by`: mean, deviation, largest) and n-sigma in numpy (mean and standard
-deviation of each series, the newest value against them), neither of which knows counters, peers, spans or onsets. All
-may use two threads.
+hosts): the samples of a window of 5 s and of its look-back of 180 s, one each 10 s (and each second for
+`seconds_1s`), in the order of the store and also shuffled. One GPU throttles and one port drops packets, and must come
+out. The whole analysis judges the window: Arrow tables in, verdict columns out. Beside it, in the same process, stand a
+plain aggregation of the same rows (`pyarrow.Table.group_by`: mean, deviation, largest) and n-sigma in numpy (mean and
+standard deviation of each series, the newest value against them), neither of which knows counters, peers, spans or
+onsets. All may use two threads.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ class Kind:
     floor: float = 0.0
     floor_ratio: float = 0.05
     bits: int = 0  # of values that are sets of bits: those that count
+    healthy: float | None = None  # what it is when all is well, so that it needs neither past nor peers
     alike: bool = False  # the same on all peers when all is well, so that few peers suffice to judge it
 
 
@@ -62,11 +63,15 @@ KINDS: tuple[Kind, ...] = (
     Kind(r".*(?:edac|ecc|uncorrect|fatal|tx_timeout|hung|panic|mce|machine_check).*", Way.RARE, 1),
     Kind(r".*CORRECTABLE_REMAPPED_ROWS.*", Way.RARE, 1),
     # time lost, in seconds or ns a second
-    Kind(r"DCGM_FI_DEV_(?:POWER|THERMAL|SYNC_BOOST|BOARD_LIMIT|LOW_UTIL|RELIABILITY)_VIOLATION", Way.HARM, 1, 2e7),
-    Kind(r".*(?:throttled|pressure|stalled|waiting)_?.*seconds.*", Way.HARM, 1, 0.03),
+    Kind(
+        r"DCGM_FI_DEV_(?:POWER|THERMAL|SYNC_BOOST|BOARD_LIMIT|LOW_UTIL|RELIABILITY)_VIOLATION",
+        Way.HARM, 1, 2e7, healthy=0.0,
+    ),
+    Kind(r".*throttled.*seconds.*", Way.HARM, 1, 0.03, healthy=0.0),
+    Kind(r".*(?:pressure|stalled|waiting)_?.*seconds.*", Way.HARM, 1, 0.03),
     Kind(r".*pause_duration.*", Way.HARM, 1, 2e4),
     Kind(r".*(?:throttled|throttles).*", Way.COUNT, 1),
-    Kind(r"DCGM_FI_DEV_CLOCKS?_(?:EVENT|THROTTLE)_REASONS", Way.STATE, 1, bits=0x8 | 0x20 | 0x40 | 0x80),
+    Kind(r"DCGM_FI_DEV_CLOCKS?_(?:EVENT|THROTTLE)_REASONS", Way.STATE, 1, bits=0x8 | 0x20 | 0x40 | 0x80, healthy=0.0),
     # states
     Kind(r"up|.*_up|.*carrier|.*(?:oper|link)_?status|ifOperStatus|.*source_up", Way.STATE, -1, alike=True),
     Kind(

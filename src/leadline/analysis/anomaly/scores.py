@@ -151,7 +151,10 @@ def _tier(
     )
     past_KB = y_KB if known is None else _masked(y_KB, row_K, known, width_ns, to_ns, len(streams))
     level_K, scale_K, count_K = pasts(past_KB, GUARD)
+    short_K = (count_K < least_K) & ~np.isnan(kinds.healthy_K)
+    level_K[short_K], scale_K[short_K], count_K[short_K] = kinds.healthy_K[short_K], 0.0, PAST_MIN
     expected_past_KB = np.where(peered_K[:, None], others_KB + level_K[:, None], level_K[:, None])
+    expected_past_KB = _nearest(grid_KB, expected_past_KB, _in_step(past_KB, grid_KB, others_KB, peered_K))
     scale_K = np.maximum(scale_K, 0.7 * _of_group(begin_G, scale_K))
     scale_K = scale_K * np.where(kinds.way_K >= Way.RARE, 1.5, 1.0 + 10.0 / np.maximum(count_K, 1))
     z_past_KB = kinds.deviations(grid_KB, expected_past_KB, scale_K, begin_G, width_ns)
@@ -162,6 +165,22 @@ def _tier(
     z_peers_KB[~alike_K & (size_K - 1 < OTHERS_OF_LOAD)] = np.nan
     scores = [_calibrated(each, begin_G) for each in (z_past_KB, z_peers_KB)]
     return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, np.stack([expected_past_KB, others_KB]), np.stack(scores))
+
+
+def _in_step(past_KB: Floats, grid_KB: Floats, others_KB: Floats, peered_K: Bools) -> Floats:
+    """What loads would be if they were the same multiple of the others' as before: when a job stops, all of it does."""
+    known_KB = np.where(np.isnan(past_KB), np.nan, 1.0)
+    own_K, _, _ = pasts(grid_KB * known_KB, GUARD)
+    theirs_K, _, _ = pasts(others_KB * known_KB, GUARD)
+    times_K = np.where(peered_K & (own_K > 0) & (theirs_K > 0), own_K / np.where(theirs_K > 0, theirs_K, 1.0), np.nan)
+    found: Floats = others_KB * times_K[:, None]
+    return found
+
+
+def _nearest(value_KB: Floats, one_KB: Floats, other_KB: Floats) -> Floats:
+    """Of two expectations the one that is nearer to the value; the first where the second is not known."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(np.abs(value_KB - other_KB) < np.abs(value_KB - one_KB), other_KB, one_KB)
 
 
 def _masked(y_KB: Floats, row_K: Ints, known: Mask, width_ns: int, to_ns: int, rows: int) -> Floats:
@@ -190,6 +209,7 @@ class _Kinds:
     side_K: Floats
     floor_K: Floats
     ratio_K: Floats
+    healthy_K: Floats  # NaN: not known
     alike_K: Bools
     counter_K: Bools
 
@@ -203,17 +223,19 @@ class _Kinds:
 
         return cls(
             column(lambda kind: kind.way).astype(np.int64), column(lambda kind: kind.side), column(floor),
-            column(lambda kind: kind.floor_ratio), column(lambda kind: kind.alike) > 0, streams.counter_R[row_K],
+            column(lambda kind: kind.floor_ratio),
+            column(lambda kind: np.nan if kind.healthy is None else kind.healthy),
+            column(lambda kind: kind.alike) > 0, streams.counter_R[row_K],
         )  # fmt: skip
 
     def deviations(self, grid_KB: Floats, expected_KB: Floats, scale_K: Floats, begin_G: Ints, width_ns: int) -> Floats:
-        """See the kernel. Where nothing is known of a unit, the floor is a twentieth of the largest in the group."""
+        """See the kernel. Where nothing is known of a unit, the floor is a tenth of the largest in the group."""
         floor_K, ratio_K = self.floor_K.copy(), self.ratio_K.copy()
         untold_K = (floor_K == 0) & (self.way_K <= Way.HARM)
         if untold_K.any():
             largest_K = np.nanmax(np.where(np.isnan(grid_KB), 0.0, np.abs(grid_KB)), axis=1, initial=0.0)
             largest_K = np.repeat(np.maximum.reduceat(largest_K, begin_G[:-1]), np.diff(begin_G))
-            floor_K[untold_K] = 0.05 * largest_K[untold_K]
+            floor_K[untold_K] = 0.1 * largest_K[untold_K]
         state_K = self.way_K == Way.STATE
         floor_K[state_K] = ratio_K[state_K] = STATE_RATIO
         none_K = np.zeros(len(floor_K))
