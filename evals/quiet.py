@@ -125,6 +125,8 @@ def _print(fleets: Sequence[Quiet], healthy: Sequence[Judged]) -> None:
         )
         for row in each.incidents:
             print(f"    false: {row['incident']}: {row['verdict']}, {row['cause'] or '-'}, {row['lost_gpu_seconds']}")
+        for text in each.symptoms:
+            print(f"    symptom: {text}")
         print_failures(each.failures)
     for one in healthy:
         print_failures(one.failures)
@@ -153,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "fleet": each.fleet, "detail": each.detail, "nodes": each.nodes, "hours": each.judged_s / 3600,
                 "jobs": each.jobs, "windows": each.windows, "took_s": each.took_s, "rows": each.rows,
                 "told": each.told, "false": each.incidents, "failed": each.failures,
+                "symptoms": each.symptoms,
             }
             for each in fleets_told
         ],

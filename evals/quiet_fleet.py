@@ -70,6 +70,7 @@ class Quiet:
     jobs: int = 0
     incidents: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # windows in which an analysis failed
+    symptoms: list[str] = field(default_factory=list)  # what incidents would be made of
     suppressed: int = 0  # of incidents, those that do not alert
 
     @property
@@ -120,7 +121,7 @@ def quiet(fleet: Fleet) -> Quiet:
         from_ns = to_ns
     told = judging.told()
     found.told.update({name: rows.num_rows for name, rows in told.items()})
-    _count(found, told)
+    _count(found, told, spec.start_ns)
     found.judged_s, found.took_s = spec.seconds, time.monotonic() - began
     found.failures = judging.failures
     found.windows, found.jobs = judging.windows, len(jobs)
@@ -134,12 +135,19 @@ def _minutes(from_ns: int, to_ns: int) -> Iterator[int]:
         yield from_ns
 
 
-def _count(found: Quiet, told: Mapping[str, pa.Table]) -> None:
+def _count(found: Quiet, told: Mapping[str, pa.Table], from_ns: int) -> None:
+    for row in told["symptom"].to_pylist() if "symptom" in told else []:
+        at_s = (row["start_ns"] - from_ns) / S
+        lost, blamed = row["lost_gpu_seconds"] or 0.0, row["blamed"] or "[]"
+        found.symptoms.append(
+            f"{row['entity']} {row['symptom']} at {at_s:.0f} s, {lost:.1f} GPU-s, blames {blamed:.200}"
+        )
+    told_causes = told["cause"].to_pylist() if "cause" in told else []
     for row in told["incident"].to_pylist() if "incident" in told else []:
         if row["suppressed"]:
             found.suppressed += 1
         else:
-            causes = [each for each in told["cause"].to_pylist() if each["incident"] == row["incident"]]
+            causes = [each for each in told_causes if each["incident"] == row["incident"]]
             first = min(causes, key=lambda each: int(each["position"]), default=None)
             found.incidents.append({
                 "fleet": f"{found.fleet}-{found.seed}", "incident": row["incident"], "entity": row["entity"],

@@ -51,12 +51,17 @@ def test_incidents_count_unless_they_are_suppressed() -> None:
         "lost_gpu_seconds": 3.0,
     }  # fmt: skip
     cause = {"incident": "i", "position": 1, "chosen": True, "entity": "host:h1", "rule": "slow-host"}
+    symptom = {
+        "entity": "job:j", "symptom": "slow", "start_ns": 90 * 10**9, "lost_gpu_seconds": 3.0, "blamed": "[]",
+    }  # fmt: skip
     told = {
+        "symptom": pa.Table.from_pylist([symptom]),
         "incident": pa.Table.from_pylist([row, {**row, "incident": "k", "suppressed": "maintenance"}]),
         "cause": pa.Table.from_pylist([{**cause, "position": 2, "entity": "host:h2"}, cause]),
     }
-    module._count(found, told)
+    module._count(found, told, 0)
     assert found.suppressed == 1
+    assert found.symptoms == ["job:j slow at 90 s, 3.0 GPU-s, blames []"]
     assert [(each["incident"], each["cause"]) for each in found.incidents] == [("i", "host:h1 slow-host")]
 
 
