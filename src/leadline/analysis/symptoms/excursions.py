@@ -15,6 +15,7 @@ from leadline.analysis.columns import Floats
 KNOWN_MIN = 3  # blocks before any can be held against them
 FEW = 8  # blocks of which the scatter is not known well
 SCATTER_FEW, SCATTER_MIN = 0.08, 0.04  # of the usual: steps of real jobs differ by at least so much
+SCATTER_MAX = 0.25  # a job that comes up does not make everything usual
 SLACK = 1.5  # scatters beyond usual that are nothing
 TOLD = 8.0  # sum of scatters from which it is told
 CALM = 2  # blocks as usual in a row after which it is over: what comes then is something else
@@ -58,7 +59,7 @@ def level_of(unit_s_B: Floats) -> Level | None:
     spread = 1.4826 * float(np.median(np.abs(ratio - 1)))
     high = (float(np.quantile(ratio, 0.9)) - 1) / 1.2816 if len(ratio) >= FEW else 0.0
     least = SCATTER_MIN if len(ratio) >= FEW else SCATTER_FEW
-    return Level(median, max(spread, high, least))
+    return Level(median, min(max(spread, high, least), SCATTER_MAX))
 
 
 def excursion(unit_s_B: Floats) -> Excursion | None:

@@ -38,9 +38,10 @@ BACK_NS = 10 * S  # as usual for so long, and it is over
 BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
 LEDGER_WINDOWS = 2  # in a row
-# Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner is told sooner.
+# Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner, or takes a third
+# of the time, is told sooner.
 LOST_S_MIN, LOST_S_NOBODYS = 2.0, 4.0
-OWNER_SHARE = 0.5
+OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
 
@@ -136,6 +137,7 @@ class _LedgerWindow:
     begin_ns: int
     end_ns: int
     share: float  # of the GPU time of the window, that was lost
+    most: float  # of it, to one owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +197,16 @@ class _Job:
         recent = now.take(now.end_B > int(now.end_B[-1]) - BACK_NS)
         if min(_share(now, level), _share(recent, level)) < LOST_SHARE_MIN:
             return False
-        lost_s = _lost_s(now, level)
         late = lateness(self.calls, begin_ns, self.window.to_ns, begin_ns)
         most_s = max([*late.by_rank_s.values(), *late.by_comm_s.values()], default=0.0)
-        return lost_s >= (LOST_S_MIN if most_s >= OWNER_SHARE * lost_s else LOST_S_NOBODYS)
+        return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s)
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Two windows in a row that lost more than 5 %, the last of them just told."""
-        newest = self._ledger_windows()[-LEDGER_WINDOWS:]
-        spans = [*spans, *self._trouble((Symptom.STALL,))]
-        if len(newest) < LEDGER_WINDOWS or any(each.share < LOST_SHARE_MIN for each in newest):
-            return None
-        if any(begin < each.end_ns and each.begin_ns < until for each in newest for begin, until in spans):
+        newest = self._losing_windows([*spans, *self._trouble((Symptom.STALL,))])
+        lost_s = sum(each.share * (each.end_ns - each.begin_ns) / S for each in newest)
+        most_s = sum(each.most * (each.end_ns - each.begin_ns) / S for each in newest)
+        if len(newest) < LEDGER_WINDOWS or not _is_worth_telling(lost_s, 0.0, most_s):
             return None
         if self.window.to_ns - newest[-1].end_ns > SOON_NS:
             return None
@@ -217,19 +217,34 @@ class _Job:
             begin_ns = _lost_from(calm, onset(calm.unit_s_B, int(inside_B[0]), len(calm.end_B) - 1, level), level)
         return min(begin_ns, self.window.to_ns - 1), level, f"{100 * share:.0f} % of its time was lost, by the ledger"
 
+    def _losing_windows(self, spans: Sequence[tuple[int, int]]) -> list[_LedgerWindow]:
+        """The newest windows of the ledger that all lost more than 5 %, outside of some spans; the newest last."""
+        found: list[_LedgerWindow] = []
+        for each in reversed(self._ledger_windows()):
+            known = any(begin < each.end_ns and each.begin_ns < until for begin, until in spans)
+            if known or each.share < LOST_SHARE_MIN or (found and found[0].begin_ns != each.end_ns):
+                break
+            found.insert(0, each)
+        return found
+
     def _ledger_windows(self) -> list[_LedgerWindow]:
         """What share of each window of the ledger was lost, in order of time."""
         lost: dict[int, float] = defaultdict(float)
+        most: dict[int, float] = defaultdict(float)
         held: dict[int, float] = defaultdict(float)
         length: dict[int, int] = {}
         for row in self.ledger:
             held[row["end_ns"]] += _sound(row["gpu_seconds"])
-            lost[row["end_ns"]] += 0.0 if row["category"] in NOT_LOST else _sound(row["lost_gpu_seconds"])
+            if row["category"] not in NOT_LOST:
+                lost[row["end_ns"]] += _sound(row["lost_gpu_seconds"])
+                if ":" in (row["owner"] or ""):
+                    most[row["end_ns"]] = max(most[row["end_ns"]], _sound(row["lost_gpu_seconds"]))
             length[row["end_ns"]] = max(0, min(row["window_ns"], NEAR_NS))
-        return [
-            _LedgerWindow(end - length[end], end, lost[end] / held[end] if held[end] > 0 else 0.0)
-            for end in sorted(held)
-        ]
+        found = []
+        for end in sorted(held):
+            shares = (of[end] / held[end] if held[end] > 0 else 0.0 for of in (lost, most))
+            found.append(_LedgerWindow(end - length[end], end, *shares))
+        return found
 
     # --- while it lasts -------------------------------------------------------------------------------------------
 
@@ -267,11 +282,11 @@ class _Job:
         after = ratio_B[slow[-1] + 1 :] if len(slow) else ratio_B
         if len(after) < BACK_BLOCKS or self.window.to_ns - since_ns < BACK_NS:
             return None
-        newest = self._ledger_windows()[-1:]
-        if newest and newest[0].share >= LOST_SHARE_MIN + excess / 4 and newest[0].end_ns > since_ns + BACK_NS // 2:
-            return (
-                None  # steps as short as they were, and still time is lost: less is done, or somebody is late for all
-            )
+        losing = [each for each in self._ledger_windows() if each.share >= LOST_SHARE_MIN + excess / 4]
+        if losing and losing[-1].begin_ns > since_ns:
+            since_ns = losing[-1].end_ns  # steps as short as they were, and still time was lost
+            if self.window.to_ns - since_ns < BACK_NS:
+                return None
         return since_ns if float(np.mean(after)) <= level.back_ratio(excess) else None
 
     # --- rows -----------------------------------------------------------------------------------------------------
@@ -301,6 +316,12 @@ class _Job:
             told, bound_ns=self.bound_ns, lost_gpu_seconds=lost, lost_share=min(lost / held, 1.0), blamed=blamed,
             missing=missing, evidence=(said,),
         )  # fmt: skip
+
+
+def _is_worth_telling(lost_s: float, share: float, most_s: float) -> bool:
+    """Whether so much was lost, of it `most_s` to one owner, that it is no noise of the machine."""
+    clear = most_s >= OWNER_SHARE * lost_s or share >= SHARE_CLEAR
+    return lost_s >= (LOST_S_MIN if clear else LOST_S_NOBODYS)
 
 
 def _lost_from(pace: Pace, place: int, level: Level) -> int:
