@@ -9,6 +9,7 @@ import typer
 from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
+from leadline.cli.show_anomalies import anomalies
 from leadline.cli.show_failures import failures
 from leadline.cli.show_flows import flows
 from leadline.cli.show_graph import graph
@@ -26,6 +27,7 @@ app.command()(flows)
 app.command()(ledger)
 app.command()(incidents)
 app.command()(failures)
+app.command()(anomalies)
 app.command()(sle)
 app.command()(expectations)
 app.command()(rules)

@@ -26,6 +26,7 @@ from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
 from leadline.server.analyses import mount_analyses
+from leadline.server.anomalies_view import mount_anomalies
 from leadline.server.bundles import mount_bundles
 from leadline.server.compare_api import mount_compare
 from leadline.server.explain_api import mount_explanation
@@ -289,6 +290,7 @@ def create_api(
     mount_sle(api, parts, who, reading.turn, PROBLEMS)
     mount_alerts(api, parts, who, PROBLEMS)
     mount_incidents(api, parts, who, reading.turn, PROBLEMS)
+    mount_anomalies(api, parts, who, reading.turn, PROBLEMS)
     mount_explanation(api, parts, who, reading.turn, PROBLEMS)
     mount_marks(api, parts, who, reading.turn, PROBLEMS)
     return api

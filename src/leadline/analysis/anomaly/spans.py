@@ -24,6 +24,9 @@ budget of 0.1 false alarms per entity and day on quiet data: docs/analyses/anoma
 ON_ALONE = 7.0  # one bin is enough from here
 OFF = 3.0
 HALF = 0.5
+GONE_NS = 60 * S
+"""An open span is told again by each window. One that was not told for so long ended in one whose row is out of sight,
+or nothing was judged since: in both cases it does not go on."""
 NORMAL_AFTER_NS = 3600 * S  # what has been so for an hour is what it is now, not what is odd about it
 
 
@@ -66,6 +69,8 @@ def known_spans(anomaly: pa.Table, from_ns: int, to_ns: int) -> list[Span]:
         names = ("tenant", "entity", "metric", "label", "witness", "start_ns", "earliest_ns", "end_ns", "bound_ns",
                  "score", "direction", "expected", "seen", "told_ns")  # fmt: skip
         end_ns = None if row["seen_ns"] == to_ns else row["end_ns"]  # this window may have ended it: it decides anew
+        if end_ns is None and row["seen_ns"] < to_ns - GONE_NS:
+            continue
         found.append(Span(**{name: row[name] for name in names} | {"end_ns": end_ns}))
     return sorted(found, key=lambda each: (each.key, each.start_ns))
 

@@ -1,0 +1,103 @@
+"""What was odd, entity by entity: `GET /api/v1/anomalies`. Concluded by the analysis `anomaly`; read from its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+
+from leadline.model.errors import UsageError
+from leadline.model.principal import Principal
+from leadline.model.tables.verdicts import ANOMALY
+from leadline.runner.verdicts import latest_sql
+from leadline.server.flows_view import Asked
+from leadline.server.graph_api import Cluster
+from leadline.server.health import Parts
+from leadline.server.ledger_api import From, To
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.store import Store
+
+S = 10**9
+SPAN_NS = 15 * 60 * S  # looked at if no time is asked for
+ENTITIES_MAX = 200  # the oddest; `entities_total` counts all
+ROWS_MAX = 20_000
+NOTHING = "nothing was outside its past or its peers in this span; does `anomaly` run (`leadline show analyses`)?"
+_TEXTS = ("tenant", "entity", "entity_kind", "metric", "direction", "witness")
+_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "told_ns")
+
+
+def anomalies_answer(store: Store, asked: Asked, from_ns: int | None = None, entity: str = "") -> dict[str, Any]:
+    """What `/api/v1/anomalies` says: what was out at some time in [from, at), by entity, the oddest first."""
+    from_ns = asked.at_ns - SPAN_NS if from_ns is None else from_ns
+    rows = _rows(store, asked, from_ns, entity)
+    found = entities(rows[:ROWS_MAX])
+    cut = f"only {ROWS_MAX} metrics were read, those that are furthest out" if len(rows) > ROWS_MAX else ""
+    return {
+        "schema": SCHEMA_VERSION, "from_ns": from_ns, "to_ns": asked.at_ns, "entities_total": len(found),
+        "entities": found[:ENTITIES_MAX], "why": cut if rows else NOTHING,
+    }  # fmt: skip
+
+
+def entities(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows by tenant and entity, the oddest first; of each its largest score, its begin, and whether it lasts."""
+    by_entity: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        by_entity.setdefault((row["tenant"], row["entity"]), []).append(row)
+    found = [
+        {
+            "tenant": tenant, "entity": entity, "score": max(row["score"] for row in some),
+            "start_ns": min(row["start_ns"] for row in some), "lasts": any(row["end_ns"] is None for row in some),
+            "metrics": sorted(some, key=lambda row: (-row["score"], row["metric"], row["witness"], row["start_ns"])),
+        }
+        for (tenant, entity), some in by_entity.items()
+    ]  # fmt: skip
+    return sorted(found, key=lambda one: (-one["score"], one["entity"], one["tenant"]))
+
+
+def _rows(store: Store, asked: Asked, from_ns: int, entity: str) -> list[dict[str, Any]]:
+    """Those that are furthest out, one more than are told."""
+    # All rows of a span, so that the newest is found among them; spans end after an hour, or when they are in again.
+    where = "start_ns < {at_ns:Int64} AND start_ns > {from_ns:Int64} - 7200000000000"
+    where += "".join(f" AND {each}" for each in asked.conditions())
+    if entity:
+        where += " AND entity = {entity:String}"
+    columns = [*(f"toString({name}) AS {name}" for name in _TEXTS), *_NUMBERS]
+    sql = (
+        f"SELECT {', '.join(columns)}, if(isNull(label), NULL, toString(label)) AS label, "
+        "if(end_ns > {at_ns:Int64}, NULL, end_ns) AS end_ns "
+        f"FROM ({latest_sql(ANOMALY, where)}) WHERE ifNull(end_ns, seen_ns) > {{from_ns:Int64}} "
+        f"ORDER BY score DESC, entity, metric, witness, start_ns LIMIT {ROWS_MAX + 1}"
+    )
+    parameters = {**asked.parameters(sql), "from_ns": from_ns} | ({"entity": entity} if entity else {})
+    return json_rows(store.query(sql, parameters))
+
+
+def mount_anomalies(
+    api: FastAPI,
+    parts: Parts,
+    who: Callable[[Request], Principal],
+    turn: Callable[[], AbstractContextManager[None]],
+    problems: dict[int | str, Any],
+) -> None:
+    """Add the end point. `turn` gives a turn to query."""
+
+    @api.get("/api/v1/anomalies", tags=["incidents"], responses=problems)
+    def anomalies(
+        request: Request,
+        since: From = "",
+        until: To = "",
+        entity: Annotated[str, Query(description="only this entity, host:h3", max_length=1000)] = "",
+        cluster: Cluster = "",
+    ) -> dict[str, Any]:
+        """What was outside its past or its peers, by entity; the last 15 minutes if no time is asked for."""
+        now_ns = parts.now_ns()
+        to_ns = parse_time(until, now_ns) if until else now_ns
+        from_ns = parse_time(since, now_ns) if since else None
+        if from_ns is not None and from_ns >= to_ns:
+            raise UsageError(
+                f"`from` must be before `to`, got {from_ns} and {to_ns} ns; leave `to` out to mean the present"
+            )
+        with turn():
+            return anomalies_answer(parts.store, Asked(who(request), cluster, to_ns, latest=not until), from_ns, entity)
