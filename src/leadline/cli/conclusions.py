@@ -32,6 +32,9 @@ class Conclusions:
     live: bool = True
     incidents: Sequence[Mapping[str, Any]] = ()  # the first that began first
     named_ns: dict[tuple[str, str], int] = field(default_factory=dict)  # by incident and entity
+    advised: dict[tuple[str, str], str] = field(
+        default_factory=dict
+    )  # the action while it lasted: what is over needs none
 
     def ask(self, now_ns: int, until_ns: int | None = None) -> list[str]:
         """Ask again; what is new in it, a line each. `until_ns`: only what was told by then. Errors: LeadlineError."""
@@ -46,6 +49,8 @@ class Conclusions:
         lines = []
         for cause in one["causes"]:
             key = (one["incident"], cause["entity"])
+            if one["state"] == "open":
+                self.advised[key] = cause["action"]
             if key not in self.named_ns:
                 self.named_ns[key] = now_ns if self.live else cause["told_ns"] or one["told_ns"]
                 lines.append(self.words(one, cause))
@@ -63,7 +68,7 @@ class Conclusions:
             return Text("nothing hurts", "dim")
         texts = []
         for one in self.incidents[-SHOWN:]:
-            style = "bold magenta" if one["state"] == "open" else "magenta"
+            style = "bold bright_magenta" if one["state"] == "open" else "bright_magenta"
             texts += [Text(self.words(one, cause), style) for cause in one["causes"]]
             if not one["causes"]:
                 missing = f", missing {one['missing']}" if one["missing"] else ""
@@ -72,9 +77,17 @@ class Conclusions:
 
     def held_against(self, truth: Sequence[Entry]) -> RenderableType:
         """The table at the end: what was broken, what was found, whether that is right, after how long, what to do."""
-        lines = compared(truth, self.incidents, self.named_ns)
+        lines = compared(truth, [self._while_it_lasted(one) for one in self.incidents], self.named_ns)
         told = comparison(lines) if lines else Text("nothing was broken, and nothing was found")
         return Group(Text("what was broken, and what Leadline found", "bold"), told)
+
+    def _while_it_lasted(self, one: Mapping[str, Any]) -> Mapping[str, Any]:
+        """An incident with the actions that were advised before it was over."""
+        causes = [
+            {**each, "action": self.advised.get((one["incident"], each["entity"]), each["action"])}
+            for each in one["causes"]
+        ]
+        return {**one, "causes": causes}
 
     def complete(self, truth: Sequence[Entry]) -> bool:
         """Whether every fault has its cause named."""

@@ -174,7 +174,7 @@ def _concluded(story: Story) -> str:
 
 
 def _concluded_line(text: str) -> None:
-    console().print(Text(f"        Leadline: {text}", "bold magenta"))
+    console().print(Text(f"        Leadline: {text}", "bold bright_magenta"))
     sys.stdout.flush()
 
 

@@ -71,6 +71,19 @@ def test_the_last_table_holds_truth_and_findings_against_each_other() -> None:
     assert not found.complete([LINK, gpu])
 
 
+def test_of_what_is_over_the_action_is_told_that_was_advised_while_it_lasted() -> None:
+    server = _Server(TOLD[FLAP])
+    found = Conclusions(server, 0)
+    found.ask(NOW)
+    causes = [{**each, "action": "NONE"} for each in TOLD[FLAP]["causes"]]
+    server.incidents = [{**TOLD[FLAP], "state": "over", "end_ns": NOW, "causes": causes}]
+    found.ask(NOW + S)
+    assert "CHECK_CABLE" in words(found.held_against([LINK]))
+    late = Conclusions(server, 0)
+    late.ask(NOW + S)
+    assert "NONE" in words(late.held_against([LINK]))
+
+
 @pytest.mark.parametrize(
     ("fault", "incidents", "verdicts"),
     [
