@@ -67,7 +67,8 @@ def binned(
 
 @njit(cache=True)
 def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
-    """The median of the others of its group in each bin, (K, bins); NaN with fewer than `least` others."""
+    """The median of the others of its group in each bin, (K, bins); NaN with fewer than `least` others. Of two others
+    the nearer one: either of them may be the odd one, and their mean is nobody's."""
     rows, bins = grid_KB.shape
     out_KB = np.full((rows, bins), np.nan)
     for g in range(len(begin_G) - 1):
@@ -90,7 +91,12 @@ def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
                 low, high = (others - 1) // 2, others // 2  # places among the others
                 low += low >= i
                 high += high >= i
-                out_KB[row_I[order_I[i]], b] = value_I[order_I[low]] / 2 + value_I[order_I[high]] / 2
+                below, above = value_I[order_I[low]], value_I[order_I[high]]
+                own = value_I[order_I[i]]
+                if others == 2:
+                    out_KB[row_I[order_I[i]], b] = below if abs(own - below) < abs(above - own) else above
+                else:
+                    out_KB[row_I[order_I[i]], b] = below / 2 + above / 2
     return out_KB
 
 
