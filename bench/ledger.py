@@ -53,11 +53,17 @@ class Input:
 def made(ranks: int, steps: int, collectives: int, seed: int) -> Input:
     """Rows of a job of data-parallel ranks: each step some buckets in its backward pass, one of its ranks late."""
     rng = np.random.default_rng(seed)
-    late_rank = ranks // 3
+    return collectives_and_steps(ranks, steps, collectives, rng, ranks // 3, np.full(steps, 400 * MS))
+
+
+def collectives_and_steps(
+    ranks: int, steps: int, collectives: int, rng: np.random.Generator, late_rank: int, late_T: np.ndarray
+) -> Input:
+    """The same with a rank that is late by so many ns in each of the steps."""
     shape = steps, collectives, ranks
     begin_T = START_NS + np.arange(steps) * STEP_NS  # T = step
     work_TKR = np.cumsum(rng.normal(600 * MS, 5 * MS, shape), axis=1)  # K = collective of the step
-    work_TKR[:, :, late_rank] += 400 * MS
+    work_TKR[:, :, late_rank] += late_T[:, None]
     arrival_TKR = (begin_T[:, None, None] + work_TKR).astype(np.int64)
     last_TK = arrival_TKR.max(axis=2)
     end_TK = np.maximum.accumulate(last_TK, axis=1) + 30 * MS

@@ -21,6 +21,7 @@ from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import FAILURE, SLE_LOSS
 from leadline.model.tables.fabric import CONFLICT, RELATION
+from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME
 from leadline.model.tables.spec import Table
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, EVENT, INCIDENT, MARK, SYMPTOM
@@ -31,6 +32,7 @@ OVER_NS = 60 * S  # a symptom that is over is looked at for so long: its evidenc
 EVIDENCE_NS = 600 * S  # evidence so far before the window; older is remembered in the incident's own rows
 EVENTS_NS = 1800 * S  # orders (maintenance, drain) are events; those given earlier stand in `failure`
 FLOWS_NS = 60 * S  # ways and volumes: some windows of ten seconds before it hurt, to compare with
+MEASURED_NS = 2 * 3600 * S
 HISTORY_NS = 30 * DAY_NS  # how faults come back
 
 
@@ -45,6 +47,8 @@ _ANOMALY = (
     "entity", "metric", "start_ns", "earliest_ns", "end_ns", "bound_ns", "score", "direction", "witness", "expected",
     "seen", "seen_ns",
 )  # fmt: skip
+TOLD_AT_START = ("software-version", "run-info", "recompilation", "communicator-init")
+START_NS = 60 * S  # loading a model and compiling it; until then a job tells what it is made of
 _BOOK = Book(RULES)
 _EVENT = ("time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
 _FLOW_PATH = ("flow", "job", "src_rank", "dst_rank", "src", "dst", "end_ns")
@@ -68,6 +72,7 @@ _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_n
         _beside(MARK, look_back_ns=400 * DAY_NS),
         _beside(INCIDENT, valid=True),
         _beside(CAUSE, _CAUSE, HISTORY_NS),
+        _beside(SERIES, ("entity", "host", "last_ns"), valid=True),
     ),
     writes=(INCIDENT, CAUSE),
     window_s=2,
@@ -86,6 +91,7 @@ def cause(
     mark: pa.Table,
     incident: pa.Table,
     cause: pa.Table,
+    series: pa.Table,
     *,
     window: Window,
 ) -> Verdicts:
@@ -99,10 +105,10 @@ def cause(
     hurts = hurts_of(symptom.to_pylist(), window.to_ns, OVER_NS + window.window_ns)
     if not hurts:
         return {}
-    first_ns = min(each.start_ns for each in hurts)
     known = known_of(incident.to_pylist(), cause.to_pylist())
-    ground = Ground(places_of(relation, first_ns), traffic_of(flow_path, flow_volume))
-    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns)
+    ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
+    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of)
+    pieces = [piece for piece in pieces if not _at_start(piece, ground)]
     marks = mark.to_pylist()
     matter = Matter(
         ground, _all_pieces(pieces, hurts, known, ground, window), _BOOK, window.to_ns, _before(hurts, known)
@@ -113,12 +119,27 @@ def cause(
     return _columns(rows, known, window)
 
 
+def _measured(series: pa.Table, window: Window) -> frozenset[str]:
+    """Entities and hosts that metrics are told of; when one was told last is brought up to date once an hour."""
+    recent = series.filter(pc.greater(series["last_ns"], window.to_ns - MEASURED_NS))
+    hosts = [f"host:{name}" for name in pc.unique(recent["host"]).to_pylist() if name]
+    return frozenset(name for name in (*pc.unique(recent["entity"]).to_pylist(), *hosts) if name)
+
+
 def _telling(event: pa.Table) -> pa.Table:
-    """Events without the many that tell nothing: logs below a warning, what repeats with every step."""
-    plain = pc.is_in(event["kind"].cast(pa.string()), pa.array(["evaluation-begin", "evaluation-end"]))
+    """Events without lines of logs below a warning."""
     logs = pc.equal(event["kind"].cast(pa.string()), "log")
     quiet = pc.is_in(event["severity"].cast(pa.string()), pa.array(["", "debug", "info"]))
-    return event.filter(pc.invert(pc.or_(plain, pc.and_(logs, quiet))))
+    return event.filter(pc.invert(pc.and_(logs, quiet)))
+
+
+def _at_start(piece: Piece, ground: Ground) -> bool:
+    """What every job tells of itself when it begins is no change."""
+    if piece.face.what not in TOLD_AT_START or not piece.entity.startswith(("rank:", "job:")):
+        return False
+    name = piece.entity.partition(":")[2]
+    began_ns = ground.places.began_ns(f"job:{name.rpartition('/')[0] or name}")
+    return began_ns is not None and piece.time_ns < began_ns + START_NS
 
 
 def _all_pieces(

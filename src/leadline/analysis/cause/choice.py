@@ -13,6 +13,8 @@ from leadline.analysis.cause.score import Candidate, Matter, candidates_of, prob
 NAMED_MIN = 0.6
 """Probability from which on a component is named. Below it the verdict is `unknown`: a wrong name costs trust and a
 wrong action, none costs a look at the list of what was considered."""
+EXPLAINS_MIN = 0.25
+"""Share of what was lost that a component must explain to be named first, however broken it is."""
 REST_MIN = 0.25
 """Share of what was lost that the causes named do not explain, from which on another one is looked for."""
 SECOND_MIN = 0.75
@@ -107,13 +109,15 @@ def family(entity: str, places: Places) -> frozenset[str]:
 
 
 def _has_better(fallback: Candidate, best: Sequence[Candidate], places: Places) -> bool:
-    below = {*places.on.get(fallback.entity, ()), places.host(fallback.entity), fallback.entity}
+    below = {*places.on(fallback.entity), places.host(fallback.entity), fallback.entity}
     return any(each.logit >= fallback.logit and not each.rule.fallback and each.entity in below for each in best)
 
 
 def _best(pool: Sequence[tuple[Candidate, float]], silent: frozenset[str]) -> tuple[Candidate | None, float]:
     """The likeliest that may be named."""
-    speaking = [(each, chance) for each, chance in pool if each.rule.name not in silent]
+    speaking = [
+        (each, chance) for each, chance in pool if each.rule.name not in silent and each.explains >= EXPLAINS_MIN
+    ]
     return speaking[0] if speaking else (None, 0.0)
 
 

@@ -7,11 +7,12 @@ earlier are kept from its own rows, because what began it lies behind the look-b
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from leadline.analysis.cause.traffic import Others
 
@@ -58,9 +59,25 @@ class Piece:
 
 
 def pieces_of(
-    anomaly: pa.Table, event: pa.Table, failure: pa.Table, conflict: pa.Table, sle_loss: pa.Table, now_ns: int
+    anomaly: pa.Table,
+    event: pa.Table,
+    failure: pa.Table,
+    conflict: pa.Table,
+    sle_loss: pa.Table,
+    now_ns: int,
+    speaks_of: Callable[[str, str], bool],
 ) -> list[Piece]:
-    """All evidence of a window, in a fixed order, each once."""
+    """All evidence of a window, in a fixed order, each once. `speaks_of`: whether any rule looks at it."""
+    anomaly, event, failure, conflict, sle_loss = (
+        _of_rules(rows, name, what, speaks_of)
+        for rows, name, what in (
+            (anomaly, "anomaly", "metric"),
+            (event, "event", "kind"),
+            (failure, "failure", "kind"),
+            (conflict, "conflict", "kind"),
+            (sle_loss, "sle_loss", "metric"),
+        )
+    )
     found = {
         *_anomalies(anomaly.to_pylist(), now_ns),
         *_events(event.to_pylist()),
@@ -69,6 +86,13 @@ def pieces_of(
         *_losses(sle_loss.to_pylist()),
     }
     return sorted(found, key=lambda piece: piece.order)
+
+
+def _of_rules(rows: pa.Table, table: str, what: str, speaks_of: Callable[[str, str], bool]) -> pa.Table:
+    """Rows whose metric or kind some rule looks at: few of thousands on a bad day."""
+    plain = rows[what].cast(pa.string())
+    told = [name for name in pc.unique(plain).to_pylist() if name and speaks_of(table, name)]
+    return rows.filter(pc.is_in(plain, pa.array(told, pa.string())))
 
 
 def _anomalies(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]:

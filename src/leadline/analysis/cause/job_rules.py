@@ -30,10 +30,7 @@ JOB_RULES: tuple[Rule, ...] = (
         ("job",),
         Layer.STORAGE,
         SLOW,
-        (
-            Sign("anomaly", r"step\.checkpoint_seconds", TELLING, "high", needed=True),
-            Sign("event", r"checkpoint-begin|checkpoint", WEAK),
-        ),
+        (Sign("anomaly", r"step\.checkpoint_seconds", TELLING, "high", needed=True),),
         frozenset({Category.CHECKPOINT.value}),
         action=A.CONTACT_SUPPORT,
         wide=True,
@@ -102,7 +99,7 @@ JOB_RULES: tuple[Rule, ...] = (
         frozenset({Category.LATE_RANK.value, "slow"}),
         action=A.REBALANCE,
         alone=True,
-        strength=2.0,
+        strength=3.0,
         fallback=True,
     ),
     Rule(
@@ -112,10 +109,10 @@ JOB_RULES: tuple[Rule, ...] = (
         Layer.APPLICATION,
         SLOW,
         (
-            Sign("event", r"software-version|recompilation|run-info|deploy|rollout", TELLING, needed=True),
+            Sign("event", r"software-version|recompilation|deploy|rollout", TELLING, within_s=20, needed=True),
             Sign("anomaly", r"step\.(forward|backward|compute)_seconds", WEAK, "high"),
         ),
-        frozenset({Category.COMPUTE.value, Category.UNKNOWN.value, Category.LATE_RANK.value}),
+        frozenset({Category.COMPUTE.value, Category.UNKNOWN.value}),
         action=A.CONTACT_SUPPORT,
     ),
     Rule(

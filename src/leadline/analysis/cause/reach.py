@@ -6,10 +6,9 @@ What nothing blamed stands on is no candidate, however odd it is: so harmless an
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from leadline.analysis.cause.hurts import Blame, Hurt
-from leadline.analysis.cause.places import Places, kind_of
+from leadline.analysis.cause.places import NONE, Places, kind_of
 from leadline.analysis.cause.rule import Rule
 from leadline.analysis.cause.traffic import Traffic
 
@@ -20,26 +19,19 @@ ANYONE = 0.5
 """How well one component explains blame that names nobody in particular (a communicator, the job)."""
 MISFIT = 0.2
 """How well a rule explains blame of another category than its own: owners are right more often than categories."""
+WHOLE = ("job", "switch", "storage")  # kinds that explain blame which names nobody in particular as well as any other
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What one owner stands on. `own` is the owner itself, where it is an entity."""
 
-    own: frozenset[str] = frozenset()
-    near: frozenset[str] = frozenset()
-    far: frozenset[str] = frozenset()
-    machine: frozenset[str] = frozenset()  # other hosts on its machine
-    storage: frozenset[str] = frozenset()
-    anyone: bool = False  # the blame names nobody in particular
-
-    def nearness(self, entity: str, where: str) -> float:
-        """How well a component explains this blame, 0 to 1, whatever is wrong with it."""
-        if where:
-            return float(entity in (self.machine if where == "machine" else self.storage))
-        if entity in self.near or entity in self.own:
-            return ANYONE if self.anyone and kind_of(entity) not in ("job", "switch", "storage") else 1.0
-        return FAR if entity in self.far else 0.0
+    own: frozenset[str] = NONE
+    near: frozenset[str] = NONE
+    far: frozenset[str] = NONE
+    machine: frozenset[str] = NONE  # other hosts on its machine
+    storage: frozenset[str] = NONE
+    anyone: bool = False  # the blame names nobody in particular: whatever the job stands on is near
 
 
 @dataclass
@@ -48,7 +40,23 @@ class Ground:
 
     places: Places
     traffic: Traffic
+    measured: frozenset[str] = NONE  # entities that metrics are told of
     _known: dict[tuple[str, str], Reach] = field(default_factory=dict)
+    _of_job: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def nearness(self, owner: str, job: str, entity: str, where: str) -> float:
+        """How well a component explains blame of an owner of a job, 0 to 1, whatever is wrong with it."""
+        reach = self.reach(owner, job)
+        if where == "storage":
+            return float(entity in reach.storage)
+        if where == "machine":
+            mates = self.places.mates(entity) if reach.anyone else NONE
+            return float(entity in reach.machine or any(self.is_of(f"job:{job}", mate) for mate in mates))
+        if entity in reach.near or entity in reach.own:
+            return 1.0
+        if reach.anyone and self.is_of(f"job:{job}", entity):
+            return 1.0 if kind_of(entity) in WHOLE else ANYONE
+        return FAR if entity in reach.far else 0.0
 
     def reach(self, owner: str, job: str) -> Reach:
         """What an owner of a job's lost seconds stands on."""
@@ -56,15 +64,44 @@ class Ground:
             self._known[owner, job] = self._reach(owner, f"job:{job}" if job else "")
         return self._known[owner, job]
 
+    def is_of(self, job: str, entity: str) -> bool:
+        """Whether a job stands on a component: asked from the component up, because large jobs stand on much."""
+        if (job, entity) not in self._of_job:
+            self._of_job[job, entity] = self._is_of(job, entity)
+        return self._of_job[job, entity]
+
+    def _is_of(self, job: str, entity: str) -> bool:
+        kind, name = kind_of(entity), job.partition(":")[2]
+        if kind in ("rank", "comm"):
+            return entity.partition(":")[2].rpartition("/")[0] == name
+        if kind in ("host", "gpu", "process"):
+            ranks = self.places.ranks_of(entity) | {one for one in self.places.on(entity) if kind_of(one) == "rank"}
+            return any(self.is_of(job, rank) for rank in ranks)
+        if kind == "port":
+            host, used = self.places.owner(entity), self.traffic.ports_of(job)
+            here = used & self.places.ports_of(host)
+            return entity in used or (not here and self.is_of(job, host))
+        if kind == "link":
+            links = self.traffic.links_of(job)
+            return entity in links or any(
+                kind_of(end) == "port" and self.is_of(job, end) for end in self.places.ends(entity)
+            )
+        if kind in ("swport", "xcvr"):
+            wholes = [one for one in self.places.wholes(entity) if kind_of(one) == "link"]
+            return any(self.is_of(job, link) for link in wholes)
+        if kind == "switch":
+            ways = {self.places.link(port) for port in self.places.ports_of(entity)} - {""}
+            return bool(ways & self.traffic.links_of(job)) or any(self.is_of(job, link) for link in sorted(ways))
+        return entity == job
+
     def jobs_on(self, entity: str) -> frozenset[str]:
         """Names of the jobs that use a component: their ranks run on it, or their flows cross it."""
-        ranks = self.places.ranks_of.get(entity, set()) if not entity.startswith("job:") else set()
+        ranks = self.places.ranks_of(entity) if not entity.startswith("job:") else NONE
         found = {rank.partition(":")[2].rpartition("/")[0] for rank in ranks}
-        along = self.places.parts(entity) if kind_of(entity) in ("link", "switch") else frozenset({entity})
-        for user, links in self.traffic.links_of.items():
-            if user.startswith("job:") and links & along:
-                found.add(user.partition(":")[2])
-        return frozenset(found)
+        if kind_of(entity) == "switch":
+            links = {self.places.link(port) for port in self.places.ports_of(entity)} - {""}
+            return self.traffic.jobs_on(frozenset(links)) | found
+        return (self.traffic.jobs_on(frozenset({entity})) if kind_of(entity) == "link" else NONE) | found
 
     def _reach(self, owner: str, job: str) -> Reach:
         sender, arrow, receiver = owner.partition(">")
@@ -81,81 +118,62 @@ class Ground:
 
     def _rank(self, rank: str, job: str) -> Reach:
         host = self.places.host(rank)
-        wires = self._wires(host, job)
-        way = self._along(self.traffic.links_of.get(rank, set()))
-        near = {rank, host, *self.places.on.get(rank, ()), *wires}
-        return Reach(
-            frozenset({rank}), frozenset(near - {""}), frozenset({job, *way} - {""}),
-            frozenset(self.places.mates.get(host, ())), self._storages(rank, host, job),
-        )  # fmt: skip
+        near = {rank, host, *self.places.on(rank), *self._wires(host, job)} - {""}
+        far = {job, *self._along(self.traffic.links_of(rank))} - {""}
+        mates = self.places.mates(host)
+        return Reach(frozenset({rank}), frozenset(near), frozenset(far), mates, self._storages(rank, host, job))
 
     def _edge(self, sender: str, receiver: str, job: str) -> Reach:
-        links = self.traffic.links_between.get((sender, receiver), set()) | self.traffic.links_between.get(
-            (receiver, sender), set()
-        )
-        ends = {sender, receiver}
-        hosts = {self.places.host(rank) for rank in ends} - {""}
-        near = self._along(links).union(*(self._wires(host, job) for host in sorted(hosts)))
-        if not links:  # nobody told the way: any link of the job between switches may be on it
-            near |= self._along(self.traffic.links_of.get(job, set()))
-        far = {job, *ends, *hosts}.union(*(self.places.on.get(rank, set()) for rank in sorted(ends)))
-        mates = set().union(*(self.places.mates.get(host, set()) for host in sorted(hosts)))
-        return Reach(frozenset(), frozenset(near - {""}), frozenset(far - near - {""}), frozenset(mates), frozenset())
+        links, ends = self.traffic.links_between(sender, receiver), {sender, receiver}
+        hosts = sorted({self.places.host(rank) for rank in ends} - {""})
+        # Where nobody told the way, any link of the job between switches may be on it.
+        near = self._along(links or self.traffic.links_of(job)).union(*(self._wires(host, job) for host in hosts))
+        far = {job, *ends, *hosts}.union(*(self.places.on(rank) for rank in ends))
+        mates = NONE.union(*(self.places.mates(host) for host in hosts))
+        return Reach(NONE, frozenset(near - {""}), frozenset(far - near - {""}), mates, NONE)
 
     def _host(self, owner: str, job: str) -> Reach:
         host = self.places.host(owner)
-        near = {owner, host, *self.places.gpus_of.get(host, ()), *self._wires(host, job)}
-        ranks = self.places.ranks_of.get(host, set())
-        mates = frozenset(self.places.mates.get(host, ()))
-        return Reach(frozenset({owner}), frozenset(near - {""}), frozenset(ranks), mates, self._storages(host, job))
+        near = {owner, host, *self.places.gpus_of(host), *self._wires(host, job)} - {""}
+        ranks, mates = self.places.ranks_of(host), self.places.mates(host)
+        return Reach(frozenset({owner}), frozenset(near), ranks, mates, self._storages(host, job))
 
     def _wire(self, owner: str, job: str) -> Reach:
         wholes = set(self.places.wholes(owner)) if kind_of(owner) != "switch" else {owner}
-        parts = set().union(*(self.places.parts(each) for each in sorted(wholes)))
-        hosts = {self.places.host(each) for each in sorted(parts)} - {""}
-        switches = {self.places.owner(each) for each in sorted(parts) if kind_of(each) == "swport"}
-        near = wholes | parts | switches
-        return Reach(frozenset({owner}), frozenset(near - {""}), frozenset(hosts | {job} - {""}), frozenset())
+        parts = NONE.union(*(self.places.parts(each) for each in wholes))
+        hosts = {self.places.host(each) for each in parts}
+        switches = {self.places.owner(each) for each in parts if kind_of(each) == "swport"}
+        near = (wholes | parts | switches) - {""}
+        return Reach(frozenset({owner}), frozenset(near), frozenset((hosts | {job}) - {""}))
 
     def _whole(self, owner: str, job: str) -> Reach:
         """A communicator, a job, words of missing input: all that the job stands on."""
-        ranks = self.places.ranks_of.get(job, set())
-        hosts = {self.places.host(rank) for rank in sorted(ranks)} - {""}
-        near = {job, *ranks, *hosts}.union(*(self.places.on.get(rank, set()) for rank in ranks))
-        near = near.union(*(self._wires(host, job) for host in sorted(hosts)))
-        near |= self._along(self.traffic.links_of.get(job, set()))
-        if not job and ":" in owner:
-            near |= {owner, *self.places.parts(owner), *self.places.wholes(owner)}
-        mates = set().union(*(self.places.mates.get(host, set()) for host in sorted(hosts)))
-        storage = self._storages(job, *sorted(ranks), *sorted(hosts))
-        own = frozenset({job or owner} - {""})
-        return Reach(own, frozenset(near - {""}), frozenset(), frozenset(mates), storage, anyone=True)
+        own = frozenset({job or owner})
+        if job:
+            return Reach(own, own, storage=self._storages(job), anyone=True)
+        near = {owner, *self.places.parts(owner), *self.places.wholes(owner)} if ":" in owner else set()
+        return Reach(own, frozenset(near))
 
     def _wires(self, host: str, job: str) -> set[str]:
         """The ports of a host that a job's flows use (all, where no flow is known), their links and switches' ends."""
-        ports = {port for port in self.places.ports_of.get(host, set()) if kind_of(port) == "port"}
-        used = ports & self.traffic.ports_of.get(job, set())
-        return self._along({self.places.link(port) for port in used or ports} - {""}) | (used or ports)
+        ports = {port for port in self.places.ports_of(host) if kind_of(port) == "port"}
+        used = ports & self.traffic.ports_of(job)
+        return self._along(frozenset({self.places.link(port) for port in used or ports} - {""})) | (used or ports)
 
-    def _along(self, links: set[str]) -> set[str]:
+    def _along(self, links: frozenset[str]) -> set[str]:
         """Links with both ends and the switches there."""
         ends = {end for link in links for end in self.places.ends(link)}
-        far = {self.places.far[end] for end in ends if end in self.places.far}
-        switches = {self.places.owner(end) for end in ends | far if kind_of(end) == "swport"}
-        return {*links, *ends, *far, *switches} - {""}
+        switches = {self.places.owner(end) for end in ends if kind_of(end) == "swport"}
+        return {*links, *ends, *switches} - {""}
 
     def _storages(self, *users: str) -> frozenset[str]:
-        told = set().union(*(self.places.mounts.get(user, set()) for user in users))
-        return frozenset(told or self._all_storage)
-
-    @cached_property
-    def _all_storage(self) -> set[str]:
-        """Where nobody says who mounts what: any storage that there is."""
-        return {each for each in self.places.ports_of if kind_of(each) == "storage"}
+        """What they mount; where nobody says who mounts what, any storage that there is."""
+        told = NONE.union(*(self.places.mounts(user) for user in users if user))
+        return told or self.places.storages()
 
 
 def explained(blame: Blame, hurt: Hurt, entity: str, rule: Rule, ground: Ground) -> float:
     """Share of one blame, 0 to 1, that a rule explains of a component."""
-    nearness = ground.reach(blame.owner, hurt.job).nearness(entity, rule.where)
+    nearness = ground.nearness(blame.owner, hurt.job, entity, rule.where)
     fits = not rule.categories or blame.category in rule.categories
     return nearness * (1.0 if fits else MISFIT)

@@ -49,9 +49,8 @@ class Telling:
     def incident(self, tenant: str) -> dict[str, object]:
         """Its row for a tenant, which names only that tenant's jobs."""
         own = Trouble(tuple(each for each in self.trouble.hurts if each.tenant == tenant), self.trouble.verdict)
-        verdict, places = self.trouble.verdict, self.matter.ground.places
+        verdict = self.trouble.verdict
         told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
-        ways = frozenset(self.matter.ground.traffic.links_between)
         symptoms = self._symptoms(own, tenant)
         return {
             "tenant": tenant,
@@ -66,7 +65,7 @@ class Telling:
             "told_ns": min([self.window.to_ns, *told_ns]),
             "state": "open" if own.end_ns is None else "over",
             "verdict": (Verdict.KNOWN if verdict.chosen else Verdict.UNKNOWN).value,
-            "missing": missing_of(own.hurts, verdict, places, ways) or None,
+            "missing": missing_of(own.hurts, verdict, self.matter.ground) or None,
             "lost_gpu_seconds": lost_of(symptoms, self.window.to_ns),
             "suppressed": self.suppressed,
             "symptoms": json.dumps(symptoms, sort_keys=True),
@@ -147,7 +146,7 @@ class Telling:
         """Lost per second: of what it explains, since it began to hurt."""
         hurts = self.trouble.hurts
         ranks = self.matter.ground.places.ranks_of
-        gpus = sum(len(ranks.get(f"job:{job}", ())) for job in {each.job for each in hurts if each.job})
+        gpus = sum(len(ranks(f"job:{job}")) for job in {each.job for each in hurts if each.job})
         until_ns = self.window.to_ns if self.trouble.end_ns is None else self.trouble.end_ns
         seconds = max(1.0, (until_ns - self.trouble.start_ns) / S)
         lost = sum(each.lost_gpu_s for each in hurts) * one.candidate.explains / seconds

@@ -43,6 +43,7 @@ class Sign:
     witness: str = ""  # of an anomaly: past, peers; empty: any
     code: str = ""  # of an event: regular expression for the whole code; empty: any
     severity: str = ""  # of an event: regular expression; empty: any
+    within_s: float = 0.0  # counts only if it began so near the first lost second, before or after; 0: anytime before
     needed: bool = False  # without one of the signs that are needed the rule says nothing
     _what: re.Pattern[str] = field(init=False, repr=False, compare=False)
     _code: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -52,6 +53,10 @@ class Sign:
         object.__setattr__(self, "_what", re.compile(self.what))
         object.__setattr__(self, "_code", re.compile(self.code or ".*", re.DOTALL))
         object.__setattr__(self, "_severity", re.compile(self.severity or ".*"))
+
+    def speaks_of(self, table: str, what: str) -> bool:
+        """Whether rows of a table with this metric or kind may be such a sign, by what else stands in them."""
+        return table == self.table and self._what.fullmatch(what) is not None
 
     def fits(self, table: str, what: str, direction: str, witness: str, code: str, severity: str) -> bool:
         """Whether a row is such a sign."""

@@ -29,6 +29,7 @@ from leadline.analysis.cause.reach import Ground, Reach, explained
 from leadline.analysis.cause.rule import Rule, Sign
 from leadline.analysis.cause.timing import nearness_in_time
 
+S = 10**9
 UNKNOWN_LOGIT = 3.0
 """Of `unknown`: where blame explains all and one weak sign speaks for a rule, the odds are even."""
 BLAME_EDGE = 0.05  # keeps the log-odds of blame within +-3.04
@@ -39,6 +40,7 @@ FACES_MAX = 100_000  # kinds of rows that are known by heart: messages do not co
 WIDE_MISSES = -4.0  # of what fails as a whole and shows it on less than `WIDE_MIN` of its parts
 WIDE_MIN = 0.5
 BEFORE = 0.5
+UNSEEN = 0.3  # what is left of `alone` where a rule says where, not why, and nobody could see why
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,10 @@ class Book:
                 self._known.clear()
             self._known[face] = self._fitting(face)
         return self._known[face]
+
+    def speaks_of(self, table: str, what: str) -> bool:
+        """Whether any rule looks at rows of a table with this metric or kind."""
+        return any(sign.speaks_of(table, what) for rule in self.rules for sign in rule.signs)
 
     def _fitting(self, face: Face) -> dict[str, Sign]:
         found = {}
@@ -200,13 +206,19 @@ def _candidate(
         name = f"{each.piece.face.table} {each.piece.face.what} {each.piece.entity}"
         parts[name] = parts.get(name, 0.0) + each.weight * HALVING**place
     if rule.alone:
-        parts["alone"] = rule.strength * alone
+        parts["alone"] = rule.strength * alone * (UNSEEN if rule.fallback and not _seen(entity, matter) else 1.0)
     if rule.wide and told:
         parts["wide"] = 0.0 if _wide(entity, rule, matter, told) >= WIDE_MIN else WIDE_MISSES
     if (entity, rule.name) in matter.before:
         parts["before"] = BEFORE
     rounded = {name: round(value, 3) for name, value in parts.items() if value}
     return Candidate(entity, rule, rounded, told, share, late)
+
+
+def _seen(entity: str, matter: Matter) -> bool:
+    """Whether metrics tell of the host of a component: else nothing below it could have shown why."""
+    host = matter.ground.places.host(entity)
+    return not host or host in matter.ground.measured
 
 
 def shares(
@@ -245,7 +257,7 @@ def _signs(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tuple[
             if sign is None:
                 continue
             near = nearness_in_time(piece, onset)
-            if near <= 0:
+            if near <= 0 or (sign.within_s and abs(piece.time_ns - onset.start_ns) > sign.within_s * S):
                 late.append(piece)
                 continue
             height = min(1.0, max(SCORE_LEAST, piece.score / SCORE_WHOLE)) if piece.face.table == "anomaly" else 1.0
@@ -258,10 +270,10 @@ def _signs(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tuple[
 
 
 def _once(told: Iterable[Told]) -> tuple[Told, ...]:
-    """Rows that say the same of one entity count once: a link that flaps ten times is one sign."""
-    found: dict[tuple[str, str, str], Told] = {}
+    """Rows that say the same count once: a link that flaps ten times, a job of which all ranks tell their version."""
+    found: dict[tuple[str, str], Told] = {}
     for each in told:
-        found.setdefault((each.piece.face.table, each.piece.face.what, each.piece.entity), each)
+        found.setdefault((each.piece.face.table, each.piece.face.what), each)
     return tuple(found.values())
 
 
@@ -272,10 +284,9 @@ def _wide(entity: str, rule: Rule, matter: Matter, told: Sequence[Told]) -> floa
         return 1.0
     places = matter.ground.places
     if kind_of(entity) == "switch":
-        ports = places.ports_of.get(entity, set())
-        return sum(bool(places.parts(port) & shown or places.far.get(port) in shown) for port in ports) / max(
-            1, len(ports)
-        )
+        ports = places.ports_of(entity)
+        shows = sum(bool(places.parts(port) & shown or places.far(port) in shown) for port in ports)
+        return shows / max(1, len(ports))
     members = {part for part in places.parts(entity) if part != entity}
     return len(members & shown) / max(1, len(members))
 

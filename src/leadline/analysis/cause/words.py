@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from leadline.analysis.cause.choice import Cause, Verdict
 from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.places import Places, kind_of
+from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import when
 
 SHOWN_MAX = 3  # pieces of evidence in a sentence
@@ -35,22 +36,25 @@ def where(entity: str, candidate: str) -> str:
     return "" if entity == candidate else f"{entity}, "
 
 
-def missing_of(hurts: Sequence[Hurt], verdict: Verdict, places: Places, ways: frozenset[tuple[str, str]]) -> str:
+def missing_of(hurts: Sequence[Hurt], verdict: Verdict, ground: Ground) -> str:
     """The input for want of which nothing is named; empty if none is known to be missing."""
     if verdict.chosen:
         return ""
+    places, traffic, measured = ground.places, ground.traffic, ground.measured
     for hurt in hurts:
         if hurt.missing:
             return hurt.missing
     for hurt in hurts:
         for blame in hurt.blamed:
             sender, arrow, receiver = blame.owner.partition(">")
-            if arrow and not ways & {(sender, receiver), (receiver, sender)}:
+            if arrow and not traffic.links_between(sender, receiver):
                 return f"path of {blame.owner}"
             if kind_of(sender) == "rank" and not places.host(sender):
                 return f"place of {sender}"
             if ":" not in blame.owner:
                 return blame.owner
+            if (host := places.host(sender)) and host not in measured:
+                return f"metrics of {host}"
     if not any(hurt.blamed for hurt in hurts):
         return "blame: nobody is named for the lost time"
     return ""
