@@ -31,8 +31,8 @@ from leadline.model.errors import LeadlineError
 
 S = 10**9
 # Many nodes of one GPU, for node-days; nodes of eight; a few with collectives, flows and switches as well.
-THIN = Fleet("thin", 512, "hosts", minutes=60.0, gpus_per_host=1)
-WIDE = Fleet("wide", 256, "hosts", minutes=60.0)
+THIN = Fleet("thin", 2048, "hosts", minutes=30.0, gpus_per_host=1)
+WIDE = Fleet("wide", 512, "hosts", minutes=30.0)
 DEEP = Fleet("deep", 64, "all", minutes=30.0)
 QUICK = (replace(THIN, gpus=64, minutes=6.0), replace(DEEP, gpus=32, minutes=2.0))
 WIDE_EVERY, DEEP_EVERY = 4, 8  # of the fleets, so many are thin before the next of these
