@@ -7,6 +7,8 @@ from numba import njit
 
 from leadline.analysis.columns import Bools, Floats, Ints
 
+FEW = 64  # values that are put in order where they are, without making an array
+
 
 @njit(cache=True)
 def rates(begin_R: Ints, time_N: Ints, value_N: Floats, counter_R: Bools, gap_ns: int) -> tuple[Floats, Ints]:
@@ -75,28 +77,35 @@ def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
         begin, end = begin_G[g], begin_G[g + 1]
         if end - begin <= least:
             continue
-        value_I, row_I = np.empty(end - begin), np.empty(end - begin, np.int64)
+        value_I = np.empty(end - begin)
         for b in range(bins):
             count = 0
             for k in range(begin, end):
                 if not np.isnan(grid_KB[k, b]):
                     value_I[count] = grid_KB[k, b]
-                    row_I[count] = k
                     count += 1
-            others = count - 1
-            if others < least:
+            if count - 1 < least:
                 continue
-            order_I = np.argsort(value_I[:count])
-            for i in range(count):
-                low, high = (others - 1) // 2, others // 2  # places among the others
-                low += low >= i
-                high += high >= i
-                below, above = value_I[order_I[low]], value_I[order_I[high]]
-                own = value_I[order_I[i]]
-                if others == 2:
-                    out_KB[row_I[order_I[i]], b] = below if abs(own - below) < abs(above - own) else above
+            low, high = (count - 2) // 2, (count - 1) // 2  # places of the middle among the others
+            ordered = np.partition(value_I[:count], low)
+            at_low, next_low, after = ordered[low], np.inf, np.inf  # the values at low, low + 1, low + 2
+            for i in range(low + 1, count):
+                if ordered[i] < next_low:
+                    next_low, after = ordered[i], next_low
+                elif ordered[i] < after:
+                    after = ordered[i]
+            for k in range(begin, end):
+                own = grid_KB[k, b]
+                if np.isnan(own):
+                    continue
+                below = next_low if own <= at_low else at_low
+                above = below
+                if high > low:
+                    above = after if own <= next_low else next_low
+                if count == 3:
+                    out_KB[k, b] = below if abs(own - below) < abs(above - own) else above
                 else:
-                    out_KB[row_I[order_I[i]], b] = below / 2 + above / 2
+                    out_KB[k, b] = below / 2 + above / 2
     return out_KB
 
 
@@ -130,11 +139,22 @@ def deviations(
 
 @njit(cache=True)
 def middle(value_I: Floats, count: int) -> float:
-    """The median of the first `count` values, which are put in order; NaN of none."""
+    """The median of the first `count` values, which are put in another order; NaN of none."""
     if count == 0:
         return np.nan
-    ordered = np.sort(value_I[:count])
-    found: float = ordered[(count - 1) // 2] / 2 + ordered[count // 2] / 2
+    low = (count - 1) // 2
+    if count <= FEW:
+        for i in range(1, count):
+            value, at = value_I[i], i
+            while at > 0 and value_I[at - 1] > value:
+                value_I[at] = value_I[at - 1]
+                at -= 1
+            value_I[at] = value
+        few: float = value_I[low] / 2 + value_I[count // 2] / 2
+        return few
+    ordered = np.partition(value_I[:count], low)
+    above = ordered[low] if count % 2 else ordered[low + 1 :].min()
+    found: float = ordered[low] / 2 + above / 2
     return found
 
 
@@ -194,14 +214,11 @@ def tails(begin_G: Ints, z_KB: Floats, left_out_K: Bools, from_bin: int, share: 
         count_G[g] = count
         if count == 0:
             continue
-        ordered = np.sort(size_I[:count])
-        at = int(np.ceil(count * (1.0 - share))) - 1
-        q_G[g] = ordered[max(at, 0)]
-        more = 0.0
-        for i in range(max(at, 0) + 1, count):
-            more += ordered[i] - q_G[g]
-        if count - 1 > max(at, 0):
-            beyond_G[g] = more / (count - 1 - max(at, 0))
+        at = max(int(np.ceil(count * (1.0 - share))) - 1, 0)
+        ordered = np.partition(size_I[:count], at)
+        q_G[g] = ordered[at]
+        if count - 1 > at:
+            beyond_G[g] = (ordered[at + 1 :] - q_G[g]).sum() / (count - 1 - at)
     return q_G, beyond_G, count_G
 
 

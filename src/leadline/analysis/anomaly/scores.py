@@ -169,12 +169,14 @@ def _tier(
 
 def _in_step(past_KB: Floats, grid_KB: Floats, others_KB: Floats, peered_K: Bools) -> Floats:
     """What loads would be if they were the same multiple of the others' as before: when a job stops, all of it does."""
-    known_KB = np.where(np.isnan(past_KB), np.nan, 1.0)
-    own_K, _, _ = pasts(grid_KB * known_KB, GUARD)
-    theirs_K, _, _ = pasts(others_KB * known_KB, GUARD)
-    times_K = np.where(peered_K & (own_K > 0) & (theirs_K > 0), own_K / np.where(theirs_K > 0, theirs_K, 1.0), np.nan)
-    found: Floats = others_KB * times_K[:, None]
-    return found
+    out_KB = np.full(grid_KB.shape, np.nan)
+    some = np.flatnonzero(peered_K)
+    gone_KB = np.isnan(past_KB[some])
+    own_K, _, _ = pasts(np.where(gone_KB, np.nan, grid_KB[some]), GUARD)
+    theirs_K, _, _ = pasts(np.where(gone_KB, np.nan, others_KB[some]), GUARD)
+    times_K = np.where((own_K > 0) & (theirs_K > 0), own_K / np.where(theirs_K > 0, theirs_K, 1.0), np.nan)
+    out_KB[some] = others_KB[some] * times_K[:, None]
+    return out_KB
 
 
 def _nearest(value_KB: Floats, one_KB: Floats, other_KB: Floats) -> Floats:

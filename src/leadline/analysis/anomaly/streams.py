@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from leadline.analysis.anomaly.kinds import Kind, kind_of
@@ -185,25 +186,24 @@ def _labels(series: pa.Table, row_R: Ints, entity_R: Ints, metric_R: Ints) -> tu
     _, group_R, count_G = np.unique(
         entity_R * (int(metric_R.max(initial=0)) + 1) + metric_R, return_inverse=True, return_counts=True
     )
-    many_K = np.flatnonzero(count_G[group_R.reshape(-1)] > 1)
+    group_R = group_R.reshape(-1)
+    many_K = np.flatnonzero(count_G[group_R] > 1)
     if not len(many_K):
         return label_R, role_R, [""]
-    group_K = group_R.reshape(-1)[many_K]
-    order = np.argsort(group_K, kind="stable")
-    many_K, group_K = many_K[order], group_K[order]
-    told = series["labels"].take(pa.array(row_R[many_K], pa.int64())).combine_chunks()
-    pairs = _pairs(told)
-    cuts = np.flatnonzero(np.diff(group_K, prepend=-1)).tolist()
-    found: list[str] = [""] * len(many_K)
-    for begin, end in zip(cuts, [*cuts[1:], len(many_K)], strict=True):
-        shared = frozenset.intersection(*pairs[begin:end])
-        for place in range(begin, end):
-            found[place] = ", ".join(sorted(pairs[place] - shared))
-    names = sorted({"", *found})
+    place_P, pair_P, pairs = _pairs(series, row_R[many_K])  # P = labels of all of these series
+    group_P = group_R[many_K][place_P]
+    key_P = group_P * len(pairs) + pair_P
+    _, back_P, times_P = np.unique(key_P, return_inverse=True, return_counts=True)
+    differs_P = times_P[back_P.reshape(-1)] < count_G[group_P]
+    texts = [""] * len(many_K)
+    some_P = np.flatnonzero(differs_P)
+    for place, pair in zip(place_P[some_P].tolist(), pair_P[some_P].tolist(), strict=True):
+        texts[place] = f"{texts[place]}, {pairs[pair]}" if texts[place] else pairs[pair]
+    names = sorted({"", *texts})
     label_of = {each: place for place, each in enumerate(names)}
     roles = sorted({_alike(each) for each in names})
     role_L = np.array([roles.index(_alike(each)) for each in names], np.int64)
-    label_R[many_K] = [label_of[each] for each in found]
+    label_R[many_K] = [label_of[each] for each in texts]
     role_R[:] = role_L[label_R]
     return label_R, role_R, names
 
@@ -212,11 +212,20 @@ def _alike(text: str) -> str:
     return re.sub(r"[0-9]+", "#", text)
 
 
-def _pairs(maps: pa.Array) -> list[frozenset[str]]:
-    """The pairs of each map, `key=value`. Texts are made once for each distinct pair, not for each row."""
+def _pairs(series: pa.Table, row_K: Ints) -> tuple[Ints, Ints, list[str]]:
+    """The labels of some series: which of them each is of, and its number among the distinct `key=value`; by series,
+    and of each in the order of their texts, each once."""
+    maps = series["labels"].take(pa.array(row_K, pa.int64())).combine_chunks()
     if isinstance(maps, pa.ChunkedArray):
         maps = pa.concat_arrays(maps.chunks) if maps.num_chunks else pa.array([], maps.type)
-    return [frozenset(f"{key}={value}" for key, value in each or ()) for each in maps.to_pylist()]
+    place_P = np.repeat(np.arange(len(maps)), np.diff(maps.offsets.to_numpy()))
+    first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
+    keys, items = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
+    told = pc.binary_join_element_wise(keys.cast(pa.string()), pc.fill_null(items.cast(pa.string()), ""), "=")
+    pair = codes(pa.table({"pair": told}), "pair")
+    key_P = np.unique(place_P * (len(pair.names) + 1) + pair.code_N)
+    place_P, pair_P = np.divmod(key_P, len(pair.names) + 1)
+    return place_P, pair_P, pair.names
 
 
 def _keys(table: pa.Table, tenants: list[str]) -> NDArray[np.uint64]:
