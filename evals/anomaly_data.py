@@ -21,7 +21,10 @@ HOW_TO_GET = {
     "asd": "public repository zhhlee/InterFusion, as <server>_test.csv.gz: m00, m01, ..., label",
     "nab": "public repository numenta/NAB: folders of <file>.csv, and windows.json as labels/combined_windows.json",
 }
-PUBLISHED = {"smd": "tsb_ad_m_vus_pr_per_series.csv", "nab": "tsb_ad_u_vus_pr_per_series.csv"}
+_HERE = Path(__file__).resolve().parent
+PUBLISHED = {"smd": _HERE / "tsb_ad_smd.csv", "nab": _HERE / "tsb_ad_nab.csv"}
+"""VUS-PR of each method on each series, from TheDatumOrg/TSB-AD (benchmark_exp/benchmark_eval_results, Apache-2.0), to
+four decimals; the rows of these two suites."""
 PAST_SHARE = 0.25  # of a recording that is in no published table: what TSB-AD takes as training part in most cases
 _NO_METHOD = (
     "file", "ts_len", "anomaly_len", "num_anomaly", "avg_anomaly_len", "anomaly_ratio", "point_anomaly", "seq_anomaly",
@@ -57,16 +60,14 @@ class Recording:
 
 def recordings(suite: str, directory: Path) -> Iterator[Recording]:
     """The recordings of a suite in a directory, by name. Errors: DataError, naming the file."""
-    tables = published(directory.parent / "published_tables" / PUBLISHED[suite]) if suite in PUBLISHED else []
+    tables = published(PUBLISHED[suite]) if suite in PUBLISHED else []
     told = nab(directory) if suite == "nab" else servers(suite, directory)
     for name, value_NM, label_N, spans in told:
         yield Recording(name, value_NM, label_N, spans, _same(tables, label_N))
 
 
 def published(path: Path) -> list[Published]:
-    """The published table, one row each; none where there is no file."""
-    if not path.exists():
-        return []
+    """A published table, one row each."""
     with path.open(newline="") as file:
         return [_published_row(row) for row in csv.DictReader(file)]
 

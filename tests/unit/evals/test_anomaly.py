@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evals import anomaly
+from evals import anomaly, anomaly_data
 from evals.anomaly_data import Published, Recording, recordings
 from evals.anomaly_scores import hit_rates, n_sigma, pca
 
@@ -43,13 +43,15 @@ def test_the_cut_is_judged_above_its_floors(capsys: pytest.CaptureFixture[str]) 
     assert 0.5 < told["interpretation_hit_rate"] <= 1
 
 
-def test_the_same_series_is_found_in_the_published_table_and_its_training_part_is_used(tmp_path: Path) -> None:
+def test_the_same_series_is_found_in_the_published_table_and_its_training_part_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a_machine(tmp_path / "smd", a_jump(), slice(300, 320))
-    tables = tmp_path / "published_tables"
-    tables.mkdir()
+    table = tmp_path / "table.csv"
+    monkeypatch.setitem(anomaly_data.PUBLISHED, "smd", table)
     same, other = "001_SMD_id_1_Facility_tr_120_1st_300.csv", "002_SMD_id_2_Facility_tr_9_1st_30.csv"
     rows = f"{same},0.4,0.6,400,20,1\n{other},1,1,400,20,1\n"
-    (tables / "tsb_ad_m_vus_pr_per_series.csv").write_text(TABLE.format(rows))
+    table.write_text(TABLE.format(rows))
     (recording,) = recordings("smd", tmp_path / "smd")
     assert recording.published is not None
     assert (recording.past, recording.published.value_of) == (120, {"A": 0.4, "B": 0.6})
@@ -57,6 +59,15 @@ def test_the_same_series_is_found_in_the_published_table_and_its_training_part_i
     assert told["vus_pr_mean"].target == 0.6
     assert told["vus_pr_mean"].met
     assert told["interpretation_hit_rate"].value is None
+
+
+def test_the_published_tables_are_whole() -> None:
+    smd, nab = (anomaly_data.published(path) for path in anomaly_data.PUBLISHED.values())
+    assert (len(smd), len(nab)) == (20, 23)
+    by_file = {each.file[:3]: each for each in smd}
+    assert (by_file["063"].past, by_file["063"].value_of["TranAD"]) == (5923, 0.5046)
+    of_three = anomaly.best_published([by_file[number] for number in ("063", "069", "066")])
+    assert of_three == ("TranAD", pytest.approx(0.4704, abs=1e-4))
 
 
 def test_of_several_series_the_best_method_is_the_best_in_the_mean() -> None:

@@ -102,8 +102,11 @@ def fit_entities(
             for f in range(features):
                 part = feature_TF[t, f] / samples
                 if part != 0.0:
-                    for g in range(features):
+                    for g in range(f, features):
                         covariance_EFF[e, f, g] += part * feature_TF[t, g]
+        for f in range(features):
+            for g in range(f):
+                covariance_EFF[e, f, g] = covariance_EFF[e, g, f]
 
 
 @njit(cache=True, nogil=True)

@@ -37,7 +37,7 @@ def of_recording(value_NM: Floats, past: int, *, floor_M: Floats | None = None) 
     """
     single = value_NM.shape[1] == 1 and len(value_NM) > 0
     judged_NL = _shape(value_NM) if single else value_NM
-    models = (fit(judged_NL[:past], floor=floor_M), fit(judged_NL, floor=floor_M))
+    models = [fit(known_TL, floor=floor_M, seasonal=True) for known_TL in (judged_NL[:past], judged_NL)]
     by_past, by_all = (score(model, judged_NL, place=0) for model in models)
     return Recorded(smoothed(np.nan_to_num((by_past.score, by_all.score)).mean(0), SMOOTH), by_past, by_all)
 

@@ -35,7 +35,7 @@ def test_what_does_not_fit_together_is_odd_though_each_is_in_range() -> None:
     common_T = rng.normal(size=301)
     past_TM = 50 + common_T[:, None] * 5 + 0.2 * rng.normal(size=(301, 6))
     fits, odd = np.full((1, 6), 56.0), np.array([[56.0, 44.0, 56.0, 44.0, 56.0, 44.0]])
-    model = fit(past_TM, seasonal=False)
+    model = fit(past_TM)
     assert score(model, odd).score[0] > score(model, fits).score[0] + 2
 
 
@@ -44,7 +44,7 @@ def test_what_moves_though_it_never_did_is_odd_within_its_range() -> None:
     past_TM = past_TM + 0.1 * np.random.default_rng(4).normal(size=past_TM.shape)
     now_NM = past_TM[100:110].copy()
     now_NM[5] = 50  # between the two levels at which it always was
-    told = score(fit(past_TM, seasonal=False), now_NM, past_TM)
+    told = score(fit(past_TM), now_NM, past_TM)
     assert told.score[5] > told.score[:5].max() + 3
 
 
@@ -137,8 +137,8 @@ def test_a_season_is_found_and_taken_off_what_follows_it() -> None:
     # At the foot of the course the height of its top is odd; in its range it is.
     now_NM = a_daily_course(960 + 96)[960:]
     now_NM[60, :2] = [130, 35]
-    told = score(fit(past_TM), now_NM, past_TM)
-    plain = score(fit(past_TM, seasonal=False), now_NM, past_TM)
+    told = score(fit(past_TM, seasonal=True), now_NM, past_TM)
+    plain = score(fit(past_TM), now_NM, past_TM)
     assert told.score[60] > ODD
     assert told.z[60, 0] > 2 * plain.z[60, 0]
     assert told.expected[24, 0] == pytest.approx(130, abs=4)
