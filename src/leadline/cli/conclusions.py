@@ -14,9 +14,12 @@ from leadline.cli.diagnosis_truth import compared, comparison
 from leadline.cli.diagnosis_words import chance
 from leadline.cli.output import ago
 from leadline.lab.truth import Entry
+from leadline.server.diagnosis_view import SYMPTOM_ANALYSES
 
 S = 10**9
 SHOWN = 4
+LOOKING = (*SYMPTOM_ANALYSES, "cause")  # how far these have judged is how far it is known what hurts
+BEHIND_S = 15.0  # said where they are further behind
 
 
 @dataclass(slots=True)
@@ -34,7 +37,9 @@ class Conclusions:
     named_ns: dict[tuple[str, str], int] = field(default_factory=dict)  # by incident and entity
     advised: dict[tuple[str, str], str] = field(
         default_factory=dict
-    )  # the action while it lasted: what is over needs none
+    )  # actions while it lasted: what is over needs none
+    judged_ns: int | None = None  # how far; None: not known
+    asked_ns: int = 0
 
     def ask(self, now_ns: int, until_ns: int | None = None) -> list[str]:
         """Ask again; what is new in it, a line each. `until_ns`: only what was told by then. Errors: LeadlineError."""
@@ -42,6 +47,9 @@ class Conclusions:
         if until_ns is not None:
             asked["to"] = str(until_ns)
         found = self.client.get("/api/v1/incidents", **asked)["incidents"]
+        states = {each["name"]: each["judged_to_ns"] for each in self.client.get("/api/v1/analyses")["analyses"]}
+        self.judged_ns = min((states[name] for name in LOOKING if states.get(name) is not None), default=None)
+        self.asked_ns = now_ns
         self.incidents = sorted(found, key=lambda one: (one["start_ns"], one["incident"]))
         return [line for one in self.incidents for line in self._new(one, now_ns)]
 
@@ -64,9 +72,10 @@ class Conclusions:
 
     def lines(self) -> RenderableType:
         """The newest incidents for the screen."""
+        behind = self._behind()
         if not self.incidents:
-            return Text("nothing hurts", "dim")
-        texts = []
+            return behind or Text("nothing hurts", "dim")
+        texts = [behind] if behind else []
         for one in self.incidents[-SHOWN:]:
             style = "bold bright_magenta" if one["state"] == "open" else "bright_magenta"
             texts += [Text(self.words(one, cause), style) for cause in one["causes"]]
@@ -75,9 +84,16 @@ class Conclusions:
                 texts.append(Text(f"{one['symptom']} of {one['entity']}, cause not known yet{missing}", "yellow"))
         return Group(*texts)
 
+    def _behind(self) -> Text | None:
+        """A line where it is not known what hurts now."""
+        if self.judged_ns is None:
+            return Text("nothing is judged yet", "yellow")
+        behind_s = (self.asked_ns - self.judged_ns) / S
+        return Text(f"judged until {ago(behind_s)} ago: behind", "yellow") if behind_s > BEHIND_S else None
+
     def held_against(self, truth: Sequence[Entry]) -> RenderableType:
         """The table at the end: what was broken, what was found, whether that is right, after how long, what to do."""
-        lines = compared(truth, [self._while_it_lasted(one) for one in self.incidents], self.named_ns)
+        lines = compared(truth, [self._while_it_lasted(one) for one in self.incidents], self.named_ns, self.judged_ns)
         told = comparison(lines) if lines else Text("nothing was broken, and nothing was found")
         return Group(Text("what was broken, and what Leadline found", "bold"), told)
 
@@ -89,6 +105,8 @@ class Conclusions:
         ]
         return {**one, "causes": causes}
 
-    def complete(self, truth: Sequence[Entry]) -> bool:
-        """Whether every fault has its cause named."""
+    def complete(self, truth: Sequence[Entry], ended_ns: int | None) -> bool:
+        """Whether every fault has its cause named, or all is judged up to the end of the story."""
+        if ended_ns is not None and (self.judged_ns or 0) >= ended_ns:
+            return True
         return all(each.verdict == "right" for each in compared(truth, self.incidents, self.named_ns) if each.fault)

@@ -19,8 +19,8 @@ from leadline.lab.truth import Entry
 
 S = 10**9
 SETTLE_NS = 15 * S  # an incident may begin so long after a fault is over: what had gathered by then goes on for a while
-RIGHT, WRONG, MISSED, UNKNOWN = "right", "wrong", "missed", "unknown"
-_STYLE = {RIGHT: "green", WRONG: "bold red", MISSED: "red", UNKNOWN: "yellow"}
+RIGHT, WRONG, MISSED, UNKNOWN, NOT_JUDGED = "right", "wrong", "missed", "unknown", "not judged"
+_STYLE = {RIGHT: "green", WRONG: "bold red", MISSED: "red", UNKNOWN: "yellow", NOT_JUDGED: "yellow"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,15 @@ def compared(
     faults: Iterable[Entry],
     incidents: Sequence[Mapping[str, Any]],
     told_ns: Mapping[tuple[str, str], int] | None = None,
+    judged_ns: int | None = None,
 ) -> list[Compared]:
     """Every fault that is no decoy by its onset, then the incidents that meet none of all faults.
 
     told_ns: when (incident, entity) was named first, where somebody looked; else when the incident was told.
+    judged_ns: how far is judged, where that is not to the end.
     """
     real = sorted((each for each in faults if not each.decoy), key=lambda each: each.onset_ns)
-    lines = [_found(each, [one for one in incidents if meets(each, one)], told_ns or {}) for each in real]
+    lines = [_found(each, [one for one in incidents if meets(each, one)], told_ns or {}, judged_ns) for each in real]
     idle = [one for one in incidents if not any(meets(each, one) for each in real)]
     return [*lines, *(Compared(None, one, _first(one), WRONG if one["causes"] else UNKNOWN, None) for one in idle)]
 
@@ -68,7 +70,12 @@ def meets(fault: Entry, incident: Mapping[str, Any]) -> bool:
     return bool(begins and over_ns > fault.onset_ns)
 
 
-def _found(fault: Entry, incidents: Sequence[Mapping[str, Any]], told_ns: Mapping[tuple[str, str], int]) -> Compared:
+def _found(
+    fault: Entry,
+    incidents: Sequence[Mapping[str, Any]],
+    told_ns: Mapping[tuple[str, str], int],
+    judged_ns: int | None,
+) -> Compared:
     """The incident that names it; else the costliest of its time."""
     for one in incidents:
         for cause in one["causes"]:
@@ -76,7 +83,9 @@ def _found(fault: Entry, incidents: Sequence[Mapping[str, Any]], told_ns: Mappin
                 at_ns = told_ns.get((one["incident"], cause["entity"])) or cause["told_ns"] or one["told_ns"]
                 return Compared(fault, one, cause, RIGHT, (at_ns - fault.onset_ns) / S)
     if not incidents:
-        return Compared(fault, None, None, MISSED, None)
+        until_ns = fault.onset_ns if fault.end_ns is None else fault.end_ns
+        late = judged_ns is not None and judged_ns < until_ns
+        return Compared(fault, None, None, NOT_JUDGED if late else MISSED, None)
     one = max(incidents, key=lambda each: (each["lost_gpu_seconds"], each["incident"]))
     return Compared(fault, one, _first(one), WRONG if one["causes"] else UNKNOWN, None)
 

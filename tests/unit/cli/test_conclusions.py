@@ -29,9 +29,13 @@ class _Server(Client):
     """Has incidents, and keeps what it was asked."""
 
     def __init__(self, *incidents: dict[str, Any]) -> None:
-        self.incidents, self.asked = list(incidents), []  # type: ignore[var-annotated]
+        self.incidents, self.judged_ns = list(incidents), NOW
+        self.asked: list[tuple[str, dict[str, Any]]] = []
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
+        if path == "/api/v1/analyses":
+            far = {"stalls": self.judged_ns + S, "slowdowns": self.judged_ns, "cause": self.judged_ns, "ledger": 0}
+            return {"analyses": [{"name": name, "judged_to_ns": at_ns} for name, at_ns in far.items()]}
         self.asked.append((path, params))
         return {"incidents": self.incidents}
 
@@ -67,8 +71,24 @@ def test_the_last_table_holds_truth_and_findings_against_each_other() -> None:
     link = next(line for line in lines if line and line[0] == "flapping-link")
     assert {"right", "12", "CHECK_CABLE"} <= set(link)
     assert "unknown" in next(line for line in lines if line and line[0] == "gpu-throttle")  # what cost most
-    assert found.complete([LINK])
-    assert not found.complete([LINK, gpu])
+    assert found.complete([LINK], None)
+    assert not found.complete([LINK, gpu], NOW + S)
+    assert found.complete([LINK, gpu], NOW)  # all is judged: more will not come
+
+
+def test_what_is_not_judged_is_neither_fine_nor_missed() -> None:
+    server = _Server()
+    found = Conclusions(server, 0)
+    assert "nothing is judged yet" in words(found.lines())
+    found.ask(NOW + 10 * S)
+    assert "nothing hurts" in words(found.lines())
+    found.ask(NOW + 40 * S)
+    assert "judged until 40 s ago: behind" in words(found.lines())
+    assert "missed" in words(found.held_against([LINK]))
+    server.judged_ns = NOW - 30 * S  # the fault was over 10 s later
+    found.ask(NOW)
+    assert "not judged" in words(found.held_against([LINK]))
+    assert "nothing hurts" not in words(found.lines())
 
 
 def test_of_what_is_over_the_action_is_told_that_was_advised_while_it_lasted() -> None:

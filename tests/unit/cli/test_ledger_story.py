@@ -71,7 +71,7 @@ class _Server(Client):
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
         if path == "/api/v1/ledger":
             self.asked.append(params)
-        return {"sources": [], "flows": [], "total": None, "incidents": []}
+        return {"sources": [], "flows": [], "total": None, "incidents": [], "analyses": []}
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return {"rows": []}
