@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from leadline.analysis.cause.evidence import Piece, piece_of_others, pieces_of
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
+from leadline.analysis.cause.matter import Book, Matter
 from leadline.analysis.cause.places import places_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
-from leadline.analysis.cause.score import Book, Matter
 from leadline.analysis.cause.silence import dismissed, silent_rules
 from leadline.analysis.cause.suppression import OF_KIND, Order, orders
 from leadline.analysis.cause.traffic import traffic_of

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from leadline.analysis.cause.hurts import Blame, Hurt
+from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.places import Places, kind_of
-from leadline.analysis.cause.reach import explained
-from leadline.analysis.cause.score import Candidate, Matter, candidates_of, probabilities
+from leadline.analysis.cause.score import Candidate, Part, candidates_of, parts_of, probabilities
 
 NAMED_MIN = 0.6
 """Probability from which on a component is named. Below it the verdict is `unknown`: a wrong name costs trust and a
 wrong action, none costs a look at the list of what was considered."""
-EXPLAINS_MIN = 0.25
-"""Share of what was lost that a component must explain to be named first, however broken it is."""
-REST_MIN = 0.25
-"""Share of what was lost that the causes named do not explain, from which on another one is looked for."""
-SECOND_MIN = 0.75
-"""Probability from which on a further cause is named: two faults at once are rarer than blame that errs a bit."""
-CAUSES_MAX = 4
+FIRST_MIN = 0.25
+"""Share of what was lost that the named components of one rule must explain together to be the first cause, however
+broken they are."""
+MORE_MIN, MORE_SURE = 0.15, 0.75
+"""Share that a further cause must explain that the first does not, and its probability: two faults at once are rarer
+than blame that errs a bit."""
+ECHO = "the same of the same component"
+CAUSES_MAX = 8
 CONSIDERED_MAX = 5
 
 
@@ -28,6 +30,7 @@ class Cause:
     """A candidate with its probability, and whether it is named; `why_not` where it is not."""
 
     candidate: Candidate
+    place: int  # the part of what was lost that its score is told of
     probability: float
     chosen: bool
     why_not: str = ""
@@ -46,37 +49,81 @@ class Verdict:
         return tuple(each for each in self.causes if each.chosen)
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What the parts of a trouble say of one candidate."""
+
+    candidate: Candidate
+    won: float = 0.0  # share of what was lost, of which it is the likeliest cause and likely enough
+    sure: float = 0.0  # the same, times its probability
+    mass: float = 0.0  # share of what was lost times its probability, of all parts
+    best: tuple[float, int] = (-math.inf, 0)  # logit and minus place of the part that speaks most for it
+    why_not: str = ""
+
+
 def verdict_of(hurts: Sequence[Hurt], matter: Matter, silent: frozenset[str]) -> Verdict:
     """The causes of one trouble. `silent`: rules that may not name anything, because people often found them wrong."""
-    blames: dict[int, Sequence[Blame]] = {place: _blamed(hurt) for place, hurt in enumerate(hurts)}
-    first, losers = _rivals(candidates_of(hurts, matter, blames), matter.ground.places)
-    chances, unknown = probabilities(first)
-    named: list[Cause] = []
-    rest, pool = blames, list(zip(first, chances, strict=True))
-    while pool and len(named) < CAUSES_MAX:
-        best, chance = _best(pool, silent)
-        if best is None or chance < (SECOND_MIN if named else NAMED_MIN):
-            break
-        named.append(Cause(best, chance, True))
-        rest = _left(rest, hurts, best, matter)
-        if sum(blame.share for own in rest.values() for blame in own) < REST_MIN * len(hurts):
-            break
-        again, _ = _rivals(candidates_of(hurts, matter, _whole(rest)), matter.ground.places)
-        taken = {part for each in named for part in family(each.candidate.entity, matter.ground.places)}
-        others = [each for each in again if not taken & family(each.entity, matter.ground.places)]
-        pool = list(zip(others, probabilities(others)[0], strict=True))
-    considered = _considered(first, chances, losers, named, silent)
-    return Verdict((*named, *considered), unknown)
+    parts = parts_of(hurts)
+    found = candidates_of(parts, matter)
+    tallies = {id(each): _Tally(each) for each in found}
+    unknown = 0.0
+    for place, part in enumerate(parts):
+        unknown += _judged(place, part, tallies, matter.ground.places, silent)
+    ranked = sorted(tallies.values(), key=lambda each: (-each.won, -each.mass, -each.best[0], each.candidate.order))
+    named = _set(ranked)
+    chosen = [Cause(each.candidate, -each.best[1], each.sure / each.won, True) for each in named]
+    considered = [
+        Cause(each.candidate, -each.best[1], min(1.0, each.mass), False, each.why_not or _why_not(each, named, silent))
+        for each in sorted(ranked, key=lambda each: (-each.mass, -each.best[0], each.candidate.order))
+        if each not in named and each.why_not != ECHO
+    ]
+    return Verdict((*chosen, *considered[:CONSIDERED_MAX]), min(1.0, unknown))
 
 
-def _blamed(hurt: Hurt) -> Sequence[Blame]:
-    """Whom a symptom blames; nobody in particular, if it names nobody."""
-    rest = 1.0 - sum(blame.share for blame in hurt.blamed)
-    nobody = (Blame(hurt.entity, "", "", rest),) if rest > 1e-6 else ()
-    return (*hurt.blamed, *nobody)
+def _judged(place: int, part: Part, tallies: dict[int, _Tally], places: Places, silent: frozenset[str]) -> float:
+    """One part of what was lost: its rivals, who wins. Returns: the share of it that stays unknown."""
+    found = [each.candidate for each in tallies.values() if each.candidate.near[place] > 0]
+    rivals, losers = _rivals(found, place, places)
+    chances, unknown = probabilities(rivals, place)
+    for each, chance in zip(rivals, chances, strict=True):
+        tally = tallies[id(each)]
+        tally.mass += part.weight * chance
+        tally.best = max(tally.best, (each.logit(place), -place))
+    for each, why in losers:
+        tally = tallies[id(each)]
+        tally.best = max(tally.best, (each.logit(place), -place))
+        tally.why_not = tally.why_not or why
+    speaking = [(chance, each) for each, chance in zip(rivals, chances, strict=True) if each.rule.name not in silent]
+    chance, best = max(speaking, key=lambda one: one[0], default=(0.0, None))
+    if best is not None and chance >= NAMED_MIN:
+        tallies[id(best)].won += part.weight
+        tallies[id(best)].sure += part.weight * chance
+    return part.weight * unknown
 
 
-def _rivals(found: Sequence[Candidate], places: Places) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
+def _set(ranked: Sequence[_Tally]) -> list[_Tally]:
+    """Those that are named: all of the first rule that explain something, and further ones that explain much more."""
+    winners = [each for each in ranked if each.won > 0]
+    by_rule: dict[str, float] = {}
+    for each in winners:
+        by_rule[each.candidate.rule.name] = by_rule.get(each.candidate.rule.name, 0.0) + each.won
+    if not winners:
+        return []
+    first = min(by_rule, key=lambda name: (-by_rule[name], name))
+    if by_rule[first] < FIRST_MIN:
+        return []
+    largest = max(each.won for each in winners if each.candidate.rule.name == first)
+    return [
+        each
+        for each in winners
+        if (each.candidate.rule.name == first and each.won >= largest / 4)
+        or (each.won >= MORE_MIN and each.sure / each.won >= MORE_SURE)
+    ][:CAUSES_MAX]
+
+
+def _rivals(
+    found: Sequence[Candidate], place: int, places: Places
+) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
     """The best candidate of each component; those that lost against another of the same one, with the reason.
 
     Ends of a link and the link are one component. A fallback (it says where, not why) gives way to a better one of
@@ -85,17 +132,18 @@ def _rivals(found: Sequence[Candidate], places: Places) -> tuple[list[Candidate]
     best: list[Candidate] = []
     losers: list[tuple[Candidate, str]] = []
     seen: dict[str, Candidate] = {}
-    for each in found:
+    for each in sorted(found, key=lambda each: (-each.logit(place), each.order)):
         own = family(each.entity, places)
         before = next((seen[part] for part in sorted(own) if part in seen), None)
         if before is None:
             best.append(each)
             seen.update(dict.fromkeys(own, each))
-        elif before.rule.name != each.rule.name:
-            losers.append((each, f"{before.rule.name} of {before.entity} fits better"))
-    kept = [each for each in best if not (each.rule.fallback and _has_better(each, best, places))]
-    losers += [(each, "what it stands on shows why") for each in best if each not in kept]
-    return kept, losers
+        else:
+            better = f"{before.rule.name} of {before.entity} fits better"
+            losers.append((each, ECHO if before.rule is each.rule else better))
+    lost = [each for each in best if each.rule.fallback and _has_better(each, best, place, places)]
+    losers += [(each, "what it stands on shows why") for each in lost]
+    return [each for each in best if each not in lost], losers
 
 
 def family(entity: str, places: Places) -> frozenset[str]:
@@ -108,66 +156,15 @@ def family(entity: str, places: Places) -> frozenset[str]:
     return frozenset({entity})
 
 
-def _has_better(fallback: Candidate, best: Sequence[Candidate], places: Places) -> bool:
+def _has_better(fallback: Candidate, best: Sequence[Candidate], place: int, places: Places) -> bool:
     below = {*places.on(fallback.entity), places.host(fallback.entity), fallback.entity}
-    return any(each.logit >= fallback.logit and not each.rule.fallback and each.entity in below for each in best)
+    return any(
+        each.logit(place) >= fallback.logit(place) and not each.rule.fallback and each.entity in below for each in best
+    )
 
 
-def _best(pool: Sequence[tuple[Candidate, float]], silent: frozenset[str]) -> tuple[Candidate | None, float]:
-    """The likeliest that may be named."""
-    speaking = [
-        (each, chance) for each, chance in pool if each.rule.name not in silent and each.explains >= EXPLAINS_MIN
-    ]
-    return speaking[0] if speaking else (None, 0.0)
-
-
-def _left(
-    blames: Mapping[int, Sequence[Blame]], hurts: Sequence[Hurt], cause: Candidate, matter: Matter
-) -> dict[int, Sequence[Blame]]:
-    """What a cause leaves unexplained of each blame."""
-    out: dict[int, Sequence[Blame]] = {}
-    for place, own in blames.items():
-        shares = [blame.share * (1.0 - _explains(blame, hurts[place], cause, matter)) for blame in own]
-        out[place] = [replace(blame, share=share) for blame, share in zip(own, shares, strict=True) if share > 1e-6]
-    return out
-
-
-def _explains(blame: Blame, hurt: Hurt, cause: Candidate, matter: Matter) -> float:
-    """A cause of a job's trouble explains blame that names nobody in particular, or that it is near, whole."""
-    found = explained(blame, hurt, cause.entity, cause.rule, matter.ground)
-    reach = matter.ground.reach(blame.owner, hurt.job)
-    return 1.0 if found > 0 and (reach.anyone or found >= 0.5) else found
-
-
-def _whole(blames: Mapping[int, Sequence[Blame]]) -> dict[int, Sequence[Blame]]:
-    """Shares that add up to 1 again."""
-    out: dict[int, Sequence[Blame]] = {}
-    for place, own in blames.items():
-        whole = sum(blame.share for blame in own)
-        out[place] = [replace(blame, share=blame.share / whole) for blame in own] if whole > 0 else []
-    return out
-
-
-def _considered(
-    found: Sequence[Candidate],
-    chances: Sequence[float],
-    losers: Sequence[tuple[Candidate, str]],
-    named: Sequence[Cause],
-    silent: frozenset[str],
-) -> list[Cause]:
-    """What was weighed and is not named, the likeliest first, with the reason."""
-    taken = {(each.candidate.entity, each.candidate.rule.name) for each in named}
-    out = [
-        Cause(each, chance, False, _why_not(each, named, silent))
-        for each, chance in zip(found, chances, strict=True)
-        if (each.entity, each.rule.name) not in taken
-    ]
-    out += [Cause(each, 0.0, False, why) for each, why in losers if (each.entity, each.rule.name) not in taken]
-    out.sort(key=lambda each: (-each.probability, each.candidate.order))
-    return out[:CONSIDERED_MAX]
-
-
-def _why_not(candidate: Candidate, named: Sequence[Cause], silent: frozenset[str]) -> str:
+def _why_not(tally: _Tally, named: Sequence[_Tally], silent: frozenset[str]) -> str:
+    candidate = tally.candidate
     if candidate.rule.name in silent:
         return "people found this rule wrong too often, so it names nothing"
     if not named:

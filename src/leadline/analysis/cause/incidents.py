@@ -14,7 +14,7 @@ from leadline.analysis.cause.choice import Verdict, family, verdict_of
 from leadline.analysis.cause.evidence import Piece, remembered
 from leadline.analysis.cause.history import Episode
 from leadline.analysis.cause.hurts import Hurt, key_of, retold
-from leadline.analysis.cause.score import Matter
+from leadline.analysis.cause.matter import Matter
 
 S = 10**9
 GAP_NS = 60 * S

@@ -11,8 +11,8 @@ from leadline.analysis.cause.choice import Cause
 from leadline.analysis.cause.history import Episode, class_of
 from leadline.analysis.cause.hurts import key_of, lost_of, retold, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
+from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
-from leadline.analysis.cause.score import Matter
 from leadline.analysis.cause.suppression import Order, suppressed
 from leadline.analysis.cause.words import missing_of, text_of
 from leadline.analysis.spec import Window
@@ -110,7 +110,7 @@ class Telling:
         start_ns = min(onsets, default=self.trouble.start_ns)
         of = self._class(one, start_ns)
         what = self._remedy(one, of)
-        score = dict(candidate.parts)
+        score = candidate.parts(one.place)
         return {
             "tenant": tenant,
             "incident": self.id,

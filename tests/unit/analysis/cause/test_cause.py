@@ -132,6 +132,14 @@ def test_two_faults_at_once_are_both_named() -> None:
     assert sorted(named(item)) == [("gpu:GPU-1", "slow-gpu"), (host_link(1), "link-errors")]
 
 
+def test_ranks_that_died_each_of_its_own_are_all_named() -> None:
+    """Partners, not rivals: three GPUs fell off the bus, and each took a third of the job with it."""
+    died = [blame(f"rank:bert-1/{rank}", "died", 10.0, "decision:1") for rank in (0, 1, 2)]
+    lost = [event(f"gpu:GPU-{rank}", "xid", code="79", severity="error") for rank in (0, 1, 2)]
+    found = named(case(symptom=[symptom(*died, kind="crash")], event=lost))
+    assert sorted(found) == [(f"gpu:GPU-{rank}", "gpu-lost") for rank in (0, 1, 2)]
+
+
 def test_what_all_peers_show_tells_little() -> None:
     odd = [anomaly(f"host:h{host}", THROTTLED) for host in (1, 2, 3, 4, 5)]
     _, causes = told(case(symptom=[symptom(blame("job:bert-1", "late-rank"))], anomaly=odd))

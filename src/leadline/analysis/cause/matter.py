@@ -1,0 +1,145 @@
+"""What is known when causes are looked for, and what of it speaks for a rule on a component."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leadline.analysis.cause.evidence import Face, Piece
+from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.places import kind_of
+from leadline.analysis.cause.reach import Ground
+from leadline.analysis.cause.rule import Rule, Sign
+from leadline.analysis.cause.timing import nearness_in_time
+
+S = 10**9
+SCORE_WHOLE = 10.0  # robust standard deviations from which on an anomaly counts whole
+SCORE_LEAST = 0.6  # what counts of one that is just told: it has passed a threshold already
+FACES_MAX = 100_000  # kinds of rows that are known by heart: messages do not count, metrics and codes do
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A piece of evidence with what it tells for one rule, nats."""
+
+    piece: Piece
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """Rules with what each kind of row is a sign of: looked up once for each `Face`, in every window the same."""
+
+    rules: tuple[Rule, ...]
+    _known: dict[Face, dict[str, Sign]] = field(default_factory=dict)
+
+    def signs(self, face: Face) -> Mapping[str, Sign]:
+        """By the name of the rule, the strongest of its signs that such a row is."""
+        if face not in self._known:
+            if len(self._known) >= FACES_MAX:
+                self._known.clear()
+            self._known[face] = self._fitting(face)
+        return self._known[face]
+
+    def speaks_of(self, table: str, what: str) -> bool:
+        """Whether any rule looks at rows of a table with this metric or kind."""
+        return any(sign.speaks_of(table, what) for rule in self.rules for sign in rule.signs)
+
+    def _fitting(self, face: Face) -> dict[str, Sign]:
+        found = {}
+        for rule in self.rules:
+            fitting = [sign for sign in rule.signs if sign.fits(*face)]
+            if fitting:
+                found[rule.name] = max(fitting, key=lambda sign: sign.weight)
+        return found
+
+
+@dataclass
+class Matter:
+    """All that is known when the causes of one trouble are looked for."""
+
+    ground: Ground
+    pieces: Sequence[Piece]
+    book: Book
+    now_ns: int
+    before: frozenset[tuple[str, str]] = frozenset()  # (entity, rule) that the last window named
+    by_entity: dict[str, list[Piece]] = field(init=False)
+    _same: dict[object, list[tuple[str, float]]] = field(init=False)
+    _counts: dict[str, int] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        by_entity: dict[str, list[Piece]] = defaultdict(list)
+        same: dict[object, list[tuple[str, float]]] = defaultdict(list)
+        for piece in self.pieces:
+            by_entity[piece.entity].append(piece)
+            same[piece.face].append((self._component(piece.entity), piece.score))
+        self.by_entity, self._same = by_entity, same
+
+    def _component(self, entity: str) -> str:
+        """Ends of one link show the same thing once."""
+        return self.ground.places.link(entity) or entity if kind_of(entity) in ("port", "swport") else entity
+
+    def specific(self, piece: Piece) -> float:
+        """How specific a piece is, 0 to 1: 1 if no peer shows the same, 0 if all do as much.
+
+        ln(n / k) over its largest value, where of n peers k show it; one that shows half as much counts half.
+        """
+        if piece.face.table not in ("anomaly", "sle_loss"):
+            return 1.0
+        own, height = self._component(piece.entity), max(piece.score, 1e-9)
+        others: dict[str, float] = {}
+        for entity, score in self._same[piece.face]:
+            if entity != own:
+                others[entity] = max(others.get(entity, 0.0), min(1.0, score / height))
+        shown = 0.5 + math.fsum(sorted(others.values()))
+        kind = kind_of(own)
+        if kind not in self._counts:
+            self._counts[kind] = self.ground.places.count(kind)
+        peers = max(self._counts[kind], len(others) + 1, 2)
+        return min(1.0, max(0.0, math.log(peers / shown) / math.log(peers / 0.5)))
+
+
+def signs_of(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tuple[Told, ...], tuple[Piece, ...]]:
+    """The signs of a rule on a component, the most telling first; and those that came too late."""
+    told: list[Told] = []
+    late: list[Piece] = []
+    for part in matter.ground.places.parts(entity):
+        for piece in matter.by_entity.get(part, ()):
+            sign = matter.book.signs(piece.face).get(rule.name)
+            if sign is None:
+                continue
+            near = nearness_in_time(piece, onset)
+            if near <= 0 or (sign.within_s and abs(piece.time_ns - onset.start_ns) > sign.within_s * S):
+                late.append(piece)
+                continue
+            height = min(1.0, max(SCORE_LEAST, piece.score / SCORE_WHOLE)) if piece.face.table == "anomaly" else 1.0
+            specific = 1.0 if rule.wide else matter.specific(piece)
+            weight = sign.weight * near * specific * height
+            if weight > 0:
+                told.append(Told(piece, weight))
+    told.sort(key=lambda each: (-each.weight, each.piece.order))
+    return _once(told), tuple(sorted(late, key=lambda piece: piece.order))
+
+
+def _once(told: Iterable[Told]) -> tuple[Told, ...]:
+    """Rows that say the same count once: a link that flaps ten times, a job of which all ranks tell their version."""
+    found: dict[tuple[str, str], Told] = {}
+    for each in told:
+        found.setdefault((each.piece.face.table, each.piece.face.what), each)
+    return tuple(found.values())
+
+
+def wide_share(entity: str, matter: Matter, told: Sequence[Told]) -> float:
+    """Share of a component's parts that show signs; 1 if the component itself does."""
+    shown = {each.piece.entity for each in told}
+    if entity in shown:
+        return 1.0
+    places = matter.ground.places
+    if kind_of(entity) == "switch":
+        ports = places.ports_of(entity)
+        shows = sum(bool(places.parts(port) & shown or places.far(port) in shown) for port in ports)
+        return shows / max(1, len(ports))
+    members = {part for part in places.parts(entity) if part != entity}
+    return len(members & shown) / max(1, len(members))
