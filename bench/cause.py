@@ -8,8 +8,8 @@ metrics. In the last 20 s one GPU throttles, and its rank arrives last.
 
 `seconds_10240_ranks` is one window of `slowdowns` (which finds the symptom and whom it blames) and one of `cause`
 (which finds the GPU), one after the other, as the runner hands them over: Arrow tables in, columns of verdicts out,
-each with the look-back that it declares. Not in it: loading rows from the store, and the anomaly detector, which judges all
-metrics every five seconds whether a job hurts or not (`bench.anomaly`). A wrong name is no figure: the GPU must be
+each with the look-back that it declares. Not in it: loading rows from the store, and the anomaly detector, which judges
+all metrics every five seconds whether a job hurts or not (`bench.anomaly`). A wrong name is no figure: the GPU must be
 named.
 
 Beside it stand the times that others published for their systems, on data of their own: Minder 3.6 s (NSDI 2025),
