@@ -3,9 +3,9 @@
     python -m evals.anomaly --suite smd|asd|nab [--data DIR] [--quick] [--json]
 
 DIR holds the recordings of one suite. Figures: VUS-PR (computed as TSB-AD does, without point adjustment), by series
-and as a mean, of the detector and, in the same call, of plain PCA and of n-sigma; the best published method's mean over the
-same series; the share of the metrics at fault among those named. Without DIR, or with --quick, the cut that the tests
-keep is judged.
+and as a mean, of the detector and, in the same call, of plain PCA and of n-sigma; the best published method's mean over
+the same series; the share of the metrics at fault among those named. Without DIR, or with --quick, the cut that the
+tests keep is judged.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def score(model: Model, now: Floats, before: Floats | None = None, *, place: int
     season_ETM = model.season.at(np.arange(first, first + value_ETM.shape[1]))
     squared_EN, share_ENM, z_ENM = _judged(model, value_ETM - season_ETM, known_EBM.shape[1])
     expected_ENM = model.centre_EF[:, None, :metrics] + season_ETM[:, known_EBM.shape[1] :]
-    known_E = np.isfinite(model.scale_EF[:, :metrics]).any(1)
+    known_E = np.asarray(np.isfinite(model.scale_EF[:, :metrics]).any(1))
     score_EN = np.where(known_E[:, None], _in_deviations(model, np.sqrt(squared_EN)), np.nan)
     whole = Scores(score_EN, share_ENM, z_ENM, expected_ENM)
     if now.ndim == 2:

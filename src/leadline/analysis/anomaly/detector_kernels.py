@@ -29,14 +29,22 @@ def usual_of(value_T: Floats, samples_min: int, deviation_share: float, floor: f
 
     Returns: (NaN, NaN) if there are fewer than `samples_min`.
     """
-    seen_T = value_T[np.isfinite(value_T)]
-    if len(seen_T) < max(samples_min, 1):
+    sorted_T = np.sort(value_T)  # what is missing (NaN) goes to the end
+    count = len(sorted_T)
+    while count > 0 and np.isnan(sorted_T[count - 1]):
+        count -= 1
+    if count < max(samples_min, 1):
         return np.nan, np.nan
-    seen_T.sort()
+    seen_T = sorted_T[:count]
+    mean, square = 0.0, 0.0
+    for value in seen_T:
+        mean += value / count
+    for value in seen_T:
+        square += (value - mean) ** 2 / count
     scale = (quantile_of(seen_T, 0.75) - quantile_of(seen_T, 0.25)) / _NORMAL_50
     scale = max(scale, (quantile_of(seen_T, 0.95) - quantile_of(seen_T, 0.05)) / _NORMAL_90)
     scale = max(scale, (quantile_of(seen_T, 0.99) - quantile_of(seen_T, 0.01)) / _NORMAL_98)
-    scale = max(scale, deviation_share * float(np.std(seen_T)))
+    scale = max(scale, deviation_share * np.sqrt(square))
     return quantile_of(seen_T, 0.5), max(scale, floor)
 
 
@@ -86,16 +94,14 @@ def fit_entities(
     feature_TF = np.empty((samples, features))
     for e in range(entities):
         for m in range(metrics):
-            centre_EF[e, m], scale_EF[e, m] = usual_of(
-                past_ETM[e, :, m].copy(), samples_min, deviation_share, floor_EM[e, m]
-            )
+            centre_EF[e, m], scale_EF[e, m] = usual_of(past_ETM[e, :, m], samples_min, deviation_share, floor_EM[e, m])
         write_features(past_ETM[e], centre_EF[e], scale_EF[e], scale_S, cut, feature_TF)
         for f in range(metrics, features):
             # Of a level that never moved by more than its floor, deviations count in the same unit; of any other
             # they may be a hundredth of it: what only drifts is odd when it jumps.
             never = scale_EF[e, f % metrics] <= floor_EM[e, f % metrics]
             centre_EF[e, f], scale_EF[e, f] = usual_of(
-                feature_TF[:, f].copy(), samples_min, deviation_share, 1.0 if never else 0.01
+                feature_TF[:, f], samples_min, deviation_share, 1.0 if never else 0.01
             )
         standardise(feature_TF, centre_EF[e], scale_EF[e], cut, metrics)
         for t in range(samples):
@@ -140,5 +146,5 @@ def score_entities(
             for f in range(features):
                 squared += feature_F[f] * turned_F[f]
             squared_EN[e, n] = max(squared, 0.0)
-            if total > 0:
-                share_ENM[e, n] /= total
+            for m in range(metrics):
+                share_ENM[e, n, m] /= max(total, 1e-300)
