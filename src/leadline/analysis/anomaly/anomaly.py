@@ -7,8 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, since_of, turns
+from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, roles_of, since_of, turns
 from leadline.analysis.anomaly.scores import scored
+from leadline.analysis.anomaly.silence import METRIC, silences
 from leadline.analysis.anomaly.spans import Span, known_spans, mask_of, rows_by_name, spans_now
 from leadline.analysis.anomaly.streams import collective_streams, metric_streams, step_streams, with_derived
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
@@ -79,8 +80,11 @@ def anomalies(
     mask = mask_of(known, rows_by_name(streams), window.to_ns) if known else None
     places = Places(relation, ran_on(step, collective))
     since_R = since_of(streams, places, turns(step, collective, event, from_ns))
-    found = scored(streams, groups_of(streams, places), since_R, mask, window.to_ns, window.to_ns - from_ns)
-    spans = [each for each in spans_now(streams, found, known, window.to_ns) if _is_id(each.entity)]
+    role_E = roles_of(streams, places)
+    found = scored(streams, groups_of(streams, role_E), since_R, mask, window.to_ns, window.to_ns - from_ns)
+    spans = spans_now(streams, found, [each for each in known if each.metric != METRIC], window.to_ns)
+    spans += silences(streams, role_E, known, window.to_ns)
+    spans = [each for each in spans if _is_id(each.entity)]
     return {"anomaly": _columns(spans, window)}
 
 

@@ -51,7 +51,7 @@ _MIB = 2.0**20
 
 KINDS: tuple[Kind, ...] = (
     # one is enough
-    Kind(r"DCGM_(?:FI|EXP)_.*XID_ERRORS(?:_COUNT)?", Way.STATE, 1),
+    Kind(r"DCGM_(?:FI|EXP)_.*XID_ERRORS(?:_COUNT)?", Way.STATE, 1, healthy=0.0),
     Kind(r"DCGM_FI_DEV_(?:ECC_DBE|UNCORRECTABLE|RETIRED_DBE).*|DCGM_FI_DEV_ROW_REMAP_(?:FAILURE|PENDING)", Way.RARE, 1),
     Kind(r"DCGM_FI_DEV_NVLINK_.*(?:RECOVERY|REPLAY).*", Way.RARE, 1),
     Kind(r".*(?:oom_events|oom_kill).*", Way.RARE, 1),

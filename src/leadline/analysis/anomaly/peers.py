@@ -146,13 +146,17 @@ def turns(step: pa.Table, collective: pa.Table, event: pa.Table, from_ns: int) -
     return found
 
 
-def groups_of(streams: Streams, places: Places) -> Ints:
+def roles_of(streams: Streams, places: Places) -> Ints:
+    """The role of each entity, (E,): a number, the same for peers."""
+    roles = Names()
+    return np.array([_role(places, roles, *key) for key in streams.entities.keys], np.int64)
+
+
+def groups_of(streams: Streams, role_E: Ints) -> Ints:
     """The peer group of each stream, (R,): same metric, same labels but for numbers, entities of one role.
 
     Ports are peers only of ports that are as busy: one of two rails may carry all.
     """
-    roles = Names()
-    role_E = np.array([_role(places, roles, *key) for key in streams.entities.keys], np.int64)
     role_E = 2 * role_E + _busy(streams, role_E) if len(role_E) else role_E
     role_R = role_E[streams.entity_R] if len(role_E) else np.zeros(0, np.int64)
     key_R = (role_R * max(len(streams.metrics), 1) + streams.metric_R) * (int(streams.role_R.max(initial=0)) + 1)

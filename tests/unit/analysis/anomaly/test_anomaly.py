@@ -241,3 +241,24 @@ def test_a_window_that_is_judged_again_says_the_same() -> None:
     given = tables(clocks({3: since(-15, 900.0, 1980.0)}))
     first = told(given)
     assert told({**given, "anomaly": table("anomaly", first)}) == first
+
+
+def test_a_gpu_that_is_not_heard_while_others_are_is_silent_until_it_speaks() -> None:
+    def clock(at: float) -> float | None:
+        return None if -20 < at < 12 else 1980.0
+
+    windows = series_of_windows(tables(clocks({3: clock}), to_s=40), 6)
+    first = windows[0][0]
+    assert names(windows[0]) == {("gpu:GPU-3", "telemetry.silent", "peers")}
+    assert (first["expected"], first["start_ns"] - first["earliest_ns"]) == (pytest.approx(5.0, abs=1.5), 5 * S)
+    assert first["seen"] == pytest.approx((WINDOW.to_ns - first["earliest_ns"]) / S)
+    ended = [row for rows in windows for row in rows if row["end_ns"] is not None]
+    assert [row["start_ns"] for row in ended] == [first["start_ns"]]
+    assert ended[0]["end_ns"] > T0 + 12 * S
+
+
+def test_when_most_are_silent_nobody_is() -> None:
+    def clock(at: float) -> float | None:
+        return None if at > -30 else 1980.0
+
+    assert told(tables(clocks(dict.fromkeys(range(5), clock), hosts=8))) == []
