@@ -28,7 +28,7 @@ from leadline.lab.truth import TruthFile
 SCENARIO = "demo"
 REFRESH_S = 2.0  # seven small queries: more often would cost the training CPU
 DELIVER_S_MAX = 15.0  # what agents still hold when the cluster goes is delivered by then
-JUDGE_S_MAX = 60.0  # the last windows are judged some seconds after the story ends, with CPU to spare
+JUDGE_S_MAX = 120.0  # the last windows are judged some seconds after the story ends, where CPU is short later
 # What must have come from a cluster that trains and whose link flaps.
 ARRIVED_SQL = """
 SELECT (SELECT count() FROM step) AS steps, (SELECT count() FROM collective) AS collectives,
@@ -88,6 +88,9 @@ class Demo:
         """Ask until every fault has its cause, or all is judged: where training took the CPU, that is behind."""
         deadline = time.monotonic() + JUDGE_S_MAX
         story.ask_causes()
+        if not story.found.complete(self.run.truth.entries, story.ended_ns):
+            console().print(f"the rest is being judged, for {JUDGE_S_MAX:.0f} s at most ...", style="dim")
+            sys.stdout.flush()
         while not story.found.complete(self.run.truth.entries, story.ended_ns) and time.monotonic() < deadline:
             time.sleep(1.0)
             story.ask_causes()

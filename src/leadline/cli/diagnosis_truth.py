@@ -58,9 +58,26 @@ def compared(
     judged_ns: how far is judged, where that is not to the end.
     """
     real = sorted((each for each in faults if not each.decoy), key=lambda each: each.onset_ns)
-    lines = [_found(each, [one for one in incidents if meets(each, one)], told_ns or {}, judged_ns) for each in real]
+    lines = [_found(each, _of_its_time(each, real, incidents), told_ns or {}, judged_ns) for each in real]
     idle = [one for one in incidents if not any(meets(each, one) for each in real)]
     return [*lines, *(Compared(None, one, _first(one), WRONG if one["causes"] else UNKNOWN, None) for one in idle)]
+
+
+def _of_its_time(
+    fault: Entry, faults: Sequence[Entry], incidents: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Incidents of the time of a fault, but those that another fault is the cause of and that do not name this one."""
+    others = [each for each in faults if each is not fault]
+    return [
+        one
+        for one in incidents
+        if meets(fault, one)
+        and (_names(one, fault) or not any(meets(each, one) and _names(one, each) for each in others))
+    ]
+
+
+def _names(incident: Mapping[str, Any], fault: Entry) -> bool:
+    return any(same_place(cause["entity"], fault.component) for cause in incident["causes"])
 
 
 def meets(fault: Entry, incident: Mapping[str, Any]) -> bool:

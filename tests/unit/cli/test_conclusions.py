@@ -91,6 +91,15 @@ def test_what_is_not_judged_is_neither_fine_nor_missed() -> None:
     assert "nothing hurts" not in words(found.lines())
 
 
+def test_an_incident_that_names_another_fault_is_not_held_against_this_one() -> None:
+    worker = Entry("slow-worker", ("host:h9",), "host", "gray", NOW - 15 * S, NOW - 5 * S)
+    assert [each.verdict for each in compared([LINK, worker], [TOLD[FLAP]])] == ["right", "missed"]
+    late = compared([LINK, worker], [TOLD[FLAP]], judged_ns=NOW - 8 * S)
+    assert [each.verdict for each in late] == ["right", "not judged"]
+    both = {**TOLD[FLAP], "causes": [*TOLD[FLAP]["causes"], {**TOLD[FLAP]["causes"][0], "entity": "host:h9"}]}
+    assert [each.verdict for each in compared([LINK, worker], [both])] == ["right", "right"]
+
+
 def test_of_what_is_over_the_action_is_told_that_was_advised_while_it_lasted() -> None:
     server = _Server(TOLD[FLAP])
     found = Conclusions(server, 0)
