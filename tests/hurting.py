@@ -130,6 +130,14 @@ def host_link(host: int) -> str:
 
 UPLINK_1, UPLINK_2 = (link_id(f"swport:leaf{n}/U1", f"swport:spine1/E{n}") for n in (1, 2))
 
+RING = (
+    (0, 1, f"{host_link(1)} {host_link(2)}"),
+    (1, 2, f"{host_link(2)} {UPLINK_1} {UPLINK_2} {host_link(3)}"),
+    (2, 3, f"{host_link(3)} {host_link(4)}"),
+    (3, 0, f"{host_link(4)} {UPLINK_2} {UPLINK_1} {host_link(1)}"),
+)
+"""Edges of a ring over the ranks of bert-1, with their ways."""
+
 
 def case(**rows: Iterable[Row]) -> Case:
     """Input of `cause`: rows by table name, places as above."""

@@ -73,7 +73,7 @@ def verdict_of(hurts: Sequence[Hurt], matter: Matter, silent: frozenset[str]) ->
     named = _set(ranked)
     chosen = [Cause(each.candidate, -each.best[1], each.sure / each.won, True) for each in named]
     considered = [
-        Cause(each.candidate, -each.best[1], min(1.0, each.mass), False, each.why_not or _why_not(each, named, silent))
+        Cause(each.candidate, -each.best[1], min(1.0, each.mass), False, _why_not(each, named, silent))
         for each in sorted(ranked, key=lambda each: (-each.mass, -each.best[0], each.candidate.order))
         if each not in named and each.why_not != ECHO
     ]
@@ -165,6 +165,8 @@ def _has_better(fallback: Candidate, best: Sequence[Candidate], place: int, plac
 
 def _why_not(tally: _Tally, named: Sequence[_Tally], silent: frozenset[str]) -> str:
     candidate = tally.candidate
+    if tally.why_not and tally.mass == 0:
+        return tally.why_not
     if candidate.rule.name in silent:
         return "people found this rule wrong too often, so it names nothing"
     if not named:

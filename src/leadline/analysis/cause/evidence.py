@@ -144,7 +144,7 @@ def _losses(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
 def piece_of_others(others: Others, *, names: bool) -> Piece:
     """What others send over a link, as evidence. `names`: whether jobs may be named, which may be other tenants'."""
     who = (", ".join(f"job {job}" for job in others.jobs[:3]) if names else "") or "others"
-    text = f"{who} send {others.bps / 1e6:.3g} Mbit/s over it, {others.share:.0%} of what it carries"
+    text = f"traffic of {who}: {others.bps / 1e6:.3g} Mbit/s, {others.share:.0%} of what it carries"
     return Piece(Face("traffic", "others"), others.link, others.since_ns, None, None, 0.0, text)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from tests.hurting import (
+    RING,
     UPLINK_1,
-    UPLINK_2,
     anomaly,
     at,
     blame,
@@ -21,12 +21,6 @@ from tests.hurting import (
     volume,
 )
 
-RING = (
-    (0, 1, f"{host_link(1)} {host_link(2)}"),
-    (1, 2, f"{host_link(2)} {UPLINK_1} {UPLINK_2} {host_link(3)}"),
-    (2, 3, f"{host_link(3)} {host_link(4)}"),
-    (3, 0, f"{host_link(4)} {UPLINK_2} {UPLINK_1} {host_link(1)}"),
-)
 LATE = blame("rank:bert-1/2", "late-rank")
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
 
