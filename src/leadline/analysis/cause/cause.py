@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,6 +19,7 @@ from leadline.analysis.cause.rules import RULES
 from leadline.analysis.cause.silence import dismissed, silent_rules
 from leadline.analysis.cause.suppression import OF_KIND, Order, orders
 from leadline.analysis.cause.traffic import traffic_of
+from leadline.analysis.columns import Bools, ints
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import FAILURE, SLE_LOSS
 from leadline.model.tables.fabric import CONFLICT, RELATION
@@ -120,10 +122,25 @@ def cause(
 
 
 def _measured(series: pa.Table, window: Window) -> frozenset[str]:
-    """Entities and hosts that metrics are told of; when one was told last is brought up to date once an hour."""
-    recent = series.filter(pc.greater(series["last_ns"], window.to_ns - MEASURED_NS))
-    hosts = [f"host:{name}" for name in pc.unique(recent["host"]).to_pylist() if name]
-    return frozenset(name for name in (*pc.unique(recent["entity"]).to_pylist(), *hosts) if name)
+    """Hosts that metrics are told of; when one was told last is brought up to date once an hour."""
+    recent_N = ints(series, "last_ns") > window.to_ns - MEASURED_NS
+    named = {f"host:{name}" for name in _used(series["host"], recent_N)}
+    return frozenset(named | {name for name in _used(series["entity"], recent_N) if name.startswith("host:")})
+
+
+def _used(column: pa.ChunkedArray, rows_N: Bools) -> set[str]:
+    """The texts of some rows: of hundreds of thousands of metrics few are different."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    found: set[str] = set()
+    begin = 0
+    for chunk in column.chunks:
+        code_N = chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        used = np.zeros(len(chunk.dictionary) + 1, bool)
+        used[code_N[rows_N[begin : begin + len(chunk)]]] = True  # null falls on the last place
+        begin += len(chunk)
+        found.update(name for name in chunk.dictionary.filter(pa.array(used[:-1])).to_pylist() if name)
+    return found
 
 
 def _telling(event: pa.Table) -> pa.Table:

@@ -40,7 +40,7 @@ class Ground:
 
     places: Places
     traffic: Traffic
-    measured: frozenset[str] = NONE  # entities that metrics are told of
+    measured: frozenset[str] = NONE  # hosts that metrics are told of
     _known: dict[tuple[str, str], Reach] = field(default_factory=dict)
     _of_job: dict[tuple[str, str], bool] = field(default_factory=dict)
 
