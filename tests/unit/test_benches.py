@@ -48,9 +48,19 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("seconds_10m_samples", "times_a_plain_aggregation"),
     ),
     (
+        "cause",
+        ("--ranks", "64", "--steps", "24", "--rounds", "1"),
+        ("seconds_10240_ranks", "seconds_symptom", "seconds_cause"),
+    ),
+    (
         "ledger",
         ("--ranks", "64", "--steps", "12", "--rounds", "2"),
         ("seconds_per_window_10240", "seconds_per_window_shuffled", "times_a_plain_aggregation"),
+    ),
+    (
+        "anomaly",
+        ("--hosts", "20", "--rounds", "1", "--no-dense"),
+        ("seconds_100k_series", "seconds_shuffled", "seconds_nsigma", "peak_memory_mb"),
     ),
 )  # fmt: skip
 
