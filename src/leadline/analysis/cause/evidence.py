@@ -40,7 +40,7 @@ class Piece:
     time_ns: int  # onset, cluster time
     end_ns: int | None
     bound_ns: int | None  # how wrong `time_ns` may be by its clock; None: unknown
-    score: float  # of an anomaly: robust standard deviations; else 0
+    score: float  # of an anomaly: robust standard deviations; of traffic: Mbit/s of others; else 0
     text: str
     earliest_ns: int | None = None  # the onset lies between this and `time_ns`: the last sample that was as it should
 
@@ -145,7 +145,7 @@ def piece_of_others(others: Others, *, names: bool) -> Piece:
     """What others send over a link, as evidence. `names`: whether jobs may be named, which may be other tenants'."""
     who = (", ".join(f"job {job}" for job in others.jobs[:3]) if names else "") or "others"
     text = f"traffic of {who}: {others.bps / 1e6:.3g} Mbit/s, {others.share:.0%} of what it carries"
-    return Piece(Face("traffic", "others"), others.link, others.since_ns, None, None, 0.0, text)
+    return Piece(Face("traffic", "others"), others.link, others.since_ns, None, None, others.bps / 1e6, text)
 
 
 def remembered(evidence: str) -> list[Piece]:

@@ -86,6 +86,8 @@ class Matter:
 
         ln(n / k) over its largest value, where of n peers k show it; one that shows half as much counts half.
         """
+        if piece.face.table == "traffic":  # a flow shows on all its links, and is slow where most of them meet
+            return piece.score / max(score for _, score in self._same[piece.face]) if piece.score > 0 else 1.0
         if piece.face.table not in ("anomaly", "sle_loss"):
             return 1.0
         own, height = self._component(piece.entity), max(piece.score, 1e-9)
