@@ -115,7 +115,8 @@ def cause(
     matter = Matter(
         ground, _all_pieces(pieces, hurts, known, ground, window), _BOOK, window.to_ns, _before(hurts, known)
     )
-    troubles = troubles_of(groups_of(hurts, window.to_ns), matter, silent_rules(marks), window.to_ns)
+    groups = [known.with_past(group) for group in groups_of(hurts, window.to_ns)]
+    troubles = troubles_of(groups, matter, silent_rules(marks), window.to_ns)
     asked = _orders(event, failure)
     rows = [Telling(each, known, matter, asked, dismissed(marks), window) for each in troubles]
     return _columns(rows, known, window)

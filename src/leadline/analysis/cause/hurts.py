@@ -17,6 +17,7 @@ each symptom that they still see."""
 FOLLOWS_NS = 30 * S
 """A job that stalls or dies so soon after it was slow or stalled dies of the same: a collective gives up after 10 s to
 30 min, and the stall lasts that long."""
+BLAMED_MAX = 16  # owners that are told again of each symptom of an incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,6 @@ class Hurt:
     bound_ns: int | None
     told_ns: int
     lost_gpu_s: float
-    lost_share: float
     blamed: tuple[Blame, ...]
     missing: str
     tenant: str
@@ -84,7 +84,6 @@ def _hurt(row: Mapping[str, Any], now_ns: int) -> Hurt | None:
         bound_ns=row["bound_ns"],
         told_ns=row["told_ns"],
         lost_gpu_s=_positive(row["lost_gpu_seconds"]),
-        lost_share=min(1.0, _positive(row["lost_share"])),
         blamed=_blamed(row["blamed"]),
         missing=row["missing"] or "",
         tenant=row["tenant"] or "",
@@ -137,59 +136,81 @@ def _belongs(later: Hurt, earlier: Hurt, now_ns: int) -> bool:
     return later.start_ns < earlier.until_ns(now_ns) + (FOLLOWS_NS if stops else 1)
 
 
-Told = dict[str, Any]
-"""A symptom as `incident.symptoms` tells it."""
-
-
-def told(hurt: Hurt) -> Told:
-    """As `incident.symptoms` tells it."""
+def told(hurt: Hurt) -> dict[str, object]:
+    """As `incident.symptoms` tells it: enough to judge it again when its own row is out of sight."""
+    blamed = [
+        {"owner": each.owner, "category": each.category, "how": each.how, "share": round(each.share, 4)}
+        for each in hurt.blamed[:BLAMED_MAX]
+    ]
     return {
         "entity": hurt.entity,
+        "job": hurt.job,
         "symptom": hurt.symptom.value,
         "start_ns": hurt.start_ns,
         "end_ns": hurt.end_ns,
+        "bound_ns": hurt.bound_ns,
         "lost_gpu_seconds": round(hurt.lost_gpu_s, 3),
+        "blamed": blamed,
+        "missing": hurt.missing,
     }
 
 
-def retold(text: str | None) -> list[Told]:
-    """The symptoms that an earlier row of `incident` tells. Nonsense in it is passed over."""
+def retold(text: str | None, tenant: str, seen_ns: int) -> list[Hurt]:
+    """The symptoms that an earlier row of `incident` tells; one that was open then is over since it was seen last.
+
+    Nonsense in it is passed over.
+    """
     try:
         rows = json.loads(text or "[]")
     except ValueError:
         return []
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return [
-        {
-            "entity": str(row.get("entity")),
-            "symptom": str(row.get("symptom")),
-            "start_ns": row["start_ns"],
-            "end_ns": row.get("end_ns") if type(row.get("end_ns")) is int else None,
-            "lost_gpu_seconds": round(_positive(row.get("lost_gpu_seconds")), 3),
-        }
-        for row in rows
-        if type(row.get("start_ns")) is int
-    ]
+    return [hurt for row in rows if (hurt := _retold(row, tenant, seen_ns)) is not None]
 
 
-def key_of(row: Told) -> tuple[str, str, int]:
-    """What it is, by name and begin."""
-    return row["entity"], row["symptom"], row["start_ns"]
+def _retold(row: Mapping[str, Any], tenant: str, seen_ns: int) -> Hurt | None:
+    entity, symptom, start_ns = str(row.get("entity")), row.get("symptom"), row.get("start_ns")
+    if type(start_ns) is not int or symptom not in set(Symptom) or ":" not in entity:
+        return None
+    end_ns, bound_ns = (row.get(name) if type(row.get(name)) is int else None for name in ("end_ns", "bound_ns"))
+    lost = _positive(row.get("lost_gpu_seconds"))
+    blamed = _reblamed(row.get("blamed"))
+    return Hurt(
+        entity=entity,
+        job=str(row.get("job") or ""),
+        symptom=Symptom(symptom),
+        start_ns=start_ns,
+        end_ns=max(start_ns, seen_ns if end_ns is None else end_ns),
+        bound_ns=bound_ns,
+        told_ns=seen_ns,
+        lost_gpu_s=lost,
+        blamed=tuple(blamed) if sum(each.share for each in blamed) <= 1.01 else (),
+        missing=str(row.get("missing") or ""),
+        tenant=tenant,
+    )
 
 
-def lost_of(rows: Iterable[Told], now_ns: int) -> float:
+def _reblamed(rows: object) -> list[Blame]:
+    told_blame = [row for row in rows if isinstance(row, dict) and row.get("owner")] if isinstance(rows, list) else []
+    found = []
+    for row in told_blame:
+        owner, category, how = (str(row.get(name) or "") for name in ("owner", "category", "how"))
+        found.append(Blame(owner, category, how, min(1.0, _positive(row.get("share")))))
+    return found
+
+
+def lost_of(hurts: Iterable[Hurt], now_ns: int) -> float:
     """GPU-seconds that symptoms cost together: of those of one entity that overlap in time only the costliest counts.
 
     A job that stalls while it is slow loses its time once.
     """
-    kept: list[Told] = []
-    for row in sorted(rows, key=lambda row: (-row["lost_gpu_seconds"], key_of(row))):
-        end_ns = now_ns if row["end_ns"] is None else row["end_ns"]
+    kept: list[Hurt] = []
+    for hurt in sorted(hurts, key=lambda hurt: (-hurt.lost_gpu_s, hurt.key)):
         if not any(
-            row["entity"] == other["entity"]
-            and row["start_ns"] < (now_ns if other["end_ns"] is None else other["end_ns"])
-            and other["start_ns"] < end_ns
+            hurt.entity == other.entity
+            and hurt.start_ns < other.until_ns(now_ns)
+            and other.start_ns < hurt.until_ns(now_ns)
             for other in kept
         ):
-            kept.append(row)
-    return float(round(sum(row["lost_gpu_seconds"] for row in kept), 3))
+            kept.append(hurt)
+    return float(round(sum(hurt.lost_gpu_s for hurt in kept), 3))

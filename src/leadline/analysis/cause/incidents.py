@@ -13,12 +13,13 @@ from typing import Any
 from leadline.analysis.cause.choice import Verdict, family, verdict_of
 from leadline.analysis.cause.evidence import Piece, remembered
 from leadline.analysis.cause.history import Episode
-from leadline.analysis.cause.hurts import Hurt, key_of, retold
+from leadline.analysis.cause.hurts import Hurt, retold
 from leadline.analysis.cause.matter import Matter
 
 S = 10**9
 GAP_NS = 60 * S
 """Symptoms of one cause with a shorter break between them are one incident: a link that flaps every minute."""
+PAST_MAX = 32  # symptoms of an incident that are over and still judged with it: a link may flap for hours
 STAMP_MAX_S = 253_402_300_799  # the year 9999
 
 
@@ -59,8 +60,7 @@ class Earlier:
     start_ns: int
     told_ns: int
     open: bool
-    keys: frozenset[tuple[str, str, int]]  # of its symptoms: entity, symptom, start
-    tenants: frozenset[str]
+    hurts: tuple[Hurt, ...]
     rows: tuple[Mapping[str, Any], ...]
 
 
@@ -75,8 +75,15 @@ class Known:
 
     def of(self, hurts: Iterable[Hurt]) -> list[Earlier]:
         """The incidents that these symptoms belong to, the oldest first."""
-        keys = {(each.entity, each.symptom.value, each.start_ns) for each in hurts}
-        return [each for each in self.incidents if each.keys & keys]
+        keys = {each.key for each in hurts}
+        return [each for each in self.incidents if any(hurt.key in keys for hurt in each.hurts)]
+
+    def with_past(self, hurts: Sequence[Hurt]) -> tuple[Hurt, ...]:
+        """Symptoms with those of their incident that are over and out of sight, the costliest of them."""
+        found = {each.key: each for each in hurts}
+        past = {hurt.key: hurt for each in self.of(hurts) for hurt in each.hurts if hurt.key not in found}
+        kept = sorted(past.values(), key=lambda hurt: (-hurt.lost_gpu_s, hurt.key))[:PAST_MAX]
+        return tuple(sorted((*hurts, *kept), key=lambda hurt: (hurt.start_ns, hurt.key)))
 
 
 def known_of(incident_rows: Iterable[Mapping[str, Any]], cause_rows: Iterable[Mapping[str, Any]]) -> Known:
@@ -107,16 +114,13 @@ def known_of(incident_rows: Iterable[Mapping[str, Any]], cause_rows: Iterable[Ma
 
 def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     first = min(rows, key=lambda row: (row["start_ns"], row["tenant"] or ""))
-    keys: set[tuple[str, str, int]] = set()
-    for row in rows:
-        keys |= {key_of(each) for each in retold(row["symptoms"])}
+    hurts = [hurt for row in rows for hurt in retold(row["symptoms"], row["tenant"] or "", row["seen_ns"])]
     return Earlier(
         first["incident"],
         first["start_ns"],
         min(row["told_ns"] for row in rows),
         any(row["end_ns"] is None for row in rows),
-        frozenset(keys),
-        frozenset(row["tenant"] or "" for row in rows),
+        tuple(sorted(hurts, key=lambda hurt: hurt.key)),
         tuple(sorted(rows, key=lambda row: row["tenant"] or "")),
     )
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from leadline.analysis.cause.choice import Cause
 from leadline.analysis.cause.history import Episode, class_of
-from leadline.analysis.cause.hurts import key_of, lost_of, retold, told
+from leadline.analysis.cause.hurts import lost_of, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
 from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
@@ -51,36 +50,25 @@ class Telling:
         own = Trouble(tuple(each for each in self.trouble.hurts if each.tenant == tenant), self.trouble.verdict)
         verdict = self.trouble.verdict
         told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
-        symptoms = self._symptoms(own, tenant)
         return {
             "tenant": tenant,
             "incident": self.id,
-            "entity": symptoms[0]["entity"],
+            "entity": own.first.entity,
             "job": own.worst.job or None,
             "jobs": sorted({each.job for each in own.hurts if each.job}),
             "symptom": own.worst.symptom.value,
-            "start_ns": symptoms[0]["start_ns"],
+            "start_ns": own.start_ns,
             "end_ns": own.end_ns,
             "bound_ns": own.first.bound_ns,
             "told_ns": min([self.window.to_ns, *told_ns]),
             "state": "open" if own.end_ns is None else "over",
             "verdict": (Verdict.KNOWN if verdict.chosen else Verdict.UNKNOWN).value,
             "missing": missing_of(own.hurts, verdict, self.matter.ground) or None,
-            "lost_gpu_seconds": lost_of(symptoms, self.window.to_ns),
+            "lost_gpu_seconds": lost_of(own.hurts, self.window.to_ns),
             "suppressed": self.suppressed,
-            "symptoms": json.dumps(symptoms, sort_keys=True),
+            "symptoms": json.dumps([told(each) for each in own.hurts], sort_keys=True),
             "seen_ns": self.window.to_ns,
         }
-
-    def _symptoms(self, own: Trouble, tenant: str) -> list[dict[str, Any]]:
-        """The symptoms of a tenant's part, also those that have been over for longer than they are looked at."""
-        found = {key_of(row): row for row in map(told, own.hurts)}
-        for earlier in self.known.of(self.trouble.hurts):
-            for row in earlier.rows:
-                if (row["tenant"] or "") == tenant:
-                    for each in retold(row["symptoms"]):
-                        found.setdefault(key_of(each), each)
-        return sorted(found.values(), key=lambda row: (row["start_ns"], row["entity"], row["symptom"]))
 
     @property
     def suppressed(self) -> str | None:

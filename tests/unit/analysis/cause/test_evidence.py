@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from leadline.analysis.cause.evidence import Face, Piece, remembered
 from leadline.analysis.cause.hurts import hurts_of, lost_of, retold, told
+from leadline.model.incidents import Symptom
 
 S = 10**9
 PIECE = Piece(Face("event", "xid", code="79", severity="error"), "gpu:G", 5 * S, 5 * S, None, 0.0, "xid 79", 4 * S)
@@ -44,15 +46,19 @@ def test_blame_is_told_in_shares() -> None:
 
 
 def test_time_that_is_lost_twice_is_lost_once() -> None:
-    slow = {"entity": "job:j", "symptom": "slow", "start_ns": 0, "end_ns": 50 * S, "lost_gpu_seconds": 30.0}
-    stall = {**slow, "symptom": "stall", "start_ns": 10 * S, "end_ns": 20 * S, "lost_gpu_seconds": 10.0}
-    later = {**stall, "start_ns": 60 * S, "end_ns": None}
-    other = {**stall, "entity": "job:k"}
+    (slow,) = hurts_of([{**SYMPTOM, "blamed": "[]", "end_ns": 50 * S, "lost_gpu_seconds": 30.0}], 51 * S, 60 * S)
+    stall = replace(slow, symptom=Symptom.STALL, start_ns=15 * S, end_ns=20 * S, lost_gpu_s=10.0)
+    later = replace(stall, start_ns=60 * S, end_ns=None)
+    other = replace(stall, entity="job:k")
     assert lost_of([slow, stall], 99 * S) == 30.0
     assert lost_of([slow, stall, later, other], 99 * S) == 50.0
 
 
 def test_symptoms_of_an_incident_are_read_as_they_were_told() -> None:
-    (hurt,) = hurts_of([{**SYMPTOM, "blamed": "[]"}], 21 * S, 60 * S)
-    assert retold(json.dumps([told(hurt)])) == [told(hurt)]
-    assert retold("nonsense") == retold("[3]") == retold(None) == []
+    rows = [{"owner": "rank:j/0", "category": "late-rank", "how": "x", "lost_gpu_seconds": 3}]
+    (hurt,) = hurts_of([{**SYMPTOM, "blamed": json.dumps(rows), "end_ns": 15 * S}], 21 * S, 60 * S)
+    (again,) = retold(json.dumps([told(hurt)]), "ana", 20 * S)
+    assert again.key == hurt.key
+    assert [(each.owner, each.share) for each in again.blamed] == [("rank:j/0", 1.0)]
+    assert again.end_ns == hurt.end_ns
+    assert [retold(text, "ana", 20 * S) for text in ("nonsense", "[3]", None, '[{"entity": "job:j"}]')] == [[]] * 4

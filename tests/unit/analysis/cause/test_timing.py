@@ -12,7 +12,7 @@ from leadline.analysis.cause.timing import STANDING, nearness_in_time, when
 from leadline.model.incidents import Symptom
 
 S = 10**9
-HURT = Hurt("job:j", "j", Symptom.SLOW, 1000 * S, None, S // 10, 0, 1.0, 0.5, (), "", "t")
+HURT = Hurt("job:j", "j", Symptom.SLOW, 1000 * S, None, S // 10, 0, 1.0, (), "", "t")
 NOW = Piece(Face("anomaly", "m", "high"), "host:h", 1000 * S, None, S // 10, 9.0, "m")
 
 
