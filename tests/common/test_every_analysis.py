@@ -26,7 +26,7 @@ def test_every_analysis(item: Analysis, law: Law) -> None:
 
 
 @every
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_nonsense_is_survived(item: Analysis, data: st.DataObject) -> None:
     survives(item, data.draw(nonsense(item, case_of(item))))

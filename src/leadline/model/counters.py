@@ -59,6 +59,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("store_unavailable", "requests", ERROR, "Answered 503 because the store could not take the rows; the sender tries again.", "Read the store's error in `leadline doctor`; disk full is the usual one."),
     _refused("unauthorized", "requests", ERROR, "Requests without the right token.", "Give the sender a token with the role tenant-write."),
     _refused("unknown_table", "requests", ERROR, "Rows for a table that does not exist.", "See `leadline show tables` for the names."),
+    _refused("unknown_incident", "requests", ERROR, "Requests about an incident that does not exist.", "See `leadline show incidents` for their ids."),
     _refused("unknown_sender", "datagrams", ERROR, "Datagrams of sFlow from an address that `ingest.sflow.senders` does not list.", "If it is a switch of yours, list its address and name there."),
     # refused in part
     _refused("tenant_limit", "requests", ERROR, "Requests of a tenant or cluster beyond the 10,000 that are told apart.", "Look whether a sender makes up the headers leadline-tenant or leadline-cluster."),

@@ -53,7 +53,7 @@ COLUMNS: dict[str, Kind] = {
     "job": NAME, "comm": NAME, "switch": NAME, "in_port": NAME, "out_port": NAME, "src": NAME, "dst": NAME,
     "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "src_rank": NAME, "dst_rank": NAME,
     "group": NAME, "links": NAME, "busiest": NAME, "colliding": NAME, "jobs": NAME, "claims": NAME, "used": NAME,
-    "part": NAME, "culprit": NAME, "what": SENTENCE,
+    "part": NAME, "culprit": NAME, "what": SENTENCE, "label": SENTENCE,
     # what
     "name": WORD, "entity_kind": WORD, "unit": WORD, "type": WORD, "source": WORD, "kind": WORD,
     "severity": WORD, "code": WORD, "op": WORD, "dtype": WORD, "algo": WORD, "state": WORD, "side": WORD,

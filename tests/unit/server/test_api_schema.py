@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 146  # for all operations together
+EXAMPLES = 148  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -29,6 +29,7 @@ OPERATIONS = [
     ("GET", "/api/v1/tables/{table}"),
     ("GET", "/api/v1/series"),
     ("POST", "/api/v1/sql"),
+    ("GET", "/api/v1/anomalies"),
     ("GET", "/api/v1/bundle"),
     ("GET", "/api/v1/replay"),
     ("GET", "/api/v1/graph"),
