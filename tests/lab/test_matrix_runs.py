@@ -23,6 +23,12 @@ LIMIT_S = 400.0
 STATE = state_root()
 
 
+@pytest.fixture(autouse=True)
+def no_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What analyses would conclude of the cells is not asked here, and costs more than the cells."""
+    monkeypatch.setenv("LEADLINE_RUNNER__ENABLED", "false")
+
+
 def command(directory: Path) -> list[str]:
     """The quick slice, two cells at a time, in labs of this test's own."""
     name = f"mx{os.getpid()}n"

@@ -10,9 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis import ANALYSES
 from leadline.model.tables import BY_NAME
-from leadline.runner.offline import judge_bundle
 from leadline.server.diagnosis_view import SOURCES, SYMPTOM_ANALYSES, Watched, WatchedJob, diagnosis
 from leadline.server.incidents_view import Incident, incidents_of
 from leadline.server.ledger_config import LedgerConfig
@@ -28,6 +26,8 @@ def recorded_diagnosis(path: Path, config: LedgerConfig) -> dict[str, Any]:
 
     Errors: DataError for a file that is no bundle, WorldError if it cannot be read, JudgementError.
     """
+    from leadline.runner.offline import judge_bundle  # here: analyses load kernels, other verbs need none
+
     with read_bundle(path) as bundle:
         watched, hosts, at_ns = _watched(bundle), _hosts(bundle), bundle.manifest.to_ns
     found = judge_bundle(path)
@@ -36,6 +36,8 @@ def recorded_diagnosis(path: Path, config: LedgerConfig) -> dict[str, Any]:
 
 def looking() -> tuple[str, ...]:
     """The analyses that look for what hurts."""
+    from leadline.analysis import ANALYSES  # as above
+
     return tuple(each.name for each in ANALYSES if each.name in SYMPTOM_ANALYSES)
 
 

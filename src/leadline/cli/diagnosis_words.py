@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leadline.analysis.cause.rules import BY_NAME as RULES
 from leadline.cli.ledger_words import gpu_time, money, share
 from leadline.cli.output import STATE_STYLE, ago, when
 from leadline.cli.remedy_words import what_to_do
@@ -196,6 +195,8 @@ class _Page:
         named = Text.assemble((f"{cause['entity']}{place}: {_rule(cause['rule'])}", "bold"), f"   {sure(cause)}")
         self._line(label, named)
         of = "" if cause["class"] == "unknown" else f"{cause['class']}, "
+        from leadline.analysis.cause.rules import BY_NAME as RULES  # loads kernels
+
         rule = RULES.get(cause["rule"])
         self._line("", f"{f'it {rule.words}; ' if rule else ''}{of}layer {cause['layer']}")
         if not cause["evidence"]:
