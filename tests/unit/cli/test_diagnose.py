@@ -227,7 +227,7 @@ def verdicts(*names: str) -> dict[str, pa.Table]:
 def judged(monkeypatch: pytest.MonkeyPatch) -> dict[str, pa.Table]:
     """What judging concludes; a test changes it."""
     found: dict[str, pa.Table] = {}
-    monkeypatch.setattr(diagnosis_offline, "judge_bundle", lambda _: found)
+    monkeypatch.setattr("leadline.runner.offline.judge_bundle", lambda _: found)
     monkeypatch.setattr(diagnosis_offline, "looking", lambda: ("stalls", "slowdowns"))
     return found
 
