@@ -24,7 +24,7 @@ LOOK_BACK_NS = 180 * S
 KNOWN_NS = 2 * 3600 * S  # spans so far back are looked at: open ones end after an hour at the latest
 _STEP = (
     "tenant", "host", "job", "rank", "start_ns", "end_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns",
-    "checkpoint_ns",
+    "checkpoint_ns", "samples", "tokens",
 )  # fmt: skip
 _SERIES = ("tenant", "series", "name", "entity", "labels", "type", "host", "first_ns")
 

@@ -112,6 +112,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(r"step_(?:data|checkpoint|optimizer)_seconds", Way.HARM, 1, 0.01, 0.1, alike=True),
     Kind(r"step_(?:forward|compute)_seconds", Way.HARM, 1, 0.01, 0.06, alike=True),
     Kind(r"step_backward_seconds", Way.LOAD, 1, 0.01, 0.06),
+    Kind(r"step_(?:samples|tokens)", Way.LOAD, 0, 1.0, 0.1, alike=True),
     Kind(r"step_seconds", Way.HARM, 1, 0.01, 0.06),
     Kind(r"collective_lateness_seconds", Way.HARM, 1, 0.005, 0.05, alike=True),
 )  # fmt: skip

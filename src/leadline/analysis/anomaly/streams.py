@@ -263,6 +263,7 @@ def _samples(
 # --- steps and collectives ----------------------------------------------------------------------------------------
 
 _PHASES = ("data", "forward", "backward", "optimizer", "checkpoint")
+_WORK = ("samples", "tokens")
 _ORDER_S = 2**-30  # seconds are rounded to it, so that sums do not depend on their order
 
 
@@ -298,7 +299,7 @@ class Derived:
 
 
 def step_streams(step: pa.Table, entities: Names, from_ns: int, to_ns: int) -> list[Derived]:
-    """`step.seconds` and the seconds of each phase, of each rank, at the end of the step."""
+    """`step.seconds`, the seconds of each phase, and how much work it was, of each rank, at the end of the step."""
     begin_N, end_N = ints(step, "start_ns"), ints(step, "end_ns")
     entity_N = ranks_of(step, entities)
     whole_N = (end_N >= begin_N) & (begin_N > from_ns - SPAN_MAX_NS) & (end_N >= from_ns) & (end_N < to_ns)
@@ -313,6 +314,11 @@ def step_streams(step: pa.Table, entities: Names, from_ns: int, to_ns: int) -> l
         told_N = ~np.isnan(value_N)
         if told_N.any():
             found.append(Derived(f"step.{phase}_seconds", np.where(told_N, entity_N, -1), end_N, value_N, bound_N))
+    for what in _WORK:
+        value_N = floats(step, what)
+        told_N = np.isfinite(value_N)
+        if told_N.any():
+            found.append(Derived(f"step.{what}", np.where(told_N, entity_N, -1), end_N, value_N, bound_N))
     return found
 
 
