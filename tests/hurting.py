@@ -19,7 +19,7 @@ from leadline.analysis.cause.cause import cause
 from leadline.analysis.spec import Window
 from leadline.model.ids import link_id
 
-WINDOW = Window(T0, T0 + 2 * S, tenant="provider")
+WINDOW = Window(T0, T0 + 2 * S, tenant="provider", provider="provider")
 Row = dict[str, Any]
 JOBS = {"bert-1": ("ana", ((0, 1), (1, 2), (2, 3), (3, 4))), "moe-2": ("bo", ((4, 2), (5, 4)))}
 LEAF_OF = {1: "leaf1", 2: "leaf1", 3: "leaf2", 4: "leaf2", 5: "leaf2"}
@@ -117,10 +117,10 @@ def flows(edges: Iterable[tuple[int, int, str]] = (), end_s: float = 0.0) -> tup
     return paths, volumes
 
 
-def volume(link: str, amount: float, end_s: float, job: str | None = None, flow: int = 99) -> Row:
+def volume(link: str, amount: float, end_s: float, job: str | None = None, flow: int = 99, **more: Any) -> Row:
     """A row of `flow_volume`."""
     return {"flow": flow, "link": link, "job": job, "end_ns": at(end_s), "window_ns": 10 * S, "bytes": amount,
-            "low": amount, "high": amount}  # fmt: skip
+            "low": amount, "high": amount, **more}  # fmt: skip
 
 
 def host_link(host: int) -> str:

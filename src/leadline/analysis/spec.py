@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from leadline.model.principal import DEFAULT_TENANT
 from leadline.model.tables.spec import Identity, Table
 
 S = 10**9  # ns of a second
@@ -44,6 +45,7 @@ class Window:
     tenant: str = "default"  # whose the verdicts are, unless a row says otherwise
     cluster: str = "default"
     job: str = ""  # for Part.JOB
+    provider: str = DEFAULT_TENANT  # whose word on hosts and links counts for all tenants
 
     @property
     def window_ns(self) -> int:

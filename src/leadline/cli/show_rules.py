@@ -26,6 +26,13 @@ def rules(
         tell(console(), found, every)
 
 
+def state_of(rule: Mapping[str, Any]) -> str:
+    """Whether a rule names causes: for all, for none, or for whom it does not."""
+    if rule["silent"]:
+        return "silent"
+    return f"silent for {', '.join(rule['silent_for'])}" if rule["silent_for"] else "speaks"
+
+
 def tell(out: Console, found: Mapping[str, Any], every: bool) -> None:
     """Print an answer for people."""
     shown = [each for each in found["rules"] if every or each["right"] + each["wrong"]]
@@ -38,7 +45,7 @@ def tell(out: Console, found: Mapping[str, Any], every: bool) -> None:
         return
     rows = [
         {"rule": each["rule"], "layer": each["layer"], "right": each["right"], "wrong": each["wrong"],
-         "precision": share(each["precision"]), "state": "silent" if each["silent"] else "speaks",
+         "precision": share(each["precision"]), "state": state_of(each),
          "what": each["words"]}
         for each in shown
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from leadline.model.ids import murmur3_128
 from leadline.model.names import event_entity
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import BY_NAME, Identity
-from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
+from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT, MARK
 from leadline.wire.body import Body
 from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
@@ -83,6 +83,7 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
     if table is None or name in NOT_BY_ROWS:
         near = get_close_matches(name, [each for each in BY_NAME if each not in NOT_BY_ROWS], 3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see `leadline show tables`"
+        hint = "say it with `leadline mark`, or POST /api/v1/marks" if name == MARK.name else hint
         raise RefusedError("unknown_table", f"no table {name!r} takes rows; {hint}")
     if name in OF_OPERATORS and not request.principal.may(OPERATE):
         raise RefusedError("unauthorized", f"rows of {name} are for the role operator: they say which verdicts count")
@@ -100,8 +101,9 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
     return intake.rows(table, columns, count, batch, request.principal, request.sender)
 
 
-# Streams are made from their samples, samples come by the metric ways, roll-ups by the store.
-NOT_BY_ROWS = frozenset({"series", "metric_sample", "metric_rollup"})
+# Streams are made from their samples, samples come by the metric ways, roll-ups by the store. Who marked what, and
+# when, the server says: a mark silences rules and alerts.
+NOT_BY_ROWS = frozenset({"series", "metric_sample", "metric_rollup", MARK.name})
 # What was judged of a cluster counts for all tenants that have rows in it: none may say so for the others.
 OF_OPERATORS = frozenset({ANALYSIS_RUN.name})
 

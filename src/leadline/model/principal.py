@@ -39,3 +39,12 @@ class Principal:
     def may(self, right: str) -> bool:
         """Whether this principal holds `right` (`READ`, `WRITE` or `OPERATE`)."""
         return right in ALLOWED[self.role]
+
+    def signature(self, name: str = "") -> str:
+        """Who says something, as rows tell it: `operator:default/kim`. Without tokens `name` is what a client tells."""
+        return f"{self.role}:{self.tenant}{f'/{name}' if name else ''}"
+
+
+def signed_by_operator(actor: str) -> bool:
+    """Whether a signature is an operator's."""
+    return actor.partition(":")[0] == Role.OPERATOR

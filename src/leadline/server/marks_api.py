@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -56,7 +57,8 @@ def mount_marks(
 
     @api.get("/api/v1/rules", tags=["incidents"], responses=problems)
     def rules(request: Request, cluster: Cluster = "") -> dict[str, Any]:
-        """Every rule that names causes: how often people found it right and wrong, and whether it is silent."""
+        """Every rule that names causes: how often people found it right and wrong, and for whom it is silent."""
         asked = Asked(who(request), cluster, parts.now_ns())
         with turn():
-            return rules_answer(parts.store, asked.cluster or only_cluster(parts.store, asked.principal))
+            asked = replace(asked, cluster=asked.cluster or only_cluster(parts.store, asked.principal))
+            return rules_answer(parts.store, asked)

@@ -49,19 +49,13 @@ def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> li
     rows = [
         {
             "tenant": one.tenant, "cluster": one.cluster, "incident": one.incident, "entity": entity, "rule": rule,
-            "mark": said.mark.value, "actor": _actor(principal, said.actor), "reason": said.reason, "time_ns": now_ns,
+            "mark": said.mark.value, "actor": principal.signature(said.actor), "reason": said.reason, "time_ns": now_ns,
         }
         for one, entity, rule in about
     ]  # fmt: skip
     columns = {column.name: [row[column.name] for row in rows] for column in MARK.columns}
     store.append(MARK, arrow_table(MARK, columns))
     return rows
-
-
-def _actor(principal: Principal, name: str) -> str:
-    """Who says so. Without tokens a name is what the client tells; the role and the tenant are what is known."""
-    known = f"{principal.role}:{principal.tenant}"
-    return f"{known}/{name}" if name else known
 
 
 def _about(found: Sequence[Incident], said: Said) -> list[tuple[Incident, str, str]]:

@@ -51,6 +51,17 @@ def test_a_cause_is_marked_and_its_rule_has_a_record(leadline: RunningLeadline) 
     assert leadline.sql("SELECT reason FROM mark") == [{"reason": "cable swapped"}]
 
 
+def test_who_marked_what_is_for_the_server_to_say(leadline: RunningLeadline) -> None:
+    """Rows that anybody may write would silence rules and alerts."""
+    row = {"incident": FLAP, "entity": "", "rule": "", "mark": "dismissed", "actor": "operator:default", "reason": "",
+           "time_ns": time_ns()}  # fmt: skip
+    for headers in ({}, {"leadline-tenant": "acme"}):
+        answer = leadline.http.post("/api/v1/rows/mark", content=ndjson([row]), headers=headers)
+        assert (answer.status_code, answer.json()["error"]["reason"]) == (404, "unknown_table")
+        assert "POST /api/v1/marks" in answer.json()["error"]["message"]
+    assert leadline.sql("SELECT count() AS n FROM mark WHERE mark = 'dismissed'") == [{"n": 0}]
+
+
 def test_what_cannot_be_marked_says_what_can(leadline: RunningLeadline) -> None:
     with pytest.raises(UsageError, match=r"host:h1 is no cause of bert-1-slow-1; its causes are link-down at port:h3"):
         run(leadline, "mark", FLAP, "wrong", "--entity", "host:h1")
@@ -74,11 +85,15 @@ def printed(tell: Any, *given: Any) -> str:
 
 def test_silent_rules_are_told_as_such() -> None:
     rule = {"rule": "slow-gpu", "words": "runs slow", "layer": "gpu", "right": 1, "wrong": 4, "precision": 0.2}
-    found = {"precision_min": 0.8, "marks_min": RULE_MARKS_MIN, "rules": [{**rule, "silent": True}]}
+    found = {
+        "precision_min": 0.8,
+        "marks_min": RULE_MARKS_MIN,
+        "rules": [{**rule, "silent": True, "silent_for": ["a"]}],
+    }
     said = printed(show_rules.tell, found, False)
     assert "silent" in said
     assert "20.0 %" in said
-    none = {**found, "rules": [{**rule, "right": 0, "wrong": 0, "precision": None, "silent": False}]}
+    none = {**found, "rules": [{**rule, "right": 0, "wrong": 0, "precision": None, "silent": False, "silent_for": []}]}
     assert "nobody has marked a cause yet, so all 1 rules speak" in printed(show_rules.tell, none, False)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.unit.server.incident_rows import FLAP, NOW, ROWS, THIN, S, cause, incident
 from tests.unit.server.path_rows import append, filled
 
+from leadline.cli.show_rules import state_of
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.incidents import RULE_MARKS_MIN, Mark
 from leadline.model.principal import Principal, Role
+from leadline.server.flows_view import Asked
 from leadline.server.marks_view import Said, save_mark
 from leadline.server.rules_view import rules_answer
 from leadline.store import Store
@@ -103,14 +106,38 @@ def test_a_rule_that_is_often_wrong_falls_silent_and_the_newest_mark_of_a_person
         "incident": [incident(hot.incident, "hot-1", -48, cluster="two")],
         "cause": [cause(hot.incident, 1, "gpu:GPU-6", "slow-gpu", 0.9, -48, cluster="two")],
     })  # fmt: skip
-    assert rules_answer(store, "two")["rules"][0]["precision"] is None
+    assert first_rule(store, OPERATOR)["precision"] is None
     for place in range(RULE_MARKS_MIN):
         mark = Mark.RIGHT if place == 0 else Mark.WRONG
         save_mark(store, OPERATOR, replace(hot, mark=mark, actor=f"person{place}"), NOW + place * S)
-    first = rules_answer(store, "two")["rules"][0]
+    first = first_rule(store, OPERATOR)
     assert (first["rule"], first["right"], first["wrong"], first["silent"]) == ("slow-gpu", 1, 4, True)
     assert (first["precision"], bool(first["words"])) == (0.2, True)
     for place in range(1, RULE_MARKS_MIN):
         save_mark(store, OPERATOR, replace(hot, mark=Mark.RIGHT, actor=f"person{place}"), NOW + 60 * S)
-    first = rules_answer(store, "two")["rules"][0]
+    first = first_rule(store, OPERATOR)
     assert (first["right"], first["wrong"], first["silent"]) == (5, 0, False)
+
+
+def test_a_rule_that_one_tenant_finds_wrong_speaks_to_the_others(store: Store) -> None:
+    cold = Said("cold-slow-1", Mark.WRONG)
+    rows = {"tenant": "beta", "cluster": "three"}
+    append(store, {
+        "incident": [incident(cold.incident, "cold-1", -48, **rows)],
+        "cause": [cause(cold.incident, 1, "gpu:GPU-6", "slow-gpu", 0.9, -48, **rows)],
+    })  # fmt: skip
+    for place in range(RULE_MARKS_MIN):
+        save_mark(store, BETA, replace(cold, actor=f"operator:{place}"), NOW + place * S)
+    for principal, told in ((OPERATOR, (5, True)), (BETA, (5, True)), (ACME, (0, False))):
+        first = first_rule(store, principal, "three")
+        assert (first["wrong"], first["silent"]) == told, principal
+    save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW)
+    append(store, {"mark": [{**stored(store)[0], "cluster": "three", "tenant": "acme"}]})
+    first = first_rule(store, OPERATOR, "three")
+    assert (first["silent"], first["silent_for"]) == (False, ["beta"])
+    assert state_of(first) == "silent for beta"
+
+
+def first_rule(store: Store, principal: Principal, cluster: str = "two") -> dict[str, Any]:
+    found: dict[str, Any] = rules_answer(store, Asked(principal, cluster, NOW))["rules"][0]
+    return found

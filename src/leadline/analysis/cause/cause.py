@@ -16,8 +16,8 @@ from leadline.analysis.cause.places import places_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
-from leadline.analysis.cause.silence import dismissed, silent_rules
-from leadline.analysis.cause.suppression import OF_KIND, Order, orders
+from leadline.analysis.cause.said import Saying
+from leadline.analysis.cause.suppression import OF_KIND
 from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.columns import Bools, ints
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
@@ -52,7 +52,8 @@ _ANOMALY = (
 TOLD_AT_START = ("software-version", "run-info", "recompilation", "communicator-init")
 START_NS = 60 * S  # loading a model and compiling it; until then a job tells what it is made of
 _BOOK = Book(RULES)
-_EVENT = ("time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
+_EVENT = ("tenant", "time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
+_FLOW_VOLUME = ("tenant", "flow", "link", "job", "end_ns", "window_ns", "bytes")
 _FLOW_PATH = ("flow", "job", "src_rank", "dst_rank", "src", "dst", "end_ns")
 _SLE_LOSS = ("entity", "culprit", "metric", "classifier", "seconds", "end_ns", "window_ns")
 _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_ns", "evidence", "seen_ns")
@@ -67,9 +68,9 @@ _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_n
         _beside(EVENT, _EVENT, EVENTS_NS),
         _beside(RELATION, ("child", "parent", "kind", "from_ns", "to_ns"), valid=True),
         _beside(FLOW_PATH, _FLOW_PATH, FLOWS_NS),
-        _beside(FLOW_VOLUME, ("flow", "link", "job", "end_ns", "window_ns", "bytes"), FLOWS_NS),
+        _beside(FLOW_VOLUME, _FLOW_VOLUME, FLOWS_NS),
         _beside(CONFLICT, ("entity", "kind", "start_ns", "end_ns", "text"), valid=True),
-        _beside(FAILURE, ("entity", "kind", "start_ns", "end_ns", "evidence"), valid=True),
+        _beside(FAILURE, ("tenant", "entity", "kind", "start_ns", "end_ns", "evidence"), valid=True),
         _beside(SLE_LOSS, _SLE_LOSS),
         _beside(MARK, look_back_ns=400 * DAY_NS),
         _beside(INCIDENT, valid=True),
@@ -111,14 +112,14 @@ def cause(
     ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
     pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of)
     pieces = [piece for piece in pieces if not _at_start(piece, ground)]
-    marks = mark.to_pylist()
+    names = _is_only_tenant(hurts, flow_volume)
     matter = Matter(
-        ground, _all_pieces(pieces, hurts, known, ground, window), _BOOK, window.to_ns, _before(hurts, known)
+        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known)
     )
-    groups = [known.with_past(group) for group in groups_of(hurts, window.to_ns)]
-    troubles = troubles_of(groups, matter, silent_rules(marks), window.to_ns)
-    asked = _orders(event, failure)
-    rows = [Telling(each, known, matter, asked, dismissed(marks), window) for each in troubles]
+    saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
+    groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
+    troubles = troubles_of(groups, matter, saying, window.to_ns)
+    rows = [Telling(each, known, matter, saying, window) for each in troubles]
     return _columns(rows, known, window)
 
 
@@ -160,8 +161,14 @@ def _at_start(piece: Piece, ground: Ground) -> bool:
     return began_ns is not None and piece.time_ns < began_ns + START_NS
 
 
+def _is_only_tenant(hurts: Sequence[Hurt], flow_volume: pa.Table) -> bool:
+    """Whether all jobs with flows are of the one tenant that suffers: of others' not even the names are told to it."""
+    theirs = pc.unique(flow_volume.filter(pc.is_valid(flow_volume["job"]))["tenant"]).to_pylist()
+    return len({each.tenant for each in hurts} | set(theirs)) == 1
+
+
 def _all_pieces(
-    pieces: Sequence[Piece], hurts: Sequence[Hurt], known: Known, ground: Ground, window: Window
+    pieces: Sequence[Piece], hurts: Sequence[Hurt], known: Known, ground: Ground, names: bool
 ) -> list[Piece]:
     """Evidence of now, what earlier windows told these incidents with, and what others send over the jobs' links."""
     found: dict[Piece, None] = dict.fromkeys(pieces)
@@ -170,10 +177,9 @@ def _all_pieces(
         for piece in known.pieces.get(earlier.incident, ()):
             if (piece.face.table, piece.face.what, piece.entity) not in here:
                 found[piece] = None
-    theirs = {each.tenant for each in hurts} == {window.tenant}
     for job in sorted({(each.job, each.start_ns) for each in hurts if each.job}):
         for others in ground.traffic.others(f"job:{job[0]}", job[1]):
-            found[piece_of_others(others, names=theirs)] = None
+            found[piece_of_others(others, names=names)] = None
     return sorted(found, key=lambda piece: piece.order)
 
 
@@ -181,7 +187,7 @@ def _before(hurts: Sequence[Hurt], known: Known) -> frozenset[tuple[str, str]]:
     return frozenset(named for each in known.of(hurts) for named in known.named.get(each.incident, ()))
 
 
-def _orders(event: pa.Table, failure: pa.Table) -> list[Order]:
+def _orders(event: pa.Table, failure: pa.Table) -> list[Mapping[str, object]]:
     """What operators and schedulers asked for: by events, and by failures of that kind, which are older orders."""
     wanted = pa.array([*OF_KIND, *(f"{kind}-end" for kind in OF_KIND), "host-ready"])
     rows: list[Mapping[str, object]] = event.filter(pc.is_in(event["kind"].cast(pa.string()), wanted)).to_pylist()
@@ -189,8 +195,9 @@ def _orders(event: pa.Table, failure: pa.Table) -> list[Order]:
     for row in failure.to_pylist():
         if row["kind"] in OF_KIND and (row["entity"], row["kind"], row["start_ns"]) not in known:
             until = {"until_ns": str(row["end_ns"])} if row["end_ns"] is not None else {}
-            rows.append({"time_ns": row["start_ns"], "entity": row["entity"], "kind": row["kind"], "attributes": until})
-    return orders(rows)
+            told = {"time_ns": row["start_ns"], "entity": row["entity"], "kind": row["kind"]}
+            rows.append({**told, "attributes": until, "tenant": row["tenant"]})
+    return rows
 
 
 def _columns(rows: Sequence[Telling], known: Known, window: Window) -> Verdicts:

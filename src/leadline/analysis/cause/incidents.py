@@ -15,6 +15,8 @@ from leadline.analysis.cause.evidence import Piece, remembered
 from leadline.analysis.cause.history import Episode
 from leadline.analysis.cause.hurts import Hurt, retold
 from leadline.analysis.cause.matter import Matter
+from leadline.analysis.cause.said import Saying
+from leadline.model.incidents import Verdict as Told
 
 S = 10**9
 GAP_NS = 60 * S
@@ -78,6 +80,17 @@ class Known:
         keys = {each.key for each in hurts}
         return [each for each in self.incidents if any(hurt.key in keys for hurt in each.hurts)]
 
+    def rejoined(self, groups: Iterable[Sequence[Hurt]]) -> list[tuple[Hurt, ...]]:
+        """Groups of symptoms, those in one that were told as one incident: two incidents have not the same id."""
+        found: list[tuple[set[str], list[Hurt]]] = []
+        for group in groups:
+            ids, hurts = {each.incident for each in self.of(group)}, list(group)
+            for other in [each for each in found if each[0] & ids]:
+                found.remove(other)
+                ids, hurts = ids | other[0], [*other[1], *hurts]
+            found.append((ids, hurts))
+        return [tuple(sorted(hurts, key=lambda hurt: (hurt.start_ns, hurt.key))) for _, hurts in found]
+
     def with_past(self, hurts: Sequence[Hurt]) -> tuple[Hurt, ...]:
         """Symptoms with those of their incident that are over and out of sight, the costliest of them."""
         found = {each.key: each for each in hurts}
@@ -99,6 +112,9 @@ def known_of(incident_rows: Iterable[Mapping[str, Any]], cause_rows: Iterable[Ma
         cause_rows, key=lambda row: (row["incident"], -row["seen_ns"], row["position"], row["tenant"] or "")
     )
     newest: dict[str, int] = {}
+    for name, rows in by_id.items():  # one that has become unknown has none of the causes of before
+        if all(row["verdict"] == Told.UNKNOWN for row in rows):
+            newest[name] = max(row["seen_ns"] for row in rows)
     for row in causes:
         current = row["seen_ns"] >= newest.setdefault(row["incident"], row["seen_ns"])
         if not row["chosen"]:
@@ -125,19 +141,21 @@ def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     )
 
 
-def troubles_of(
-    groups: Sequence[tuple[Hurt, ...]], matter: Matter, silent: frozenset[str], now_ns: int
-) -> list[Trouble]:
+def troubles_of(groups: Sequence[tuple[Hurt, ...]], matter: Matter, saying: Saying, now_ns: int) -> list[Trouble]:
     """Incidents: groups of symptoms, put together where one component was named for several.
 
     Loops over the incidents of a window: few.
     """
-    troubles = [Trouble(group, verdict_of(group, matter, silent)) for group in groups]
+
+    def verdict(hurts: Sequence[Hurt]) -> Verdict:
+        return verdict_of(hurts, matter, saying.silent_for_all(each.tenant for each in hurts))
+
+    troubles = [Trouble(group, verdict(group)) for group in groups]
     while (pair := _alike(troubles, matter, now_ns)) is not None:
         first, second = (troubles[place] for place in pair)
         troubles = [each for place, each in enumerate(troubles) if place not in pair]
         hurts = tuple(sorted((*first.hurts, *second.hurts), key=lambda each: (each.start_ns, *each.key[:3])))
-        troubles.append(Trouble(hurts, verdict_of(hurts, matter, silent)))
+        troubles.append(Trouble(hurts, verdict(hurts)))
     return sorted(troubles, key=lambda each: (each.start_ns, each.first.key))
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leadline.analysis.cause.choice import Cause
+from leadline.analysis.cause.choice import Cause, verdict_of
+from leadline.analysis.cause.choice import Verdict as Concluded
 from leadline.analysis.cause.history import Episode, class_of
 from leadline.analysis.cause.hurts import lost_of, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
 from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
-from leadline.analysis.cause.suppression import Order, suppressed
+from leadline.analysis.cause.said import Saying
+from leadline.analysis.cause.suppression import suppressed
 from leadline.analysis.cause.words import missing_of, text_of
 from leadline.analysis.spec import Window
 from leadline.model.incidents import FaultClass, Suppressed, Verdict
 
 S = 10**9
 EVIDENCE_MAX = 12  # pieces told with a cause
+OF_OTHERS = "the view of an operator: the cause is a job of another tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +30,7 @@ class Telling:
     trouble: Trouble
     known: Known
     matter: Matter
-    asked: Sequence[Order]
-    dismissed: frozenset[str]
+    saying: Saying
     window: Window
 
     @property
@@ -48,7 +49,8 @@ class Telling:
     def incident(self, tenant: str) -> dict[str, object]:
         """Its row for a tenant, which names only that tenant's jobs."""
         own = Trouble(tuple(each for each in self.trouble.hurts if each.tenant == tenant), self.trouble.verdict)
-        verdict = self.trouble.verdict
+        chosen = any(each.chosen for each in self._shown(tenant))
+        missing = missing_of(own.hurts, self._verdict(tenant), self.matter.ground)
         told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
         return {
             "tenant": tenant,
@@ -62,35 +64,45 @@ class Telling:
             "bound_ns": own.first.bound_ns,
             "told_ns": min([self.window.to_ns, *told_ns]),
             "state": "open" if own.end_ns is None else "over",
-            "verdict": (Verdict.KNOWN if verdict.chosen else Verdict.UNKNOWN).value,
-            "missing": missing_of(own.hurts, verdict, self.matter.ground) or None,
+            "verdict": (Verdict.KNOWN if chosen else Verdict.UNKNOWN).value,
+            "missing": None if chosen else missing or (OF_OTHERS if self._verdict(tenant).chosen else None),
             "lost_gpu_seconds": lost_of(own.hurts, self.window.to_ns),
-            "suppressed": self.suppressed,
+            "suppressed": self._suppressed(tenant),
             "symptoms": json.dumps([told(each) for each in own.hurts], sort_keys=True),
             "seen_ns": self.window.to_ns,
         }
 
-    @property
-    def suppressed(self) -> str | None:
-        """Why it does not alert."""
-        if self.id in self.dismissed:
+    def _verdict(self, tenant: str) -> Concluded:
+        """What a tenant is told: without the rules that its own people found wrong too often."""
+        silent = self.saying.to(tenant).silent
+        if silent == self.saying.silent_for_all(self.tenants):
+            return self.trouble.verdict
+        return verdict_of(self.trouble.hurts, self.matter, silent)
+
+    def _shown(self, tenant: str) -> list[Cause]:
+        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant}
+        return [each for each in self._verdict(tenant).causes if _is_of(each.candidate.entity, jobs)]
+
+    def _suppressed(self, tenant: str) -> str | None:
+        """Why it does not alert a tenant."""
+        said = self.saying.to(tenant)
+        if self.id in said.dismissed:
             return Suppressed.DISMISSED.value
         places = self.matter.ground.places
-        entities = {each.entity for each in self.trouble.hurts}
-        entities |= {f"job:{each.job}" for each in self.trouble.hurts if each.job}
-        for each in self.trouble.verdict.chosen:
-            entities |= {each.candidate.entity, places.host(each.candidate.entity)}
-        for hurt in self.trouble.hurts:
+        own = [each for each in self.trouble.hurts if each.tenant == tenant]
+        entities = {each.entity for each in own} | {f"job:{each.job}" for each in own if each.job}
+        for each in self._shown(tenant):
+            if each.chosen:
+                entities |= {each.candidate.entity, places.host(each.candidate.entity)}
+        for hurt in own:
             for blame in hurt.blamed:
                 entities |= {blame.owner, places.host(blame.owner)}
-        found = suppressed(self.asked, entities - {""}, self.trouble.start_ns)
+        found = suppressed(said.asked, entities - {""}, self.trouble.start_ns)
         return None if found is None else found.value
 
     def causes(self, tenant: str) -> list[dict[str, object]]:
         """Its rows of `cause` for a tenant."""
-        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant}
-        shown = [each for each in self.trouble.verdict.causes if _is_of(each.candidate.entity, jobs)]
-        return [self._cause(tenant, place + 1, each) for place, each in enumerate(shown)]
+        return [self._cause(tenant, place + 1, each) for place, each in enumerate(self._shown(tenant))]
 
     def _cause(self, tenant: str, position: int, one: Cause) -> dict[str, object]:
         candidate, places = one.candidate, self.matter.ground.places

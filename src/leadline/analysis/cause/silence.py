@@ -1,4 +1,8 @@
-"""What people said of rules: how often each was right, and which have fallen silent."""
+"""What people said of rules: how often each was right, and which have fallen silent; and which incidents are none.
+
+A mark counts for the tenant whose incident it is of; an operator's counts for all. So none can silence a rule, or an
+alert, for another.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from leadline.model.incidents import RULE_MARKS_MIN, RULE_PRECISION_MIN, Mark
+from leadline.model.principal import signed_by_operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,11 @@ class Record:
         precision = self.precision
         enough = self.right + self.wrong >= RULE_MARKS_MIN
         return enough and precision is not None and precision < RULE_PRECISION_MIN
+
+
+def counting(marks: Iterable[Mapping[str, object]], tenant: str) -> list[Mapping[str, object]]:
+    """The marks that count for what a tenant is told: its own people's, and operators'."""
+    return [row for row in marks if row["tenant"] == tenant or signed_by_operator(str(row["actor"]))]
 
 
 def records(marks: Iterable[Mapping[str, object]]) -> dict[str, Record]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
+from tests.common.analysis_laws import Case
 from tests.hurting import (
     RING,
     UPLINK_1,
+    Row,
     anomaly,
     at,
     blame,
@@ -180,12 +184,85 @@ def test_an_incident_of_a_job_in_maintenance_is_suppressed() -> None:
 
 
 def test_a_rule_that_people_found_wrong_too_often_names_nothing() -> None:
-    said = {"entity": "host:h9", "rule": "cpu-throttled", "mark": "wrong", "actor": "eve", "reason": ""}
+    said = {"entity": "host:h9", "rule": "cpu-throttled", "mark": "wrong", "actor": "operator:x/eve", "reason": ""}
     marks = [{**said, "incident": f"i{n}", "time_ns": at(n - 60)} for n in range(6)]
     item = case(symptom=[symptom(LATE)], anomaly=[anomaly("host:h3", THROTTLED)], mark=marks)
     _, causes = told(item)
     assert not any(row["chosen"] and row["rule"] == "cpu-throttled" for row in causes)
     assert any("wrong too often" in row["text"] for row in causes)
+
+
+def two_tenants(**more: Any) -> Case:
+    """bert-1 of ana and moe-2 of bo, both slowed by host:h2."""
+    hurts = [
+        symptom(blame("rank:bert-1/1", "late-rank")),
+        symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2", start_s=-15),
+    ]
+    return case(**{"symptom": hurts, "anomaly": [anomaly("host:h2", THROTTLED)], **more})
+
+
+def by_tenant(rows: list[Row], name: str) -> dict[str, Any]:
+    return {row["tenant"]: row[name] for row in rows}
+
+
+def said_wrong(tenant: str, actor: str) -> list[Row]:
+    one = {"entity": "host:h9", "rule": "cpu-throttled", "mark": "wrong", "reason": "", "tenant": tenant}
+    return [{**one, "incident": f"i{n}", "time_ns": at(n - 60), "actor": actor} for n in range(6)]
+
+
+def test_one_tenants_marks_silence_no_rule_for_another_and_an_operators_do() -> None:
+    incidents, causes = told(two_tenants(mark=said_wrong("bo", "tenant-write:bo/eve")))
+    assert by_tenant(incidents, "verdict") == {"ana": "known", "bo": "unknown"}
+    assert {row["tenant"] for row in causes if row["chosen"]} == {"ana"}
+    incidents, _ = told(two_tenants(mark=said_wrong("bo", "operator:default/pat")))
+    assert set(by_tenant(incidents, "verdict").values()) == {"unknown"}
+
+
+def test_one_tenants_dismissal_leaves_the_others_alert() -> None:
+    (name,) = {row["incident"] for row in told(two_tenants())[0]}
+    one = {"incident": name, "entity": "job:moe-2", "rule": "", "mark": "dismissed", "reason": "x", "time_ns": at(-1)}
+    incidents, _ = told(two_tenants(mark=[{**one, "tenant": "bo", "actor": "tenant-write:bo"}]))
+    assert by_tenant(incidents, "suppressed") == {"ana": None, "bo": "dismissed"}
+    incidents, _ = told(two_tenants(mark=[{**one, "tenant": "bo", "actor": "operator:default"}]))
+    assert by_tenant(incidents, "suppressed") == {"ana": "dismissed", "bo": "dismissed"}
+
+
+def test_one_tenants_order_leaves_the_others_alert() -> None:
+    incidents, _ = told(two_tenants(event=[event("host:h2", "maintenance", -60, tenant="bo")]))
+    assert by_tenant(incidents, "suppressed") == {"ana": None, "bo": "maintenance"}
+    incidents, _ = told(two_tenants(event=[event("host:h2", "maintenance", -60)]))  # of the provider
+    assert by_tenant(incidents, "suppressed") == {"ana": "maintenance", "bo": "maintenance"}
+    incidents, _ = told(two_tenants(event=[event("job:moe-2", "preemption", -60)]))
+    assert by_tenant(incidents, "suppressed") == {"ana": None, "bo": "preemption"}
+
+
+def test_incidents_of_several_jobs_whose_cause_is_no_longer_known_are_still_one() -> None:
+    first, causes = told(two_tenants())
+    for row in causes:
+        row["evidence"] = "[]"  # it is remembered no more
+    again, _ = told(two_tenants(anomaly=[], incident=first, cause=causes))
+    assert sorted(row["tenant"] for row in again) == ["ana", "bo"]
+    assert {row["incident"] for row in again} == {first[0]["incident"]}
+
+
+def test_of_other_tenants_not_even_the_names_of_jobs_are_told() -> None:
+    """The sole tenant that suffers is the window's, and no provider for that."""
+    paths, volumes = flows(RING)
+    others = [
+        volume(host_link(3), 5e9, -10.0, "moe-2", tenant="bo"),
+        volume(host_link(3), 5e9, 0.0, "moe-2", tenant="bo"),
+    ]
+    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    item = case(symptom=[symptom(edge)], flow_path=paths, flow_volume=[*volumes, *others],
+                anomaly=[anomaly("swport:leaf2/E3", "node_qdisc_drops_total")])  # fmt: skip
+    item = replace(item, window=replace(item.window, tenant="ana"))
+    incidents, causes = told(item)
+    assert any(row["rule"] == "congestion" for row in causes)
+    assert "moe-2" not in json.dumps([incidents, causes])
+    for each in others:
+        each["tenant"] = "ana"
+    item = case(symptom=[symptom(edge)], flow_path=paths, flow_volume=[*volumes, *others])
+    assert "moe-2" in json.dumps(told(item))
 
 
 def test_parts_of_the_score_add_up_to_its_logit() -> None:

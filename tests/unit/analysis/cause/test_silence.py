@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.analysis.cause.silence import Record, dismissed, records, silent_rules
+from leadline.analysis.cause.silence import Record, counting, dismissed, records, silent_rules
 from leadline.model.incidents import RULE_MARKS_MIN
 
 
@@ -40,3 +40,14 @@ def test_marks_of_incidents_are_none_of_a_rule() -> None:
 def test_an_incident_is_dismissed_until_somebody_judges_it() -> None:
     rows = [mark(1, "dismissed", rule="", time_ns=5), mark(2, "dismissed", rule="", time_ns=5)]
     assert dismissed([*rows, mark(2, "right", time_ns=7)]) == {"i1"}
+
+
+def test_a_mark_counts_for_the_tenant_of_the_incident_and_an_operators_for_all() -> None:
+    rows = [
+        {**mark(1, "wrong", actor="tenant-write:ana/kim"), "tenant": "ana"},
+        {**mark(2, "wrong", actor="tenant-write:bo"), "tenant": "bo"},
+        {**mark(3, "wrong", actor="operator:default/pat"), "tenant": "bo"},
+        {**mark(4, "wrong", actor="tenant-write:bo/operator:x"), "tenant": "bo"},
+    ]
+    assert [row["incident"] for row in counting(rows, "ana")] == ["i1", "i3"]
+    assert [row["incident"] for row in counting(rows, "bo")] == ["i2", "i3", "i4"]
