@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import binom, rankdata
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from leadline.analysis.columns import Floats
 from leadline.analysis.ledger.onset import scale_of_differences
@@ -50,6 +49,8 @@ def independent(value_N: Floats) -> float:
     n = len(value_N)
     if n < 2 * VALUES_MIN:
         return float(n)
+    from scipy.stats import rankdata  # here: it takes a second to load, and few ask for a comparison
+
     centred = rankdata(value_N) - (n + 1) / 2
     power = np.abs(np.fft.rfft(centred, 2 * n)) ** 2
     covariance = np.fft.irfft(power)[:n]
@@ -74,6 +75,8 @@ def quantile(value_N: Floats, share: float) -> Quantile:
         return Quantile(None, None, None, 0)
     value = float(np.quantile(ordered, share))
     effective = math.floor(independent(value_N[np.isfinite(value_N)]))
+    from scipy.stats import binom  # as above
+
     low, high = binom.ppf([(1 - SURE) / 2, (1 + SURE) / 2], max(effective, 1), share)
     first, last = math.floor((low - 1) / max(effective, 1) * n), math.ceil((high + 1) / max(effective, 1) * n)
     if effective < VALUES_MIN or first < 0 or last > n:
@@ -130,5 +133,5 @@ def against_peers(value: float, peers: Sequence[float], floor: float, tests: int
     if sum((peer > halfway) == (value > halfway) for peer in peers) > ALIKE_MAX * len(peers):
         return None
     # Few peers: their spread is itself not well known. Half of the degrees of freedom is what simulation asks for.
-    limit = float(student.isf(FALSE_ALARM / (2 * max(tests, 1)), max(1.0, 0.5 * (len(peers) - 1))))
+    limit = -float(stdtrit(max(1.0, 0.5 * (len(peers) - 1)), FALSE_ALARM / (2 * max(tests, 1))))
     return (sigmas, middle) if abs(sigmas) >= limit else None

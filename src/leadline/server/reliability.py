@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 CONFIDENCE = 0.95
 GAPS_MIN = 30  # fewer do not tell a shape: its standard error is about 0.78 k / sqrt(gaps), 14 % at 30
@@ -43,10 +42,15 @@ def mttf(failures: int, hours: float) -> Mttf:
     if hours == 0:
         return Mttf(failures, hours, None, None, None)
     if failures == 0:
-        return Mttf(0, hours, None, float(2 * hours / chi2.ppf(CONFIDENCE, 2)), None)
+        return Mttf(0, hours, None, float(2 * hours / _chi2(CONFIDENCE, 2)), None)
     tail = (1 - CONFIDENCE) / 2
-    low_h = float(2 * hours / chi2.ppf(1 - tail, 2 * failures + 2))
-    return Mttf(failures, hours, hours / failures, low_h, float(2 * hours / chi2.ppf(tail, 2 * failures)))
+    low_h = float(2 * hours / _chi2(1 - tail, 2 * failures + 2))
+    return Mttf(failures, hours, hours / failures, low_h, float(2 * hours / _chi2(tail, 2 * failures)))
+
+
+def _chi2(share: float, freedom: float) -> float:
+    """Quantile of the chi-square distribution."""
+    return float(2 * gammaincinv(freedom / 2, share))
 
 
 def first_failure_h(part_mttf_h: float, parts: float, shape: float = 1.0) -> float:
@@ -73,6 +77,8 @@ def weibull_shape(gaps_s: Sequence[float]) -> float | None:
     log_N = np.log(gaps_N / gaps_N.max())
     if np.ptp(log_N) < 1e-9:
         return None  # all alike: the likelihood grows with k without end
+
+    from scipy.optimize import brentq  # here: it takes long to load, and most servers never ask
 
     def slope(k: float) -> float:
         power_N = np.exp(k * log_N)

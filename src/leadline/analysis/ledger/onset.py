@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.ledger.changes import MAD_TO_SIGMA, Matrix, block_medians, medians, segments
@@ -149,7 +149,7 @@ def _slow_from_start(run: _Run, slow_WT: Bools, effect_min: float) -> list[Strag
         return []
     spread = max(scale_of_differences(level_W), 1e-9)
     # Qn of normal values scatters as a standard deviation of 0.8 of its degrees of freedom; one test for each worker.
-    sigmas = float(student.isf(FALSE_ALARM / len(level_W), 0.8 * (len(level_W) - 1)))
+    sigmas = -float(stdtrit(0.8 * (len(level_W) - 1), FALSE_ALARM / len(level_W)))  # of Student's t
     rows = np.flatnonzero((level_W >= np.log1p(effect_min)) & (level_W >= sigmas * spread))
     return [_constant(run, int(row), float(level_W[row]), float(level_W[row] / spread)) for row in rows]
 
