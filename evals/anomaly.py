@@ -19,6 +19,7 @@ import numpy as np
 from bench.figures import Figure, conditions, tell
 
 from evals.anomaly_data import HOW_TO_GET, PAST_SHARE, Published, Recording, recordings
+from evals.anomaly_live import live
 from evals.anomaly_scores import hit_rates, n_sigma, pca
 from evals.vus import period_of, vus_pr
 from leadline.analysis.anomaly.detector_recording import SMOOTH, of_recording, smoothed
@@ -32,8 +33,9 @@ class Judged:
     """VUS-PR of one recording by who judged it, and how well the metrics at fault were named."""
 
     recording: Recording
-    vus: Mapping[str, float]  # detector, past_only, pca, nsigma; NaN where nothing is labelled
+    vus: Mapping[str, float]  # detector, past_only, live, pca, nsigma; NaN where nothing is labelled
     hits: list[float]
+    hits_live: list[float]
 
 
 def judged(recording: Recording) -> Judged:
@@ -44,10 +46,14 @@ def judged(recording: Recording) -> Judged:
     by_whom = {"detector": ours.score_N, "pca": pca(plain_NM), "nsigma": n_sigma(plain_NM, past)}
     # What a live run could have said: from the training part alone, nothing of what came later.
     by_whom["past_only"] = smoothed(np.nan_to_num(ours.by_past.score), SMOOTH)
+    # What the live analysis says, which sees 36 samples before each.
+    now = live(value_NM)
+    by_whom["live"] = smoothed(np.maximum(now.score_N, 0.0), SMOOTH)
     width = period_of(plain_NM[:, 0])
     vus = {name: vus_pr(recording.label_N, score_N, width) for name, score_N in by_whom.items()}
     odd_N = np.maximum(np.nan_to_num(ours.by_all.score), 0.0) ** 2
-    return Judged(recording, vus, hit_rates(recording, ours.by_all.share, odd_N))
+    hits_live = hit_rates(recording, now.share_NM, np.maximum(now.score_N, 0.0) ** 2)
+    return Judged(recording, vus, hit_rates(recording, ours.by_all.share, odd_N), hits_live)
 
 
 def best_published(series: Sequence[Published]) -> tuple[str, float]:
@@ -72,17 +78,24 @@ def figures(suite: str, every: Sequence[Judged]) -> list[Figure]:
     told = [Figure("vus_pr_mean", _mean(compared, "detector"), "1", target, anchor=anchor, reason=why)]
     told += [
         Figure(f"vus_pr_mean_{name}", _mean(compared, name), "1", reason=f"{what}, {why}")
-        for name, what in (("pca", "floor"), ("nsigma", "floor"), ("past_only", "the detector without what came later"))
+        for name, what in (
+            ("pca", "floor"),
+            ("nsigma", "floor"),
+            ("past_only", "the detector without what came later"),
+            ("live", "the live analysis, which looks back 36 samples"),
+        )
         if compared and all(name in each.vus for each in compared)
     ]
     if len(compared) < len(scored):
         told.append(Figure("vus_pr_mean_all", _mean(scored, "detector"), "1", reason=f"over {len(scored)} series"))
     if suite == "nab" and known:
         told += _beside_published(known)
-    hits = [hit for each in every for hit in each.hits]
     if suite != "nab":
-        reason = f"of {len(hits)} spans, k = 1.5 times the metrics at fault"
-        told.append(Figure("interpretation_hit_rate", float(np.mean(hits)) if hits else None, "ratio", reason=reason))
+        for name in ("hits", "hits_live"):
+            hits = [hit for each in every for hit in getattr(each, name)]
+            reason = f"of {len(hits)} spans, k = 1.5 times the metrics at fault"
+            figure = name.replace("hits", "interpretation_hit_rate")
+            told.append(Figure(figure, float(np.mean(hits)) if hits else None, "ratio", reason=reason))
     return told + [figure for each in every for figure in _of_one(each)]
 
 

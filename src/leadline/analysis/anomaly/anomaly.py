@@ -7,11 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from leadline.analysis.anomaly.kinds import Way, kind_of
 from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, roles_of, since_of, turns
+from leadline.analysis.anomaly.recurring import without_recurring
 from leadline.analysis.anomaly.scores import scored
-from leadline.analysis.anomaly.silence import METRIC, silences
+from leadline.analysis.anomaly.silence import METRIC as SILENT
+from leadline.analysis.anomaly.silence import silences
 from leadline.analysis.anomaly.spans import Span, known_spans, mask_of, rows_by_name, spans_now
-from leadline.analysis.anomaly.streams import collective_streams, metric_streams, step_streams, with_derived
+from leadline.analysis.anomaly.streams import Streams, collective_streams, metric_streams, step_streams, with_derived
+from leadline.analysis.anomaly.together import METRIC as TOGETHER
+from leadline.analysis.anomaly.together import together
+from leadline.analysis.columns import Ints
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
@@ -21,7 +27,11 @@ from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANOMALY, EVENT
 
 LOOK_BACK_NS = 180 * S
-KNOWN_NS = 2 * 3600 * S  # spans so far back are looked at: open ones end after an hour at the latest
+KNOWN_NS = 2 * 3600 * S  # spans so far back are looked at: open ones end after an hour, and what recurs is in them
+TOLD_MAX = 64
+"""Metrics that are told of one entity in one window: what should never happen first, then what was told before, then
+what is furthest out. How many more there are is told as `anomaly.left_out`."""
+LEFT_OUT, TOO_MANY = "anomaly.left_out", "reason=too-many-metrics"
 _STEP = (
     "tenant", "host", "job", "rank", "start_ns", "end_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns",
     "checkpoint_ns", "samples", "tokens",
@@ -43,7 +53,7 @@ _SERIES = ("tenant", "series", "name", "entity", "labels", "type", "host", "firs
         ),
         Read(EVENT, columns=("time_ns", "kind", "code", "entity"), look_back_ns=LOOK_BACK_NS, calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=LOOK_BACK_NS, valid=True),
-        Read(ANOMALY, look_back_ns=LOOK_BACK_NS, valid=True, waits=False, calls=False),
+        Read(ANOMALY, look_back_ns=KNOWN_NS, valid=True, waits=False, calls=False),
     ),
     writes=(ANOMALY,),
     window_s=5,
@@ -77,15 +87,52 @@ def anomalies(
     known = known_spans(anomaly, window.to_ns - KNOWN_NS, window.to_ns)
     if not len(streams) and not known:
         return {}
-    mask = mask_of(known, rows_by_name(streams), window.to_ns) if known else None
     places = Places(relation, ran_on(step, collective))
     since_R = since_of(streams, places, turns(step, collective, event, from_ns))
-    role_E = roles_of(streams, places)
-    found = scored(streams, groups_of(streams, role_E), since_R, mask, window.to_ns, window.to_ns - from_ns)
-    spans = spans_now(streams, found, [each for each in known if each.metric != METRIC], window.to_ns)
-    spans += silences(streams, role_E, known, window.to_ns)
-    spans = [each for each in spans if _is_id(each.entity)]
-    return {"anomaly": _columns(spans, window)}
+    spans = spans_of(streams, roles_of(streams, places), since_R, known, window.to_ns, window.to_ns - from_ns)
+    return {"anomaly": _columns([each for each in spans if _is_id(each.entity)], window)}
+
+
+def spans_of(
+    streams: Streams, role_E: Ints, since_R: Ints, known: list[Span], to_ns: int, look_back_ns: int
+) -> list[Span]:
+    """What one window says, from samples of [to - look_back, to): one core for live windows, recordings and evals.
+
+    role_E: a number for each entity, the same for peers. since_R: from when on each stream's samples count. known:
+    spans that earlier windows told, as `known_spans` gives them.
+    """
+    mask = mask_of(known, rows_by_name(streams), to_ns) if known else None
+    found = scored(streams, groups_of(streams, role_E), since_R, mask, to_ns, look_back_ns)
+    alone = spans_now(streams, found, [each for each in known if each.metric not in _OWN], to_ns)
+    spans = without_recurring(alone, known, to_ns)
+    spans += together(streams, found, alone, known, to_ns)
+    spans += silences(streams, role_E, known, to_ns)
+    return _capped(spans, to_ns)
+
+
+_OWN = (SILENT, TOGETHER, LEFT_OUT)  # metrics that are no stream's
+
+
+def _capped(spans: list[Span], to_ns: int) -> list[Span]:
+    """At most `TOLD_MAX` metrics of each entity, and one row that counts those that are left out."""
+    of: dict[tuple[str, str], list[Span]] = defaultdict(list)
+    for span in spans:
+        of[span.tenant, span.entity].append(span)
+    found: list[Span] = []
+    for (tenant, entity), some in of.items():
+        kept = some
+        if len(some) > TOLD_MAX:
+            kept = sorted(some, key=lambda span: (*_rank(span, to_ns), span.key))[:TOLD_MAX]
+            weight = sum(span.weight**2 for span in some if span not in kept) ** 0.5
+            kept.append(Span(tenant, entity, LEFT_OUT, TOO_MANY, "past", to_ns, to_ns, to_ns, None,
+                             max(weight, 1.0), "high", 0.0, float(len(some) - TOLD_MAX), to_ns, weight))  # fmt: skip
+        found += kept
+    return found
+
+
+def _rank(span: Span, to_ns: int) -> tuple[bool, bool, float]:
+    kind = kind_of(span.metric)
+    return kind is None or kind.way < Way.RARE, span.told_ns == to_ns, -span.weight
 
 
 def _is_id(entity: str) -> bool:

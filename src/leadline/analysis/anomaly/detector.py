@@ -35,6 +35,7 @@ an hour; the deviation alone is moved by one long anomaly in the past. A quarter
 scale 0.22 k: it still stands out by 4.6."""
 _SHRINK_MIN = 0.25  # of the covariance towards none: correlations of the past are never believed wholly
 _NORMAL_95 = 1.6448536269514722
+_UNIT_MIN = 1 / 16  # a past in which nothing ever moved has distances of 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,12 @@ class Model:
     scale_S: Ints  # samples
     centre_EF: Floats
     scale_EF: Floats  # a robust standard deviation; NaN where the past does not say
-    precision_EFF: Floats  # inverse of the shrunk covariance
+    inverse_EXX: Floats  # of the shrunk covariance; with `past_ETF` of the products of samples: see `squared_of`
+    past_ETF: Floats  # the features of a past of fewer samples than features; else T = 0
     distance_E2: Floats  # median and 95 % quantile of the distances of the past
     samples: int
+    shrink: float  # of the covariance towards the identity
+    unit_min: float  # distance that is at least one standard deviation
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,14 @@ class Scores:
     expected: Floats  # (E, N, M) value that was expected
 
 
-def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = False) -> Model:
+def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = False, standard: bool = False) -> Model:
     """What is usual, from the past.
 
     Inputs: past (E, T, M) or (T, M), oldest first, evenly spaced; NaN where missing; some of it may be odd itself.
     `floor` (E, M) or (M,): the smallest change of each metric that is worth telling, in its unit; 1 % of its middle, if
     not told. `seasonal`: look for a season (found only where the past holds three; it costs more than all else).
+    `standard`: values are deviations from what each metric's own judge expects, in its standard deviations, floors and
+    all: their middle is 0, their scale 1, and a distance of less than one of them is none.
     Accuracy: of 20 samples the scale is right to 25 % or so, of 100 to 10 % (one standard error, normal data).
     Source: Mahalanobis (1936) on robustly scaled features; shrinkage towards the identity as Ledoit, Wolf (JMVA 2004),
     with a fixed rate of a quarter, or F / (F + T) if that is more.
@@ -80,18 +86,22 @@ def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = False) ->
     # A scale that the past does not hold four times over cannot be learnt from it.
     scale_S = np.array([scale for scale in SCALES if 4 * scale <= samples], np.int64)
     features = metrics * (1 + len(scale_S))
+    short = features > samples  # then T samples say it all, and T^2 numbers do instead of F^2
+    inner = samples if short else features
+    shrink = max(_SHRINK_MIN, features / (features + max(samples, 1)))
     centre_EF, scale_EF = np.full((entities, features), np.nan), np.full((entities, features), np.nan)
-    covariance_EFF = np.zeros((entities, features, features))
-    distance_E2 = np.full((entities, 2), np.nan)
-    model = Model(season, scale_S, centre_EF, scale_EF, covariance_EFF, distance_E2, samples)
+    inner_EXX, past_ETF = np.zeros((entities, inner, inner)), np.zeros((entities, samples if short else 0, features))
+    unit_min = 1 / np.sqrt(shrink) if standard else _UNIT_MIN
+    model = Model(season, scale_S, centre_EF, scale_EF, inner_EXX, past_ETF, np.full((entities, 2), np.nan), samples,
+                  shrink, unit_min)  # fmt: skip
     if samples < SAMPLES_MIN or not features:
         return model
+    floor_EM = np.ones((entities, metrics)) if standard else _floor(past_ETM, floor)
     fit_entities(
-        calm_ETM, _floor(past_ETM, floor), scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT, centre_EF, scale_EF,
-        covariance_EFF,
+        calm_ETM, floor_EM, scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT, standard, centre_EF, scale_EF, past_ETF,
+        inner_EXX,
     )  # fmt: skip
-    shrink = max(_SHRINK_MIN, features / (features + samples))
-    model = replace(model, precision_EFF=np.linalg.inv((1 - shrink) * covariance_EFF + shrink * np.eye(features)))
+    model = replace(model, inverse_EXX=np.linalg.inv((1 - shrink) * inner_EXX + shrink * np.eye(inner)))
     squared_ET, _, _ = _judged(model, calm_ETM, 0)
     return replace(model, distance_E2=_usual_distances(squared_ET, (1 - shrink) / samples))
 
@@ -116,8 +126,8 @@ def _judged(model: Model, calm_ETM: Floats, before: int) -> tuple[Floats, Floats
     share_ENM = np.zeros((entities, samples - before, metrics))
     if model.samples >= SAMPLES_MIN and metrics:
         score_entities(
-            np.ascontiguousarray(calm_ETM), before, model.scale_S, CUT, model.centre_EF, model.scale_EF,
-            model.precision_EFF, squared_EN, share_ENM, z_ENM,
+            np.ascontiguousarray(calm_ETM), before, model.scale_S, CUT, model.shrink, model.centre_EF, model.scale_EF,
+            model.inverse_EXX, model.past_ETF, squared_EN, share_ENM, z_ENM,
         )  # fmt: skip
     return squared_EN, share_ENM, z_ENM
 
@@ -152,8 +162,7 @@ def score(model: Model, now: Floats, before: Floats | None = None, *, place: int
 
 def _in_deviations(model: Model, distance_EN: Floats) -> Floats:
     middle_E1, high_E1 = model.distance_E2[:, :1], model.distance_E2[:, 1:]
-    # A past in which nothing ever moved has distances of 0: one standard deviation of one metric is then one.
-    unit_E1 = np.maximum((high_E1 - middle_E1) / _NORMAL_95, 1 / 16)
+    unit_E1 = np.maximum((high_E1 - middle_E1) / _NORMAL_95, model.unit_min)
     return np.asarray((distance_EN - middle_E1) / unit_E1)
 
 

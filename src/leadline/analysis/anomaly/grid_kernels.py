@@ -138,6 +138,25 @@ def deviations(
 
 
 @njit(cache=True)
+def lesser(z_past_KB: Floats, z_peers_KB: Floats, past_KB: Floats, peers_KB: Floats) -> Floats:
+    """Of two scores the one nearer to 0, 0 if one is high and one low; where one of the deviations `z` that they are
+    made of is not known (NaN) the other; NaN where neither is. (K, B) all."""
+    out_KB = np.full(past_KB.shape, np.nan)
+    for k in range(past_KB.shape[0]):
+        for b in range(past_KB.shape[1]):
+            if np.isnan(z_peers_KB[k, b]):
+                if not np.isnan(z_past_KB[k, b]):
+                    out_KB[k, b] = past_KB[k, b]
+            elif np.isnan(z_past_KB[k, b]):
+                out_KB[k, b] = peers_KB[k, b]
+            elif past_KB[k, b] * peers_KB[k, b] <= 0.0:
+                out_KB[k, b] = 0.0
+            else:
+                out_KB[k, b] = past_KB[k, b] if abs(past_KB[k, b]) < abs(peers_KB[k, b]) else peers_KB[k, b]
+    return out_KB
+
+
+@njit(cache=True)
 def middle(value_I: Floats, count: int) -> float:
     """The median of the first `count` values, which are put in another order; NaN of none."""
     if count == 0:

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.analysis.anomaly.grid_kernels import binned, deviations, of_others, pasts, pooled, rates, tails
+from leadline.analysis.anomaly.grid_kernels import (
+    binned,
+    deviations,
+    lesser,
+    of_others,
+    pasts,
+    pooled,
+    rates,
+    tails,
+)
 from leadline.analysis.anomaly.kinds import Kind, Way
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Bools, Floats, Ints
@@ -52,6 +61,7 @@ class Tier:
     others_KB: Floats  # what the others of the group do, NaN where there are too few
     expected_WKB: Floats  # by witness: what was expected of the grid
     score_WKB: Floats  # by witness, with sign; 0 where nothing can be said
+    lesser_KB: Floats  # the one that is nearer to 0 of those that say something, 0 if they differ in sign; NaN: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,7 @@ def scored(streams: Streams, group_R: Ints, since_R: Ints, known: Mask | None, t
             bins = max(look_back_ns // (width_s * S), GUARD + 1)
             grid_KB = binned(row_K, samples.begin_R, samples.time_N, since_N, x_N, streams.counter_R,
                              width_s * S, to_ns, bins, HOLD)  # fmt: skip
-            tiers.append(_tier(streams, group_R, row_K, grid_KB, width_s * S, known, to_ns))
+            tiers.append(tier_of(streams, group_R, row_K, grid_KB, width_s * S, known, to_ns))
     return Scored(tiers, x_N, since_N)
 
 
@@ -135,9 +145,11 @@ def _widths(streams: Streams, group_R: Ints) -> Ints:
     return np.array(WIDTHS_S, np.int64)[np.minimum(place_G, len(WIDTHS_S) - 1)][group_R]
 
 
-def _tier(
+def tier_of(
     streams: Streams, group_R: Ints, row_K: Ints, grid_KB: Floats, width_ns: int, known: Mask | None, to_ns: int
 ) -> Tier:
+    """How odd K streams are in each of their bins; those of one group follow each other. Of the streams only their
+    kinds are asked for here."""
     group_K = group_R[row_K]
     begin_G = np.append(np.flatnonzero(np.diff(group_K, prepend=-1)), len(group_K)).astype(np.int64)
     size_K = np.repeat(np.diff(begin_G), np.diff(begin_G))
@@ -163,8 +175,10 @@ def _tier(
     z_peers_KB = kinds.deviations(grid_KB, others_KB, spread_K, begin_G, width_ns)
     alike_K = kinds.alike_K | (kinds.way_K != Way.LOAD)
     z_peers_KB[~alike_K & (size_K - 1 < OTHERS_OF_LOAD)] = np.nan
-    scores = [_calibrated(each, begin_G) for each in (z_past_KB, z_peers_KB)]
-    return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, np.stack([expected_past_KB, others_KB]), np.stack(scores))
+    score_WKB = np.stack([_calibrated(each, begin_G) for each in (z_past_KB, z_peers_KB)])
+    expected_WKB = np.stack([expected_past_KB, others_KB])
+    lesser_KB = lesser(z_past_KB, z_peers_KB, score_WKB[PAST], score_WKB[PEERS])
+    return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, expected_WKB, score_WKB, lesser_KB)
 
 
 def _in_step(past_KB: Floats, grid_KB: Floats, others_KB: Floats, peered_K: Bools) -> Floats:

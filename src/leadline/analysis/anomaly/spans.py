@@ -13,16 +13,27 @@ import pyarrow as pa
 
 from leadline.analysis.anomaly.grid_kernels import onsets
 from leadline.analysis.anomaly.kinds import Way
-from leadline.analysis.anomaly.scores import GUARD, PAST, WITNESSES, Mask, Scored, Tier
+from leadline.analysis.anomaly.scores import GUARD, PAST, WITNESSES, Mask, Scored, Tier, normal_of
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.spec import S
 
-ON = 5.0
-"""Standard deviations of a normal distribution from which a metric is out. With two of three bins it keeps to the
-budget of 0.1 false alarms per entity and day on quiet data: docs/analyses/anomaly.md has what was measured."""
-ON_ALONE = 7.0  # one bin is enough from here
-OFF = 3.0
+ALARMS_PER_ENTITY_DAY = 0.1
+"""The budget of false alarms, and the one knob: all thresholds follow from it."""
+_BINS_A_DAY = 86_400 / 5
+_STREAMS = 10  # of an entity that go their own ways: hundreds are told of a host, most of which move with others
+
+
+def threshold(alarms_per_entity_day: float) -> float:
+    """Standard deviations of a normal distribution that the streams of an entity exceed so often in a day by chance."""
+    return float(normal_of(-np.log(alarms_per_entity_day / _BINS_A_DAY / _STREAMS)))
+
+
+ON = threshold(ALARMS_PER_ENTITY_DAY)
+"""From here on a metric is out, 5.0. With two of three bins it keeps to the budget on quiet data, with a margin:
+docs/analyses/anomaly.md has what was measured."""
+ON_ALONE = ON + 2.0  # one bin is enough from here
+OFF = 0.6 * ON
 HALF = 0.5
 GONE_NS = 60 * S
 """An open span is told again by each window. One that was not told for so long ended in one whose row is out of sight,
@@ -64,7 +75,7 @@ def known_spans(anomaly: pa.Table, from_ns: int, to_ns: int) -> list[Span]:
             continue
         if not (np.isfinite(row["score"]) and np.isfinite(row["expected"]) and np.isfinite(row["seen"])):
             continue
-        if row["witness"] not in WITNESSES or row["direction"] not in ("high", "low") or row["score"] <= 0:
+        if row["witness"] not in WITNESSES or row["direction"] not in ("high", "low", "shape") or row["score"] <= 0:
             continue
         names = ("tenant", "entity", "metric", "label", "witness", "start_ns", "earliest_ns", "end_ns", "bound_ns",
                  "score", "direction", "expected", "seen", "told_ns")  # fmt: skip
