@@ -5,24 +5,29 @@ The picture of an answer of `/api/v1/diagnosis`; pure, so that it is the same fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leadline.cli.ledger_words import gpu_time, money, share
+from leadline.cli.ledger_words import gpu_hours, gpu_time, money, share
 from leadline.cli.output import STATE_STYLE, ago, when
 from leadline.cli.remedy_words import what_to_do
-from leadline.model.incidents import ActionKind, Symptom
+from leadline.model.incidents import ActionKind, FaultClass, Symptom
 
 WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
 EVIDENCE_SHOWN = 5
 EVIDENCE_MORE = 3  # of each, where several causes are named
+EVIDENCE_CHARS = 150  # of one: a kernel's line in whole is for --output json
 CONSIDERED_SHOWN = 3
 OTHERS_SHOWN = 5
 JOBS_SHOWN = 5
+CLASSES: Mapping[str, str] = {
+    FaultClass.TRANSIENT: "transient: over, and not seen before", FaultClass.GRAY: "gray: it works, but badly",
+    FaultClass.PERSISTENT: "persistent: it will not go by itself",
+}  # fmt: skip
 BEHIND_S = 15.0  # an open incident that no window of so long has told is told with the time it is of
 Answer = Mapping[str, Any]
 
@@ -135,7 +140,8 @@ class _Page:
         state = state_of(one) if counts else "over"
         self._line(state.upper(), self.headline(one), "bold", f"bold {STATE_STYLE.get(state, 'dim')}")
         self._line("", self._when(one))
-        self._line("", f"{self._gpus(one['lost_gpu_seconds'])} lost{' so far' if one['state'] == 'open' else ''}")
+        lost = self._gpus(one["lost_gpu_seconds"], gpu_time)
+        self._line("", f"{lost} lost{' so far' if one['state'] == 'open' else ''}")
         behind_s = (self._found["at_ns"] - one["seen_ns"]) / 1e9
         if one["state"] == "open" and behind_s > BEHIND_S and not self._found["recorded"]:
             text = f"{when(one['seen_ns'])}: the judgement is {ago(behind_s)} behind (leadline show analyses)"
@@ -174,11 +180,11 @@ class _Page:
         until_ns = one["end_ns"] or one["seen_ns"]
         return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({ago((until_ns - one['start_ns']) / 1e9)}), {told}"
 
-    def _gpus(self, gpu_seconds: float) -> str:
+    def _gpus(self, gpu_seconds: float, words: Callable[[float], str] = gpu_hours) -> str:
         """GPU time, with its price where one is set."""
         price = self._found["price"]
         cost = "" if price is None else f" ({money(gpu_seconds / 3600 * price, self._found['currency'])})"
-        return f"{gpu_time(gpu_seconds)}{cost}"
+        return f"{words(gpu_seconds)}{cost}"
 
     def _unknown(self, one: Answer) -> None:
         self._line("cause", "unknown: the evidence is thin", "bold yellow")
@@ -194,11 +200,12 @@ class _Page:
         place = f" on {_name(cause['host'])}" if cause["host"] and cause["host"] != cause["entity"] else ""
         named = Text.assemble((f"{cause['entity']}{place}: {_rule(cause['rule'])}", "bold"), f"   {sure(cause)}")
         self._line(label, named)
-        of = "" if cause["class"] == "unknown" else f"{cause['class']}, "
         from leadline.analysis.cause.rules import BY_NAME as RULES  # loads kernels
 
         rule = RULES.get(cause["rule"])
-        self._line("", f"{f'it {rule.words}; ' if rule else ''}{of}layer {cause['layer']}")
+        self._line("", f"{f'it {rule.words} ' if rule else ''}(layer {cause['layer']})")
+        if of := CLASSES.get(cause["class"]):
+            self._line("", of)
         if not cause["evidence"]:
             self._line("", _sentence(cause["text"]))
         self._evidence(cause["evidence"], shown, cause["entity"])
@@ -213,16 +220,16 @@ class _Page:
         rows.add_column(justify="right", no_wrap=True)
         rows.add_column(overflow="fold", ratio=1)
         for place, each in enumerate(shown, 1):
-            rows.add_row(Text(str(place), "dim"), Text(moment(each)), Text(piece_words(each, of)))
+            rows.add_row(Text(str(place), "dim"), Text(moment(each)), Text(shortened(piece_words(each, of))))
         legend = "seconds from the first lost one"
         if any(moment(each).endswith("?") for each in shown):
-            legend += "; ?: the clocks do not tell which came first"
+            legend += "; ?: clocks too uncertain to order"
         self._part("evidence", [rows, Text(legend, "dim")])
 
     def _considered(self, one: Answer) -> None:
         texts = []
         for cause in one["considered"][:CONSIDERED_SHOWN]:
-            texts.append(Text(f"{why_not(cause)} ({chance(cause)})", overflow="fold"))
+            texts.append(Text(why_not(cause), overflow="fold"))
         rest = len(one["considered"]) - len(texts)
         if rest > 0:
             texts.append(Text(f"and {rest} more; --output json tells them", "dim"))
@@ -246,9 +253,9 @@ class _Page:
         self._part(label, texts)
 
     def _waiting(self, one: Answer) -> None:
-        waiting = sum(cause["waiting_cost"] for cause in one["causes"])
-        if one["state"] == "open" and waiting:
-            self._line("waiting", f"ten minutes more cost {self._gpus(waiting)}")
+        if one["state"] == "open" and one["waiting_cost"]:
+            at_rate = "" if one["causes"] else ", if it goes on as so far"
+            self._line("waiting", f"ten minutes more cost {self._gpus(one['waiting_cost'])}{at_rate}", "bold")
 
     def others(self, some: Sequence[Answer]) -> None:
         """Other incidents, a line each."""
@@ -319,9 +326,15 @@ def piece_words(piece: Answer, of: str = "") -> str:
 
 
 def why_not(cause: Answer) -> str:
-    """Why something is not the cause: its sentence, without what was seen of it."""
-    text = cause["text"] or f"{cause['entity']}: {_rule(cause['rule'])}"
-    return _sentence(text.partition(" Seen: ")[0])
+    """What is not the cause, and why: `host:h6 cpu throttled (0.04): throttled only 8 s after.`"""
+    text = cause["text"].partition(" Seen: ")[0]
+    why = text.partition("is not named: ")[2] or text
+    return f"{cause['entity']} {_rule(cause['rule'])} ({chance(cause)}){f': {_sentence(why)}' if why else ''}"
+
+
+def shortened(text: str) -> str:
+    """A text as it fits into two lines of a terminal."""
+    return text if len(text) <= EVIDENCE_CHARS else f"{text[: EVIDENCE_CHARS - 1]}…"
 
 
 def state_of(one: Answer) -> str:

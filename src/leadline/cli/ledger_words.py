@@ -26,6 +26,14 @@ def gpu_time(gpu_seconds: float | None) -> str:
     return f"{gpu_seconds:,.0f} GPU-s" if gpu_seconds >= 100 else f"{gpu_seconds:.3g} GPU-s"
 
 
+def gpu_hours(gpu_seconds: float) -> str:
+    """`0.25 GPU-h`: always hours, for figures that are held against each other."""
+    hours = gpu_seconds / 3600
+    if hours >= 1000:
+        return f"{hours:,.0f} GPU-h"
+    return "under 0.01 GPU-h" if 0 < hours < 0.01 else f"{hours:.2f} GPU-h" if hours < 10 else f"{hours:.0f} GPU-h"
+
+
 def span(seconds: float | None) -> str:
     """`12.5 s`, `3 min 20 s`, `5 h 12 min`, `2 d 3 h`; `-` for None."""
     if seconds is None:

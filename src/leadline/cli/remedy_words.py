@@ -16,7 +16,7 @@ from leadline.model.incidents import ActionKind
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What an action means, as texts with `{what}`, `{host}`, `{port}`, `{gpu}`, `{job}` and `{why}` in them."""
+    """What an action means, as texts with `{what}`, `{host}`, `{port}`, `{gpu}`, `{job}`, `{why}` in them."""
 
     words: str
     commands: tuple[str, ...] = ()
@@ -27,8 +27,7 @@ _DRAIN = (
     "kubectl cordon {host} && kubectl drain {host} --ignore-daemonsets --delete-emptydir-data",
 )
 REMEDIES: Mapping[ActionKind, Remedy] = {
-    ActionKind.NONE: Remedy("leave it: it is over, or an action would cost more than it saves",
-                            ("leadline diagnose {job}",)),
+    ActionKind.NONE: Remedy("{nothing}"),
     ActionKind.RESTART_APP: Remedy("start {job} again from its last checkpoint",
                                    ("scontrol requeue JOBID      # of {job}: squeue --name={job}",)),
     ActionKind.RESET_GPU: Remedy("take the job off {host}, then reset {what}",
@@ -74,6 +73,9 @@ def _names(incident: Mapping[str, Any], cause: Mapping[str, Any]) -> dict[str, s
         "port": _port(kind, name, cause["host"] or "") or "PORT",
         "gpu": name if kind == "gpu" else "GPU",
         "job": incident["job"] or "JOB",
+        "nothing": "leave it for now: acting would cost more than it saves"
+        if incident["state"] == "open"
+        else "nothing: it is over",
         "why": f"leadline {incident['incident']} {cause['rule']}",
         "from_ns": str(incident["start_ns"] - RECORD_BEFORE_NS),
         "to_ns": str(until_ns + RECORD_AFTER_NS),

@@ -27,6 +27,7 @@ LOOK_NS = 3600 * S  # jobs that told a step within it are there
 OVER_NS = 24 * 3600 * S  # incidents that ended within it are told too
 QUIET_NS = 60 * S  # without a step a job is silent after this, or after five of its own steps
 QUIET_STEPS = 5
+WAIT_S = 600.0  # what waiting costs is told of ten minutes, as `cause.waiting_cost`
 JUDGED_LAG_NS = 60 * S  # how far the judgement may be behind the newest step
 SYMPTOM_ANALYSES = ("stalls", "slowdowns")  # what must have looked for somebody to say that nothing hurts
 INCIDENTS_SHOWN = 50
@@ -67,7 +68,7 @@ def diagnosis(
     state, why = state_of(about, incidents, watched, at_ns, recorded=recorded)
     ranks = {each.job: each.ranks for each in watched.jobs}
     told = [
-        {**one.as_json(), "gpus": sum(ranks.get(job, 0) for job in one.jobs) or None}
+        {**one.as_json(), "gpus": sum(ranks.get(job, 0) for job in one.jobs) or None, "waiting_cost": waiting_cost(one)}
         for one in incidents[:INCIDENTS_SHOWN]
     ]
     return {
@@ -75,6 +76,15 @@ def diagnosis(
         "watched": asdict(watched), "price": config.gpu_hour_price, "currency": config.currency,
         "incidents_total": len(incidents), "incidents": told,
     }  # fmt: skip
+
+
+def waiting_cost(one: Incident) -> float:
+    """GPU-seconds that ten minutes more cost: by the causes; where none is named, at the rate so far."""
+    if not one.open:
+        return 0.0
+    if one.chosen:
+        return sum(cause.waiting_cost for cause in one.chosen)
+    return one.lost_gpu_seconds / max(1.0, (one.seen_ns - one.start_ns) / S) * WAIT_S
 
 
 def state_of(

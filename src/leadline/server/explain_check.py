@@ -118,7 +118,6 @@ class _Case:
         # A name without its kind too: h6 for host:h6. A single letter or a plain number is no name by itself.
         plain = {name.partition(":")[2] for name in names}
         self._names = {name for name in names | plain | set(rules) if len(name) > 1 and not name.isdecimal()}
-        self._unknown = any(each.kind == UNKNOWN for each in facts)
 
     def judged(self, each: Any) -> tuple[Sentence | None, str]:
         """The sentence, or None and why it is dropped."""
@@ -168,8 +167,6 @@ class _Case:
         causal = _is_causal(text)
         if causal and not cited.kinds & {CAUSE, UNKNOWN}:
             return "speaks of a cause and cites none"
-        if causal and self._unknown and UNKNOWN not in cited.kinds:
-            return "names a cause where it is unknown"
         denied = {word for word in words if word in NEGATIONS or word.endswith("n't")}
         if denied and not cited.kinds & {UNKNOWN, SUPPRESSED}:
             if causal or cited.kinds & {CAUSE, ACTION}:

@@ -62,19 +62,20 @@ def test_one_screen_says_what_since_when_why_what_to_do_and_what_waiting_costs()
         "since 2025-06-15 15:05:52Z (48 s ago), told 8.0 s later",
         "105 GPU-s (0.073 EUR) lost so far",
         "cause port:h3/eth0 on h3: link down very likely (0.93)",
-        f"it {RULES['link-down'].words}; transient, layer nic",
+        f"it {RULES['link-down'].words} (layer nic)",
     ]
     for words in (
         "1 0.4 s before h3/eth0 lost its carrier 5 times in 30 s",
         "2 3.0 s after rank:bert-1/2: rank 2 arrives last, by 900 ms",
         "3 0.3 s before ? swport:leaf1/Ethernet3: the other end went down too",
-        "not host:h6 was considered, and is not named: throttled only 8 s after. (0.04)",
+        "transient: over, and not seen before",
+        "not host:h6 cpu throttled (0.04): throttled only 8 s after.",
         "do CHECK_CABLE: look at cable and transceiver of port h3/eth0, at both ends; clean or",
-        "saves 1.5 GPU-h (3.75 EUR) in the next hour",
-        "waiting ten minutes more cost 900 GPU-s (0.625 EUR)",
+        "saves 1.50 GPU-h (3.75 EUR) in the next hour",
+        "waiting ten minutes more cost 0.25 GPU-h (0.625 EUR)",
     ):
         assert any(words in line for line in lines(text)), words
-    assert "the clocks do not tell which came first" in text
+    assert "clocks too uncertain to order" in text
     assert f"gpu:GPU-6 slow gpu (0.80) [{WORKER}]" in " ".join(lines(text))
 
 
@@ -88,7 +89,22 @@ def test_an_unknown_cause_says_what_is_missing() -> None:
     assert "WARNING" in text
     assert "cause unknown: the evidence is thin" in lines(text)
     assert "missing collectives of resnet-2" in lines(text)
-    assert "waiting" not in text
+    # 200 GPU-seconds in 20 s
+    assert "waiting ten minutes more cost 1.67 GPU-h (4.17 EUR), if it goes on as so far" in lines(text)
+
+
+def test_a_long_line_of_a_kernel_does_not_fill_the_screen() -> None:
+    found = answer(FLAP)
+    found["incidents"][0]["causes"][0]["evidence"][0]["text"] = "oom-kill:" + "x" * 1000
+    assert "x…" in printed(found)
+    assert len(printed(found, width=80).splitlines()) <= 32
+
+
+def test_to_do_nothing_has_no_command_and_says_why() -> None:
+    one = answer(FLAP)["incidents"][0]
+    cause = one["causes"][0] | {"action": "NONE"}
+    assert what_to_do(one, cause) == ("leave it for now: acting would cost more than it saves", ())
+    assert what_to_do({**one, "state": "over"}, cause) == ("nothing: it is over", ())
 
 
 def test_an_open_one_that_was_not_judged_lately_says_of_when_it_is() -> None:
