@@ -27,11 +27,8 @@ class Codes:
         return {name: place for place, name in enumerate(self.names)}
 
 
-def codes(table: pa.Table, name: str) -> Codes:
-    """A column of texts, dictionary-encoded or not.
-
-    Numbers follow the order of the names, so they do not depend on the order of rows or of the dictionary.
-    """
+def coded(table: pa.Table, name: str) -> pa.DictionaryArray:
+    """A column of texts as one dictionary-encoded array; of its dictionary no order is known, nor that all occur."""
     column = table.column(name)
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
@@ -41,8 +38,17 @@ def codes(table: pa.Table, name: str) -> Codes:
     encoded = column.unify_dictionaries().combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(encoded, pa.ChunkedArray):
         if not encoded.num_chunks:
-            return Codes([], np.zeros(0, np.int64))
+            return pa.array([], pa.dictionary(pa.int32(), pa.string()))
         encoded = encoded.chunk(0)
+    return encoded
+
+
+def codes(table: pa.Table, name: str) -> Codes:
+    """A column of texts, dictionary-encoded or not.
+
+    Numbers follow the order of the names, so they do not depend on the order of rows or of the dictionary.
+    """
+    encoded = coded(table, name)
     code_N = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     texts = encoded.dictionary.to_pylist()
     used = np.zeros(len(texts) + 1, bool)
@@ -62,6 +68,22 @@ def ints(table: pa.Table, name: str, null: int = -1) -> Ints:
     if found.dtype == np.uint64:
         found = np.minimum(found, np.uint64(2**63 - 1))
     return np.ascontiguousarray(found, np.int64)
+
+
+def with_bits(table: pa.Table, name: str, null: int) -> tuple[Ints, NDArray[np.uint8], int]:
+    """A column of whole numbers without a copy, which rows have one, as Arrow's bits, and where these begin.
+
+    Bits are (0,) where all rows have a number, or where numbers had to be copied and `null` stands for none.
+    """
+    column = table.column(name)
+    if not column.null_count:
+        return ints(table, name), np.zeros(0, np.uint8), 0
+    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    bits, values = whole.buffers()
+    if whole.type != pa.int64() or bits is None:
+        return ints(table, name, null), np.zeros(0, np.uint8), 0
+    number_N = np.frombuffer(values, np.int64, count=len(whole), offset=8 * whole.offset)
+    return number_N, np.frombuffer(bits, np.uint8), whole.offset
 
 
 def floats(table: pa.Table, name: str) -> Floats:

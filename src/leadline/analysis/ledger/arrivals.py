@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis.columns import Bools, Ints, ints
+from leadline.analysis.columns import Bools, Ints, ints, with_bits
 from leadline.analysis.ledger.arrival_kernels import (
     DONE,
     FAILED,
@@ -169,15 +169,7 @@ def _signed(table: pa.Table, name: str) -> Ints:
 
 def ended(table: pa.Table) -> tuple[Ints, Bytes, int]:
     """Ends, and which rows have one, as Arrow's bits and where they begin: half of the rows have none."""
-    column = table.column("finished_ns")
-    if not column.null_count:
-        return ints(table, "finished_ns"), np.zeros(0, np.uint8), 0
-    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    bits, values = whole.buffers()
-    if whole.type != pa.int64() or bits is None:
-        return ints(table, "finished_ns", null=NEVER), np.zeros(0, np.uint8), 0
-    ended_N = np.frombuffer(values, np.int64, count=len(whole), offset=8 * whole.offset)
-    return ended_N, np.frombuffer(bits, np.uint8), whole.offset
+    return with_bits(table, "finished_ns", NEVER)
 
 
 def _started(table: pa.Table) -> Ints:

@@ -11,26 +11,41 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Bools, Ints, codes, ints
+from leadline.analysis.columns import Bools, Ints, coded, ints, with_bits
+from leadline.analysis.symptoms.call_kernels import (
+    NEVER,
+    TOP,
+    Int32s,
+    Rows,
+    Times,
+    by_collective,
+    by_entry,
+    joined,
+    kept,
+    numbers,
+    read_only,
+    surveyed,
+)
 from leadline.analysis.symptoms.spans import NEAR_NS
 
-NEVER = 2**62
+__all__ = ["NEVER", "PAIRWISE", "Calls", "Group", "calls_of", "groups_waiting"]
 PAIRWISE = ("send", "recv")
 USUAL_QUANTILE = 0.95
 RANKS_MAX = 1_000_000
+GROUPS_MORE = 8  # numbers of collectives for each row: more are not counted one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
     """N calls in order of communicator, number, rank, entry. Times in ns; `NEVER`: not told."""
 
-    comm_N: Ints
+    comm_N: Int32s
     seq_N: Ints
-    rank_N: Ints
-    op_N: Ints
+    rank_N: Int32s
+    op_N: Int32s
     bytes_N: Ints
-    dtype_N: Ints
-    size_N: Ints  # ranks of the communicator
+    dtype_N: Int32s
+    size_N: Int32s  # ranks of the communicator
     entered_N: Ints
     started_N: Ints
     ended_N: Ints
@@ -46,8 +61,17 @@ class Calls:
 
     def ranks(self) -> set[int]:
         """Ranks that called anything."""
-        found: list[int] = np.unique(self.rank_N).tolist()
+        found: list[int] = numbered(self.rank_N)[0].tolist()
         return set(found)
+
+    def kinds(self) -> frozenset[tuple[str, int, str]]:
+        """Operation, payload and element type of what was called with success."""
+        done_N = (self.ended_N < NEVER) & ~self.failed_N & (self.op_N >= 0) & (self.dtype_N >= 0)
+        op_N, bytes_N, dtype_N = (each[done_N] for each in (self.op_N, self.bytes_N, self.dtype_N))
+        # Ranks of one collective call the same thing: looked at is where that changes.
+        new_N = np.append(True, (np.diff(op_N) != 0) | (np.diff(bytes_N) != 0) | (np.diff(dtype_N) != 0))[: len(op_N)]
+        told = set(zip(*(each[new_N].tolist() for each in (op_N, bytes_N, dtype_N)), strict=True))
+        return frozenset((self.ops[op], size, self.dtypes[dtype]) for op, size, dtype in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,40 +111,98 @@ class Group:
         return f"{self.op} {self.bytes} B, number {self.seq} of comm:{self.comm}"
 
 
+def numbered(rank_N: Int32s | Ints) -> tuple[Ints, Ints]:
+    """Which ranks occur, in order (R,), and the place of each call's among them. As `np.unique`, without sorting."""
+    ranks_R = np.flatnonzero(np.bincount(rank_N))
+    place_R = np.zeros(len(ranks_R) and int(ranks_R[-1]) + 1, np.int64)
+    place_R[ranks_R] = np.arange(len(ranks_R))
+    return ranks_R, place_R[rank_N]
+
+
 def calls_of(collective: pa.Table, to_ns: int) -> Calls:
-    """The calls of a job, of what is known at `to_ns`. An end after it has not come yet."""
-    entered_N, rank_N = ints(collective, "enqueued_ns"), ints(collective, "rank")
-    keep_N = (entered_N > 0) & (entered_N < min(to_ns, NEAR_NS)) & (rank_N >= 0) & (rank_N < RANKS_MAX)
-    if not keep_N.all():
-        collective = collective.filter(pa.array(keep_N))
-        entered_N, rank_N = entered_N[keep_N], rank_N[keep_N]
-    comm, op, dtype, state = (codes(collective, name) for name in ("comm", "op", "dtype", "state"))
-    seq_N, bytes_N, size_N = (np.maximum(ints(collective, name, 0), 0) for name in ("seq", "bytes", "ranks"))
-    started_N, ended_N = (
-        _known(ints(collective, name, NEVER), entered_N, to_ns) for name in ("started_ns", "finished_ns")
-    )
-    failed_N = state.code_N == state.places().get("failed", -2)
-    order_N = np.lexsort((ended_N, op.code_N, entered_N, rank_N, seq_N, comm.code_N))
-    keys = [each[order_N] for each in (comm.code_N, seq_N, rank_N, entered_N, op.code_N)]
-    first_N = np.ones(len(order_N), bool)
-    if len(order_N) > 1:
-        first_N[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
-    first = np.flatnonzero(first_N)
-    row_N = order_N[first]
+    """The calls of a job, of what is known at `to_ns`. An end after it has not come yet.
 
-    def least(value_N: Ints) -> Ints:
-        return np.minimum.reduceat(value_N[order_N], first) if len(first) else value_N
-
-    failed = np.logical_or.reduceat(failed_N[order_N], first) if len(first) else failed_N
-    return Calls(
-        comm.code_N[row_N], seq_N[row_N], rank_N[row_N], op.code_N[row_N], bytes_N[row_N], dtype.code_N[row_N],
-        np.minimum(size_N[row_N], RANKS_MAX), entered_N[row_N], least(started_N), least(ended_N), failed,
-        comm.names, op.names, dtype.names,
+    Names may be among `comms`, `ops` and `dtypes` that no call has.
+    """
+    comm, op, dtype, state = (_texts(collective, name) for name in ("comm", "op", "dtype", "state"))
+    seq_N, bytes_N = (read_only(_signed(collective, name)) for name in ("seq", "bytes"))
+    rank_N, size_N, entered_N = (read_only(ints(collective, name)) for name in ("rank", "ranks", "enqueued_ns"))
+    started, ended = (_times(collective, name) for name in ("started_ns", "finished_ns"))
+    is_failed_T = state.place_T == (state.names.index("failed") if "failed" in state.names else -2)
+    rows = Rows(
+        comm.text_N, op.text_N, dtype.text_N, state.text_N, seq_N, bytes_N, rank_N, size_N, entered_N, started, ended,
+        comm.place_T, op.place_T, dtype.place_T, is_failed_T,
     )  # fmt: skip
+    entered_max_ns = min(to_ns, NEAR_NS)
+    count, calls, is_sorted = surveyed(rows, entered_max_ns, RANKS_MAX)
+    row_K = np.zeros(0, np.int32)  # all of them
+    if count < len(collective) or not is_sorted:
+        row_K = kept(rows.rank_N, rows.entered_N, count, entered_max_ns, RANKS_MAX)
+    if not is_sorted:
+        row_K, calls = _sorted(rows, row_K, len(comm.names))
+    found = joined(rows, row_K, count, calls, to_ns, RANKS_MAX)
+    if not len(found.started_N):
+        found = found._replace(started_N=np.broadcast_to(np.int64(NEVER), calls))
+    return Calls(*found, comm.names, op.names, dtype.names)
 
 
-def _known(at_N: Ints, entered_N: Ints, to_ns: int) -> Ints:
-    return np.where((at_N >= entered_N) & (at_N < to_ns), at_N, NEVER)
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """A column of texts: which of the dictionary's each row has (-1: none), and the place of these in sorted names."""
+
+    names: list[str]
+    text_N: Int32s
+    place_T: Ints
+
+
+def _texts(table: pa.Table, name: str) -> _Texts:
+    """As `columns.codes`, without a pass to see which texts occur and without numbers of eight bytes."""
+    if table.column(name).null_count == len(table):
+        return _Texts([], read_only(np.full(len(table), -1, np.int32)), np.full(1, -1))
+    encoded = coded(table, name)
+    index = encoded.indices.cast(pa.int32())
+    text_N = (index.fill_null(-1) if index.null_count else index).to_numpy(zero_copy_only=False)
+    told = encoded.dictionary.to_pylist()
+    names = sorted({text for text in told if text is not None})
+    place_of = {text: place for place, text in enumerate(names)}
+    place_T = np.array([place_of.get(text, -1) for text in told] + [-1], np.int64)
+    return _Texts(names, read_only(text_N), place_T)
+
+
+def _signed(table: pa.Table, name: str) -> Ints:
+    """A column of numbers without sign as if they had one, without a copy; null is 0."""
+    column = table.column(name)
+    if column.null_count or column.type != pa.uint64():
+        return np.maximum(ints(table, name, 0), 0)
+    return np.asarray(column.to_numpy()).view(np.int64)
+
+
+def _times(table: pa.Table, name: str) -> Times:
+    if table.column(name).null_count == len(table):
+        return Times(read_only(np.zeros(0, np.int64)), read_only(np.zeros(0, np.uint8)), 0)
+    at_N, has, first_bit = with_bits(table, name, NEVER)
+    return Times(read_only(at_N), read_only(has), first_bit)
+
+
+def _sorted(rows: Rows, row_K: Int32s, comms: int) -> tuple[Int32s, int]:
+    """Rows in order of their calls, and how many these are.
+
+    By counting, unless numbers have such gaps or repetitions that it takes long.
+    """
+    first_C, last_C, top = numbers(rows, row_K, comms)
+    span_C = np.where(last_C < 0, 0, last_C.astype(np.float64) - first_C + 1)
+    if span_C.sum() <= GROUPS_MORE * len(row_K):
+        edge_C = np.concatenate([[0], np.cumsum(span_C.astype(np.int64))])
+        found_K, edge_G = by_collective(rows, row_K, top + 1, first_C, edge_C[:-1], int(edge_C[-1]))
+        calls, is_whole = by_entry(rows, found_K, edge_G)
+        if is_whole:
+            return found_K, calls
+    seq_K = np.minimum(rows.seq_N.view(np.uint64)[row_K], np.uint64(TOP))
+    keys = [rows.place_op_T[rows.op_N[row_K]], rows.entered_N[row_K], rows.rank_N[row_K], seq_K,
+            rows.place_comm_T[rows.comm_N[row_K]]]  # fmt: skip
+    order_K = np.lexsort(keys)
+    changes_K = np.any([each[order_K[1:]] != each[order_K[:-1]] for each in keys], axis=0)
+    return row_K[order_K], 1 + int(changes_K.sum())
 
 
 def groups_waiting(calls: Calls, at_ns: int) -> list[Group]:
@@ -129,17 +211,20 @@ def groups_waiting(calls: Calls, at_ns: int) -> list[Group]:
     A call that has no end though its rank has been let go from a later one of the same communicator is no wait: its end
     was lost. Where work has a begin of its own (a GPU's queue), who has not begun has not come.
     """
-    if not len(calls.rank_N):
+    here_N = (calls.entered_N < at_ns) & (calls.ended_N >= at_ns)
+    if not here_N.any():
         return []
     pair_O = np.array([op in PAIRWISE for op in calls.ops] + [False], bool)
     pair_N = pair_O[calls.op_N]
-    number_R, number_N = np.unique(calls.rank_N, return_inverse=True)
-    place_N = ((calls.comm_N + 1) * 2 + pair_N) * len(number_R) + number_N.ravel()
+    ranks_R, number_N = numbered(calls.rank_N)
+    side_O = np.array([PAIRWISE.index(op) + 1 if op in PAIRWISE else 0 for op in calls.ops] + [0])  # numbers by itself
+    place_N = ((calls.comm_N.astype(np.int64) + 1) * 3 + side_O[calls.op_N]) * len(ranks_R) + number_N
     over_P = np.full(int(place_N.max()) + 1, -1, np.int64)
     over_N = (calls.ended_N < at_ns) & ~calls.failed_N
     np.maximum.at(over_P, place_N[over_N], calls.seq_N[over_N])
-    here_N = (calls.entered_N < at_ns) & (calls.ended_N >= at_ns)
     open_N = here_N & (calls.seq_N > over_P[place_N])
+    if not open_N.any():
+        return []
     usual = _usual(calls, at_ns)
     found = []
     for comm, seq, pairwise in sorted(
@@ -179,8 +264,8 @@ def _group(calls: Calls, rows: list[int], usual: dict[tuple[int, int, int], int]
             waiting.add(rank)
     row = rows[0]
     comm = int(calls.comm_N[row])
-    of_comm = calls.comm_N == comm
-    members = frozenset(np.unique(calls.rank_N[of_comm]).tolist())
+    of_comm = slice(*np.searchsorted(calls.comm_N, [comm, comm + 1]).tolist())
+    members = frozenset(numbered(calls.rank_N[of_comm])[0].tolist())
     op, size = _name(calls.ops, calls.op_N[row]), int(calls.size_N[of_comm].max())
     usual_ns = usual.get((comm, int(calls.op_N[row]), int(calls.bytes_N[row])), 0)
     return Group(
