@@ -6,14 +6,12 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 import yaml
 
 from leadline.cli.output import console, size
-from leadline.lab.flow_truth import FlowTruthFile, beside
-from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.spec import (
     FULL_DETAIL_GPUS,
     START_NS,
@@ -22,10 +20,13 @@ from leadline.lab.simulate.spec import (
     planned_of,
     read_planned,
 )
-from leadline.lab.simulate.write import ROW_BYTES, ServerSink, Sink, bundle_sink, require_room, room_needed
 from leadline.model.errors import UsageError
 from leadline.store.bundle_format import SUFFIX
 from leadline.store.bundle_redact import truth_path, write_truth
+
+if TYPE_CHECKING:  # loaded where a fleet is simulated: it brings kernels, and the other verbs need none
+    from leadline.lab.simulate.run import Simulation
+    from leadline.lab.simulate.write import Sink
 
 TROUBLE = ("silent_switches", "lying_switches", "failing_links")
 
@@ -69,6 +70,10 @@ def simulate(
         raise UsageError("give --to or --server, not both")
     if scenario is not None and faults:
         raise UsageError("give --scenario or --faults, not both")
+    from leadline.lab.flow_truth import FlowTruthFile, beside
+    from leadline.lab.simulate.run import Simulation
+    from leadline.lab.simulate.write import ServerSink, bundle_sink, require_room, room_needed
+
     path = to or Path(f"FLEET{SUFFIX}")
     if flow_truth and (detail or ("all" if gpus <= FULL_DETAIL_GPUS else "hosts")) != "all":
         raise UsageError("--flow-truth needs --detail all: flows are simulated only there")
@@ -108,6 +113,8 @@ def simulate(
 
 
 def _tell_estimate(simulation: Simulation) -> None:
+    from leadline.lab.simulate.write import ROW_BYTES
+
     rows = simulation.estimate()
     fleet, plan = simulation.fleet, simulation.schedule
     needed = sum(ROW_BYTES.get(name, 20.0) * count for name, count in rows.items())
