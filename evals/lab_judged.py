@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 import leadline
-from evals.judging import Judging, rows_that_count
 from evals.lab_scores import Verdicts
 from evals.lab_truth import Truth, read_truth, truth_of, works_of
 from evals.ledger_scores import places_of
@@ -28,6 +27,7 @@ from leadline.analysis import ANALYSES
 from leadline.model.errors import LeadlineError
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.execute import InProcess, Task
+from leadline.runner.judging import Judging, failures, rows_that_count
 from leadline.runner.plan import concluded, rhythms
 from leadline.runner.worker import Outcome
 from leadline.store.bundle import read_bundle
@@ -143,7 +143,7 @@ def _judge(path: Path, missing: Missing) -> _Found:
     told, seconds = judging.told(), time.monotonic() - began
     rows = {name: told[name].to_pylist() if name in told else [] for name in KEPT}
     places = {name: sorted(where) for name, where in places_of(relations).items()}
-    return _Found(rows, listening.told(), places, seconds, judging.failures)
+    return _Found(rows, listening.told(), places, seconds, list(failures(told)))
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from leadline.analysis import ANALYSES
 from leadline.lab.incidents import incidents
 from leadline.model.errors import LeadlineError
 from leadline.model.tables import BY_NAME as TABLES
-from leadline.runner.offline import judge_bundle
+from leadline.runner.offline import judge_bundle, without_failures
 from leadline.store.bundle import Bundle, read_bundle
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "lab_ledger"
@@ -80,7 +80,9 @@ def judged(run: Run, healthy: Healthy) -> list[Score]:
         to_ns = bundle.manifest.to_ns
     places = places_of(relations)
     # A fault's own job (bulk traffic) is no victim: only the job whose work was measured is scored.
-    told = judge_bundle(run.bundle, [each for each in ANALYSES if each.name in JUDGED_BY]).get("ledger")
+    told = without_failures(judge_bundle(run.bundle, [each for each in ANALYSES if each.name in JUDGED_BY])).get(
+        "ledger"
+    )
     rows = [row for row in told.to_pylist() if row["job"] == job] if told is not None else []
     return scored(run.name, rows, troubles_of(run.truth, works, gpus, to_ns), places, healthy)
 

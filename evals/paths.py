@@ -33,7 +33,7 @@ from leadline.lab.flow_truth import beside, read_flow_truth
 from leadline.lab.simulate.write import bundle_sink
 from leadline.model.errors import LeadlineError
 from leadline.model.tables import BY_NAME as TABLES
-from leadline.runner.offline import judge_bundle
+from leadline.runner.offline import judge_bundle, without_failures
 from leadline.store.bundle import read_bundle
 from leadline.store.schema import arrow_schema
 
@@ -61,7 +61,9 @@ class Judged:
 def judged(path: Path) -> dict[str, pa.Table]:
     """Verdict tables of the analysis of paths on a bundle; those without rows empty."""
     spec = ANALYSES["path"]
-    return {table.name: arrow_schema(table).empty_table() for table in spec.writes} | judge_bundle(path, [spec])
+    return {table.name: arrow_schema(table).empty_table() for table in spec.writes} | without_failures(
+        judge_bundle(path, [spec])
+    )
 
 
 def of_case(made: Case, judge: Judge = judged) -> Scores:

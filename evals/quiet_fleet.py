@@ -15,12 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from evals.judging import Judging
 from evals.lab_judged import SOURCES, source_hash
 from leadline.analysis import ANALYSES
 from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.spec import Detail, SimulationSpec
 from leadline.model.tables import Table
+from leadline.runner.judging import Judging, failures
 
 S = 10**9
 SLICE_NS = 60 * S
@@ -123,7 +123,7 @@ def quiet(fleet: Fleet) -> Quiet:
     found.told.update({name: rows.num_rows for name, rows in told.items()})
     _count(found, told, spec.start_ns)
     found.judged_s, found.took_s = spec.seconds, time.monotonic() - began
-    found.failures = judging.failures
+    found.failures = list(failures(told))
     found.windows, found.jobs = judging.windows, len(jobs)
     return found
 

@@ -5,6 +5,9 @@ plain                 time in [from - look_back, to)
 verdicts by window    end_ns in (from - look_back, to]: those of the windows that end within
 valid                 begin < to and (end is null or end > from - look_back); an end after `to` is given as null,
                       because at `to` it had not come: a window judged late sees what one judged in time saw
+spans told again      of a span that many windows tell (`Table.newest`) first the newest row of each key is chosen,
+                      then looked at whether it is in the span of the read; where each window that sees it tells it,
+                      one that no window has told since from - look_back is over, whatever its end says
 host rows             the first of these, after their times were mapped to cluster time (`clocks`)
 
 Rows that are read as valid and name no cluster hold in every cluster: what an operator promises, for one.
@@ -13,7 +16,7 @@ Rows that are read as valid and name no cluster hold in every cluster: what an o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
 
@@ -25,12 +28,41 @@ from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
-from leadline.runner.verdicts import latest_rows, latest_sql
+from leadline.runner.verdicts import NO_RUNS, all_count, counted_by, latest_rows, latest_sql, runs_sql
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
+PIECES_MAX = 100  # that rows in memory lie in: more make each look at them slow
 # Begin and end of rows that tell a span, by the names that tables use.
 _SPANS = (("from_ns", "to_ns"), ("start_ns", "end_ns"), ("first_ns", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on one column: less, at most, more or at least than a number, or one of some words."""
+
+    column: str
+    how: str  # <, <=, >, >=, in
+    value: int | tuple[str, ...]
+    null_too: bool = False
+
+    def sql(self, name: str) -> str:
+        """The condition, with its value as the parameter `name`."""
+        kind = "Array(String)" if self.how == "in" else "Int64"
+        told = f"{self.column} {self.how.upper()} {{{name}:{kind}}}"
+        return f"({self.column} IS NULL OR {told})" if self.null_too else told
+
+    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Whether each row fulfils it."""
+        column = rows[self.column]
+        if isinstance(self.value, tuple):
+            found = reduce(pc.or_, [pc.equal(column, word) for word in self.value])
+        else:
+            found = _COMPARED[self.how](column, self.value)
+        return pc.fill_null(found, self.null_too)
+
+
+_COMPARED = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +90,40 @@ class Chosen:
                 return begin, end
         raise AssertionError(f"{self.table.name} is read as valid and tells no span")
 
-    def of(self, name: str) -> list[str]:
+    def of(self, name: str) -> tuple[str, ...]:
         """The values of `cluster`, `tenant` or `job` whose rows are taken; none: all are."""
         wanted: str = getattr(self, name)
         if not wanted:
-            return []
-        return [wanted, EVERYWHERE] if name == "cluster" and self.valid else [wanted]
+            return ()
+        return (wanted, EVERYWHERE) if name == "cluster" and self.valid else (wanted,)
+
+    @property
+    def conditions(self) -> tuple[list[Condition], list[Condition]]:
+        """What rows fulfil: before the newest of each key is chosen, and after.
+
+        Before are only conditions that all rows of a key fulfil or none, and that no window has told it for long.
+        """
+        every = [*self._in_span(), *(Condition(name, "in", words) for name in _OWNER if (words := self.of(name)))]
+        newest = self.table.newest
+        if not newest:
+            return every, []
+        before = [each for each in every if each.column in self.table.key]
+        if self.valid and not self.table.told_once:
+            before.append(Condition(newest, ">", self.from_ns))
+        return before, [each for each in every if each.column not in self.table.key]
+
+    def _in_span(self) -> list[Condition]:
+        time = self.table.time
+        if self.valid:
+            begin, end = self.span
+            lasts = [Condition(end, ">", self.from_ns, null_too=True)] if end else []
+            return [Condition(begin, "<", self.to_ns), *lasts]
+        if ends_windows(self.table):
+            return [Condition(time, ">", self.from_ns), Condition(time, "<=", self.to_ns)]
+        return [Condition(time, ">=", self.from_ns), Condition(time, "<", self.to_ns)]
+
+
+_OWNER = ("cluster", "tenant", "job")
 
 
 def ends_windows(table: Table) -> bool:
@@ -103,19 +163,34 @@ class StoreRows:
     def chosen(self, chosen: Chosen) -> pa.Table:
         """See `Rows`. Symbols are coded by the engine: writing their texts out and coding them again takes seconds
         for millions of rows."""
-        where, parameters = _condition(chosen)
-        names = ", ".join(f"`{name}`" for name in chosen.columns)
         if chosen.table.identity is Identity.REVISION:
-            source = f"({latest_sql(chosen.table, where)})"
-            sql = f"SELECT {names} FROM {source}"
-        else:
-            sql = f"SELECT {names} FROM leadline.{chosen.table.name} WHERE {where}"
-        found = self._store.query(f"{sql} SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1", parameters)
-        return as_declared(chosen, found)
+            return as_declared(chosen, self._that_count(chosen))
+        where, parameters = _condition(chosen.conditions[0], "")
+        return as_declared(chosen, self._selected(chosen.columns, f"leadline.{chosen.table.name}", where, parameters))
+
+    def _that_count(self, chosen: Chosen) -> pa.Table:
+        """Rows of verdicts: those stored, where all of them count, as they nearly always do; else by `latest_sql`,
+        which takes the engine five times as long to think about."""
+        table, (before, after) = chosen.table, chosen.conditions
+        where, parameters = _condition(before, "")
+        names = tuple(dict.fromkeys((*chosen.columns, *counted_by(table), *(each.column for each in after))))
+        rows = self._selected(names, f"leadline.{table.name}", where, parameters)
+        asked = runs_sql(table, rows)
+        if all_count(table, rows, self._store.query(*asked) if asked else NO_RUNS):
+            return fulfilling(latest_rows(table, rows), after) if table.newest else rows
+        then, more = _condition(after, "then_")
+        return self._selected(chosen.columns, f"({latest_sql(table, where)})", then, parameters | more)
+
+    def _selected(self, columns: Sequence[str], source: str, where: str, parameters: dict[str, Any]) -> pa.Table:
+        names = ", ".join(f"`{name}`" for name in columns)
+        coded = "SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1"
+        return self._store.query(f"SELECT {names} FROM {source} WHERE {where} {coded}", parameters)
 
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`. Whether a row was appended once or twice does not matter, and not to ask is ten times as fast."""
-        where, parameters = _condition(chosen)
+        if chosen.table.newest:
+            return owners_of(self.chosen(replace(chosen, columns=_owner_columns(chosen))))
+        where, parameters = _condition(chosen.conditions[0], "")
         job = "toString(ifNull(job, ''))" if "job" in chosen.columns else "''"
         found = self._store.query(
             f"SELECT DISTINCT tenant, cluster, {job} AS part FROM leadline.{chosen.table.name} WHERE {where}",
@@ -134,7 +209,7 @@ class StoreRows:
 
     def count(self, chosen: Chosen) -> int:
         """See `Rows`."""
-        where, parameters = _condition(chosen)
+        where, parameters = _condition(chosen.conditions[0], "")
         found = self._store.query(f"SELECT count() AS n FROM leadline.{chosen.table.name} WHERE {where}", parameters)
         return int(found["n"][0].as_py())
 
@@ -145,25 +220,35 @@ class HeldRows:
     def __init__(self, tables: Mapping[str, pa.Table]) -> None:
         self._tables = dict(tables)
 
+    @property
+    def names(self) -> list[str]:
+        """The tables of which there are rows."""
+        return list(self._tables)
+
     def add(self, table: Table, rows: pa.Table) -> None:
-        """Hold more rows of a table."""
+        """Hold more rows of a table; of spans that were told before only the newest row is kept."""
         held = self._tables.get(table.name)
-        self._tables[table.name] = rows if held is None else pa.concat_tables([held, rows])
+        told = rows if held is None else pa.concat_tables([held, rows])
+        if told.num_columns and told.column(0).num_chunks > PIECES_MAX:
+            told = (latest_rows(table, told) if table.newest else told).unify_dictionaries().combine_chunks()
+        self._tables[table.name] = told
+
+    def rows_held(self) -> int:
+        """How many rows there are, of all tables."""
+        return rows_in(self._tables.values())
+
+    def forget(self, table: Table, time: str, before_ns: int) -> None:
+        """Let go of the rows of a table whose `time` is before; where that is null a row is kept."""
+        keep = pc.fill_null(pc.greater_equal(self._tables[table.name][time], before_ns), True)
+        self._tables[table.name] = self._tables[table.name].filter(keep).combine_chunks()
 
     def chosen(self, chosen: Chosen) -> pa.Table:
         """See `Rows`."""
-        rows = self._filtered(chosen)
-        if chosen.table.newest:
-            rows = latest_rows(chosen.table, rows)
-        return as_declared(chosen, rows.select(chosen.columns))
+        return as_declared(chosen, self._filtered(chosen).select(chosen.columns))
 
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`."""
-        names = ["tenant", "cluster", *(["job"] if "job" in chosen.columns else [])]
-        rows = self._filtered(chosen)
-        plain = pa.table({name: rows[name].cast(pa.string()) for name in names})
-        found = plain.group_by(names).aggregate([]).to_pylist()
-        return sorted((row["tenant"], row["cluster"], row.get("job") or "") for row in found)
+        return owners_of(self._filtered(chosen).select(_owner_columns(chosen)))
 
     def next_ns(self, table: Table, from_ns: int) -> int | None:
         """See `Rows`."""
@@ -182,44 +267,35 @@ class HeldRows:
         held = self._tables.get(chosen.table.name)
         if held is None:
             return pa.table({c.name: pa.array([], ARROW_TYPES[c.type]) for c in chosen.table.columns})
-        if chosen.valid:
-            begin, end = chosen.span
-            keep = pc.less(held[begin], chosen.to_ns)
-            if end:
-                keep = pc.and_(keep, pc.fill_null(pc.greater(held[end], chosen.from_ns), True))
-        elif ends_windows(chosen.table):
-            times = held[chosen.table.time]
-            keep = pc.and_(pc.greater(times, chosen.from_ns), pc.less_equal(times, chosen.to_ns))
-        else:
-            times = held[chosen.table.time]
-            keep = pc.and_(pc.greater_equal(times, chosen.from_ns), pc.less(times, chosen.to_ns))
-        for name in ("cluster", "tenant", "job"):
-            if wanted := chosen.of(name):
-                theirs = [pc.fill_null(pc.equal(held[name], each), False) for each in wanted]
-                keep = pc.and_(keep, reduce(pc.or_, theirs))
-        return held.filter(keep)
+        before, after = chosen.conditions
+        rows = fulfilling(held, before)
+        return fulfilling(latest_rows(chosen.table, rows), after) if chosen.table.newest else rows
 
 
-def _condition(chosen: Chosen) -> tuple[str, dict[str, Any]]:
-    """The SQL condition of chosen rows and its parameters."""
-    time = chosen.table.time
-    parameters: dict[str, Any] = {"from_ns": chosen.from_ns, "to_ns": chosen.to_ns}
-    if chosen.valid:
-        begin, end = chosen.span
-        where = f"{begin} < {{to_ns:Int64}}"
-        if end:
-            where += f" AND ({end} IS NULL OR {end} > {{from_ns:Int64}})"
-        else:
-            del parameters["from_ns"]
-    elif ends_windows(chosen.table):
-        where = f"{time} > {{from_ns:Int64}} AND {time} <= {{to_ns:Int64}}"
-    else:
-        where = f"{time} >= {{from_ns:Int64}} AND {time} < {{to_ns:Int64}}"
-    for name in ("cluster", "tenant", "job"):
-        if wanted := chosen.of(name):
-            where += f" AND {name} IN {{{name}:Array(String)}}"
-            parameters[name] = wanted
-    return where, parameters
+def fulfilling(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
+    return rows.filter(reduce(pc.and_, [each.of(rows) for each in conditions])) if conditions else rows
+
+
+def _condition(conditions: Sequence[Condition], prefix: str) -> tuple[str, dict[str, Any]]:
+    """Conditions as SQL with their parameters, whose names begin with `prefix`."""
+    parameters: dict[str, Any] = {}
+    told = []
+    for place, each in enumerate(conditions):
+        name = f"{prefix}{each.column}_{place}"
+        told.append(each.sql(name))
+        parameters[name] = list(each.value) if isinstance(each.value, tuple) else each.value
+    return " AND ".join(told) or "1", parameters
+
+
+def _owner_columns(chosen: Chosen) -> tuple[str, ...]:
+    return ("tenant", "cluster", *(["job"] if "job" in chosen.columns else []))
+
+
+def owners_of(rows: pa.Table) -> list[tuple[str, str, str]]:
+    """(tenant, cluster, job) of rows, each once, in order; job is empty where there is none."""
+    plain = pa.table({name: rows[name].cast(pa.string()) for name in rows.column_names})
+    found = plain.group_by(rows.column_names).aggregate([]).to_pylist()
+    return sorted((row["tenant"], row["cluster"], row.get("job") or "") for row in found)
 
 
 def as_declared(chosen: Chosen, found: pa.Table) -> pa.Table:
@@ -256,12 +332,12 @@ def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: st
         for owner in rows.owners(_choice(read, everyone, ("tenant", "cluster", *_job(read)), margin))
     }
     if analysis.part is Part.JOB:
-        return [Window(from_ns, to_ns, *owner) for owner in sorted(owners) if owner[2]]
+        return [Window(from_ns, to_ns, *owner, provider=provider) for owner in sorted(owners) if owner[2]]
     tenants: dict[str, set[str]] = {}
     for tenant, cluster, _ in owners:
         tenants.setdefault(cluster, set()).add(tenant)
     return [
-        Window(from_ns, to_ns, next(iter(whose)) if len(whose) == 1 else provider, cluster)
+        Window(from_ns, to_ns, next(iter(whose)) if len(whose) == 1 else provider, cluster, provider=provider)
         for cluster, whose in sorted(tenants.items())
     ]
 

@@ -32,7 +32,7 @@ from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
 from leadline.runner.load import StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
-from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, resumed
+from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
 
@@ -297,13 +297,13 @@ class Runner:
         now_ns, ended_ns = self._now_ns(), self._ended()
         with self._lock:
             found = [
-                (due, place)
+                (*closing(due, lane.schedule.rhythm), place, due)
                 for place, lane in enumerate(self._lanes)
                 if (due := lane.schedule.next(now_ns, ended_ns)) is not None
             ]
         if not found:
             return False
-        due, place = min(found)
+        *_, place, due = min(found)
         lane = self._lanes[place]
         try:
             any_rows = self._judge(lane, due)

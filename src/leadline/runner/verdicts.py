@@ -7,14 +7,22 @@ held in memory (`latest_rows`), by the highest version and revision of each wind
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import Identity, Table
 
+ENDS_MAX = 1000  # windows that are asked for by name rather than by their span
 # A window of an analysis, as its verdict rows name it.
 _WINDOW = ("cluster", "analysis", "end_ns", "window_ns")
+
+# What `runs_sql` gives where no run decides.
+NO_RUNS = pa.Table.from_batches(
+    [], pa.schema([(each, pa.string()) for each in ("tenant", "part", "version", "revision", *_WINDOW)])
+)
 
 
 def has_windows(table: Table) -> bool:
@@ -64,6 +72,58 @@ def latest_sql(table: Table, where: str = "", span: tuple[int, int] | None = Non
     unknown = f"{rows} {'AND' if where else 'WHERE'} ({window}) NOT IN {judged(window, '1')}"
     by_runs = f"SELECT {names} FROM ({rows}) WHERE {of_cluster} OR {of_job}"
     return f"{by_runs} UNION ALL {_highest(unknown, names, f'tenant, {window}')}"
+
+
+def counted_by(table: Table) -> tuple[str, ...]:
+    """Columns that `all_count` looks at."""
+    names = {column.name for column in table.columns}
+    more = (table.newest,) if table.newest else tuple(each for each in ("end_ns", "window_ns", "job") if each in names)
+    return (*table.key, *more)
+
+
+def runs_sql(table: Table, rows: pa.Table) -> tuple[str, dict[str, Any]] | None:
+    """The runs that decide which of these rows count, as a query with its parameters; None: none do."""
+    if not rows.num_rows or not (table.newest or has_windows(table)):
+        return None
+    ends = rows[table.newest or "end_ns"].unique()
+    spans = "end_ns IN {ends:Array(Int64)}" if len(ends) <= ENDS_MAX else "end_ns BETWEEN {low:Int64} AND {high:Int64}"
+    least = pc.min_max(ends).as_py()
+    told = {"ends": ends.to_pylist()} if len(ends) <= ENDS_MAX else {"low": least["min"], "high": least["max"]}
+    columns = "tenant, cluster, analysis, part, end_ns, window_ns, version, revision"
+    where = f"state = 'done' AND analysis IN {{names:Array(String)}} AND {spans}"
+    names = pc.unique(_plain(rows["analysis"])).to_pylist()
+    return f"SELECT {columns} FROM leadline.analysis_run WHERE {where}", {"names": names, **told}
+
+
+def all_count(table: Table, rows: pa.Table, runs: pa.Table) -> bool:
+    """Whether, by what `runs_sql` gave, each of these rows has the revision that counts; of a span that many windows
+    tell, before the newest is chosen. To find that out is a fifth of the work of `latest_sql`, which knows of any rows.
+
+    It is so where there is one version and one revision, as there is until late rows change a verdict, and each row
+    has a run, or its window has none at all.
+    """
+    said = ["analysis", "version", "revision"]
+    revisions = _distinct(rows, said) | _distinct(runs, said)
+    if len(revisions) > len({analysis for analysis, *_ in revisions}):
+        return False
+    if table.newest or not has_windows(table):
+        return True
+    known: dict[tuple[Any, ...], set[tuple[str, str]]] = {}  # window -> (tenant, job); ("", "") is everybody
+    for tenant, part, *window in _distinct(runs, ["tenant", "part", *_WINDOW]):
+        known.setdefault(tuple(window), set()).add((tenant if part else "", part))
+    jobs = ["job"] if "job" in rows.column_names else []
+    for tenant, *window_job in _distinct(rows, ["tenant", *_WINDOW, *jobs]):
+        told = known.get(tuple(window_job[: len(_WINDOW)]), {("", "")})
+        mine = [(tenant, job or "") in told for job in window_job[len(_WINDOW) :]]
+        if ("", "") not in told and not any(mine or [whose == tenant for whose, _ in told]):
+            return False
+    return True
+
+
+def _distinct(rows: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
+    """The values of some columns, each combination once."""
+    found = pa.table({name: _plain(rows[name]) for name in names}).group_by(names).aggregate([])
+    return set(zip(*(found[name].to_pylist() for name in names), strict=True))
 
 
 def _own_key(table: Table) -> list[str]:

@@ -68,6 +68,12 @@ class Rhythm:
         return self.begin(now_ns - self.grace_ns)
 
 
+def closing(due: Due, rhythm: Rhythm) -> tuple[Why, int]:
+    """The order in which the windows of several analyses are judged: as they close, whatever their length. Who sees
+    what then is the same whether they are judged as time passes or all at once."""
+    return due.why, due.end_ns + rhythm.grace_ns
+
+
 class Schedule:
     """The windows of one analysis: judged, closed, touched by late rows, asked for. Not thread-safe.
 

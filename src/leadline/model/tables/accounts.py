@@ -81,6 +81,7 @@ FAILURE = Table(
     identity=Identity.REVISION,
     written_by="analysis/failures",
     newest="seen_ns",
+    told_once=True,
 )
 
 EXPECTATION = Table(

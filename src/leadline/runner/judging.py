@@ -3,29 +3,33 @@
     add(rows of a minute) ── until(now) ── every window whose end and grace are over, the first closed first
                           └─ forget ────── rows that no window looks back to any more
 
-`runner.offline` judges a recording by the ends of windows: what does not wait for a slower analysis then sees its
-verdicts earlier than in a live run, so times until a verdict would be told too short. Where everything waits, the two
-conclude the same.
+An analysis that fails says nothing of that window, and the others go on, as in a live run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from leadline.analysis.spec import Analysis
+from leadline.analysis.spec import Analysis, Window
+from leadline.model.errors import LeadlineError
 from leadline.model.principal import DEFAULT_TENANT
 from leadline.model.tables import BY_NAME as TABLES
 from leadline.model.tables import Identity
+from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.execute import Executor, InProcess
-from leadline.runner.judge import judge
+from leadline.runner.judge import Judged, judge
+from leadline.runner.keep import run_row
 from leadline.runner.load import HeldRows, next_row_ns
 from leadline.runner.plan import rhythms, upstream
 from leadline.runner.verdicts import latest_rows
-from leadline.runner.windows import Due, Schedule
+from leadline.runner.windows import Due, Schedule, closing
+from leadline.runner.worker import DONE, FAILED, Outcome
 from leadline.store.bundle_rows import LASTING, in_order
+
+log = logging.getLogger("leadline.runner")
 
 S = 10**9
 KEPT_BEYOND_NS = 120 * S  # of what is looked back to: clocks of hosts may be off
@@ -45,26 +49,26 @@ class Judging:
         self._executor, self._provider = executor or InProcess(), provider
         self._schedules = [Schedule(rhythm, from_ns, settle_ns=0) for rhythm in rhythms(analyses)]
         self._above = upstream(analyses)
-        self._held: dict[str, pa.Table] = {}
+        self._rows = HeldRows({})
         self._told: dict[str, list[pa.Table]] = {}
         self.windows = 0  # that had rows
-        self.failures: list[str] = []  # windows in which an analysis failed: it says nothing of them, as in a live run
 
     def add(self, tables: Mapping[str, pa.Table]) -> None:
         """Take rows, by table name."""
         for name, rows in tables.items():
-            held = self._held.get(name)
-            self._held[name] = rows if held is None else pa.concat_tables([held, rows])
+            self._rows.add(TABLES[name], rows)
 
     def until(self, now_ns: int, ended: bool = False) -> None:
         """Judge every window that is closed by now; `ended`: nothing comes any more."""
         ended_ns = now_ns if ended else None
-        rows = HeldRows(self._held)
         while (chosen := self._next(now_ns, ended_ns)) is not None:
-            self._judge(*chosen, rows, now_ns, ended_ns)
+            self._judge(*chosen, now_ns, ended_ns)
 
     def told(self) -> dict[str, pa.Table]:
-        """The verdicts so far, by table name; of what many windows tell, the newest."""
+        """The verdicts so far, by table name, each in the order of its key; of what many windows tell, the newest.
+
+        `analysis_run` has the windows that could not be judged, and why; it is not there if there are none.
+        """
         found = {}
         for name, parts in sorted(self._told.items()):
             table, rows = TABLES[name], pa.concat_tables(parts).unify_dictionaries().combine_chunks()
@@ -73,12 +77,11 @@ class Judging:
 
     def forget(self, now_ns: int) -> None:
         """Let go of rows that no window from here on looks back to."""
-        for name, rows in self._held.items():
+        for name in self._rows.names:
             since_ns = now_ns - self._looked_back_ns(name) - KEPT_BEYOND_NS
             table = TABLES[name]
             begin, end = LASTING.get(name, (table.time, ""))
-            keep = pc.greater_equal(rows[end or begin], since_ns)
-            self._held[name] = rows.filter(pc.fill_null(keep, True)).combine_chunks()
+            self._rows.forget(table, end or begin, since_ns)
 
     def _looked_back_ns(self, name: str) -> int:
         return max(
@@ -94,26 +97,23 @@ class Judging:
     def _next(self, now_ns: int, ended_ns: int | None) -> tuple[int, Due] | None:
         """The window that closed first, of those that are left; of several, of the analysis that comes first."""
         left = [
-            (due.end_ns + each.rhythm.grace_ns, place, due)
+            (*closing(due, each.rhythm), place, due)
             for place, each in enumerate(self._schedules)
             if (due := each.next(now_ns, ended_ns)) is not None
         ]
-        if not left:
-            return None
-        _, place, due = min(left)
-        return place, due
+        return min(left)[-2:] if left else None
 
-    def _judge(self, place: int, due: Due, rows: HeldRows, now_ns: int, ended_ns: int | None) -> None:
-        analysis, schedule = self._analyses[place], self._schedules[place]
+    def _judge(self, place: int, due: Due, now_ns: int, ended_ns: int | None) -> None:
+        analysis, schedule, rows = self._analyses[place], self._schedules[place], self._rows
         any_rows = False
-        for judged in judge(analysis, due.end_ns, rows, self._executor, self._provider):
+        for judged in self._judged(analysis, due.end_ns):
             any_rows = True
-            if judged.outcome.error:
-                self.failures.append(f"{analysis.name}, window that ends at {due.end_ns} ns: {judged.outcome.error}")
             for name, verdicts in judged.outcome.tables.items():
                 self._told.setdefault(name, []).append(verdicts)
-                self.add({name: verdicts})
                 rows.add(TABLES[name], verdicts)
+            if judged.outcome.state != DONE:
+                log.error("%s, window that ends at %d ns: %s", analysis.name, due.end_ns, judged.outcome.error)
+                self._told.setdefault(ANALYSIS_RUN.name, []).append(run_row(analysis, judged, 0, 0))
         self.windows += any_rows
         if any_rows:
             schedule.done(due, now_ns)
@@ -121,6 +121,24 @@ class Judging:
         known_ns = [self._schedules[at].judged_to_ns for at in self._above[place]]
         known_ns.append(schedule.rhythm.closed(now_ns, ended_ns))
         schedule.empty(due, next_row_ns(analysis, due.end_ns, rows), now_ns, min(known_ns))
+
+    def _judged(self, analysis: Analysis, end_ns: int) -> Iterator[Judged]:
+        try:
+            yield from judge(analysis, end_ns, self._rows, self._executor, self._provider)
+        except LeadlineError:
+            raise
+        except Exception as error:  # rows that could not be loaded: as a live run, the others go on
+            text = f"{type(error).__name__}: {error}; this is a bug of Leadline"
+            window = Window(end_ns - analysis.window_ns, end_ns, self._provider)
+            yield Judged(window, Outcome(FAILED, {}, error=text), 0, 0)
+
+
+def failures(told: Mapping[str, pa.Table]) -> Iterator[str]:
+    """A sentence for each window that could not be judged, of what `Judging.told` says."""
+    if ANALYSIS_RUN.name in told:
+        for row in told[ANALYSIS_RUN.name].to_pylist():
+            part = f" of {row['part']}" if row["part"] else ""
+            yield f"{row['analysis']}, window{part} that ends at {row['end_ns']} ns: {row['error']}"
 
 
 def rows_that_count(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
