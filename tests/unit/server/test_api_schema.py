@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,6 +57,13 @@ SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, 
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6,
          "/api/v1/marks": 6, "/api/v1/backfill": 6}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
+    """With analyses, so that their end points have something to say."""
+    with RunningLeadline(tmp_path_factory.mktemp("schema"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
