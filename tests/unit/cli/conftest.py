@@ -1,4 +1,7 @@
-"""A running server with some telemetry in it, and the command line called in this process."""
+"""A running server with some telemetry in it, and the command line called in this process.
+
+The server is one for all modules, as its start is dear: a test leaves in it nothing that another would stumble over.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,7 @@ def leadline_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     return run
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
     with RunningLeadline(tmp_path_factory.mktemp("cli"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
         point = {"timeUnixNano": str(time.time_ns()), "asDouble": 21.5}

@@ -10,5 +10,5 @@ from tests.senders.running import RunningLeadline
 
 @pytest.fixture(scope="module")
 def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
-    with RunningLeadline(tmp_path_factory.mktemp("leadline"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
+    with RunningLeadline(tmp_path_factory.mktemp("leadline")) as server:
         yield server
