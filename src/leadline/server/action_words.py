@@ -36,7 +36,7 @@ WORDS: Mapping[str, str] = {
     ActionKind.REBALANCE: "Spread the work of {job} evenly over its ranks.",
     ActionKind.RESIZE: "Let {job} go on without {host}.",
     ActionKind.REROUTE: "Route around {entity}.",
-    ActionKind.PACE: "Slow down the traffic that crosses {entity} with that of {job}.",
+    ActionKind.PACE: "Slow down the other traffic on the links of {job}: {entity}.",
     ActionKind.CONTACT_SUPPORT: "Ask the vendor of {entity}, with the evidence below.",
 }
 _COMMANDS: Mapping[str, str] = {

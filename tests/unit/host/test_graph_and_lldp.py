@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,19 @@ def test_the_host_knows_the_addresses_of_its_ports(monkeypatch: pytest.MonkeyPat
         Edge("address:10.1.3.1", "port:h3/eth0", "in"),
         Edge("address:10.2.3.1", "port:h3/eth1", "in"),
         Edge("address:2001:db8::5", "port:h3/eth0", "in"),
+    ]
+
+
+def test_an_rdma_device_is_on_the_interface_of_its_first_gid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("leadline.host.sources.graph.all_addresses", list)
+    monkeypatch.setattr("socket.if_nameindex", lambda: [(7, "eth0"), (8, "eth1")])
+    for device, told in {"mlx5_0": "eth1\n", "mlx5_1": "gone0\n", "mlx5_2": ""}.items():
+        gids = tmp_path / "class" / "infiniband" / device / "ports" / "1" / "gid_attrs" / "ndevs"
+        gids.mkdir(parents=True)
+        (gids / "0").write_text(told)
+    edges = Graph(site_with(sys_root=tmp_path)).poll(5).edges or []
+    assert [edge for edge in edges if edge.child.startswith("port:h3/mlx5")] == [
+        Edge("port:h3/mlx5_0", "port:h3/eth1", "in")
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis.cause.evidence import Piece, piece_of_others, pieces_of
+from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
 from leadline.analysis.cause.matter import Book, Matter
@@ -111,11 +111,12 @@ def cause(
     known = known_of(incident.to_pylist(), cause.to_pylist())
     ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
     pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of)
-    pieces = [piece for piece in pieces if not _at_start(piece, ground)]
+    pieces = _changes(pieces, ground)
     names = _is_only_tenant(hurts, flow_volume)
     matter = Matter(
-        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known)
-    )
+        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
+        ground.traffic.jobs() if names else frozenset(),
+    )  # fmt: skip
     saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
     groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
     troubles = troubles_of(groups, matter, saying, window.to_ns)
@@ -152,8 +153,21 @@ def _telling(event: pa.Table) -> pa.Table:
     return event.filter(pc.invert(pc.and_(logs, quiet)))
 
 
+def _changes(pieces: Sequence[Piece], ground: Ground) -> list[Piece]:
+    """The pieces without what every job tells of itself when it begins; what it tells again is a change."""
+    first: dict[tuple[str, str], int] = {}
+    for piece in pieces:
+        if piece.face.what in TOLD_AT_START:
+            whose = piece.entity, piece.face.what
+            first[whose] = min(piece.time_ns, first.get(whose, piece.time_ns))
+    return [
+        piece
+        for piece in pieces
+        if piece.time_ns > first.get((piece.entity, piece.face.what), piece.time_ns) or not _at_start(piece, ground)
+    ]
+
+
 def _at_start(piece: Piece, ground: Ground) -> bool:
-    """What every job tells of itself when it begins is no change."""
     if piece.face.what not in TOLD_AT_START or not piece.entity.startswith(("rank:", "job:")):
         return False
     name = piece.entity.partition(":")[2]
@@ -178,8 +192,7 @@ def _all_pieces(
             if (piece.face.table, piece.face.what, piece.entity) not in here:
                 found[piece] = None
     for job in sorted({(each.job, each.start_ns) for each in hurts if each.job}):
-        for others in ground.traffic.others(f"job:{job[0]}", job[1]):
-            found[piece_of_others(others, names=names)] = None
+        found |= dict.fromkeys(pieces_of_others(ground.traffic.others(f"job:{job[0]}", job[1]), names=names))
     return sorted(found, key=lambda piece: piece.order)
 
 

@@ -141,11 +141,24 @@ def _losses(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
         yield Piece(Face("sle_loss", row["metric"] or ""), entity, start_ns, row["end_ns"], None, 0.0, text)
 
 
-def piece_of_others(others: Others, *, names: bool) -> Piece:
-    """What others send over a link, as evidence. `names`: whether jobs may be named, which may be other tenants'."""
-    who = (", ".join(f"job {job}" for job in others.jobs[:3]) if names else "") or "others"
-    text = f"traffic of {who}: {others.bps / 1e6:.3g} Mbit/s, {others.share:.0%} of what it carries"
-    return Piece(Face("traffic", "others"), others.link, others.since_ns, None, None, others.bps / 1e6, text)
+def pieces_of_others(found: Iterable[Others], *, names: bool) -> list[Piece]:
+    """What others send over links, as evidence: of the job that sends it, else of the link.
+
+    `names`: whether jobs may be named, which may be other tenants'. A flow shows on all its links, and where they are
+    full is hard to say from volumes; who sends is not.
+    """
+    most: dict[str, Piece] = {}
+    for others in found:
+        named = names and bool(others.jobs)
+        who = f"job {others.jobs[0]}" if named else "others"
+        entity = f"job:{others.jobs[0]}" if named else others.link
+        where = f" on {others.link}" if named else ""
+        text = f"traffic of {who}{where}: {others.bps / 1e6:.3g} Mbit/s, {others.share:.0%} of what it carries"
+        face = Face("traffic", "job" if named else "others")
+        piece = Piece(face, entity, others.since_ns, None, None, others.bps / 1e6, text)
+        if entity not in most or most[entity].score < piece.score:
+            most[entity] = piece
+    return list(most.values())
 
 
 def remembered(evidence: str) -> list[Piece]:

@@ -65,6 +65,7 @@ class Matter:
     book: Book
     now_ns: int
     before: frozenset[tuple[str, str]] = frozenset()  # (entity, rule) that the last window named
+    nameable: frozenset[str] = frozenset()  # jobs that do not hurt and may be named all the same
     by_entity: dict[str, list[Piece]] = field(init=False)
     _same: dict[object, list[tuple[str, float]]] = field(init=False)
     _counts: dict[str, int] = field(init=False, default_factory=dict)
@@ -78,7 +79,9 @@ class Matter:
         self.by_entity, self._same = by_entity, same
 
     def _component(self, entity: str) -> str:
-        """Ends of one link show the same thing once."""
+        """Ends of one link show the same thing once, and so do an interface and its RDMA device."""
+        if kind_of(entity) == "port":
+            entity = self.ground.places.interface(entity) or entity
         return self.ground.places.link(entity) or entity if kind_of(entity) in ("port", "swport") else entity
 
     def specific(self, piece: Piece) -> float:

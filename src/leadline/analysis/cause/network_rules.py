@@ -242,6 +242,16 @@ NETWORK_RULES: tuple[Rule, ...] = (
         action=A.PACE,
     ),
     Rule(
+        "congesting-job",
+        "fills links that another job needs",
+        ("job",),
+        Layer.FABRIC,
+        SLOW,
+        (Sign("traffic", r"job", TELLING, needed=True),),
+        NETWORK | OWN_WORK,
+        action=A.PACE,
+    ),
+    Rule(
         "switch-down",
         "lost many of its links at once",
         ("switch",),

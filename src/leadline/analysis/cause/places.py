@@ -116,6 +116,14 @@ class Places:
         """Transceivers of a port."""
         return frozenset(one for kind, one in self.rows.below(port) if kind == "in" and kind_of(one) == "xcvr")
 
+    def rdma_of(self, port: str) -> frozenset[str]:
+        """RDMA devices of a port: their counters are its own, under another name."""
+        return frozenset(one for kind, one in self.rows.below(port) if kind == "in" and kind_of(one) == "port")
+
+    def interface(self, port: str) -> str:
+        """The port that an RDMA device is of; empty for what is none."""
+        return min((one for kind, one in self.rows.above(port) if kind == "in" and kind_of(one) == "port"), default="")
+
     def mates(self, host: str) -> frozenset[str]:
         """The other hosts on its machine."""
         told = (*self.rows.above(host), *self.rows.below(host))
@@ -186,10 +194,10 @@ class Places:
         kind = kind_of(entity)
         if kind == "link":
             ends = self.ends(entity)
-            return (*ends, *(xcvr for end in ends for xcvr in self.xcvrs_of(end)))
+            return (*ends, *(one for end in ends for one in (*self.xcvrs_of(end), *self.rdma_of(end))))
         if kind in ("port", "swport"):
             link = self.link(entity)
-            return (*self.xcvrs_of(entity), *([link] if link else []))
+            return (*self.xcvrs_of(entity), *self.rdma_of(entity), *([link] if link else []))
         if kind in ("switch", "storage"):
             ports = self.ports_of(entity)
             return (*ports, *(far for port in ports if (far := self.far(port))))
@@ -202,6 +210,8 @@ class Places:
     def wholes(self, entity: str) -> tuple[str, ...]:
         """The components that an entity's signs may be of: itself and what it is part of. Inverse of `parts`."""
         kind = kind_of(entity)
+        if kind == "port" and (interface := self.interface(entity)):
+            return self.wholes(interface)
         if kind in ("port", "swport"):
             far = self.far(entity)
             owners = (self.owner(end) for end in (entity, far) if end)

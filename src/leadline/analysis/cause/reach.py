@@ -19,6 +19,7 @@ ANYONE = 0.5
 """How well one component explains blame that names nobody in particular (a communicator, the job)."""
 MISFIT = 0.2
 """How well a rule explains blame of another category than its own: owners are right more often than categories."""
+STUCK = "stuck"
 WHOLE = ("job", "switch", "storage")  # kinds that explain blame which names nobody in particular as well as any other
 
 
@@ -46,6 +47,9 @@ class Ground:
 
     def nearness(self, owner: str, job: str, entity: str, where: str) -> float:
         """How well a component explains blame of an owner of a job, 0 to 1, whatever is wrong with it."""
+        if kind_of(entity) == "job" and entity != f"job:{job}":
+            shared = self.traffic.links_of(entity) & self.traffic.links_of(f"job:{job}")
+            return max((self.nearness(owner, job, link, where) for link in sorted(shared)), default=0.0)
         reach = self.reach(owner, job)
         if where == "storage":
             return float(entity in reach.storage)
@@ -173,7 +177,12 @@ class Ground:
 
 
 def explained(blame: Blame, hurt: Hurt, entity: str, rule: Rule, ground: Ground) -> float:
-    """Share of one blame, 0 to 1, that a rule explains of a component."""
+    """Share of one blame, 0 to 1, that a rule explains of a component.
+
+    Where a collective does not end, one broken component is why, wherever it is: it explains all of that.
+    """
     nearness = ground.nearness(blame.owner, hurt.job, entity, rule.where)
+    if blame.category == STUCK and nearness == ANYONE:
+        nearness = 1.0
     fits = not rule.categories or blame.category in rule.categories
     return nearness * (1.0 if fits else MISFIT)

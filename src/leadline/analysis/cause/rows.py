@@ -80,7 +80,7 @@ class Telling:
         return verdict_of(self.trouble.hurts, self.matter, silent)
 
     def _shown(self, tenant: str) -> list[Cause]:
-        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant}
+        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant} | self.matter.nameable
         return [each for each in self._verdict(tenant).causes if _is_of(each.candidate.entity, jobs)]
 
     def _suppressed(self, tenant: str) -> str | None:

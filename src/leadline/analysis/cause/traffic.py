@@ -70,6 +70,10 @@ class Traffic:
     bytes_V: Ints
     _known: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
 
+    def jobs(self) -> frozenset[str]:
+        """Names of all jobs with flows."""
+        return frozenset(name for name in self.job_V.names if name)
+
     def ports_of(self, job: str) -> frozenset[str]:
         """NIC ports that a job's flows use."""
         return self._ask(("ports", job))

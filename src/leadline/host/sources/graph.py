@@ -35,6 +35,7 @@ class Graph(Source):
         ports = {number: name for number, name in socket.if_nameindex() if self.site.counts_interface(name)}
         edges = [Edge(self.site.port(name), host, "in") for name in ports.values()]
         edges += self._held_by(ports)
+        edges += self._rdma_of(set(ports.values()))
         edges += [Edge(entity_id("gpu", uuid), host, "in") for uuid in self._gpus[:GPUS_MAX]]
         for rank in self.site.ranks.values():
             process = entity_id("process", self.site.host, str(rank.pid))
@@ -61,6 +62,16 @@ class Graph(Source):
             LOG.warning("source graph: %s", said)
         self._said = said
         return [Edge(entity_id("address", each), self.site.port(name), "in") for each, name in held[:ADDRESSES_MAX]]
+
+    def _rdma_of(self, ports: set[str]) -> list[Edge]:
+        """Each RDMA device on the interface that its first GID is of: counters of RDMA stand under the device's name,
+        cables and addresses under the interface's."""
+        found = []
+        for device in sorted((self.site.config.sys_root / "class" / "infiniband").glob("*")):
+            told = read_if_there(device / "ports" / "1" / "gid_attrs" / "ndevs" / "0").decode("ascii", "replace").strip()
+            if told in ports and told != device.name:
+                found.append(Edge(self.site.port(device.name), self.site.port(told), "in"))
+        return found
 
     def _driver_gpus(self) -> list[str]:
         """The UUIDs that NVIDIA's driver tells under /proc/driver/nvidia/gpus."""

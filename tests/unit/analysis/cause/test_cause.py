@@ -262,7 +262,7 @@ def test_of_other_tenants_not_even_the_names_of_jobs_are_told() -> None:
     for each in others:
         each["tenant"] = "ana"
     item = case(symptom=[symptom(edge)], flow_path=paths, flow_volume=[*volumes, *others])
-    assert "moe-2" in json.dumps(told(item))
+    assert named(item) == [("job:moe-2", "congesting-job")]
 
 
 def test_parts_of_the_score_add_up_to_its_logit() -> None:

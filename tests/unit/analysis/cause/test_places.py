@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from tests.failing import rows_of
 from tests.hurting import RING, UPLINK_1, flows, host_link, relations
@@ -39,6 +40,14 @@ def test_signs_of_a_link_stand_on_both_its_ports(places: Places) -> None:
 def test_a_port_that_nobody_links_has_no_link(places: Places) -> None:
     assert places.link("port:h1/eth1") == ""
     assert places.owner("port:h9/eth0") == "host:h9", "by its name"
+
+
+def test_counters_of_an_rdma_device_are_those_of_its_interface() -> None:
+    rdma = {"child": "port:h1/mlx5_0", "parent": "port:h1/eth0", "kind": "in", "from_ns": 1, "to_ns": None}
+    places = places_of(pa.concat_tables([relations(), rows_of("relation", [rdma])], promote_options="permissive"))
+    assert places.parts(host_link(1)) == {host_link(1), "port:h1/eth0", "port:h1/mlx5_0", "swport:leaf1/E1"}
+    assert set(places.wholes("port:h1/mlx5_0")) == set(places.wholes("port:h1/eth0"))
+    assert places.host("port:h1/mlx5_0") == "host:h1"
 
 
 @pytest.mark.parametrize("entity", ["rank:none/0", "host:h77", "link:a~b", "xcvr:x/y", "nonsense", ""])
