@@ -14,6 +14,10 @@ from leadline.lab.realise import leftovers, privileges
 
 _numbers = itertools.count(1)
 
+# Two workers of pytest side by side are two machines to each other: none clears away what the other one's test killed.
+if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    os.environ.setdefault(state.ROOT_VARIABLE, f"{state.DEFAULT_ROOT}-{worker}")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent

@@ -29,31 +29,22 @@ def no_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEADLINE_RUNNER__ENABLED", "false")
 
 
-def command(directory: Path) -> list[str]:
+def command(directory: Path, name: str) -> list[str]:
     """The quick slice, two cells at a time, in labs of this test's own."""
-    name = f"mx{os.getpid()}n"
     argv = [sys.executable, "-m", "leadline.cli.main", "lab", "matrix", str(directory), "--quick", "--parallel", "2"]
     return [*argv, "--name", name, "--output", "json"]
 
 
-def test_the_quick_slice_is_interrupted_and_goes_on(tmp_path: Path) -> None:
-    directory = tmp_path / "matrix"
-    first = subprocess.Popen(command(directory), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + LIMIT_S
-    while not (directory / "matrix.jsonl").exists() and first.poll() is None:
-        assert time.monotonic() < deadline, "no cell ended"
-        time.sleep(0.2)
-    first.send_signal(signal.SIGINT)
-    told, _ = first.communicate(timeout=LIMIT_S)
-    assert first.returncode == 128 + signal.SIGINT
-    cut = json.loads(told)
-    assert 1 <= cut["bundles"] < 4, "interrupted between the first cell and the last"
-
-    second = subprocess.run(command(directory), capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert second.returncode == 0, second.stderr
-    assert f"{cut['bundles']} of 4 cells are there already" in second.stderr
-    assert "left (" in second.stderr
-    whole = json.loads(second.stdout)
+def test_the_quick_slice_is_killed_interrupted_and_goes_on(tmp_path: Path) -> None:
+    """One directory all the way: kill -9 while cells run, Ctrl-C between the first and the last, then to its end."""
+    directory, argv = tmp_path / "matrix", command(tmp_path / "matrix", f"mx{os.getpid()}n")
+    killed(directory, argv, [STATE / f"mx{os.getpid()}n{number}" / "lab.json" for number in (1, 2)])
+    cut = interrupted(directory, argv)
+    last = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert last.returncode == 0, last.stderr
+    assert f"{cut} of 4 cells are there already" in last.stderr
+    assert "left (" in last.stderr
+    whole = json.loads(last.stdout)
     assert (whole["bundles"], whole["left"], whole["failed"]) == (4, 0, [])
     for each in whole["faults"]:
         assert each["unproven"] == 0, each
@@ -69,24 +60,36 @@ def test_the_quick_slice_is_interrupted_and_goes_on(tmp_path: Path) -> None:
                 assert bundle.manifest.from_ns < fault.onset_ns < bundle.manifest.to_ns
 
 
-def test_a_killed_matrix_takes_its_cells_along_and_the_next_goes_on(tmp_path: Path) -> None:
-    """kill -9 while a cell runs: the kernel tells the cell to end, and nothing of its lab is left."""
-    directory, name = tmp_path / "matrix", f"mk{os.getpid()}n"
-    argv = [*command(directory)[:-4], "--name", name, "--first", "1"]
+def killed(directory: Path, argv: list[str], records: list[Path]) -> None:
+    """kill -9 while cells run: the kernel tells them to end, and nothing of their labs is left."""
     first = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + LIMIT_S
-    while not (STATE / f"{name}1" / "lab.json").exists() and first.poll() is None:
+    while not records[0].exists() and first.poll() is None:
         assert time.monotonic() < deadline, "no lab came up"
         time.sleep(0.1)
     other = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (other.returncode, f"another matrix (process {first.pid}) is at work" in other.stderr) == (2, True)
     first.kill()
     first.communicate(timeout=30)
-    while (STATE / f"{name}1" / "lab.json").exists():
-        assert time.monotonic() < deadline, "its cell goes on"
+    while any(record.exists() for record in records):
+        assert time.monotonic() < deadline, "a cell goes on"
         time.sleep(0.2)
-    with Journal(directory).claim(60.0):  # the cell has ended, too
+    with Journal(directory).claim(60.0):  # the cells have ended, too
         assert not list(directory.glob("*.leadline"))
-    second = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    assert second.returncode == 0, second.stderr
-    assert len(list(directory.glob("*.leadline"))) == 1
+
+
+def interrupted(directory: Path, argv: list[str]) -> int:
+    """Ctrl-C as soon as a cell has ended. Returns: how many bundles there are."""
+    journal = directory / "matrix.jsonl"
+    before = journal.stat().st_size if journal.exists() else 0
+    second = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + LIMIT_S
+    while second.poll() is None and (journal.stat().st_size if journal.exists() else 0) <= before:
+        assert time.monotonic() < deadline, "no cell ended"
+        time.sleep(0.2)
+    second.send_signal(signal.SIGINT)
+    told, _ = second.communicate(timeout=LIMIT_S)
+    assert second.returncode == 128 + signal.SIGINT
+    cut = int(json.loads(told)["bundles"])
+    assert 1 <= cut < 4, "interrupted between the first cell and the last"
+    return cut

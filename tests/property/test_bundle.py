@@ -107,7 +107,7 @@ def test_any_manifest_is_read_or_refused(data: st.DataObject, value: Any) -> Non
 
 
 @given(data=st.data(), table=st.sampled_from(["step", "event", "suspect", "metric_sample"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_parquet_is_read_or_refused(data: st.DataObject, table: str) -> None:
     """Bytes that the hashes agree with: somebody made them."""
     raw = bytearray(members(honest())[f"{table}.parquet"])
@@ -183,7 +183,7 @@ def texts(value: Any) -> list[str]:
 
 
 @given(names=names_of(STRANGE))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_no_name_is_left(names: Names) -> None:
     redactor, _, made = redactor_of(incident(names, 5), names)
     inside = [redacted_truth(truth_of(names), redactor)]
@@ -201,7 +201,7 @@ def test_no_name_is_left(names: Names) -> None:
 @given(names=st.one_of(names_of(STRANGE), names_of(COMMON)))
 @example(names=Names())
 @example(names=Names(hosts=("1", "2"), switch="3", job="4", tenant="5", cluster="6", ports=("7", "8")))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_what_was_equal_is_equal_and_what_was_not_is_not(names: Names) -> None:
     rows = incident(names, 5)
     redactor, _, _ = redactor_of(rows, names)

@@ -144,7 +144,7 @@ def check(samples: Samples, request: ExportMetricsServiceRequest) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(requests())
 def test_agrees_with_upb(request: ExportMetricsServiceRequest) -> None:
     check(decode_otlp_metrics(request.SerializeToString(), PROTOBUF), request)
@@ -187,7 +187,7 @@ def _check_damaged(body: bytes) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(requests(), st.data())
 def test_damaged_bodies(request: ExportMetricsServiceRequest, data: st.DataObject) -> None:
     body = bytearray(request.SerializeToString())
@@ -199,7 +199,7 @@ def test_damaged_bodies(request: ExportMetricsServiceRequest, data: st.DataObjec
 
 
 @pytest.mark.slow
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.one_of(st.binary(max_size=60), requests().map(lambda r: r.SerializeToString()[:-1])))
 def test_any_bytes_decode_or_raise_data_error(body: bytes) -> None:
     _check_damaged(body)
@@ -236,7 +236,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(json_values, st.lists(words, max_size=6))
 def test_any_json_decodes_or_raises_data_error(value: Any, path: list[str]) -> None:
     for word in reversed(path):

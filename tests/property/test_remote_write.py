@@ -109,7 +109,7 @@ BODIES = st.one_of(
     st.tuples(bodies_v1(), st.just(1)),
     st.tuples(bodies_v2(), st.just(2)),
 )
-LAW = settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+LAW = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _rows(got: Samples) -> list[tuple[int, int, int]]:
@@ -211,7 +211,7 @@ def test_bodies_concatenate(one: tuple[bytes, int], other: tuple[bytes, int]) ->
         assert both == _rows(decode_remote_write(one[0], 1)) + _rows(decode_remote_write(other[0], 1))
 
 
-@settings(LAW, max_examples=60)
+@settings(LAW, max_examples=40)
 @given(BODIES, st.integers(0, 200))
 def test_a_bound_on_labels_refuses_or_changes_nothing(item: tuple[bytes, int], most: int) -> None:
     body, version = item

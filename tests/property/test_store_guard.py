@@ -151,7 +151,7 @@ def answer(store: Store, sql: str, barrier: bool) -> list[str] | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sql=statements())
 def test_the_answer_is_that_of_a_store_without_the_others(store: Store, sql: str) -> None:
     seen = answer(store, rewrite(sql, MINE), barrier=True)
@@ -164,7 +164,7 @@ def test_the_random_questions_are_mostly_answered(store: Store) -> None:
     answered: list[bool] = []
     rows: list[int] = []
 
-    @settings(max_examples=60, deadline=None, database=None)
+    @settings(max_examples=40, deadline=None, database=None)
     @given(sql=statements())
     def ask(sql: str) -> None:
         result = answer(store, rewrite(sql, MINE), barrier=True)

@@ -21,6 +21,7 @@ from leadline.cli.mark import mark
 from leadline.cli.record import record
 from leadline.cli.replay import replay
 from leadline.cli.sql import sql
+from leadline.cli.status import status
 from leadline.cli.up import up
 from leadline.model.errors import LeadlineError, UsageError
 
@@ -35,6 +36,7 @@ app.command()(up)
 app.command(context_settings=agent_verb.SETTINGS)(agent_verb.agent)
 app.command()(diagnose)
 app.command()(doctor)
+app.command()(status)
 app.command()(sql)
 app.command()(compare)
 app.command()(explain)

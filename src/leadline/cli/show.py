@@ -19,6 +19,7 @@ from leadline.cli.show_messages import messages
 from leadline.cli.show_path import path
 from leadline.cli.show_rules import rules
 from leadline.cli.show_sle import expectations, sle
+from leadline.cli.show_symptoms import symptoms
 
 app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
 app.command()(graph)
@@ -26,6 +27,7 @@ app.command()(path)
 app.command()(flows)
 app.command()(ledger)
 app.command()(incidents)
+app.command()(symptoms)
 app.command()(failures)
 app.command()(anomalies)
 app.command()(sle)

@@ -38,6 +38,7 @@ from leadline.server.marks_api import mount_marks
 from leadline.server.messages_api import mount_messages
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.sle_api import mount_sle
+from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
 
 
@@ -291,6 +292,7 @@ def create_api(
     mount_alerts(api, parts, who, PROBLEMS)
     mount_incidents(api, parts, who, reading.turn, PROBLEMS)
     mount_anomalies(api, parts, who, reading.turn, PROBLEMS)
+    mount_symptoms(api, parts, who, reading.turn, PROBLEMS)
     mount_explanation(api, parts, who, reading.turn, PROBLEMS)
     mount_marks(api, parts, who, reading.turn, PROBLEMS)
     return api

@@ -231,6 +231,11 @@ def _hurt(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[i
     )  # fmt: skip
 
 
+def hurt_of(row: Mapping[str, Any]) -> Hurt:
+    """A symptom from its own row."""
+    return _hurt(row, row, (row["start_ns"], row["bound_ns"]))
+
+
 def _evidence(text: str | None, start: tuple[int, int | None]) -> tuple[Evidence, ...]:
     """Rows of evidence, in their order; each held against the first lost second."""
     return tuple(_piece(each, *start) for each in _list(text))

@@ -304,6 +304,9 @@ def _seconds(page: Bytes, at: int, end: int) -> tuple[int, int, int]:
         else:
             whole = whole * 10 + byte - 48
             if whole > _SECONDS_MAX:
+                for later in range(at, stop):
+                    if byte_at(page, later) > 57:  # an exponent, which may make it small again
+                        return stop, _HARD, 0
                 return at, _BAD, 0
         at += 1
     for _ in range(9 - max(decimals, 0)):

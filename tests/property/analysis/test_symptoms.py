@@ -14,7 +14,8 @@ from tests.suffering import both, slow_job, stuck_job, tables, told, window, wor
 
 from leadline.analysis.symptoms.calls import Group
 from leadline.analysis.symptoms.decisions import earliest
-from leadline.analysis.symptoms.excursions import ONCE_MAX, SLACK, TOLD, excursion
+from leadline.analysis.symptoms.excursion_kernels import ONCE_MAX, SLACK, TOLD
+from leadline.analysis.symptoms.excursions import excursion
 from leadline.analysis.symptoms.slowdowns import slowdowns
 from leadline.analysis.symptoms.stalls import stalls
 
@@ -22,7 +23,7 @@ few = settings(deadline=None, max_examples=25)
 
 
 @few
-@given(st.sets(st.integers(0, RANKS - 1), min_size=1, max_size=RANKS - 1), st.integers(4, 40))
+@given(st.sets(st.integers(0, RANKS - 1), min_size=1, max_size=RANKS - 1), st.integers(17, 40))
 def test_whoever_is_missing_is_blamed_and_nobody_else(absent: set[int], seconds: int) -> None:
     (row,) = told(stalls, stuck_job(sorted(absent)), window(2 * seconds, 2))
     assert {each["owner"] for each in row["blamed"]} == {f"rank:{JOB}/{rank}" for rank in absent}

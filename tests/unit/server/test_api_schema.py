@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 148  # for all operations together
+EXAMPLES = 150  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -46,6 +46,7 @@ OPERATIONS = [
     ("GET", "/api/v1/incidents/{incident}"),
     ("GET", "/api/v1/incidents/{incident}/explanation"),
     ("GET", "/api/v1/diagnosis"),
+    ("GET", "/api/v1/symptoms"),
     ("GET", "/api/v1/alerts"),
     ("POST", "/api/v1/marks"),
     ("GET", "/api/v1/rules"),

@@ -11,17 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline.analysis.columns import Floats
+from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN, risen, usual_level
 
-KNOWN_MIN = 3  # blocks before any can be held against them
-FEW = 8  # blocks of which the scatter is not known well
-SCATTER_FEW, SCATTER_MIN = 0.08, 0.04  # of the usual: steps of real jobs differ by at least so much
-SCATTER_MAX = 0.25  # a job that comes up does not make everything usual
-SLACK = 1.5  # scatters beyond usual that are nothing
-TOLD = 8.0  # sum of scatters from which it is told
-CALM = 2  # blocks as usual in a row after which it is over: what comes then is something else
 BEFORE = 8  # blocks before it that an onset is placed against
 RATIO_MAX = 3.0  # of blocks, where an onset is placed: a single stall does not draw it to itself
-ONCE_MAX = 5.5  # what one block can add: one long pause is no slowdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +45,8 @@ def level_of(unit_s_B: Floats) -> Level | None:
     """Median and scatter of blocks; None for fewer than `KNOWN_MIN`."""
     if len(unit_s_B) < KNOWN_MIN:
         return None
-    median = float(np.median(unit_s_B))
-    if not median > 0:
-        return None
-    ratio = unit_s_B / median
-    spread = 1.4826 * float(np.median(np.abs(ratio - 1)))
-    high = (float(np.quantile(ratio, 0.9)) - 1) / 1.2816 if len(ratio) >= FEW else 0.0
-    least = SCATTER_MIN if len(ratio) >= FEW else SCATTER_FEW
-    return Level(median, min(max(spread, high, least), SCATTER_MAX))
+    median, scatter = usual_level(np.sort(unit_s_B))
+    return Level(median, scatter) if median > 0 else None
 
 
 def excursion(unit_s_B: Floats) -> Excursion | None:
@@ -69,30 +56,10 @@ def excursion(unit_s_B: Floats) -> Excursion | None:
     Source: Page, Continuous inspection schemes, Biometrika 41 (1954): one-sided cumulative sum, reference value SLACK,
     decision interval TOLD; what one block adds is bounded, against single pauses.
     """
-    known: list[float] = list(unit_s_B[:KNOWN_MIN])
-    pending: list[float] = []
-    total, first, calm = 0.0, -1, 0
-    found: tuple[int, Level] | None = None
-    level = level_of(np.array(known))
-    for place in range(KNOWN_MIN, len(unit_s_B)):
-        if level is None:
-            return None
-        value = float(unit_s_B[place])
-        far = (value / level.unit_s - 1) / level.scatter
-        calm = calm + 1 if far < SLACK else 0
-        total = max(0.0, total + min(far, ONCE_MAX) - SLACK) if calm < CALM else 0.0
-        if total == 0.0:
-            # One long pause that passed is what this job does, and makes its scatter.
-            known, pending, first, found = [*known, *pending, value], [], -1, None
-            level = level_of(np.array(known))
-            continue
-        first = place if first < 0 else first
-        pending.append(value)
-        if total >= TOLD:
-            found, total = (first, level), TOLD
-    if found is None:
+    first, *usual = risen(np.ascontiguousarray(unit_s_B, np.float64))
+    if first < 0:
         return None
-    first, level = found
+    level = Level(*usual)
     return Excursion(onset(unit_s_B, first, len(unit_s_B) - 1, level), level)
 
 

@@ -8,7 +8,7 @@ A block's ratio is its length over what such units take in the median of the blo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,11 +47,11 @@ class Pace:
         return np.asarray(self.length_B / self.count_B / S, np.float64)
 
 
-def pace_of(step: pa.Table, calls: Calls, to_ns: int) -> Pace:
-    """The pace of a job, of what is known at `to_ns`."""
+def pace_of(step: pa.Table, calls: Callable[[], Calls], to_ns: int) -> Pace:
+    """The pace of a job, of what is known at `to_ns`. Calls are asked for where there are no steps."""
     found = _of_steps(step, to_ns)
     if len(found.end_B) < 2:
-        found = _of_calls(calls)
+        found = _of_calls(calls())
     return _blocks(found.take(np.arange(len(found.end_B)) >= FIRST_UNITS))
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from leadline.analysis.columns import Bools, Ints, coded, ints
 
 RANK_DIGITS_MAX = 9
 
@@ -37,22 +41,67 @@ def rank_number(entity: str, job: str) -> int | None:
 
 
 def places_of(relation: pa.Table, job: str) -> Places:
-    """Places from rows of `relation` that hold in the look-back; where a rank moved, the later place counts."""
+    """Places from rows of `relation` that hold in the look-back; where a rank moved, the later place counts.
+
+    Relations are those of the whole cluster: each text is looked at once, not each row.
+    """
+    child, parent, kind = (coded(relation, name) for name in ("child", "parent", "kind"))
+    rank_N = _of_texts(child, _rank_numbers(child.dictionary, job))
+    mine = np.flatnonzero((rank_N >= 0) & _of_texts(parent, pc.not_equal(parent.dictionary, "")))
+    rank_N, relation = rank_N[mine], relation.take(pa.array(mine))
+    child, parent, kind = (each.take(pa.array(mine)) for each in (child, parent, kind))
+    rows = _Rows(rank_N, ints(relation, "from_ns", 0), child, parent, relation["to_ns"].to_pylist())
+    is_in, runs_on = (_of_texts(kind, pc.equal(kind.dictionary, name)) for name in ("in", "runs-on"))
     found = Places()
-    texts = relation["child"].cast(pa.string())
-    mine = relation.filter(pc.fill_null(pc.starts_with(texts, f"rank:{job}/"), False))
-    columns = (mine[name].to_pylist() for name in ("from_ns", "child", "kind", "parent", "to_ns"))
-    for _, child, kind, parent, to_ns in sorted(
-        zip(*columns, strict=True), key=lambda row: (row[0] or 0, *map(str, row[1:]))
-    ):
-        rank = rank_number(child, job)
-        if rank is None or not parent:
-            continue
-        of, _, name = parent.partition(":")
-        if kind == "in" and of == "job":
-            found.left_ns[rank] = to_ns
-        elif kind == "runs-on" and of == "host":
-            found.host_of[rank] = name
-        elif kind == "runs-on" and of == "gpu":
-            found.gpus_of[rank].add(parent)
+    for rank, _, to_ns in rows.of(is_in, "job"):
+        found.left_ns[rank] = to_ns
+    for rank, host, _ in rows.of(runs_on, "host"):
+        found.host_of[rank] = host.partition(":")[2]
+    for rank, gpu, _ in rows.of(runs_on, "gpu"):
+        found.gpus_of[rank].add(gpu)
     return found
+
+
+def _rank_numbers(texts: pa.Array, job: str) -> Ints:
+    """Number of the rank that each text names, -1 of what is none of this job."""
+    number_T = np.full(len(texts), -1)
+    places = np.flatnonzero(pc.fill_null(pc.starts_with(texts, f"rank:{job}/"), False).to_numpy(zero_copy_only=False))
+    for place, text in zip(places.tolist(), texts.take(pa.array(places)).to_pylist(), strict=True):
+        number = rank_number(text, job)
+        number_T[place] = -1 if number is None else number
+    return number_T
+
+
+def _of_texts(column: pa.DictionaryArray, value_T: pa.Array | Ints) -> Any:
+    """What the text of each row has, of values of the dictionary's texts; -1 or False of null."""
+    if not isinstance(value_T, np.ndarray):
+        value_T = pc.fill_null(value_T, False).to_numpy(zero_copy_only=False)
+    none = False if value_T.dtype == bool else -1
+    return np.append(value_T, none)[column.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Relations of ranks, N."""
+
+    rank_N: Ints
+    from_N: Ints
+    child: pa.DictionaryArray
+    parent: pa.DictionaryArray
+    to_ns: list[int | None]
+
+    def of(self, of_kind_N: Bools, parent: str) -> list[tuple[int, str, int | None]]:
+        """Rank, parent and end of rows of a kind whose parent is of a kind; the later ones of a rank come later."""
+        texts = self.parent.dictionary
+        of_parent_N = _of_texts(self.parent, pc.or_(pc.starts_with(texts, f"{parent}:"), pc.equal(texts, parent)))
+        rows = np.flatnonzero(of_kind_N & of_parent_N)
+        if len(np.unique(self.rank_N[rows])) < len(rows):
+            rows = np.array(sorted(rows.tolist(), key=self._order), np.int64)
+        parents = texts.take(self.parent.indices.take(pa.array(rows))).to_pylist()
+        ranks = self.rank_N[rows].tolist()
+        return [(ranks[place], parents[place], self.to_ns[row]) for place, row in enumerate(rows.tolist())]
+
+    def _order(self, row: int) -> tuple[int, str, str, bool, int]:
+        to_ns = self.to_ns[row]
+        told = self.child[row].as_py(), self.parent[row].as_py()
+        return int(self.from_N[row]), *told, to_ns is None, to_ns or 0

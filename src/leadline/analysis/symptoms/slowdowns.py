@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ import pyarrow as pa
 
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import Calls, calls_of
-from leadline.analysis.symptoms.excursions import SCATTER_MIN, Level, excursion, level_of, onset
-from leadline.analysis.symptoms.lateness import lateness
+from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
+from leadline.analysis.symptoms.excursions import Level, excursion, level_of, onset
+from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
 from leadline.analysis.symptoms.places import Places, places_of
@@ -99,13 +101,8 @@ def slowdowns(
     ledger that lost more than 5 %. Over when the job was as usual for 10 s.
     Accuracy: docs/analyses/slowdowns.md.
     """
-    calls = calls_of(collective, window.to_ns)
-    pace = pace_of(step, calls, window.to_ns)
     before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
-    job = _Job(
-        window, step, calls, pace, _ledger_rows(ledger, window), _usual_s(usual), places_of(relation, window.job),
-        before, bound_of(step, collective),
-    )  # fmt: skip
+    job = _Job(window, step, collective, relation, _ledger_rows(ledger, window), _usual_s(usual), before)
     return {"symptom": columns_of(job.slow(), window)}
 
 
@@ -140,19 +137,40 @@ class _LedgerWindow:
     most: float  # of it, to one owner
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Job:
-    """All that is known of a job at the end of the window."""
+    """All that is known of a job at the end of the window.
+
+    What is read of its collectives and places only who is slow pays for: most windows see a job that is not.
+    """
 
     window: Window
     step: pa.Table
-    calls: Calls
-    pace: Pace
+    collective: pa.Table
+    relation: pa.Table
     ledger: Sequence[Mapping[str, Any]]
     usual_s: float | None
-    places: Places
     before: Sequence[Told]
-    bound_ns: int | None
+
+    @cached_property
+    def calls(self) -> Calls:
+        return calls_of(self.collective, self.window.to_ns)
+
+    @cached_property
+    def meetings(self) -> Meetings:
+        return meetings_of(self.calls)
+
+    @cached_property
+    def pace(self) -> Pace:
+        return pace_of(self.step, lambda: self.calls, self.window.to_ns)
+
+    @cached_property
+    def places(self) -> Places:
+        return places_of(self.relation, self.window.job)
+
+    @cached_property
+    def bound_ns(self) -> int | None:
+        return bound_of(self.step, self.collective)
 
     def slow(self) -> list[Told]:
         """The slowdown that lasts, ends in this window, or is new."""
@@ -197,7 +215,7 @@ class _Job:
         recent = now.take(now.end_B > int(now.end_B[-1]) - BACK_NS)
         if min(_share(now, level), _share(recent, level)) < LOST_SHARE_MIN:
             return False
-        late = lateness(self.calls, begin_ns, self.window.to_ns, begin_ns)
+        late = lateness(self.meetings, begin_ns, self.window.to_ns, begin_ns)
         most_s = max([*late.by_rank_s.values(), *late.by_comm_s.values()], default=0.0)
         return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s)
 
@@ -303,7 +321,7 @@ class _Job:
         since_ns = max(told.start_ns, ledger.until_ns)
         rest = blocks.take(blocks.end_B > since_ns)
         rest_s = _lost_s(rest, level) if level is not None else 0.0
-        late = lateness(self.calls, since_ns, until_ns, told.start_ns)
+        late = lateness(self.meetings, since_ns, until_ns, told.start_ns)
         phases = phases_since(self.step, told.start_ns, self.window.to_ns)
         units = int(rest.count_B.sum())
         blamed = merged(

@@ -44,6 +44,7 @@ EVENT = Table(
     host_row=True,
 )
 
+_EVIDENCE = '{"table", "entity", "what", "text": texts, "time_ns": int or null, "bound_ns": int or null}'
 _SEEN = Column("seen_ns", I64, "ns", "end of the newest window that says so")
 
 ANOMALY = Table(
@@ -111,10 +112,11 @@ SYMPTOM = Table(
             "blamed",
             STR,
             None,
-            "JSON list, most lost first: {owner, category, how, lost_gpu_seconds, since_ns}; empty: nobody",
+            'JSON list, most lost first, of {"owner": entity, an edge `rank:J/0>rank:J/1` or words, "category": text, '
+            '"how": text, "lost_gpu_seconds": number, "since_ns": int}; []: nobody',
         ),
         Column("missing", SYM, None, "the input without which nobody could be blamed; null: none", nullable=True),
-        Column("evidence", STR, None, "JSON list of row references and sentences"),
+        Column("evidence", STR, None, f"JSON list, the most telling first, of {_EVIDENCE}"),
         _SEEN,
     ),
     order=("entity", "start_ns"),
@@ -155,7 +157,9 @@ INCIDENT = Table(
             "symptoms",
             STR,
             None,
-            "JSON list of the symptoms that are this incident: {entity, symptom, start_ns, lost_gpu_seconds}",
+            'JSON list of the symptoms that are this incident: {"entity", "job", "symptom", "missing": texts, "start_ns": '
+            'int, "end_ns", "bound_ns": int or null, "lost_gpu_seconds": number, "blamed": list of {"owner", "category", '
+            '"how": texts, "share": of what it lost, 0 to 1}}',
         ),
         _SEEN,
     ),
@@ -183,12 +187,13 @@ CAUSE = Table(
         Column("class", SYM, None, "persistent, gray, transient, unknown"),
         Column("probability", F64, "ratio", "how likely it is among the causes"),
         Column("start_ns", I64, "ns", "onset of its own evidence; of the incident where there is none"),
-        Column("score", STR, None, "JSON object: the parts of the score by name; they add up to its logit"),
+        Column("score", STR, None, "JSON object, part of the score -> number; they add up to its logit"),
         Column(
             "evidence",
             STR,
             None,
-            "JSON list of row references, the most telling first: {table, entity, what, time_ns, bound_ns, text}",
+            f"JSON list, the most telling first, of {_EVIDENCE}; also until_ns, earliest_ns (int or null), score (number) "
+            "and, where they are told, direction, witness, code, severity (texts)",
         ),
         Column("action", SYM, None, "what to do, from the fixed list"),
         Column("action_cost", F64, "gpu_s", "GPU-seconds that the action costs; null: not known", nullable=True),

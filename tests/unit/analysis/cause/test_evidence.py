@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import asdict, replace
 
 import pytest
+from tests.hurting import at, blame, symptom
 
 from leadline.analysis.cause.evidence import Face, Piece, remembered
 from leadline.analysis.cause.hurts import hurts_of, lost_of, retold, told
+from leadline.analysis.symptoms.spans import Evidence
 from leadline.model.incidents import Symptom
+from leadline.model.tables import BY_NAME
 
 S = 10**9
 PIECE = Piece(Face("event", "xid", code="79", severity="error"), "gpu:G", 5 * S, 5 * S, None, 0.0, "xid 79", 4 * S)
@@ -62,3 +66,17 @@ def test_symptoms_of_an_incident_are_read_as_they_were_told() -> None:
     assert [(each.owner, each.share) for each in again.blamed] == [("rank:j/0", 1.0)]
     assert again.end_ns == hurt.end_ns
     assert [retold(text, "ana", 20 * S) for text in ("nonsense", "[3]", None, '[{"entity": "job:j"}]')] == [[]] * 4
+
+
+def test_the_shape_of_the_json_is_told_where_the_column_is_declared() -> None:
+    (hurt,) = hurts_of([symptom(blame("rank:bert-1/1", "late-rank"))], at(2), 10**12)
+    blamed = json.loads(symptom(blame("rank:bert-1/1", "late-rank"))["blamed"])
+    for table, name, found in (
+        ("cause", "evidence", PIECE.as_row() | PIECE.face._asdict()),
+        ("incident", "symptoms", told(hurt)),
+        ("incident", "symptoms", told(hurt)["blamed"][0]),  # type: ignore[index]
+        ("symptom", "blamed", blamed[0]),
+        ("symptom", "evidence", asdict(Evidence("", "", "", 0, None, ""))),
+    ):
+        (doc,) = (column.doc for column in BY_NAME[table].own if column.name == name)
+        assert not [key for key in found if not re.search(rf"\b{key}\b", doc)], (table, name)

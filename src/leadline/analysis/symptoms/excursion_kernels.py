@@ -1,0 +1,95 @@
+"""Kernels of the cumulative sum: what blocks usually take, and since when they take more. Axes: B = block.
+
+Each block that is no trouble makes the level anew, of all such blocks before it: hundreds of medians a window.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from leadline.analysis.columns import Floats
+
+KNOWN_MIN = 3  # blocks before any can be held against them
+FEW = 8  # blocks of which the scatter is not known well
+SCATTER_FEW, SCATTER_MIN = 0.08, 0.04  # of the usual: steps of real jobs differ by at least so much
+SCATTER_MAX = 0.25  # a job that comes up does not make everything usual
+SLACK = 1.5  # scatters beyond usual that are nothing
+TOLD = 8.0  # sum of scatters from which it is told
+CALM = 2  # blocks as usual in a row after which it is over: what comes then is something else
+ONCE_MAX = 5.5  # what one block can add: one long pause is no slowdown
+
+
+@njit(cache=True, nogil=True)
+def middle(value_B: Floats) -> float:
+    """Median of values in order, (B,), B > 0."""
+    half = len(value_B) // 2
+    return float(value_B[half] if len(value_B) % 2 else (value_B[half - 1] + value_B[half]) / 2)
+
+
+@njit(cache=True, nogil=True)
+def quantile(value_B: Floats, share: float) -> float:
+    """Quantile of values in order, (B,), B > 0, between neighbours by their distance: numpy's, to the bit."""
+    place = (len(value_B) - 1) * share
+    low = int(np.floor(place))
+    if low >= len(value_B) - 1:
+        return float(value_B[-1])
+    part, rise = place - low, value_B[low + 1] - value_B[low]
+    return float(value_B[low + 1] - rise * (1 - part) if part >= 0.5 else value_B[low] + rise * part)
+
+
+@njit(cache=True, nogil=True)
+def usual_level(unit_s_B: Floats) -> tuple[float, float]:
+    """Median and scatter of blocks in order of their length, (B,), B > 0."""
+    median = middle(unit_s_B)
+    if not median > 0:
+        return median, SCATTER_MAX
+    ratio_B = unit_s_B / median
+    spread = 1.4826 * middle(np.sort(np.abs(ratio_B - 1)))
+    high = (quantile(ratio_B, 0.9) - 1) / 1.2816 if len(ratio_B) >= FEW else 0.0
+    least = SCATTER_MIN if len(ratio_B) >= FEW else SCATTER_FEW
+    return median, min(max(spread, high, least), SCATTER_MAX)
+
+
+@njit(cache=True, nogil=True)
+def put(sorted_B: Floats, count: int, value: float) -> None:
+    """Put a value where it belongs among the `count` first, which are in order."""
+    while count > 0 and sorted_B[count - 1] > value:
+        sorted_B[count] = sorted_B[count - 1]
+        count -= 1
+    sorted_B[count] = value
+
+
+@njit(cache=True, nogil=True)
+def risen(unit_s_B: Floats) -> tuple[int, float, float]:
+    """The block that a cumulative sum left 0 at and did not come back from until it was told, and the level before it.
+
+    -1: there is none. See `excursions.excursion`.
+    """
+    count = len(unit_s_B)
+    if count < KNOWN_MIN:
+        return -1, 0.0, 0.0
+    known_B, known = np.empty(count), 0
+    for place in range(KNOWN_MIN):
+        put(known_B, known, unit_s_B[place])
+        known += 1
+    usual_s, scatter = usual_level(known_B[:known])
+    total, first, calm, is_told, added = 0.0, -1, 0, False, KNOWN_MIN
+    for place in range(KNOWN_MIN, count):
+        if not usual_s > 0:
+            return -1, 0.0, 0.0
+        far = (unit_s_B[place] / usual_s - 1) / scatter
+        calm = calm + 1 if far < SLACK else 0
+        total = max(0.0, total + min(far, ONCE_MAX) - SLACK) if calm < CALM else 0.0
+        if total == 0.0:
+            # One long pause that passed is what this job does, and makes its scatter.
+            while added <= place:
+                put(known_B, known, unit_s_B[added])
+                known, added = known + 1, added + 1
+            first, is_told = -1, False
+            usual_s, scatter = usual_level(known_B[:known])
+            continue
+        first = place if first < 0 else first
+        if total >= TOLD:
+            is_told, total = True, TOLD
+    return (first if is_told else -1), usual_s, scatter

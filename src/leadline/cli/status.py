@@ -1,0 +1,96 @@
+"""`leadline status`: is the server well, is everybody heard, do the jobs run, does anything hurt; a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from leadline.cli.client import Client, ServerOption
+from leadline.cli.diagnosis_words import causes_words
+from leadline.cli.output import Output, OutputOption, ago, console, emit, state_text
+from leadline.cli.show_graph import ClusterOption
+from leadline.model.errors import WorldError
+from leadline.server.rows_view import SCHEMA_VERSION
+
+NAMED = 3  # in one line
+OK, WARNING, CRITICAL = "ok", "warning", "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line."""
+
+    what: str
+    state: str
+    text: str
+
+
+def status(
+    cluster: ClusterOption = "",
+    check: Annotated[bool, typer.Option("--check", help="Print only lines that are not ok.")] = False,
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say in a line each how the server, its sources, the jobs and incidents are; exit code 0 if all is well, else 1.
+
+    `leadline doctor` tells more of the first two, `leadline diagnose` of the others.
+    """
+    try:
+        client = Client(server)
+        lines = lines_of(client.get("/api/v1/doctor"), client.get("/api/v1/diagnosis", cluster=cluster))
+    except WorldError as error:
+        lines = [Line("server", CRITICAL, str(error))]
+    well = all(each.state == OK for each in lines)
+    if not emit({"schema": SCHEMA_VERSION, "well": well, "lines": [asdict(each) for each in lines]}, output):
+        out = console()
+        for each in lines:
+            if not check or each.state != OK:
+                text = Text.assemble(state_text(f"{each.state:<9}"), f"{each.what:<10} {each.text}")
+                out.print(text, soft_wrap=True)
+    raise typer.Exit(0 if well else 1)
+
+
+def lines_of(doctor: Mapping[str, Any], diagnosis: Mapping[str, Any]) -> list[Line]:
+    """The lines, from the answers of the API."""
+    findings = [each for each in doctor["findings"] if each["state"] != OK]
+    about = f"; {findings[0]['text']}" if findings else ""
+    server = Line("server", doctor["state"], f"Leadline {doctor['version']}, up {ago(doctor['up_s'])}{about}")
+    return [server, _sources(doctor["sources"]), _jobs(diagnosis), _incidents(diagnosis)]
+
+
+def _sources(sources: list[Mapping[str, Any]]) -> Line:
+    if not sources:
+        return Line("sources", WARNING, "nobody sends")
+    bad = [each for each in sources if each["state"] != OK]
+    text = f"{len(sources)} heard" + (f", {len(bad)} not well: {_some(each['name'] for each in bad)}" if bad else "")
+    return Line("sources", WARNING if bad else OK, text)
+
+
+def _jobs(diagnosis: Mapping[str, Any]) -> Line:
+    jobs = [each["job"] for each in diagnosis["watched"]["jobs"]]
+    if diagnosis["state"] == "unknown":
+        return Line("jobs", WARNING, diagnosis["why"])
+    return Line("jobs", OK, f"{len(jobs)} told a step within the last hour: {_some(jobs)}")
+
+
+def _incidents(diagnosis: Mapping[str, Any]) -> Line:
+    lasting = [one for one in diagnosis["incidents"] if one["state"] == "open"]
+    alerting = [one for one in lasting if not one["suppressed"]]
+    if not lasting:
+        return Line("incidents", OK, "none open")
+    suppressed = f", {len(lasting) - len(alerting)} suppressed" if len(alerting) < len(lasting) else ""
+    if not alerting:
+        return Line("incidents", OK, f"{len(lasting)} open{suppressed}")
+    most = max(alerting, key=lambda one: one["lost_gpu_seconds"])
+    text = f"{len(lasting)} open{suppressed}; {most['job'] or most['entity']} {most['symptom']}: {causes_words(most)}"
+    return Line("incidents", CRITICAL, text)
+
+
+def _some(names: Any) -> str:
+    every = list(names)
+    more = f" and {len(every) - NAMED} more" if len(every) > NAMED else ""
+    return f"{', '.join(every[:NAMED])}{more}"

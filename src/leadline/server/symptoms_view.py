@@ -1,0 +1,81 @@
+"""What hurts or hurt, before it becomes incidents: `GET /api/v1/symptoms`. Read from the table `symptom`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+
+from leadline.model.principal import Principal
+from leadline.model.tables.verdicts import SYMPTOM
+from leadline.runner.verdicts import latest_sql
+from leadline.server.flows_view import Asked, plain_job
+from leadline.server.graph_api import Cluster
+from leadline.server.health import Parts
+from leadline.server.incidents_view import OPEN, OVER, hurt_of
+from leadline.server.ledger_api import From, To
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.store import Store
+
+S = 10**9
+STALE = "stale"
+STALE_NS = 200 * S
+"""An open symptom that no window has told for so long (the slowest tell every minute) is stale: nobody knows."""
+SYMPTOMS_MAX = 1000  # told in one answer; `symptoms_total` counts all of them
+
+
+def symptoms_answer(store: Store, asked: Asked, from_ns: int | None = None, job: str = "") -> dict[str, Any]:
+    """What `/api/v1/symptoms` says: open ones first, of these what lost most; then the newest."""
+    sql = latest_sql(SYMPTOM, " AND ".join(asked.conditions()) or "1")
+    rows = json_rows(store.query(sql, asked.parameters(sql)))
+    found = [
+        _told(row, asked.at_ns)
+        for row in rows
+        if (asked.latest or row["start_ns"] < asked.at_ns)
+        and (from_ns is None or row["end_ns"] is None or row["end_ns"] >= from_ns)
+        and (not job or row["job"] == plain_job(job))
+    ]
+    found.sort(key=_urgency)
+    return {
+        "schema": SCHEMA_VERSION, "from_ns": from_ns, "to_ns": asked.at_ns, "symptoms_total": len(found),
+        "symptoms": found[:SYMPTOMS_MAX],
+    }  # fmt: skip
+
+
+def _told(row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
+    state = OVER if row["end_ns"] is not None else STALE if row["seen_ns"] < at_ns - STALE_NS else OPEN
+    own = {name: row[name] for name in ("tenant", "cluster", "job", "bound_ns", "told_ns", "seen_ns")}
+    return {**own, "state": state, **asdict(hurt_of(row))}
+
+
+def _urgency(one: Mapping[str, Any]) -> tuple[object, ...]:
+    is_open = one["state"] == OPEN
+    over_ns = 0 if is_open else -(one["end_ns"] or one["seen_ns"])
+    return not is_open, over_ns, -one["lost_gpu_seconds"], one["entity"], one["symptom"], one["start_ns"], one["tenant"]
+
+
+def mount_symptoms(
+    api: FastAPI,
+    parts: Parts,
+    who: Callable[[Request], Principal],
+    turn: Callable[[], AbstractContextManager[None]],
+    problems: dict[int | str, Any],
+) -> None:
+    """Add the end point. `turn` gives a turn to query."""
+
+    @api.get("/api/v1/symptoms", tags=["incidents"], responses=problems)
+    def symptoms(
+        request: Request,
+        since: From = "",
+        until: To = "",
+        job: Annotated[str, Query(description="bert-1 or job:bert-1; all if empty", max_length=1000)] = "",
+        cluster: Cluster = "",
+    ) -> dict[str, Any]:
+        """Slow jobs, stalls, crashes and burning expectations, each with whom it blames: what incidents are made of."""
+        now_ns = parts.now_ns()
+        asked = Asked(who(request), cluster, parse_time(until, now_ns) if until else now_ns, latest=not until)
+        with turn():
+            return symptoms_answer(parts.store, asked, parse_time(since, now_ns) if since else None, job)
