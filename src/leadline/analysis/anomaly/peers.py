@@ -16,13 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.analysis.anomaly.kinds import Way
 from leadline.analysis.anomaly.streams import Names, Streams
-from leadline.analysis.columns import Ints, codes, ints
+from leadline.analysis.columns import Bools, Ints, codes, ints
 from leadline.analysis.spec import S
 
 EARLY_NS = 10 * S  # a job that told of something so early in the look-back was there before
 PLANNED = ("exit/0", "exit/143", "exit/130", "signal/SIGTERM", "signal/SIGINT")
 BUSY_RATIO = 0.2
+PEERS_FEW = 5  # fewer streams than this do not show what is usual among them
+WIRED = ("port", "swport", "xcvr")
 _CARRIED = re.compile(r".*(?:packets_total|UcastPkts|packets)")
 _HELD = ("in", "runs-on", "member")
 
@@ -155,14 +158,36 @@ def roles_of(streams: Streams, places: Places) -> Ints:
 def groups_of(streams: Streams, role_E: Ints) -> Ints:
     """The peer group of each stream, (R,): same metric, same labels but for numbers, entities of one role.
 
-    Ports are peers only of ports that are as busy: one of two rails may carry all.
+    Ports are peers only of ports that are as busy: one of two rails may carry all. Where these are too few to tell,
+    what is bad by itself (errors, drops, pauses, states) is held against all ports of such small groups: a fabric of
+    four hosts has no larger groups.
     """
     role_E = 2 * role_E + _busy(streams, role_E) if len(role_E) else role_E
     role_R = role_E[streams.entity_R] if len(role_E) else np.zeros(0, np.int64)
+    group_R = _numbered(streams, role_R)
+    few_R = (np.bincount(group_R)[group_R] < PEERS_FEW) & _counts_by_itself(streams)
+    if not few_R.any():
+        return group_R
+    kinds = Names()
+    kind_E = np.array([kinds.number("", _kind(entity)) for _, entity in streams.entities.keys], np.int64)
+    whole_R = _numbered(streams, np.where(few_R, kind_E[streams.entity_R], -1))
+    return _numbered(streams, np.where(few_R, int(group_R.max()) + 1 + whole_R, group_R))
+
+
+def _numbered(streams: Streams, role_R: Ints) -> Ints:
+    """Groups of streams of one role, metric and labels, numbered from 0."""
     key_R = (role_R * max(len(streams.metrics), 1) + streams.metric_R) * (int(streams.role_R.max(initial=0)) + 1)
     _, group_R = np.unique(key_R + streams.role_R, return_inverse=True)
     numbers_R: Ints = group_R.reshape(-1).astype(np.int64)
     return numbers_R
+
+
+def _counts_by_itself(streams: Streams) -> Bools:
+    """Errors, drops, pauses and states of ports: those of any other port are a fair comparison, busy or not."""
+    way_M = np.array([*(kind.way for kind in streams.kinds), 0], np.int64)
+    wired_E = np.array([_kind(entity) in WIRED for _, entity in streams.entities.keys], bool)
+    some_R: Bools = (way_M[streams.metric_R] >= Way.HARM) & wired_E[streams.entity_R]
+    return some_R
 
 
 def _busy(streams: Streams, role_E: Ints) -> Ints:

@@ -45,7 +45,7 @@ CANDIDATES_SHARE = 0.25  # more of a group than this are no exceptions: they are
 COUNTED_NONE = {Way.COUNT: 4.0, Way.RARE: 1 / 144}
 """Variance of a count that has always been 0: one standard deviation is two pieces of what happens now and then, and
 a twelfth of a piece of what should never happen."""
-STATE_RATIO = 0.1
+STATE_RATIO = 0.02  # states are exact: one of sixteen lanes less is no noise
 PAST, PEERS = 0, 1
 WITNESSES = ("past", "peers")
 

@@ -52,7 +52,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
     Rule(
         "pcie-width",
         "has fewer PCIe lanes than it could",
-        ("port",),
+        ("port", "host"),
         Layer.NIC,
         SLOW,
         (
@@ -99,7 +99,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
     Rule(
         "wrong-dscp",
         "sends in a traffic class that is dropped",
-        ("port",),
+        ("link", "port"),
         Layer.NIC,
         ANY,
         (
