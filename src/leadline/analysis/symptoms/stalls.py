@@ -41,6 +41,7 @@ SURE_NS = 5 * S  # without any sign of progress, of a job that tells steps and o
 CALLS_MIN = 12  # ended before it: a job that comes up is not stepping yet
 KNOWN_NS = 90 * S  # so old a stall is told as it was: the calls that it began with go out of the look-back
 FORGOTTEN_NS = 3600 * S  # twice the longest usual time-out of collectives: nobody waits for a job any more
+FAILED_NS = 60 * S  # so long after a call failed its job is going down, or goes on
 BACK_NS = 100 * S  # a job that has not come back by then is told no more: less than the look-back
 
 
@@ -207,7 +208,8 @@ class _Job:
         to_ns = self.window.to_ns
         if not self._stepped(last):
             return None
-        groups, order = groups_waiting(self.calls, to_ns), Programs(self.calls, to_ns)
+        at_ns = self._before_failing_ns()
+        groups, order = groups_waiting(self.calls, at_ns), Programs(self.calls, at_ns)
         decision = decide(groups, gone=self._gone(), frozen=self.happened.frozen, order=order)
         if decision is None or decision.group is None:
             return self._silent()
@@ -217,6 +219,16 @@ class _Job:
         if to_ns - since_ns <= self.patience.of(decision):
             return None
         return decision, min(group.last_ns + (group.usual_ns if complete else 0), to_ns - 1)
+
+    def _before_failing_ns(self) -> int:
+        """Now; or when the first call failed, if none has ended well since: who gave up waits in nothing any more."""
+        calls = self.calls
+        failed = calls.ended_N[calls.failed_N & (calls.ended_N > self.window.to_ns - FAILED_NS)]
+        failed = failed[failed < self.window.to_ns]
+        if not len(failed):
+            return self.window.to_ns
+        first_ns = int(failed.min())
+        return self.window.to_ns if calls.over_ns(first_ns + S) is not None else first_ns
 
     def _stepped(self, last: Told | None) -> bool:
         """Whether it was seen working: it has called enough, or a stall of it is known."""
