@@ -124,7 +124,7 @@ def figures(runs: dict[str, list[Run]], missing: dict[str, str], samples: int) -
 
 
 def measure(peer: Peer, bodies: Bodies, settle: bool = True) -> Run:
-    """Send all bodies to a freshly started system and let it come to rest.
+    """Send all bodies to a freshly started system and, to `settle`, let it and its disk come to rest.
 
     Errors: RuntimeError if it refuses a body or does not have every sample afterwards.
     """
@@ -136,7 +136,8 @@ def measure(peer: Peer, bodies: Bodies, settle: bool = True) -> Run:
         retries = send(peer, bodies)
         seconds = time.monotonic() - began
         sending_cpu_s = peer.cpu_s() - cpu_before
-        _rest(peer)
+        if settle:
+            _rest(peer)
         cpu_s = peer.cpu_s() - cpu_before
         peak.stop()
         stored = peer.count()
@@ -229,7 +230,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--body-samples", type=int, default=2_000, help="samples in one body")
     parser.add_argument("--connections", type=int, default=50, help="senders at once; Prometheus grows to 200")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--no-settle", action="store_true", help="do not wait for the disk to settle (up to 3 minutes)")
+    parser.add_argument(
+        "--no-settle", action="store_true", help="do not wait for rest (1.5 minutes at most) and disk (3)"
+    )
     parser.add_argument("--only", nargs="*", help="leadline, victoriametrics, prometheus")
     options = parser.parse_args()
     if options.quick:

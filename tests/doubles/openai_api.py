@@ -86,6 +86,18 @@ def send(handler: BaseHTTPRequestHandler, status: int, body: bytes) -> None:
     handler.wfile.write(body)
 
 
+def redirect(to: str) -> Answer:
+    """An answer that sends elsewhere, in the way that a client repeats its POST."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(307)
+        handler.send_header("location", to)
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+
+    return answer
+
+
 def said(*sentences: tuple[str, list[Any]]) -> str:
     """What a model says that obeys the schema."""
     return json.dumps({"sentences": [{"text": text, "cites": cites} for text, cites in sentences]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import BY_NAME
-from leadline.server.diagnosis_view import SOURCES, SYMPTOM_ANALYSES, Watched, WatchedJob, diagnosis
+from leadline.server.diagnosis_view import OK, SOURCES, SYMPTOM_ANALYSES, UNKNOWN, Watched, WatchedJob, diagnosis
 from leadline.server.incidents_view import Incident, incidents_of
 from leadline.server.ledger_config import LedgerConfig
 from leadline.server.rows_view import json_rows
@@ -24,14 +24,25 @@ VERDICTS = ("incident", "cause", "symptom")
 def recorded_diagnosis(path: Path, config: LedgerConfig) -> dict[str, Any]:
     """What `/api/v1/diagnosis` would say of a whole recording; everything in it is concluded again.
 
-    Errors: DataError for a file that is no bundle, WorldError if it cannot be read, JudgementError.
+    Windows that could not be judged stand in `failed`, a sentence each.
+    Errors: DataError for a file that is no bundle, WorldError if it cannot be read.
     """
-    from leadline.runner.offline import judge_bundle  # here: analyses load kernels, other verbs need none
+    from leadline.runner.judging import failures  # here: analyses load kernels, other verbs need none
+    from leadline.runner.offline import judge_bundle
 
     with read_bundle(path) as bundle:
         watched, hosts, at_ns = _watched(bundle), _hosts(bundle), bundle.manifest.to_ns
     found = judge_bundle(path)
-    return diagnosis("", incidents(found, hosts), watched, at_ns, config, recorded=True) | {"about": path.name}
+    answer = diagnosis("", incidents(found, hosts), watched, at_ns, config, recorded=True) | {"about": path.name}
+    return with_failures(answer, list(failures(found)))
+
+
+def with_failures(answer: dict[str, Any], failed: Sequence[str]) -> dict[str, Any]:
+    """An answer that says which windows could not be judged: then nobody knows that nothing hurts."""
+    if failed and answer["state"] == OK:
+        why = f"{len(failed)} window{'s' if len(failed) > 1 else ''} could not be judged"
+        answer |= {"state": UNKNOWN, "why": why}
+    return answer | {"failed": list(failed)}
 
 
 def looking() -> tuple[str, ...]:

@@ -24,6 +24,7 @@ EVIDENCE_CHARS = 150  # of one: a kernel's line in whole is for --output json
 CONSIDERED_SHOWN = 3
 OTHERS_SHOWN = 5
 JOBS_SHOWN = 5
+FAILED_SHOWN = 3
 CLASSES: Mapping[str, str] = {
     FaultClass.TRANSIENT: "transient: over, and not seen before", FaultClass.GRAY: "gray: it works, but badly",
     FaultClass.PERSISTENT: "persistent: it will not go by itself",
@@ -71,6 +72,7 @@ def tell(out: Console, found: Answer, every: bool = False) -> None:
             out.print()
         page.incident(one, counts=bool(now))
     page.others([one for one in [*now, *over] if one not in whole])
+    page.failed(found.get("failed", []))
 
 
 class _Page:
@@ -132,6 +134,14 @@ class _Page:
     @property
     def _before(self) -> str:
         return "before the end of the recording" if self._found["recorded"] else "ago"
+
+    def failed(self, failed: Sequence[str]) -> None:
+        """That windows could not be judged: what they would have told is missing above."""
+        if failed:
+            count = f"{len(failed)} window{'s' if len(failed) > 1 else ''} of an analysis could not be judged: "
+            more = [f"and {len(failed) - FAILED_SHOWN} more"] if len(failed) > FAILED_SHOWN else []
+            lines = [f"{count}what {'they' if len(failed) > 1 else 'it'} would have told is missing above"]
+            self._part("failed", [Text(line, "yellow") for line in [*lines, *failed[:FAILED_SHOWN], *more]], "yellow")
 
     # -- an incident ----------------------------------------------------------------------------------------------
 

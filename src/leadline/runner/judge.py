@@ -48,7 +48,9 @@ def judge(
     """
     running: deque[tuple[Window, int, int, Future[Outcome]]] = deque()
     rows = Together(rows)
-    for window in calls(analysis, end_ns - analysis.window_ns, end_ns, rows, provider):
+    windows = calls(analysis, end_ns - analysis.window_ns, end_ns, rows, provider)
+    rows.expect(len(windows))
+    for window in windows:
         began_ns = time.monotonic_ns()
         tables = given(analysis, window, rows)
         told = [table for table, read in zip(tables, analysis.reads, strict=True) if not read.valid]

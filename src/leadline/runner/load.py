@@ -189,7 +189,7 @@ class StoreRows:
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`. Whether a row was appended once or twice does not matter, and not to ask is ten times as fast."""
         if chosen.table.newest:
-            return owners_of(self.chosen(replace(chosen, columns=_owner_columns(chosen))))
+            return owners_of(self.chosen(replace(chosen, columns=owner_columns(chosen))))
         where, parameters = _condition(chosen.conditions[0], "")
         job = "toString(ifNull(job, ''))" if "job" in chosen.columns else "''"
         found = self._store.query(
@@ -248,7 +248,7 @@ class HeldRows:
 
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`."""
-        return owners_of(self._filtered(chosen).select(_owner_columns(chosen)))
+        return owners_of(self._filtered(chosen).select(owner_columns(chosen)))
 
     def next_ns(self, table: Table, from_ns: int) -> int | None:
         """See `Rows`."""
@@ -287,7 +287,7 @@ def _condition(conditions: Sequence[Condition], prefix: str) -> tuple[str, dict[
     return " AND ".join(told) or "1", parameters
 
 
-def _owner_columns(chosen: Chosen) -> tuple[str, ...]:
+def owner_columns(chosen: Chosen) -> tuple[str, ...]:
     return ("tenant", "cluster", *(["job"] if "job" in chosen.columns else []))
 
 

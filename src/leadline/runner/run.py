@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,8 +31,9 @@ from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
-from leadline.runner.load import StoreRows, next_row_ns
+from leadline.runner.load import Rows, StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
+from leadline.runner.remembered import Remembered
 from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
@@ -113,7 +115,10 @@ class Runner:
         _require_known(config.disabled, analyses, "runner.disabled")
         self._analyses = [each for each in analyses if config.enabled and each.name not in config.disabled]
         self._executor = executor or WorkerProcesses(workers=config.workers, nice=config.nice)
-        self._rows = StoreRows(store)
+        self._rows: Rows = StoreRows(store)
+        if not store.config.url:  # others may write to a server
+            self._rows = Remembered(self._rows, self._written)
+        self._judged_again: Tally[str] = Tally()  # by table of verdicts: rows count no more, though none was written
         self._lock = threading.RLock()  # schedules and figures
         self._lanes: list[_Lane] = []
         self._readers: dict[str, list[tuple[_Lane, Read]]] = {}
@@ -351,6 +356,7 @@ class Runner:
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 keep(self._store, analysis, judged, revision)
+                self._judged_again.update(table.name for table in analysis.writes if earlier)
                 self._tell(lane, judged)
             revised += bool(revision)
             error = judged.outcome.error or error
@@ -365,6 +371,10 @@ class Runner:
                 lane.last_took_s = (time.monotonic_ns() - began_ns) / 1e9
                 lane.rows_in, lane.rows_out = lane.rows_in + rows_in, lane.rows_out + rows_out
         return parts > 0
+
+    def _written(self, table: str) -> int:
+        """A number that changes with what is to be read of a table."""
+        return self._store.written(table) + self._judged_again[table]
 
     def _tell(self, lane: _Lane, judged: Judged) -> None:
         """Verdicts are rows that others read: who has judged without them judges again. The analysis itself only

@@ -31,9 +31,16 @@ class Together:
         self._whole: dict[_Asked, pa.Table] = {}
         self._none: dict[_Asked, pa.Table] = {}  # what a job without rows is given
         self._parts: dict[_Asked, dict[Owner, pa.Table] | None] = {}  # None: too many
+        self._jobs = 0
+
+    def expect(self, jobs: int) -> None:
+        """So many jobs will be asked for: one alone is read as it is asked for."""
+        self._jobs = jobs
 
     def chosen(self, chosen: Chosen) -> pa.Table:
         """See `Rows`."""
+        if chosen.job and self._jobs == 1:
+            return self._rows.chosen(chosen)
         asked = (chosen.table.name, chosen.columns, chosen.from_ns, chosen.to_ns, chosen.valid, chosen.cluster)
         if chosen.job:
             if asked not in self._parts:

@@ -22,12 +22,14 @@ from leadline.server.alerts_notice import Key, Notice
 from leadline.server.alerts_secrets import checked_url, secret, without_password
 from leadline.server.alerts_sent import Sent, Told
 from leadline.server.alerts_wire import Letter, alertmanager, cloudevents, webhook
+from leadline.server.explain_facts import one_line
 
 log = logging.getLogger(__name__)
 
 S = 10**9
 BATCH_MAX = 64  # alerts in one POST to an Alertmanager: about 5 kB each, and its limit is a proxy's, often 1 MB
 ANSWER_BYTES_MAX = 2000  # read of what a receiver answers: enough for its words of an error
+SAID_MAX = 300  # characters of it that are told
 FIRST_RETRY_S = 1.0
 LASTS_RESENDS = 4  # as Prometheus: an alert ends by itself after so many re-sendings did not come
 NEVER = frozenset({400, 413, 422})
@@ -81,8 +83,8 @@ class Delivery:
         self._resends = receiver.kind == "alertmanager"
         self._url = f"{url.removesuffix('/api/v2/alerts')}/api/v2/alerts" if self._resends else url
         self._secret = secret(receiver.secret_file, receiver.secret_env, environ, f"{what}: secret").encode()
-        token = secret(receiver.token_file, receiver.token_env, environ, f"{what}: token")
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._token = secret(receiver.token_file, receiver.token_env, environ, f"{what}: token")
+        self._headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
         self.rhythm = Rhythm.of(config, resends=self._resends)
         self.told: dict[Key, Told] = {}
         self._began_ns = now_ns()
@@ -177,7 +179,7 @@ class Delivery:
             raise _Failed("unreachable", f"{type(error).__name__}: {error}".rstrip(": ")) from error
         if 200 <= status < 300:
             return
-        said = f"status {status}: {text}".rstrip(": ")
+        said = f"status {status}: {self._without_secrets(text)}".rstrip(": ")
         raise _Failed("refused" if status in NEVER else "status", said, status not in NEVER, _retry_after(headers))
 
     async def _answer(self, client: httpx.AsyncClient, letter: Letter) -> tuple[int, Any, str]:
@@ -189,7 +191,13 @@ class Delivery:
                     text += piece
                     if len(text) >= ANSWER_BYTES_MAX:
                         break
-            return answer.status_code, answer.headers, text[:ANSWER_BYTES_MAX].decode(errors="replace")[:300]
+            return answer.status_code, answer.headers, text[:ANSWER_BYTES_MAX].decode(errors="replace")
+
+    def _without_secrets(self, text: str) -> str:
+        """What a receiver answers, in a line; some repeat the token."""
+        for hidden in (self._token, self._secret.decode()):
+            text = text.replace(hidden, "***") if hidden else text
+        return one_line(text, SAID_MAX)
 
     def _failed(self, failure: _Failed) -> float:
         """Count and wait: 1 s, 2 s, 4 s ... up to `retry_s_max`, a random half of it off so that many do not come at

@@ -54,7 +54,7 @@ def checked_url(url: str, what: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """An address as it may be shown: what stands before the @ and after the ? is left out, for it may be secret."""
+    """An address as it may be shown: whose. Who knows the path of a chat's web hook may post there."""
     head, at, tail = url.partition("://")
-    rest = (tail if at else head).partition("?")[0]
-    return f"{head}{at}{rest.rpartition('@')[2]}" if at else rest.rpartition("@")[2]
+    host, slash, path = (tail if at else head).partition("?")[0].rpartition("@")[2].partition("/")
+    return f"{head if at else ''}{at}{host}{slash}{'…' if path else ''}"

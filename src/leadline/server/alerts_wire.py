@@ -78,10 +78,10 @@ def cloudevents(each: Notice, now_ns: int, secret: bytes = b"") -> Letter:
     tenant, cluster, incident = each.key
     event = {
         "specversion": "1.0",
-        "id": each.id,
+        "id": _text(each.id),
         "source": f"/leadline/{quote(cluster, safe='')}/{quote(tenant, safe='')}",
         "type": EVENT_TYPE + EVENT_WORDS[each.state],
-        "subject": incident,
+        "subject": _text(incident),
         "time": rfc3339(each.seen_ns),
         "datacontenttype": "application/json",
         "data": each.document(),
@@ -90,6 +90,11 @@ def cloudevents(each: Notice, now_ns: int, secret: bytes = b"") -> Letter:
     return Letter(
         body, {"content-type": "application/cloudevents+json; charset=utf-8", **_signed(body, now_ns, secret)}
     )
+
+
+def _text(text: str) -> str:
+    """A string attribute: the standard allows no control characters, which a job's name may have. One to one."""
+    return "".join(each if each.isprintable() and each != "%" else quote(each, safe="") for each in text)
 
 
 def _header(text: str) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,6 +90,8 @@ class Store:
         self._layout = Layout(config.cluster, config.ttl, config.fsync)
         self._owner = None if config.url else Owner(config.path)
         self._started = False
+        self._written: Counter[str] = Counter()
+        self._written_lock = threading.Lock()
         self._user_pools_lock = threading.Lock()
         self._barrier: dict[str, str] = {}
         self._rollup = Rollup(self._layout)
@@ -189,6 +192,14 @@ class Store:
                 f"append of {checked.num_rows} rows to {table.name} at {place(self.config)} failed: "
                 f"{first_line(error)}; append them again"
             ) from error
+        finally:  # also where it is not known whether they are there; a reader that saw them too early reads once more
+            with self._written_lock:
+                self._written[table.name] += 1
+
+    def written(self, table: str) -> int:
+        """How often rows of a table were appended by this process: as long as that stays the same, so does what it
+        wrote. A number that was read before a query tells whether what the query gave may be out of date."""
+        return self._written[table]
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None, *, limits: Limits | None = None) -> pa.Table:
         """Run one of our own statements and return its rows.

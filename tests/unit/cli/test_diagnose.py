@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from rich.console import Console
+from tests.incidents import Names, rows_of
 from tests.senders.running import RunningLeadline
 from tests.unit.cli.conftest import Run
 from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest
@@ -254,6 +255,40 @@ def test_a_recording_with_nothing_in_it_says_what_was_watched(leadline_cli: Run,
     assert "healthy.leadline: nothing hurts" in ran.out
     assert re.search(r"bert-1: step \d+ of 8 ranks, the newest [\d.]+ s before the end of the recording", ran.out)
     assert "judging" in ran.err
+
+
+def failed_runs(*names: str) -> pa.Table:
+    """A window of each of these analyses that could not be judged."""
+    rows = [
+        {
+            "analysis": name,
+            "end_ns": NOW + place * S,
+            "window_ns": S,
+            "version": 1,
+            "state": "failed",
+            "error": "by zero",
+        }
+        for place, name in enumerate(names)
+    ]
+    return rows_of(BY_NAME["analysis_run"], rows, Names())
+
+
+def test_a_recording_of_which_a_window_could_not_be_judged_says_so(
+    leadline_cli: Run, judged: dict[str, pa.Table]
+) -> None:
+    judged["analysis_run"] = failed_runs("stalls")
+    ran = leadline_cli("diagnose", str(incident("healthy")))
+    assert ran.code == 3, "nobody knows that nothing hurts"
+    assert "nothing can be said" in ran.out
+    assert "1 window could not be judged" in ran.out
+    assert "stalls, window that ends at" in ran.out
+    assert "by zero" in ran.out
+    judged |= verdicts(FLAP, WORKER) | {"analysis_run": failed_runs(*["cause"] * 5)}
+    ran = leadline_cli("diagnose", str(incident("demo")))
+    assert ran.code == 2, "what hurts is known"
+    assert "5 windows of an analysis could not be judged" in ran.out
+    assert "and 2 more" in ran.out
+    assert len(json.loads(leadline_cli("diagnose", str(incident("demo")), "-o", "json").out)["failed"]) == 5
 
 
 def test_a_recording_is_held_against_its_truth_only_when_asked(leadline_cli: Run, judged: dict[str, pa.Table]) -> None:

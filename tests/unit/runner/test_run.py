@@ -20,6 +20,7 @@ from leadline.model.errors import StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
+from leadline.runner.load import Chosen
 from leadline.runner.offline import judge_bundle
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
@@ -210,6 +211,21 @@ def test_late_rows_make_a_revision_and_repeated_ones_none(store: Store) -> None:
     assert (volume.revisions, volume.late_rows) == (1, 10 * 10 + 30)
     assert busiest.revisions == 3
     assert world.counted["too_late"] == 0
+
+
+def test_what_is_remembered_of_verdicts_is_read_again_when_a_window_is_judged_again(store: Store) -> None:
+    world = World(store, [volumes], from_ns=BEGIN_NS)
+    world.come("flow_sample", flows(range(10)))
+    chosen = Chosen(BY_NAME["flow_volume"], ("end_ns", "revision"), BEGIN_NS, BEGIN_NS + 60 * S, cluster="lab")
+    for late, revision in ((None, 0), (flows(range(3), switch="leaf2", seed=9), 1)):
+        if late is not None:
+            world.come("flow_sample", late)
+        world.go(20)
+        for _ in range(3):
+            assert set(world.runner._rows.chosen(chosen)["revision"].to_pylist()) == {revision}
+    before = world.runner._written("flow_volume")
+    world.go(30)
+    assert world.runner._written("flow_volume") == before, "nothing was concluded since"
 
 
 def test_rows_of_a_window_that_is_open_are_not_late(store: Store) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
 import pytest
+from tests.doubles.openai_api import Answer, OpenAiApi, redirect, send
 from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, incident
 from tests.unit.server.notices import URL, one, told
 from tests.unit.server.path_rows import append, filled
@@ -344,7 +347,89 @@ def test_a_receiver_that_cannot_be_is_told_at_the_start(store: Store, receiver: 
 
 
 def test_an_address_is_shown_without_what_may_be_secret() -> None:
-    assert without_password("https://me:pw@desk.example/in?token=x") == "https://desk.example/in"
+    assert without_password("https://me:pw@desk.example/in?token=x") == "https://desk.example/…"
+    assert without_password("https://hooks.example/services/T01/B02/s3cret") == "https://hooks.example/…"
+    assert without_password("me:pw@desk.example") == "desk.example"
+
+
+class Running:
+    """A delivery as it runs, against a real server that answers as told."""
+
+    def __init__(self, directory: Path, *answers: Answer, **more: Any) -> None:
+        self.double, self.counts = OpenAiApi(*answers), dict[str, int]()
+        sent = Sent(directory / "alerts.sqlite")
+        sent.open()
+        Desk.opened.append(sent)
+        receiver = Receiver("desk", "webhook", f"{self.double.url}/chat/completions", **more)
+        self.delivery = Delivery(receiver, CONFIG, URL, {"KEY": "s3cret"}, sent, self._count, lambda: NOW)
+
+    def _count(self, counter: Any, amount: int) -> None:
+        self.counts[counter.reason] = self.counts.get(counter.reason, 0) + amount
+
+    def __call__(self) -> None:
+        async def until_counted() -> None:
+            task = asyncio.create_task(self.delivery.run({FLAPPING.key: FLAPPING}))
+            async with asyncio.timeout(20):
+                while not self.counts:
+                    await asyncio.sleep(0.01)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        with self.double.listening():
+            asyncio.run(until_counted())
+
+
+def test_a_redirect_is_not_followed_and_no_proxy_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = OpenAiApi("{}")
+    with other.listening():
+        monkeypatch.setenv("HTTP_PROXY", other.url)
+        monkeypatch.setenv("ALL_PROXY", other.url)
+        running = Running(tmp_path, redirect(f"{other.url}/chat/completions"), token_env="KEY")
+        running()
+    assert (len(running.double.requests), other.requests, running.counts) == (1, [], {"status": 1})
+
+
+def test_an_answer_that_drips_or_never_ends_is_not_waited_for(tmp_path: Path) -> None:
+    stop, wrote = threading.Event(), []
+
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        while not stop.wait(0.05):  # headers that never end: each byte comes soon enough for a limit of one read
+            handler.wfile.write(b"x-a: b\r\n")
+            handler.wfile.flush()
+
+    def flood(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(500)
+        handler.end_headers()
+        for _ in range(10_000):
+            handler.wfile.write(b"x" * 65_536)
+            wrote.append(1)
+
+    dripping = Running(tmp_path, drip, timeout_s=0.3)
+    dripping()
+    stop.set()
+    assert dripping.counts == {"unreachable": 1}
+    flooding = Running(tmp_path, flood)
+    flooding()
+    assert (flooding.counts, len(wrote) < 1000) == ({"status": 1}, True)
+    assert len(flooding.delivery.state().last_error) < 350
+
+
+def test_no_secret_is_logged_or_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def echo(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, 500, b"bad token s3cret\nhere")
+
+    running = Running(tmp_path, echo, token_env="KEY")
+    running()
+    shown = f"{caplog.text} {running.delivery.state()} {findings([running.delivery.state()])}"
+    assert "status 500: bad token *** here" in shown
+    assert not any(word in shown for word in ("s3cret", "completions"))
+
+
+def test_attributes_of_an_event_have_no_control_characters() -> None:
+    event = json.loads(cloudevents(replace(FLAPPING, key=("a\nb", "c d", "x%0A\n\x1b-slow-1")), NOW).body)
+    assert all(each.isprintable() for name, each in event.items() if name != "data")
+    assert (event["subject"], event["source"]) == ("x%250A%0A%1B-slow-1", "/leadline/c%20d/a%0Ab")
 
 
 # --- the board ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import NEVER, Calls, groups_waiting
 from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide
 from leadline.analysis.symptoms.happened import End, Happened, complains_of_peers
+from leadline.analysis.symptoms.programs import Programs
 
 TOGETHER_NS = 60 * S  # ends of ranks this near the first are one crash
 ASKED_NS = 5 * S  # where the first to end was asked to, so were the others, whatever they say
@@ -32,9 +33,7 @@ class Crash:
     decision: Decision
 
 
-def crash_of(
-    happened: Happened, calls: Calls, after_ns: int, known_kinds: frozenset[tuple[str, int, str]]
-) -> Crash | None:
+def crash_of(happened: Happened, calls: Calls, after_ns: int) -> Crash | None:
     """The first crash after a time; None: no rank ended with an error, or all were asked to end."""
     ends = [each for each in happened.ends if each.time_ns > after_ns]
     failed = [each for each in ends if each.failed and not each.asked]
@@ -48,7 +47,7 @@ def crash_of(
         return None
     failed = [each for each in together if each.failed and not each.asked]
     gave_up_ns = _gave_up_ns(happened, calls, first_ns)
-    decision = _decision(happened, calls, failed, gave_up_ns, known_kinds)
+    decision = _decision(happened, calls, failed, gave_up_ns)
     start_ns = min([each.time_ns for each in failed if each.rank in decision.ranks and decision.category == DIED]
                    or [gave_up_ns])  # fmt: skip
     return Crash(start_ns, max(each.time_ns for each in failed), tuple(failed), decision)
@@ -67,31 +66,30 @@ def _decision(
     calls: Calls,
     failed: Sequence[End],
     gave_up_ns: int,
-    known_kinds: frozenset[tuple[str, int, str]],
 ) -> Decision:
-    victims = _victims(happened, calls, gave_up_ns)
+    victims, frozen = _victims(happened, calls, gave_up_ns), happened.frozen_at(gave_up_ns)
+    own = [each for each in failed if each.rank not in frozen]  # who stood still was ended by whoever gave up on it
     for told in (
         [each for each in failed if each.reason == "oom-kill"],
-        _killed(failed, victims),
-        [each for each in failed if each.rank not in victims and each.time_ns - gave_up_ns < ASKED_NS],
+        _killed(own, victims),
+        [each for each in own if each.rank not in victims and each.time_ns - gave_up_ns < ASKED_NS],
     ):
-        if told and not (told[0].code.startswith("exit/") and _diverged(calls, gave_up_ns, known_kinds)):
+        if told and not (told[0].code.startswith("exit/") and _diverged(calls, gave_up_ns)):
             return Decision(DIED, tuple(sorted({each.rank for each in told})), None, _words(told))
-    waited = decide(
-        groups_waiting(calls, gave_up_ns), gone={}, frozen=happened.frozen, known_kinds=known_kinds
-    )  # fmt: skip
+    order = Programs(calls, gave_up_ns)
+    waited = decide(groups_waiting(calls, gave_up_ns), gone={}, frozen=frozen, order=order)
     if waited is not None:
         return waited
-    if happened.frozen:
-        ranks = tuple(sorted(happened.frozen))
+    if frozen:
+        ranks = tuple(sorted(frozen))
         return Decision(FROZEN, ranks, None, f"rank {ranks[0]} stood still (stopped)")
     first = min(failed, key=lambda each: (each.time_ns, each.rank))
     return Decision(None, (), None, f"all ranks gave up because of others, first rank {first.rank}", "collectives")
 
 
-def _diverged(calls: Calls, at_ns: int, known_kinds: frozenset[tuple[str, int, str]]) -> bool:
+def _diverged(calls: Calls, at_ns: int) -> bool:
     """Whether ranks called different things when they failed: then who fails first is chance."""
-    found = decide(groups_waiting(calls, at_ns), gone={}, frozen=(), known_kinds=known_kinds)
+    found = decide(groups_waiting(calls, at_ns), gone={}, frozen=(), order=Programs(calls, at_ns))
     return found is not None and found.category == DIVERGED
 
 
@@ -117,9 +115,12 @@ def _words(ends: Sequence[End]) -> str:
     return f"{first.message or f'rank {first.rank} ended with {first.code}'}{more}"
 
 
-def gone_of(happened: Happened, left_ns: Mapping[int, int | None], at_ns: int) -> dict[int, str]:
-    """Ranks that are no more, and how they ended."""
+def gone_of(
+    happened: Happened, left_ns: Mapping[int, int | None], at_ns: int, active_ns: Mapping[int, int]
+) -> dict[int, str]:
+    """Ranks that are no more, and how they ended. `active_ns`: when each called last; one that did since is anew."""
     found = {rank: "left the job" for rank, left in left_ns.items() if left is not None and left <= at_ns}
     for each in happened.ends:
-        found[each.rank] = f"ended with {each.code or 'an error'}"
+        if active_ns.get(each.rank, 0) <= each.time_ns:
+            found[each.rank] = f"ended with {each.code or 'an error'}"
     return found

@@ -20,7 +20,8 @@ from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
 
 ENDS = ("process-exit", "job-end")
 ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
-CHECKPOINT_S_MAX = 3600.0
+PAUSES = frozenset({"checkpoint", "recompilation"})  # told when they are over, with their length
+PAUSE_S_MAX = 3600.0
 TEXT_MAX = 240
 # What befalls parts that ranks stand on, and may be why they stop.
 PARTS = frozenset(
@@ -28,6 +29,7 @@ PARTS = frozenset(
      "storage-error", "preemption", "maintenance"}
 )  # fmt: skip
 BACK = frozenset({"link-up"})
+BROKEN = frozenset({"oom-kill", "xid", "sxid", "gpu-lost", "host-not-ready", "hung-task", "mce", "storage-error"})
 # A collective that failed because a peer was gone or silent: its rank is a victim.
 _OF_COLLECTIVE = re.compile(
     r"collective|gloo|nccl|timed? ?out|time-out|connection|peer|not over after|heard nothing", re.I
@@ -75,10 +77,19 @@ class Happened:
     ends: list[End] = field(default_factory=list)
     complaints: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> when it first gave up, its words
     frozen: dict[int, int] = field(default_factory=dict)  # rank -> since when its process stands still
+    stood: list[tuple[int, int, int]] = field(default_factory=list)  # rank, since when it stood still, until when
     pauses: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> since when it is in which phase
     paused_s: dict[str, float] = field(default_factory=dict)  # kind of phase -> the longest that was seen, s
     parts: list[Part] = field(default_factory=list)
     asked_ns: int | None = None  # the job was preempted, or told to end
+
+    def frozen_at(self, at_ns: int) -> frozenset[int]:
+        """Ranks whose processes stood still at a time, also of those that ended since."""
+        return frozenset(rank for rank, since_ns, until_ns in self.stood if since_ns <= at_ns < until_ns)
+
+    def longest_pause_s(self) -> float:
+        """The longest pause of any kind that was seen, s; 0: none was."""
+        return max(self.paused_s.values(), default=0.0)
 
 
 def happened_of(event: pa.Table, places: Places, job: str, to_ns: int) -> Happened:
@@ -91,11 +102,12 @@ def happened_of(event: pa.Table, places: Places, job: str, to_ns: int) -> Happen
             _of_rank(found, began, rank, row)
         elif row["kind"] in PARTS:
             _of_part(found, places, job, row)
-    ended = {each.rank for each in found.ends}
+    ended = {each.rank: each.time_ns for each in found.ends}  # the last: a rank that is begun anew counts again
+    found.stood += [(rank, at_ns, ended.get(rank, NEAR_NS)) for rank, at_ns in found.frozen.items()]
     for (rank, kind), since_ns in sorted(began.items()):
-        if rank not in ended:
+        if since_ns > ended.get(rank, 0):
             found.pauses[rank] = (since_ns, kind)
-    found.frozen = {rank: at for rank, at in found.frozen.items() if rank not in ended}
+    found.frozen = {rank: at for rank, at in found.frozen.items() if at > ended.get(rank, 0)}
     return found
 
 
@@ -126,16 +138,17 @@ def _of_rank(found: Happened, began: dict[tuple[int, str], int], rank: int, row:
     elif kind == "process-stopped":
         found.frozen.setdefault(rank, at_ns)
     elif kind == "process-continued":
-        found.frozen.pop(rank, None)
+        since_ns = found.frozen.pop(rank, None)
+        found.stood += [(rank, since_ns, at_ns)] if since_ns is not None else []
     elif kind.endswith("-begin"):
         began[rank, kind.removesuffix("-begin")] = at_ns
     elif kind.endswith("-end"):
         name = kind.removesuffix("-end")
-        since_ns = began.pop((rank, name), None)
-        if since_ns is not None:
-            found.paused_s[name] = max(found.paused_s.get(name, 0.0), (at_ns - since_ns) / S)
-    elif kind == "checkpoint":
-        found.paused_s["checkpoint"] = max(found.paused_s.get("checkpoint", 0.0), _seconds(attributes))
+        began_ns = began.pop((rank, name), None)
+        if began_ns is not None:
+            found.paused_s[name] = max(found.paused_s.get(name, 0.0), (at_ns - began_ns) / S)
+    elif kind in PAUSES:
+        found.paused_s[kind] = max(found.paused_s.get(kind, 0.0), _seconds(attributes))
     elif kind == "preemption":
         found.asked_ns = at_ns
 
@@ -145,7 +158,7 @@ def _seconds(attributes: Mapping[str, str]) -> float:
         value = float(attributes.get("seconds") or 0.0)
     except ValueError:
         return 0.0
-    return value if 0 < value <= CHECKPOINT_S_MAX else 0.0
+    return value if 0 < value <= PAUSE_S_MAX else 0.0
 
 
 def _of_part(found: Happened, places: Places, job: str, row: Mapping[str, object]) -> None:

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Ints, ints
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import NEVER, Calls, Group, calls_of, groups_waiting
 from leadline.analysis.symptoms.crashes import Crash, crash_of, gone_of
-from leadline.analysis.symptoms.decisions import DIED, FROZEN, Decision, decide
+from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, Decision, decide
 from leadline.analysis.symptoms.happened import BACK, Happened, happened_of
+from leadline.analysis.symptoms.patience import PARTS_NS, Paces, Patience, paces_of
 from leadline.analysis.symptoms.places import Places, places_of
+from leadline.analysis.symptoms.programs import Programs
 from leadline.analysis.symptoms.spans import (
-    NEAR_NS,
     Blame,
     Evidence,
     Told,
@@ -37,13 +37,11 @@ from leadline.model.tables.verdicts import EVENT, SYMPTOM
 
 LOOK_BACK_NS = 120 * S
 EVENTS_NS = 600 * S
-WAIT_NS_MIN = 2 * S
-USUAL_TIMES = 3  # as long as nearly the longest of its kind, before a collective is told as stuck
-SILENT_NS_MIN = 5 * S  # without any sign of progress, of a job that tells steps
+SURE_NS = 5 * S  # without any sign of progress, of a job that tells steps and of which a rank is gone or stopped
 CALLS_MIN = 12  # ended before it: a job that comes up is not stepping yet
-PAUSE_TIMES = 3  # as long as the longest pause of its kind that was seen (evaluation, checkpoint)
-PAUSE_S_MIN = 60.0  # where none was seen
-PARTS_NS = 30 * S  # what befell a part so long before may be why
+KNOWN_NS = 90 * S  # so old a stall is told as it was: the calls that it began with go out of the look-back
+FORGOTTEN_NS = 3600 * S  # twice the longest usual time-out of collectives: nobody waits for a job any more
+FAILED_NS = 60 * S  # so long after a call failed its job is going down, or goes on
 BACK_NS = 100 * S  # a job that has not come back by then is told no more: less than the look-back
 
 
@@ -89,7 +87,7 @@ def stalls(
     Source: the decision table of `decisions`, earliest stuck group first.
     """
     places = places_of(relation, window.job)
-    calls, paces = calls_of(collective, window.to_ns), _paces(step, window.to_ns)
+    calls, paces = calls_of(collective, window.to_ns), paces_of(step, window.to_ns)
     happened = happened_of(event, places, window.job, window.to_ns)
     before = told_before(symptom, (Symptom.STALL, Symptom.CRASH), f"job:{window.job}", window)
     job = _Job(window, places, calls, paces, happened, bound_of(step, collective))
@@ -99,45 +97,20 @@ def stalls(
 
 
 @dataclass(frozen=True, slots=True)
-class _Paces:
-    """Steps that are over: when they ended, how long they took (checkpoint taken off), ns. In order of end."""
-
-    end_N: Ints
-    length_N: Ints
-    begin_N: Ints  # when they began
-    checkpoint_ns: int  # the longest checkpoint
-
-    @property
-    def usual_ns(self) -> int:
-        return int(np.median(self.length_N)) if len(self.length_N) else 0
-
-    def longest_gap_ns(self) -> int:
-        """Longest time between two ends of steps that were usual, of what the job did before."""
-        times = np.unique(self.end_N)
-        return int(np.diff(times).max()) if len(times) > 1 else 0
-
-
-def _paces(step: pa.Table, to_ns: int) -> _Paces:
-    begin_N, end_N = ints(step, "start_ns"), ints(step, "end_ns")
-    keep_N = (begin_N > 0) & (end_N > begin_N) & (end_N < min(to_ns, NEAR_NS))
-    begin_N, end_N = begin_N[keep_N], end_N[keep_N]
-    checkpoint_N = np.clip(ints(step, "checkpoint_ns", 0)[keep_N], 0, end_N - begin_N)
-    order_N = np.argsort(end_N, kind="stable")
-    checkpoint = int(checkpoint_N.max()) if len(checkpoint_N) else 0
-    lengths = np.sort((end_N - begin_N - checkpoint_N)[order_N])
-    return _Paces(end_N[order_N], lengths, begin_N[order_N], checkpoint)
-
-
-@dataclass(frozen=True, slots=True)
 class _Job:
     """All that is known of a job at the end of the window."""
 
     window: Window
     places: Places
     calls: Calls
-    paces: _Paces
+    paces: Paces
     happened: Happened
     bound_ns: int | None
+
+    @property
+    def patience(self) -> Patience:
+        """How long it may stand."""
+        return Patience(self.paces, self.calls, self.happened)
 
     # --- crashes --------------------------------------------------------------------------------------------------
 
@@ -146,10 +119,10 @@ class _Job:
         told, after_ns = [], 0
         for each in before:
             if each.end_ns is None:
-                found = crash_of(self.happened, self.calls, each.start_ns - 10 * S, self._kinds())
+                found = crash_of(self.happened, self.calls, each.start_ns - 10 * S)
                 told.append(self._crashed(each.start_ns, each.told_ns, found, each))
             after_ns = max(after_ns, told[-1].end_ns or self.window.to_ns if told else 0, each.end_ns or 0)
-        found = crash_of(self.happened, self.calls, max(after_ns, self.window.to_ns - LOOK_BACK_NS), self._kinds())
+        found = crash_of(self.happened, self.calls, max(after_ns, self.window.to_ns - LOOK_BACK_NS))
         if found is not None and not any(each.end_ns is None for each in told):
             told.append(self._crashed(found.start_ns, self.window.to_ns, found, None))
         return told
@@ -192,59 +165,75 @@ class _Job:
         crashed = next((each for each in crash if each.end_ns is None), None)
         if crashed is not None:
             return None if last is None else self._ended(last, max(crashed.start_ns, last.start_ns))
+        if last is not None and self.window.to_ns - last.start_ns > KNOWN_NS and not self._is_over():
+            return self._goes_on(last)
         found = None if self._is_over() else self._waits(last)
         if found is None:
-            return None if last is None else self._ended(last, self._moved_ns(last))
+            return None if last is None else self._ended(last, self._moved_ns(last) or self._left_ns())
         decision, since_ns = found
         evidence = [] if decision.group is None else [self._group_evidence(decision.group)]
         if last is not None:  # it lasts, or moved for a moment
             return self._told(Symptom.STALL, last.start_ns, None, last.told_ns, decision, since_ns, evidence)
         return self._told(Symptom.STALL, since_ns, None, self.window.to_ns, decision, since_ns, evidence)
 
+    def _goes_on(self, last: Told) -> Told:
+        """A stall that is so old that its calls go out of sight: as it was told, until something moves."""
+        moved_ns = self._moved_ns(last)
+        if moved_ns is None and self.window.to_ns - last.start_ns > FORGOTTEN_NS:
+            moved_ns = self.window.to_ns
+        return self._costs(last) if moved_ns is None else self._ended(last, moved_ns)
+
     def _is_over(self) -> bool:
         """Whether all ranks have left: a job that ended makes no progress and does not stall."""
         known = set(self.places.left_ns) | self.calls.ranks()
-        gone = gone_of(self.happened, self.places.left_ns, self.window.to_ns)
+        gone = self._gone()
         return (bool(known) and known <= gone.keys()) or self.happened.asked_ns is not None
+
+    def _left_ns(self) -> int:
+        """When the last of the ranks left the job, if all have; else now."""
+        left = [at if at is not None else self.window.to_ns for at in self.places.left_ns.values()]
+        return min(max(left, default=self.window.to_ns), self.window.to_ns)
+
+    def _gone(self) -> dict[int, str]:
+        return gone_of(self.happened, self.places.left_ns, self.window.to_ns, self._active_ns())
+
+    def _active_ns(self) -> dict[int, int]:
+        """When each rank called last."""
+        rank_N, entered_N = self.calls.rank_N, self.calls.entered_N
+        order_N = np.argsort(entered_N, kind="stable")
+        return dict(zip(rank_N[order_N].tolist(), entered_N[order_N].tolist(), strict=True))
 
     def _waits(self, last: Told | None) -> tuple[Decision, int] | None:
         """Who is waited for, and since when; None: the job moves, or is not known to have moved."""
         to_ns = self.window.to_ns
         if not self._stepped(last):
             return None
-        groups = [each for each in groups_waiting(self.calls, to_ns) if to_ns - each.first_ns > self._patience_ns(each)]
-        gone = gone_of(self.happened, self.places.left_ns, to_ns)
-        decision = decide(groups, gone=gone, frozen=self.happened.frozen, known_kinds=self._kinds())
-        if decision is not None and decision.group is not None:
-            if self._pauses(decision.group):
-                return None
-            since_ns = decision.group.last_ns + (decision.group.usual_ns if not decision.group.absent else 0)
-            return decision, min(since_ns, to_ns - 1)
-        return self._silent()
+        at_ns = self._before_failing_ns()
+        groups, order = groups_waiting(self.calls, at_ns), Programs(self.calls, at_ns)
+        decision = decide(groups, gone=self._gone(), frozen=self.happened.frozen, order=order)
+        if decision is None or decision.group is None:
+            return self._silent()
+        group = decision.group
+        complete = not group.absent and not group.pairwise
+        since_ns = group.last_ns if complete else group.first_ns
+        if to_ns - since_ns <= self.patience.of(decision):
+            return None
+        return decision, min(group.last_ns + (group.usual_ns if complete else 0), to_ns - 1)
+
+    def _before_failing_ns(self) -> int:
+        """Now; or when the first call failed, if none has ended well since: who gave up waits in nothing any more."""
+        calls = self.calls
+        failed = calls.ended_N[calls.failed_N & (calls.ended_N > self.window.to_ns - FAILED_NS)]
+        failed = failed[failed < self.window.to_ns]
+        if not len(failed):
+            return self.window.to_ns
+        first_ns = int(failed.min())
+        return self.window.to_ns if calls.over_ns(first_ns + S) is not None else first_ns
 
     def _stepped(self, last: Told | None) -> bool:
         """Whether it was seen working: it has called enough, or a stall of it is known."""
         ended = int((self.calls.ended_N < NEVER).sum()) + len(self.paces.end_N)
         return last is not None or ended >= CALLS_MIN * max(1, len(self.calls.ranks()))
-
-    def _patience_ns(self, group: Group) -> int:
-        """How long a collective may take before it is told: three times its kind, nearly a step where none is known."""
-        usual_ns = USUAL_TIMES * group.usual_ns
-        return max(WAIT_NS_MIN, usual_ns if group.usual_ns else 2 * self.paces.usual_ns)
-
-    def _pauses(self, group: Group) -> bool:
-        """Whether those who are missing are in a phase that they told, or at a checkpoint as they make them."""
-        kinds = {
-            self.happened.pauses[rank][1] for rank in group.absent or group.members if rank in self.happened.pauses
-        }
-        known_s = [self.happened.paused_s.get(kind, PAUSE_S_MIN / PAUSE_TIMES) for kind in sorted(kinds)]
-        if not kinds and group.absent:
-            known_s.append(self._checkpoint_s())
-        return (self.window.to_ns - group.last_ns) / S < PAUSE_TIMES * max(known_s, default=0.0)
-
-    def _checkpoint_s(self) -> float:
-        """The longest checkpoint that was seen, s; 0: none was."""
-        return max(self.happened.paused_s.get("checkpoint", 0.0), self.paces.checkpoint_ns / S)
 
     def _silent(self) -> tuple[Decision, int] | None:
         """A job that told steps, and tells nothing any more: neither steps nor calls."""
@@ -254,14 +243,15 @@ class _Job:
         told_N = np.maximum(self.calls.entered_N, np.where(self.calls.ended_N < NEVER, self.calls.ended_N, 0))
         last_ns = max(*known, int(told_N.max()) if len(told_N) else 0)
         quiet_ns = self.window.to_ns - last_ns
-        usual_ns = max(self.paces.longest_gap_ns(), self.paces.usual_ns, round(self._checkpoint_s() * S))
-        if quiet_ns <= max(SILENT_NS_MIN, USUAL_TIMES * usual_ns):
+        why, gone = self.happened.frozen, self._gone()
+        done = {each.rank for each in self.happened.ends if not each.failed}  # who is done waits for nobody
+        gone = {rank: words for rank, words in gone.items() if rank not in done}
+        if quiet_ns <= (SURE_NS if why or gone else self.patience.silent_ns()):
             return None
-        if self.happened.frozen:
-            ranks = tuple(sorted(self.happened.frozen))
+        if why:
+            ranks = tuple(sorted(why))
             text = f"rank {', '.join(map(str, ranks))} stands still (stopped)"
             return Decision(FROZEN, ranks, None, text), last_ns
-        gone = gone_of(self.happened, self.places.left_ns, self.window.to_ns)
         if gone:
             return Decision(DIED, tuple(sorted(gone)), None, f"rank {min(gone)} {gone[min(gone)]}"), last_ns
         text = f"no step and no collective since {seconds(quiet_ns)}; no rank waits in a collective"
@@ -269,26 +259,19 @@ class _Job:
             None, (), None, text, "collectives" if not len(told_N) else "what ranks do between collectives"
         ), last_ns
 
-    def _moved_ns(self, last: Told) -> int:
-        """When a stall was over: the first call that ended after its newest window, or step, or now."""
+    def _moved_ns(self, last: Told) -> int | None:
+        """When a stall was over: the first call that ended after its newest window, or step; None: nothing moved."""
         floor_ns = max(last.start_ns, self.window.from_ns - 30 * S)
         moved = [self.calls.over_ns(floor_ns)]
         later = self.paces.end_N[self.paces.end_N > floor_ns]
         moved += [int(later.min())] if len(later) else []
         moved += [each.time_ns for each in self.happened.ends if each.time_ns > floor_ns]
-        return min([at for at in moved if at is not None] or [self.window.to_ns])
+        return min((at for at in moved if at is not None), default=None)
 
     def _ended(self, last: Told, end_ns: int) -> Told:
         return self._costs(replace(last, end_ns=max(end_ns, last.start_ns)))
 
     # --- rows -----------------------------------------------------------------------------------------------------
-
-    def _kinds(self) -> frozenset[tuple[str, int, str]]:
-        """What the job called with success."""
-        calls = self.calls
-        done = (calls.ended_N < NEVER) & ~calls.failed_N & (calls.op_N >= 0) & (calls.dtype_N >= 0)
-        told = np.unique(np.column_stack([calls.op_N, calls.bytes_N, calls.dtype_N])[done], axis=0).tolist()
-        return frozenset((calls.ops[op], size, calls.dtypes[dtype]) for op, size, dtype in told)
 
     def _told(
         self, symptom: Symptom, start_ns: int, end_ns: int | None, told_ns: int, decision: Decision, since_ns: int,
@@ -300,7 +283,7 @@ class _Job:
         lost = whole.lost_gpu_seconds
         owners = [f"rank:{job}/{rank}" for rank in decision.ranks]
         if not owners and decision.category is not None and decision.group is not None:
-            owners = [f"comm:{decision.group.comm}"]
+            owners = [f"job:{job}" if decision.category == DIVERGED else f"comm:{decision.group.comm}"]
         blamed = tuple(
             Blame(owner, decision.category or "", decision.how, lost / len(owners), since_ns) for owner in owners
         )

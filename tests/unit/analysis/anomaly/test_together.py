@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.common.analysis_laws import judged
 from tests.fabrics import T0, S
-from tests.odd_metrics import WINDOW, Said, tables, wavy
+from tests.odd_metrics import WINDOW, Said, since, tables, wavy
 from tests.small_job import table
 from tests.unit.analysis.anomaly.test_anomaly import series_of_windows, told
 
@@ -157,13 +157,12 @@ def test_the_threshold_follows_from_the_budget() -> None:
 
 def test_of_very_many_metrics_the_furthest_out_are_told_and_the_others_counted() -> None:
     def all_of(host: int) -> list[Said]:
-        odd = host == 1
+        far = {first: since(-20, 500.0 if first == "a" else 900.0, 0.0) for first in "abcdefgh"}
         loads = [
-            Said(f"somebody_{first}{second}_queue_length", f"host:h{host}",
-                 lambda at, far=(500 if first == "a" else 900): float(far if odd and at >= -20 else 0))
+            Said(f"somebody_{first}{second}_queue_length", f"host:h{host}", far[first] if host == 1 else lambda at: 0.0)
             for first in "abcdefgh" for second in "abcdefgh"
         ]  # fmt: skip
-        oom = Said("container_oom_events_total", f"host:h{host}", lambda at: float(odd and at > 0), "counter")
+        oom = Said("container_oom_events_total", f"host:h{host}", since(1, float(host == 1), 0.0), "counter")
         return [*loads, oom]
 
     rows = told(tables([each for host in range(4) for each in all_of(host)]))

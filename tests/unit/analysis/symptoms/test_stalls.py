@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,7 +121,8 @@ def test_a_job_whose_ranks_left_does_not_stall() -> None:
 
 def test_a_job_that_tells_steps_and_then_nothing_stalls() -> None:
     steps, _ = working(-20, 0)
-    (row,) = told(tables(steps), window(8, 2))
+    assert told(tables(steps), window(30, 2)) == []  # its first evaluation, or checkpoint
+    (row,) = told(tables(steps), window(32, 2))
     assert (row["symptom"], row["blamed"], row["missing"]) == ("stall", [], "collectives")
     assert row["start_ns"] == T0
 
@@ -175,3 +177,89 @@ def test_oom_kill_is_told_before_who_was_seen_first() -> None:
     events.append(event(T0 + 300 * MS, 3, "process-exit", "error", "signal/SIGKILL", reason="oom-kill"))
     (row,) = told(tables(steps, calls, events), window(2, 2))
     assert blamed(row) == [(f"rank:{JOB}/3", "died", "decision:1")]
+
+
+def test_the_first_checkpoint_is_no_stall() -> None:
+    """Rank 0 writes it, and tells so only when it is over; no pause of the job was seen before."""
+    assert told(stuck_job(absent=(0,)), window(28, 2)) == []
+    (row,) = told(stuck_job(absent=(0,)), window(32, 2))
+    assert blamed(row) == [(f"rank:{JOB}/0", "never-entered", "decision:2")]
+
+
+def test_a_checkpoint_of_a_job_that_writes_them_is_given_three_times_as_long() -> None:
+    events = [event(T0 - 9 * S, 0, "checkpoint", seconds="2.5")]
+    assert told(stuck_job(absent=(0,), events=events), window(6, 2)) == []
+    assert len(told(stuck_job(absent=(0,), events=events), window(8, 2))) == 1
+
+
+def test_a_rank_that_is_missing_within_a_step_does_not_pause() -> None:
+    """All came to the first collective of the step; rank 0 does not come to the second."""
+    steps, calls = working(-20, 0)
+    for rank in range(RANKS):
+        calls += both(rank, 40, T0 + (210 + rank) * MS, T0 + 500 * MS)
+        calls += [] if rank == 0 else both(rank, 41, T0 + (550 + rank) * MS, None, bytes=8192)
+    (row,) = told(tables(steps, calls), window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/0", "never-entered", "decision:2")]
+
+
+def test_a_disk_that_hangs_ends_all_patience() -> None:
+    hung = {**event(T0 + S, 0, "hung-task", "error"), "entity": "host:h0", "entity_kind": "host"}
+    (row,) = told(stuck_job(absent=(0,), events=[hung]), window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/0", "never-entered", "decision:2")]
+    assert any(each["what"] == "hung-task" for each in row["evidence"])
+
+
+def test_all_pause_together_for_the_first_time() -> None:
+    """A new epoch: three ranks of four are still at it."""
+    assert told(stuck_job(absent=(0, 1, 2)), window(28, 2)) == []
+
+
+def test_the_first_collective_of_its_kind_is_given_longer() -> None:
+    steps, calls = working(-20, 0)
+    calls += [row for rank in range(RANKS) for row in both(rank, 40, T0 + 210 * MS, None, op="all_gather", bytes=10**9)]
+    assert told(tables(steps, calls), window(10, 2)) == []
+    assert len(told(tables(steps, calls), window(12, 2))) == 1
+
+
+def test_a_stall_longer_than_the_look_back_goes_on_as_it_was() -> None:
+    known = symptom(0.213, "stall", blamed=json.dumps([_blame(2)]))
+    (row,) = told({**tables(), "symptom": table("symptom", [known])}, window(300, 2))
+    assert (row["start_ns"], row["end_ns"]) == (known["start_ns"], None)
+    assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
+    assert row["lost_gpu_seconds"] == (300 - 0.213) * RANKS
+
+
+def test_a_long_stall_is_over_when_the_job_moves_or_nobody_can_wait_any_more() -> None:
+    known = table("symptom", [symptom(0.213, "stall")])
+    (row,) = told({**tables(*working(298, 302)), "symptom": known}, window(302, 2))
+    assert T0 + 298 * S < row["end_ns"] <= T0 + 302 * S
+    (row,) = told({**tables(), "symptom": known}, window(3602, 2))
+    assert row["end_ns"] == T0 + 3602 * S
+    (row,) = told({**tables(places=relations(T0 - 600 * S, T0 + 200 * S)), "symptom": known}, window(300, 2))
+    assert row["end_ns"] == T0 + 200 * S
+
+
+def test_ranks_that_were_begun_anew_are_there_again() -> None:
+    """All died and were begun anew; then one does not come."""
+    steps, calls = working(-20, 0)
+    events = [event(T0 - 30 * S, rank, "process-exit", "error", "exit/1") for rank in range(RANKS)]
+    calls += [row for rank in (0, 1, 3) for row in both(rank, 40, T0 + 210 * MS, None)]
+    rows = told({**tables(steps, calls, events), "symptom": table("symptom", [symptom(-30, "crash", end_s=-20)])},
+                window(4, 2))  # fmt: skip
+    assert [blamed(row) for row in rows] == [[(f"rank:{JOB}/2", "never-entered", "decision:2")]]
+
+
+def test_who_was_stopped_is_blamed_also_when_it_ended_after_the_others_gave_up() -> None:
+    steps, calls = working(-20, 0)
+    events = [event(T0 + 100 * MS, 2, "process-stopped", "error")]
+    for rank in (0, 1, 3):
+        calls += [*both(rank, 40, T0 + 210 * MS, None),
+                  collective(rank, 40, T0 + 210 * MS, T0 + 12 * S, state="failed")]  # fmt: skip
+    events += [event(T0 + (12_010 + rank) * MS, rank, "process-exit", "error", "exit/1") for rank in range(RANKS)]
+    (row,) = told(tables(steps, calls, events), window(14, 2))
+    assert blamed(row) == [(f"rank:{JOB}/2", "frozen", "decision:2")]
+
+
+def _blame(rank: int) -> dict[str, Any]:
+    return {"owner": f"rank:{JOB}/{rank}", "category": "never-entered", "how": "decision:2", "lost_gpu_seconds": 1.0,
+            "since_ns": T0 + 213 * MS}  # fmt: skip

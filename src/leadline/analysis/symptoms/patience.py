@@ -1,0 +1,146 @@
+"""How long a job may stand before it is told as stalled: by what its work took, and by the pauses that it makes.
+
+    gone, stopped, diverged           2 s: nothing will come of the wait
+    all came, and it does not end     2 s, or 3 times what its kind takes; 10 s, or 3 usual steps, where its kind is new
+    a rank is missing within a step   the same
+    a rank is missing between steps   the same, or as long as it may pause
+
+Between steps a healthy job writes checkpoints, evaluates, compiles, begins an epoch. It tells most of that when it is
+over. So a rank may pause for 3 times the longest pause that was seen; and where none was seen those that pause alone by
+custom (the first rank of a communicator, which writes) and all together (more than half of the ranks) get a floor.
+Something that befell the host of a rank that is missing, such as a disk that fails, ends all patience with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.analysis.columns import Ints, ints
+from leadline.analysis.spec import S
+from leadline.analysis.symptoms.calls import Calls, Group
+from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, STUCK, Decision
+from leadline.analysis.symptoms.happened import BROKEN, Happened
+from leadline.analysis.symptoms.spans import NEAR_NS
+
+WAIT_NS_MIN = 2 * S
+TIMES = 3  # as long as the longest of its kind
+NEW_KIND_NS_MIN = 10 * S  # of a collective of a kind that was not seen: the first of a checkpoint, of an evaluation
+TOLD_PAUSE_S_MIN = 60.0  # of a phase that is told as begun, where none of its kind was seen to end
+PAUSE_NS_MIN = 30 * S  # between steps, where no pause of the job was seen
+SILENT_NS_MIN = 10 * S  # nobody waits, nobody tells anything: where pauses were seen
+PARTS_NS = 30 * S  # what befell a part so long before may be why
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """Steps that are over: when they ended, how long they took (checkpoint taken off), ns. In order of end."""
+
+    end_N: Ints
+    rank_N: Ints
+    begin_N: Ints
+    length_N: Ints
+    checkpoint_ns: int  # the longest checkpoint
+
+    @property
+    def usual_ns(self) -> int:
+        """How long a step takes; 0: not known."""
+        return int(np.median(self.length_N)) if len(self.length_N) else 0
+
+    def longest_gap_ns(self) -> int:
+        """Longest time between two ends of steps."""
+        times = np.unique(self.end_N)
+        return int(np.diff(times).max()) if len(times) > 1 else 0
+
+    def longest_pause_ns(self) -> int:
+        """Longest time that a rank spent between two steps, if it is longer than a usual step; else 0."""
+        order_N = np.lexsort((self.begin_N, self.rank_N))
+        rank_N, begin_N, end_N = (each[order_N] for each in (self.rank_N, self.begin_N, self.end_N))
+        pause_N = (begin_N[1:] - end_N[:-1])[rank_N[1:] == rank_N[:-1]]
+        longest_ns = int(pause_N.max()) if len(pause_N) else 0
+        return longest_ns if longest_ns > self.usual_ns else 0
+
+    def last_ns(self, rank: int) -> int | None:
+        """When a rank's newest step was over; None: none was."""
+        mine = self.end_N[self.rank_N == rank]
+        return int(mine.max()) if len(mine) else None
+
+
+def paces_of(step: pa.Table, to_ns: int) -> Paces:
+    """The steps that were over at a time."""
+    begin_N, end_N, rank_N = ints(step, "start_ns"), ints(step, "end_ns"), ints(step, "rank")
+    keep_N = (begin_N > 0) & (end_N > begin_N) & (end_N < min(to_ns, NEAR_NS))
+    begin_N, end_N, rank_N = begin_N[keep_N], end_N[keep_N], rank_N[keep_N]
+    checkpoint_N = np.clip(ints(step, "checkpoint_ns", 0)[keep_N], 0, end_N - begin_N)
+    order_N = np.lexsort((begin_N, rank_N, end_N))
+    checkpoint = int(checkpoint_N.max()) if len(checkpoint_N) else 0
+    length_N = (end_N - begin_N - checkpoint_N)[order_N]
+    return Paces(end_N[order_N], rank_N[order_N], begin_N[order_N], length_N, checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What a job's own past says of how long it may stand."""
+
+    paces: Paces
+    calls: Calls
+    happened: Happened
+
+    def of(self, decision: Decision) -> int:
+        """How long whom a decision blames may be waited for, ns."""
+        group = decision.group
+        if group is None or decision.category in (DIED, FROZEN, DIVERGED):
+            return WAIT_NS_MIN
+        usual_ns = self._usual_ns(group)
+        if decision.category == STUCK:
+            return usual_ns
+        return max(usual_ns, self._pause_ns(group, decision.ranks or tuple(sorted(group.absent))))
+
+    def silent_ns(self) -> int:
+        """How long a job may tell nothing at all, while nobody waits: then all of it may be in a pause."""
+        usual_ns = TIMES * max(self.paces.longest_gap_ns(), self.paces.usual_ns, self._seen_ns())
+        return max(usual_ns, SILENT_NS_MIN if self._seen_ns() else PAUSE_NS_MIN)
+
+    def _usual_ns(self, group: Group) -> int:
+        if group.usual_ns:
+            return max(WAIT_NS_MIN, TIMES * group.usual_ns)
+        return max(NEW_KIND_NS_MIN if not group.pairwise else WAIT_NS_MIN, TIMES * self.paces.usual_ns)
+
+    def _seen_ns(self) -> int:
+        """The longest pause of the job that was seen; 0: none was."""
+        told_ns = round(self.happened.longest_pause_s() * S)
+        return max(told_ns, self.paces.checkpoint_ns, self.paces.longest_pause_ns())
+
+    def _pause_ns(self, group: Group, missing: Collection[int]) -> int:
+        """How long ranks that are missing may be in a pause; 0: they are in none."""
+        told = {self.happened.pauses[rank][1] for rank in missing if rank in self.happened.pauses}
+        if told:
+            known_s = (TIMES * self.happened.paused_s.get(kind, TOLD_PAUSE_S_MIN / TIMES) for kind in sorted(told))
+            return round(max(known_s) * S)
+        if self._is_broken(missing, group.first_ns) or not all(self._between_steps(rank) for rank in missing):
+            return 0
+        seen_ns = self._seen_ns()
+        first = min(group.members)  # of a pair no rank writes for both, unless it is the job's first
+        writes = first in missing and (first == 0 or len(group.members) > 2)
+        by_custom = writes or 2 * len(missing) > len(group.members)
+        return TIMES * seen_ns if seen_ns or not by_custom else PAUSE_NS_MIN
+
+    def _is_broken(self, ranks: Collection[int], since_ns: int) -> bool:
+        """Whether something befell the hosts or GPUs of ranks after which they do not come."""
+        wanted = set(ranks)
+        return any(each.kind in BROKEN and each.time_ns >= since_ns - PARTS_NS and wanted & {*each.ranks}
+                   for each in self.happened.parts)  # fmt: skip
+
+    def _between_steps(self, rank: int) -> bool:
+        """Whether a rank has made all of a step's calls, or none of the next; true where that cannot be told."""
+        last_ns = self.paces.last_ns(rank)
+        if last_ns is None:
+            return True
+        entered_N = self.calls.entered_N[self.calls.rank_N == rank]
+        ends = self.paces.end_N[self.paces.rank_N == rank]
+        since = int((entered_N >= last_ns).sum())
+        per_step_N = np.diff(np.searchsorted(np.sort(entered_N), ends))
+        return since == 0 or (len(per_step_N) > 0 and since >= int(np.median(per_step_N)))
