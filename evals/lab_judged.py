@@ -240,8 +240,7 @@ def source_hash(folders: tuple[str, ...] = SOURCES) -> str:
     for folder in folders:
         for path in sorted(each for each in (root / folder).rglob("*") if each.suffix in (".py", ".yaml")):
             whole.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    for path in (here, here.with_name("judging.py")):
-        whole.update(path.read_bytes())
+    whole.update(here.read_bytes())
     return whole.hexdigest()[:16]
 
 
