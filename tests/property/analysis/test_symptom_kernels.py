@@ -51,15 +51,15 @@ rows_of_calls = st.lists(
 
 def told(calls: Calls) -> list[Row]:
     """Calls with their names."""
-    texts = {
+    texts: Row = {
         name: np.array([*names, ""], object)[code_N].tolist()
         for name, names, code_N in (
             ("comm", calls.comms, calls.comm_N), ("op", calls.ops, calls.op_N), ("dtype", calls.dtypes, calls.dtype_N)
         )
     }  # fmt: skip
-    plain_ = {"seq": calls.seq_N, "rank": calls.rank_N, "bytes": calls.bytes_N, "size": calls.size_N}
+    plain_: Row = {"seq": calls.seq_N, "rank": calls.rank_N, "bytes": calls.bytes_N, "size": calls.size_N}
     plain_ |= {"entered": calls.entered_N, "started": calls.started_N, "ended": calls.ended_N, "failed": calls.failed_N}
-    columns = {**texts, **{name: values.tolist() for name, values in plain_.items()}}
+    columns: Row = {**texts, **{name: values.tolist() for name, values in plain_.items()}}
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
