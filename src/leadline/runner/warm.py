@@ -14,6 +14,7 @@ from leadline.analysis.graph.warm import warm_graph
 from leadline.analysis.ledger.warm import warm_collectives, warm_operations, warm_presence
 from leadline.analysis.messages.warm import warm_messages
 from leadline.analysis.path.warm import warm_paths
+from leadline.analysis.symptoms.warm import warm_symptoms
 
 log = logging.getLogger("leadline.runner")
 
@@ -25,6 +26,7 @@ WARMERS: tuple[Callable[[], object], ...] = (
     warm_operations,
     warm_collectives,
     warm_anomalies,
+    warm_symptoms,
 )
 
 

@@ -24,7 +24,7 @@ from leadline.analysis.spec import S
 EARLY_NS = 10 * S  # a job that told of something so early in the look-back was there before
 PLANNED = ("exit/0", "exit/143", "exit/130", "signal/SIGTERM", "signal/SIGINT")
 BUSY_RATIO = 0.2
-PEERS_FEW = 5  # fewer streams than this do not show what is usual among them
+PEERS_FEW = 4  # fewer streams than this do not show what is usual among them
 WIRED = ("port", "swport", "xcvr")
 _CARRIED = re.compile(r".*(?:packets_total|UcastPkts|packets)")
 _HELD = ("in", "runs-on", "member")

@@ -110,7 +110,9 @@ def cause(
         return {}
     known = known_of(incident.to_pylist(), cause.to_pylist())
     ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
-    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of)
+    tenants = {each.tenant for each in hurts}
+    quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
+    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of, quoted)
     pieces = _changes(pieces, ground)
     names = _is_only_tenant(hurts, flow_volume)
     matter = Matter(

@@ -66,8 +66,12 @@ def pieces_of(
     sle_loss: pa.Table,
     now_ns: int,
     speaks_of: Callable[[str, str], bool],
+    quoted: frozenset[str],
 ) -> list[Piece]:
-    """All evidence of a window, in a fixed order, each once. `speaks_of`: whether any rule looks at it."""
+    """All evidence of a window, in a fixed order, each once. `speaks_of`: whether any rule looks at it.
+
+    `quoted`: tenants whose messages may be repeated to all who suffer. Of others' rows only the kind is told.
+    """
     anomaly, event, failure, conflict, sle_loss = (
         _of_rules(rows, name, what, speaks_of)
         for rows, name, what in (
@@ -80,8 +84,8 @@ def pieces_of(
     )
     found = {
         *_anomalies(anomaly.to_pylist(), now_ns),
-        *_events(event.to_pylist()),
-        *_failures(failure.to_pylist()),
+        *_events(event.to_pylist(), quoted),
+        *_failures(failure.to_pylist(), quoted),
         *_conflicts(conflict.to_pylist()),
         *_losses(sle_loss.to_pylist()),
     }
@@ -107,19 +111,20 @@ def _anomalies(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece
         yield Piece(face, row["entity"] or "", row["start_ns"], end_ns, row["bound_ns"], score, text, earliest_ns)
 
 
-def _events(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+def _events(rows: Iterable[Mapping[str, Any]], quoted: frozenset[str]) -> Iterable[Piece]:
     for row in rows:
         face = Face("event", row["kind"] or "", code=row["code"] or "", severity=row["severity"] or "")
         entity = row["entity"] or (f"host:{row['host']}" if row.get("host") else "")
         code = f" {face.code}" if face.code else ""
-        message = " ".join((row["message"] or "").split())[:160]
+        message = " ".join((row["message"] or "").split())[:160] if row["tenant"] in quoted else ""
         text = f"{face.what}{code}" + (f": {message}" if message else "")
         yield Piece(face, entity, row["time_ns"], row["time_ns"], row["bound_ns"], 0.0, text)
 
 
-def _failures(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
+def _failures(rows: Iterable[Mapping[str, Any]], quoted: frozenset[str]) -> Iterable[Piece]:
     for row in rows:
-        text = " ".join((row["evidence"] or row["kind"] or "").split())[:160]
+        said = row["evidence"] if row["tenant"] in quoted else ""
+        text = " ".join((said or row["kind"] or "").split())[:160]
         yield Piece(
             Face("failure", row["kind"] or ""), row["entity"] or "", row["start_ns"], row["end_ns"], None, 0.0, text
         )

@@ -125,14 +125,15 @@ def signs_of(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tupl
             if weight > 0:
                 told.append(Told(piece, weight))
     told.sort(key=lambda each: (-each.weight, each.piece.order))
-    return _once(told), tuple(sorted(late, key=lambda piece: piece.order))
+    return _once(told, rule, matter.book), tuple(sorted(late, key=lambda piece: piece.order))
 
 
-def _once(told: Iterable[Told]) -> tuple[Told, ...]:
-    """Rows that say the same count once: a link that flaps ten times, a job of which all ranks tell their version."""
-    found: dict[tuple[str, str], Told] = {}
+def _once(told: Iterable[Told], rule: Rule, book: Book) -> tuple[Told, ...]:
+    """Rows that say the same count once: a link that flaps ten times, a job of which all ranks tell their version, two
+    counters of the same drops."""
+    found: dict[int, Told] = {}
     for each in told:
-        found.setdefault((each.piece.face.table, each.piece.face.what), each)
+        found.setdefault(id(book.signs(each.piece.face)[rule.name]), each)
     return tuple(found.values())
 
 

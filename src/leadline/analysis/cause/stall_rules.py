@@ -157,7 +157,7 @@ STALL_RULES: tuple[Rule, ...] = (
     Rule(
         "program-diverged",
         "called another collective than the other ranks",
-        ("rank",),
+        ("rank", "job"),
         Layer.APPLICATION,
         STOP,
         (),

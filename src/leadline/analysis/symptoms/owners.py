@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Ints, ints
+from leadline.analysis.columns import Bools, Ints, ints
 from leadline.analysis.spec import S
+from leadline.analysis.symptoms.calls import RANKS_MAX, numbered
 from leadline.analysis.symptoms.lateness import Lateness
 from leadline.analysis.symptoms.spans import NEAR_NS, Blame
 from leadline.model.accounts import Category, Depth
@@ -85,12 +86,20 @@ def phases_since(step: pa.Table, since_ns: int, to_ns: int) -> Phases:
     keep_N = (begin_N > 0) & (end_N > begin_N) & (end_N < min(to_ns, NEAR_NS)) & (rank_N >= 0)
     rank_N, end_N = rank_N[keep_N], end_N[keep_N]
     data_N, forward_N = (np.clip(ints(step, name, 0)[keep_N], 0, 3600 * S) for name in ("data_ns", "forward_ns"))
-    return Phases(*(_grown(rank_N, end_N > since_ns, value_N) for value_N in (data_N, forward_N)))
+    ranks_R, number_N = _numbered(rank_N)
+    return Phases(*(_grown(ranks_R, number_N, end_N > since_ns, value_N) for value_N in (data_N, forward_N)))
 
 
-def _grown(rank_N: Ints, after_N: np.ndarray[Any, np.dtype[np.bool_]], value_N: Ints) -> dict[int, float]:
-    ranks, number_N = np.unique(rank_N, return_inverse=True)
-    number_N, count = number_N.ravel(), len(ranks)
+def _numbered(rank_N: Ints) -> tuple[Ints, Ints]:
+    """Which ranks occur, and the place of each row's among them; sorted only where numbers are no ranks."""
+    if len(rank_N) and int(rank_N.max()) >= RANKS_MAX:
+        ranks_R, number_N = np.unique(rank_N, return_inverse=True)
+        return ranks_R, number_N.ravel()
+    return numbered(rank_N)
+
+
+def _grown(ranks: Ints, number_N: Ints, after_N: Bools, value_N: Ints) -> dict[int, float]:
+    count = len(ranks)
     sums, counts = [], []
     for part_N in (after_N, ~after_N):
         total_R = np.zeros(count, np.int64)  # integers: their sum does not depend on its order

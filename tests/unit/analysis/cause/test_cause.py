@@ -245,6 +245,16 @@ def test_incidents_of_several_jobs_whose_cause_is_no_longer_known_are_still_one(
     assert {row["incident"] for row in again} == {first[0]["incident"]}
 
 
+def test_what_another_tenants_log_says_stays_with_it() -> None:
+    oom = event("host:h2", "oom-kill", message="Killed secret-model of bo", tenant="bo")
+    died = symptom(blame("rank:bert-1/1", "died", how="decision:1"), kind="crash")
+    item = case(symptom=[died], event=[oom])
+    assert ("host:h2", "oom-kill") in named(item), "it counts as evidence"
+    assert "secret-model" not in json.dumps(told(item))
+    for tenant in ("ana", "provider"):
+        assert "secret-model" in json.dumps(told(case(symptom=[died], event=[{**oom, "tenant": tenant}])))
+
+
 def test_of_other_tenants_not_even_the_names_of_jobs_are_told() -> None:
     """The sole tenant that suffers is the window's, and no provider for that."""
     paths, volumes = flows(RING)
