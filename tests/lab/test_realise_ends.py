@@ -139,7 +139,7 @@ def test_the_verbs(lab_name: str) -> None:
 
     cluster = Cluster.attach(lab_name)
     assert cluster.topology == TINY
-    sleeper = cluster.spawn("h1", ["sleep", "60"], name="x", detached=True)
+    sleeper = cluster.spawn("h1", ["sleep", "600"], name="x", detached=True)
     told = leadline("status", "--name", lab_name, "--output", "json")
     assert told.returncode == 0
     answer = json.loads(told.stdout)

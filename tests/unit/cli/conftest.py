@@ -1,6 +1,6 @@
 """A running server with some telemetry in it, and the command line called in this process.
 
-The server is one for all modules, as its start is dear: a test leaves in it nothing that another would stumble over.
+The server is one for all modules, as its start is dear; who needs a fresh one, or analyses, starts one of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -51,7 +53,14 @@ def leadline_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
 
 @pytest.fixture(scope="session")
 def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
-    with RunningLeadline(tmp_path_factory.mktemp("cli"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
+    with with_telemetry(tmp_path_factory.mktemp("cli")) as server:
+        yield server
+
+
+@contextmanager
+def with_telemetry(directory: Path) -> Iterator[RunningLeadline]:
+    """A server with one metric."""
+    with RunningLeadline(directory) as server:
         point = {"timeUnixNano": str(time.time_ns()), "asDouble": 21.5}
         metric = {"name": "cli.temp", "gauge": {"dataPoints": [point]}}
         resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "[/red] :smile: <b>"}}]}

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+import pytest
 from tests.senders.running import RunningLeadline
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_analyses import GRAPH
 
 from leadline.analysis import ANALYSES
+
+
+@pytest.fixture(scope="module")
+def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
+    with RunningLeadline(tmp_path_factory.mktemp("live"), {"LEADLINE_RUNNER__ENABLED": "true"}) as server:
+        yield server
 
 
 def test_analyses_of_a_running_server(leadline: RunningLeadline, leadline_cli: Run) -> None:

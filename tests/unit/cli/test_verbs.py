@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import typer
 import yaml
 from tests.senders.running import Pages, RunningLeadline, free_ports
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import Run, with_telemetry
 
 from leadline import __version__
 from leadline.cli.main import app
@@ -27,6 +28,13 @@ VERBS: dict[str, tuple[str, ...]] = {
     "series": ("show", "series", "cli"),
     "sql": ("sql", SQL),
 }
+
+
+@pytest.fixture(scope="module")
+def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline]:
+    """A fresh one, to which nothing was sent that it would complain of."""
+    with with_telemetry(tmp_path_factory.mktemp("verbs")) as server:
+        yield server
 
 
 def load(text: str, output: str) -> Any:
