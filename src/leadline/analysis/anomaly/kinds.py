@@ -73,7 +73,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(r".*(?:throttled|throttles).*", Way.COUNT, 1),
     Kind(r"DCGM_FI_DEV_CLOCKS?_(?:EVENT|THROTTLE)_REASONS", Way.STATE, 1, bits=0x8 | 0x20 | 0x40 | 0x80, healthy=0.0),
     # states
-    Kind(r"up|.*_up|.*carrier|.*(?:oper|link)_?status|ifOperStatus|.*source_up", Way.STATE, -1, alike=True),
+    Kind(r"ifOperStatus|.*if_?oper_?status", Way.STATE, 1, alike=True),  # 1 is up, 2 down (IF-MIB)
+    Kind(r"up|.*_up|.*carrier|.*(?:oper|link)_?status|.*source_up", Way.STATE, -1, alike=True),
     Kind(
         r".*(?:link_width|link_speed|pcie_link_gen|PCIE_LINK_(?:GEN|WIDTH)|network_speed).*|ifSpeed",
         Way.STATE, -1, alike=True,

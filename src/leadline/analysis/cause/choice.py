@@ -126,7 +126,7 @@ def _rivals(
 ) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
     """The best candidate of each component; those that lost against another of the same one, with the reason.
 
-    Ends of a link and the link are one component. A fallback (it says where, not why) gives way to a better one of
+    Ends of a link and the link are one component, and a switch with what it is linked by. A fallback (it says where, not why) gives way to a better one of
     which the same lost seconds come.
     """
     best: list[Candidate] = []
@@ -147,7 +147,10 @@ def _rivals(
 
 
 def family(entity: str, places: Places) -> frozenset[str]:
-    """What a person would take for the same component: a link and its two ends."""
+    """What a person would take for the same component: a link and its two ends, a switch and its links."""
+    if kind_of(entity) == "switch":
+        ports = places.ports_of(entity)
+        return frozenset({entity}).union(*(family(port, places) for port in ports))
     if kind_of(entity) == "link":
         return frozenset({entity, *places.ends(entity)})
     if kind_of(entity) in ("port", "swport"):

@@ -39,7 +39,7 @@ def test_the_quantile_of_a_surprise_is_that_of_the_normal_distribution() -> None
         ("DCGM_FI_DEV_SM_CLOCK", Way.LOAD, -1),
         ("node_network_transmit_bytes_total", Way.LOAD, 0),
         ("process.cpu.time", Way.LOAD, 0),
-        ("ifOperStatus", Way.STATE, -1),
+        ("ifOperStatus", Way.STATE, 1),
         ("up", Way.STATE, -1),
         ("DCGM_FI_DEV_XID_ERRORS", Way.STATE, 1),
         ("some_counter_of_somebody_total", Way.LOAD, 0),

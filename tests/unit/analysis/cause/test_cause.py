@@ -289,3 +289,15 @@ def test_an_open_symptom_that_nobody_tells_any_more_is_over() -> None:
     stale = symptom(LATE, start_s=-100)
     stale["seen_ns"] = stale["start_ns"] + 20 * 10**9
     assert told(case(symptom=[stale])) == ([], [])
+
+
+def test_a_switch_whose_links_are_down_is_named_instead_of_them() -> None:
+    """And a link of it that is down alone is named itself."""
+    paths, volumes = flows(RING)
+    edges = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    ports = ["swport:spine1/E1", "swport:spine1/E2", "swport:leaf1/U1", "swport:leaf2/U1"]
+    down = [anomaly(port, "node_network_up", direction="low") for port in ports]
+    whole = case(symptom=[symptom(edges)], flow_path=paths, flow_volume=volumes, anomaly=down)
+    assert named(whole) == [("switch:spine1", "switch-down")]
+    one = case(symptom=[symptom(edges)], flow_path=paths, flow_volume=volumes, anomaly=[down[0], down[2]])
+    assert named(one) == [(UPLINK_1, "link-down")]
