@@ -46,7 +46,8 @@ REMEDIES: Mapping[ActionKind, Remedy] = {
     ActionKind.RESIZE: Remedy("go on with {job} on fewer ranks, without {host}",
                               ("sbatch --exclude={host} --nodes=N JOB.sh",)),
     ActionKind.REROUTE: Remedy("lead traffic around {what}", ("leadline show flows {job}",)),
-    ActionKind.PACE: Remedy("slow down the other traffic on the links of {job}: {what}", ("leadline show flows {job}",)),
+    ActionKind.PACE: Remedy("slow down the other traffic on the links of {job}: {what}",
+                            ("leadline show flows {job}",)),
     ActionKind.CONTACT_SUPPORT: Remedy("ask the vendor, with a recording of the incident",
                                        ("leadline record --from {from_ns} --to {to_ns} incident.leadline",)),
 }  # fmt: skip

@@ -126,8 +126,8 @@ def _rivals(
 ) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
     """The best candidate of each component; those that lost against another of the same one, with the reason.
 
-    Ends of a link and the link are one component, and a switch with what it is linked by. A fallback (it says where, not why) gives way to a better one of
-    which the same lost seconds come.
+    Ends of a link and the link are one component, and a switch with what it is linked by. A fallback (it says where,
+    not why) gives way to a better one of which the same lost seconds come.
     """
     best: list[Candidate] = []
     losers: list[tuple[Candidate, str]] = []

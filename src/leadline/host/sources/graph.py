@@ -68,7 +68,8 @@ class Graph(Source):
         cables and addresses under the interface's."""
         found = []
         for device in sorted((self.site.config.sys_root / "class" / "infiniband").glob("*")):
-            told = read_if_there(device / "ports" / "1" / "gid_attrs" / "ndevs" / "0").decode("ascii", "replace").strip()
+            first = read_if_there(device / "ports" / "1" / "gid_attrs" / "ndevs" / "0")
+            told = first.decode("ascii", "replace").strip()
             if told in ports and told != device.name:
                 found.append(Edge(self.site.port(device.name), self.site.port(told), "in"))
         return found

@@ -22,7 +22,8 @@ def streams_of(entities: list[str]) -> tuple[Streams, Names]:
             entities=names, metrics=metrics, kinds=kinds, labels=[""],
             entity_R=np.array([entity for entity, _ in rows]), metric_R=np.array([metric for _, metric in rows]),
             label_R=np.zeros(count, np.int64), role_R=np.zeros(count, np.int64), counter_R=np.ones(count, bool),
-            bound_R=np.full(count, -1), samples=Samples(np.zeros(count + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)),
+            bound_R=np.full(count, -1),
+            samples=Samples(np.zeros(count + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)),
         ),
         names,
     )  # fmt: skip
