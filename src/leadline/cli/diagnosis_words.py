@@ -26,7 +26,7 @@ OTHERS_SHOWN = 5
 JOBS_SHOWN = 5
 FAILED_SHOWN = 3
 CLASSES: Mapping[str, str] = {
-    FaultClass.TRANSIENT: "transient: over, and not seen before", FaultClass.GRAY: "gray: it works, but badly",
+    FaultClass.TRANSIENT: "transient: it comes and goes by itself", FaultClass.GRAY: "gray: it works, but badly",
     FaultClass.PERSISTENT: "persistent: it will not go by itself",
 }  # fmt: skip
 BEHIND_S = 15.0  # an open incident that no window of so long has told is told with the time it is of

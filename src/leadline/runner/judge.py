@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leadline.analysis.spec import Analysis, Window
 from leadline.runner.execute import Executor, Task
-from leadline.runner.load import Rows, calls, given, rows_in
+from leadline.runner.load import Rows, calls, given, goes_on, rows_in
 from leadline.runner.together import Together
 from leadline.runner.worker import Outcome
 
@@ -53,7 +53,7 @@ def judge(
     for window in windows:
         began_ns = time.monotonic_ns()
         tables = given(analysis, window, rows)
-        told = [table for table, read in zip(tables, analysis.reads, strict=True) if not read.valid]
+        told = [table for table, read in zip(tables, analysis.reads, strict=True) if not read.valid or goes_on(read)]
         if told and not rows_in(told):  # by their host's clock they were in the window, by cluster time they are not
             continue
         task = Task(analysis, window, tables)

@@ -320,7 +320,8 @@ def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: st
     """The calls that judge one window: one for each cluster, or each job, that has rows in it; none without rows.
 
     What holds for a while (`valid`) is no reason to judge a window, unless the analysis reads nothing else; nor, of
-    a job, what was concluded of it: a job that ended has rows of that for as long as anything looks back.
+    a job, what was concluded of it: a job that ended has rows of that for as long as anything looks back. But spans of
+    a job that `calls` are (`goes_on`): a job that stalls tells nothing, and still stalls.
     `provider`: whose verdicts on a cluster are in which several tenants have rows; otherwise they are the only one's.
     """
     plain = _of_jobs(analysis) if analysis.part is Part.JOB else _calling(analysis)
@@ -351,7 +352,13 @@ def _calling(analysis: Analysis) -> list[Read]:
 def _of_jobs(analysis: Analysis) -> list[Read]:
     """The reads whose rows make a job one that is judged."""
     named = [read for read in analysis.reads if "job" in read.names and read.calls]
-    return [read for read in named if read.table.identity is not Identity.REVISION and not read.valid] or named[:1]
+    told = [read for read in named if read.table.identity is not Identity.REVISION and not read.valid] or named[:1]
+    return [*told, *(read for read in named if goes_on(read) and read not in told)]
+
+
+def goes_on(read: Read) -> bool:
+    """Whether what was concluded and still holds is a reason to judge a job of which nothing else is heard."""
+    return read.valid and read.calls and bool(read.table.newest) and "job" in read.names
 
 
 def given(analysis: Analysis, window: Window, rows: Rows) -> list[pa.Table]:

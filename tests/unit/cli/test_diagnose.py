@@ -69,7 +69,7 @@ def test_one_screen_says_what_since_when_why_what_to_do_and_what_waiting_costs()
         "1 0.4 s before h3/eth0 lost its carrier 5 times in 30 s",
         "2 3.0 s after rank:bert-1/2: rank 2 arrives last, by 900 ms",
         "3 0.3 s before ? swport:leaf1/Ethernet3: the other end went down too",
-        "transient: over, and not seen before",
+        "transient: it comes and goes by itself",
         "not host:h6 cpu throttled (0.04): throttled only 8 s after.",
         "do CHECK_CABLE: look at cable and transceiver of port h3/eth0, at both ends; clean or",
         "saves 1.50 GPU-h (3.75 EUR) in the next hour",

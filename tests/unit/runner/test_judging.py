@@ -7,6 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.fabrics import T0
+from tests.small_job import table
+from tests.suffering import stuck_job, working
 
 from leadline.analysis import ANALYSES
 from leadline.lab.incidents import incident
@@ -97,3 +100,21 @@ def test_rows_that_cannot_be_loaded_fail_their_window(monkeypatch: pytest.Monkey
     found = judge_rows(tables, from_ns, to_ns, WAITING)
     assert set(found) == {"analysis_run"}
     assert set(found["analysis_run"]["analysis"].to_pylist()) == {each.name for each in WAITING}
+
+
+def test_a_job_that_stalls_and_tells_nothing_more_still_stalls() -> None:
+    """Long after its last row went out of sight, and until something moves."""
+    rows = stuck_job(absent=(2,))
+    judging = Judging([each for each in ANALYSES if each.name == "stalls"], T0 - 60 * S)
+    judging.add(rows)
+    judging.until(T0 + 600 * S, ended=True)
+    [row] = judging.told()["symptom"].to_pylist()
+    assert (row["symptom"], row["end_ns"], row["seen_ns"]) == ("stall", None, T0 + 600 * S)
+    assert row["lost_gpu_seconds"] > 590
+    windows = judging.windows
+    _, calls = working(601, 606)
+    judging.add({"collective": table("collective", calls)})
+    judging.until(T0 + 1500 * S, ended=True)
+    [row] = judging.told()["symptom"].to_pylist()
+    assert T0 + 600 * S < row["end_ns"] < T0 + 610 * S
+    assert judging.windows - windows < 400, "a stall that is over is not asked about for ever"

@@ -40,8 +40,8 @@ def class_of(
 
     - gray: it works and it lasted or came back; or it stops some jobs and spares at least `SPARED` others
     - persistent: it does not work, and lasts longer than `LASTS_NS` or came back `AGAIN` times
-    - transient: it is over, and did not come back
-    - unknown: it lasts, shorter than `LASTS_NS`: what becomes of it nobody can say yet
+    - transient: it is over, and did not come back for `LASTS_NS`; or it came and went before, not often enough for more
+    - unknown: it lasts, or was over just now, for the first time: what becomes of it nobody can say yet
 
     Source: the classes of Huang et al., "Gray Failure: The Achilles' Heel of Cloud-Scale Systems" (HotOS 2017), and of
     repeat offenders ("lemons") in Kokolis et al., "Revisiting Reliability" (2024, section 5); thresholds are ours.
@@ -56,4 +56,12 @@ def class_of(
         return FaultClass.GRAY if works or some_only else FaultClass.PERSISTENT
     if some_only:
         return FaultClass.GRAY
-    return FaultClass.UNKNOWN if newest.end_ns is None else FaultClass.TRANSIENT
+    if newest.end_ns is None:
+        return FaultClass.UNKNOWN
+    went_before = any(_quiet_ns(each, newest.start_ns) >= LASTS_NS for each in episodes if each is not newest)
+    return FaultClass.TRANSIENT if went_before or _quiet_ns(newest, now_ns) >= LASTS_NS else FaultClass.UNKNOWN
+
+
+def _quiet_ns(episode: Episode, until_ns: int) -> int:
+    """For how long it was over."""
+    return 0 if episode.end_ns is None else until_ns - episode.end_ns

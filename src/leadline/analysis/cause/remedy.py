@@ -43,7 +43,8 @@ def remedy(proposed: ActionKind, fault_class: FaultClass, symptom: Symptom, loss
     """The action for a cause, from what its rule proposes.
 
     - a gray fault of a node that its jobs survive is avoided for these jobs (AVOID) instead of taking the node out
-    - what is over and did not come back (transient) needs nothing, unless its job is down and must be started again
+    - what is over, and is transient or may yet turn out to be, needs nothing, unless its job is down and must be started
+      again
     - a stop is proposed only where it pays: where it costs more than it saves in an hour, the job goes on as it is
       (NONE) until the class is known to be gray or persistent
     """
@@ -57,7 +58,7 @@ def remedy(proposed: ActionKind, fault_class: FaultClass, symptom: Symptom, loss
 
 
 def _for_class(action: ActionKind, fault_class: FaultClass, symptom: Symptom, loss: Loss) -> ActionKind:
-    if fault_class is FaultClass.TRANSIENT and not loss.lasts:
+    if fault_class in (FaultClass.TRANSIENT, FaultClass.UNKNOWN) and not loss.lasts:
         return A.RESTART_APP if symptom is Symptom.CRASH else A.NONE
     takes_out = action in (A.DRAIN, A.REPLACE_NODE, A.QUARANTINE)
     return A.AVOID if fault_class is FaultClass.GRAY and takes_out else action

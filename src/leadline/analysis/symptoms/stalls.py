@@ -69,7 +69,7 @@ BACK_NS = 100 * S  # a job that has not come back by then is told no more: less 
         ),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=LOOK_BACK_NS,
              waits=False, calls=False),
-        Read(SYMPTOM, valid=True, look_back_ns=EVENTS_NS, waits=False, calls=False),
+        Read(SYMPTOM, valid=True, look_back_ns=EVENTS_NS, waits=False),
     ),
     writes=(SYMPTOM,),
     window_s=2,

@@ -10,6 +10,7 @@ from leadline.model.incidents import FaultClass
 S = 10**9
 NOW_NS = 10**6 * S
 SHORT = Episode(NOW_NS - 60 * S, NOW_NS - 30 * S)
+OVER_LONG = Episode(NOW_NS - LASTS_NS - 60 * S, NOW_NS - LASTS_NS)
 
 
 @pytest.mark.parametrize(
@@ -17,11 +18,13 @@ SHORT = Episode(NOW_NS - 60 * S, NOW_NS - 30 * S)
     [
         (Episode(NOW_NS - 20 * S, None), True, FaultClass.UNKNOWN),
         (Episode(NOW_NS - 20 * S, None), False, FaultClass.UNKNOWN),
-        (SHORT, True, FaultClass.TRANSIENT),
-        (SHORT, False, FaultClass.TRANSIENT),
+        (SHORT, True, FaultClass.UNKNOWN),
+        (SHORT, False, FaultClass.UNKNOWN),
+        (OVER_LONG, True, FaultClass.TRANSIENT),
+        (OVER_LONG, False, FaultClass.TRANSIENT),
         (Episode(NOW_NS - LASTS_NS, None), False, FaultClass.PERSISTENT),
         (Episode(NOW_NS - LASTS_NS, None), True, FaultClass.GRAY),
-        (Episode(NOW_NS - LASTS_NS - 5 * S, NOW_NS - 6 * S), True, FaultClass.TRANSIENT),
+        (Episode(NOW_NS - LASTS_NS - 5 * S, NOW_NS - 6 * S), True, FaultClass.UNKNOWN),
     ],
 )
 def test_one_episode(newest: Episode, works: bool, wanted: FaultClass) -> None:
