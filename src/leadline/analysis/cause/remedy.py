@@ -43,7 +43,7 @@ def remedy(proposed: ActionKind, fault_class: FaultClass, symptom: Symptom, loss
     """The action for a cause, from what its rule proposes.
 
     - a gray fault of a node that its jobs survive is avoided for these jobs (AVOID) instead of taking the node out
-    - what is over, and is transient or may yet turn out to be, needs nothing, unless its job is down and must be started
+    - what is over, and is transient or may yet turn out so, needs nothing, unless its job is down and must be started
       again
     - a stop is proposed only where it pays: where it costs more than it saves in an hour, the job goes on as it is
       (NONE) until the class is known to be gray or persistent
