@@ -148,8 +148,8 @@ def test_a_matrix_has_one_time_line(tmp_path: Path) -> None:
     finish(journal, A)
     journal.path(A, SCENARIO).write_text(plan.scenario_text(A, Times()))
     journal.require_same({A: plan.scenario_text(A, Times()), B: plan.scenario_text(B, Times(3.0))})
-    with pytest.raises(UsageError, match=r"is there with duration_s 33\.0, and would have 38\.0 now"):
-        journal.require_same({A: plan.scenario_text(A, Times(15.0))})
+    with pytest.raises(UsageError, match=r"is there with duration_s 68\.0, and would have 73\.0 now"):
+        journal.require_same({A: plan.scenario_text(A, Times(50.0))})
     with pytest.raises(UsageError, match="with topology quad, and would have clos8 now"):
         journal.require_same({A: plan.scenario_text(A, Times(), "clos8")})
 

@@ -41,7 +41,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 class Times:
     """Seconds of a cell's time line: the job settles, the fault, the job recovers."""
 
-    before_s: float = 10.0
+    before_s: float = 45.0  # so much of a past detectors need (docs/analyses/anomaly.md)
     during_s: float = 15.0
     after_s: float = 8.0
 
