@@ -65,7 +65,7 @@ def test_a_neighbour_takes_cpu_and_the_uplink_of_its_machine_and_leaves_nothing(
     fault = ColocatedNeighbour().chosen(shared, random.Random(2))
     assert fault.host in ("h2", "h4"), "beside a rank, and without one"
     victim = 0 if fault.host == "h2" else 1
-    assert fault.component(shared) == (f"host:{fault.host}",)
+    assert fault.component(shared) == (f"host:{fault.host}", f"job:neighbour-{fault.host}")
     before = dict(fault.seen(shared))
     assert before["neighbour_cpu_s"] == 0
     fault.start(shared)

@@ -77,11 +77,15 @@ class ColocatedNeighbour(Fault):
         return replace(fault, _left={one.process.pid: cores for one, cores in zip(ranks, left, strict=True)})
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        return (f"host:{self.host}",)
+        # Who sees whose flows cross its links names the neighbour by them.
+        return (f"host:{self.host}", *([f"job:{self._label}"] if self.flows else []))
+
+    @property
+    def _label(self) -> str:
+        return f"neighbour-{self.host}"
 
     def start(self, lab: RunningLab) -> None:
-        label = f"neighbour-{self.host}"
-        burner = lab.cluster.spawn(self.host or "", BURN, name=label)
+        burner = lab.cluster.spawn(self.host or "", BURN, name=self._label)
         self._running.append(burner)
         burner.cgroup.set_cpu_quota(self.cores)
         for one in self._victims(lab):
@@ -90,7 +94,8 @@ class ColocatedNeighbour(Fault):
                 lab.hold(self._held[-1], self, self._left[one.process.pid])
         if self.flows:
             each_mbit = self.load * lab.cluster.topology.shape.machine_bps / self.flows / 1e6
-            bulk = Bulk(name=label, src=self.src or "", dst=self.host or "", flows=self.flows, rate_mbit=each_mbit)
+            src, dst = self.src or "", self.host or ""
+            bulk = Bulk(name=self._label, src=src, dst=dst, flows=self.flows, rate_mbit=each_mbit)
             bulk.start(lab.cluster)
             self._running.append(bulk)
 
