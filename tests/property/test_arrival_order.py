@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.collective_rows import JOB, MS, T0, Call, collectives, empty
 
@@ -48,8 +48,17 @@ def rows(found: Segments) -> list[tuple[object, ...]]:
     ]  # fmt: skip
 
 
+ENDED_BEFORE_THEY_CAME = [
+    Call(0, 5, 10.0, 0.000333, "j/0", 3, "all_reduce", 8, False),
+    Call(0, 0, 0.367, 0.000333, "j/1", 3, "all_reduce", 8, False),
+    Call(0, 1, 0.0, -10.0, "j/1", 3, "send", 8, False),
+    Call(0, 2, 0.368, -9.632, "j/1", 3, "all_reduce", 8, False),
+]
+
+
 @settings(max_examples=60, deadline=None)
 @given(jobs())
+@example(ENDED_BEFORE_THEY_CAME)
 def test_spans_are_disjoint_in_order_and_lose_no_more_than_they_last(calls: list[Call]) -> None:
     found = told(collectives(calls))
     assert (found.begin_N < found.end_N).all()

@@ -28,6 +28,7 @@ from leadline.analysis.ledger.edges import by_edge
 from leadline.analysis.ledger.excess import excess_ns, within
 from leadline.analysis.ledger.expected import NOISE_RATIO, Expected, expected
 from leadline.analysis.ledger.hidden import hidden
+from leadline.analysis.ledger.layers import orderly
 from leadline.analysis.ledger.open_end import LATE_RANKS_MAX, open_end, parted
 from leadline.analysis.ledger.phases import moved, phases
 from leadline.analysis.ledger.pieces import COMM, JOB, RANK, Pieces
@@ -81,7 +82,7 @@ def from_collectives(
         parts = [told.own(found, window.from_ns), told.communication(found.since(window.from_ns))]
     parts.append(open_end(arrived, steps, clock, until_ns, window.to_ns, missing))
     pieces = within(Pieces.joined(parts), excess_ns(step, told.expected.step_ns, window), window)
-    return by_edge(pieces, edge, arrived, window.job), missing
+    return orderly(by_edge(pieces, edge, arrived, window.job)), missing  # ends before arrivals make spans that overlap
 
 
 @dataclass(frozen=True, slots=True)
