@@ -18,9 +18,9 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "img" / "up.svg"
-WIDTH, HEIGHT = 142, 28
+WIDTH, HEIGHT = 142, 33
 NEAR_THE_END = " s slow-worker on"  # then, and a little later, the picture is taken
-LATER_S, WATCH_S_MAX = 25, 400
+LATER_S, WATCH_S_MAX = 40, 400
 
 
 def main() -> None:
@@ -38,7 +38,8 @@ def main() -> None:
             time.sleep(LATER_S)
             screen = _screen(tmux, "-e")
             subprocess.run([*tmux, "send-keys", "C-c"], check=True)
-            time.sleep(10)  # the cluster is taken down
+            while _lives(tmux) and time.monotonic() < deadline:  # the cluster is taken down, the store is closed
+                time.sleep(1)
         finally:
             subprocess.run([*tmux, "kill-server"], check=False, capture_output=True)
     console = Console(record=True, width=WIDTH, file=io.StringIO())
@@ -48,6 +49,10 @@ def main() -> None:
     # rich points to a font on somebody's server; the reader's own will do.
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     TARGET.write_text(picture.replace("Fira Code", "ui-monospace"))
+
+
+def _lives(tmux: list[str]) -> bool:
+    return subprocess.run([*tmux, "has-session"], check=False, capture_output=True).returncode == 0
 
 
 def _screen(tmux: list[str], *how: str) -> str:
