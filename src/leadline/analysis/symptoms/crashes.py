@@ -14,7 +14,7 @@ import numpy as np
 
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import NEVER, Calls, groups_waiting
-from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide
+from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide, with_cut
 from leadline.analysis.symptoms.happened import End, Happened, complains_of_peers
 from leadline.analysis.symptoms.programs import Programs
 
@@ -79,7 +79,7 @@ def _decision(
     order = Programs(calls, gave_up_ns)
     waited = decide(groups_waiting(calls, gave_up_ns), gone={}, frozen=frozen, order=order)
     if waited is not None:
-        return waited
+        return with_cut(waited, happened)
     if frozen:
         ranks = tuple(sorted(frozen))
         return Decision(FROZEN, ranks, None, f"rank {ranks[0]} stood still (stopped)")

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import Group
+from leadline.analysis.symptoms.happened import Happened
 from leadline.analysis.symptoms.programs import Kind, compared
 
 DIED, FROZEN, NEVER_ENTERED, DIVERGED, STUCK = "died", "frozen", "never-entered", "diverged", "stuck"
@@ -26,6 +28,7 @@ SLOW = "slow"
 DECISION = {DIED: 1, FROZEN: 2, NEVER_ENTERED: 2, DIVERGED: 3, STUCK: 4, SLOW: 5}
 NAMED_MAX = 8
 FEW = 4  # a ring that is cut lets some of its ranks go, wherever it is cut: only one in four or fewer say something
+CUT_NS = 10 * S  # before the first came: transport tries again for some seconds before a collective stands
 RIGHT_ORDER = "which of the calls the program makes there: nothing like it was called before"
 
 
@@ -95,6 +98,17 @@ def decide(
     if own:
         return _missing(groups, group, own, order)
     return _all_came(groups, group, order)
+
+
+def with_cut(decision: Decision, happened: Happened) -> Decision:
+    """Of a collective that does not end though all came: the ranks whose port lost its carrier, if it is not all."""
+    if decision.category != STUCK or decision.ranks or decision.group is None:
+        return decision
+    cut = happened.cut_since(decision.group.first_ns - CUT_NS)
+    ranks = tuple(sorted(cut.keys() & decision.group.members))
+    if not ranks or len(ranks) == len(decision.group.members):
+        return decision
+    return replace(decision, ranks=ranks, text=f"{decision.text}; {cut[ranks[0]]}", missing=None)
 
 
 def _missing(groups: Sequence[Group], group: Group, own: frozenset[int], order: Order) -> Decision:

@@ -87,6 +87,15 @@ class Happened:
         """Ranks whose processes stood still at a time, also of those that ended since."""
         return frozenset(rank for rank, since_ns, until_ns in self.stood if since_ns <= at_ns < until_ns)
 
+    def cut_since(self, from_ns: int) -> dict[int, str]:
+        """Ranks of hosts of which a port lost its carrier since then, with words for it."""
+        found: dict[int, str] = {}
+        for part in sorted(self.parts, key=lambda each: (each.time_ns, each.entity)):
+            if part.kind == "link-down" and part.time_ns >= from_ns:
+                for rank in part.ranks:
+                    found.setdefault(rank, f"{part.entity} lost its carrier")
+        return found
+
     def longest_pause_s(self) -> float:
         """The longest pause of any kind that was seen, s; 0: none was."""
         return max(self.paused_s.values(), default=0.0)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import NEVER, Calls, Group, calls_of, groups_waiting
 from leadline.analysis.symptoms.crashes import Crash, crash_of, gone_of
-from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, Decision, decide
+from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, Decision, decide, with_cut
 from leadline.analysis.symptoms.happened import BACK, Happened, happened_of
 from leadline.analysis.symptoms.patience import PARTS_NS, Paces, Patience, paces_of
 from leadline.analysis.symptoms.places import Places, places_of
@@ -214,6 +214,7 @@ class _Job:
         if decision is None or decision.group is None:
             return self._silent()
         group = decision.group
+        decision = with_cut(decision, self.happened)
         complete = not group.absent and not group.pairwise
         since_ns = group.last_ns if complete else group.first_ns
         if to_ns - since_ns <= self.patience.of(decision):

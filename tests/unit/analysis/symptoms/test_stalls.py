@@ -55,6 +55,23 @@ def test_a_process_that_goes_on_is_not_frozen() -> None:
     assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
 
 
+def link_down(port: str, at_ns: int) -> dict[str, Any]:
+    told = event(at_ns, 0, "link-down", "error")
+    return {**told, "entity_kind": "port", "entity": port}
+
+
+def test_of_a_collective_that_does_not_end_whose_port_lost_its_carrier_is_blamed() -> None:
+    given = stuck_job(absent=(), events=[link_down("port:h1/eth0", T0)])
+    (row,) = told(given, window(4, 2))
+    assert blamed(row) == [(f"rank:{JOB}/1", "stuck", "decision:4")]
+    assert row["evidence"][0]["text"].endswith("; port:h1/eth0 lost its carrier")
+    everybody = [link_down(f"port:h{host}/eth0", T0) for host in range(RANKS)]
+    long_ago = [link_down("port:h1/eth0", T0 - 60 * S)]
+    for events in (everybody, long_ago):
+        (row,) = told(stuck_job(absent=(), events=events), window(4, 2))
+        assert blamed(row) == [(f"comm:{COMM}", "stuck", "decision:4")]
+
+
 def test_all_came_and_it_does_not_end_is_of_the_communicator() -> None:
     (row,) = told(stuck_job(absent=()), window(4, 2))
     assert blamed(row) == [(f"comm:{COMM}", "stuck", "decision:4")]
