@@ -28,7 +28,9 @@ from leadline.server.alerts_api import mount_alerts
 from leadline.server.analyses import mount_analyses
 from leadline.server.anomalies_view import mount_anomalies
 from leadline.server.bundles import mount_bundles
+from leadline.server.changes import Changes, mount_changes
 from leadline.server.compare_api import mount_compare
+from leadline.server.entities_view import mount_entities
 from leadline.server.explain_api import mount_explanation
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
@@ -36,6 +38,7 @@ from leadline.server.incidents_api import mount_incidents
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
 from leadline.server.messages_api import mount_messages
+from leadline.server.page import mount_page
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.sle_api import mount_sle
 from leadline.server.symptoms_view import mount_symptoms
@@ -114,11 +117,15 @@ The same on the terminal: leadline doctor | show tables | show series | sql 'SEL
 
 
 def create_api(
-    parts: Parts, authorize: Authorize, config_view: Callable[[], list[dict[str, Any]]], config_text: str = ""
+    parts: Parts,
+    authorize: Authorize,
+    config_view: Callable[[], list[dict[str, Any]]],
+    changes: Changes,
+    config_text: str = "",
 ) -> FastAPI:
     """The API of a running server.
 
-    `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
+    `changes` are to be closed before the server stops. `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
     """
     api = FastAPI(
         title="Leadline",
@@ -160,11 +167,6 @@ def create_api(
             text = f"{request.url.path} does not take {request.method}; see /openapi.json"
             return _problem(405, "method", text, error.headers)
         return _problem(error.status_code, "bad_request", str(error.detail), error.headers)
-
-    @api.get("/", tags=["process"], response_class=PlainTextResponse)
-    def hello() -> str:
-        """What answers here, for somebody who opens the address."""
-        return HELLO
 
     @api.get("/health", tags=["process"])
     async def health() -> dict[str, str]:
@@ -282,8 +284,11 @@ def create_api(
             raise
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
+    mount_page(api, HELLO)
+    mount_changes(api, changes, who, PROBLEMS)
     mount_bundles(api, parts, who, config_text, PROBLEMS)
     mount_analyses(api, parts.runner, who, PROBLEMS)
+    mount_entities(api, parts, who, reading.turn, PROBLEMS)
     mount_graph(api, parts, who, reading.turn, PROBLEMS)
     mount_compare(api, parts, who, reading.turn, PROBLEMS)
     mount_messages(api, parts, who, reading.turn, PROBLEMS)

@@ -40,6 +40,7 @@ from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
+from leadline.server.changes import Changes
 from leadline.server.config import Config, Flag, load
 from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
@@ -102,11 +103,13 @@ class ServerProcess:
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer,
         )  # fmt: skip
-        api = create_api(
-            parts, authorize, lambda: [setting._asdict() for setting in config.settings()], config_text(config)
-        )
+        self._changes = Changes(parts)
+        self.api = create_api(
+            parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes,
+            config_text(config),
+        )  # fmt: skip
         self._listeners = [
-            self._listener(Root(ingest, api), server.port),
+            self._listener(Root(ingest, self.api), server.port),
             self._listener(ingest, server.otlp_http_port),
         ]
         self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host_in_url}:{server.otlp_grpc_port}")
@@ -184,6 +187,7 @@ class ServerProcess:
         for task in behind:
             task.cancel()
         await asyncio.gather(*behind, return_exceptions=True)
+        self._changes.close()
         for listener in self._listeners:
             listener.should_exit = True
         ended = await asyncio.gather(*serving, return_exceptions=True)

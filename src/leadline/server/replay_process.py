@@ -31,6 +31,7 @@ from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.api import create_api
+from leadline.server.changes import Changes
 from leadline.server.config import Config
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
@@ -81,7 +82,10 @@ class ReplayProcess:
         parts = Parts(
             self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger
         )
-        api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()])
+        self._changes = Changes(parts)
+        api = create_api(
+            parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes
+        )
         self._listener = _Listener(
             uvicorn.Config(
                 api,
@@ -117,6 +121,7 @@ class ReplayProcess:
             serving = asyncio.create_task(self._listener.serve(listening))
             stopping = asyncio.create_task(self._stop.wait())
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            self._changes.close()
             self._listener.should_exit = True
             stopping.cancel()
             await serving

@@ -1,0 +1,95 @@
+"""`GET /api/v1/changes`: server-sent events that say which tables got rows, so that a page asks again for what it shows.
+
+    store.append ──> store.written(table) ──(once a second)──> event: now_ns, {table: version}
+
+An event carries no data: what changed is asked for through the views, which know who may see it. A version only says
+"not as before". To a tenant nothing is told of when others write: its versions change with the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import StreamingResponse
+
+from leadline.model.errors import BusyError
+from leadline.model.principal import OPERATE, Principal
+from leadline.model.tables import TABLES
+from leadline.server.health import Parts
+
+EVERY_S = 1.0
+TENANT_EVERY_S = 2.0  # how often a tenant's page asks again
+LISTENERS_MAX = 64  # pages that follow at a time; each costs one small message a second
+
+
+class Changes:
+    """The pages that follow. `close` ends their streams, so that nobody waits for them when the server stops."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._listeners = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """End every stream within a second; new ones end at once."""
+        self._closed = True
+
+    def versions(self, principal: Principal) -> dict[str, int]:
+        """A number per table that changes when it got rows that `principal` might see."""
+        if principal.may(OPERATE):
+            return {table.name: self._parts.store.written(table.name) for table in TABLES}
+        turn = int(self._parts.now_ns() / 1e9 // TENANT_EVERY_S)
+        return {table.name: turn for table in TABLES}
+
+    async def events(self, principal: Principal) -> AsyncIterator[str]:
+        """The stream of one page: everything at first, then what changed, at least the time once a second.
+
+        Errors: BusyError if too many pages follow.
+        """
+        if self._listeners >= LISTENERS_MAX:
+            raise BusyError(f"{LISTENERS_MAX} pages follow this server; close some")
+        self._listeners += 1
+        try:
+            known: dict[str, int] = {}
+            while not self._closed:
+                now = self.versions(principal)
+                news = {table: version for table, version in now.items() if known.get(table) != version}
+                known = now
+                yield _event({"now_ns": self._parts.now_ns(), "tables": news})
+                await asyncio.sleep(EVERY_S)
+        finally:
+            self._listeners -= 1
+
+
+def _event(said: dict[str, Any]) -> str:
+    return f"data: {json.dumps(said, separators=(',', ':'))}\n\n"
+
+
+def mount_changes(
+    api: FastAPI, changes: Changes, who: Callable[[Request], Principal], problems: dict[int | str, Any]
+) -> None:
+    """Add the end point."""
+
+    @api.get(
+        "/api/v1/changes",
+        tags=["state"],
+        response_class=StreamingResponse,
+        responses={**problems, 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+    )
+    async def follow(request: Request) -> StreamingResponse:
+        """Server-sent events: the time, and a version for each table that got rows. They carry no data."""
+        stream = changes.events(who(request))
+        first = await anext(stream)  # so that a refusal is an answer, not a stream that breaks
+
+        async def all_of_it() -> AsyncIterator[str]:
+            yield first
+            async for each in stream:
+                yield each
+
+        return StreamingResponse(
+            all_of_it(), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+        )

@@ -1,0 +1,65 @@
+"""`GET /api/v1/entities`: the names of what there is, for a box that completes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Query, Request
+from pydantic import BaseModel, Field
+
+from leadline.model.principal import Principal
+from leadline.model.tables.fabric import RELATION
+from leadline.server.flows_view import Asked
+from leadline.server.graph_api import Cluster
+from leadline.server.health import Parts
+from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.store import Store
+
+MOST = 5000
+
+
+class EntitiesAnswer(BaseModel):
+    """Ids of entities, by kind and name; `total` counts those that match."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    entities: list[str]
+    total: int
+
+
+def entities_answer(store: Store, asked: Asked, match: str, limit: int) -> EntitiesAnswer:
+    """What the relations of the principal name, that has `match` in its id (any case)."""
+    where = [*asked.conditions(), "entity != ''"]
+    if match:
+        where.append("positionCaseInsensitive(entity, {match:String}) > 0")
+    sql = (
+        "SELECT entity, count() OVER () AS total FROM (SELECT DISTINCT tenant, cluster, "
+        f"toString(arrayJoin([child, parent])) AS entity FROM leadline.{RELATION.name}) "
+        f"WHERE {' AND '.join(where)} GROUP BY entity ORDER BY entity LIMIT {limit}"
+    )
+    parameters = asked.parameters(sql) | ({"match": match} if match else {})
+    found = store.query(sql, parameters)
+    total = int(found.column("total")[0].as_py()) if found.num_rows else 0
+    return EntitiesAnswer(schema=SCHEMA_VERSION, entities=found.column("entity").to_pylist(), total=total)
+
+
+def mount_entities(
+    api: FastAPI,
+    parts: Parts,
+    who: Callable[[Request], Principal],
+    turn: Callable[[], AbstractContextManager[None]],
+    problems: dict[int | str, Any],
+) -> None:
+    """Add the end point. `turn` gives a turn to query."""
+
+    @api.get("/api/v1/entities", tags=["graph"], responses=problems)
+    def entities(
+        request: Request,
+        match: Annotated[str, Query(description="part of an id, any case", max_length=200)] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+        cluster: Cluster = "",
+    ) -> EntitiesAnswer:
+        """Ids of jobs, ranks, GPUs, hosts, ports, switches, links: whatever relations tell of."""
+        with turn():
+            return entities_answer(parts.store, Asked(who(request), cluster, parts.now_ns()), match, limit)

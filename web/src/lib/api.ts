@@ -1,0 +1,97 @@
+// Asking the API. Types come from its OpenAPI document; an error says what was asked, what came back, and what to do.
+
+import type { paths } from "../api/schema";
+
+type Get<P extends keyof paths> = paths[P] extends { get: infer G } ? G : never;
+export type GetPath = { [P in keyof paths]: Get<P> extends never ? never : P }[keyof paths];
+type Ok<G> = G extends { responses: { 200: { content: { "application/json": infer A } } } } ? A : never;
+
+/** What a GET of this path answers. */
+export type Answer<P extends GetPath> = Ok<Get<P>>;
+
+export type Params = Record<string, string | number | undefined>;
+
+/** An answer that is not a success, or none at all. `reason` is a word of the API, or `unreachable`. */
+export class ApiError extends Error {
+  constructor(
+    readonly reason: string,
+    message: string,
+    readonly asked: string,
+    readonly status = 0,
+  ) {
+    super(message);
+  }
+
+  /** What somebody can do about it. */
+  get todo(): string {
+    switch (this.reason) {
+      case "unreachable":
+        return "See whether the server runs: leadline status";
+      case "unauthorized":
+        return "Open the page by the name localhost or 127.0.0.1";
+      case "busy":
+        return "Many queries run; this one is asked again in a second";
+      case "store":
+        return "See the store: leadline doctor";
+      default:
+        return this.status >= 500 ? "See the server's log: leadline doctor" : "Change what is asked for";
+    }
+  }
+}
+
+/** The address of a question: `{parts}` of the path filled from `params`, the rest as its query. */
+export function address(path: string, params: Params = {}): string {
+  const rest = new URLSearchParams();
+  let filled = path;
+  for (const [name, value] of Object.entries(params)) {
+    if (value === undefined || value === "") continue;
+    const part = `{${name}}`;
+    if (filled.includes(part)) filled = filled.replace(part, encodeURIComponent(value));
+    else rest.set(name, String(value));
+  }
+  const query = rest.toString();
+  return query ? `${filled}?${query}` : filled;
+}
+
+/** GET. Errors: ApiError. */
+export async function get<P extends GetPath>(
+  path: P,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<Answer<P>> {
+  return (await ask(address(path, params), { ...(signal ? { signal } : {}) })) as Answer<P>;
+}
+
+/** POST of a JSON body. Errors: ApiError. */
+export async function post<A>(path: string, body: unknown): Promise<A> {
+  return (await ask(path, {
+    method: "POST",
+    body: JSON.stringify(body),
+    headers: { "content-type": "application/json" },
+  })) as A;
+}
+
+async function ask(where: string, init: RequestInit): Promise<unknown> {
+  const asked = `${init.method ?? "GET"} ${where}`;
+  let response: Response;
+  try {
+    response = await fetch(where, init);
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError("unreachable", "no answer", asked);
+  }
+  const text = await response.text();
+  const body = parsed(text);
+  if (response.ok && body !== undefined) return body;
+  const problem = (body as { error?: { reason?: string; message?: string } } | undefined)?.error;
+  const told = problem?.message ?? (text.slice(0, 200) || response.statusText);
+  throw new ApiError(problem?.reason ?? "not_json", told, asked, response.status);
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

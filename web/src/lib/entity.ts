@@ -1,0 +1,50 @@
+// Entities by their id: `rank:bert-7/13`, `swport:leaf3/Ethernet12`, `link:h3/eth0~leaf1/Ethernet3`.
+
+export interface Entity {
+  readonly kind: string;
+  readonly name: string;
+}
+
+/** The two parts of an id; without a colon, a name of no kind. */
+export function entityOf(id: string): Entity {
+  const at = id.indexOf(":");
+  return at < 0 ? { kind: "", name: id } : { kind: id.slice(0, at), name: id.slice(at + 1) };
+}
+
+/** The job that an entity belongs to, by its id; empty if none. */
+export function jobOf(id: string): string {
+  const { kind, name } = entityOf(id);
+  if (kind === "job") return name;
+  return kind === "rank" || kind === "comm"
+    ? (name
+        .split(">")[0]
+        ?.replace(/^rank:/, "")
+        .split("/")[0] ?? "")
+    : "";
+}
+
+/** Where a click on an entity leads. */
+export function hrefOf(id: string): string {
+  const { kind, name } = entityOf(id);
+  const quoted = encodeURIComponent(id);
+  switch (kind) {
+    case "job":
+      return `/jobs/${encodeURIComponent(name)}`;
+    case "rank": {
+      const rank = name.split("/")[1]?.split(">")[0] ?? "";
+      return `/jobs/${encodeURIComponent(jobOf(id))}?rank=${encodeURIComponent(rank)}`;
+    }
+    case "incident":
+      return `/incidents/${encodeURIComponent(name)}`;
+    case "host":
+    case "port":
+      return `/fleet?at=${quoted}`;
+    default:
+      return `/graph?at=${quoted}`;
+  }
+}
+
+/** `job:bert-7` as the command line names it. */
+export function plainName(id: string): string {
+  return entityOf(id).name;
+}

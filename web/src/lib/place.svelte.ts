@@ -1,0 +1,110 @@
+// Where the reader is: the URL, and nothing else. Every view, entity, span and filter stands in it, so Back works and a
+// link shows the same to somebody else.
+
+import { ends, type Span, spanOf, spanParams } from "./time";
+import { live } from "./live.svelte";
+
+const SPAN_PARAMS = ["last", "from", "to"];
+
+class Place {
+  #url = $state(new URL(globalThis.location?.href ?? "http://localhost/"));
+
+  constructor() {
+    globalThis.addEventListener?.("popstate", () => (this.#url = new URL(location.href)));
+  }
+
+  /** The path's parts: `/jobs/bert-7` is `["jobs", "bert-7"]`. */
+  get parts(): string[] {
+    return this.#url.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+  }
+
+  get path(): string {
+    return this.#url.pathname;
+  }
+
+  get params(): URLSearchParams {
+    return this.#url.searchParams;
+  }
+
+  param(name: string): string {
+    return this.#url.searchParams.get(name) ?? "";
+  }
+
+  /** The time span of the whole page. */
+  get span(): Span {
+    return spanOf(this.#url.searchParams);
+  }
+
+  /** Whether the span moves with the time. */
+  get following(): boolean {
+    return "lastS" in this.span;
+  }
+
+  /** The two ends of the span, at the server's time. */
+  get ends(): { fromNs: number; toNs: number } {
+    return ends(this.span, live.nowNs);
+  }
+
+  /** The span as the API's `from` and `to` take it. While it follows, the newest end is the server's own now. */
+  get asked(): { from: string; to: string | undefined } {
+    const span = this.span;
+    if ("lastS" in span) return { from: `-${span.lastS}s`, to: undefined };
+    return { from: String(span.fromNs), to: String(span.toNs) };
+  }
+
+  /** A path of this page that keeps the span, as a link's `href`. */
+  to(path: string): string {
+    const [bare, search] = path.split("?");
+    const params = new URLSearchParams(search);
+    for (const name of SPAN_PARAMS) {
+      const value = this.param(name);
+      if (value && !params.has(name)) params.set(name, value);
+    }
+    const query = params.toString();
+    return query ? `${bare}?${query}` : (bare ?? "/");
+  }
+
+  /** Go there; the span is kept unless the path says another. */
+  go(path: string): void {
+    history.pushState(null, "", this.to(path));
+    this.#url = new URL(location.href);
+    scrollTo(0, 0);
+  }
+
+  /** Change parameters where one is; an empty value takes one away. `replace` for what changes while one drags. */
+  set(changes: Record<string, string>, replace = false): void {
+    const url = new URL(this.#url);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value) url.searchParams.set(name, value);
+      else url.searchParams.delete(name);
+    }
+    if (url.href === this.#url.href) return;
+    history[replace ? "replaceState" : "pushState"](null, "", url);
+    this.#url = url;
+  }
+
+  /** Show another span. */
+  show(span: Span): void {
+    this.set({ last: "", from: "", to: "", ...spanParams(span) });
+  }
+}
+
+export const place = new Place();
+
+/** Clicks on links of this page are followed without loading it anew. */
+export function followLinks(event: MouseEvent): void {
+  if (
+    event.defaultPrevented ||
+    event.button ||
+    event.metaKey ||
+    event.ctrlKey ||
+    event.shiftKey ||
+    event.altKey
+  )
+    return;
+  const link = (event.target as Element | null)?.closest?.("a");
+  if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
+  if (link.pathname.startsWith("/api/") || link.pathname === "/metrics") return;
+  event.preventDefault();
+  place.go(link.pathname + link.search);
+}

@@ -1,0 +1,37 @@
+// How the reader likes to see it: kept in this browser, nowhere else. What is seen stands in the URL (place).
+
+const THEME = "leadline.theme";
+
+class Shown {
+  /** Whether plots show their numbers. */
+  numbers = $state(false);
+  #chosen = $state<"light" | "dark" | "">("");
+  #system = $state<"light" | "dark">("light");
+
+  constructor() {
+    const kept = globalThis.localStorage?.getItem(THEME);
+    if (kept === "light" || kept === "dark") this.#chosen = kept;
+    const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+    if (!dark) return;
+    this.#system = dark.matches ? "dark" : "light";
+    dark.addEventListener("change", () => (this.#system = dark.matches ? "dark" : "light"));
+  }
+
+  get theme(): "light" | "dark" {
+    return this.#chosen || this.#system;
+  }
+
+  /** The other one of light and dark, from now on. */
+  turn(): void {
+    this.#chosen = this.theme === "dark" ? "light" : "dark";
+    localStorage.setItem(THEME, this.#chosen);
+  }
+}
+
+export const shown = new Shown();
+
+/** A colour of app.css, for canvases; read anew when the theme changes. */
+export function colour(name: string): string {
+  void shown.theme;
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}

@@ -1,0 +1,102 @@
+// Times: nanoseconds since 1970 as the API tells them. As JavaScript numbers they are exact to 256 ns in this century,
+// which is finer than anything that is drawn; differences that must be finer come from the API as differences.
+
+import { duration } from "./units";
+
+export const S = 1e9;
+
+/** A moment as a Date, to the millisecond. */
+export function dateOf(ns: number): Date {
+  return new Date(Math.round(ns / 1e6));
+}
+
+/** `13:41:07` of today, `2026-11-20 13:41:07` of another day; UTC. */
+export function clock(ns: number, nowNs?: number): string {
+  const text = dateOf(ns).toISOString();
+  const same = nowNs !== undefined && dateOf(nowNs).toISOString().slice(0, 10) === text.slice(0, 10);
+  return same ? text.slice(11, 19) : `${text.slice(0, 10)} ${text.slice(11, 19)}`;
+}
+
+/** With milliseconds, for the moment under the pointer. */
+export function exactClock(ns: number): string {
+  const text = dateOf(ns).toISOString();
+  return `${text.slice(0, 10)} ${text.slice(11, 23)} UTC`;
+}
+
+/** The same moment where the reader is: what a hover shows. */
+export function localClock(ns: number, zone?: string): string {
+  return new Intl.DateTimeFormat("en-GB", {
+    dateStyle: "medium",
+    timeStyle: "long",
+    ...(zone ? { timeZone: zone } : {}),
+  }).format(dateOf(ns));
+}
+
+/** `41 s ago`. */
+export function ago(ns: number, nowNs: number): string {
+  const seconds = (nowNs - ns) / S;
+  return seconds < 1 ? "now" : `${duration(Math.round(seconds))} ago`;
+}
+
+/** The span that the page shows: the last so many seconds of a moving now, or two fixed times. */
+export type Span = { readonly lastS: number } | { readonly fromNs: number; readonly toNs: number };
+
+export const SPANS: readonly { readonly text: string; readonly lastS: number }[] = [
+  { text: "last 5 min", lastS: 300 },
+  { text: "last 15 min", lastS: 900 },
+  { text: "last 1 h", lastS: 3600 },
+  { text: "last 6 h", lastS: 21_600 },
+  { text: "last 24 h", lastS: 86_400 },
+  { text: "last 7 d", lastS: 604_800 },
+];
+
+export const DEFAULT_SPAN: Span = { lastS: 3600 };
+
+/** The two ends of a span at a moment. */
+export function ends(span: Span, nowNs: number): { fromNs: number; toNs: number } {
+  return "lastS" in span ? { fromNs: nowNs - span.lastS * S, toNs: nowNs } : span;
+}
+
+/** A span from a URL's parameters; what cannot be read is the default. */
+export function spanOf(params: URLSearchParams): Span {
+  const from = momentOf(params.get("from"));
+  const to = momentOf(params.get("to"));
+  if (from !== null && to !== null && to > from) return { fromNs: from, toNs: to };
+  const last = /^(\d+)(s|m|h|d)$/.exec(params.get("last") ?? "");
+  if (!last) return DEFAULT_SPAN;
+  const lastS = Number(last[1]) * { s: 1, m: 60, h: 3600, d: 86_400 }[last[2] as "s" | "m" | "h" | "d"];
+  return lastS > 0 && lastS <= 366 * 86_400 ? { lastS } : DEFAULT_SPAN;
+}
+
+/** The parameters that say a span; none for the default. */
+export function spanParams(span: Span): Record<string, string> {
+  if (!("lastS" in span)) return { from: isoOf(span.fromNs), to: isoOf(span.toNs) };
+  if (span.lastS === (DEFAULT_SPAN as { lastS: number }).lastS) return {};
+  for (const [unit, size] of [
+    ["d", 86_400],
+    ["h", 3600],
+    ["m", 60],
+  ] as const) {
+    if (span.lastS % size === 0) return { last: `${span.lastS / size}${unit}` };
+  }
+  return { last: `${span.lastS}s` };
+}
+
+function isoOf(ns: number): string {
+  return dateOf(ns).toISOString();
+}
+
+/** A moment of a URL or the query box: ISO 8601, ns, or `14:02[:05]` of the day of `dayNs` (UTC). Null: not one. */
+export function momentOf(text: string | null, dayNs?: number): number | null {
+  if (!text) return null;
+  if (/^\d{19}$/.test(text)) return Number(text);
+  const hour = /^(\d{1,2}):(\d{2})(?::(\d{2}))?$/.exec(text);
+  if (hour && dayNs !== undefined) {
+    const day = dateOf(dayNs).toISOString().slice(0, 10);
+    const parsed = Date.parse(`${day}T${hour[1]?.padStart(2, "0")}:${hour[2]}:${hour[3] ?? "00"}Z`);
+    return Number.isNaN(parsed) ? null : parsed * 1e6;
+  }
+  const zoned = /(Z|[+-]\d{2}:?\d{2})$/.test(text) ? text : `${text}Z`;
+  const parsed = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(zoned.replace(" ", "T")) : NaN;
+  return Number.isNaN(parsed) ? null : parsed * 1e6;
+}

@@ -1,0 +1,20 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+// Built into the Python package, so that the wheel carries the page. `LEADLINE_URL` is the server that `npm run dev` asks.
+const server = process.env.LEADLINE_URL ?? "http://127.0.0.1:8440";
+
+export default defineConfig({
+  plugins: [svelte()],
+  base: "/",
+  build: {
+    outDir: "../src/leadline/server/page",
+    emptyOutDir: true,
+    assetsDir: "page",
+    target: "es2022",
+    reportCompressedSize: false,
+    chunkSizeWarningLimit: 2000, // the graph's layout engine, which loads with its view
+  },
+  server: { proxy: { "/api": server } },
+  test: { include: ["src/**/*.test.ts"], environment: "node" },
+});
