@@ -8,9 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from leadline.model.incidents import ActionKind
-from leadline.server.incidents_view import Cause, Incident
+
+if TYPE_CHECKING:
+    from leadline.server.incidents_view import Cause, Incident
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 

@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from leadline.model.errors import RefusedError
 from leadline.model.principal import OPERATE, Principal
 from leadline.server.health import Parts
+from leadline.server.incidents_answers import AlertsAnswer
 from leadline.server.rows_view import SCHEMA_VERSION
 
 
@@ -19,7 +20,12 @@ def mount_alerts(
 ) -> None:
     """Add the end point."""
 
-    @api.get("/api/v1/alerts", tags=["incidents"], responses=problems)
+    @api.get(
+        "/api/v1/alerts",
+        tags=["incidents"],
+        response_model=None,
+        responses={**problems, 200: {"model": AlertsAnswer}},
+    )
     def alerts(request: Request) -> dict[str, Any]:
         """The receivers of alerts: what each took, what waits for it, its last error. For the role operator."""
         if not who(request).may(OPERATE):

@@ -19,6 +19,7 @@ from leadline.server.explain_config import ExplainConfig
 from leadline.server.flows_view import Asked
 from leadline.server.graph_api import Cluster
 from leadline.server.health import Parts
+from leadline.server.incidents_answers import ExplanationAnswer
 from leadline.server.incidents_view import Incident, Incidents
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
@@ -37,7 +38,12 @@ def mount_explanation(
     directory = Path(parts.store.config.path)
     explainer = parts.explainer or Explainer(ExplainConfig(), directory, parts.intake.counts.add)
 
-    @api.get("/api/v1/incidents/{incident}/explanation", tags=["incidents"], responses=problems)
+    @api.get(
+        "/api/v1/incidents/{incident}/explanation",
+        tags=["incidents"],
+        response_model=None,
+        responses={**problems, 200: {"model": ExplanationAnswer}},
+    )
     def incident_explanation(
         request: Request,
         incident: str,

@@ -14,6 +14,7 @@ from leadline.server.diagnosis_view import diagnosis_answer
 from leadline.server.flows_view import Asked
 from leadline.server.graph_api import At, Cluster
 from leadline.server.health import Parts
+from leadline.server.incidents_answers import DiagnosisAnswer, IncidentsAnswer, OneIncidentAnswer
 from leadline.server.incidents_view import STATES, Incidents, incidents_answer
 from leadline.server.ledger_api import From, To
 from leadline.server.rows_view import SCHEMA_VERSION, parse_time
@@ -34,7 +35,12 @@ def mount_incidents(
         now_ns = parts.now_ns()
         return Asked(who(request), cluster, parse_time(at, now_ns) if at else now_ns, latest=not at)
 
-    @api.get("/api/v1/incidents", tags=["incidents"], responses=problems)
+    @api.get(
+        "/api/v1/incidents",
+        tags=["incidents"],
+        response_model=None,
+        responses={**problems, 200: {"model": IncidentsAnswer}},
+    )
     def incidents(
         request: Request,
         since: From = "",
@@ -51,7 +57,12 @@ def mount_incidents(
         with turn():
             return incidents_answer(parts.store, question, from_ns, job, state)
 
-    @api.get("/api/v1/incidents/{incident}", tags=["incidents"], responses=problems)
+    @api.get(
+        "/api/v1/incidents/{incident}",
+        tags=["incidents"],
+        response_model=None,
+        responses={**problems, 200: {"model": OneIncidentAnswer}},
+    )
     def one_incident(request: Request, incident: str, cluster: Cluster = "") -> dict[str, Any]:
         """One incident by its id: one entry for each tenant that it hurts and that may be seen."""
         question = asked(request, "", cluster)
@@ -63,7 +74,12 @@ def mount_incidents(
             )
         return {"schema": SCHEMA_VERSION, "incidents": [each.as_json() for each in found]}
 
-    @api.get("/api/v1/diagnosis", tags=["incidents"], responses=problems)
+    @api.get(
+        "/api/v1/diagnosis",
+        tags=["incidents"],
+        response_model=None,
+        responses={**problems, 200: {"model": DiagnosisAnswer}},
+    )
     def diagnosis(
         request: Request,
         job: Annotated[

@@ -16,6 +16,7 @@ from leadline.model.incidents import Verdict
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
 from leadline.runner.verdicts import latest_sql
+from leadline.server.action_words import to_do
 from leadline.server.flows_view import Asked, plain_job
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
@@ -140,9 +141,12 @@ class Incident:
     def as_json(self) -> dict[str, Any]:
         """As the API tells it."""
         out = asdict(self)
-        out["causes"] = [cause.as_json() for cause in self.chosen]
-        out["considered"] = [cause.as_json() for cause in self.considered]
+        out["causes"] = [self._caused(cause) for cause in self.chosen]
+        out["considered"] = [self._caused(cause) for cause in self.considered]
         return out
+
+    def _caused(self, cause: Cause) -> dict[str, Any]:
+        return {**cause.as_json(), "todo": asdict(to_do(self, cause))}
 
 
 # --- from rows ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from leadline.server.flows_view import Asked
 from leadline.server.graph_api import Cluster
 from leadline.server.graph_view import only_cluster
 from leadline.server.health import Parts
+from leadline.server.incidents_answers import MarksAnswer
 from leadline.server.marks_view import Said, save_mark
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.server.rules_view import rules_answer
@@ -45,7 +46,9 @@ def mount_marks(
 ) -> None:
     """Add the end points. `turn` gives a turn to query."""
 
-    @api.post("/api/v1/marks", tags=["incidents"], responses=problems)
+    @api.post(
+        "/api/v1/marks", tags=["incidents"], response_model=None, responses={**problems, 200: {"model": MarksAnswer}}
+    )
     def mark(request: Request, asked: MarkRequest) -> dict[str, Any]:
         """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
         their own incidents. The newest mark of a person counts."""
