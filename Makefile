@@ -18,6 +18,8 @@ KEY := $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-12)
 RUN_STAMP := .venv/.installed-run-$(KEY)
 TEST_STAMP := .venv/.installed-test-$(KEY)
 KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadline/*/*/*kernel*.py src/leadline/wire/*.py | sha256sum | cut -c1-12)
+# The page as it stands, without what is made of it.
+PAGE_STAMP := .venv/.page-$(shell find web \( -name node_modules -o -name schema.d.ts \) -prune -o -type f -print | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # Constraints: the versions this was tested with, so that a clone of today works like one of next year.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 # First and alone: what depends on torch would else choose a build of its own.
@@ -25,7 +27,7 @@ TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check torch==2.1
 # program:package where Debian's names differ
 LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd faketime
 TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
-  sfacctd:pmacct ovs-vswitchd:openvswitch-switch
+  sfacctd:pmacct ovs-vswitchd:openvswitch-switch chromium
 
 .NOTPARALLEL:
 .PHONY: help up test check format lint types bench evals evals-quick docs clean
@@ -63,7 +65,11 @@ $(KERNEL_STAMP): | $(RUN_STAMP)
 	@rm -f .venv/.kernels-*
 	@touch $@
 
-up: $(RUN_STAMP) $(KERNEL_STAMP)
+$(PAGE_STAMP): | $(RUN_STAMP)
+	@echo "building the page"
+	@scripts/build-page && rm -f .venv/.page-* && touch $@ || echo "without it the addresses that make up prints answer with plain text" >&2
+
+up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
@@ -74,6 +80,7 @@ FAST := not slow and not senders and not lab
 
 test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
 	@scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS)
+	scripts/build-page --test
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not ($(ALONE))" $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -q -m "$(ALONE)" $(ARGS) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory evals-quick

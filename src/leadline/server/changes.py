@@ -1,4 +1,4 @@
-"""`GET /api/v1/changes`: server-sent events that say which tables got rows, so that a page asks again for what it shows.
+"""`GET /api/v1/changes`: server-sent events that say which tables got rows, so that a page asks again for what it has.
 
     store.append ──> store.written(table) ──(once a second)──> event: now_ns, {table: version}
 
@@ -91,5 +91,7 @@ def mount_changes(
                 yield each
 
         return StreamingResponse(
-            all_of_it(), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+            all_of_it(),
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
         )

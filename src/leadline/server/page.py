@@ -1,6 +1,6 @@
 """The page: files that `web/` was built into, served at every address that is a view. No view needs another site.
 
-    /, /jobs/bert-7, ...  index.html        /page/*  built files, whose names change with what is in them
+/, /jobs/bert-7, ...  index.html        /page/*  built files, whose names change with what is in them
 """
 
 from __future__ import annotations

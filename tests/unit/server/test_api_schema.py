@@ -17,13 +17,14 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 150  # for all operations together
+EXAMPLES = 152  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
     ("GET", "/health"),
     ("GET", "/ready"),
     ("GET", "/metrics"),
+    ("GET", "/api/v1/entities"),
     ("GET", "/api/v1/doctor"),
     ("GET", "/api/v1/config"),
     ("GET", "/api/v1/tables"),
@@ -53,6 +54,7 @@ OPERATIONS = [
     ("GET", "/api/v1/analyses"),
     ("POST", "/api/v1/backfill"),
 ]
+ENDLESS = [("GET", "/api/v1/changes")]  # a stream: tests/unit/server/test_changes.py
 # Most of what can go wrong is in the operations that take something.
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
@@ -74,7 +76,7 @@ def schema(leadline: RunningLeadline) -> Any:
 
 def test_list_is_complete(schema: Any) -> None:
     found = [result.ok() for result in schema.get_all_operations()]
-    assert sorted((each.method.upper(), each.path) for each in found) == sorted(OPERATIONS)
+    assert sorted((each.method.upper(), each.path) for each in found) == sorted([*OPERATIONS, *ENDLESS])
     assert sum(SHARE.get(path, 2) for _, path in OPERATIONS) == EXAMPLES
 
 
