@@ -1,6 +1,6 @@
 // One answer of the API that a view shows: kept while the next one comes, asked again when its tables get rows.
 
-import { type Answer, ApiError, get, type GetPath, type Params } from "./api";
+import { type Answer, ApiError, get, type GetPath, type ParamsOf } from "./api";
 import { live } from "./live.svelte";
 
 const DIM_AFTER_MS = 500;
@@ -19,7 +19,7 @@ export class Asked<A> {
  *  `params` null: nothing to ask yet. */
 export function answer<P extends GetPath>(
   path: P,
-  params: () => Params | null,
+  params: () => ParamsOf<P> | null,
   tables: readonly string[],
 ): Asked<Answer<P>> {
   const asked = new Asked<Answer<P>>();
@@ -46,7 +46,7 @@ export function answer<P extends GetPath>(
 async function load<P extends GetPath>(
   asked: Asked<Answer<P>>,
   path: P,
-  params: Params,
+  params: ParamsOf<P>,
   signal: AbortSignal,
   moved: boolean,
 ): Promise<void> {

@@ -19,7 +19,7 @@ describe("an address", () => {
 describe("an error", () => {
   it("says what was asked, what came back and what to do", async () => {
     answers('{"error":{"reason":"store","message":"the disk is full"}}', 503);
-    const error = await get("/api/v1/doctor").catch((caught: unknown) => caught);
+    const error = await get("/api/v1/doctor", {}).catch((caught: unknown) => caught);
     expect(error).toBeInstanceOf(ApiError);
     const told = error as ApiError;
     expect([told.reason, told.message, told.asked]).toEqual([
@@ -32,13 +32,13 @@ describe("an error", () => {
 
   it("is one too when a proxy answers with its own page", async () => {
     answers("<html>Bad gateway</html>", 502);
-    await expect(get("/api/v1/doctor")).rejects.toThrow("Bad gateway");
+    await expect(get("/api/v1/doctor", {})).rejects.toThrow("Bad gateway");
     answers("<html>Welcome</html>", 200);
-    await expect(get("/api/v1/doctor")).rejects.toMatchObject({ reason: "not_json" });
+    await expect(get("/api/v1/doctor", {})).rejects.toMatchObject({ reason: "not_json" });
   });
 
   it("tells a server that is not there from one that refuses", async () => {
     vi.stubGlobal("fetch", () => Promise.reject(new TypeError("fetch failed")));
-    await expect(get("/api/v1/doctor")).rejects.toMatchObject({ reason: "unreachable" });
+    await expect(get("/api/v1/doctor", {})).rejects.toMatchObject({ reason: "unreachable" });
   });
 });

@@ -9,7 +9,18 @@ type Ok<G> = G extends { responses: { 200: { content: { "application/json": infe
 /** What a GET of this path answers. */
 export type Answer<P extends GetPath> = Ok<Get<P>>;
 
-export type Params = Record<string, string | number | undefined>;
+type Part<G, K extends string> = G extends { parameters: infer A }
+  ? K extends keyof A
+    ? [NonNullable<A[K]>] extends [never]
+      ? object
+      : NonNullable<A[K]>
+    : object
+  : object;
+type Named<A> = { [K in keyof A]: A[K] | undefined };
+
+/** What a GET of this path may be asked with: parts of the path and of the query, as OpenAPI names them. */
+export type ParamsOf<P extends GetPath> = Named<Part<Get<P>, "query"> & Part<Get<P>, "path">>;
+type Params = Record<string, string | number | boolean | undefined>;
 
 /** An answer that is not a success, or none at all. `reason` is a word of the API, or `unreachable`. */
 export class ApiError extends Error {
@@ -56,10 +67,10 @@ export function address(path: string, params: Params = {}): string {
 /** GET. Errors: ApiError. */
 export async function get<P extends GetPath>(
   path: P,
-  params: Params = {},
+  params: ParamsOf<P>,
   signal?: AbortSignal,
 ): Promise<Answer<P>> {
-  return (await ask(address(path, params), { ...(signal ? { signal } : {}) })) as Answer<P>;
+  return (await ask(address(path, params as Params), { ...(signal ? { signal } : {}) })) as Answer<P>;
 }
 
 /** POST of a JSON body. Errors: ApiError. */
