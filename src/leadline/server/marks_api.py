@@ -1,13 +1,13 @@
-"""The API's part about marks: `POST /api/v1/marks`, `GET /api/v1/rules`."""
+"""The API's part about marks: `POST` and `GET /api/v1/marks`, `GET /api/v1/rules`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.incidents import Mark
@@ -17,7 +17,7 @@ from leadline.server.graph_api import Cluster
 from leadline.server.graph_view import only_cluster
 from leadline.server.health import Parts
 from leadline.server.incidents_answers import MarksAnswer
-from leadline.server.marks_view import Said, save_mark
+from leadline.server.marks_view import Said, marks_answer, save_mark
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.server.rules_view import rules_answer
 
@@ -57,6 +57,19 @@ def mount_marks(
         with turn():
             rows = save_mark(parts.store, principal, said, parts.now_ns())
         return {"schema": SCHEMA_VERSION, "marks": rows}
+
+    @api.get(
+        "/api/v1/marks", tags=["incidents"], response_model=None, responses={**problems, 200: {"model": MarksAnswer}}
+    )
+    def marks(
+        request: Request,
+        incident: Annotated[str, Query(description="id of an incident; all if empty", max_length=500)] = "",
+        cluster: Cluster = "",
+    ) -> dict[str, Any]:
+        """What people said of causes and incidents, who and when; the newest first."""
+        asked = Asked(who(request), cluster, parts.now_ns())
+        with turn():
+            return marks_answer(parts.store, asked, incident)
 
     @api.get("/api/v1/rules", tags=["incidents"], responses=problems)
     def rules(request: Request, cluster: Cluster = "") -> dict[str, Any]:

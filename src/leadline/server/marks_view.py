@@ -16,8 +16,11 @@ from leadline.model.principal import WRITE, Principal
 from leadline.model.tables.verdicts import MARK
 from leadline.server.flows_view import Asked
 from leadline.server.incidents_view import Cause, Incident, Incidents
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 from leadline.store.schema import arrow_table
+
+MARKS_MAX = 1000  # told in one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,16 @@ def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> li
     columns = {column.name: [row[column.name] for row in rows] for column in MARK.columns}
     store.append(MARK, arrow_table(MARK, columns))
     return rows
+
+
+def marks_answer(store: Store, asked: Asked, incident: str) -> dict[str, Any]:
+    """What `GET /api/v1/marks` says: what was said of an incident, or of all; the newest first."""
+    where = " AND ".join([*asked.conditions(), *(["incident = {incident:String}"] if incident else [])])
+    names = ", ".join(column.name for column in MARK.columns)
+    condition = f"WHERE {where} " if where else ""
+    sql = f"SELECT {names} FROM leadline.{MARK.name} {condition}ORDER BY time_ns DESC, actor, entity LIMIT {MARKS_MAX}"
+    parameters = asked.parameters(sql) | ({"incident": incident} if incident else {})
+    return {"schema": SCHEMA_VERSION, "marks": json_rows(store.query(sql, parameters))}
 
 
 def _about(found: Sequence[Incident], said: Said) -> list[tuple[Incident, str, str]]:
