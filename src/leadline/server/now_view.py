@@ -33,6 +33,7 @@ SPAN_NS_MAX = 7 * 24 * 3600 * S
 DAY_NS = 24 * 3600 * S
 POINTS = 120  # of a line
 LINES_MAX = 20  # incidents that get one
+BEFORE_NS = 300 * S  # of a line before the first incident: what was usual
 # What a table of telemetry is for, and how it is had: told where none came for an hour.
 WITHOUT: Mapping[str, tuple[str, str]] = {
     "step": ("steps of jobs", "docs/how-to/watch-a-pytorch-job.md"),
@@ -112,7 +113,9 @@ def now_answer(parts: Parts, asked: Asked, from_ns: int) -> dict[str, Any]:
     rows = _Rows(store, asked)
     costing = [each for each in found["incidents"] if not each["suppressed"] and _within(each, from_ns)]
     apart = [each for each in found["incidents"] if each["suppressed"] and each["state"] == "open"]
-    lines = rows.lines([each["job"] for each in costing[:LINES_MAX] if each["job"]], from_ns)
+    drawn = [each for each in costing[:LINES_MAX] if each["job"]]
+    since_ns = min((each["start_ns"] for each in drawn), default=from_ns) - BEFORE_NS
+    lines = rows.lines([each["job"] for each in drawn], max(from_ns, since_ns))
     now, before = rows.ledger(from_ns)
     total = goodput(now) if now else {}
     sources = list(_sources(parts, asked.principal))

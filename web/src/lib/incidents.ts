@@ -1,0 +1,175 @@
+// Incidents as they are told: states, headlines, which fact is which piece of evidence, the timeline, what may be plotted.
+
+import type { components } from "../api/schema";
+import type { Overlay } from "./plot";
+import type { State } from "./state";
+import { S } from "./time";
+import { duration } from "./units";
+
+export type Incident = components["schemas"]["IncidentAnswer"];
+export type Cause = components["schemas"]["CauseAnswer"];
+export type Evidence = components["schemas"]["Evidence"];
+export type Explained = components["schemas"]["ExplainedIncident"];
+export type Mark = components["schemas"]["MarkAnswer"];
+
+const HURTS: Readonly<Record<string, string>> = {
+  slow: "slow",
+  stall: "standing still",
+  crash: "crashed",
+  sle: "below its expectation",
+};
+
+/** `bert-7 slow`, `resnet-2 standing still`. */
+export function hurts(one: Pick<Incident, "job" | "entity" | "symptom">): string {
+  return `${one.job ?? one.entity} ${HURTS[one.symptom] ?? one.symptom}`;
+}
+
+/** The state by colour and shape: what lasts is bad, or unknown where no cause is named; over is quiet. */
+export function stateOfIncident(
+  one: Pick<Incident, "state" | "suppressed" | "verdict" | "unwatched">,
+): State {
+  if (one.suppressed) return "suppressed";
+  if (one.state !== "open") return one.unwatched ? "unknown" : "good";
+  return one.verdict === "known" ? "bad" : "watch";
+}
+
+/** `open`, `over`, `open, suppressed: maintenance`. */
+export function stateWords(one: Pick<Incident, "state" | "suppressed" | "unwatched">): string {
+  const ended = one.unwatched ? "not watched since" : one.state;
+  return one.suppressed ? `${ended}, suppressed: ${one.suppressed}` : ended;
+}
+
+/** What is wrong, in the words of the cause before its evidence: `link:h3/eth0~leaf1/e3 lost its carrier`. */
+export function headline(cause: Pick<Cause, "text" | "rule" | "entity">): string {
+  const text = cause.text.split(": ")[0]?.trim() ?? "";
+  return text && text.length < 200 ? text : `${cause.rule} at ${cause.entity}`;
+}
+
+/** Why a cause that was considered is not named: what its text says after the colon. */
+export function whyNot(cause: Pick<Cause, "text">): string {
+  const at = cause.text.indexOf(": ");
+  return at < 0 ? cause.text : cause.text.slice(at + 2);
+}
+
+/** How long it lasted, or lasts, in seconds. */
+export function lasted(
+  one: Pick<Incident, "start_ns" | "end_ns" | "seen_ns" | "state">,
+  nowNs: number,
+): number {
+  const end = one.end_ns ?? (one.state === "open" ? Math.max(nowNs, one.seen_ns) : one.seen_ns);
+  return Math.max(0, (end - one.start_ns) / S);
+}
+
+/** `2.0 s before`, `0.6 s after`; with a question mark where the clocks order nothing. */
+export function order(piece: Pick<Evidence, "after_s" | "order">): string {
+  if (piece.after_s === null) return "";
+  if (piece.order === "together") return "together";
+  const size = Math.abs(piece.after_s);
+  const words = size < 0.05 ? "at once" : `${duration(size)} ${piece.after_s < 0 ? "before" : "after"}`;
+  return piece.order === "unknown" ? `${words}?` : words;
+}
+
+/** The metric of a piece of evidence that can be drawn; empty for an event or a sentence. */
+export function metricOf(piece: Pick<Evidence, "table" | "what">): string {
+  return piece.table === "anomaly" ? piece.what : "";
+}
+
+/** The span around an incident that shows what was before and after it. */
+export function around(one: Pick<Incident, "start_ns" | "end_ns" | "seen_ns" | "causes">): {
+  fromNs: number;
+  toNs: number;
+} {
+  const times = one.causes.flatMap((cause) => cause.evidence.map((piece) => piece.time_ns ?? one.start_ns));
+  const first = Math.max(Math.min(one.start_ns, ...times), one.start_ns - 600 * S);
+  const last = one.end_ns ?? one.seen_ns;
+  const room = Math.max(60 * S, 0.3 * (last - one.start_ns));
+  return { fromNs: first - room, toNs: Math.min(last, one.start_ns + 3600 * S) + room };
+}
+
+export interface Cited {
+  readonly cause: number; // among the named ones
+  readonly piece: number; // of its evidence; -1: the cause itself
+}
+
+/** Which cause or piece of evidence each fact of an explanation is, by its number: facts are told in their order. */
+export function citedBy(facts: Explained["facts"]): Map<number, Cited> {
+  const found = new Map<number, Cited>();
+  let cause = -1;
+  let piece = -1;
+  for (const fact of facts) {
+    if (fact.kind === "cause") {
+      cause += 1;
+      piece = -1;
+      found.set(fact.number, { cause, piece });
+    } else if (fact.kind === "evidence" && cause >= 0) {
+      piece += 1;
+      found.set(fact.number, { cause, piece });
+    }
+  }
+  return found;
+}
+
+export interface Moment {
+  readonly timeNs: number;
+  readonly what: string;
+  readonly kind: "evidence" | "symptom" | "told" | "mark" | "over";
+  readonly entity?: string;
+}
+
+/** What happened, in order: what the evidence says, what hurt, when it was told, what people said. */
+export function timeline(one: Incident, marks: readonly Mark[]): Moment[] {
+  const found: Moment[] = [];
+  const seen = new Set<string>();
+  for (const cause of one.causes)
+    for (const piece of cause.evidence) {
+      const key = `${piece.time_ns} ${piece.entity} ${piece.what}`;
+      if (piece.time_ns === null || seen.has(key)) continue;
+      seen.add(key);
+      found.push({ timeNs: piece.time_ns, what: piece.text, kind: "evidence", entity: piece.entity });
+    }
+  for (const hurt of one.symptoms) {
+    const name = HURTS[hurt.symptom] ?? hurt.symptom;
+    if (hurt.start_ns !== null)
+      found.push({
+        timeNs: hurt.start_ns,
+        what: `${name}: first lost second`,
+        kind: "symptom",
+        entity: hurt.entity,
+      });
+    if (hurt.end_ns !== null)
+      found.push({ timeNs: hurt.end_ns, what: `no longer ${name}`, kind: "symptom", entity: hurt.entity });
+  }
+  found.push({ timeNs: one.told_ns, what: "told as an incident", kind: "told" });
+  if (one.end_ns !== null) found.push({ timeNs: one.end_ns, what: "over", kind: "over" });
+  for (const mark of marks) {
+    const about = mark.rule ? ` ${mark.rule} at ${mark.entity}` : "";
+    const why = mark.reason ? `: ${mark.reason}` : "";
+    found.push({
+      timeNs: mark.time_ns,
+      what: `${mark.actor || "somebody"} marked${about} ${mark.mark}${why}`,
+      kind: "mark",
+    });
+  }
+  return found.sort((a, b) => a.timeNs - b.timeNs);
+}
+
+/** Events of an incident for the time axis of its plots. */
+export function overlaysOf(one: Incident): Overlay[] {
+  const found: Overlay[] = [];
+  for (const moment of timeline(one, [])) {
+    if (moment.kind === "evidence")
+      found.push({ timeNs: moment.timeNs, text: `${moment.entity ?? ""} ${moment.what}`, state: "watch" });
+  }
+  return found;
+}
+
+/** The newest mark of each person about a cause, or (no rule) about the incident as a whole. */
+export function newestMarks(marks: readonly Mark[], entity: string, rule: string): Mark[] {
+  const found = new Map<string, Mark>();
+  for (const mark of marks) {
+    if (mark.rule !== rule || (rule && mark.entity !== entity)) continue;
+    const known = found.get(mark.actor);
+    if (!known || known.time_ns < mark.time_ns) found.set(mark.actor, mark);
+  }
+  return [...found.values()];
+}
