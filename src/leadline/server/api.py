@@ -32,14 +32,18 @@ from leadline.server.changes import Changes, mount_changes
 from leadline.server.compare_api import mount_compare
 from leadline.server.entities_view import mount_entities
 from leadline.server.explain_api import mount_explanation
+from leadline.server.fleet_view import mount_fleet
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
 from leadline.server.messages_api import mount_messages
+from leadline.server.now_view import mount_now
 from leadline.server.page import mount_page
+from leadline.server.report_view import mount_report
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
+from leadline.server.samples_view import mount_samples
 from leadline.server.sle_api import mount_sle
 from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
@@ -289,6 +293,7 @@ def create_api(
     mount_bundles(api, parts, who, config_text, PROBLEMS)
     mount_analyses(api, parts.runner, who, PROBLEMS)
     mount_entities(api, parts, who, reading.turn, PROBLEMS)
+    mount_fleet(api, parts, who, reading.turn, PROBLEMS)
     mount_graph(api, parts, who, reading.turn, PROBLEMS)
     mount_compare(api, parts, who, reading.turn, PROBLEMS)
     mount_messages(api, parts, who, reading.turn, PROBLEMS)
@@ -300,6 +305,9 @@ def create_api(
     mount_symptoms(api, parts, who, reading.turn, PROBLEMS)
     mount_explanation(api, parts, who, reading.turn, PROBLEMS)
     mount_marks(api, parts, who, reading.turn, PROBLEMS)
+    mount_now(api, parts, who, reading.turn, PROBLEMS)
+    mount_report(api, parts, who, reading.turn, PROBLEMS)
+    mount_samples(api, parts, who, reading.turn, PROBLEMS)
     return api
 
 

@@ -24,21 +24,43 @@ export function answer<P extends GetPath>(
 ): Asked<Answer<P>> {
   const asked = new Asked<Answer<P>>();
   let lastKey = "";
+  let stop = new AbortController();
+  let running = false; // an answer under way is waited for when only rows came: else a slow one would never come
+  let again: (() => void) | undefined;
+  let begin: ReturnType<typeof setTimeout> | undefined;
   $effect(() => {
     const now = params();
-    const version = live.version(tables);
+    void live.version(tables);
     if (!now) return;
     const key = JSON.stringify(now);
     const moved = key !== lastKey;
     lastKey = key;
-    const stop = new AbortController();
-    const wait = moved ? 0 : Math.max(0, asked.askedAtMs + AGAIN_MS - performance.now());
-    const begin = setTimeout(() => void load(asked, path, now, stop.signal, moved), wait);
-    void version;
-    return () => {
-      clearTimeout(begin);
+    if (moved) {
       stop.abort();
+      stop = new AbortController();
+      running = false;
+      again = undefined;
+    }
+    const { signal } = stop;
+    const ask = (): void => {
+      clearTimeout(begin);
+      const wait = moved ? 0 : Math.max(0, asked.askedAtMs + AGAIN_MS - performance.now());
+      begin = setTimeout(async () => {
+        running = true;
+        await load(asked, path, now, signal, moved);
+        if (signal.aborted) return;
+        running = false;
+        const next = again;
+        again = undefined;
+        next?.();
+      }, wait);
     };
+    if (running) again = ask;
+    else ask();
+  });
+  $effect(() => () => {
+    clearTimeout(begin);
+    stop.abort();
   });
   return asked;
 }
