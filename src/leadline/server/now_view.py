@@ -141,7 +141,7 @@ def now_answer(parts: Parts, asked: Asked, from_ns: int) -> dict[str, Any]:
 
 
 def _within(incident: Mapping[str, Any], from_ns: int) -> bool:
-    return incident["state"] == "open" or (incident["end_ns"] or incident["seen_ns"]) >= from_ns
+    return bool(incident["state"] == "open" or (incident["end_ns"] or incident["seen_ns"]) >= from_ns)
 
 
 def _sources(parts: Parts, principal: Principal) -> Iterable[dict[str, Any]]:

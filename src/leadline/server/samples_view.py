@@ -195,7 +195,7 @@ class _Reader:
             count[min(int(row["bin"]), bins - 1)] += row["n"]
         mean = [round(each, 6) for each in (count / (self.bin_ns / S)).tolist()] if rows else []
         times = [self._from_ns + place * self.bin_ns for place in range(len(mean))]
-        stream = {"series": "", "tenant": "", "labels": {}, "mean": mean, "low": None, "high": None}
+        stream: dict[str, Any] = {"series": "", "tenant": "", "labels": {}, "mean": mean, "low": None, "high": None}
         return {
             "unit": "{sample}/s", "rate": True, "t_ns": times, "streams": [stream] if rows else [], "streams_total": 1,
             "peers": None, "why": "" if rows else f"nothing was heard of {self._entity} in this span",
@@ -308,7 +308,8 @@ def _rates(columns: Mapping[str, NDArray[Any]]) -> Values:
     before = np.concatenate([columns["first_value"][:1], last[:-1]])
     apart_s = (last_ns - np.concatenate([columns["first_ns"][:1], last_ns[:-1]])) / S
     more = np.where(last >= before, last - before, last)
-    return np.divide(more, apart_s, out=np.full(len(more), np.nan), where=apart_s > 0)
+    rate: Values = np.divide(more, apart_s, out=np.full(len(more), np.nan), where=apart_s > 0)
+    return rate
 
 
 def _binned(found: pa.Table, keys: Sequence[object], counter: bool) -> dict[object, _Binned]:
