@@ -159,7 +159,7 @@ class _Reader:
         rows = json_rows(self._query(sql, metric=self._metric, entity=self._entity, kind=self._id.kind))
         for row in rows:
             row["key"] = (row["tenant"], row["cluster"], row["number"])
-        return sorted(rows, key=lambda row: json.dumps(row["labels"])), int(rows[0]["total"]) if rows else 0
+        return sorted(rows, key=lambda row: (json.dumps(row["labels"]), row["key"])), int(rows[0]["total"]) if rows else 0
 
     def _sampled(self, series: Sequence[Mapping[str, Any]], counter: bool) -> Mapping[object, _Binned]:
         """Samples by stream and bin. A tenant's ids are its own, so that tenant and cluster belong to the key."""
