@@ -65,7 +65,7 @@ def drawn(
         tuple((x(a), round(x(b) - x(a), 1)) for a, b in blind), x(onset_ns) if inside else None,
         tuple((x(time_ns), text) for time_ns, text in marks if span[0] <= time_ns <= span[1]),
         tuple((x(each), clock(each)) for each in _moments(*span)),
-        tuple((y(each), figure(each, unit)) for each in (low, (low + high) / 2, high)), words,
+        tuple((y(each), figure(each, unit)) for each in _levels(low, high)), words,
     )  # fmt: skip
 
 
@@ -95,6 +95,13 @@ def _moments(from_ns: int, to_ns: int) -> list[int]:
     step_s = next((each for each in _TICKS_S if (to_ns - from_ns) / S / each <= TICKS_MAX), 7 * 86_400)
     first = -(-from_ns // (step_s * S)) * step_s * S
     return list(range(first, to_ns + 1, step_s * S))[: TICKS_MAX + 1]
+
+
+def _levels(low: float, high: float) -> list[float]:
+    """Round values between the ends, two to five of them."""
+    size = 10.0 ** math.floor(math.log10((high - low) / 2))
+    step = next(size * each for each in (5, 2, 1) if (high - low) / (size * each) >= 2)
+    return [step * place for place in range(math.ceil(low / step), math.floor(high / step) + 1)]
 
 
 def clock(time_ns: int) -> str:

@@ -98,7 +98,17 @@ def test_a_plot_of_nothing_says_so() -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [(0.21, "s", "210 ms"), (3.1, "s", "3.1 s"), (5e9, "By/s", "40 Gbit/s"), (0.5, "1/s", "0.5 /s"),
-     (40.0, "Cel", "40 °C"), (2_000_000.0, "By", "2 MB"), (0.0, "1", "0"), (float("nan"), "1", "unknown"), (123_456.0, "1", "123,456")],
+     (40.0, "Cel", "40 °C"), (2_000_000.0, "By", "2 MB"), (0.0, "1", "0"), (float("nan"), "1", "unknown"),
+     (123_456.0, "1", "123,456")],
 )  # fmt: skip
 def test_figures_are_as_people_read_them(value: float, unit: str, text: str) -> None:
     assert figure(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 5.48], [60.0, 62.0], [-3.0, -1.0], [1e-9, 3e-9], [7.0, 7.0], [0.0, 0.0], [1e12, 9e12]]
+)
+def test_the_value_axis_has_round_marks_within_its_ends(values: list[float]) -> None:
+    found = drawn([NOW - 9 * S, NOW - 8 * S], [("a", values)], SPAN, "1", NOW)
+    assert 2 <= len(found.values) <= 6
+    assert all(0 <= y <= 150 for y, _ in found.values)
