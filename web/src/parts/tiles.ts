@@ -10,6 +10,7 @@ export interface Scene {
   readonly names: readonly string[];
   readonly texts: (tile: number) => string; // second line, where there is room
   readonly outline: Int32Array; // which job; -1: none
+  readonly tilesOf: ReadonlyMap<number, readonly number[]>; // of each job
   readonly corners: ReadonlyMap<number, readonly number[]>; // places of bad ports
   readonly fits?: Uint8Array | undefined; // undefined: all do
 }
@@ -20,6 +21,7 @@ export interface Inks {
   readonly faint: string;
   readonly rule: string;
   readonly good: string; // of a tile
+  readonly tinted: readonly string[]; // ... of a job, where tiles are too small for outlines
   readonly watch: string;
   readonly watchFill: string;
   readonly bad: string;
@@ -96,6 +98,8 @@ const UNKNOWN = 2;
 const WATCH = 3;
 const BAD = 4;
 const MARK_PX = 13; // from this size a tile carries its state's shape
+const OUTLINE_PX = 11; // ... jobs are outlined; below, their tiles are tinted
+const SEEN_PX = 7; // what is not good is never drawn smaller
 const TEXT_PX = 46;
 
 /** Draw all tiles in sight. `pen` is in CSS pixels; `hatch` fills what is unknown. */
@@ -109,7 +113,7 @@ export function paint(
 ): void {
   const { layout, classes } = scene;
   const px = view.scale;
-  const gap = px >= 3 ? Math.min(4, Math.max(1, px * 0.08)) : 0;
+  const gap = gapOf(px);
   const tile = px - gap;
   const sought: number[][] = [[], [], [], [], []];
   for (let host = 0; host < layout.x.length; host += 1) {
@@ -121,14 +125,24 @@ export function paint(
   const left = (host: number): number => (layout.x[host] ?? 0) * px + view.x;
   const top = (host: number): number => (layout.y[host] ?? 0) * px + view.y;
   const fills = [inks.good, inks.good, hatch, inks.watchFill, inks.bad];
+  const tinted = px < OUTLINE_PX && inks.tinted.length > 0;
   const dims = scene.fits ? [false, true] : [false];
   for (const dim of dims) {
     pen.globalAlpha = dim ? 0.16 : 1;
     for (let state = 0; state < 5; state += 1) {
       pen.fillStyle = fills[state] ?? hatch;
-      for (const host of sought[state] ?? []) {
+      const some = sought[state] ?? [];
+      for (let at = 0; at < some.length; at += 1) {
+        const host = some[at] ?? 0;
         if (scene.fits && Boolean(scene.fits[host]) === dim) continue;
-        pen.fillRect(left(host), top(host), tile, tile);
+        const job = tinted ? (scene.outline[host] ?? -1) : -1;
+        if (state === 0) pen.fillStyle = inks.tinted[job % inks.tinted.length] ?? inks.good;
+        // Tiles too small for gaps are drawn as runs of neighbours.
+        let run = 1;
+        while (gap === 0 && !scene.fits && some[at + run] === host + run && follows(layout, host + run))
+          run += 1;
+        pen.fillRect(left(host), top(host), tile + (run - 1) * px, tile);
+        at += run - 1;
       }
     }
   }
@@ -137,10 +151,15 @@ export function paint(
   for (const state of [SUPPRESSED, UNKNOWN, WATCH, BAD])
     for (const host of sought[state] ?? [])
       if (shown(host)) mark(pen, state, left(host), top(host), tile, inks);
-  outlines(pen, scene, sought, left, top, px, gap, inks);
+  if (px < SEEN_PX) enlarged(pen, sought, shown, left, top, tile, inks);
+  if (!tinted) for (const some of sought) outlines(pen, scene, some, view, inks);
   corners(pen, scene, left, top, tile, inks);
   if (px >= TEXT_PX) words(pen, scene, sought, left, top, tile, inks);
   titles(pen, scene, view, size, inks);
+}
+
+function follows(layout: Layout, host: number): boolean {
+  return layout.y[host] === layout.y[host - 1] && layout.x[host] === (layout.x[host - 1] ?? 0) + 1;
 }
 
 /** The shape of a state: watch a hollow triangle, unknown an edge around its hatching, suppressed a struck circle; bad is the
@@ -183,42 +202,64 @@ function mark(
   }
 }
 
-/** One line around the tiles of a job, drawn where its neighbour is of another. */
-function outlines(
+/** Bad and watched tiles of a fleet that is seen from far, large enough to be found; their shapes stay. */
+function enlarged(
   pen: CanvasRenderingContext2D,
-  scene: Scene,
   sought: readonly (readonly number[])[],
+  shown: (host: number) => boolean,
   left: (host: number) => number,
   top: (host: number) => number,
-  px: number,
-  gap: number,
+  tile: number,
   inks: Inks,
 ): void {
-  if (px < 4 || !inks.jobs.length) return;
-  const { x, y } = scene.layout;
-  const at = new Map<number, number>();
-  const columns = Math.ceil(scene.layout.width) * 4 + 8;
-  const key = (cx: number, cy: number): number => Math.round(cy * 4) * columns * 4 + Math.round(cx * 4);
-  for (const some of sought)
-    for (const host of some) at.set(key(x[host] ?? 0, y[host] ?? 0), scene.outline[host] ?? -1);
-  const lines = new Map<string, [number, number, number, number][]>();
-  const half = gap / 2;
-  for (const some of sought)
-    for (const host of some) {
-      const job = scene.outline[host] ?? -1;
-      if (job < 0) continue;
-      const [hx, hy] = [x[host] ?? 0, y[host] ?? 0];
-      const [l, t] = [left(host) - half, top(host) - half];
-      const ink = inks.jobs[job % inks.jobs.length] ?? "";
-      const list = lines.get(ink) ?? [];
-      lines.set(ink, list);
-      const in1 = 1; // inside its own edge, so that two jobs' lines lie side by side
-      if (at.get(key(hx, hy - 1)) !== job) list.push([l, t + in1, l + px, t + in1]);
-      if (at.get(key(hx, hy + 1)) !== job) list.push([l, t + px - in1, l + px, t + px - in1]);
-      if (at.get(key(hx - 1, hy)) !== job) list.push([l + in1, t, l + in1, t + px]);
-      if (at.get(key(hx + 1, hy)) !== job) list.push([l + px - in1, t, l + px - in1, t + px]);
+  for (const state of [WATCH, BAD])
+    for (const host of sought[state] ?? []) {
+      if (!shown(host)) continue;
+      const [x, y] = [left(host) + (tile - SEEN_PX) / 2, top(host) + (tile - SEEN_PX) / 2];
+      pen.fillStyle = inks.surface;
+      pen.fillRect(x - 1, y - 1, SEEN_PX + 2, SEEN_PX + 2);
+      pen.fillStyle = state === BAD ? inks.bad : inks.watchFill;
+      pen.fillRect(x, y, SEEN_PX, SEEN_PX);
+      if (state === BAD) continue;
+      pen.strokeStyle = inks.watch;
+      pen.lineWidth = 1;
+      pen.strokeRect(x + 0.5, y + 0.5, SEEN_PX - 1, SEEN_PX - 1);
     }
-  pen.lineWidth = px > 24 ? 2 : px > 9 ? 1.5 : 1;
+}
+
+/** One line around tiles of a job, drawn where the neighbour is of another. `strong`: whatever the size. */
+export function outlines(
+  pen: CanvasRenderingContext2D,
+  scene: Scene,
+  tiles: readonly number[],
+  view: View,
+  inks: Inks,
+  strong = false,
+): void {
+  if (!inks.jobs.length) return;
+  const { x, y } = scene.layout;
+  const px = view.scale;
+  const half = gapOf(px) / 2;
+  const at = new Map<number, number>();
+  const columns = Math.ceil(scene.layout.width) * 8 + 16;
+  const key = (cx: number, cy: number): number => Math.round(cy * 8) * columns + Math.round(cx * 8);
+  for (const host of tiles) at.set(key(x[host] ?? 0, y[host] ?? 0), scene.outline[host] ?? -1);
+  const lines = new Map<string, [number, number, number, number][]>();
+  for (const host of tiles) {
+    const job = scene.outline[host] ?? -1;
+    if (job < 0) continue;
+    const [hx, hy] = [x[host] ?? 0, y[host] ?? 0];
+    const [l, t] = [hx * px + view.x - half, hy * px + view.y - half];
+    const ink = inks.jobs[job % inks.jobs.length] ?? "";
+    const list = lines.get(ink) ?? [];
+    lines.set(ink, list);
+    const own = strong ? 0 : 1; // inside its own edge, so that two jobs' lines lie side by side
+    if (at.get(key(hx, hy - 1)) !== job) list.push([l, t + own, l + px, t + own]);
+    if (at.get(key(hx, hy + 1)) !== job) list.push([l, t + px - own, l + px, t + px - own]);
+    if (at.get(key(hx - 1, hy)) !== job) list.push([l + own, t, l + own, t + px]);
+    if (at.get(key(hx + 1, hy)) !== job) list.push([l + px - own, t, l + px - own, t + px]);
+  }
+  pen.lineWidth = (px > 24 ? 2 : px > 9 ? 1.5 : 1) + (strong ? 1 : 0);
   for (const [ink, list] of lines) {
     pen.strokeStyle = ink;
     pen.beginPath();
@@ -228,6 +269,10 @@ function outlines(
     }
     pen.stroke();
   }
+}
+
+function gapOf(px: number): number {
+  return px >= 3 ? Math.min(4, Math.max(1, px * 0.08)) : 0;
 }
 
 /** Bad NIC ports as filled corners; with more than four ports two may share one. */
@@ -275,13 +320,13 @@ function words(
   sought.forEach((some, state) => {
     for (const host of some) {
       pen.globalAlpha = !scene.fits || scene.fits[host] ? 1 : 0.3;
-      const room = tile - 14;
+      const room = tile - 10;
       pen.fillStyle = state === BAD ? inks.badText : inks.text;
       pen.font = `600 ${size}px ${inks.sans}`;
-      pen.fillText(fitted(pen, scene.names[host] ?? "", room), left(host) + 7, top(host) + tile / 2 - 1);
+      pen.fillText(fitted(pen, scene.names[host] ?? "", room), left(host) + 5, top(host) + tile / 2 - 1);
       pen.font = `${size}px ${inks.sans}`;
       pen.fillStyle = state === BAD ? inks.badText : inks.faint;
-      pen.fillText(fitted(pen, scene.texts(host), room), left(host) + 7, top(host) + tile / 2 + size + 2);
+      pen.fillText(fitted(pen, scene.texts(host), room), left(host) + 5, top(host) + tile / 2 + size + 2);
     }
   });
   pen.globalAlpha = 1;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Finder, layoutOf, type Group } from "./layout";
+import { columnsOf, Finder, layoutOf, type Group } from "./layout";
 
 function racks(count: number, each: number, perPod: number): Group[] {
   const rack = (at: number) => ({
@@ -39,7 +39,15 @@ describe("layout", () => {
   it("takes about the shape of the screen", () => {
     const { width, height } = layoutOf(racks(400, 32, 4), 12_800, 1.8);
     expect(width / height).toBeGreaterThan(1.2);
-    expect(width / height).toBeLessThan(2.7);
+    expect(width / height).toBeLessThan(3);
+  });
+  it("leaves few places empty", () => {
+    expect([1, 2, 8, 9, 32, 64].map((tiles) => columnsOf(tiles, 1.4))).toEqual([1, 2, 4, 3, 8, 8]);
+    for (let tiles = 1; tiles < 300; tiles += 1) {
+      const columns = columnsOf(tiles, 1);
+      expect(Math.ceil(tiles / columns) * columns).toBeGreaterThanOrEqual(tiles);
+      expect(columns).toBeLessThanOrEqual(tiles + 1);
+    }
   });
   it("of nobody is empty", () => {
     expect(layoutOf([], 0, 2)).toMatchObject({ width: 0, height: 0, blocks: [] });

@@ -24,10 +24,11 @@ export interface Layout {
   readonly height: number;
 }
 
-const GAP = 0.6; // between inner blocks
-const OUTER_GAP = 1.6;
+const GAP = 0.5; // between inner blocks
+const OUTER_GAP = 1.2;
 const SCREEN_PX = 800_000; // area of a usual place for tiles
-const [LINE_PX, HEAD_MOST] = [18, 1.1]; // a group's name takes a line of text, or a tile where those are smaller
+const LINE_PX = 18; // a group's name takes a line of text; where tiles are small those of inner groups show when one zooms
+const [HEAD_MOST, OUTER_HEAD_MOST] = [0.5, 2.2];
 
 interface Packed {
   readonly width: number;
@@ -41,9 +42,9 @@ export function layoutOf(groups: readonly Group[], hosts: number, aspect: number
   const y = new Float32Array(hosts).fill(NaN);
   const blocks: Block[] = [];
   const tilePx = Math.min(132, Math.sqrt(SCREEN_PX / Math.max(1, hosts) / 1.4));
-  const head = Math.min(HEAD_MOST, LINE_PX / tilePx);
+  const line = LINE_PX / tilePx;
   const alone = groups.length === 1 && groups[0]?.inner.length === 1;
-  const outer = groups.map((group) => packedGroup(group, x, y, blocks, head, alone ? aspect : 1));
+  const outer = groups.map((group) => packedGroup(group, x, y, blocks, line, alone ? aspect : 1.4));
   const whole = shelves(outer, aspect, OUTER_GAP);
   whole.place(0, 0);
   return { x, y, blocks, width: whole.width, height: whole.height };
@@ -60,7 +61,7 @@ function packedGroup(
   const inner = group.inner.map((one) => packedTiles(one, x, y, blocks, line, aspect));
   const body = shelves(inner, inner.length > 1 ? 2 : 1, GAP);
   const count = group.inner.reduce((sum, one) => sum + one.hosts.length, 0);
-  const head = group.name ? line * 1.2 : 0;
+  const head = group.name ? Math.min(OUTER_HEAD_MOST, line * 1.2) : 0;
   return {
     width: body.width,
     height: body.height + head,
@@ -89,9 +90,9 @@ function packedTiles(
   line: number,
   aspect: number,
 ): Packed {
-  const columns = Math.max(1, Math.ceil(Math.sqrt(one.hosts.length * aspect)));
+  const columns = columnsOf(one.hosts.length, aspect);
   const rows = Math.ceil(one.hosts.length / columns);
-  const head = one.name ? line : 0;
+  const head = one.name ? Math.min(HEAD_MOST, line) : 0;
   return {
     width: columns,
     height: rows + head,
@@ -115,11 +116,34 @@ function packedTiles(
   };
 }
 
+/** Columns for tiles, near the aspect, with few places left empty. */
+export function columnsOf(tiles: number, aspect: number): number {
+  const near = Math.max(1, Math.sqrt(tiles * aspect));
+  let best = Math.ceil(near);
+  let least = Infinity;
+  for (let columns = Math.max(1, Math.floor(near * 0.7)); columns <= Math.ceil(near * 1.5); columns += 1) {
+    const empty = Math.ceil(tiles / columns) * columns - tiles;
+    const cost = empty / Math.max(1, tiles) + Math.abs(Math.log(columns / near)) * 0.4;
+    if (cost < least - 1e-9) [best, least] = [columns, cost];
+  }
+  return best;
+}
+
 /** In rows from the left, in their order, each row as high as its highest. */
 function shelves(parts: readonly Packed[], aspect: number, gap: number): Packed {
   const area = parts.reduce((sum, part) => sum + (part.width + gap) * (part.height + gap), 0);
   const widest = parts.reduce((most, part) => Math.max(most, part.width), 0);
-  const target = Math.max(widest, Math.sqrt(area * aspect));
+  const wish = Math.sqrt(area * aspect);
+  const tries = [0.8, 0.9, 1, 1.1, 1.2, 1.35, 1.5].map((by) =>
+    inRows(parts, Math.max(widest, wish * by), gap),
+  );
+  // The one that is shown largest where `aspect` is the shape of the room.
+  const room = (one: Packed): number =>
+    Math.min(aspect / Math.max(1e-9, one.width), 1 / Math.max(1e-9, one.height));
+  return tries.reduce((best, one) => (room(one) > room(best) * 1.001 ? one : best));
+}
+
+function inRows(parts: readonly Packed[], target: number, gap: number): Packed {
   const places: [Packed, number, number][] = [];
   let [atX, atY, high, width] = [0, 0, 0, 0];
   for (const part of parts) {
