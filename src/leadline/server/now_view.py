@@ -199,9 +199,11 @@ class _Rows:
         bin_ns = max(1, (self._asked.at_ns - from_ns) // POINTS)
         where = self._where("job IN {jobs:Array(String)}", f"end_ns > {from_ns}", f"end_ns <= {self._asked.at_ns}")
         rows = self._rows(
-            f"SELECT toString(tenant) AS tenant, toString(job) AS job, intDiv(end_ns - {from_ns}, {bin_ns}) AS bin, "
-            f"max(end_ns) AS t_ns, avg(end_ns - start_ns) / 1e9 AS step_s FROM leadline.{STEP.name} "
-            f"WHERE {where} GROUP BY tenant, job, bin ORDER BY bin SETTINGS final = 0",
+            f"SELECT toString(tenant) AS tenant, toString(job) AS job, intDiv(ended - {from_ns}, {bin_ns}) AS bin, "
+            "max(ended) AS t_ns, avg(took) / 1e9 AS step_s FROM (SELECT tenant, job, max(end_ns) AS ended, "
+            f"avg(end_ns - start_ns) AS took FROM (SELECT * FROM leadline.{STEP.name} WHERE {where}) "
+            f"GROUP BY tenant, job, step, intDiv(end_ns, {60 * S})) GROUP BY tenant, job, bin ORDER BY bin "
+            "SETTINGS final = 0",
             jobs=sorted(set(jobs)),
         )
         found: dict[tuple[str, str], dict[str, Any]] = {}

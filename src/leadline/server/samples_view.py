@@ -159,7 +159,9 @@ class _Reader:
         rows = json_rows(self._query(sql, metric=self._metric, entity=self._entity, kind=self._id.kind))
         for row in rows:
             row["key"] = (row["tenant"], row["cluster"], row["number"])
-        return sorted(rows, key=lambda row: (json.dumps(row["labels"]), row["key"])), int(rows[0]["total"]) if rows else 0
+        return sorted(rows, key=lambda row: (json.dumps(row["labels"]), row["key"])), int(
+            rows[0]["total"]
+        ) if rows else 0
 
     def _sampled(self, series: Sequence[Mapping[str, Any]], counter: bool) -> Mapping[object, _Binned]:
         """Samples by stream and bin. A tenant's ids are its own, so that tenant and cluster belong to the key."""
@@ -206,12 +208,23 @@ class _Reader:
     def steps(self, what: str, peers: bool) -> dict[str, Any]:
         """Of a rank its steps, with those of the other ranks as peers; of a job all ranks together."""
         job, rank = self._rank()
-        of_rank = "toString(rank)" if rank else "''"
         more = "" if rank is None or peers else " AND rank = {rank:Int64}"
+        steps = (
+            f"SELECT rank, step, end_ns AS ended, toFloat64({_STEP[what]}) AS took FROM leadline.{STEP.name} "
+            f"WHERE job = {{job:String}}{more} AND {self._where('end_ns')} AND isFinite(took)"
+        )
+        rows = f"SELECT rank, ended AS at, took AS x, took AS least, took AS most FROM ({steps})"
+        if rank is None:
+            # Ranks end a step at about one time, in one bin or two. By the minute too: a job that began again from a
+            # checkpoint has the same numbers twice.
+            rows = (
+                "SELECT max(ended) AS at, avg(took) AS x, min(took) AS least, max(took) AS most "
+                f"FROM ({steps}) GROUP BY step, intDiv(ended, {60 * S})"
+            )
+        of_rank = "''" if rank is None else "toString(rank)"
+        statistics = _STATISTICS.replace("min(x)", "min(least)").replace("max(x)", "max(most)")
         sql = (
-            f"SELECT {of_rank} AS k, {self._bin('end_ns')} AS bin, {_STATISTICS} FROM (SELECT rank, end_ns, "
-            f"end_ns AS at, toFloat64({_STEP[what]}) AS x FROM leadline.{STEP.name} WHERE job = {{job:String}}{more} "
-            f"AND {self._where('end_ns')}) WHERE isFinite(x) GROUP BY k, bin ORDER BY bin"
+            f"SELECT {of_rank} AS k, {self._bin('at')} AS bin, {statistics} FROM ({rows}) GROUP BY k, bin ORDER BY bin"
         )
         unit = "s" if what.endswith("seconds") else "1"
         return self._of_ranks(self._query(sql, job=job, rank=int(rank or 0)), job, rank, unit)
