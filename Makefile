@@ -12,6 +12,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
+# Images for containers often set it; every one of the hundreds of programs that tests start would compile all sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Stamps carry the hash of what they depend on, so a second run installs nothing and a change is noticed.
 KEY := $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-12)
