@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.senders.running import RunningLeadline, free_ports, ndjson, running, wait_for
+from tests.senders.running import RunningLeadline, free_ports, imported, ndjson, running, wait_for
 from tests.unit.server.incident_rows import FLAP, FLAP_EVIDENCE, NOW, THIN, S, cause, incident
 
 from leadline.server.alerts_wire import signature
@@ -97,7 +97,7 @@ class Setting:
             }
             for row in rows
         ]
-        headers = {"leadline-tenant": str(rows[0]["tenant"]), "content-type": "application/x-ndjson"}
+        headers = {**imported(str(rows[0]["tenant"])), "content-type": "application/x-ndjson"}
         answer = self.leadline.http.post(f"/api/v1/rows/{table}", content=ndjson(moved), headers=headers)
         assert answer.status_code < 300, answer.text
 
