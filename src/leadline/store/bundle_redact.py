@@ -13,6 +13,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import yaml
 from leadline.model.errors import DataError, WorldError
 from leadline.model.ids import flow_id, series_id
 from leadline.model.tables import Column, Table, Type
-from leadline.model.tables.fabric import FLOW_SAMPLE
+from leadline.model.tables.fabric import FLOW_SAMPLE, FLOW_SENT
 from leadline.model.tables.metrics import SERIES
 from leadline.store.bundle import Bundle, Draft, our_versions
 from leadline.store.bundle_format import TEXT_BYTES_MAX, Manifest
@@ -149,7 +150,7 @@ class Redactor:
             for rows in bundle.groups(table):
                 _collect(table, rows, names, addresses)
         made = cls(Pseudonyms(key or os.urandom(32), names, sorted(addresses)), {})
-        for rows in bundle.groups(FLOW_SAMPLE):
+        for rows in chain(bundle.groups(FLOW_SAMPLE), bundle.groups(FLOW_SENT)):
             made._learn_flows(rows)
         for rows in bundle.groups(SERIES):
             made._learn_series(rows)
