@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 
 from leadline.model.errors import UsageError
+from leadline.model.incidents import is_unwatched
 from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.runner.verdicts import latest_sql
@@ -25,7 +26,7 @@ ENTITIES_MAX = 200  # the oddest; `entities_total` counts all
 ROWS_MAX = 20_000
 NOTHING = "nothing was outside its past or its peers in this span; does `anomaly` run (`leadline show analyses`)?"
 _TEXTS = ("tenant", "entity", "entity_kind", "metric", "direction", "witness")
-_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "told_ns")
+_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "told_ns", "seen_ns")
 
 
 def anomalies_answer(store: Store, asked: Asked, from_ns: int | None = None, entity: str = "") -> dict[str, Any]:
@@ -71,7 +72,12 @@ def _rows(store: Store, asked: Asked, from_ns: int, entity: str) -> list[dict[st
         f"ORDER BY score DESC, entity, metric, witness, start_ns LIMIT {ROWS_MAX + 1}"
     )
     parameters = {**asked.parameters(sql), "from_ns": from_ns} | ({"entity": entity} if entity else {})
-    return json_rows(store.query(sql, parameters))
+    return [_told(row) for row in json_rows(store.query(sql, parameters))]
+
+
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """With whether its end was not seen."""
+    return {**row, "unwatched": is_unwatched(row["end_ns"], row["seen_ns"])}
 
 
 def mount_anomalies(

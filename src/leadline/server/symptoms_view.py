@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
+from leadline.model.incidents import is_unwatched
 from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import SYMPTOM
 from leadline.runner.verdicts import latest_sql
@@ -21,7 +22,7 @@ from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
 from leadline.store import Store
 
 S = 10**9
-STALE = "stale"
+STALE, UNWATCHED = "stale", "unwatched"
 STALE_NS = 200 * S
 """An open symptom that no window has told for so long (the slowest tell every minute) is stale: nobody knows."""
 SYMPTOMS_MAX = 1000  # told in one answer; `symptoms_total` counts all of them
@@ -46,7 +47,9 @@ def symptoms_answer(store: Store, asked: Asked, from_ns: int | None = None, job:
 
 
 def _told(row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    state = OVER if row["end_ns"] is not None else STALE if row["seen_ns"] < at_ns - STALE_NS else OPEN
+    state = STALE if row["seen_ns"] < at_ns - STALE_NS else OPEN
+    if row["end_ns"] is not None:
+        state = UNWATCHED if is_unwatched(row["end_ns"], row["seen_ns"]) else OVER
     own = {name: row[name] for name in ("tenant", "cluster", "job", "bound_ns", "told_ns", "seen_ns")}
     return {**own, "state": state, **asdict(hurt_of(row))}
 
