@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
-from leadline.model.errors import UsageError
 from leadline.model.incidents import is_unwatched
-from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.runner.verdicts import latest_sql
+from leadline.server.asking import Cluster, From, To, Ways
 from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
-from leadline.server.ledger_api import From, To
-from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
 S = 10**9
@@ -80,16 +75,10 @@ def _told(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, "unwatched": is_unwatched(row["end_ns"], row["seen_ns"])}
 
 
-def mount_anomalies(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_anomalies(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
-    @api.get("/api/v1/anomalies", tags=["incidents"], responses=problems)
+    @api.get("/api/v1/anomalies", tags=["incidents"], responses=ways.problems)
     def anomalies(
         request: Request,
         since: From = "",
@@ -98,12 +87,6 @@ def mount_anomalies(
         cluster: Cluster = "",
     ) -> dict[str, Any]:
         """What was outside its past or its peers, by entity; the last 15 minutes if no time is asked for."""
-        now_ns = parts.now_ns()
-        to_ns = parse_time(until, now_ns) if until else now_ns
-        from_ns = parse_time(since, now_ns) if since else None
-        if from_ns is not None and from_ns >= to_ns:
-            raise UsageError(
-                f"`from` must be before `to`, got {from_ns} and {to_ns} ns; leave `to` out to mean the present"
-            )
-        with turn():
-            return anomalies_answer(parts.store, Asked(who(request), cluster, to_ns, latest=not until), from_ns, entity)
+        asked, from_ns = ways.span(request, since, until, cluster)
+        with ways.turn():
+            return anomalies_answer(ways.parts.store, asked, from_ns, entity)

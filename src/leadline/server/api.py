@@ -25,8 +25,9 @@ from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreE
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
-from leadline.server.analyses import mount_analyses
+from leadline.server.analyses_api import mount_analyses
 from leadline.server.anomalies_view import mount_anomalies
+from leadline.server.asking import Ways
 from leadline.server.bundles import mount_bundles
 from leadline.server.compare_api import mount_compare
 from leadline.server.explain_api import mount_explanation
@@ -100,6 +101,21 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 # runs store.readers of them at once; whoever comes later is told to come again rather than kept.
 QUERIES_MAX = 16
 
+
+MOUNTS = (
+    mount_analyses,
+    mount_graph,
+    mount_compare,
+    mount_messages,
+    mount_ledger,
+    mount_sle,
+    mount_alerts,
+    mount_incidents,
+    mount_anomalies,
+    mount_symptoms,
+    mount_explanation,
+    mount_marks,
+)
 
 HELLO = f"""Leadline {__version__}
 
@@ -282,19 +298,10 @@ def create_api(
             raise
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
-    mount_bundles(api, parts, who, config_text, PROBLEMS)
-    mount_analyses(api, parts.runner, who, PROBLEMS)
-    mount_graph(api, parts, who, reading.turn, PROBLEMS)
-    mount_compare(api, parts, who, reading.turn, PROBLEMS)
-    mount_messages(api, parts, who, reading.turn, PROBLEMS)
-    mount_ledger(api, parts, who, reading.turn, PROBLEMS)
-    mount_sle(api, parts, who, reading.turn, PROBLEMS)
-    mount_alerts(api, parts, who, PROBLEMS)
-    mount_incidents(api, parts, who, reading.turn, PROBLEMS)
-    mount_anomalies(api, parts, who, reading.turn, PROBLEMS)
-    mount_symptoms(api, parts, who, reading.turn, PROBLEMS)
-    mount_explanation(api, parts, who, reading.turn, PROBLEMS)
-    mount_marks(api, parts, who, reading.turn, PROBLEMS)
+    ways = Ways(parts, who, reading.turn, PROBLEMS)
+    mount_bundles(api, ways, config_text)
+    for mount in MOUNTS:
+        mount(api, ways)
     return api
 
 

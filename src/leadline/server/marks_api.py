@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.incidents import Mark
-from leadline.model.principal import Principal
-from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.graph_view import only_cluster
-from leadline.server.health import Parts
+from leadline.server.asking import Cluster, Ways
 from leadline.server.marks_view import Said, save_mark
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.server.rules_view import rules_answer
@@ -36,29 +29,22 @@ class MarkRequest(BaseModel):
     actor: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._@-]*$", description="who says so")
 
 
-def mount_marks(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end points. `turn` gives a turn to query."""
+def mount_marks(api: FastAPI, ways: Ways) -> None:
+    """Add the end points."""
 
-    @api.post("/api/v1/marks", tags=["incidents"], responses=problems)
+    @api.post("/api/v1/marks", tags=["incidents"], responses=ways.problems)
     def mark(request: Request, asked: MarkRequest) -> dict[str, Any]:
         """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
         their own incidents. The newest mark of a person counts."""
-        principal = who(request)
+        principal = ways.who(request)
         said = Said(**asked.model_dump())
-        with turn():
-            rows = save_mark(parts.store, principal, said, parts.now_ns())
+        with ways.turn():
+            rows = save_mark(ways.parts.store, principal, said, ways.parts.now_ns())
         return {"schema": SCHEMA_VERSION, "marks": rows}
 
-    @api.get("/api/v1/rules", tags=["incidents"], responses=problems)
+    @api.get("/api/v1/rules", tags=["incidents"], responses=ways.problems)
     def rules(request: Request, cluster: Cluster = "") -> dict[str, Any]:
         """Every rule that names causes: how often people found it right and wrong, and for whom it is silent."""
-        asked = Asked(who(request), cluster, parts.now_ns())
-        with turn():
-            asked = replace(asked, cluster=asked.cluster or only_cluster(parts.store, asked.principal))
-            return rules_answer(parts.store, asked)
+        asked = ways.asked(request, cluster=cluster)
+        with ways.turn():
+            return rules_answer(ways.parts.store, ways.one_cluster(asked))
