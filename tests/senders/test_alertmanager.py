@@ -113,6 +113,12 @@ class Setting:
         documents = [each.get("data", each) for each in self.hook.documents(path)]
         return [each["state"] for each in documents if each["labels"]["incident"] == incident]
 
+    def last_rule(self, incident: str, path: str = "/") -> str:
+        """The cause that the webhook heard last of an incident."""
+        documents = [each.get("data", each) for each in self.hook.documents(path)]
+        return next((str(each["labels"]["rule"]) for each in reversed(documents)
+                     if each["labels"]["incident"] == incident), "")  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
@@ -171,6 +177,8 @@ def test_a_cause_that_is_found_later_takes_the_place_of_none(setting: Setting) -
 
 def test_after_a_restart_nobody_is_told_the_same_again_and_the_end_is_told(setting: Setting) -> None:
     pid = setting.leadline.wait_ready()
+    for path in ("/", "/events"):  # the news of before, which is not what is counted here
+        wait_for("the cause to be told", lambda path=path: setting.last_rule(THIN, path) == "gpu-lost")
     before = len(setting.hook.posts)
     setting.leadline.stop()
     setting.leadline.start()
