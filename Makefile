@@ -69,15 +69,16 @@ up: $(RUN_STAMP) $(KERNEL_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
-# Tests that do not mind others beside them, two at a time; those with real senders or namespaces have the machine to
-# themselves. Exit code 5 of pytest: none of these was chosen by ARGS.
-ALONE := senders or lab
+# Tests that do not mind others beside them, two at a time; those with namespaces have the machine to themselves, and
+# only their folder is read where ARGS names none. Exit code 5 of pytest: none of these was chosen by ARGS.
+ALONE := lab
+ALONE_IN := $(if $(findstring tests/,$(ARGS)),,tests/lab)
 FAST := not slow and not senders and not lab
 
 test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
 	@scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS)
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not ($(ALONE))" $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/pytest -q -m "$(ALONE)" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -m "$(ALONE)" $(ALONE_IN) $(ARGS) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory evals-quick
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
