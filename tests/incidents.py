@@ -179,6 +179,13 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
         ],
         "ledger": [{**verdict, **ended, "job": n.job, "category": "communication", "owner": link}],
         "usual": [{**verdict, **ended, "job": n.job, "what": f"all_reduce 1048576 B on 2 of {comm}"}],
+        "profile": [
+            {
+                **verdict, **ended, "entity_kind": "host", "entity": host[0], "bin_s": 5,
+                "since_ns": times[2], "bins": 60, "jobs": [n.job],
+                "streams": f'[["node_load1","instance={n.hosts[0]}"]]', "numbers": n.hosts[0],
+            }
+        ],
         "failure": [
             {
                 **verdict, "entity_kind": "host", "entity": host[0], "kind": "silent", "class": "host", "job": n.job,

@@ -64,7 +64,9 @@ COLUMNS: dict[str, Kind] = {
     "class": WORD, "mode": WORD, "sources": WORD, "depth": WORD, "bound": WORD,
     # said
     "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "spec": FREE, "why_missing": FREE,
+    "numbers": FREE,  # base64, in which nothing can be replaced
     "evidence": JSON, "blamed": JSON, "symptoms": JSON, "score": JSON,
+    "streams": JSON,
     "before": JSON, "after": JSON,
     "labels": LABELS, "attributes": LABELS, "metrics": LABELS,
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, SLE, SLE_LOSS, USUAL
+from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, PROFILE, SLE, SLE_LOSS, USUAL
 from leadline.model.tables.fabric import (
     CLOCK_FIT,
     COLOCATION,
@@ -53,6 +53,7 @@ TABLES: tuple[Table, ...] = (
     ECMP_GROUP,
     LEDGER,
     USUAL,
+    PROFILE,
     FAILURE,
     EXPECTATION,
     SLE,
