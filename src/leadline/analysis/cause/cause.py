@@ -109,21 +109,37 @@ def cause(
     if not hurts:
         return {}
     known = known_of(incident.to_pylist(), cause.to_pylist())
-    ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
-    tenants = {each.tenant for each in hurts}
-    quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
-    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of, quoted)
-    pieces = _changes(pieces, ground)
-    names = _is_only_tenant(hurts, flow_volume)
-    matter = Matter(
-        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
-        ground.traffic.jobs() if names else frozenset(),
-    )  # fmt: skip
+    evidence = anomaly, event, failure, conflict, sle_loss
+    matter = matter_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
     saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
     groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
     troubles = troubles_of(groups, matter, saying, window.to_ns)
     rows = [Telling(each, known, matter, saying, window) for each in troubles]
     return _columns(rows, known, window)
+
+
+def matter_of(
+    hurts: Sequence[Hurt],
+    known: Known,
+    evidence: tuple[pa.Table, ...],
+    relation: pa.Table,
+    flow_path: pa.Table,
+    flow_volume: pa.Table,
+    series: pa.Table,
+    window: Window,
+) -> Matter:
+    """All that is known of what hurts. evidence: rows of anomaly, event, failure, conflict, sle_loss."""
+    ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
+    tenants = {each.tenant for each in hurts}
+    quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
+    anomaly, event, failure, conflict, sle_loss = evidence
+    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of, quoted)
+    pieces = _changes(pieces, ground)
+    names = _is_only_tenant(hurts, flow_volume)
+    return Matter(
+        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
+        ground.traffic.jobs() if names else frozenset(),
+    )  # fmt: skip
 
 
 def _measured(series: pa.Table, window: Window) -> frozenset[str]:

@@ -25,11 +25,10 @@ from leadline.model.incidents import ActionKind as A
 
 _PORT = r"node_(ethtool|infiniband)_"
 
+# Counted end to end: whose link lost them they do not say. On four of 13 that were broken, and on 78 of 621 others.
 _RETRANSMITS = (
-    Sign(
-        "anomaly", rf"{_PORT}(local_ack_timeout_err|packet_seq_err|req_transport_retries_exceeded).*", TELLING, "high"
-    ),
-    Sign("anomaly", rf"{_PORT}(out_of_sequence|roce_adp_retrans(_to)?|implied_nak_seq_err)(_total)?", TELLING, "high"),
+    Sign("anomaly", rf"{_PORT}(local_ack_timeout_err|packet_seq_err|req_transport_retries_exceeded).*", WEAK, "high"),
+    Sign("anomaly", rf"{_PORT}(out_of_sequence|roce_adp_retrans(_to)?|implied_nak_seq_err)(_total)?", WEAK, "high"),
 )
 _HOST_RETRANSMITS = (
     Sign("anomaly", r"node_netstat_(Tcp_RetransSegs|TcpExt_TCP(Timeouts|LostRetransmit|FastRetrans|LossProbes))", WEAK),
