@@ -95,7 +95,7 @@ class Verdicts:
         assert self.window is not None, "nothing was judged"
         where = [f"end_ns = {self.window.end_ns}", f"window_ns = {self.window.window_ns}", f"analysis = '{ANALYSIS}'"]
         where += [each for each in self.asked.conditions() if not (of_all_tenants and each.startswith("tenant"))]
-        return f"({latest_sql(table, ' AND '.join(where))})"
+        return f"({latest_sql(table, ' AND '.join(where), (self.window.end_ns, self.window.end_ns))})"
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Rows of a statement over `source`s."""
