@@ -212,6 +212,7 @@ _NAMED = (
     Column("start_ns", I64, "ns", "since when"),
     Column("end_ns", I64, "ns", "until when; null while it lasts", nullable=True),
     Column("evidence", STR, None, "JSON list of row references"),
+    Column("seen_ns", I64, "ns", "end of the newest window that says so"),
 )
 
 SUSPECT = Table(
@@ -221,6 +222,7 @@ SUSPECT = Table(
     order=("entity", "start_ns"),
     more_key=("kind",),
     time="start_ns",
+    newest="seen_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/localise",
@@ -233,6 +235,7 @@ COLOCATION = Table(
     order=("entity", "start_ns"),
     more_key=("kind",),
     time="start_ns",
+    newest="seen_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/colocation",
