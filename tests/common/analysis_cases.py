@@ -53,7 +53,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "sle-hours": lambda: Case(minutes(), HOUR),
     "localise": lambda: Case(lossy_link(vanishes={"leaf2": 400.0}).tables(), LOSSY_WINDOW),
     "stalls": lambda: Case(stalled_and_crashed(), suffering_window(2, 2)),
-    "slowdowns": lambda: Case(slow_job(), suffering_window(10, 5)),
+    "slowdowns": lambda: Case(slow_job(), suffering_window(10, 2)),
     "burning": lambda: Case(burning_host(), MINUTE),
 }
 

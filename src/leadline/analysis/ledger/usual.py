@@ -97,6 +97,7 @@ class _Rows:
     ),
     writes=(USUAL,),
     window_s=60,
+    grace_s=2,
     part=Part.JOB,
 )  # fmt: skip
 def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
