@@ -47,7 +47,7 @@ def sent_rows(flow_sent: pa.Table) -> Sent:
     flow_N = flow_N.ravel()
     packets, again = (np.clip(ints(rows, name), 0, 2**31) for name in ("packets", "again"))
     needless = np.clip(ints(rows, "needless", 0), 0, 2**31)
-    acked = ints(rows, "acked_bytes", -1)
+    acked = ints(rows, "acked_bytes", 1)  # who does not count it is not taken to wait
     lost = np.maximum(again - needless, 0)
     stuck = (again > 0) & (packets <= again) & (acked == 0)
     kept = _telling(flow_N, lost, packets, len(first))

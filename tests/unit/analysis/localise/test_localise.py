@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.fabrics import T0, S
-from tests.lossy import FLOWS, LEAF1_SPINE1, SPINE1_LEAF2, WINDOW, Site, blackhole, edge, lossy_link
+from tests.lossy import FLOWS, LEAF1_SPINE1, SPINE1_LEAF2, WINDOW, Site, blackhole, edge, lossy_link, rows_of
 
 from leadline.analysis.cause.evidence import pieces_of
 from leadline.analysis.localise.localise import localise
@@ -103,3 +103,11 @@ def test_a_suspect_is_evidence_by_how_sure_it_is() -> None:
     found = pieces_of(*none, suspects, WINDOW.to_ns, lambda table, what: True, frozenset())
     assert sorted(piece.face.what for piece in found) == ["loss", "loss-perhaps"]
     assert all("lost packets" in piece.text for piece in found)
+
+
+def test_who_does_not_count_what_is_acknowledged_is_not_taken_to_wait() -> None:
+    tables = blackhole().tables()
+    rows = [{**row, "acked_bytes": None, "needless": None} for row in tables["flow_sent"].to_pylist()]
+    tables["flow_sent"] = rows_of(BY_NAME["flow_sent"], rows)
+    told = localise(*(tables[read.table.name] for read in localise.reads), window=WINDOW)["suspect"]
+    assert "blackhole" not in told["kind"]
