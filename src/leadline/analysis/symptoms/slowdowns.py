@@ -41,8 +41,9 @@ BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
 LEDGER_NS = 15 * S  # of its windows in a row
 # Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner, or takes a third
-# of the time, is told sooner. So is what a job whose steps hardly differ does not lose by chance; the least is for all.
-LOST_S_MIN, LOST_S_NOBODYS, LOST_S_LEAST = 2.0, 4.0, 1.0
+# of the time, is told sooner. So is what a job whose past is calm does not lose by chance, but not below the least.
+LOST_S_MIN, LOST_S_NOBODYS = 2.0, 4.0
+LEAST_S, LEAST_S_NOBODYS = 1.0, 2.5
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
@@ -217,11 +218,12 @@ class _Job:
         if min(_share(now, level), _share(recent, level)) < LOST_SHARE_MIN:
             return False
         late = lateness(self.meetings, begin_ns, self.window.to_ns, begin_ns)
-        most_s = max([*late.by_rank_s.values(), *late.by_comm_s.values()], default=0.0)
+        rank_s = max(late.by_rank_s.values(), default=0.0)
+        most_s = max([rank_s, *late.by_comm_s.values()])
         before = pace.take(pace.end_B <= begin_ns)
         usual_s_B = np.asarray(level.unit_s * before.count_B, np.float64)
         chance = chance_s(before.unit_s_B * before.count_B, usual_s_B, LOST_SHARE_MIN)
-        return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s, chance)
+        return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s, rank_s, chance)
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Windows in a row that lost more than 5 %, the last of them just told."""
@@ -229,7 +231,7 @@ class _Job:
         lost_s = sum(each.share * (each.end_ns - each.begin_ns) / S for each in newest)
         most_s = sum(each.most * (each.end_ns - each.begin_ns) / S for each in newest)
         told_ns = newest[-1].end_ns - newest[0].begin_ns if newest else 0
-        if told_ns < LEDGER_NS or not _is_worth_telling(lost_s, 0.0, most_s):
+        if told_ns < LEDGER_NS or not _is_worth_telling(lost_s, 0.0, most_s, 0.0, None):
             return None
         if self.window.to_ns - newest[-1].end_ns > SOON_NS:
             return None
@@ -345,12 +347,15 @@ class _Job:
         )  # fmt: skip
 
 
-def _is_worth_telling(lost_s: float, share: float, most_s: float, chance: float | None = None) -> bool:
-    """Whether so much was lost, of it `most_s` to one owner, that it is no noise of the machine; `chance`: what the job
-    loses by chance, if that is known."""
+def _is_worth_telling(lost_s: float, share: float, most_s: float, rank_s: float, chance: float | None) -> bool:
+    """Whether so much was lost, of it `most_s` to one owner and `rank_s` to one rank, that it is no noise.
+
+    `chance`: what the job loses by chance, s; None: not known.
+    """
     clear = most_s >= OWNER_SHARE * lost_s or share >= SHARE_CLEAR
     enough_s = LOST_S_MIN if clear else LOST_S_NOBODYS
-    return lost_s >= (enough_s if chance is None else min(enough_s, max(chance, LOST_S_LEAST)))
+    least_s = LEAST_S if rank_s >= OWNER_SHARE * lost_s else LEAST_S_NOBODYS
+    return lost_s >= (enough_s if chance is None else min(enough_s, max(chance, least_s)))
 
 
 def _lost_from(pace: Pace, place: int, level: Level) -> int:
