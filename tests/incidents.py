@@ -139,6 +139,13 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             }
             for place, at in enumerate(times)
         ],
+        "flow_sent": [
+            {
+                **seen[0], "time_ns": times[1], "window_ns": 10**9, "flow": flow[0], "protocol": 17,
+                "src_ip": n.addresses[0], "dst_ip": n.addresses[1], "src_port": 49152, "dst_port": 4791, "dst_qp": 7,
+                "packets": 9, "again": 2, "bytes": 9000, "batch": 4, "batch_row": 7,
+            }
+        ],
         "probe": [
             {"src": n.hosts[0], "dst": n.hosts[1], "tx_ns": times[0], "tx_clock": clock[0], "rx_clock": clock[1]}
         ],
@@ -172,6 +179,13 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
         ],
         "ledger": [{**verdict, **ended, "job": n.job, "category": "communication", "owner": link}],
         "usual": [{**verdict, **ended, "job": n.job, "what": f"all_reduce 1048576 B on 2 of {comm}"}],
+        "profile": [
+            {
+                **verdict, **ended, "entity_kind": "host", "entity": host[0], "bin_s": 5,
+                "since_ns": times[2], "bins": 60, "jobs": [n.job],
+                "streams": f'[["node_load1","instance={n.hosts[0]}"]]', "numbers": n.hosts[0],
+            }
+        ],
         "failure": [
             {
                 **verdict, "entity_kind": "host", "entity": host[0], "kind": "silent", "class": "host", "job": n.job,

@@ -21,7 +21,7 @@ from leadline.model.ids import series_id
 HOSTS = 8
 BACK_S = 180
 WINDOW = Window(T0, T0 + 5 * S)
-READ = ("series", "metric_sample", "step", "collective", "event", "relation", "anomaly")
+READ = ("series", "metric_sample", "step", "collective", "event", "relation", "anomaly", "profile")
 
 
 @dataclass(frozen=True, slots=True)

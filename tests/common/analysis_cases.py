@@ -15,6 +15,8 @@ from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny
 from tests.failing import WINDOW as MINUTE_WINDOW
 from tests.failing import failing_job
 from tests.hurting import throttled_host
+from tests.lossy import WINDOW as LOSSY_WINDOW
+from tests.lossy import lossy_link
 from tests.odd_metrics import WINDOW as ODD_WINDOW
 from tests.odd_metrics import odd_site
 from tests.promised import MINUTE, hot_gpu
@@ -49,8 +51,9 @@ CASES: dict[str, Callable[[], Case]] = {
     "sle": lambda: Case(hot_gpu(), MINUTE),
     "cause": throttled_host,
     "sle-hours": lambda: Case(minutes(), HOUR),
+    "localise": lambda: Case(lossy_link(vanishes={"leaf2": 400.0}).tables(), LOSSY_WINDOW),
     "stalls": lambda: Case(stalled_and_crashed(), suffering_window(2, 2)),
-    "slowdowns": lambda: Case(slow_job(), suffering_window(10, 5)),
+    "slowdowns": lambda: Case(slow_job(), suffering_window(10, 2)),
     "burning": lambda: Case(burning_host(), MINUTE),
 }
 

@@ -13,6 +13,7 @@ from leadline.host.edges import changed, from_mark, to_mark
 from leadline.host.found import Edge
 from leadline.host.frames import MAGIC, Item, frames, to_frame
 from leadline.host.netlink import is_last, parse_links
+from leadline.host.sock_diag import parse_connections
 from leadline.host.sources import cgroup, graph, inventory, lldp, proc, ranks, rdma
 from leadline.model.errors import DataError
 
@@ -29,6 +30,7 @@ ITEMS = st.builds(
 )
 PARSERS: list[Callable[[bytes], object]] = [
     parse_links,
+    parse_connections,
     is_last,
     lambda data: list(proc.parse_stat(data)),
     lambda data: list(proc.parse_meminfo(data)),

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.senders.running import RunningLeadline, free_ports, ndjson, running, wait_for
+from tests.senders.running import RunningLeadline, free_ports, imported, ndjson, running, wait_for
 from tests.unit.server.incident_rows import FLAP, FLAP_EVIDENCE, NOW, THIN, S, cause, incident
 
 from leadline.server.alerts_wire import signature
@@ -97,7 +97,7 @@ class Setting:
             }
             for row in rows
         ]
-        headers = {"leadline-tenant": str(rows[0]["tenant"]), "content-type": "application/x-ndjson"}
+        headers = {**imported(str(rows[0]["tenant"])), "content-type": "application/x-ndjson"}
         answer = self.leadline.http.post(f"/api/v1/rows/{table}", content=ndjson(moved), headers=headers)
         assert answer.status_code < 300, answer.text
 
@@ -112,6 +112,12 @@ class Setting:
         """The states that the webhook heard of an incident, in order."""
         documents = [each.get("data", each) for each in self.hook.documents(path)]
         return [each["state"] for each in documents if each["labels"]["incident"] == incident]
+
+    def last_rule(self, incident: str, path: str = "/") -> str:
+        """The cause that the webhook heard last of an incident."""
+        documents = [each.get("data", each) for each in self.hook.documents(path)]
+        return next((str(each["labels"]["rule"]) for each in reversed(documents)
+                     if each["labels"]["incident"] == incident), "")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +177,8 @@ def test_a_cause_that_is_found_later_takes_the_place_of_none(setting: Setting) -
 
 def test_after_a_restart_nobody_is_told_the_same_again_and_the_end_is_told(setting: Setting) -> None:
     pid = setting.leadline.wait_ready()
+    for path in ("/", "/events"):  # the news of before, which is not what is counted here
+        wait_for("the cause to be told", lambda path=path: setting.last_rule(THIN, path) == "gpu-lost")
     before = len(setting.hook.posts)
     setting.leadline.stop()
     setting.leadline.start()

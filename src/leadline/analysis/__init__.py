@@ -8,6 +8,7 @@ from leadline.analysis.failures.failures import failures
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.ledger.ledger import ledger
 from leadline.analysis.ledger.usual import usual
+from leadline.analysis.localise.localise import localise
 from leadline.analysis.messages.messages import messages
 from leadline.analysis.path.paths import paths
 from leadline.analysis.sle.hours import sle_hours
@@ -18,7 +19,8 @@ from leadline.analysis.symptoms.slowdowns import slowdowns
 from leadline.analysis.symptoms.stalls import stalls
 
 ANALYSES: tuple[Analysis, ...] = (
-    conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, stalls, slowdowns, burning, cause,
+    conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, localise, stalls, slowdowns,
+    burning, cause,
 )  # fmt: skip
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}

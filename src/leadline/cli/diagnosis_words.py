@@ -107,7 +107,8 @@ class _Page:
         self._watched()
         if over:
             ended = over[0]["end_ns"] or over[0]["seen_ns"]
-            self._line("before", f"the last incident ended {self._since(ended)}; it is told below")
+            how = "was not watched since" if over[0]["unwatched"] else "ended"
+            self._line("before", f"the last incident {how} {self._since(ended)}; it is told below")
 
     def _watched(self) -> None:
         watched = self._found["watched"]
@@ -188,7 +189,9 @@ class _Page:
         if one["state"] == "open":
             return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {told}"
         until_ns = one["end_ns"] or one["seen_ns"]
-        return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({ago((until_ns - one['start_ns']) / 1e9)}), {told}"
+        length = ago((until_ns - one["start_ns"]) / 1e9)
+        unseen = "; nobody saw its end: it was not watched since then" if one["unwatched"] else ""
+        return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({length}), {told}{unseen}"
 
     def _gpus(self, gpu_seconds: float, words: Callable[[float], str] = gpu_hours) -> str:
         """GPU time, with its price where one is set."""

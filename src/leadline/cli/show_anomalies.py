@@ -58,5 +58,11 @@ def _line(row: Mapping[str, Any], entity: str) -> dict[str, Any]:
     return {
         "entity": entity, "metric": row["metric"] + label, "witness": row["witness"], "is": row["direction"],
         "score": f"{row['score']:.1f}", "expected": f"{row['expected']:.4g}", "seen": f"{row['seen']:.4g}",
-        "since": when(row["start_ns"]), "until": when(row["end_ns"]) if row["end_ns"] is not None else "lasts",
+        "since": when(row["start_ns"]), "until": _until(row),
     }  # fmt: skip
+
+
+def _until(row: Mapping[str, Any]) -> str:
+    if row["end_ns"] is None:
+        return "lasts"
+    return f"{when(row['end_ns'])}, then not watched" if row["unwatched"] else when(row["end_ns"])

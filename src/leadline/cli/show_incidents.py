@@ -53,7 +53,8 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
 
 def _row(one: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
     until_ns = one["end_ns"] or (max(now_ns, one["seen_ns"]) if one["state"] == "open" else one["seen_ns"])
-    state = Text(one["state"], STATE_STYLE["critical"] if one["state"] == "open" else "dim")
+    word = "unwatched" if one["unwatched"] else one["state"]
+    state = Text(word, STATE_STYLE["critical"] if one["state"] == "open" else "dim")
     return {
         "state": f"suppressed: {one['suppressed']}" if one["suppressed"] else state,
         "since": when(one["start_ns"]), "for": span((until_ns - one["start_ns"]) / 1e9),

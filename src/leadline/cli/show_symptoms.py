@@ -17,7 +17,7 @@ from leadline.cli.show_ledger import FromOption, ToOption
 
 SHOWN = 40
 BLAMED_SHOWN = 3
-STYLE = {"open": STATE_STYLE["critical"], "stale": STATE_STYLE["warning"]}
+STYLE = {"open": STATE_STYLE["critical"], "stale": STATE_STYLE["warning"], "unwatched": STATE_STYLE["warning"]}
 
 
 def symptoms(

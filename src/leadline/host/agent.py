@@ -1,7 +1,7 @@
 """The agent: asks its sources, keeps what they find in the spool, and lets the lanes deliver it.
 
     sources --> Found --+-- events, edges --> urgent --+
-    (one thread)        +-- samples --------> metrics -+--> server        (a thread per lane)
+    (one thread)        +-- samples, flows -> metrics -+--> server        (a thread per lane)
                         +-- segments -------> ring ----+
 
 Nothing is judged here. A source that fails is counted and asked again; the others go on.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from leadline import __version__
 from leadline.host import edges, otlp, rows
 from leadline.host.config import AgentConfig
-from leadline.host.found import Edge, Event, Found, Labels, Sample, Segment, Stream
+from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, Segment, Stream
 from leadline.host.frames import Item
 from leadline.host.lane import LANES, Lane
 from leadline.host.post import Poster, parse_server
@@ -32,10 +32,11 @@ from leadline.model.ids import entity_id
 
 LOG = logging.getLogger("leadline.agent")
 SHARES = {"urgent": 0.25, "metrics": 0.25, "ring": 0.5}  # of spool_bytes_max
-EVENTS_PATH, RELATIONS_PATH = "/api/v1/rows/event", "/api/v1/rows/relation"
+EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH = (f"/api/v1/rows/{name}" for name in ("event", "relation", "flow_sent"))
 METRICS_PATH, RING_PATH = "/v1/metrics", "/api/v1/ring"
 RING_TYPE = "application/octet-stream"
 EVENTS_MAX = 1000  # in one request
+FLOWS_MAX = 10_000  # the same, 4 MB; they wait for the samples, but no more than so many
 HELD = "edges/"  # marks: the edges that hold, by source
 POISON_EVERY_S = 60.0  # at most one event about refused data in this time
 
@@ -72,6 +73,7 @@ class Agent:
         self._absent: dict[str, str] = {}
         self._held: dict[str, edges.Held] = {}
         self._samples: list[Sample] = []
+        self._flows: list[FlowSent] = []
         self._due = 0.0
         self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._stopping = False
@@ -150,6 +152,7 @@ class Agent:
         if everything or now >= self._due:
             self._due = _next(self._due, self.config.interval_s, now)
             self._send_samples()
+            self._send_flows()
 
     def _ask(self, running: Running, read: Callable[[int], Found]) -> None:
         """Ask one source and keep what it found. A failure is counted; told once until it works again."""
@@ -169,6 +172,9 @@ class Agent:
     def keep(self, source: str, found: Found) -> None:
         """Put what a source found where it is delivered from."""
         self._samples += found.samples
+        self._flows += found.flows
+        if len(self._flows) >= FLOWS_MAX:
+            self._send_flows()
         self._keep_events(found.events, found.mark)
         if found.edges is not None:
             self._keep_edges(source, found.edges)
@@ -196,6 +202,12 @@ class Agent:
         samples += self.own_samples(self.site.now_ns())
         body = self.metrics_body(samples)
         self._append("metrics", Item(METRICS_PATH, otlp.CONTENT_TYPE, body, _batch(), len(samples)))
+
+    def _send_flows(self) -> None:
+        while self._flows:
+            some, self._flows = self._flows[:FLOWS_MAX], self._flows[FLOWS_MAX:]
+            body = rows.flow_rows(some, self.site.host, self.site.clock)
+            self._append("metrics", Item(FLOWS_PATH, rows.CONTENT_TYPE, body, _batch(), len(some)))
 
     def metrics_body(self, samples: list[Sample]) -> bytes:
         """The request of these samples."""
@@ -269,6 +281,7 @@ class Agent:
                 for s in samples
             ],
             "events": [each._asdict() for one in found.values() for each in one.events],
+            "flows": [{**each._asdict(), "flow": f"{each.flow:032x}"} for one in found.values() for each in one.flows],
             "relations": [each._asdict() for one in found.values() for each in one.edges or ()],
             "rings": sorted({each.mark for one in found.values() for each in one.segments}),
             "absent": self._absent,

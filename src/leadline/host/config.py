@@ -43,6 +43,15 @@ class AgentConfig:
         default=0.5,
         metadata={"doc": "time between looks into the event rings of jobs", "unit": "s", "min": 0.05, "max": 60.0},
     )
+    flow_interval_s: float = field(
+        default=1.0,
+        metadata={
+            "doc": "time between looks at what the flows of this host sent",
+            "unit": "s",
+            "min": 0.1,
+            "max": 60.0,
+        },
+    )
     lldp_interval_s: float = field(
         default=15.0,
         metadata={"doc": "time between questions to lldpd for neighbours", "unit": "s", "min": 1.0, "max": 3600.0},

@@ -1,4 +1,4 @@
-"""What a source found: samples of counters, events, edges of the graph, segments of event rings.
+"""What a source found: samples of counters, events, edges of the graph, segments of event rings, flows.
 
 The words between sources and the rest of the agent. Nothing is judged here: a sample is a value as it was read,
 with the time of the reading on this host's clock.
@@ -52,6 +52,31 @@ class Edge(NamedTuple):
     since_ns: int = 0
 
 
+class FlowSent(NamedTuple):
+    """What the sender of one flow counted in one interval; becomes a row of `flow_sent`, whose names these are."""
+
+    time_ns: int
+    window_ns: int
+    flow: int
+    protocol: int
+    src_ip: str
+    dst_ip: str
+    src_port: int
+    dst_port: int
+    packets: int
+    again: int
+    bytes: int
+    dst_qp: int | None = None
+    needless: int | None = None
+    timeouts: int | None = None
+    acked_bytes: int | None = None
+    busy_ns: int | None = None
+    rtt_ns: int | None = None
+    rtt_var_ns: int | None = None
+    rtt_min_ns: int | None = None
+    delivery_bps: float | None = None
+
+
 class Segment(NamedTuple):
     """A segment of an event ring; `mark` and `at` say how far the ring is then read."""
 
@@ -69,4 +94,5 @@ class Found:
     events: list[Event] = field(default_factory=list)
     edges: list[Edge] | None = None
     segments: list[Segment] = field(default_factory=list)
+    flows: list[FlowSent] = field(default_factory=list)
     mark: tuple[str, str] | None = None  # how far the input is read, stored with the events

@@ -72,7 +72,7 @@ def addresses_request(sequence: int) -> bytes:
 
 def is_last(data: bytes) -> bool:
     """Whether these messages end the answer to a request for all."""
-    return any(kind in (NLMSG_DONE, NLMSG_ERROR) for kind, _ in _messages(data))
+    return any(kind in (NLMSG_DONE, NLMSG_ERROR) for kind, _ in messages(data))
 
 
 def parse_links(data: bytes) -> list[Link]:
@@ -82,16 +82,17 @@ def parse_links(data: bytes) -> list[Link]:
     RTM_DELLINK of AF_BRIDGE, and is still there.
     """
     kinds = (RTM_NEWLINK, RTM_DELLINK)
-    return [_link(kind, body) for kind, body in _messages(data) if kind in kinds and body[:1] in (b"", b"\0")]
+    return [_link(kind, body) for kind, body in messages(data) if kind in kinds and body[:1] in (b"", b"\0")]
 
 
 def parse_addresses(data: bytes) -> list[Address]:
     """The addresses that a datagram tells of: IPv4 and IPv6, none of a link or of this host only. Errors: DataError."""
-    found = (_address(body) for kind, body in _messages(data) if kind == RTM_NEWADDR)
+    found = (_address(body) for kind, body in messages(data) if kind == RTM_NEWADDR)
     return [each for each in found if each is not None]
 
 
-def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Kind and body of each message of a datagram. Errors: DataError."""
     at = 0
     while at + _HEADER.size <= len(data):
         size, kind, *_ = _HEADER.unpack_from(data, at)
@@ -105,7 +106,7 @@ def _link(kind: int, body: bytes) -> Link:
     if len(body) < _LINK.size:
         raise DataError("netlink, link", f"{_LINK.size} bytes", f"{len(body)}")
     _, _, number, flags, _ = _LINK.unpack_from(body)
-    told = dict(_attributes(body))
+    told = dict(attributes(body))
     stats = told.get(_STATS64, b"")
     state = told.get(_OPERSTATE, b"\0")[:1] or b"\0"
     return Link(
@@ -125,7 +126,7 @@ def _address(body: bytes) -> Address | None:
     family, _, flags, scope, number = _ADDRESS.unpack_from(body)
     if family not in (socket.AF_INET, socket.AF_INET6) or scope >= _SCOPE_LINK or flags & _UNUSABLE:
         return None
-    told = dict(_attributes(body, _ADDRESS.size))
+    told = dict(attributes(body, _ADDRESS.size))
     raw = told.get(_IFA_LOCAL, told.get(_IFA_ADDRESS, b""))  # of a point-to-point link ADDRESS is the other end's
     try:
         return Address(number, socket.inet_ntop(family, raw))
@@ -133,7 +134,8 @@ def _address(body: bytes) -> Address | None:
         raise DataError("netlink, address", "4 or 16 bytes, as the family says", f"{len(raw)}") from error
 
 
-def _attributes(body: bytes, at: int = _LINK.size) -> Iterator[tuple[int, bytes]]:
+def attributes(body: bytes, at: int = _LINK.size) -> Iterator[tuple[int, bytes]]:
+    """Kind and value of each attribute from byte `at` on. Errors: DataError."""
     while at + _ATTRIBUTE.size <= len(body):
         size, kind = _ATTRIBUTE.unpack_from(body, at)
         if size < _ATTRIBUTE.size or at + size > len(body):

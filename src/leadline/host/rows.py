@@ -1,4 +1,4 @@
-"""Events and edges as NDJSON rows of `event` and `relation`."""
+"""Events, edges and flows as NDJSON rows of `event`, `relation` and `flow_sent`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leadline.host.found import Event
+from leadline.host.found import Event, FlowSent
 from leadline.model.ids import parse_entity_id
 
 CONTENT_TYPE = "application/x-ndjson"
@@ -48,6 +48,13 @@ def event_rows(events: Iterable[Event], host: str, clock: str) -> bytes:
 def relation_rows(relations: Iterable[Relation]) -> bytes:
     """Rows of `relation`. What the agent tells it has read off, so the confidence is 1."""
     return b"".join(_line({**each._asdict(), "confidence": 1.0}) for each in relations)
+
+
+def flow_rows(flows: Iterable[FlowSent], host: str, clock: str) -> bytes:
+    """Rows of `flow_sent`."""
+    return b"".join(
+        _line({"host": host, "clock": clock, **each._asdict(), "flow": f"{each.flow:032x}"}) for each in flows
+    )
 
 
 def _line(row: dict[str, object]) -> bytes:

@@ -13,8 +13,9 @@ from leadline.model.errors import DataError, RefusedError
 from leadline.model.ids import murmur3_128
 from leadline.model.names import event_entity
 from leadline.model.principal import OPERATE, Principal
-from leadline.model.tables import BY_NAME, Identity
-from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT, MARK
+from leadline.model.tables import BY_NAME, TABLES, Identity
+from leadline.model.tables.accounts import EXPECTATION
+from leadline.model.tables.verdicts import ACTION, ANALYSIS_RUN, EVENT, MARK
 from leadline.wire.body import Body
 from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
@@ -86,7 +87,11 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
         hint = "say it with `leadline mark`, or POST /api/v1/marks" if name == MARK.name else hint
         raise RefusedError("unknown_table", f"no table {name!r} takes rows; {hint}")
     if name in OF_OPERATORS and not request.principal.may(OPERATE):
-        raise RefusedError("unauthorized", f"rows of {name} are for the role operator: they say which verdicts count")
+        raise RefusedError(
+            "verdict_table",
+            f"rows of {name} are Leadline's own ({table.written_by}): role {request.principal.role} sends what was "
+            "measured, and verdicts follow from it; to bring verdicts from elsewhere is for the role operator",
+        )
     body = request.body.finish()
     batch = _batch_of(request, name, body)
     content_type = request.headers.get("content-type", "application/x-ndjson").lower()
@@ -104,8 +109,12 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
 # Streams are made from their samples, samples come by the metric ways, roll-ups by the store. Who marked what, and
 # when, the server says: a mark silences rules and alerts.
 NOT_BY_ROWS = frozenset({"series", "metric_sample", "metric_rollup", MARK.name})
-# What was judged of a cluster counts for all tenants that have rows in it: none may say so for the others.
-OF_OPERATORS = frozenset({ANALYSIS_RUN.name})
+# What Leadline concludes, promises and does: a tenant's word on it would alert, silence or spend as if it were ours. An
+# operator may bring such rows from elsewhere (an import).
+OF_OPERATORS = frozenset(
+    {table.name for table in TABLES if table.identity is Identity.REVISION}
+    | {ANALYSIS_RUN.name, EXPECTATION.name, ACTION.name}
+)
 
 
 def _otlp_type(request: Request) -> str:

@@ -45,6 +45,7 @@ STATUS = {
     "decompressed_too_large": 413,
     "unsupported_encoding": 415,
     "unauthorized": 401,
+    "verdict_table": 403,
     "unknown_table": 404,
     "span": 404,
 }

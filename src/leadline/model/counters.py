@@ -58,6 +58,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("queue_full", "requests", INFO, "Answered 429 (503 to remote-write) because a queue was full; the sender tries again.", "If it lasts, the store is slower than what comes in: give it more CPU, or send less."),
     _refused("store_unavailable", "requests", ERROR, "Answered 503 because the store could not take the rows; the sender tries again.", "Read the store's error in `leadline doctor`; disk full is the usual one."),
     _refused("unauthorized", "requests", ERROR, "Requests without the right token.", "Give the sender a token with the role tenant-write."),
+    _refused("verdict_table", "requests", ERROR, "Rows of tables that Leadline concludes itself, from a sender that is no operator.", "Send what was measured; an operator imports verdicts of elsewhere."),
     _refused("unknown_table", "requests", ERROR, "Rows for a table that does not exist.", "See `leadline show tables` for the names."),
     _refused("unknown_incident", "requests", ERROR, "Requests about an incident that does not exist.", "See `leadline show incidents` for their ids."),
     _refused("unknown_sender", "datagrams", ERROR, "Datagrams of sFlow from an address that `ingest.sflow.senders` does not list.", "If it is a switch of yours, list its address and name there."),
@@ -117,6 +118,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("analysis_late", "judged_again", "windows", INFO, "Windows judged again because rows came after they were closed.", _NOTHING),
     Counter("analysis_late", "too_late", "rows", INFO, "Rows that came so late that their windows are not judged again by themselves; they are stored.", "`leadline backfill` judges those windows again."),
     Counter("analysis_late", "not_backfilled", "windows", INFO, "Windows that closed before a start, longer ago than `runner.backfill_s_max`.", "`leadline backfill` judges them."),
+    Counter("analysis_late", "unwatched", "spans", INFO, "Anomalies, symptoms and incidents whose end nobody saw, because nothing was judged or told any more; over since they were seen last.", "See whether Leadline was off, or the job's telemetry ended; `leadline backfill` judges what was missed."),
     # alerts: what receivers are told of incidents
     Counter("alert_accepted", "alerts", "alerts", INFO, "News of incidents that receivers took; an Alertmanager hears of one that lasts again and again.", _NOTHING),
     Counter("alert_skipped", "late", "incidents", INFO, "Incidents that were over for longer than `alerts.late_s` when they were found; nobody was alerted.", _NOTHING),
@@ -141,6 +143,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("agent_dropped", "spool_failed", "rows", LOSS, "Rows or samples that the spool's disk did not take, or gave back spoilt.", "See whether the disk of agent.spool is full or read-only."),
     Counter("agent_dropped", "too_large", "rows", LOSS, "Rows or samples of a request over 16 MiB, which no server takes.", "Report it: the agent cuts what it sends far below this."),
     Counter("agent_dropped", "poison", "rows", LOSS, "Rows or samples that the server refused for good.", "Read the server's words in the event agent-refused or the agent's log."),
+    Counter("agent_dropped", "flows_full", "rows", LOSS, "Flows of one reading beyond the 1,024 that sent again or sent most.", "Nothing, if few of them matter; else report how many flows a host has."),
     Counter("agent_lost", "netlink_overrun", "overruns", INFO, "Link events that the kernel dropped; the links were read again and what changed was told.", _NOTHING),
     Counter("agent_lost", "ring_overrun", "records", LOSS, "Records of event rings overwritten before they were read.", "Make the job's rings larger, or lower agent.ring_interval_s."),
     Counter("agent_lost", "ring_writer", "records", LOSS, "Records that a job could not write into its ring: too many strings, or a value out of range.", "See docs/formats/ring.md for what fits; make the ring's string table larger."),

@@ -70,3 +70,15 @@ RULE_PRECISION_MIN = 0.8
 """A rule that people mark right less often than this falls silent."""
 RULE_MARKS_MIN = 5
 """Marks before a rule can fall silent: fewer say nothing of it."""
+
+
+UNWATCHED_NS = 1
+"""A span whose end nobody saw is told as over at the time it was seen last, with `seen_ns` so long after that."""
+
+
+def is_unwatched(end_ns: int | None, seen_ns: int) -> bool:
+    """Whether a row of a span tells an end that nobody saw: it was not watched since then.
+
+    Windows end at whole seconds, so a row that one of them told does not look like this by chance.
+    """
+    return end_ns is not None and seen_ns == end_ns + UNWATCHED_NS

@@ -34,6 +34,7 @@ from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
 from leadline.runner.load import Rows, StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.remembered import Remembered
+from leadline.runner.unwatched import close_unwatched
 from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
@@ -41,6 +42,8 @@ from leadline.store import Store
 log = logging.getLogger("leadline.runner")
 
 LOOK_EVERY_S = 0.25
+CLOSE_EVERY_NS = 300 * S  # so often spans that nobody tells any more are looked for
+UNTOLD_NS = 600 * S  # a span that was not told for so long, and longer than late rows change windows, is not watched
 RETRY_S_MAX = 30.0  # between looks at a store that does not answer
 STOP_S_MAX = 10.0
 BEHIND_WINDOWS = 3
@@ -123,6 +126,9 @@ class Runner:
         self._lanes: list[_Lane] = []
         self._readers: dict[str, list[tuple[_Lane, Read]]] = {}
         self._edges: dict[str, Edges] = {}  # by table that is read as valid
+        self._closed: tuple[int, int] | None = (
+            None  # when spans that nobody tells were looked for, and those told before
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
 
@@ -272,6 +278,8 @@ class Runner:
                     self._resume()
                     resumed_yet = True
                 judged = self.step()
+                if not judged and self._from_ns is None:  # of a recording what lasts at its end lasts
+                    self.close_unwatched()
                 failed = 0
             except StoppedError:
                 return
@@ -288,14 +296,39 @@ class Runner:
         """Have the windows judged that closed while nobody judged them. Errors: StoreError."""
         before = judged_to_ns(self._store)
         now_ns = self._now_ns()
+        until_ns: dict[str, int] = {}
         with self._lock:
             for lane in self._lanes:
                 rhythm = lane.schedule.rhythm
                 last_ns = before.get(lane.analysis.name)
                 _, (from_ns, to_ns), skipped_ns = resumed(rhythm, now_ns, last_ns, self._config.backfill_s_max * S)
+                until_ns[lane.analysis.name] = from_ns - UNTOLD_NS
                 if from_ns < to_ns:
                     lane.schedule.backfill(from_ns, to_ns)
                 self._count(counter("analysis_late", "not_backfilled"), skipped_ns // rhythm.window_ns)
+        self._close(until_ns)  # first, for what seems to last is read by every window of those that were missed
+
+    def close_unwatched(self) -> int:
+        """Close the spans that no window will tell any more, if it is time to look for them; when nothing is due, so
+        that all that was missed has been judged. Returns: how many were closed. Errors: StoreError."""
+        now_ns = self._now_ns()
+        if self._closed is not None and now_ns < self._closed[0] + CLOSE_EVERY_NS:
+            return 0
+        with self._lock:
+            until_ns = {
+                lane.analysis.name: min(lane.schedule.oldest_ns(now_ns), lane.schedule.judged_to_ns - UNTOLD_NS)
+                for lane in self._lanes
+            }
+        closed = self._close(until_ns, since_ns=0 if self._closed is None else self._closed[1])
+        self._closed = now_ns, min([now_ns - UNTOLD_NS, *until_ns.values()])
+        return closed
+
+    def _close(self, until_ns: Mapping[str, int], since_ns: int = 0) -> int:
+        """Close open spans told last from `since_ns` on and before `until_ns` of their analysis."""
+        nobody_ns = self._now_ns() - UNTOLD_NS  # of analyses that do not run (any more)
+        closed = close_unwatched(self._store, lambda name: until_ns.get(name, nobody_ns), since_ns)
+        self._count(counter("analysis_late", "unwatched"), closed)
+        return closed
 
     def step(self) -> bool:
         """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""

@@ -16,7 +16,8 @@ def authorize(headers: Mapping[str, str]) -> Principal:
     """The principal of a request from its headers.
 
     Without a tenant it is the operator, who reads all tenants and writes as `default`. Who names one with
-    `leadline-tenant` acts as that tenant: reads and writes its rows only. `leadline-cluster` is where written rows
+    `leadline-tenant` acts as that tenant: reads and writes its rows only. `leadline-role` says another role than that:
+    a tenant that only reads, or the operator who imports rows of that tenant. `leadline-cluster` is where written rows
     belong. A request that a browser sends on behalf of another site is refused: loopback alone does not keep a web page
     from posting to us. Errors: RefusedError("unauthorized").
     """
@@ -34,8 +35,19 @@ def authorize(headers: Mapping[str, str]) -> Principal:
     return Principal(
         tenant=_word(headers, "leadline-tenant", DEFAULT_TENANT),
         cluster=_word(headers, "leadline-cluster", DEFAULT_CLUSTER),
-        role=Role.TENANT_WRITE if "leadline-tenant" in headers else Role.OPERATOR,
+        role=_role(headers),
     )
+
+
+def _role(headers: Mapping[str, str]) -> Role:
+    """No more than anybody on this machine has: who leaves all headers out is the operator."""
+    usual = Role.TENANT_WRITE if "leadline-tenant" in headers else Role.OPERATOR
+    text = headers.get("leadline-role", usual)
+    if text not in set(Role):
+        raise RefusedError(
+            "unauthorized", f"header leadline-role: expected {', '.join(Role)}, got {text[:80]!r}; leave it out"
+        )
+    return Role(text)
 
 
 def _word(headers: Mapping[str, str], name: str, default: str) -> str:

@@ -69,7 +69,7 @@ class Notice:
 
 def notice(incident: Incident, url: str) -> Notice:
     """What is to be told of an incident. `url`: base of Leadline's API, for links."""
-    state = SUPPRESSED if incident.suppressed else OPEN if incident.open else OVER
+    state = SUPPRESSED if incident.suppressed else OPEN if incident.open else STALE if incident.unwatched else OVER
     labels = labels_of(incident)
     actions = [(each.entity, each.rule, each.action) for each in incident.chosen]
     said = [incident.verdict, incident.missing, incident.suppressed, sorted(incident.jobs), labels, actions]

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
-from leadline.model.errors import UsageError
-from leadline.model.principal import Principal
+from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.runner.verdicts import latest_sql
+from leadline.server.asking import Cluster, From, To, Ways
 from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
-from leadline.server.ledger_api import From, To
-from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
 S = 10**9
@@ -25,7 +21,7 @@ ENTITIES_MAX = 200  # the oddest; `entities_total` counts all
 ROWS_MAX = 20_000
 NOTHING = "nothing was outside its past or its peers in this span; does `anomaly` run (`leadline show analyses`)?"
 _TEXTS = ("tenant", "entity", "entity_kind", "metric", "direction", "witness")
-_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "told_ns")
+_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "told_ns", "seen_ns")
 
 
 def anomalies_answer(store: Store, asked: Asked, from_ns: int | None = None, entity: str = "") -> dict[str, Any]:
@@ -71,19 +67,18 @@ def _rows(store: Store, asked: Asked, from_ns: int, entity: str) -> list[dict[st
         f"ORDER BY score DESC, entity, metric, witness, start_ns LIMIT {ROWS_MAX + 1}"
     )
     parameters = {**asked.parameters(sql), "from_ns": from_ns} | ({"entity": entity} if entity else {})
-    return json_rows(store.query(sql, parameters))
+    return [_told(row) for row in json_rows(store.query(sql, parameters))]
 
 
-def mount_anomalies(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def _told(row: dict[str, Any]) -> dict[str, Any]:
+    """With whether its end was not seen."""
+    return {**row, "unwatched": is_unwatched(row["end_ns"], row["seen_ns"])}
 
-    @api.get("/api/v1/anomalies", tags=["incidents"], responses=problems)
+
+def mount_anomalies(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
+
+    @api.get("/api/v1/anomalies", tags=["incidents"], responses=ways.problems)
     def anomalies(
         request: Request,
         since: From = "",
@@ -92,12 +87,6 @@ def mount_anomalies(
         cluster: Cluster = "",
     ) -> dict[str, Any]:
         """What was outside its past or its peers, by entity; the last 15 minutes if no time is asked for."""
-        now_ns = parts.now_ns()
-        to_ns = parse_time(until, now_ns) if until else now_ns
-        from_ns = parse_time(since, now_ns) if since else None
-        if from_ns is not None and from_ns >= to_ns:
-            raise UsageError(
-                f"`from` must be before `to`, got {from_ns} and {to_ns} ns; leave `to` out to mean the present"
-            )
-        with turn():
-            return anomalies_answer(parts.store, Asked(who(request), cluster, to_ns, latest=not until), from_ns, entity)
+        asked, from_ns = ways.span(request, since, until, cluster)
+        with ways.turn():
+            return anomalies_answer(ways.parts.store, asked, from_ns, entity)

@@ -25,8 +25,9 @@ from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreE
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
-from leadline.server.analyses import mount_analyses
+from leadline.server.analyses_api import mount_analyses
 from leadline.server.anomalies_view import mount_anomalies
+from leadline.server.asking import Ways
 from leadline.server.bundles import mount_bundles
 from leadline.server.changes import Changes, mount_changes
 from leadline.server.compare_api import mount_compare
@@ -108,6 +109,26 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 QUERIES_MAX = 16
 
 
+MOUNTS = (
+    mount_analyses,
+    mount_entities,
+    mount_fleet,
+    mount_graph,
+    mount_compare,
+    mount_messages,
+    mount_ledger,
+    mount_sle,
+    mount_alerts,
+    mount_incidents,
+    mount_anomalies,
+    mount_symptoms,
+    mount_explanation,
+    mount_marks,
+    mount_now,
+    mount_report,
+    mount_samples,
+)
+
 HELLO = f"""Leadline {__version__}
 
   /api/v1/doctor           what is connected, how fresh, what is refused and why
@@ -127,9 +148,9 @@ def create_api(
     changes: Changes,
     config_text: str = "",
 ) -> FastAPI:
-    """The API of a running server.
+    """The API of a running server. Close `changes` before the server stops.
 
-    `changes` are to be closed before the server stops. `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
+    `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
     """
     api = FastAPI(
         title="Leadline",
@@ -288,26 +309,12 @@ def create_api(
             raise
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
+    ways = Ways(parts, who, reading.turn, PROBLEMS)
     mount_page(api, HELLO)
-    mount_changes(api, changes, who, PROBLEMS)
-    mount_bundles(api, parts, who, config_text, PROBLEMS)
-    mount_analyses(api, parts.runner, who, PROBLEMS)
-    mount_entities(api, parts, who, reading.turn, PROBLEMS)
-    mount_fleet(api, parts, who, reading.turn, PROBLEMS)
-    mount_graph(api, parts, who, reading.turn, PROBLEMS)
-    mount_compare(api, parts, who, reading.turn, PROBLEMS)
-    mount_messages(api, parts, who, reading.turn, PROBLEMS)
-    mount_ledger(api, parts, who, reading.turn, PROBLEMS)
-    mount_sle(api, parts, who, reading.turn, PROBLEMS)
-    mount_alerts(api, parts, who, PROBLEMS)
-    mount_incidents(api, parts, who, reading.turn, PROBLEMS)
-    mount_anomalies(api, parts, who, reading.turn, PROBLEMS)
-    mount_symptoms(api, parts, who, reading.turn, PROBLEMS)
-    mount_explanation(api, parts, who, reading.turn, PROBLEMS)
-    mount_marks(api, parts, who, reading.turn, PROBLEMS)
-    mount_now(api, parts, who, reading.turn, PROBLEMS)
-    mount_report(api, parts, who, reading.turn, PROBLEMS)
-    mount_samples(api, parts, who, reading.turn, PROBLEMS)
+    mount_changes(api, ways, changes)
+    mount_bundles(api, ways, config_text)
+    for mount in MOUNTS:
+        mount(api, ways)
     return api
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from leadline.model.errors import BusyError
-from leadline.model.principal import OPERATE, Principal
+from leadline.model.principal import OPERATE
+from leadline.server.asking import Ways
 from leadline.server.health import Parts
 from leadline.server.rows_view import SCHEMA_VERSION, parse_time
 from leadline.store.bundle import Draft, draft_bundle
@@ -46,13 +47,11 @@ class ReplayAnswer(BaseModel):
     error: str = ""
 
 
-def mount_bundles(
-    api: FastAPI, parts: Parts, who: Callable[[Request], Principal], config_text: str, problems: dict[int | str, Any]
-) -> None:
+def mount_bundles(api: FastAPI, ways: Ways, config_text: str) -> None:
     """Add the end points. `config_text` is what a bundle tells as its configuration."""
-    recording = threading.Lock()
+    parts, recording = ways.parts, threading.Lock()
 
-    @api.get("/api/v1/bundle", tags=["bundles"], responses=problems | _BUNDLE, response_class=StreamingResponse)
+    @api.get("/api/v1/bundle", tags=["bundles"], responses=ways.problems | _BUNDLE, response_class=StreamingResponse)
     def bundle(
         request: Request,
         since: Annotated[str, Query(alias="from", description="ns, ISO 8601 or -10m; included")] = "",
@@ -61,7 +60,7 @@ def mount_bundles(
         cluster: Annotated[str, Query(description="only rows of this cluster", max_length=64)] = "",
     ) -> StreamingResponse:
         """Record an incident bundle: all tables of a span, as docs/formats/bundle.md says. 10 minutes by default."""
-        principal = who(request)
+        principal = ways.who(request)
         operator = principal.may(OPERATE)
         # Who acts as a tenant reads its rows, whatever it asks for.
         span = _span(parts, since, until)
@@ -79,10 +78,10 @@ def mount_bundles(
             headers={"content-length": str(draft.size), "cache-control": "no-store"},
         )
 
-    @api.get("/api/v1/replay", tags=["bundles"], responses=problems)
+    @api.get("/api/v1/replay", tags=["bundles"], responses=ways.problems)
     def replay(request: Request) -> ReplayAnswer:
         """How far the replay is, where this server plays a bundle."""
-        who(request)
+        ways.who(request)
         if parts.replay is None:
             return ReplayAnswer(schema=SCHEMA_VERSION, state="off")
         progress = parts.replay.progress

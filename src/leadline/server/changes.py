@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -19,6 +19,7 @@ from fastapi.responses import StreamingResponse
 from leadline.model.errors import BusyError
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import TABLES
+from leadline.server.asking import Ways
 from leadline.server.health import Parts
 
 EVERY_S = 1.0
@@ -69,20 +70,18 @@ def _event(said: dict[str, Any]) -> str:
     return f"data: {json.dumps(said, separators=(',', ':'))}\n\n"
 
 
-def mount_changes(
-    api: FastAPI, changes: Changes, who: Callable[[Request], Principal], problems: dict[int | str, Any]
-) -> None:
+def mount_changes(api: FastAPI, ways: Ways, changes: Changes) -> None:
     """Add the end point."""
 
     @api.get(
         "/api/v1/changes",
         tags=["state"],
         response_class=StreamingResponse,
-        responses={**problems, 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        responses={**ways.problems, 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
     )
     async def follow(request: Request) -> StreamingResponse:
         """Server-sent events: the time, and a version for each table that got rows. They carry no data."""
-        stream = changes.events(who(request))
+        stream = changes.events(ways.who(request))
         first = await anext(stream)  # so that a refusal is an answer, not a stream that breaks
 
         async def all_of_it() -> AsyncIterator[str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from leadline.analysis.columns import Floats
 from leadline.analysis.ledger.onset import scale_of_differences
@@ -124,6 +123,8 @@ def against_peers(value: float, peers: Sequence[float], floor: float, tests: int
     if len(peers) < PEERS_MIN:
         return None
     middle = float(np.median(peers))
+    from scipy.special import stdtrit  # here: it takes half a second to load, and few ask for a comparison
+
     spread = max(scale_of_differences(np.asarray(peers, np.float64)), floor)
     if spread <= 0 or abs(value - middle) < EFFECT_MIN * max(abs(value), abs(middle)):
         return None

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field
 
-from leadline.model.principal import Principal
 from leadline.model.tables.fabric import RELATION
+from leadline.server.asking import Cluster, Ways
 from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
 
@@ -44,16 +40,10 @@ def entities_answer(store: Store, asked: Asked, match: str, limit: int) -> Entit
     return EntitiesAnswer(schema=SCHEMA_VERSION, entities=found.column("entity").to_pylist(), total=total)
 
 
-def mount_entities(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_entities(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
-    @api.get("/api/v1/entities", tags=["graph"], responses=problems)
+    @api.get("/api/v1/entities", tags=["graph"], responses=ways.problems)
     def entities(
         request: Request,
         match: Annotated[str, Query(description="part of an id, any case", max_length=200)] = "",
@@ -61,5 +51,5 @@ def mount_entities(
         cluster: Cluster = "",
     ) -> EntitiesAnswer:
         """Ids of jobs, ranks, GPUs, hosts, ports, switches, links: whatever relations tell of."""
-        with turn():
-            return entities_answer(parts.store, Asked(who(request), cluster, parts.now_ns()), match, limit)
+        with ways.turn():
+            return entities_answer(ways.parts.store, ways.asked(request, cluster=cluster), match, limit)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
 from leadline.model.errors import RefusedError
-from leadline.model.principal import Principal
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import INCIDENT
+from leadline.server.asking import Cluster, Ways
 from leadline.server.explain import Explainer
 from leadline.server.explain_config import ExplainConfig
-from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
 from leadline.server.incidents_answers import ExplanationAnswer
 from leadline.server.incidents_view import Incident, Incidents
 from leadline.server.rows_view import SCHEMA_VERSION
@@ -27,23 +22,12 @@ from leadline.store import Store
 TENANTS_MAX = 10_000  # that a store tells apart
 
 
-def mount_explanation(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query; none is held while a model is asked."""
-    directory = Path(parts.store.config.path)
-    explainer = parts.explainer or Explainer(ExplainConfig(), directory, parts.intake.counts.add)
+def mount_explanation(api: FastAPI, ways: Ways) -> None:
+    """Add the end point. No turn to query is held while a model is asked."""
+    directory = Path(ways.parts.store.config.path)
+    explainer = ways.parts.explainer or Explainer(ExplainConfig(), directory, ways.parts.intake.counts.add)
 
-    @api.get(
-        "/api/v1/incidents/{incident}/explanation",
-        tags=["incidents"],
-        response_model=None,
-        responses={**problems, 200: {"model": ExplanationAnswer}},
-    )
+    @api.get("/api/v1/incidents/{incident}/explanation", tags=["incidents"], **ways.answers(ExplanationAnswer))
     def incident_explanation(
         request: Request,
         incident: str,
@@ -52,10 +36,10 @@ def mount_explanation(
     ) -> dict[str, Any]:
         """An incident explained in sentences that cite numbered facts, one explanation for each tenant that it hurts.
         With `model` also in the words of a language model, as far as they hold against the facts."""
-        asked = Asked(who(request), cluster, parts.now_ns(), latest=True)
-        with turn():
-            found = Incidents(parts.store, asked).named(incident)
-            tenants = _tenants(parts.store) if model else []
+        asked = ways.asked(request, cluster=cluster)
+        with ways.turn():
+            found = Incidents(ways.parts.store, asked).named(incident)
+            tenants = _tenants(ways.parts.store) if model else []
         if not found:
             raise RefusedError(
                 "unknown_incident", f"no incident {incident[:200]!r}; GET /api/v1/incidents lists those there are"

@@ -119,6 +119,7 @@ class _Telling:
         what = one.job or one.entity
         hurts = _HURTS.get(one.symptom, one.symptom)  # type: ignore[call-overload]
         until = "and lasts" if one.open else f"until {time_text(one.end_ns)}" if one.end_ns else "and is over"
+        until += " and was not watched since then" if one.unwatched else ""
         others = [job for job in one.jobs if job != one.job]
         also = f"; {', '.join(others)} too" if others else ""
         said = (

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,17 +20,13 @@ from fastapi.responses import Response
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
-from leadline.model.errors import UsageError
-from leadline.model.principal import Principal
+from leadline.server.asking import Cluster, From, To, Ways
 from leadline.server.fleet_measures import IN, OUT, Floats, Measures, measures
 from leadline.server.fleet_places import Places, hosts_at_address, places
 from leadline.server.fleet_states import BAD, GOOD, STATES, UNKNOWN, Reason, reasons
 from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
 from leadline.server.graph_view import only_cluster
-from leadline.server.health import Parts
-from leadline.server.ledger_api import From, To
-from leadline.server.rows_view import SCHEMA_VERSION, parse_time
+from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
 
 S = 10**9
@@ -205,17 +200,11 @@ def _figures(values: Floats) -> list[float | None]:
     return [value if there else None for value, there in zip(rounded.tolist(), known.tolist(), strict=True)]
 
 
-def mount_fleet(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_fleet(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
     # Not validated on its way out: that takes longer than all the rest of a large answer. A test does it.
-    @api.get("/api/v1/fleet", tags=["fleet"], responses={**problems, 200: {"model": FleetAnswer}}, response_model=None)
+    @api.get("/api/v1/fleet", tags=["fleet"], **ways.answers(FleetAnswer))
     def fleet(
         request: Request,
         since: From = "",
@@ -226,13 +215,8 @@ def mount_fleet(
         cluster: Cluster = "",
     ) -> Response:
         """Every host: place, jobs, state with reasons; loss, errors, load, delay over the span (the last minute)."""
-        now_ns = parts.now_ns()
-        to_ns = parse_time(until, now_ns) if until else now_ns
-        from_ns = parse_time(since, now_ns) if since else to_ns - SPAN_NS
-        if from_ns >= to_ns:
-            raise UsageError(
-                f"`from` must be before `to`, got {from_ns} and {to_ns} ns; leave `to` out to mean the present"
-            )
-        with turn():
-            answer = fleet_answer(parts.store, Asked(who(request), cluster, to_ns, latest=not until), from_ns, address)
+        asked, begin_ns = ways.span(request, since, until, cluster)
+        from_ns = asked.at_ns - SPAN_NS if begin_ns is None else begin_ns
+        with ways.turn():
+            answer = fleet_answer(ways.parts.store, asked, from_ns, address)
         return Response(json.dumps(answer, separators=(",", ":"), allow_nan=False), media_type="application/json")

@@ -95,11 +95,16 @@ class Verdicts:
         assert self.window is not None, "nothing was judged"
         where = [f"end_ns = {self.window.end_ns}", f"window_ns = {self.window.window_ns}", f"analysis = '{ANALYSIS}'"]
         where += [each for each in self.asked.conditions() if not (of_all_tenants and each.startswith("tenant"))]
-        return f"({latest_sql(table, ' AND '.join(where))})"
+        return f"({latest_sql(table, ' AND '.join(where), (self.window.end_ns, self.window.end_ns))})"
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Rows of a statement over `source`s."""
         return json_rows(self._store.query(sql, {**self.asked.parameters(sql), **parameters}))
+
+    def flow_columns(self) -> str:
+        """The columns of flows as they may be seen: what a link carried of everybody is for operators."""
+        names = [column.name for column in FLOW_PATH.columns if column.name not in _HIDDEN]
+        return ", ".join(FLOW_PATH.shown(names, to_operator=self.asked.principal.may(OPERATE)))
 
     def last_seen_ns(self, condition: str, **parameters: object) -> int | None:
         """End of the newest window with flows that fit `condition`, at or before the time asked for."""
@@ -123,11 +128,6 @@ def verdicts_with(store: Store, asked: Asked, what: str, condition: str, **param
         f"newest one with some, to {time_text(last_ns)}"
     )
     return Verdicts(store, replace(asked, at_ns=last_ns)), note
-
-
-def flow_columns(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a verdict table without what says whose row and which revision it is."""
-    return {name: value for name, value in row.items() if name not in _HIDDEN}
 
 
 def time_text(time_ns: int) -> str:
@@ -176,12 +176,11 @@ NOTHING_JUDGED = (
 
 
 def _flows(verdicts: Verdicts, job: str) -> dict[str, Any]:
-    columns = ", ".join(column.name for column in FLOW_PATH.columns if column.name not in _HIDDEN)
     total = verdicts.rows(f"SELECT count() AS n FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}}", job=job)[
         0
     ]["n"]
     flows = verdicts.rows(
-        f"SELECT {columns} FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}} "
+        f"SELECT {verdicts.flow_columns()} FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}} "
         f"ORDER BY bytes DESC, flow LIMIT {FLOWS_MAX}",
         job=job,
     )

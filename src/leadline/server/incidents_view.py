@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from leadline.model.incidents import Verdict
+from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
 from leadline.runner.verdicts import latest_sql
@@ -134,13 +134,18 @@ class Incident:
         """Whether it still hurts."""
         return self.state == OPEN
 
+    @property
+    def unwatched(self) -> bool:
+        """Whether its end was not seen: nobody watched it since `end_ns`."""
+        return is_unwatched(self.end_ns, self.seen_ns)
+
     def concerns(self, job: str) -> bool:
         """Whether this job suffers."""
         return job in self.jobs or job == self.job or self.entity == f"job:{job}"
 
     def as_json(self) -> dict[str, Any]:
         """As the API tells it."""
-        out = asdict(self)
+        out = {**asdict(self), "unwatched": self.unwatched}
         out["causes"] = [self._caused(cause) for cause in self.chosen]
         out["considered"] = [self._caused(cause) for cause in self.considered]
         return out
@@ -210,7 +215,7 @@ def _of_newest(incident: Mapping[str, Any], causes: Sequence[Mapping[str, Any]])
     """
     newest_ns = max((row["seen_ns"] for row in causes), default=0)
     if incident["verdict"] == Verdict.UNKNOWN:
-        newest_ns = incident["seen_ns"]
+        newest_ns = incident["seen_ns"] - UNWATCHED_NS * is_unwatched(incident["end_ns"], incident["seen_ns"])
     return sorted((row for row in causes if row["seen_ns"] == newest_ns), key=lambda row: row["position"])
 
 

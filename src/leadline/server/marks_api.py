@@ -1,21 +1,14 @@
-"""The API's part about marks: `POST` and `GET /api/v1/marks`, `GET /api/v1/rules`."""
+"""The API's part about marks: `POST /api/v1/marks`, `GET /api/v1/rules`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.incidents import Mark
-from leadline.model.principal import Principal
-from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.graph_view import only_cluster
-from leadline.server.health import Parts
+from leadline.server.asking import Cluster, Ways
 from leadline.server.incidents_answers import MarksAnswer
 from leadline.server.marks_view import Said, marks_answer, save_mark
 from leadline.server.rows_view import SCHEMA_VERSION
@@ -37,44 +30,33 @@ class MarkRequest(BaseModel):
     actor: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._@-]*$", description="who says so")
 
 
-def mount_marks(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end points. `turn` gives a turn to query."""
+def mount_marks(api: FastAPI, ways: Ways) -> None:
+    """Add the end points."""
 
-    @api.post(
-        "/api/v1/marks", tags=["incidents"], response_model=None, responses={**problems, 200: {"model": MarksAnswer}}
-    )
+    @api.post("/api/v1/marks", tags=["incidents"], **ways.answers(MarksAnswer))
     def mark(request: Request, asked: MarkRequest) -> dict[str, Any]:
         """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
         their own incidents. The newest mark of a person counts."""
-        principal = who(request)
+        principal = ways.who(request)
         said = Said(**asked.model_dump())
-        with turn():
-            rows = save_mark(parts.store, principal, said, parts.now_ns())
+        with ways.turn():
+            rows = save_mark(ways.parts.store, principal, said, ways.parts.now_ns())
         return {"schema": SCHEMA_VERSION, "marks": rows}
 
-    @api.get(
-        "/api/v1/marks", tags=["incidents"], response_model=None, responses={**problems, 200: {"model": MarksAnswer}}
-    )
+    @api.get("/api/v1/marks", tags=["incidents"], **ways.answers(MarksAnswer))
     def marks(
         request: Request,
         incident: Annotated[str, Query(description="id of an incident; all if empty", max_length=500)] = "",
         cluster: Cluster = "",
     ) -> dict[str, Any]:
         """What people said of causes and incidents, who and when; the newest first."""
-        asked = Asked(who(request), cluster, parts.now_ns())
-        with turn():
-            return marks_answer(parts.store, asked, incident)
+        asked = ways.asked(request, cluster=cluster)
+        with ways.turn():
+            return marks_answer(ways.parts.store, asked, incident)
 
-    @api.get("/api/v1/rules", tags=["incidents"], responses=problems)
+    @api.get("/api/v1/rules", tags=["incidents"], responses=ways.problems)
     def rules(request: Request, cluster: Cluster = "") -> dict[str, Any]:
         """Every rule that names causes: how often people found it right and wrong, and for whom it is silent."""
-        asked = Asked(who(request), cluster, parts.now_ns())
-        with turn():
-            asked = replace(asked, cluster=asked.cluster or only_cluster(parts.store, asked.principal))
-            return rules_answer(parts.store, asked)
+        asked = ways.asked(request, cluster=cluster)
+        with ways.turn():
+            return rules_answer(ways.parts.store, ways.one_cluster(asked))

@@ -7,11 +7,10 @@ relation, sources ──> watched, and what was not
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.errors import UsageError
@@ -20,13 +19,13 @@ from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.runner.verdicts import latest_sql
+from leadline.server.asking import At, Cluster, From, Ways
 from leadline.server.diagnosis_view import LOOK_NS, S, diagnosis_answer
 from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
 from leadline.server.health import OK, Parts, state_of_source
 from leadline.server.incidents_answers import DiagnosedIncident
 from leadline.server.ledger_view import goodput
-from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
 SPAN_NS_MAX = 7 * 24 * 3600 * S
@@ -225,29 +224,21 @@ class _Rows:
         return {name: int(row[name]) for name in ("hosts", "gpus", "links")}
 
 
-def mount_now(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_now(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
-    @api.get("/api/v1/now", tags=["incidents"], response_model=None, responses={**problems, 200: {"model": NowAnswer}})
+    @api.get("/api/v1/now", tags=["incidents"], **ways.answers(NowAnswer))
     def now(
         request: Request,
-        since: Annotated[str, Query(alias="from", description="ns, ISO 8601 or -15m; included", max_length=64)] = "",
-        at: Annotated[str, Query(description="ns, ISO 8601 or -15m; if empty now", max_length=64)] = "",
+        since: From = "",
+        at: At = "",
         cluster: Cluster = "",
     ) -> dict[str, Any]:
         """What costs GPU-hours, the most first; what to do; and what was watched to be able to say so. Of the last
         hour if no time is asked for."""
-        now_ns = parts.now_ns()
-        at_ns = parse_time(at, now_ns) if at else now_ns
-        from_ns = parse_time(since, now_ns) if since else at_ns - LOOK_NS
-        if not from_ns < at_ns <= from_ns + SPAN_NS_MAX:
-            raise UsageError(f"`from` must be before `at`, by at most 7 days; got {from_ns} and {at_ns} ns")
-        asked = Asked(who(request), cluster, at_ns, latest=not at)
-        with turn():
-            return now_answer(parts, asked, from_ns)
+        asked, begin_ns = ways.span(request, since, at, cluster)
+        from_ns = asked.at_ns - LOOK_NS if begin_ns is None else begin_ns
+        if asked.at_ns > from_ns + SPAN_NS_MAX:
+            raise UsageError(f"`from` must be at most 7 days before `at`; got {from_ns} and {asked.at_ns} ns")
+        with ways.turn():
+            return now_answer(ways.parts, asked, from_ns)

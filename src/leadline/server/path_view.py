@@ -16,7 +16,6 @@ from leadline.server.flows_view import (
     NOTHING_JUDGED,
     Asked,
     Verdicts,
-    flow_columns,
     several_tenants,
     time_text,
     verdicts_with,
@@ -85,7 +84,7 @@ def _named(a: str, b: str) -> dict[str, object]:
 
 def _flows(verdicts: Verdicts, a: str, b: str) -> list[dict[str, Any]]:
     largest = f"{verdicts.source(FLOW_PATH)} WHERE {_BETWEEN} ORDER BY bytes DESC, flow LIMIT {FLOWS_MAX}"
-    flows = verdicts.rows(f"SELECT * FROM {largest}", **_named(a, b))
+    flows = verdicts.rows(f"SELECT {verdicts.flow_columns()} FROM {largest}", **_named(a, b))
     if not flows:
         return []
     theirs = f"flow IN (SELECT flow FROM {largest})"
@@ -101,7 +100,7 @@ def _flows(verdicts: Verdicts, a: str, b: str) -> list[dict[str, Any]]:
     volume_of = {(row["flow"], row["link"]): row for row in volumes}
     return [
         {
-            **flow_columns(flow),
+            **flow,
             "paths": paths_of([hop for hop in hops if hop["flow"] == flow["flow"]], flow, volume_of),
         }
         for flow in flows

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaincinv
 
 CONFIDENCE = 0.95
 GAPS_MIN = 30  # fewer do not tell a shape: its standard error is about 0.78 k / sqrt(gaps), 14 % at 30
@@ -50,6 +49,8 @@ def mttf(failures: int, hours: float) -> Mttf:
 
 def _chi2(share: float, freedom: float) -> float:
     """Quantile of the chi-square distribution."""
+    from scipy.special import gammaincinv  # here: it takes long to load, and most servers never ask
+
     return float(2 * gammaincinv(freedom / 2, share))
 
 
@@ -78,7 +79,7 @@ def weibull_shape(gaps_s: Sequence[float]) -> float | None:
     if np.ptp(log_N) < 1e-9:
         return None  # all alike: the likelihood grows with k without end
 
-    from scipy.optimize import brentq  # here: it takes long to load, and most servers never ask
+    from scipy.optimize import brentq  # as above
 
     def slope(k: float) -> float:
         power_N = np.exp(k * log_N)

@@ -83,9 +83,7 @@ class ReplayProcess:
             self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger
         )
         self._changes = Changes(parts)
-        api = create_api(
-            parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes
-        )
+        api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes)
         self._listener = _Listener(
             uvicorn.Config(
                 api,

@@ -5,8 +5,7 @@ incident, explanation, marks, samples of its evidence ──> report.html.jinja2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -17,12 +16,10 @@ from fastapi.responses import HTMLResponse, Response
 
 from leadline import __version__
 from leadline.model.errors import RefusedError, UsageError
-from leadline.model.principal import Principal
 from leadline.server.action_words import ToDo, to_do
+from leadline.server.asking import Cluster, Ways
 from leadline.server.explain_facts import Explanation, explanation, lost_words, percent
 from leadline.server.flows_view import Asked, time_text
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
 from leadline.server.incidents_view import Cause, Evidence, Incident, Incidents
 from leadline.server.marks_view import marks_answer
 from leadline.server.report_plot import HEIGHT, WIDTH, Drawn, drawn
@@ -196,19 +193,15 @@ def _template() -> Template:
     return engine.get_template("report.html.jinja2")
 
 
-def mount_report(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_report(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
-    @api.get("/api/v1/incidents/{incident}/report", tags=["incidents"], response_class=HTMLResponse, responses=problems)
+    @api.get(
+        "/api/v1/incidents/{incident}/report", tags=["incidents"], response_class=HTMLResponse, responses=ways.problems
+    )
     def incident_report(request: Request, incident: str, cluster: Cluster = "") -> Response:
         """An incident as one HTML file: causes, evidence with its plots, explanation, what to do, what was said."""
-        asked = Asked(who(request), cluster, parts.now_ns(), latest=True)
-        with turn():
-            text = report(parts.store, asked, incident)
+        asked = ways.asked(request, cluster=cluster)
+        with ways.turn():
+            text = report(ways.parts.store, asked, incident)
         return HTMLResponse(text, headers=HEADERS)

@@ -88,7 +88,8 @@ def page_sql(table: Table, query: PageQuery, principal: Principal) -> tuple[str,
             parameters[f"c_{name}"] = value
         left = ", ".join(_sortable(table.column(name)) for name in order)
         where.append(f"({left}) > ({', '.join(places)})")
-    sql = f"SELECT {', '.join(asked)} FROM leadline.{table.name}"
+    shown_to = table.shown(asked, to_operator=principal.may(OPERATE))
+    sql = f"SELECT {', '.join(shown_to)} FROM leadline.{table.name}"
     if where:
         sql += " WHERE " + " AND ".join(where)
     sql += f" ORDER BY {', '.join(_sortable(table.column(name)) for name in order)}"

@@ -10,8 +10,7 @@ metric; so every anomaly that stands as evidence can be drawn.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -22,14 +21,11 @@ from pydantic import BaseModel, Field
 
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
-from leadline.model.principal import Principal
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.server.asking import Cluster, From, To, Ways
 from leadline.server.flows_view import Asked
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
-from leadline.server.ledger_api import From, To
-from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
 S = 10**9
@@ -389,18 +385,10 @@ def _unit(unit: str, metric: str, counter: bool) -> str:
     return {"s": "1", "1": "1/s"}.get(unit, f"{unit}/s")
 
 
-def mount_samples(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_samples(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
-    @api.get(
-        "/api/v1/samples", tags=["tables"], response_model=None, responses={**problems, 200: {"model": SamplesAnswer}}
-    )
+    @api.get("/api/v1/samples", tags=["tables"], **ways.answers(SamplesAnswer))
     def samples(
         request: Request,
         metric: Annotated[
@@ -419,11 +407,9 @@ def mount_samples(
         cluster: Cluster = "",
     ) -> dict[str, Any]:
         """What an entity measured over a span, the last hour if none is asked for: bins, counters as rates."""
-        now_ns = parts.now_ns()
-        to_ns = parse_time(until, now_ns) if until else now_ns
-        from_ns = parse_time(since, now_ns) if since else to_ns - SPAN_NS
-        if not from_ns < to_ns <= from_ns + SPAN_NS_MAX:
-            raise UsageError(f"`from` must be before `to`, by at most 400 days; got {from_ns} and {to_ns} ns")
-        asked = Asked(who(request), cluster, to_ns)
-        with turn():
-            return samples_answer(parts.store, asked, metric, entity, from_ns, points, peers)
+        asked, begin_ns = ways.span(request, since, until, cluster)
+        from_ns = asked.at_ns - SPAN_NS if begin_ns is None else begin_ns
+        if asked.at_ns > from_ns + SPAN_NS_MAX:
+            raise UsageError(f"`from` must be at most 400 days before `to`; got {from_ns} and {asked.at_ns} ns")
+        with ways.turn():
+            return samples_answer(ways.parts.store, asked, metric, entity, from_ns, points, peers)

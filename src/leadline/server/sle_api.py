@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
-from leadline.model.principal import Principal
+from leadline.server.asking import At, Cluster, From, To, Ways
 from leadline.server.expectations import expectations_answer
-from leadline.server.flows_view import Asked
-from leadline.server.graph_api import At, Cluster
-from leadline.server.graph_view import only_cluster
-from leadline.server.health import Parts
-from leadline.server.ledger_api import From, To
-from leadline.server.rows_view import parse_time
 from leadline.server.sle_answers import SleAnswer, SleMinutes
 from leadline.server.sle_minutes import minutes_answer
 from leadline.server.sle_spans import HOUR_NS, MINUTE_NS
 from leadline.server.sle_view import Wanted, sle_answer
 
 
-def mount_sle(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end points. `turn` gives a turn to query."""
+def mount_sle(api: FastAPI, ways: Ways) -> None:
+    """Add the end points."""
 
-    def asked(request: Request, at: str, cluster: str) -> Asked:
-        now_ns = parts.now_ns()
-        return Asked(who(request), cluster, parse_time(at, now_ns) if at else now_ns, latest=not at)
-
-    @api.get(
-        "/api/v1/sle", tags=["expectations"], response_model=None, responses=problems | {200: {"model": SleAnswer}}
-    )
+    @api.get("/api/v1/sle", tags=["expectations"], **ways.answers(SleAnswer))
     def sle(
         request: Request,
         layer: Annotated[str, Query(description="only this layer: gpu, nic, ...", max_length=100)] = "",
@@ -50,15 +29,12 @@ def mount_sle(
     ) -> dict[str, Any]:
         """How well each expectation was met by each entity in the window: share of good seconds, what is left of the
         error budget, burn rates, what made seconds bad; the worst first."""
-        question = asked(request, at, cluster)
-        with turn():
-            one = replace(question, cluster=question.cluster or only_cluster(parts.store, question.principal))
-            return sle_answer(parts.store, one, Wanted(window, layer, entity, expectation))
+        question = ways.asked(request, at, cluster)
+        with ways.turn():
+            one = ways.one_cluster(question)
+            return sle_answer(ways.parts.store, one, Wanted(window, layer, entity, expectation))
 
-    @api.get(
-        "/api/v1/sle/minutes", tags=["expectations"], response_model=None,
-        responses=problems | {200: {"model": SleMinutes}},
-    )  # fmt: skip
+    @api.get("/api/v1/sle/minutes", tags=["expectations"], **ways.answers(SleMinutes))
     def minutes(
         request: Request,
         expectation: Annotated[str, Query(description="by name", max_length=1000)],
@@ -69,16 +45,16 @@ def mount_sle(
     ) -> dict[str, Any]:
         """The minutes of one expectation of one entity, by default of the last hour: good, bad and missing seconds, and
         what made them bad."""
-        question = asked(request, until, cluster)
-        from_ns = parse_time(since, parts.now_ns()) if since else question.at_ns - HOUR_NS
+        question, from_ns = ways.span(request, since, until, cluster)
         to_ns = question.at_ns + (0 if until else MINUTE_NS)  # a replay judges the minute that now is in
-        with turn():
-            one = replace(question, cluster=question.cluster or only_cluster(parts.store, question.principal))
-            return minutes_answer(parts.store, one, expectation, entity, (from_ns, to_ns))
+        with ways.turn():
+            one = ways.one_cluster(question)
+            span = (question.at_ns - HOUR_NS if from_ns is None else from_ns), to_ns
+            return minutes_answer(ways.parts.store, one, expectation, entity, span)
 
-    @api.get("/api/v1/expectations", tags=["expectations"], responses=problems)
+    @api.get("/api/v1/expectations", tags=["expectations"], responses=ways.problems)
     def expectations(request: Request, at: At = "", cluster: Cluster = "") -> dict[str, Any]:
         """The expectations that hold: bounds, objective, since when, and where each was read."""
-        question = asked(request, at, cluster)
-        with turn():
-            return expectations_answer(parts.store, question)
+        question = ways.asked(request, at, cluster)
+        with ways.turn():
+            return expectations_answer(ways.parts.store, question)

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Request
 
-from leadline.model.principal import Principal
+from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import SYMPTOM
 from leadline.runner.verdicts import latest_sql
+from leadline.server.asking import Cluster, From, SomeJob, To, Ways
 from leadline.server.flows_view import Asked, plain_job
-from leadline.server.graph_api import Cluster
-from leadline.server.health import Parts
 from leadline.server.incidents_view import OPEN, OVER, hurt_of
-from leadline.server.ledger_api import From, To
-from leadline.server.rows_view import SCHEMA_VERSION, json_rows, parse_time
+from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
 S = 10**9
-STALE = "stale"
+STALE, UNWATCHED = "stale", "unwatched"
 STALE_NS = 200 * S
 """An open symptom that no window has told for so long (the slowest tell every minute) is stale: nobody knows."""
 SYMPTOMS_MAX = 1000  # told in one answer; `symptoms_total` counts all of them
@@ -46,7 +43,9 @@ def symptoms_answer(store: Store, asked: Asked, from_ns: int | None = None, job:
 
 
 def _told(row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
-    state = OVER if row["end_ns"] is not None else STALE if row["seen_ns"] < at_ns - STALE_NS else OPEN
+    state = STALE if row["seen_ns"] < at_ns - STALE_NS else OPEN
+    if row["end_ns"] is not None:
+        state = UNWATCHED if is_unwatched(row["end_ns"], row["seen_ns"]) else OVER
     own = {name: row[name] for name in ("tenant", "cluster", "job", "bound_ns", "told_ns", "seen_ns")}
     return {**own, "state": state, **asdict(hurt_of(row))}
 
@@ -57,25 +56,18 @@ def _urgency(one: Mapping[str, Any]) -> tuple[object, ...]:
     return not is_open, over_ns, -one["lost_gpu_seconds"], one["entity"], one["symptom"], one["start_ns"], one["tenant"]
 
 
-def mount_symptoms(
-    api: FastAPI,
-    parts: Parts,
-    who: Callable[[Request], Principal],
-    turn: Callable[[], AbstractContextManager[None]],
-    problems: dict[int | str, Any],
-) -> None:
-    """Add the end point. `turn` gives a turn to query."""
+def mount_symptoms(api: FastAPI, ways: Ways) -> None:
+    """Add the end point."""
 
-    @api.get("/api/v1/symptoms", tags=["incidents"], responses=problems)
+    @api.get("/api/v1/symptoms", tags=["incidents"], responses=ways.problems)
     def symptoms(
         request: Request,
         since: From = "",
         until: To = "",
-        job: Annotated[str, Query(description="bert-1 or job:bert-1; all if empty", max_length=1000)] = "",
+        job: SomeJob = "",
         cluster: Cluster = "",
     ) -> dict[str, Any]:
         """Slow jobs, stalls, crashes and burning expectations, each with whom it blames: what incidents are made of."""
-        now_ns = parts.now_ns()
-        asked = Asked(who(request), cluster, parse_time(until, now_ns) if until else now_ns, latest=not until)
-        with turn():
-            return symptoms_answer(parts.store, asked, parse_time(since, now_ns) if since else None, job)
+        asked, from_ns = ways.span(request, since, until, cluster)
+        with ways.turn():
+            return symptoms_answer(ways.parts.store, asked, from_ns, job)

@@ -192,7 +192,8 @@ def _groups(store: Rows, table: Table, span: Span) -> Iterator[pa.Table]:
     minutes = store.query(minutes_sql(table, condition), parameters)
     counted = list(zip(minutes["minute"].to_pylist(), minutes["n"].to_pylist(), strict=True))
     for bounds in slices(counted):
-        yield store.query(slice_sql(table, condition, bounds), parameters)
+        sql = slice_sql(table, condition, bounds, of_one_tenant=bool(span.tenant))
+        yield store.query(sql, parameters)
 
 
 def write_bundle(path: Path, chunks: Iterable[bytes], expected_bytes: int | None = None) -> int:

@@ -13,6 +13,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ import yaml
 from leadline.model.errors import DataError, WorldError
 from leadline.model.ids import flow_id, series_id
 from leadline.model.tables import Column, Table, Type
-from leadline.model.tables.fabric import FLOW_SAMPLE
+from leadline.model.tables.fabric import FLOW_SAMPLE, FLOW_SENT
 from leadline.model.tables.metrics import SERIES
 from leadline.store.bundle import Bundle, Draft, our_versions
 from leadline.store.bundle_format import TEXT_BYTES_MAX, Manifest
@@ -63,7 +64,9 @@ COLUMNS: dict[str, Kind] = {
     "class": WORD, "mode": WORD, "sources": WORD, "depth": WORD, "bound": WORD,
     # said
     "message": FREE, "text": FREE, "reason": FREE, "why": FREE, "error": FREE, "spec": FREE, "why_missing": FREE,
+    "numbers": FREE,  # base64, in which nothing can be replaced
     "evidence": JSON, "blamed": JSON, "symptoms": JSON, "score": JSON,
+    "streams": JSON,
     "before": JSON, "after": JSON,
     "labels": LABELS, "attributes": LABELS, "metrics": LABELS,
 }  # fmt: skip
@@ -149,7 +152,7 @@ class Redactor:
             for rows in bundle.groups(table):
                 _collect(table, rows, names, addresses)
         made = cls(Pseudonyms(key or os.urandom(32), names, sorted(addresses)), {})
-        for rows in bundle.groups(FLOW_SAMPLE):
+        for rows in chain(bundle.groups(FLOW_SAMPLE), bundle.groups(FLOW_SENT)):
             made._learn_flows(rows)
         for rows in bundle.groups(SERIES):
             made._learn_series(rows)

@@ -121,9 +121,11 @@ def slices(minutes: Sequence[tuple[int, int]], rows_max: int = SLICE_ROWS) -> li
     return list(itertools.pairwise(cuts))
 
 
-def slice_sql(table: Table, condition: str, bounds: tuple[int | None, int | None]) -> str:
-    """The rows of one slice; their order is made by `in_order`."""
-    names = ", ".join(column.name for column in table.columns)
+def slice_sql(
+    table: Table, condition: str, bounds: tuple[int | None, int | None], *, of_one_tenant: bool = False
+) -> str:
+    """The rows of one slice; their order is made by `in_order`. Of one tenant: without what they tell of others."""
+    names = ", ".join(table.shown((column.name for column in table.columns), to_operator=not of_one_tenant))
     low, high = bounds
     cut = "" if low is None else f" AND {table.time} >= {low}"
     cut += "" if high is None else f" AND {table.time} < {high}"

@@ -231,8 +231,22 @@ def _cut(table: exp.Table, tables: Mapping[str, Table], tenant: str | None) -> e
     )
     for extra in _copied_conditions(table, spec):
         condition = exp.And(this=condition, expression=extra)
-    rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=stored), where=exp.Where(this=condition))
+    rows = exp.Select(expressions=_columns(spec), from_=exp.From(this=stored), where=exp.Where(this=condition))
     return exp.Subquery(this=rows, alias=alias, joins=joins)
+
+
+def _columns(spec: Table) -> list[exp.Expr]:
+    """All columns of a table for a tenant: those that tell of other tenants too are null, for any condition on them."""
+    if not spec.of_all:
+        return [exp.Star()]
+    names = [exp.to_identifier(column.name, quoted=True) for column in spec.columns]
+    return [_nothing(name) if name.name in spec.of_all else exp.Column(this=name) for name in names]
+
+
+def _nothing(name: exp.Identifier) -> exp.Expr:
+    """Null under the name of a column, and of its type."""
+    null = exp.Case(ifs=[exp.If(this=exp.Literal.number(1), true=exp.Null())], default=exp.Column(this=name.copy()))
+    return exp.Alias(this=null, alias=name)
 
 
 def _copied_conditions(table: exp.Table, spec: Table) -> Iterator[exp.Expr]:
@@ -245,7 +259,7 @@ def _copied_conditions(table: exp.Table, spec: Table) -> Iterator[exp.Expr]:
     alone = not select.args.get("joins") and not table.args.get("joins")
     for condition in _conjuncts(select.args["where"].this):
         column = _compared_column(condition)
-        if column is None or column.db or column.name not in {c.name for c in spec.columns}:
+        if column is None or column.db or column.name not in {c.name for c in spec.columns} - spec.of_all:
             continue
         if spec.column(column.name).type not in _SCALARS:
             continue

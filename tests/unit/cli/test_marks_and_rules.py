@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.senders.running import RunningLeadline, ndjson
+from tests.senders.running import RunningLeadline, imported, ndjson
 from tests.unit.server.incident_rows import FLAP, NOW, cause, incident
 from typer.testing import CliRunner
 
@@ -29,7 +29,7 @@ def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadli
                            ("incident", incident(FLAP, "bert-1", -48))):  # fmt: skip
             moved = {name: value + shift_ns if name in ("start_ns", "seen_ns", "told_ns") else value
                      for name, value in row.items() if name not in ("tenant", "cluster")}  # fmt: skip
-            given = {"leadline-tenant": "acme", "content-type": "application/x-ndjson"}
+            given = {**imported("acme"), "content-type": "application/x-ndjson"}
             answer = server.http.post(f"/api/v1/rows/{table}", content=ndjson([moved]), headers=given)
             assert answer.status_code < 300, answer.text
         yield server

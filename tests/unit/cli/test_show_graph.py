@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.senders.running import RunningLeadline, ndjson
+from tests.senders.running import RunningLeadline, imported, ndjson
 from tests.unit.cli.conftest import Run
 from tests.unit.server.path_rows import END, ROWS, S, fabric
 
@@ -48,8 +48,7 @@ def fabric_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningL
             rows[(name, row["tenant"])].append(moved(name, row, by_ns))
     with RunningLeadline(tmp_path_factory.mktemp("fabric")) as server:
         for (name, tenant), some in rows.items():
-            whose = {} if name == "analysis_run" else {"leadline-tenant": tenant}  # those are for operators
-            headers = {"content-type": "application/x-ndjson", **whose}
+            headers = {"content-type": "application/x-ndjson", **imported(tenant)}
             answer = server.http.post(f"/api/v1/rows/{name}", content=ndjson(some), headers=headers)
             assert answer.status_code == 200, answer.text
         yield server

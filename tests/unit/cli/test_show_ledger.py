@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from rich.console import Console
-from tests.senders.running import RunningLeadline, ndjson
+from tests.senders.running import RunningLeadline, imported, ndjson
 from tests.unit.cli.conftest import Run
 from tests.unit.server.ledger_rows import BEGIN, ROWS, WINDOW
 from tests.unit.server.path_rows import filled
@@ -152,7 +152,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadline
                 rows = [_sent(name, row, by_ns) for row in some if row["tenant"] == tenant]
                 if not rows:
                     continue
-                headers = {"content-type": "application/x-ndjson", "leadline-tenant": tenant}
+                headers = {"content-type": "application/x-ndjson", **imported(tenant)}
                 answer = server.http.post(f"/api/v1/rows/{name}", content=ndjson(rows), headers=headers)
                 assert answer.status_code == 200, answer.text
         yield server

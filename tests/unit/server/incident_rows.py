@@ -61,6 +61,16 @@ def symptom(job: str, start_s: float, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def anomaly(start_ns: int, seen_ns: int, **more: Any) -> dict[str, Any]:
+    """A row of `anomaly`; times in ns."""
+    return {
+        **VERDICT, "analysis": "anomaly", "entity_kind": "host", "entity": "host:h3", "metric": "node_load1",
+        "label": None, "start_ns": start_ns, "earliest_ns": start_ns - S, "end_ns": None, "bound_ns": None,
+        "score": 9.0, "share": 1.0, "direction": "high", "witness": "past", "expected": 1.0, "seen": 9.0,
+        "told_ns": start_ns + S, "seen_ns": seen_ns, **more,
+    }  # fmt: skip
+
+
 FLAP_EVIDENCE = [
     evidence("port:h3/eth0", -0.4, -48, 0.001, "h3/eth0 lost its carrier 5 times in 30 s"),
     evidence("rank:bert-1/2", 3.0, -48, 0.001, "rank 2 arrives last, by 900 ms", "late"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -14,7 +16,9 @@ from fastapi import FastAPI, Request
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import Principal, Role
 from leadline.runner.run import AnalysisState
-from leadline.server.analyses import HIDDEN, findings, metrics, mount_analyses, told
+from leadline.server.analyses import findings, metrics, told
+from leadline.server.analyses_api import HIDDEN, mount_analyses
+from leadline.server.asking import Ways
 
 STATE = AnalysisState(
     name="path", version=1, doc="Paths of flows.", state="ok", judged_to_ns=50, lag_s=12.0, windows=3, failures=0,
@@ -45,7 +49,8 @@ def asked(
     def who(_: Request) -> Principal:
         return Principal(role=role)
 
-    mount_analyses(api, runner, who, {})  # type: ignore[arg-type]
+    parts = SimpleNamespace(runner=runner)
+    mount_analyses(api, Ways(parts, who, nullcontext, {}))  # type: ignore[arg-type]
 
     async def answer() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://leadline") as client:

@@ -14,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
-from tests.senders.running import RunningLeadline, ndjson, wait_for
+from tests.senders.running import RunningLeadline, imported, ndjson, wait_for
 
 from leadline import __version__
 from leadline.ingest.decode import NOT_BY_ROWS, OF_OPERATORS
@@ -86,16 +86,16 @@ def pages(leadline: RunningLeadline, table: str, limit: int, **params: Any) -> I
 # --- tables --------------------------------------------------------------------------------------------------
 
 
-BY_TENANTS = [table for table in TABLES if table.name not in NOT_BY_ROWS | OF_OPERATORS]
+BY_ROWS = [table for table in TABLES if table.name not in NOT_BY_ROWS]
 
 
-@pytest.mark.parametrize("table", BY_TENANTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("table", BY_ROWS, ids=lambda each: each.name)
 def test_rows_of_every_table_come_back_once_in_order_whatever_the_page(leadline: RunningLeadline, table: Table) -> None:
     tenant = {"leadline_tenant": f"page-{table.name}".replace("_", "-")}
     leadline.http.headers = {"leadline-tenant": tenant["leadline_tenant"]}
     try:
         sent = rows_of(table, 8)
-        send(leadline, table.name, sent, **tenant)
+        send(leadline, table.name, sent, **tenant, leadline_role="operator")
         for limit in (1, 3, 8, 100) if table.name == "event" else (3, 8):
             got = [row for page in pages(leadline, table.name, limit) for row in page]
             assert [row[table.time] for row in got] == sorted(row[table.time] for row in sent)
@@ -109,13 +109,57 @@ def test_rows_of_every_table_come_back_once_in_order_whatever_the_page(leadline:
         leadline.http.headers = {}
 
 
+def test_every_table_that_leadline_writes_is_known_as_such() -> None:
+    theirs = ("analysis/", "server", "control", "runner", "store")
+    written = {table.name for table in TABLES if table.written_by.startswith(theirs)}
+    assert written == OF_OPERATORS | {"mark", "metric_rollup"}, "and nobody sends the two last"
+
+
 @pytest.mark.parametrize("name", sorted(OF_OPERATORS))
-def test_which_verdicts_count_is_not_for_tenants_to_say(leadline: RunningLeadline, name: str) -> None:
+def test_verdicts_are_not_for_tenants_to_send(leadline: RunningLeadline, name: str) -> None:
+    """Neither as their own nor into another's rows; an operator may bring them, of whomever."""
     body, path = ndjson(rows_of(BY_NAME[name], 1)), f"/api/v1/rows/{name}"
-    answer = leadline.http.post(path, content=body, headers={**NDJSON, "leadline-tenant": "acme"})
-    assert (answer.status_code, answer.json()["error"]["reason"]) == (401, "unauthorized")
-    assert leadline.sql(f"SELECT * FROM {name}", leadline_tenant="acme") == []
-    assert leadline.http.post(path, content=body, headers=NDJSON).status_code == 200, "as operator"
+    counted = ("ingest_refused", "verdict_table")
+    before = leadline.refused().get(counted, 0)
+    for tenant in ("forger", "rival"):
+        answer = leadline.http.post(path, content=body, headers={**NDJSON, "leadline-tenant": tenant})
+        assert (answer.status_code, answer.json()["error"]["reason"]) == (403, "verdict_table"), answer.text
+        assert "operator" in answer.json()["error"]["message"]
+        assert leadline.sql(f"SELECT * FROM {name}", leadline_tenant=tenant) == []
+    assert leadline.refused()[counted] == before + 2
+    answer = leadline.http.post(path, content=body, headers={**NDJSON, **imported("forger")})
+    assert answer.status_code == 200, "as operator"
+    assert len(leadline.sql(f"SELECT tenant FROM {name}", leadline_tenant="forger")) == 1
+    assert leadline.sql(f"SELECT tenant FROM {name}", leadline_tenant="rival") == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"leadline-role": "tenant-read", "leadline-tenant": "blue"}, 401),
+        ({"leadline-role": "tenant-read"}, 401),
+        ({"leadline-role": "tenant-write", "leadline-tenant": "writer"}, 200),
+        ({"leadline-role": "root"}, 401),
+        ({"leadline-role": ""}, 401),
+    ],
+    ids=str,
+)
+def test_who_says_its_role_has_no_more_than_that(
+    leadline: RunningLeadline, headers: dict[str, str], status: int
+) -> None:
+    answer = leadline.http.post(
+        "/api/v1/rows/event", content=ndjson(rows_of(BY_NAME["event"], 1)), headers={**NDJSON, **headers}
+    )
+    assert answer.status_code == status, answer.text
+    reads = leadline.http.get("/api/v1/config", headers=headers)
+    assert reads.status_code == 401, "settings are for operators"
+
+
+def test_a_role_of_a_tenant_reads_its_own_rows_only(leadline: RunningLeadline) -> None:
+    send(leadline, "event", [{**rows_of(BY_NAME["event"], 1)[0], "kind": "of-reader"}], leadline_tenant="reader")
+    head = {"leadline-tenant": "reader", "leadline-role": "tenant-read"}
+    rows = leadline.http.get("/api/v1/tables/event", headers=head).json()["rows"]
+    assert [row["kind"] for row in rows] == ["of-reader"]
 
 
 def _text(row: dict[str, Any], names: list[str]) -> str:

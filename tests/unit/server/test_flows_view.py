@@ -13,6 +13,7 @@ from tests.unit.server.path_rows import (
     HEX,
     OTHER,
     ROWS,
+    RUN,
     THERE,
     WINDOW,
     append,
@@ -24,9 +25,12 @@ from tests.unit.server.path_rows import (
 )
 
 from leadline.model.principal import Principal, Role
+from leadline.model.tables.paths import FLOW_PATH
 from leadline.server.flows_view import NOBODY, Asked, flows_answer
 from leadline.server.path_view import path_answer
+from leadline.server.rows_view import PageQuery, page_sql
 from leadline.store import Store
+from leadline.store.bundle_rows import slice_sql
 
 OPERATOR = Principal()
 ACME = Principal("acme", "default", Role.TENANT_READ)
@@ -151,3 +155,39 @@ def test_jobs_of_one_name_of_two_tenants_are_not_told_as_one_in_silence(store: S
     assert ranks["asymmetric"] is None
     assert "2 tenants" in ranks["why"]
     assert flows_answer(store, replace(asked(ACME), cluster="fourth"), "bert-1")["why"] == ""
+
+
+def test_what_a_link_carried_of_everybody_is_told_to_operators_only(store: Store) -> None:
+    """In every way in which a flow can be read: its view, that of a path, rows of the table, SQL, a bundle's rows."""
+    loaded = [flow(THERE, 1, 3, "bert-1", BERT, 2e9, busiest=up(1, 1), busiest_bytes=3e9, revision=5)]
+    append(store, {"flow_path": loaded, "analysis_run": [{**RUN, "revision": 5}]})
+    page = PageQuery(columns=("flow", "busiest", "busiest_bytes"), limit=100)
+    for principal, known in ((OPERATOR, {3e9}), (ACME, set())):
+        sql, parameters = page_sql(FLOW_PATH, page, principal)
+        told = [
+            flows_answer(store, asked(principal), "bert-1")["flows"],
+            path_answer(store, asked(principal), "bert-1/0", "bert-1/1")["flows"],
+            store.query(sql, parameters).to_pylist(),
+            store.query_as(principal, "SELECT * FROM flow_path").to_pylist(),
+            store.query_as(principal, "SELECT max(busiest_bytes) AS busiest_bytes FROM flow_path AS f").to_pylist(),
+            store.query(slice_sql(FLOW_PATH, "1", (None, None), of_one_tenant=principal is ACME)).to_pylist(),
+        ]
+        for way in told:
+            assert way
+            assert {row["busiest_bytes"] for row in way} - {None} == known
+        links = {row["busiest"] for row in told[0]} - {None}
+        assert links == {up(1, 1)}, "which link it is they may know: it is on their way"
+
+
+@pytest.mark.parametrize(
+    "condition", ["busiest_bytes > 1", "f.busiest_bytes = 3e9", "busiest_bytes BETWEEN 1 AND 1e12"]
+)
+def test_no_condition_finds_out_what_is_hidden(store: Store, condition: str) -> None:
+    append(store, {"flow_path": [flow(THERE, 1, 3, "bert-1", BERT, 2e9, busiest_bytes=3e9, revision=5)]})
+    for what in (
+        f"count() AS n FROM flow_path AS f WHERE {condition}",
+        f"countIf({condition}) AS n FROM flow_path AS f",
+    ):
+        sql = f"SELECT {what}"
+        assert store.query_as(OPERATOR, sql).to_pylist() == [{"n": 1}]
+        assert store.query_as(ACME, sql).to_pylist() == [{"n": 0}]

@@ -9,12 +9,16 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 import pytest
-from tests.senders.running import Pages, RunningLeadline, ndjson, wait_for
+from tests.senders.running import Pages, RunningLeadline, imported, ndjson, wait_for
+from tests.unit.server import incident_rows as made
+from typer.testing import CliRunner
 
+from leadline.cli.main import app
 from leadline.store import Store, StoreConfig
 
 EXIT_CANNOT_START = 2
@@ -225,3 +229,48 @@ def test_start_to_ready(tmp_path: Path) -> None:
     finally:
         leadline.end()
         leadline.http.close()
+
+
+def test_what_lasted_when_it_stopped_is_closed_after_a_long_outage(tmp_path: Path) -> None:
+    """An incident, its symptom and an anomaly are told as lasting two hours ago; then nobody watches."""
+    seen_ns = (time.time_ns() // 10**9 - 7200) * 10**9
+    shift_ns = seen_ns - made.NOW
+    rows = {
+        "incident": made.incident(made.FLAP, "bert-1", -48),
+        "symptom": made.symptom("bert-1", -48),
+        "anomaly": made.anomaly(made.NOW - 48 * 10**9, made.NOW),
+    }
+    with RunningLeadline(tmp_path) as server:
+        for table, row in rows.items():
+            moved = {
+                name: value + shift_ns if name in ("start_ns", "earliest_ns", "told_ns", "seen_ns") else value
+                for name, value in row.items()
+                if name not in ("tenant", "cluster")
+            }
+            answer = server.http.post(f"/api/v1/rows/{table}", content=ndjson([moved]), headers=imported("acme"))
+            assert answer.status_code == 200, answer.text
+        (before,) = server.http.get("/api/v1/incidents").json()["incidents"]
+        assert (before["state"], before["unwatched"]) == ("open", False)
+        assert server.http.get("/api/v1/diagnosis").json()["incidents"][0]["state"] == "open"
+        assert server.stop() == 0
+        server.environ["LEADLINE_RUNNER__ENABLED"] = "true"
+        server.start()
+
+        def closed() -> dict[str, Any] | None:
+            (now,) = server.http.get("/api/v1/incidents").json()["incidents"]
+            return now if now["state"] == "over" else None
+
+        after = wait_for("the incident to be closed", closed, 60)
+        assert after is not None
+        assert (after["end_ns"], after["unwatched"]) == (seen_ns, True)
+        told = server.http.get("/api/v1/diagnosis").json()
+        assert told["state"] != "critical", "what nobody watches is no alarm"
+        assert [one["unwatched"] for one in told["incidents"]] == [True]
+        (symptom,) = server.http.get("/api/v1/symptoms").json()["symptoms"]
+        assert (symptom["state"], symptom["end_ns"]) == ("unwatched", seen_ns)
+        (host,) = server.http.get("/api/v1/anomalies", params={"from": "-4h"}).json()["entities"]
+        assert (host["lasts"], host["metrics"][0]["unwatched"]) == (False, True)
+        page = CliRunner().invoke(app, ["diagnose", made.FLAP, "--server", server.url]).output
+        assert "not watched since" in " ".join(page.split())
+        totals = server.http.get("/metrics").text
+        assert 'leadline_analysis_late_total{reason="unwatched"} 3.0' in totals

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from leadline.analysis.anomaly.kinds import Way, kind_of
 from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, roles_of, since_of, turns
+from leadline.analysis.anomaly.profile_rows import PROFILE_NAMES, Profiles, profile_columns
 from leadline.analysis.anomaly.recurring import without_recurring
-from leadline.analysis.anomaly.scores import scored
+from leadline.analysis.anomaly.scores import Scored, scored
 from leadline.analysis.anomaly.silence import METRIC as SILENT
 from leadline.analysis.anomaly.silence import silences
 from leadline.analysis.anomaly.spans import Span, known_spans, mask_of, rows_by_name, spans_now
@@ -21,6 +22,7 @@ from leadline.analysis.columns import Ints
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
+from leadline.model.tables.accounts import PROFILE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
@@ -28,6 +30,7 @@ from leadline.model.tables.verdicts import ANOMALY, EVENT
 
 LOOK_BACK_NS = 180 * S
 KNOWN_NS = 2 * 3600 * S  # spans so far back are looked at: open ones end after an hour, and what recurs is in them
+PROFILE_NS = 300 * S  # a profile that was not told for so long is lost, and begun anew
 TOLD_MAX = 64
 """Metrics that are told of one entity in one window: what should never happen first, then what was told before, then
 what is furthest out. How many more there are is told as `anomaly.left_out`."""
@@ -54,8 +57,9 @@ _SERIES = ("tenant", "series", "name", "entity", "labels", "type", "host", "firs
         Read(EVENT, columns=("time_ns", "kind", "code", "entity"), look_back_ns=LOOK_BACK_NS, calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), look_back_ns=LOOK_BACK_NS, valid=True),
         Read(ANOMALY, look_back_ns=KNOWN_NS, valid=True, waits=False, calls=False),
+        Read(PROFILE, columns=PROFILE_NAMES, look_back_ns=PROFILE_NS, waits=False, calls=False),
     ),
-    writes=(ANOMALY,),
+    writes=(ANOMALY, PROFILE),
     window_s=5,
     grace_s=2,
 )
@@ -67,13 +71,16 @@ def anomalies(
     event: pa.Table,
     relation: pa.Table,
     anomaly: pa.Table,
+    profile: pa.Table,
     *,
     window: Window,
 ) -> Verdicts:
     """Which metrics are outside their own past or their peers, since when, and how far.
 
-    Inputs: metric samples, steps and collectives of the window and 180 s before it; spans that earlier windows told.
-    Returns: one row for each entity, metric, witness and span of which the window has something to say.
+    Inputs: metric samples, steps and collectives of the window and 180 s before it; spans that earlier windows told;
+    profiles of entities, in which earlier windows wrote what is usual of them over hours.
+    Returns: one row for each entity, metric, witness and span of which the window has something to say; and the
+    profiles whose turn it is, with the bins since they were last written.
     Accuracy: the change lies between `earliest_ns` and `start_ns`, which are one sample apart. False alarms: see
     docs/analyses/anomaly.md for what was measured.
     Source: median and MAD: Leys et al. 2013; tail by peaks over threshold: Siffer et al., KDD'17; peers as witness:
@@ -89,23 +96,24 @@ def anomalies(
         return {}
     places = Places(relation, ran_on(step, collective))
     since_R = since_of(streams, places, turns(step, collective, event, from_ns))
-    spans = spans_of(streams, roles_of(streams, places), since_R, known, window.to_ns, window.to_ns - from_ns)
-    return {"anomaly": _columns([each for each in spans if _is_id(each.entity)], window)}
-
-
-def spans_of(
-    streams: Streams, role_E: Ints, since_R: Ints, known: list[Span], to_ns: int, look_back_ns: int
-) -> list[Span]:
-    """What one window says, from samples of [to - look_back, to): one core for live windows, recordings and evals.
-
-    role_E: a number for each entity, the same for peers. since_R: from when on each stream's samples count. known:
-    spans that earlier windows told, as `known_spans` gives them.
-    """
+    profiles = Profiles.of(profile, [places.jobs(entity) for _, entity in streams.entities.keys], window.to_ns)
+    role_E, to_ns = roles_of(streams, places), window.to_ns
     mask = mask_of(known, rows_by_name(streams), to_ns) if known else None
-    found = scored(streams, groups_of(streams, role_E), since_R, mask, to_ns, look_back_ns)
+    found = scored(streams, groups_of(streams, role_E), since_R, mask, to_ns, to_ns - from_ns)
+    spans = _spans(streams, found, role_E, known, profiles, to_ns)
+    return {
+        "anomaly": _columns([each for each in spans if _is_id(each.entity)], window),
+        "profile": profile_columns([each for each in profiles.learnt(streams, found) if _is_id(each.entity)], window),
+    }
+
+
+def _spans(
+    streams: Streams, found: Scored, role_E: Ints, known: list[Span], profiles: Profiles, to_ns: int
+) -> list[Span]:
+    """What one window says. known: spans that earlier windows told, as `known_spans` gives them."""
     alone = spans_now(streams, found, [each for each in known if each.metric not in _OWN], to_ns)
     spans = without_recurring(alone, known, to_ns)
-    spans += together(streams, found, alone, known, to_ns)
+    spans += together(streams, found, alone, known, profiles, to_ns)
     spans += silences(streams, role_E, known, to_ns)
     return _capped(spans, to_ns)
 

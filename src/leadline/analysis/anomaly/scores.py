@@ -62,6 +62,10 @@ class Tier:
     expected_WKB: Floats  # by witness: what was expected of the grid
     score_WKB: Floats  # by witness, with sign; 0 where nothing can be said
     lesser_KB: Floats  # the one that is nearer to 0 of those that say something, 0 if they differ in sign; NaN: none
+    y_KB: Floats  # as it is judged beside its past
+    peers_KB: Floats  # score beside the peers, NaN where there is none
+    floor_K: Floats  # the smallest deviation that counts as one at the level of these bins
+    side_K: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +182,10 @@ def tier_of(
     score_WKB = np.stack([_calibrated(each, begin_G) for each in (z_past_KB, z_peers_KB)])
     expected_WKB = np.stack([expected_past_KB, others_KB])
     lesser_KB = lesser(z_past_KB, z_peers_KB, score_WKB[PAST], score_WKB[PEERS])
-    return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, expected_WKB, score_WKB, lesser_KB)
+    peers_KB = np.where(np.isnan(z_peers_KB), np.nan, score_WKB[PEERS])
+    floor_K = kinds.floors(grid_KB, begin_G, width_ns)
+    return Tier(row_K, begin_G, width_ns, grid_KB, others_KB, expected_WKB, score_WKB, lesser_KB, y_KB, peers_KB,
+                floor_K, kinds.side_K)  # fmt: skip
 
 
 def _in_step(past_KB: Floats, grid_KB: Floats, others_KB: Floats, peered_K: Bools) -> Floats:
@@ -245,7 +252,21 @@ class _Kinds:
         )  # fmt: skip
 
     def deviations(self, grid_KB: Floats, expected_KB: Floats, scale_K: Floats, begin_G: Ints, width_ns: int) -> Floats:
-        """See the kernel. Where nothing is known of a unit, the floor is a tenth of the largest in the group."""
+        """See the kernel."""
+        units = self._units(grid_KB, begin_G, width_ns)
+        return deviations(grid_KB, expected_KB, scale_K, *units, self.side_K)
+
+    def floors(self, grid_KB: Floats, begin_G: Ints, width_ns: int) -> Floats:
+        """The smallest standard deviation of each at the usual level of its bins: what the kernel takes at least."""
+        floor_K, ratio_K, none_K, seconds_K = self._units(grid_KB, begin_G, width_ns)
+        size_K = np.nan_to_num(np.abs(pasts(grid_KB, 0)[0]))
+        counted_K = np.where(none_K > 0, np.sqrt(size_K * seconds_K + none_K) / seconds_K, 0.0)
+        floors_K: Floats = np.maximum.reduce([floor_K, ratio_K * size_K, counted_K, np.full(len(floor_K), 1e-12)])
+        return floors_K
+
+    def _units(self, grid_KB: Floats, begin_G: Ints, width_ns: int) -> tuple[Floats, Floats, Floats, Floats]:
+        """Floor, ratio, variance of none, seconds. Where nothing is known of a unit, the floor is a tenth of the
+        largest in the group."""
         floor_K, ratio_K = self.floor_K.copy(), self.ratio_K.copy()
         untold_K = (floor_K == 0) & (self.way_K <= Way.HARM)
         if untold_K.any():
@@ -257,8 +278,7 @@ class _Kinds:
         none_K = np.zeros(len(floor_K))
         for way, none in COUNTED_NONE.items():
             none_K[self.way_K == way] = none
-        seconds_K = np.where(self.counter_K, width_ns / S, 1.0)
-        return deviations(grid_KB, expected_KB, scale_K, floor_K, ratio_K, none_K, seconds_K, self.side_K)
+        return floor_K, ratio_K, none_K, np.where(self.counter_K, width_ns / S, 1.0)
 
 
 def _calibrated(z_KB: Floats, begin_G: Ints) -> Floats:

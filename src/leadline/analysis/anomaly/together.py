@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from leadline.analysis.anomaly.detector import SAMPLES_MIN, Scores, fit, score
+from leadline.analysis.anomaly.profile_rows import Profiles
 from leadline.analysis.anomaly.scores import GUARD, Scored, Tier
 from leadline.analysis.anomaly.spans import NORMAL_AFTER_NS, OFF, ON, Span
 from leadline.analysis.anomaly.streams import Streams
@@ -27,15 +28,20 @@ NAMED = 3  # metrics in the label
 _VALUES_MAX = 1 << 22  # of features that are looked at at once: 32 MB
 
 
-def together(streams: Streams, scored: Scored, told: list[Span], known: list[Span], to_ns: int) -> list[Span]:
+def together(
+    streams: Streams, scored: Scored, told: list[Span], known: list[Span], profiles: Profiles, to_ns: int
+) -> list[Span]:
     """Spans of entities whose metrics are odd together: those of `known` that go on or end, and new ones of entities of
-    which nothing that lasts is `told`."""
+    which nothing that lasts is `told`. Held against its profile where that knows it, else against the window."""
     open_of = {(span.tenant, span.entity): span for span in known if span.metric == METRIC and span.end_ns is None}
     alone = {(span.tenant, span.entity) for span in told if span.end_ns is None}
     found: dict[tuple[str, str], Span] = {}
     for tier in scored.tiers:
         wanted_E = np.array([key in open_of or key not in alone for key in streams.entities.keys], bool)
-        for entity, row_M, scores in _judged(streams, tier, wanted_E):
+        by_profile = profiles.judged(streams, tier, wanted_E)
+        rest_E = wanted_E.copy()
+        rest_E[[entity for entity, _, _ in by_profile]] = False
+        for entity, row_M, scores in by_profile + _judged(streams, tier, rest_E):
             key = streams.entities.keys[entity]
             old = open_of.get(key)
             span = _span(streams, tier, key, row_M, scores, old, to_ns)

@@ -22,7 +22,7 @@ from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.columns import Bools, ints
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import FAILURE, SLE_LOSS
-from leadline.model.tables.fabric import CONFLICT, RELATION
+from leadline.model.tables.fabric import CONFLICT, RELATION, SUSPECT
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME
 from leadline.model.tables.spec import Table
@@ -55,6 +55,7 @@ _BOOK = Book(RULES)
 _EVENT = ("tenant", "time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
 _FLOW_VOLUME = ("tenant", "flow", "link", "job", "end_ns", "window_ns", "bytes")
 _FLOW_PATH = ("flow", "job", "src_rank", "dst_rank", "src", "dst", "end_ns")
+_SUSPECT = ("entity", "kind", "probability", "start_ns", "end_ns", "evidence", "seen_ns")
 _SLE_LOSS = ("entity", "culprit", "metric", "classifier", "seconds", "end_ns", "window_ns")
 _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_ns", "evidence", "seen_ns")
 
@@ -76,6 +77,7 @@ _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_n
         _beside(INCIDENT, valid=True),
         _beside(CAUSE, _CAUSE, HISTORY_NS),
         _beside(SERIES, ("entity", "host", "last_ns"), valid=True),
+        _beside(SUSPECT, _SUSPECT, valid=True),
     ),
     writes=(INCIDENT, CAUSE),
     window_s=2,
@@ -95,6 +97,7 @@ def cause(
     incident: pa.Table,
     cause: pa.Table,
     series: pa.Table,
+    suspect: pa.Table,
     *,
     window: Window,
 ) -> Verdicts:
@@ -109,21 +112,39 @@ def cause(
     if not hurts:
         return {}
     known = known_of(incident.to_pylist(), cause.to_pylist())
-    ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
-    tenants = {each.tenant for each in hurts}
-    quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
-    pieces = pieces_of(anomaly, _telling(event), failure, conflict, sle_loss, window.to_ns, _BOOK.speaks_of, quoted)
-    pieces = _changes(pieces, ground)
-    names = _is_only_tenant(hurts, flow_volume)
-    matter = Matter(
-        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
-        ground.traffic.jobs() if names else frozenset(),
-    )  # fmt: skip
+    evidence = anomaly, event, failure, conflict, sle_loss, suspect
+    matter = matter_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
     saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
     groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
     troubles = troubles_of(groups, matter, saying, window.to_ns)
     rows = [Telling(each, known, matter, saying, window) for each in troubles]
     return _columns(rows, known, window)
+
+
+def matter_of(
+    hurts: Sequence[Hurt],
+    known: Known,
+    evidence: tuple[pa.Table, ...],
+    relation: pa.Table,
+    flow_path: pa.Table,
+    flow_volume: pa.Table,
+    series: pa.Table,
+    window: Window,
+) -> Matter:
+    """All that is known of what hurts. evidence: rows of anomaly, event, failure, conflict, sle_loss, suspect."""
+    ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
+    tenants = {each.tenant for each in hurts}
+    quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
+    anomaly, event, failure, conflict, sle_loss, suspect = evidence
+    pieces = pieces_of(
+        anomaly, _telling(event), failure, conflict, sle_loss, suspect, window.to_ns, _BOOK.speaks_of, quoted
+    )
+    pieces = _changes(pieces, ground)
+    names = _is_only_tenant(hurts, flow_volume)
+    return Matter(
+        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
+        ground.traffic.jobs() if names else frozenset(),
+    )  # fmt: skip
 
 
 def _measured(series: pa.Table, window: Window) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Evidence: rows of anomalies, events, failures, conflicts, broken expectations, each with when it began.
+"""Evidence: rows of anomalies, events, failures, conflicts, broken expectations, suspects, each with when it began.
 
 A row is a piece of evidence (`Piece`), what rules look at in it is its `Face`. Pieces that an incident was told with
 earlier are kept from its own rows, because what began it lies behind the look-back once it has lasted for long.
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from leadline.analysis.cause.traffic import Others
 
 S = 10**9
+SUSPECT_SURE = 0.6  # probability from which on a suspect is the one: the same at which a cause is named
 STALE_NS = 60 * S  # an open anomaly that no window (of 5 s) has told for so long is over since
 
 
@@ -64,6 +65,7 @@ def pieces_of(
     failure: pa.Table,
     conflict: pa.Table,
     sle_loss: pa.Table,
+    suspect: pa.Table,
     now_ns: int,
     speaks_of: Callable[[str, str], bool],
     quoted: frozenset[str],
@@ -88,6 +90,7 @@ def pieces_of(
         *_failures(failure.to_pylist(), quoted),
         *_conflicts(conflict.to_pylist()),
         *_losses(sle_loss.to_pylist()),
+        *_suspects(suspect.to_pylist(), now_ns),
     }
     return sorted(found, key=lambda piece: piece.order)
 
@@ -144,6 +147,27 @@ def _losses(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
         entity = row["culprit"] or row["entity"] or ""
         text = f"{row['classifier']} for {_number(row['seconds'])} s of {row['window_ns'] / S:g} s"
         yield Piece(Face("sle_loss", row["metric"] or ""), entity, start_ns, row["end_ns"], None, 0.0, text)
+
+
+def _suspects(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]:
+    """What localisation names; `loss-perhaps` where it is not sure of the component."""
+    for row in rows:
+        end_ns = row["end_ns"]
+        if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:
+            end_ns = row["seen_ns"]
+        probability = _finite(row["probability"])
+        what = (row["kind"] or "") + ("" if probability >= SUSPECT_SURE else "-perhaps")
+        text = f"{_first_text(row['evidence']) or row['kind'] or ''} (probability {probability:.2f})"
+        yield Piece(Face("suspect", what), row["entity"] or "", row["start_ns"], end_ns, None, 0.0, text)
+
+
+def _first_text(evidence: str | None) -> str:
+    try:
+        rows = json.loads(evidence or "[]")
+    except ValueError:
+        return ""
+    first = rows[0] if isinstance(rows, list) and rows else {}
+    return str(first.get("text", ""))[:160] if isinstance(first, dict) else ""
 
 
 def pieces_of_others(found: Iterable[Others], *, names: bool) -> list[Piece]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from leadline.analysis.cause.choice import Cause, verdict_of
+from leadline.analysis.cause.choice import Cause, family, verdict_of
 from leadline.analysis.cause.choice import Verdict as Concluded
 from leadline.analysis.cause.history import Episode, class_of
 from leadline.analysis.cause.hurts import lost_of, told
@@ -133,8 +133,10 @@ class Telling:
         }
 
     def _class(self, one: Cause, start_ns: int) -> FaultClass:
-        whose = one.candidate.entity, one.candidate.rule.name
-        earlier = self.known.episodes.get(whose, {})
+        # A link that was named by its port before is the same component.
+        alike = sorted(family(one.candidate.entity, self.matter.ground.places))
+        found = [self.known.episodes.get((entity, one.candidate.rule.name), {}) for entity in alike]
+        earlier = {incident: episode for each in found for incident, episode in each.items()}
         past = [episode for incident, episode in sorted(earlier.items()) if incident != self.id]
         jobs = frozenset(each.job for each in self.trouble.hurts if each.job)
         now = Episode(start_ns, self.trouble.end_ns, jobs)

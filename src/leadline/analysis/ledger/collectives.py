@@ -110,6 +110,7 @@ class _Told:
         more_checkpoint_O = np.where(late_O > 0, np.maximum(checkpoint_O - peers_O4[:, 2], 0), 0).astype(np.int64)
         late_input_O = np.minimum(late_O, more_input_O)
         late_checkpoint_O = np.minimum(late_O - late_input_O, more_checkpoint_O)
+        alike_checkpoint_O = checkpoint_O - more_checkpoint_O
         work_O = whole_O - input_O - checkpoint_O
         late_work_O = np.minimum(late_O - late_input_O - late_checkpoint_O, work_O)
         alike_input_O = np.where(own_O4[:, 3] > 0, np.minimum(input_O - more_input_O, peers_O4[:, 1]), input_O)
@@ -117,7 +118,7 @@ class _Told:
         sure = SURE if self.clock.fitted else SURE_ESTIMATED
         told_O = np.where((late_O > 0) | (own_O4[:, 3] == 0) | (whole_O <= peers_O4[:, 0]), sure, SURE_UNTOLD)
         laid = (  # in the order in which a step has them
-            (checkpoint_O - more_checkpoint_O, Category.CHECKPOINT, JOB, 0.0 * whole_O),
+            (alike_checkpoint_O, Category.CHECKPOINT, JOB, alike_checkpoint_O * self.expected.checkpoint_lost_share),
             (more_checkpoint_O, Category.CHECKPOINT, RANK, late_checkpoint_O),
             (input_O - more_input_O, Category.INPUT, JOB, lost_input_O),
             (more_input_O, Category.INPUT, RANK, late_input_O),

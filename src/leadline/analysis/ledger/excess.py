@@ -25,7 +25,8 @@ from leadline.analysis.spec import Window
 from leadline.model.accounts import Category
 
 # The one that is measured best counts first: compute is judged by forward passes alone.
-HELD_AGAINST_USUAL = (Category.COMMUNICATION, Category.CHECKPOINT, Category.INPUT, Category.COMPUTE)
+# Checkpoints are no part of steps here: they have a measure of their own (`expected`).
+HELD_AGAINST_USUAL = (Category.COMMUNICATION, Category.INPUT, Category.COMPUTE)
 
 
 def excess_ns(step: pa.Table, usual_step_ns: float, window: Window) -> float:

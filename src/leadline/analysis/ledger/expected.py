@@ -1,4 +1,4 @@
-"""How long collectives, input and compute of a job take without trouble, from table `usual`."""
+"""How long collectives, input, compute and checkpoints of a job take without trouble, from table `usual`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Floats, ints
+from leadline.analysis.ledger.instances import step_rows
+from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.usual import usual_and_scatter_ns, usual_ns
 from leadline.analysis.spec import Window
 
 KINDS_MAX = 256  # of collectives that are looked up for one window; a job has tens
 NOISE_RATIO = 0.1  # time beyond usual that is no loss: healthy steps vary by 5 to 8 %
+CHECKPOINT_RATIO = 1.5  # of its usual length, that a checkpoint may take: storage has other users too
 SCATTER_RATIO = 3.0  # of what steps differ by (median less lower quartile): two standard deviations of one step
 
 
@@ -26,6 +29,7 @@ class Expected:
     step_ns: float  # length of a step; NaN: unknown
     input_ns: float  # of a step; NaN: unknown
     compute_lost_share: float  # of the time that ranks compute now, what they usually do not
+    checkpoint_lost_share: float = 0.0  # of the time that all ranks write checkpoints now
 
     def collectives_ns(self, what: Sequence[str]) -> Floats:
         """Usual length of each kind of collective, ns; NaN where it is not known."""
@@ -47,13 +51,45 @@ def expected(usual: pa.Table, step: pa.Table, window: Window) -> Expected:
         return Expected(usual, np.nan, np.nan, 0.0)
     known = {what: usual_ns(usual, what) for what in ("step", "input")}
     step_ns, input_ns = (np.nan if known[what] is None else float(known[what] or 0) for what in ("step", "input"))
-    return Expected(usual, step_ns, input_ns, _lost_share(step, usual_and_scatter_ns(usual, "compute"), window))
+    step = step.filter(pc.and_(pc.greater(step["end_ns"], window.from_ns), pc.less(step["start_ns"], window.to_ns)))
+    compute = _lost_share(step, usual_and_scatter_ns(usual, "compute"))
+    return Expected(usual, step_ns, input_ns, compute, _checkpoints_lost_share(step, usual))
 
 
-def _lost_share(step: pa.Table, usual_compute: tuple[int, int] | None, window: Window) -> float:
+def _checkpoints_lost_share(step: pa.Table, usual: pa.Table) -> float:
+    """Of what checkpoints of all ranks took, the share that is beyond those that were due, each of its usual length.
+
+    Due is one, because they come in their turn, and as many more as the job usually writes in so many steps. What a
+    single rank writes while the others wait is its own, and not held against the past. 0: nobody knows what is usual.
+    """
+    steps_known, _ = _counted(usual, "step")
+    if not steps_known or not ints(step, "checkpoint_ns", 0).any():
+        return 0.0
+    steps = step_rows(step, ())
+    took_I = steps.medians(steps.checkpoint_N)
+    took_C = took_I[took_I > 0]  # C = checkpoints
+    count, usual_s = _counted(usual, "checkpoint")
+    due = min(1 + count / steps_known * len(took_I), len(took_C))
+    each_ns = usual_s * S if count else float(np.median(took_C)) if len(took_C) else 0.0
+    total_ns = float(took_C.sum())
+    return max(0.0, 1 - due * CHECKPOINT_RATIO * each_ns / total_ns) if total_ns else 0.0
+
+
+def _counted(usual: pa.Table, what: str) -> tuple[int, float]:
+    """How often something was told, and the median of what it took, s."""
+    mine = usual.filter(pc.equal(usual["what"].cast(pa.string()), what))
+    count_W = np.clip(ints(mine, "count", 0), 0, 2**40)
+    median_W = np.nan_to_num(mine["median_s"].to_numpy().astype(np.float64), nan=0.0, posinf=0.0)
+    if not count_W.sum():
+        return 0, 0.0
+    order_W = np.argsort(median_W, kind="stable")
+    until_W = np.cumsum(count_W[order_W])
+    return int(until_W[-1]), float(median_W[order_W][int(np.searchsorted(until_W, 0.5 * until_W[-1]))])
+
+
+def _lost_share(step: pa.Table, usual_compute: tuple[int, int] | None) -> float:
     if usual_compute is None:
         return 0.0
-    step = step.filter(pc.and_(pc.greater(step["end_ns"], window.from_ns), pc.less(step["start_ns"], window.to_ns)))
     forward_S, optimizer_S = ints(step, "forward_ns"), ints(step, "optimizer_ns", null=0)
     told_S = forward_S >= 0
     if not told_S.any():

@@ -83,6 +83,7 @@ NAMED_MAX = 4  # ranks that a missing input names
     ),
     writes=(LEDGER,),
     window_s=10,
+    grace_s=2,
     part=Part.JOB,
 )  # fmt: skip
 def ledger(

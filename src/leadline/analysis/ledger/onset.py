@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.ledger.changes import MAD_TO_SIGMA, Matrix, block_medians, medians, segments
@@ -147,6 +146,8 @@ def _slow_from_start(run: _Run, slow_WT: Bools, effect_min: float) -> list[Strag
     level_W = np.nan_to_num(medians(np.where(slow_WT, np.nan, run.relative_WT), 1))
     if len(level_W) < LEVELS_MIN:
         return []
+    from scipy.special import stdtrit  # here: it takes half a second to load, which a server need not wait for
+
     spread = max(scale_of_differences(level_W), 1e-9)
     # Qn of normal values scatters as a standard deviation of 0.8 of its degrees of freedom; one test for each worker.
     sigmas = -float(stdtrit(0.8 * (len(level_W) - 1), FALSE_ALARM / len(level_W)))  # of Student's t

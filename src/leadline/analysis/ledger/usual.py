@@ -97,14 +97,16 @@ class _Rows:
     ),
     writes=(USUAL,),
     window_s=60,
+    grace_s=2,
     part=Part.JOB,
 )  # fmt: skip
 def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
     """How long a job's steps and collectives took in a minute: what is usual, to hold trouble against.
 
-    Steps count without their checkpoints; input and compute (forward pass and optimiser: no wait is in them) are
-    those of the median rank. A collective counts from its last arrival, or the end of the one before it in its
-    communicator if that is later, to its last end, if all its ranks were seen.
+    Steps count without their checkpoints; input, compute (forward pass and optimiser: no wait is in them) and
+    checkpoints are those of the median rank, of checkpoints only steps that had one. A collective
+    counts from its last arrival, or the end of the one before it in its communicator if that is later, to its last
+    end, if all its ranks were seen.
     """
     rows = _told(collective, step)
     size = len(rows.what)
@@ -159,6 +161,9 @@ def _told(collective: pa.Table, step: pa.Table) -> _Rows:
     if steps.own_N.any() or steps.data_N.any():
         rows.add("input", steps.medians(steps.data_N))
         rows.add("compute", steps.medians(steps.own_N))
+    if steps.checkpoint_N.any():
+        checkpoint_I = steps.medians(steps.checkpoint_N)
+        rows.add("checkpoint", checkpoint_I[checkpoint_I > 0])
     for what, length_N in served(collective):
         rows.add(what, length_N)
     return rows

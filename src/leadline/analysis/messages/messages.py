@@ -39,7 +39,7 @@ COLLECTIVE_COLUMNS = ("job", "comm", "rank", "seq", "op", "enqueued_ns", "finish
     ),
     writes=(MESSAGE, EDGE),
     window_s=10,
-    grace_s=5,
+    grace_s=2,
     part=Part.JOB,
 )
 def messages(message_end: pa.Table, collective: pa.Table, relation: pa.Table, *, window: Window) -> Verdicts:

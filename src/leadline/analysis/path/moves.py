@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, logsumexp
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.path.infer import ERROR, Ends, Evidence, Fabric, Paths, Posterior, fitting, posterior
@@ -66,6 +65,8 @@ def two_paths(
     plan: Fabric, at: Ends, evidence: Evidence, first: Posterior, times_G: tuple[Ints, Ints], flows: int
 ) -> Two:
     """The second path of flows that the likeliest one leaves samples over."""
+    from scipy.special import gammaln  # here: it takes half a second to load, which a server need not wait for
+
     path_FH = by_flow(first, flows)
     fits_G = fitting(evidence, plan.topology, path_FH)
     n_G = evidence.samples_G
@@ -111,6 +112,8 @@ def moved_probability(two: Two, post: Posterior, sprayed_share_X: Floats) -> Flo
     Inputs: the posterior of one path; the share of sprayed flows among flows of its kind. How common moves are is
     learnt from those beyond doubt; where flows are sprayed none is, for some look like it by chance.
     """
+    from scipy.special import logsumexp  # as above
+
     x = post.flow_X
     clear = two.clear_F[x] & (sprayed_share_X < SPRAYED_MANY)
     seen, of = MOVED_PRIOR

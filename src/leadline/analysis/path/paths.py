@@ -71,7 +71,7 @@ class Scene:
     reads=(Read(FLOW_SAMPLE, SAMPLE_COLUMNS, look_back_ns=LOOK_BACK_NS), Read(RELATION, valid=True)),
     writes=(FLOW_PATH, PATH_HOP, FLOW_VOLUME, ECMP_GROUP, CONFLICT),
     window_s=10,
-    grace_s=5,
+    grace_s=2,
 )
 def paths(flow_sample: pa.Table, relation: pa.Table, *, window: Window) -> Verdicts:
     """Infers the path of every sampled flow with its probability, whose it is, its bytes per link, and collisions."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from leadline.analysis.columns import Floats
 
@@ -36,7 +35,7 @@ def limits(sum_P: Floats, variance_P: Floats, weight_max_P: Floats) -> tuple[Flo
     there_P = variance_more_P > 0
     scale_P = np.where(there_P, variance_more_P / np.where(there_P, sum_more_P, 1.0), 0.0)
     count_P = np.where(there_P, sum_more_P / np.where(there_P, scale_P, 1.0), 1.0)
-    high_P = np.where(there_P, np.maximum(scale_P * gammaincinv(count_P, 1 - TAIL), sum_P), sum_P)
+    high_P = np.where(there_P, np.maximum(scale_P * _mean(count_P, 1 - TAIL), sum_P), sum_P)
     return low_P, high_P
 
 
@@ -46,16 +45,24 @@ def _low(count_P: Floats) -> Floats:
     few_P = count_P < counts[-1]
     found = np.empty(len(count_P))
     found[few_P] = np.interp(count_P[few_P], counts, means)
-    found[~few_P] = gammaincinv(count_P[~few_P], TAIL)
+    found[~few_P] = _mean(count_P[~few_P], TAIL)
     return found
+
+
+def _mean(count_P: Floats, share: Floats | float) -> Floats:
+    """Mean at which so many things or more are seen with the probability `share` (quantile of a gamma distribution)."""
+    from scipy.special import gammaincinv  # here: it takes half a second to load, which a server need not wait for
+
+    mean_P: Floats = gammaincinv(count_P, share)
+    return mean_P
 
 
 @cache
 def _few() -> tuple[Floats, Floats]:
     """Counts and their lowest means; between whole counts by the gamma distribution."""
     counts = np.arange(1.0, _FEW + 1 / _STEPS, 1 / _STEPS)
-    means = gammaincinv(counts, TAIL)
+    means = _mean(counts, TAIL)
     for _ in range(200):  # P(count or more) = TAIL P(any): each step comes closer by half at the least
-        means = gammaincinv(counts, TAIL * -np.expm1(-means))
+        means = _mean(counts, TAIL * -np.expm1(-means))
     means[0] = 0.0
     return counts, means

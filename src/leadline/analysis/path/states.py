@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
-from scipy.special import expit, gammaln
 
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.path.infer import ERROR, SURE, Ends, Evidence, Fabric, Paths, Posterior, fitting, posterior
@@ -142,6 +141,8 @@ def sprayed_probability(post: Posterior, class_X: Ints, learn_X: Bools) -> tuple
     The share of sprayed flows of a class of traffic is what makes all its flows likeliest (expectation maximisation,
     Dempster et al. 1977): a flow with three samples is judged by what its kind does here. It is learnt from `learn_X`.
     """
+    from scipy.special import expit  # here: it takes half a second to load, which a server need not wait for
+
     before, after = np.zeros(len(post.flow_X)), np.zeros(len(post.flow_X))
     odds_X = post.sprayed_X - post.single_X
     seen, of = SPRAYED_PRIOR
@@ -164,6 +165,8 @@ def _sprayed_likelihood(post: Posterior, two: Two) -> Floats:
     Few: each packet takes the path of an earlier one, drawn at random, or another one with the weight of one packet (a
     Dirichlet process; Blackwell and MacQueen 1973). Of the paths, the first two are counted, what is left is an error.
     """
+    from scipy.special import gammaln  # as above
+
     x, gain = post.flow_X, -np.log(ERROR)
     other, rest = two.other_n_F[x], two.rest_n_F[x]
     mine = np.maximum(post.apart_X - other, 0.0)

@@ -52,6 +52,22 @@ def usual_level(unit_s_B: Floats) -> tuple[float, float]:
 
 
 @njit(cache=True, nogil=True)
+def peaks(gain_B: Floats) -> Floats:
+    """How high each rise of a cumulative sum from 0 came before it was back at 0, (rises,): the last one may go on."""
+    found_B, count, total, high = np.empty(len(gain_B)), 0, 0.0, 0.0
+    for gain in gain_B:
+        total = max(0.0, total + gain)
+        high = max(high, total)
+        if total == 0.0 and high > 0.0:
+            found_B[count] = high
+            count, high = count + 1, 0.0
+    if high > 0.0:
+        found_B[count] = high
+        count += 1
+    return found_B[:count]
+
+
+@njit(cache=True, nogil=True)
 def put(sorted_B: Floats, count: int, value: float) -> None:
     """Put a value where it belongs among the `count` first, which are in order."""
     while count > 0 and sorted_B[count - 1] > value:

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN, risen, usual_level
+from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN, peaks, risen, usual_level
 
 BEFORE = 8  # blocks before it that an onset is placed against
+KNOWN_S = 30.0  # of blocks, from which they tell how much a job loses by chance
+BLOCKS_MIN = 20
+CALM_S = 30 * 86_400.0  # chance alone should not lose so much in as long
+TIMES_SEEN = 2.0  # as much as the most that was lost and came back: noise comes in bursts, too
 RATIO_MAX = 3.0  # of blocks, where an onset is placed: a single stall does not draw it to itself
 
 
@@ -80,3 +84,21 @@ def onset(unit_s_B: Floats, first: int, last: int, level: Level) -> int:
         if gain > best:
             best, at = gain, place
     return at
+
+
+def chance_s(length_s_B: Floats, usual_s_B: Floats, share: float) -> float | None:
+    """What this job loses by chance, s, once in `CALM_S` at most; None where its past is too short to tell.
+
+    Inputs: what B blocks of its past took and what is usual for them; the share of its time from which it is slow.
+    A sum of independent blocks with a negative mean rises from 0 to beyond x with a chance of exp(-x / scale), scale =
+    variance / (2 |mean|) (exact for normal ones). Noise that comes in bursts rises higher: twice the highest seen.
+    Source: Siegmund, Sequential Analysis (1985), chapter 3 and section 10.2.
+    """
+    whole_s = float(length_s_B.sum())
+    gain_B = np.ascontiguousarray(length_s_B * (1 - share) - usual_s_B)
+    if whole_s < KNOWN_S or len(gain_B) < BLOCKS_MIN or not gain_B.mean() < 0:
+        return None
+    scale_s = float(gain_B.var()) / (2 * -float(gain_B.mean()))
+    blocks = len(gain_B) * CALM_S / whole_s
+    highest_s = float(peaks(gain_B).max(initial=0.0))
+    return max(scale_s * float(np.log(blocks)), TIMES_SEEN * highest_s)

@@ -16,11 +16,16 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Bools, Floats, Ints, ints
 from leadline.analysis.spec import S
+from leadline.analysis.symptoms.call_kernels import Int32s
 from leadline.analysis.symptoms.calls import NEVER, PAIRWISE, Calls
+from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN
 from leadline.analysis.symptoms.spans import NEAR_NS
 
 UNIT_NS_MAX = 3600 * S
 BLOCK_NS = S // 2  # shorter units are taken together: their noise is no news, and their number is bounded
+ROUND_MAX = 512  # collectives of a step, among which a round is looked for
+ROUND_SHARE = 0.95  # of collectives that are what they were a round before
+ROUNDS_LOOKED_AT = 4
 FIRST_UNITS = 2  # of what is looked at: memory is allocated, kernels are chosen
 
 
@@ -41,6 +46,17 @@ class Pace:
             count_B=self.count_B[keep_B],
         )  # fmt: skip
 
+    def is_slower(self, since_ns: int, share: float) -> bool:
+        """Whether a unit takes longer than before `since_ns` by this share, from one end to the next: pauses count.
+
+        True where too little is known to tell.
+        """
+        whole_B = np.diff(self.end_B) / self.count_B[1:]
+        before_B, now_B = whole_B[self.end_B[1:] <= since_ns], whole_B[self.end_B[1:] > since_ns]
+        if len(before_B) < KNOWN_MIN or not len(now_B):
+            return True
+        return float(np.mean(now_B)) >= (1 + share) * float(np.median(before_B))
+
     @property
     def unit_s_B(self) -> Floats:
         """Length of a unit, s."""
@@ -49,10 +65,10 @@ class Pace:
 
 def pace_of(step: pa.Table, calls: Callable[[], Calls], to_ns: int) -> Pace:
     """The pace of a job, of what is known at `to_ns`. Calls are asked for where there are no steps."""
-    found = _of_steps(step, to_ns)
+    found, of = _of_steps(step, to_ns), 1
     if len(found.end_B) < 2:
-        found = _of_calls(calls())
-    return _blocks(found.take(np.arange(len(found.end_B)) >= FIRST_UNITS))
+        found, of = _of_calls(calls())
+    return _blocks(found.take(np.arange(len(found.end_B)) >= FIRST_UNITS), of)
 
 
 def _nothing(what: str = "") -> Pace:
@@ -81,12 +97,13 @@ def _of_steps(step: pa.Table, to_ns: int) -> Pace:
     return Pace(begin_I[order_I], end_I[order_I], length_I[order_I], np.ones(len(order_I), np.int64), "step")
 
 
-def _of_calls(calls: Calls) -> Pace:
-    """Times between ends of collectives of the communicator that has most of them, for a job that tells no steps."""
+def _of_calls(calls: Calls) -> tuple[Pace, int]:
+    """Times between ends of collectives of the communicator that has most of them, for a job that tells no steps; and
+    how many make a round."""
     pair_O = np.array([op in PAIRWISE for op in calls.ops] + [False], bool)
     over = np.flatnonzero((calls.ended_N < NEVER) & ~calls.failed_N & ~pair_O[calls.op_N] & (calls.comm_N >= 0))
     if not len(over):
-        return _nothing()
+        return _nothing(), 1
     busiest = int(np.bincount(calls.comm_N[over]).argmax())
     over = over[calls.comm_N[over] == busiest]
     seq_N, ended_N = calls.seq_N[over], calls.ended_N[over]
@@ -94,16 +111,31 @@ def _of_calls(calls: Calls) -> Pace:
     end_G = np.sort(np.maximum.reduceat(ended_N, first))
     length_U = np.diff(end_G)
     keep_U = (length_U > 0) & (length_U <= UNIT_NS_MAX)
-    return Pace(
+    found = Pace(
         end_G[:-1][keep_U], end_G[1:][keep_U], length_U[keep_U], np.ones(int(keep_U.sum()), np.int64), "collective"
     )
+    return found, _round(calls.op_N[over][first], calls.bytes_N[over][first])
 
 
-def _blocks(units: Pace) -> Pace:
-    """As many units together as make up `BLOCK_NS` in the median."""
+def _round(op_G: Int32s, bytes_G: Ints) -> int:
+    """After how many collectives the same ones come again, in the same order; 1 where they do not.
+
+    Small and large ones take differently long: only whole rounds can be held against each other.
+    """
+    op_G, bytes_G = op_G[-ROUNDS_LOOKED_AT * ROUND_MAX :], bytes_G[-ROUNDS_LOOKED_AT * ROUND_MAX :]
+    for of in range(1, min(ROUND_MAX, len(op_G) // 3) + 1):
+        same = (op_G[of:] == op_G[:-of]) & (bytes_G[of:] == bytes_G[:-of])
+        if same.mean() >= ROUND_SHARE:
+            return of
+    return 1
+
+
+def _blocks(units: Pace, of: int) -> Pace:
+    """As many units together as make up `BLOCK_NS`, in whole rounds of so many."""
     if not len(units.end_B):
         return units
-    each = max(1, int(np.ceil(BLOCK_NS / max(float(np.median(units.length_B)), 1.0))))
+    usual_ns = max(float(np.median(units.length_B) if of == 1 else np.mean(units.length_B)), 1.0)
+    each = of * max(1, int(np.ceil(BLOCK_NS / (of * usual_ns))))
     # From the newest back, so that what came last is whole.
     place = (len(units.end_B) - 1 - np.arange(len(units.end_B))) // each
     first = np.flatnonzero(np.append(True, place[1:] != place[:-1]))

@@ -1,7 +1,7 @@
 """Slowdowns of a job: since when it loses time, how much, and to whom.
 
 step, collective ──> pace.py ──> excursions.py: it became slower, since which step     ─┐
-ledger ────────────> two windows in a row that lost more than 5 %                       ├─> slow
+ledger ────────────> 15 s in a row that lost more than 5 %, while work goes slower      ├─> slow
 usual ─────────────> what it takes, where the look-back has nothing but trouble         │
 collective, step ──> lateness.py, owners.py: who made it late; the ledger, once it knows ┘
 """
@@ -20,7 +20,7 @@ import pyarrow as pa
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
-from leadline.analysis.symptoms.excursions import Level, excursion, level_of, onset
+from leadline.analysis.symptoms.excursions import Level, chance_s, excursion, level_of, onset
 from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
@@ -39,12 +39,14 @@ BEST_SHARE = 0.25  # of the windows of `usual`: trouble that lasts does not beco
 BACK_NS = 10 * S  # as usual for so long, and it is over
 BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
-LEDGER_WINDOWS = 2  # in a row
+LEDGER_NS = 15 * S  # of its windows in a row
 # Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner, or takes a third
-# of the time, is told sooner.
+# of the time, is told sooner. So is what a job whose past is calm does not lose by chance, but not below the least.
 LOST_S_MIN, LOST_S_NOBODYS = 2.0, 4.0
+LEAST_S, LEAST_S_NOBODYS = 1.0, 2.5
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
+TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
 OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
 
 
@@ -81,7 +83,7 @@ OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended,
         Read(SYMPTOM, valid=True, look_back_ns=STEPS_NS, waits=False, calls=False),
     ),
     writes=(SYMPTOM,),
-    window_s=5,
+    window_s=2,
     grace_s=1,
     part=Part.JOB,
 )  # fmt: skip
@@ -97,8 +99,8 @@ def slowdowns(
 ) -> Verdicts:
     """Jobs that are slower than they used to be, since when, what it costs, and who makes them so.
 
-    Told from steps (from collectives where there are none) within two or three of them, or from two windows of the
-    ledger that lost more than 5 %. Over when the job was as usual for 10 s.
+    Told from steps (from collectives where there are none) within two or three of them, or from 15 s of the ledger
+    that lost more than 5 %. Over when the job was as usual for 10 s.
     Accuracy: docs/analyses/slowdowns.md.
     """
     before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
@@ -201,7 +203,7 @@ class _Job:
             start_ns = begin_ns + round(found.level.unit_s * int(calm.count_B[found.first]) * S)
             start_ns = min(start_ns, int(calm.end_B[found.first]))
             now_s = float(np.mean(calm.unit_s_B[found.first :]))
-            if self.window.to_ns - start_ns <= SOON_NS:
+            if self.window.to_ns - start_ns <= min(SOON_NS, TIMES_BEFORE * (begin_ns - int(calm.begin_B[0]))):
                 return start_ns, found.level, _words(calm.what, found.level.unit_s, now_s)
         return self._by_ledger(spans, calm)
 
@@ -216,17 +218,26 @@ class _Job:
         if min(_share(now, level), _share(recent, level)) < LOST_SHARE_MIN:
             return False
         late = lateness(self.meetings, begin_ns, self.window.to_ns, begin_ns)
-        most_s = max([*late.by_rank_s.values(), *late.by_comm_s.values()], default=0.0)
-        return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s)
+        rank_s = max(late.by_rank_s.values(), default=0.0)
+        most_s = max([rank_s, *late.by_comm_s.values()])
+        before = pace.take(pace.end_B <= begin_ns)
+        usual_s_B = np.asarray(level.unit_s * before.count_B, np.float64)
+        chance = chance_s(before.unit_s_B * before.count_B, usual_s_B, LOST_SHARE_MIN)
+        return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s, rank_s, chance)
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
-        """Two windows in a row that lost more than 5 %, the last of them just told."""
+        """Windows in a row that lost more than 5 %, the last of them just told."""
         newest = self._losing_windows([*spans, *self._trouble((Symptom.STALL,))])
         lost_s = sum(each.share * (each.end_ns - each.begin_ns) / S for each in newest)
         most_s = sum(each.most * (each.end_ns - each.begin_ns) / S for each in newest)
-        if len(newest) < LEDGER_WINDOWS or not _is_worth_telling(lost_s, 0.0, most_s):
+        told_ns = newest[-1].end_ns - newest[0].begin_ns if newest else 0
+        if told_ns < LEDGER_NS or not _is_worth_telling(lost_s, 0.0, most_s, 0.0, None):
             return None
         if self.window.to_ns - newest[-1].end_ns > SOON_NS:
+            return None
+        # It began to lose time, by the ledger: then it got slower. Slow from its first window on only `usual` tells.
+        began = len(newest) < len(self._ledger_windows())
+        if began and not calm.is_slower(newest[0].begin_ns, LOST_SHARE_MIN):
             return None
         level = level_of(calm.unit_s_B) or Level(self.usual_s or 1.0, SCATTER_MIN)
         share, begin_ns = sum(each.share for each in newest) / len(newest), max(1, newest[0].begin_ns)
@@ -336,10 +347,15 @@ class _Job:
         )  # fmt: skip
 
 
-def _is_worth_telling(lost_s: float, share: float, most_s: float) -> bool:
-    """Whether so much was lost, of it `most_s` to one owner, that it is no noise of the machine."""
+def _is_worth_telling(lost_s: float, share: float, most_s: float, rank_s: float, chance: float | None) -> bool:
+    """Whether so much was lost, of it `most_s` to one owner and `rank_s` to one rank, that it is no noise.
+
+    `chance`: what the job loses by chance, s; None: not known.
+    """
     clear = most_s >= OWNER_SHARE * lost_s or share >= SHARE_CLEAR
-    return lost_s >= (LOST_S_MIN if clear else LOST_S_NOBODYS)
+    enough_s = LOST_S_MIN if clear else LOST_S_NOBODYS
+    least_s = LEAST_S if rank_s >= OWNER_SHARE * lost_s else LEAST_S_NOBODYS
+    return lost_s >= (enough_s if chance is None else min(enough_s, max(chance, least_s)))
 
 
 def _lost_from(pace: Pace, place: int, level: Level) -> int:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import calls_of
-from leadline.analysis.symptoms.excursions import Excursion, excursion, level_of
+from leadline.analysis.symptoms.excursions import Excursion, chance_s, excursion, level_of
 from leadline.analysis.symptoms.lateness import lateness, meetings_of
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -28,4 +28,5 @@ def warm_symptoms() -> Excursion | None:
     late = lateness(meetings_of(calls_of(collective, 10 * S)), 2 * S, 10 * S, 2 * S)
     assert not late.by_rank_s
     assert level_of(np.ones(3)) is not None
+    assert chance_s(np.full(9, 9.0), np.full(9, 9.0), 0.05) is None
     return excursion(np.array([1.0, 1.0, 1.0, 1.0, 3.0]))

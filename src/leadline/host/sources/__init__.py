@@ -19,6 +19,7 @@ from leadline.host.sources.ranks import Ranks
 from leadline.host.sources.rdma import Rdma
 from leadline.host.sources.ring import Ring
 from leadline.host.sources.source import Source
+from leadline.host.sources.tcp_diag import TcpDiag
 
 SOURCES: tuple[type[Source], ...] = (
     LinkEvents,
@@ -27,6 +28,7 @@ SOURCES: tuple[type[Source], ...] = (
     Cgroup,
     Kmsg,
     Nic,
+    TcpDiag,
     Rdma,
     Ethtool,
     Proc,

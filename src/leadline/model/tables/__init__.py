@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, SLE, SLE_LOSS, USUAL
+from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, PROFILE, SLE, SLE_LOSS, USUAL
 from leadline.model.tables.fabric import (
     CLOCK_FIT,
     COLOCATION,
     CONFLICT,
     DELAY,
     FLOW_SAMPLE,
+    FLOW_SENT,
     PROBE,
     RELATION,
     SUSPECT,
@@ -40,6 +41,7 @@ TABLES: tuple[Table, ...] = (
     EDGE,
     OPERATION,
     FLOW_SAMPLE,
+    FLOW_SENT,
     PROBE,
     RELATION,
     CONFLICT,
@@ -51,6 +53,7 @@ TABLES: tuple[Table, ...] = (
     ECMP_GROUP,
     LEDGER,
     USUAL,
+    PROFILE,
     FAILURE,
     EXPECTATION,
     SLE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadline.model.tables.fabric import END_NS, WINDOW_NS
-from leadline.model.tables.spec import DAY, F64, I64, STR, SYM, U64, Column, Identity, Partition, Table
+from leadline.model.tables.spec import DAY, F64, I64, STR, SYM, SYMS, U64, Column, Identity, Partition, Table
 
 _JOB = Column("job", SYM, None, "the job")
 
@@ -42,7 +42,7 @@ USUAL = Table(
     doc="How long what a job repeats took in one window: its steps, and its collectives of one kind and size.",
     own=(
         _JOB,
-        Column("what", SYM, None, "step, input, compute, or a collective: `all_reduce 524288 B on 8 of bert-1/0x9c`"),
+        Column("what", SYM, None, "step, input, compute, checkpoint, or a collective: `all_reduce 524288 B on 8 of bert-1/0x9c`"),
         END_NS,
         WINDOW_NS,
         Column("count", U64, "1", "how many there were"),
@@ -55,6 +55,29 @@ USUAL = Table(
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/usual",
+)
+
+PROFILE = Table(
+    "profile",
+    doc="What is usual of an entity's metrics together, learnt over hours: the state that `anomaly` writes and reads back.",
+    own=(
+        Column("entity_kind", SYM, None, "kind of the entity"),
+        Column("entity", SYM, None, "the entity"),
+        END_NS,
+        WINDOW_NS,
+        Column("bin_s", I64, "s", "width of the bins that it was learnt from; each width is a profile of its own"),
+        Column("since_ns", I64, "ns", "when learning began: the entity's work changed, or nothing was known of it"),
+        Column("bins", U64, "1", "bins learnt since then"),
+        Column("jobs", SYMS, None, "the jobs that it worked for: of other jobs it is no past"),
+        Column("streams", STR, None, "JSON list of [metric, label] of its streams, in the order of the numbers"),
+        Column("numbers", STR, None, "what was learnt, in base64: docs/analyses/anomaly.md; unreadable: begun anew"),
+    ),
+    order=("entity", "end_ns"),
+    more_key=("bin_s",),
+    time="end_ns",
+    keep_hours=DAY,
+    identity=Identity.REVISION,
+    written_by="analysis/anomaly",
 )
 
 FAILURE = Table(

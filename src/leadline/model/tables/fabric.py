@@ -50,6 +50,40 @@ FLOW_SAMPLE = Table(
     partition=Partition.DAY,
 )
 
+FLOW_SENT = Table(
+    "flow_sent",
+    doc="What the sender of one flow counted in one interval: sent, sent again, waited. Only flows that sent something.",
+    own=(
+        Column("time_ns", I64, "ns", "end of the interval, on the clock of the host that sends", clocked=True),
+        Column("window_ns", I64, "ns", "length of the interval; deltas are over it, the rest is as it was at its end"),
+        Column("flow", U128, None, "directional flow id, as that of `flow_sample`"),
+        Column("protocol", I64, None, "IP protocol number"),
+        Column("src_ip", STR, None, "source address"),
+        Column("dst_ip", STR, None, "destination address"),
+        Column("src_port", I64, None, "source port"),
+        Column("dst_port", I64, None, "destination port"),
+        Column("dst_qp", I64, None, "destination queue pair of RoCEv2", nullable=True),
+        Column("packets", U64, "packets", "packets with data that were sent, those sent again too"),
+        Column("again", U64, "packets", "of them, those sent again"),
+        Column("needless", U64, "packets", "sent again, and the receiver had them already", nullable=True),
+        Column("timeouts", U64, "1", "times that the sender waited in vain and began anew", nullable=True),
+        Column("bytes", U64, "bytes", "sent, what was sent again too"),
+        Column("acked_bytes", U64, "bytes", "acknowledged by the receiver", nullable=True),
+        Column("busy_ns", I64, "ns", "time with something sent and not yet acknowledged", nullable=True),
+        Column("rtt_ns", I64, "ns", "round trip, smoothed by the sender", nullable=True),
+        Column("rtt_var_ns", I64, "ns", "its mean deviation", nullable=True),
+        Column("rtt_min_ns", I64, "ns", "smallest round trip of the last minutes", nullable=True),
+        Column("delivery_bps", F64, "bits/s", "rate of the latest delivery, as the sender measured it", nullable=True),
+    ),
+    order=("flow", "time_ns"),
+    time="time_ns",
+    keep_hours=3 * DAY,
+    identity=Identity.BATCH,
+    written_by="agent/tcp_diag",
+    partition=Partition.DAY,
+    host_row=True,
+)
+
 PROBE = Table(
     "probe",
     doc="One probe packet between two hosts; short-lived raw material of clock and delay.",
@@ -178,6 +212,7 @@ _NAMED = (
     Column("start_ns", I64, "ns", "since when"),
     Column("end_ns", I64, "ns", "until when; null while it lasts", nullable=True),
     Column("evidence", STR, None, "JSON list of row references"),
+    Column("seen_ns", I64, "ns", "end of the newest window that says so"),
 )
 
 SUSPECT = Table(
@@ -187,6 +222,7 @@ SUSPECT = Table(
     order=("entity", "start_ns"),
     more_key=("kind",),
     time="start_ns",
+    newest="seen_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/localise",
@@ -199,6 +235,7 @@ COLOCATION = Table(
     order=("entity", "start_ns"),
     more_key=("kind",),
     time="start_ns",
+    newest="seen_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/colocation",

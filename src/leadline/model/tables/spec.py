@@ -6,6 +6,7 @@ row checks of `/api/v1/rows` (`wire`), the API schema (`server`) and `docs/table
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -61,6 +62,8 @@ class Column:
 
     `clocked`: a time stamped by the row's own clock (`clock`); the runner maps it to cluster time before an analysis
     sees it. Lengths of time and times that are cluster time already are not.
+    `of_all`: what other tenants did is in it, though the row is one tenant's: told to the role operator; a tenant reads
+    null. Such a column is nullable and of no key.
     """
 
     name: str
@@ -69,6 +72,7 @@ class Column:
     doc: str
     nullable: bool = False
     clocked: bool = False
+    of_all: bool = False
 
 
 TENANT = Column("tenant", SYM, None, "whose row this is")
@@ -123,8 +127,21 @@ class Table:
         object.__setattr__(self, "columns", extra + self.own + behind)
         names = [column.name for column in self.columns]
         assert len(set(names)) == len(names), f"{self.name}: a column is declared twice"
+        for column in self.columns:
+            assert column.nullable or not column.of_all, f"{self.name}: {column.name} is of all and not nullable"
+        assert not self.of_all & {*self.key, self.time}, f"{self.name}: a column of the key is of all"
         for name in (*self.key, self.time, self.aged_by, *([self.newest] if self.newest else [])):
             assert name in names, f"{self.name}: key, time, age or newest column {name} is not declared"
+
+    def shown(self, names: Iterable[str], *, to_operator: bool) -> tuple[str, ...]:
+        """Columns as a SELECT names them: what is for operators as null to others."""
+        hidden = frozenset() if to_operator else self.of_all
+        return tuple(f"if(1, NULL, `{name}`) AS `{name}`" if name in hidden else f"`{name}`" for name in names)
+
+    @property
+    def of_all(self) -> frozenset[str]:
+        """Names of the columns that tell of other tenants too."""
+        return frozenset(column.name for column in self.columns if column.of_all)
 
     @property
     def aged_by(self) -> str:

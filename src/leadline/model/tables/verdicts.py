@@ -45,7 +45,12 @@ EVENT = Table(
 )
 
 _EVIDENCE = '{"table", "entity", "what", "text": texts, "time_ns": int or null, "bound_ns": int or null}'
-_SEEN = Column("seen_ns", I64, "ns", "end of the newest window that says so")
+_SEEN = Column(
+    "seen_ns",
+    I64,
+    "ns",
+    "end of the newest window that says so; 1 ns after `end_ns`: its end was not seen, nobody watched it since then",
+)
 
 ANOMALY = Table(
     "anomaly",

@@ -9,11 +9,12 @@ CREATE TABLE IF NOT EXISTS leadline.suspect
     `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `evidence` String CODEC(ZSTD(1)),
+    `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
     `revision` Int64 CODEC(Delta, ZSTD(1))
 )
-ENGINE = ReplacingMergeTree
+ENGINE = ReplacingMergeTree(`seen_ns`)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)

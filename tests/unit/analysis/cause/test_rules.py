@@ -14,7 +14,7 @@ from leadline.analysis.cause.rules import BY_NAME, RULES
 from leadline.model.ids import ENTITY_KINDS
 
 PAGE = Path(__file__).resolve().parents[4] / "docs" / "analyses" / "rules.md"
-TABLES = {"anomaly", "event", "failure", "conflict", "sle_loss", "traffic"}
+TABLES = {"anomaly", "event", "failure", "conflict", "sle_loss", "traffic", "suspect"}
 
 each = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 

@@ -40,3 +40,43 @@ def test_what_own_work_takes_beyond_the_usual_and_its_scatter_is_lost(
 
 def test_steps_before_the_window_are_not_asked() -> None:
     assert lost_share(450, 0.25, T0 - 20 * S) == 0.0
+
+
+def checkpoints_lost_share(every: int, seconds: float, usual: list[dict[str, object]], alone: bool = False) -> float:
+    """Of the checkpoints of 20 steps in the window, one in `every`, by all ranks or by the first alone."""
+    rows = [
+        step(rank, at, T0 + at * S // 2, checkpoint=round(seconds * 1000))
+        if at % every == 0 and (rank == 0 or not alone)
+        else step(rank, at, T0 + at * S // 2)
+        for at in range(20)
+        for rank in range(RANKS)
+    ]
+    told = [{"job": JOB, "end_ns": T0, "window_ns": 60 * S, **each} for each in usual]
+    return expected(table("usual", told), table("step", rows), WINDOW).checkpoint_lost_share
+
+
+STEPS = {"what": "step", "count": 400, "low_s": 0.4, "median_s": 0.4}
+CHECKPOINTS = {"what": "checkpoint", "count": 20, "low_s": 0.1, "median_s": 0.1}  # one in 20 steps
+
+
+@pytest.mark.parametrize(
+    ("every", "seconds", "usual", "share"),
+    [
+        (20, 0.1, [STEPS, CHECKPOINTS], 0.0),  # the one that is due
+        (10, 0.1, [STEPS, CHECKPOINTS], 0.0),  # one and the next
+        (10, 0.14, [STEPS, CHECKPOINTS], 0.0),  # storage has other users
+        (20, 0.3, [STEPS, CHECKPOINTS], 0.5),  # twice as long as it may take
+        (1, 0.1, [STEPS, CHECKPOINTS], 1 - 2 * 0.15 / 2),  # in each step: two were due
+        (1, 0.1, [STEPS], 1 - 0.15 / 2),  # a job that never wrote any: the first is none too many
+        (20, 5.0, [STEPS], 0.0),
+        (1, 0.1, [], 0.0),  # nobody knows what is usual
+    ],
+)
+def test_checkpoints_beyond_those_that_were_due_are_lost(
+    every: int, seconds: float, usual: list[dict[str, object]], share: float
+) -> None:
+    assert checkpoints_lost_share(every, seconds, usual) == pytest.approx(share)
+
+
+def test_what_one_rank_writes_alone_is_not_held_against_the_past() -> None:
+    assert checkpoints_lost_share(1, 0.1, [STEPS, CHECKPOINTS], alone=True) == 0.0

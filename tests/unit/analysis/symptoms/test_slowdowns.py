@@ -103,7 +103,7 @@ def test_the_ledger_tells_whose_it_is_once_it_has_its_window() -> None:
     assert blamed(row)[0] == (f"rank:{JOB}/0>rank:{JOB}/1", "communication", "collectives")
 
 
-def test_two_windows_of_the_ledger_that_lost_time_are_a_slowdown() -> None:
+def lost_by_the_ledger() -> list[dict[str, Any]]:
     rows = []
     for at in (0, 10, 20):
         kept = {"job": JOB, "end_ns": T0 + at * S, "window_ns": 10 * S, "category": "compute", "owner": None}
@@ -111,10 +111,21 @@ def test_two_windows_of_the_ledger_that_lost_time_are_a_slowdown() -> None:
         more = {"category": "late-rank", "owner": f"rank:{JOB}/3", "seconds": 1.0, "gpu_seconds": 4.0}
         more |= {"lost_seconds": 1.0, "lost_gpu_seconds": 4.0} if at else {}
         rows += [{**each, "confidence": 0.9, "depth": "collectives"} for each in (kept, {**kept, **more})]
-    given = tables(*working(-30, 24), ledger=rows)
-    (row,) = told(given, window(25, 5))
+    return rows
+
+
+def test_windows_of_the_ledger_that_lost_time_between_steps_are_a_slowdown() -> None:
+    steps, calls = working(-30, 0)
+    for at in range(21):  # steps as long as ever, and a pause after each
+        more = working(1.12 * at, 1.12 * at + 1.0001, number=30 + at, seq=60 + 2 * at)
+        steps, calls = steps + more[0], calls + more[1]
+    (row,) = told(tables(steps, calls, ledger=lost_by_the_ledger()), window(25, 5))
     assert blamed(row)[0][:2] == (f"rank:{JOB}/3", "late-rank")
     assert "by the ledger" in row["evidence"][0]["text"]
+
+
+def test_what_the_ledger_calls_lost_while_work_goes_as_fast_is_no_slowdown() -> None:
+    assert told(tables(*working(-30, 24), ledger=lost_by_the_ledger()), window(25, 5)) == []
 
 
 def test_a_job_that_crashed_is_not_slow() -> None:

@@ -1,0 +1,26 @@
+CREATE TABLE IF NOT EXISTS leadline.profile_local ON CLUSTER 'main'
+(
+    `tenant` LowCardinality(String) CODEC(ZSTD(1)),
+    `cluster` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity_kind` LowCardinality(String) CODEC(ZSTD(1)),
+    `entity` LowCardinality(String) CODEC(ZSTD(1)),
+    `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `bin_s` Int64 CODEC(Delta, ZSTD(1)),
+    `since_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `bins` UInt64 CODEC(Delta, ZSTD(1)),
+    `jobs` Array(LowCardinality(String)) CODEC(ZSTD(1)),
+    `streams` String CODEC(ZSTD(1)),
+    `numbers` String CODEC(ZSTD(1)),
+    `analysis` LowCardinality(String) CODEC(ZSTD(1)),
+    `version` Int64 CODEC(Delta, ZSTD(1)),
+    `revision` Int64 CODEC(Delta, ZSTD(1))
+)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
+ORDER BY (tenant, cluster, entity, end_ns, bin_s, analysis, version, revision)
+TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(24)
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+
+CREATE TABLE IF NOT EXISTS leadline.profile ON CLUSTER 'main' AS leadline.profile_local
+ENGINE = Distributed('main', 'leadline', 'profile_local', cityHash64(entity));
