@@ -39,6 +39,7 @@ from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
+from leadline.server.mesh_view import mount_mesh
 from leadline.server.messages_api import mount_messages
 from leadline.server.now_view import mount_now
 from leadline.server.page import mount_page
@@ -113,6 +114,7 @@ MOUNTS = (
     mount_analyses,
     mount_entities,
     mount_fleet,
+    mount_mesh,
     mount_graph,
     mount_compare,
     mount_messages,
