@@ -62,12 +62,18 @@ def to_do(incident: Incident, cause: Cause) -> ToDo:
     host = (cause.host or "").removeprefix("host:")
     names = {
         "entity": cause.entity, "kind": kind, "name": name, "host": host, "job": incident.job or "",
-        "incident": incident.incident, "port": name.rpartition("/")[2] if kind == "port" else "",
+        "incident": incident.incident, "port": _port(kind, name, host),
     }  # fmt: skip
     told = {**names, "host": host or f"the host of {cause.entity}", "job": incident.job or "the job",
             "why": _why_nothing(incident)}  # fmt: skip
     words = WORDS.get(cause.action, f"{cause.action} of {{entity}}.").format_map(told)
     return ToDo(words, _command(_COMMANDS.get(cause.action, ""), names))
+
+
+def _port(kind: str, name: str, host: str) -> str:
+    """The NIC port on the host: of a port, or of the end of a link that is there; empty where there is none."""
+    ends = [end.partition("/") for end in name.split("~")] if kind in ("port", "link") else []
+    return next((port for node, _, port in ends if node == host), "")
 
 
 def _why_nothing(incident: Incident) -> str:
