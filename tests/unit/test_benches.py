@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench import web
 
 from leadline.lab.realise import privileges
 
@@ -15,6 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LAB_FIGURES = ("up_64_s", "down_64_s", "leftovers", "rate_error_ratio", "sflow_byte_error_ratio")
 LAB_FIGURES = LAB_FIGURES if not privileges.missing() else ()  # they have reasons then, and no values
+
+WEB_FIGURES = ("first_load_kb", "first_paint_ms_100k", "frames_per_s_100k", "frames_per_s_100k_tiles")
+WEB_FIGURES = () if web.missing(web.PAGE) else WEB_FIGURES  # without a browser or a built page they have reasons
 
 # Program, arguments that make it small, the figures it must tell (with a value, as it runs here).
 SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -62,6 +66,7 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--hosts", "20", "--rounds", "1", "--no-dense"),
         ("seconds_100k_series", "seconds_shuffled", "seconds_nsigma", "peak_memory_mb"),
     ),
+    ("web", ("--gpus", "512", "--rounds", "1", "--frames", "30"), WEB_FIGURES),
 )  # fmt: skip
 
 

@@ -117,10 +117,10 @@ def _gpu_hosts(store: Store, asked: Asked, entities: list[str]) -> dict[str, str
         return {}
     where = " AND ".join(["kind = 'in'", "startsWith(toString(parent), 'host:')", *asked.conditions()])
     sql = (
-        "SELECT toString(child) AS child, argMax(toString(parent), from_ns) AS parent FROM leadline.relation "
-        f"WHERE child IN {{gpus:Array(String)}} AND {where} GROUP BY child"
+        "SELECT toString(child) AS gpu, argMax(toString(parent), from_ns) AS host FROM leadline.relation "
+        f"WHERE child IN {{gpus:Array(String)}} AND {where} GROUP BY gpu"
     )
     named = [f"gpu:{entity.partition(':')[2].partition('/')[0]}" for entity in gpus]
     rows = store.query(sql, {**asked.parameters(sql), "gpus": sorted(set(named))}).to_pylist()
-    host_of = {row["child"]: row["parent"] for row in rows}
+    host_of = {row["gpu"]: row["host"] for row in rows}
     return {entity: host_of[gpu] for entity, gpu in zip(gpus, named, strict=True) if gpu in host_of}

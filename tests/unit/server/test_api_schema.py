@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 168  # for all operations together
+EXAMPLES = 174  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -25,6 +25,7 @@ OPERATIONS = [
     ("GET", "/ready"),
     ("GET", "/metrics"),
     ("GET", "/api/v1/entities"),
+    ("GET", "/api/v1/fleet"),
     ("GET", "/api/v1/doctor"),
     ("GET", "/api/v1/config"),
     ("GET", "/api/v1/tables"),
@@ -63,7 +64,7 @@ ENDLESS = [("GET", "/api/v1/changes")]  # a stream: tests/unit/server/test_chang
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6,
-         "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/backfill": 6}  # fmt: skip
+         "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/fleet": 6, "/api/v1/backfill": 6}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
