@@ -85,7 +85,7 @@ class IncidentAnswer(BaseModel):
     told_ns: int
     seen_ns: int
     state: str
-    unwatched: bool = False
+    unwatched: bool
     verdict: str
     missing: str | None
     lost_gpu_seconds: float
