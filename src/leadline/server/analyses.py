@@ -10,10 +10,17 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from leadline.runner.run import AnalysisState, Runner
 
+HIDDEN = "its last window failed; why is told to the role operator"
+
 
 def told(runner: Runner | None) -> list[dict[str, Any]]:
     """The states of analyses as plain values."""
     return [] if runner is None else [dataclasses.asdict(state) for state in runner.states()]
+
+
+def told_to_tenants(runner: Runner | None) -> list[dict[str, Any]]:
+    """The same for who is no operator: an error may quote any tenant's rows."""
+    return [{**each, "last_error": HIDDEN if each["last_error"] else ""} for each in told(runner)]
 
 
 def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:

@@ -36,6 +36,7 @@ from leadline.server.explain_api import mount_explanation
 from leadline.server.fleet_view import mount_fleet
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
+from leadline.server.health_answers import DoctorAnswer, SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
@@ -49,6 +50,7 @@ from leadline.server.samples_view import mount_samples
 from leadline.server.sle_api import mount_sle
 from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
+from leadline.server.telemetry_view import mount_telemetry
 
 
 class Sql(BaseModel):
@@ -86,21 +88,6 @@ class RowsAnswer(BaseModel):
     cursor: str = ""
 
 
-class TableAnswer(BaseModel):
-    """One table: what it is, and how full."""
-
-    name: str
-    doc: str
-    written_by: str
-    kept_hours: int
-    identity: str
-    columns: list[dict[str, Any]]
-    rows: int
-    bytes: int
-    oldest_ns: int | None
-    newest_ns: int | None
-
-
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 422, 429, 503)
 }
@@ -115,6 +102,7 @@ MOUNTS = (
     mount_entities,
     mount_fleet,
     mount_mesh,
+    mount_telemetry,
     mount_graph,
     mount_compare,
     mount_messages,
@@ -136,6 +124,7 @@ HELLO = f"""Leadline {__version__}
   /api/v1/doctor           what is connected, how fresh, what is refused and why
   /api/v1/tables           every table; /api/v1/tables/TABLE its rows
   /api/v1/series           metric names, streams, label values
+  /api/v1/telemetry        every sender and kind of telemetry, and what would not be known without it
   /metrics                 Leadline's own metrics
   /openapi.json            everything that can be asked
 
@@ -174,6 +163,8 @@ def create_api(
             raise RefusedError("unauthorized", f"role {principal.role} may not read")
         return principal
 
+    ways = Ways(parts, who, reading.turn, PROBLEMS)
+
     @api.exception_handler(LeadlineError)
     def told(_: Request, error: LeadlineError) -> JSONResponse:
         status, reason = _status(error)
@@ -208,16 +199,16 @@ def create_api(
 
     @api.get("/metrics", tags=["process"], response_class=PlainTextResponse, responses=PROBLEMS)
     def metrics(request: Request) -> Response:
-        """Leadline's own metrics, as OpenMetrics or the Prometheus text format."""
-        who(request)
+        """Leadline's own metrics, as OpenMetrics or the Prometheus text format. For the role operator."""
+        if not who(request).may(OPERATE):
+            raise RefusedError("unauthorized", "what this process counts is of all tenants: for the role operator")
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(registry), headers={"content-type": content_type})
 
-    @api.get("/api/v1/doctor", tags=["state"], responses=PROBLEMS)
+    @api.get("/api/v1/doctor", tags=["state"], **ways.answers(DoctorAnswer))
     def diagnosis(request: Request) -> dict[str, Any]:
-        """What is connected, how fresh, what is refused and why."""
-        who(request)
-        return doctor(parts, time.time_ns())
+        """What is connected, how fresh, what is refused and why; to a tenant of its own senders."""
+        return doctor(parts, time.time_ns(), who(request))
 
     @api.get("/api/v1/config", tags=["state"], responses=PROBLEMS)
     def settings(request: Request) -> dict[str, Any]:
@@ -226,11 +217,11 @@ def create_api(
             raise RefusedError("unauthorized", "settings are for the role operator")
         return {"schema": SCHEMA_VERSION, "settings": config_view()}
 
-    @api.get("/api/v1/tables", tags=["tables"], responses=PROBLEMS)
+    @api.get("/api/v1/tables", tags=["tables"], **ways.answers(TablesAnswer))
     def tables(request: Request) -> dict[str, Any]:
-        """Every table with its columns and how full it is."""
-        who(request)
-        facts = {fact.table: fact for fact in parts.store.facts()}
+        """Every table with its columns and, to an operator, how full it is."""
+        of_all = who(request).may(OPERATE)
+        facts = {fact.table: fact for fact in parts.store.facts()} if of_all else {}
         found = []
         for table in TABLES:
             fact = facts.get(table.name)
@@ -242,8 +233,8 @@ def create_api(
                     kept_hours=table.keep_hours,
                     identity=table.identity.value,
                     columns=row_schema(table),
-                    rows=fact.rows if fact else 0,
-                    bytes=fact.bytes if fact else 0,
+                    rows=fact.rows if fact else 0 if of_all else None,
+                    bytes=fact.bytes if fact else 0 if of_all else None,
                     oldest_ns=fact.oldest_ns if fact else None,
                     newest_ns=fact.newest_ns if fact else None,
                 ).model_dump()
@@ -282,19 +273,19 @@ def create_api(
         names = list(query.columns) or [column.name for column in spec.columns]
         return RowsAnswer(schema=SCHEMA_VERSION, columns=names, rows=got, cursor=following)
 
-    @api.get("/api/v1/series", tags=["tables"], responses=PROBLEMS)
+    @api.get("/api/v1/series", tags=["tables"], **ways.answers(SeriesAnswer))
     def series(
         request: Request,
         match: Annotated[str, Query(description="part of the metric name", max_length=200)] = "",
         entity: Annotated[str, Query(description="only streams of this entity")] = "",
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 1000,
-    ) -> RowsAnswer:
+    ) -> dict[str, Any]:
         """Metric names with how many streams, entities and label values each has: most streams first."""
         principal = who(request)
         sql, parameters = _series_sql(principal, match, entity, limit)
         with reading.turn():
             found = parts.store.query(sql, parameters)
-        return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
+        return {"schema": SCHEMA_VERSION, "columns": found.column_names, "rows": json_rows(found), "cursor": ""}
 
     @api.post("/api/v1/sql", tags=["tables"], responses=PROBLEMS)
     def sql_query(request: Request, query: Sql) -> RowsAnswer:
@@ -311,7 +302,6 @@ def create_api(
             raise
         return RowsAnswer(schema=SCHEMA_VERSION, columns=found.column_names, rows=json_rows(found))
 
-    ways = Ways(parts, who, reading.turn, PROBLEMS)
     mount_page(api, HELLO)
     mount_changes(api, ways, changes)
     mount_bundles(api, ways, config_text)

@@ -13,7 +13,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from leadline import __version__
 from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Source
+from leadline.model.counters import COUNTERS, Counter
 from leadline.model.errors import StoreError
+from leadline.model.principal import OPERATE, Principal
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
@@ -48,10 +50,28 @@ class Parts:
     explainer: Explainer | None = None
 
 
-def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
-    """What is connected, how fresh, what is refused and why; `state` is the worst of what was found."""
+def sources_of(parts: Parts, principal: Principal) -> list[Source]:
+    """The senders that somebody may know of: an operator all, a tenant its own."""
+    return [
+        source
+        for source in parts.intake.sources.all()
+        if principal.may(OPERATE) or source.sender.tenant == principal.tenant
+    ]
+
+
+def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
+    """What is connected, how fresh, what is refused and why; `state` is the worst of what was found.
+
+    To a tenant: its own senders and whether analyses keep up. What the process counts, holds and stores is everybody's,
+    so the operator alone is told (null, or nothing).
+    """
+    found = _doctor(parts, now_ns, principal)
+    return found if principal.may(OPERATE) else _for_tenant(parts, found)
+
+
+def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     findings: list[dict[str, str]] = []
-    sources = [state_of_source(source, now_ns, findings) for source in parts.intake.sources.all()]
+    sources = [state_of_source(source, now_ns, findings) for source in sources_of(parts, principal)]
     if not sources and parts.replay is None:
         findings.append(
             {
@@ -60,22 +80,16 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
                 "do": "Point a sender at /api/v1/write or OTLP 4317/4318, or set ingest.scrape.",
             }
         )
-    findings += analyses.findings(parts.runner.states() if parts.runner else [])
-    findings += alert_findings(parts.alerts.states() if parts.alerts else [])
+    if principal.may(OPERATE):
+        findings += analyses.findings(parts.runner.states() if parts.runner else [])
+        findings += alert_findings(parts.alerts.states() if parts.alerts else [])
     facts, store_error = _facts(parts.store)
     if store_error:
         findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})
+    totals = parts.intake.counts.totals()
     refused = [
-        {
-            "counter": counter.family,
-            "reason": counter.reason,
-            "amount": total,
-            "unit": counter.unit,
-            "severity": counter.severity.value,
-            "doc": counter.doc,
-            "do": counter.do,
-        }
-        for counter, total in parts.intake.counts.totals().items()
+        refusal(counter, total)
+        for counter, total in totals.items()
         if total and not counter.family.endswith("accepted")
     ]
     return {
@@ -88,11 +102,7 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
         "private_bytes": private_bytes(),
         "sources": sources,
         "refused": refused,
-        "accepted": {
-            counter.reason: total
-            for counter, total in parts.intake.counts.totals().items()
-            if counter.family.endswith("accepted")
-        },
+        "accepted": {counter.reason: total for counter, total in totals.items() if counter.family.endswith("accepted")},
         "waiting_rows": parts.intake.waiting_rows,
         "live_rows": parts.live.rows(),
         "series_known": parts.intake.series_known,
@@ -100,6 +110,38 @@ def doctor(parts: Parts, now_ns: int) -> dict[str, Any]:
         "tables": facts,
         "last_store_error": parts.intake.last_store_error,
     }
+
+
+def _for_tenant(parts: Parts, found: dict[str, Any]) -> dict[str, Any]:
+    """The same without what is of all tenants."""
+    silent = "the store does not answer"  # why may quote paths and names
+    findings = [{**each, "text": silent} if each["text"].startswith(silent) else each for each in found["findings"]]
+    own = found["sources"]
+    refusals: dict[tuple[str, str], int] = {}
+    for source in own:
+        for reason, amount in source["refused"].items():
+            refusals[source["way"], reason] = refusals.get((source["way"], reason), 0) + amount
+    states = analyses.told_to_tenants(parts.runner)
+    return found | {
+        "findings": findings, "private_bytes": None, "series_known": None, "waiting_rows": {}, "live_rows": {},
+        "refused": [refusal(counter_of(*key), amount) for key, amount in refusals.items()], "tables": [],
+        "accepted": {name: sum(each[name] for each in own) for name in ("samples", "rows")},
+        "analyses": states, "last_store_error": silent if found["last_store_error"] else "",
+    }  # fmt: skip
+
+
+def refusal(why: Counter, amount: int) -> dict[str, Any]:
+    """What was refused or dropped for one reason, and what to do about it."""
+    return {
+        "counter": why.family, "reason": why.reason, "amount": amount, "unit": why.unit,
+        "severity": why.severity.value, "doc": why.doc, "do": why.do,
+    }  # fmt: skip
+
+
+def counter_of(way: str, reason: str) -> Counter:
+    """The counter of a reason that a sender of this way in was refused for: words are shared between families."""
+    found = [each for each in COUNTERS if each.reason == reason and not each.family.endswith("accepted")]
+    return min(found, key=lambda each: (not each.family.startswith(way), each.family != "ingest_refused"))
 
 
 def state_of_source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict[str, Any]:

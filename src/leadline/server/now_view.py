@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.errors import UsageError
-from leadline.model.principal import OPERATE, Principal
+from leadline.model.principal import Principal
 from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
@@ -22,7 +22,7 @@ from leadline.runner.verdicts import latest_sql
 from leadline.server.asking import At, Cluster, From, Ways
 from leadline.server.diagnosis_view import LOOK_NS, S, diagnosis_answer
 from leadline.server.flows_view import Asked
-from leadline.server.health import OK, Parts, state_of_source
+from leadline.server.health import OK, Parts, sources_of, state_of_source
 from leadline.server.incidents_answers import DiagnosedIncident
 from leadline.server.ledger_view import goodput
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
@@ -117,7 +117,7 @@ def now_answer(parts: Parts, asked: Asked, from_ns: int) -> dict[str, Any]:
     lines = rows.lines([each["job"] for each in drawn], max(from_ns, since_ns))
     now, before = rows.ledger(from_ns)
     total = goodput(now) if now else {}
-    sources = list(_sources(parts, asked.principal))
+    sources = _sources(parts, asked.principal)
     return {
         "schema": SCHEMA_VERSION, "from_ns": from_ns, "at_ns": asked.at_ns,
         **{name: found[name] for name in ("state", "why", "price", "currency")},
@@ -143,13 +143,11 @@ def _within(incident: Mapping[str, Any], from_ns: int) -> bool:
     return bool(incident["state"] == "open" or (incident["end_ns"] or incident["seen_ns"]) >= from_ns)
 
 
-def _sources(parts: Parts, principal: Principal) -> Iterable[dict[str, Any]]:
+def _sources(parts: Parts, principal: Principal) -> list[dict[str, Any]]:
     """How each sender does, of those that may be told."""
     now_ns = time.time_ns()  # senders are heard by our clock, whatever time a replay has reached
     findings: list[dict[str, str]] = []
-    for source in parts.intake.sources.all():
-        if principal.may(OPERATE) or source.sender.tenant == principal.tenant:
-            yield state_of_source(source, now_ns, findings)
+    return [state_of_source(source, now_ns, findings) for source in sources_of(parts, principal)]
 
 
 def _late(sources: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, str]]:

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 174  # for all operations together
+EXAMPLES = 182  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -27,6 +27,10 @@ OPERATIONS = [
     ("GET", "/api/v1/entities"),
     ("GET", "/api/v1/fleet"),
     ("GET", "/api/v1/doctor"),
+    ("GET", "/api/v1/telemetry"),
+    ("GET", "/api/v1/mesh"),
+    ("GET", "/api/v1/mesh/pair"),
+    ("GET", "/api/v1/clock"),
     ("GET", "/api/v1/config"),
     ("GET", "/api/v1/tables"),
     ("GET", "/api/v1/tables/{table}"),

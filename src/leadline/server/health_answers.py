@@ -1,0 +1,124 @@
+"""The answers about Leadline itself, as OpenAPI tells them: `doctor`, tables, series."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from leadline.server.analyses_api import StateAnswer
+from leadline.server.rows_view import SCHEMA_VERSION
+
+
+class Finding(BaseModel):
+    """Something that wants attention, and what to do."""
+
+    state: str = Field(description="warning or critical")
+    text: str
+    do: str
+
+
+class SourceState(BaseModel):
+    """One sender."""
+
+    tenant: str
+    way: str = Field(description="remote-write, otlp-http, otlp-grpc, scrape, rows, ring, sflow")
+    name: str
+    tells: list[str] = Field(description="services and exporters whose metrics it sends, tables whose rows")
+    state: str = Field(description="ok or warning")
+    last_heard_s: float
+    newest_ns: int = Field(description="the newest time of its data; 0: none")
+    data_age_s: float | None
+    interval_s: float
+    requests: int
+    samples: int
+    rows: int
+    refused: dict[str, int]
+    last_error: str
+
+
+class Refusal(BaseModel):
+    """What was refused or dropped for one reason since the start."""
+
+    counter: str
+    reason: str
+    amount: int
+    unit: str
+    severity: str = Field(description="info, error, data_loss")
+    doc: str
+    do: str
+
+
+class TableFact(BaseModel):
+    """How full one table is."""
+
+    table: str
+    rows: int
+    bytes: int
+    oldest_ns: int | None
+    newest_ns: int | None
+
+
+class DoctorAnswer(BaseModel):
+    """How Leadline is; what is of all tenants is null or left out unless an operator asks."""
+
+    schema_version: int = Field(alias="schema")
+    state: str = Field(description="ok, warning, critical")
+    findings: list[Finding]
+    version: str
+    now_ns: int
+    up_s: float
+    private_bytes: int | None
+    sources: list[SourceState]
+    refused: list[Refusal]
+    accepted: dict[str, int]
+    waiting_rows: dict[str, int]
+    live_rows: dict[str, int]
+    series_known: int | None
+    analyses: list[StateAnswer]
+    tables: list[TableFact]
+    last_store_error: str
+
+
+class TableAnswer(BaseModel):
+    """One table: what it is, and how full (told to operators, since it is the same table for all tenants)."""
+
+    name: str
+    doc: str
+    written_by: str
+    kept_hours: int
+    identity: str
+    columns: list[dict[str, Any]]
+    rows: int | None
+    bytes: int | None
+    oldest_ns: int | None
+    newest_ns: int | None
+
+
+class TablesAnswer(BaseModel):
+    """Every table."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    tables: list[TableAnswer]
+
+
+class SeriesName(BaseModel):
+    """One metric name: how many streams it has, and what makes them many."""
+
+    name: str
+    streams: int
+    entities: int
+    entity_kind: str | None
+    type: str | None
+    unit: str | None
+    last_ns: int
+    most_values: str = Field(description="the labels with most values: `mode=8, cpu=4`")
+
+
+class SeriesAnswer(BaseModel):
+    """Metric names, most streams first."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    columns: list[str]
+    rows: list[SeriesName]
+    cursor: str = ""
