@@ -51,7 +51,7 @@ AGENT, HOOK = "docs/how-to/run-the-agent.md", "docs/how-to/watch-a-pytorch-job.m
 KINDS: tuple[Kind, ...] = (
     Kind("step", "steps of jobs", "host", "how long a step takes, goodput, whether a job is slow at all", HOOK),
     Kind("collective", "collectives", "host", "who waits for whom: no rank is blamed, no stall decided", HOOK),
-    Kind("relation", "what stands on what", "source", "which hosts and links a job uses, who shares them", AGENT, False),
+    Kind("relation", "what stands on what", "source", "what hosts and links a job uses, who shares them", AGENT, False),
     Kind("event", "events", "source", "link flaps, XIDs, OOM kills, checkpoints: the hardest evidence", AGENT, False),
     Kind("flow_sample", "flow samples", "switch", "which flow takes which link, volumes, collisions",
          "docs/how-to/send-sflow.md"),
