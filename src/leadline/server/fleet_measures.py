@@ -31,13 +31,13 @@ from leadline.store import Store
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 IN, OUT = 0, 1
-PORT, SWPORT, HOST = 0, 1, 2
+_, SWPORT, HOST = 0, 1, 2
 PACKETS_MIN = 100.0
 """Of fewer packets in the span no loss is told: one of them lost would look like a flood."""
 EDGE_NS = 90 * 10**9
 """A counter's growth over a long span is read from this much at both ends of it."""
 _RDMA = "(?:node_)?(?:infiniband_|rdma_|ib_|hw_counters_)?"
-_FAMILIES = ("netdev", "rdma", "tcp", "snmp")
+_FAMILIES = ("netdev", "rdma", "tcp", "snmp", "switch-netdev")
 _MEASURES = ("bytes", "packets", "lost", "errors")
 # Name, family, measure, direction, factor. Of a switch's port the direction turns.
 _COUNTERS: tuple[tuple[str, str, str, int, float], ...] = (
@@ -95,6 +95,7 @@ def measures(store: Store, asked: Asked, places: Places, from_ns: int) -> Measur
     H, P = len(places.hosts), len(places.ports.host_P)
     kind_N, port_N, host_N = _whose(rows, places)
     family_N, measure_N = rows.column("family").to_numpy(), rows.column("measure").to_numpy()
+    family_N = np.where((kind_N == SWPORT) & (family_N == 0), _FAMILIES.index("switch-netdev"), family_N)
     value_N, seen_N = rows.column("value").to_numpy(), rows.column("samples").to_numpy() > 0
     way_N = np.where(kind_N == SWPORT, 1 - rows.column("way").to_numpy(), rows.column("way").to_numpy())
 
@@ -109,7 +110,7 @@ def measures(store: Store, asked: Asked, places: Places, from_ns: int) -> Measur
     speed_P = _of_ports(value_N, port_N, (measure_N == _SPEED_PLACE) & (value_N > 0), P, np.fmax)
     load_2H = np.full((2, H), np.nan)
     for way in (IN, OUT):
-        of_bytes = (family_N >= 0) & (kind_N == PORT) & (measure_N == _MEASURES.index("bytes")) & (way_N == way)
+        of_bytes = (family_N >= 0) & (measure_N == _MEASURES.index("bytes")) & (way_N == way)
         share_P = _of_ports(value_N, port_N, of_bytes, P, np.fmax) / speed_P
         np.fmax.at(load_2H[way], places.ports.host_P, share_P)
 
@@ -117,7 +118,7 @@ def measures(store: Store, asked: Asked, places: Places, from_ns: int) -> Measur
     heard_H[host_N[seen_N & (host_N >= 0) & (kind_N != SWPORT)]] = True
     return Measures(
         _loss(sums, asked.at_ns - from_ns), _largest(sums[:, _MEASURES.index("errors")]), load_2H,
-        _delays(store, asked, places, from_ns), _largest(sums[:2, _MEASURES.index("bytes")]),
+        _delays(store, asked, places, from_ns), _largest(sums[:, _MEASURES.index("bytes")]),
         _of_ports(value_N, port_N, measure_N == _CARRIER_PLACE, P, np.fmin), heard_H,
     )  # fmt: skip
 

@@ -77,6 +77,9 @@ def _metrics() -> Samples:
     out.add("port:h2/eth0", "node_network_receive_errs_total", 9e9, 2 * second, "h2", "acme")
     # The RDMA counters of the same NICs tell less than the Ethernet counters: the larger speaks.
     out.add("port:h1/mlx5_0", "node_infiniband_port_rcv_data_total", 0.0, 1e8 * second / 4, "h1", "acme")
+    # The switch counts what it sends to h1, and what it takes from h3, where nobody else tells of it.
+    out.add("swport:leaf1/Ethernet10", "node_network_transmit_bytes_total", 0.0, 1e9 * second, None)
+    out.add("swport:leaf2/Ethernet30", "node_network_receive_bytes_total", 0.0, 2e6 * second, None)
     out.add("swport:leaf1/Ethernet20", "ifOutUcastPkts", 0.0, 990_000.0, None)
     out.add("swport:leaf1/Ethernet20", "ifOutDiscards", 0.0, 10_000.0, None)
     out.add("host:h10", "node_netstat_Tcp_OutSegs", 0.0, 90_000.0, "h10")

@@ -99,7 +99,8 @@ def test_nic_ports_are_those_with_a_link_and_one_has_no_carrier(fleet: dict[str,
 def test_load_is_that_of_the_busiest_port_and_throughput_the_sum(fleet: dict[str, Any]) -> None:
     assert fleet["load"]["inbound"] == [0.5, 0.5, None, 0.5]
     assert fleet["load"]["outbound"] == [None] * 4
-    assert fleet["bytes_per_s"]["inbound"] == [3e9, 3e9, None, 3e9]  # neither the bridge's nor RDMA's on top
+    assert fleet["bytes_per_s"]["inbound"] == [3e9, 3e9, None, 3e9]  # nobody's on top: bridge, RDMA, switch
+    assert fleet["bytes_per_s"]["outbound"] == [None, None, 2e6, None]
 
 
 def test_loss_is_inbound_where_the_switch_discards_and_outbound_where_tcp_sends_again(fleet: dict[str, Any]) -> None:

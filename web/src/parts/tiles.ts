@@ -321,6 +321,10 @@ function words(
     for (const host of some) {
       pen.globalAlpha = !scene.fits || scene.fits[host] ? 1 : 0.3;
       const room = tile - 10;
+      if (state === UNKNOWN) {
+        pen.fillStyle = inks.surface; // so that it can be read on hatching
+        pen.fillRect(left(host) + 2, top(host) + tile / 2 - size - 2, tile - 4, 2 * size + 9);
+      }
       pen.fillStyle = state === BAD ? inks.badText : inks.text;
       pen.font = `600 ${size}px ${inks.sans}`;
       pen.fillText(fitted(pen, scene.names[host] ?? "", room), left(host) + 5, top(host) + tile / 2 - 1);

@@ -17,6 +17,7 @@ export interface Measure {
   readonly times: number; // ... and this many times the median of the fleet; 0: fixed
   readonly of?: (fleet: Fleet, way: Way) => readonly (number | null)[];
   readonly format: (value: number) => string;
+  readonly unit: readonly [string, number]; // in which its bound is typed, and how many of it one of the API's are
 }
 
 export const MEASURES: readonly Measure[] = [
@@ -27,6 +28,7 @@ export const MEASURES: readonly Measure[] = [
     least: 0,
     times: 0,
     format: String,
+    unit: ["", 1],
   },
   {
     by: "loss",
@@ -36,6 +38,7 @@ export const MEASURES: readonly Measure[] = [
     times: 3,
     of: (fleet, way) => fleet.loss[way],
     format: percent,
+    unit: ["%", 100],
   },
   {
     by: "errors",
@@ -45,6 +48,7 @@ export const MEASURES: readonly Measure[] = [
     times: 3,
     of: (fleet, way) => fleet.errors[way],
     format: (value) => `${figures(value)}/s`,
+    unit: ["/s", 1],
   },
   {
     by: "load",
@@ -54,6 +58,7 @@ export const MEASURES: readonly Measure[] = [
     times: 0,
     of: (fleet, way) => fleet.load[way],
     format: percent,
+    unit: ["%", 100],
   },
   {
     by: "delay",
@@ -63,6 +68,7 @@ export const MEASURES: readonly Measure[] = [
     times: 3,
     of: (fleet, way) => fleet.delay_ns[way],
     format: (value) => duration(value / 1e9),
+    unit: ["µs", 1e-3],
   },
 ];
 
