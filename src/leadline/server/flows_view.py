@@ -264,12 +264,51 @@ def _groups(verdicts: Verdicts, job: str) -> list[dict[str, Any]]:
     """Equal-cost groups with a link that the job's flows cross, the least even first."""
     theirs = f"SELECT groupUniqArray(toString(link)) FROM {verdicts.source(FLOW_VOLUME)} WHERE job = {{job:String}}"
     columns = ", ".join(f"`{column.name}`" for column in ECMP_GROUP.columns if column.name not in _HIDDEN)
-    return verdicts.rows(
+    groups = verdicts.rows(
         f"SELECT {columns} FROM {verdicts.source(ECMP_GROUP)} "
         f"WHERE hasAny(arrayMap(each -> toString(each), links), ({theirs})) "
         f"ORDER BY efficiency, bytes DESC, switch, `group` LIMIT {GROUPS_MAX}",
         job=job,
     )
+    sent = _sent(verdicts, {link for group in groups for link in group["links"]})
+    return [{**group, "sent": _sent_by(group, sent)} for group in groups]
+
+
+def _sent(verdicts: Verdicts, links: set[str]) -> dict[tuple[str, str], dict[str, float]]:
+    """Bytes of each job by link and the switch that sent them into it, by flows whose way is traced."""
+    if not links:
+        return {}
+    hops = (
+        "SELECT flow, toString(link) AS link, lagInFrame(toString(link)) OVER (PARTITION BY flow ORDER BY hop "
+        f"ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS before FROM {verdicts.source(PATH_HOP)} "
+        "WHERE alternative = 0"
+    )
+    rows = verdicts.rows(
+        "SELECT hop.link AS link, hop.before AS before, toString(ifNull(volume.job, '')) AS job, "
+        "sum(volume.bytes) AS carried "
+        f"FROM (SELECT * FROM ({hops}) WHERE link IN {{links:Array(String)}} AND before != '') AS hop "
+        f"INNER JOIN (SELECT flow, toString(link) AS link, job, bytes FROM {verdicts.source(FLOW_VOLUME)}) AS volume "
+        "ON hop.flow = volume.flow AND hop.link = volume.link GROUP BY link, before, job",
+        links=sorted(links),
+    )
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        for switch in nodes_of(row["link"]) & nodes_of(row["before"]):
+            jobs = found.setdefault((switch, row["link"]), {})
+            jobs[row["job"] or NOBODY] = jobs.get(row["job"] or NOBODY, 0.0) + row["carried"]
+    return found
+
+
+def _sent_by(group: Mapping[str, Any], sent: Mapping[tuple[str, str], Mapping[str, float]]) -> list[dict[str, Any]]:
+    """What the switch of a group sent by each of its links, most first."""
+    jobs = {link: dict(sent.get((group["switch"], link), {})) for link in group["links"]}
+    told = [{"link": link, "bytes": sum(of.values()), "jobs": of} for link, of in jobs.items()]
+    return sorted(told, key=lambda each: (-each["bytes"], each["link"]))
+
+
+def nodes_of(link: str) -> set[str]:
+    """Names of the two nodes that a link joins: `link:h3/eth0~leaf1/Ethernet3` those of h3 and leaf1."""
+    return {end.partition("/")[0] for end in link.removeprefix("link:").split("~")}
 
 
 def _unowned(verdicts: Verdicts) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
+from fastapi.responses import Response
 
 from leadline.server.asking import At, Cluster, OneJob, Ways
 from leadline.server.flows_view import flows_answer
+from leadline.server.graph_answers import FlowsAnswer, GraphAnswer, PathAnswer
 from leadline.server.graph_view import Graphs, graph_answer
 from leadline.server.path_view import path_answer
 
@@ -16,40 +20,53 @@ def mount_graph(api: FastAPI, ways: Ways) -> None:
     """Add the end points."""
     graphs = Graphs(ways.parts.store, ways.parts.live, ways.parts.now_ns)
 
-    @api.get("/api/v1/graph", tags=["graph"], responses=ways.problems)
+    # Not validated on their way out: that takes longer than the rest of a large answer. Tests do it.
+    @api.get(
+        "/api/v1/graph", tags=["graph"], responses={**ways.problems, 200: {"model": GraphAnswer}}, response_model=None
+    )
     def graph(
         request: Request,
         job: Annotated[str, Query(description="bert-1 or job:bert-1", max_length=1000)] = "",
         of: Annotated[str, Query(description="instead: an entity, switch:leaf1", max_length=1000)] = "",
         at: At = "",
+        states: Annotated[bool, Query(description="also how each part does, and what happened meanwhile")] = False,
         cluster: Cluster = "",
-    ) -> dict[str, Any]:
+    ) -> Response:
         """What a job (or another entity) stands on at a time, and which other jobs share that."""
         question = ways.asked(request, at, cluster)
         with ways.turn():
-            return graph_answer(graphs, ways.parts.store, question, job, of)
+            return told(graph_answer(graphs, ways.parts.store, question, job, of, states))
 
-    @api.get("/api/v1/path", tags=["graph"], responses=ways.problems)
+    @api.get(
+        "/api/v1/path", tags=["graph"], responses={**ways.problems, 200: {"model": PathAnswer}}, response_model=None
+    )
     def path(
         request: Request,
         a: Annotated[str, Query(description="a rank, bert-1/0 or rank:bert-1/0", max_length=1000)],
         b: Annotated[str, Query(description="another one", max_length=1000)],
         at: At = "",
         cluster: Cluster = "",
-    ) -> dict[str, Any]:
+    ) -> Response:
         """The paths of the flows between two ranks, both ways, in the latest window that was judged."""
         question = ways.asked(request, at, cluster)
         with ways.turn():
-            return path_answer(ways.parts.store, ways.one_cluster(question), a, b)
+            return told(path_answer(ways.parts.store, ways.one_cluster(question), a, b))
 
-    @api.get("/api/v1/flows", tags=["graph"], responses=ways.problems)
+    @api.get(
+        "/api/v1/flows", tags=["graph"], responses={**ways.problems, 200: {"model": FlowsAnswer}}, response_model=None
+    )
     def flows(
         request: Request,
         job: OneJob,
         at: At = "",
         cluster: Cluster = "",
-    ) -> dict[str, Any]:
+    ) -> Response:
         """The flows of a job in the latest window that was judged, and who else is on their links."""
         question = ways.asked(request, at, cluster)
         with ways.turn():
-            return flows_answer(ways.parts.store, ways.one_cluster(question), job)
+            return told(flows_answer(ways.parts.store, ways.one_cluster(question), job))
+
+
+def told(answer: Mapping[str, Any]) -> Response:
+    """An answer as JSON."""
+    return Response(json.dumps(answer, separators=(",", ":"), allow_nan=False), media_type="application/json")

@@ -25,6 +25,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.runner.live import LiveBatch, LiveTables
 from leadline.server.flows_view import Asked, Verdicts, plain_job, time_text
+from leadline.server.graph_states import NOT_ASKED, Conditions
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
 
@@ -145,8 +146,10 @@ def _plain_schema(rows: pa.Table) -> pa.Schema:
     )
 
 
-def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str) -> dict[str, Any]:
+def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str, states: bool = False) -> dict[str, Any]:
     """What `/api/v1/graph` says: what `job` (or the entity `of`) stands on at a time, and who shares that.
+
+    `states`: also how each part does, and what happened while it was there.
 
     Errors: UsageError for neither or no entity id; StoreError.
     """
@@ -158,19 +161,39 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str) 
     entity = f"job:{plain_job(job)}" if job else entity_of(held.graph, of, mine)
     told = held.graph.lasting(entity, mine)
     at_ns, note = shown_at(entity, told, asked)
-    crossed, carried = crossed_links(Verdicts(store, replace(asked, cluster=cluster, at_ns=at_ns)))
+    shown = replace(asked, cluster=cluster, at_ns=at_ns)
+    verdicts = Verdicts(store, shown)
+    crossed, carried = crossed_links(verdicts)
     answer = held.graph.stands_on(entity, at_ns, crossed or None, mine).as_answer()
     if mine is not None:
         everybody = held.graph.stands_on(entity, at_ns, crossed or None, None)
         answer["shared"] = hidden_names(answer, everybody.as_answer()["shared"])
+    for each in answer["shared"]:
+        each.setdefault("others", 0)
     for edge in answer["edges"]:
         edge["bytes"] = carried.get(edge["link"]) if edge["link"] else None
-    shown = held.graph.shown(entity)
+    name = held.graph.shown(entity)
     if told is None:
         answer["missing"] = [never_told(held.graph, entity, mine)]
-    elif not any(shown in (edge["child"], edge["parent"], edge["link"]) for edge in answer["edges"]):
+    elif not any(name in (edge["child"], edge["parent"], edge["link"]) for edge in answer["edges"]):
         answer["missing"] += when_it_was(entity, told, at_ns)
-    return {**answer, "schema": SCHEMA_VERSION, "as_of_ns": held.as_of_ns, "note": note}
+    answer |= {
+        "schema": SCHEMA_VERSION, "as_of_ns": held.as_of_ns, "note": note, "moments": [],
+        "carried_ns": verdicts.window.window_ns if verdicts.window is not None and carried else None,
+        "span": None if told is None else {"from_ns": told.from_ns, "to_ns": told.to_ns},
+    }  # fmt: skip
+    found = Conditions(store, shown, answer) if states else None
+    parts = found.of_parts() if found is not None else {}
+    for node in answer["nodes"]:
+        node.update(parts[node["entity"]].as_answer() if parts else NOT_ASKED)
+    for edge in answer["edges"]:
+        edge.update(parts[edge["link"]].as_answer() if parts and edge["link"] else NOT_ASKED)
+    if found is not None and told is not None:
+        span = (told.from_ns, told.to_ns or held.as_of_ns)
+        # Whose edges came and went is not told apart by tenant.
+        changes = held.graph.changes(name, *span) if mine is None else ()
+        answer["moments"] = found.moments(changes, span)
+    return answer
 
 
 def entity_of(graph: Graph, text: str, tenants: Sequence[str] | None) -> str:
