@@ -1,0 +1,62 @@
+// Words of clocks and of the mesh between hosts.
+
+import type { components } from "../../api/schema";
+import type { State } from "../../lib/state";
+import { duration, figures, percent } from "../../lib/units";
+
+export type Clock = components["schemas"]["ClockRow"];
+export type Window = components["schemas"]["MeshWindow"];
+
+export const MEASURES = [
+  { name: "p99", title: "delay, 99th percentile" },
+  { name: "p50", title: "delay, median" },
+  { name: "min", title: "delay, smallest" },
+  { name: "queue", title: "queueing, 99th percentile" },
+  { name: "lost", title: "probes lost" },
+] as const;
+export type Measure = (typeof MEASURES)[number]["name"];
+
+/** The measure of a URL; the first for one that there is not. */
+export function measureOf(text: string): Measure {
+  return MEASURES.find((one) => one.name === text)?.name ?? "p99";
+}
+
+/** A value of the mesh with its unit. */
+export function told(value: number, unit: string): string {
+  return unit === "ratio" ? percent(value) : duration(value / 1e9);
+}
+
+/** `-1.2 µs ± 0.3 µs`: never an offset without how well it is known. */
+export function offset(one: Clock): string {
+  if (one.state === "lost") return "unknown";
+  const sign = one.offset_ns > 0 ? "+" : "";
+  return `${sign}${duration(one.offset_ns / 1e9)} ± ${duration(one.bound_ns / 1e9)}`;
+}
+
+/** `+12.5 ppb`. */
+export function drift(one: Clock): string {
+  return `${one.rate_ppb > 0 ? "+" : ""}${figures(one.rate_ppb)} ppb`;
+}
+
+/** A carried fit is extrapolated from an older one. */
+export function clockState(one: Clock): State {
+  return one.state === "fitted" ? "good" : one.state === "carried" ? "watch" : "unknown";
+}
+
+/** `h1~h2` of a URL as two hosts; undefined if it is none. */
+export function pairOf(text: string): { src: string; dst: string } | undefined {
+  const [src, dst, more] = text.split("~");
+  return src && dst && more === undefined && src !== dst ? { src, dst } : undefined;
+}
+
+/** What differs between the two ways, and whether the clocks allow to say so. */
+export function asymmetry(there: Window | undefined, back: Window | undefined): string {
+  if (!there || !back) return "one way was not measured: nothing to compare";
+  const apart = there.p50_ns - back.p50_ns;
+  const words = `medians differ by ${duration(Math.abs(apart) / 1e9)}`;
+  if (there.bound_ns === null || back.bound_ns === null) return `${words}; how well clocks agree is unknown`;
+  const within = there.bound_ns + back.bound_ns;
+  return Math.abs(apart) <= within
+    ? `${words}, within what the clocks leave open (${duration(within / 1e9)})`
+    : `${words}, more than the clocks leave open (${duration(within / 1e9)}): the ways differ`;
+}
