@@ -32,6 +32,7 @@ SPAN_NS_MAX = 7 * 24 * 3600 * S
 DAY_NS = 24 * 3600 * S
 POINTS = 120  # of a line
 LINES_MAX = 20  # incidents that get one
+_SUMS = ("gpu_seconds", "lost_gpu_seconds")
 BEFORE_NS = 300 * S  # of a line before the first incident: what was usual
 # What a table of telemetry is for, and how it is had: told where none came for an hour.
 WITHOUT: Mapping[str, tuple[str, str]] = {
@@ -179,15 +180,22 @@ class _Rows:
 
     def ledger(self, from_ns: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Sums by category over all jobs: of the span, and of the same span a day earlier."""
-        return self._sums(from_ns, self._asked.at_ns), self._sums(from_ns - DAY_NS, self._asked.at_ns - DAY_NS)
-
-    def _sums(self, from_ns: int, to_ns: int) -> list[dict[str, Any]]:
-        where = self._where(f"end_ns > {from_ns}", f"end_ns <= {to_ns}")
-        return self._rows(
-            "SELECT toString(category) AS category, sum(gpu_seconds) AS gpu_seconds, "
-            "sum(lost_gpu_seconds) AS lost_gpu_seconds "
-            f"FROM ({latest_sql(LEDGER, where, (from_ns, to_ns))}) GROUP BY category ORDER BY category"
+        to_ns = self._asked.at_ns
+        spans = {"now": (from_ns, to_ns), "before": (from_ns - DAY_NS, to_ns - DAY_NS)}
+        within = {name: f"(end_ns > {low} AND end_ns <= {high})" for name, (low, high) in spans.items()}
+        where = self._where(f"({' OR '.join(within.values())})")
+        sums = ", ".join(
+            f"sumIf({column}, {span}) AS {name}_{column}" for name, span in within.items() for column in _SUMS
         )
+        rows = self._rows(
+            f"SELECT toString(category) AS category, {sums} "
+            f"FROM ({latest_sql(LEDGER, where, (from_ns - DAY_NS, to_ns))}) GROUP BY category ORDER BY category"
+        )
+        now, before = (
+            [{"category": row["category"], **{each: row[f"{name}_{each}"] for each in _SUMS}} for row in rows]
+            for name in spans
+        )
+        return [row for row in now if row["gpu_seconds"]], [row for row in before if row["gpu_seconds"]]
 
     def lines(self, jobs: Sequence[str], from_ns: int) -> dict[tuple[str, str], dict[str, Any]]:
         """Step time of these jobs over the span, by tenant and job."""

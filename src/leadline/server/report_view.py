@@ -108,7 +108,8 @@ def around(one: Incident) -> tuple[int, int]:
     first_ns = max(min([one.start_ns, *times]), one.start_ns - BEFORE_NS_MAX)
     last_ns = one.end_ns or one.seen_ns
     room_ns = max(60 * S, (last_ns - one.start_ns) * 3 // 10)
-    return first_ns - room_ns, min(last_ns, one.start_ns + LENGTH_NS_MAX) + room_ns
+    after_ns = 5 * S if one.open else room_ns
+    return first_ns - room_ns, min(last_ns, one.start_ns + LENGTH_NS_MAX) + after_ns
 
 
 class _Plots:
