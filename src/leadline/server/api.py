@@ -38,6 +38,7 @@ from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
 from leadline.server.health_answers import DoctorAnswer, SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.incidents_api import mount_incidents
+from leadline.server.jobs_api import mount_jobs
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
 from leadline.server.mesh_view import mount_mesh
@@ -106,6 +107,7 @@ MOUNTS = (
     mount_graph,
     mount_compare,
     mount_messages,
+    mount_jobs,
     mount_ledger,
     mount_sle,
     mount_alerts,

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 
 from leadline.server.asking import At, Cluster, Ways
+from leadline.server.compare_answers import CompareAnswer
 from leadline.server.compare_view import compare_answer
 
 
 def mount_compare(api: FastAPI, ways: Ways) -> None:
     """Add the end point."""
 
-    @api.get("/api/v1/compare", tags=["compare"], responses=ways.problems)
+    told = {**ways.problems, 200: {"model": CompareAnswer}}
+
+    @api.get("/api/v1/compare", tags=["compare"], response_model=None, responses=told)
     def compare(
         request: Request,
         a: Annotated[

@@ -9,13 +9,16 @@ from fastapi import FastAPI, Query, Request
 from leadline.model.errors import UsageError
 from leadline.server.asking import Cluster, From, OneJob, To, Ways
 from leadline.server.failures_view import failures_answer
+from leadline.server.ledger_answers import LedgerAnswer
 from leadline.server.ledger_view import ledger_answer
 
 
 def mount_ledger(api: FastAPI, ways: Ways) -> None:
     """Add the end points."""
 
-    @api.get("/api/v1/ledger", tags=["ledger"], responses=ways.problems)
+    told = {**ways.problems, 200: {"model": LedgerAnswer}}
+
+    @api.get("/api/v1/ledger", tags=["ledger"], response_model=None, responses=told)
     def ledger(
         request: Request,
         job: OneJob,

@@ -16,6 +16,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.runner.verdicts import latest_sql
 from leadline.server.flows_view import Asked, time_text
+from leadline.server.job_rows import owner
 from leadline.server.near import near_jobs
 from leadline.server.rows_view import json_rows
 from leadline.store import Store
@@ -42,7 +43,7 @@ class Books:
 
     def __init__(self, store: Store, asked: Asked, job: str) -> None:
         self._store, self._asked, self._job = store, asked, job
-        self._tenant, self.note = self._whose()
+        self._tenant, self.note = owner(store, asked, job)
 
     def _query(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         every = {"job": self._job, "tenant": self._tenant, "cluster": self._asked.cluster, **parameters}
@@ -51,28 +52,6 @@ class Books:
     def _mine(self) -> str:
         cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
         return f"job = {{job:String}} AND tenant = {{tenant:String}}{cluster}"
-
-    def _whose(self) -> tuple[str, str]:
-        """The tenant whose job this is; of several with jobs of this name, the one that was there last."""
-        principal = self._asked.principal
-        if not principal.may(OPERATE):
-            return principal.tenant, ""
-        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
-        parameters = {"job": self._job, "cluster": self._asked.cluster, "at_ns": self._asked.at_ns}
-        sql = (
-            "SELECT toString(tenant) AS name, maxIf(end_ns, end_ns <= {at_ns:Int64}) AS last "
-            f"FROM leadline.{LEDGER.name} WHERE job = {{job:String}}{cluster} "
-            "GROUP BY tenant ORDER BY last DESC, name"
-        )
-        found = self._store.query(sql, {name: each for name, each in parameters.items() if f"{{{name}:" in sql})
-        names = [str(name) for name in found.column("name").to_pylist()]
-        if not names:
-            return principal.tenant, ""
-        more = (
-            f"{len(names)} tenants have a job of this name; this is {names[0]}'s (ask as another with the header "
-            "leadline-tenant)"
-        )  # fmt: skip
-        return names[0], more if len(names) > 1 else ""
 
     def last_ns(self) -> int | None:
         """End of the newest window of the job by the time asked for."""
@@ -185,6 +164,31 @@ class Books:
                 one = bins[place]
                 one["missing"] += (min(to_ns, one["to_ns"]) - max(from_ns, one["from_ns"])) / S
         return bins
+
+    def takers(self, span: Span, who: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Seconds that were lost to each of some (category, owner), in the bins of `timeline`."""
+        windows = (span.to_ns - span.from_ns) // span.window_ns
+        bin_ns = -(-windows // BINS_MAX) * span.window_ns
+        found = {
+            each: {
+                "category": each[0],
+                "owner": each[1],
+                "lost_seconds": [0.0] * -(-windows * span.window_ns // bin_ns),
+            }
+            for each in who
+        }
+        if not who:
+            return []
+        rows = self._query(
+            f"SELECT intDiv(end_ns - {span.window_ns} - {span.from_ns}, {bin_ns}) AS bin, toString(category) AS of, "
+            f"toString(owner) AS by, sum(lost_seconds) AS lost FROM {self._rows(span)} WHERE lost_seconds > 0 "
+            "AND owner IN {owners:Array(String)} GROUP BY bin, of, by",
+            owners=sorted({owner for _, owner in who}),
+        )
+        for row in rows:
+            if (row["of"], row["by"]) in found:
+                found[row["of"], row["by"]]["lost_seconds"][int(row["bin"])] = float(row["lost"])
+        return list(found.values())
 
     def failures(self, span: Span) -> list[dict[str, Any]]:
         """Failures that stopped the job within the span, the first first."""

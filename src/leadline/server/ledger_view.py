@@ -24,6 +24,7 @@ HOUR_S = 3600.0
 NOT_JUDGED = "windows that nobody judged"
 SPANS_MAX = 100  # of them that are told one by one
 OWNERS_MAX = 200
+TAKERS_MAX = 8  # whose lost seconds are told over time
 FAILURES_MAX = 100
 NO_PRICE = (
     "no price is set: give ledger.gpu_hour_price in leadline.yaml (and ledger.currency), and this is told in money"
@@ -69,7 +70,8 @@ def ledger_answer(
         "categories": _categories(rows, total), "owners": owners,
         "hosts": books.hosts(span, _ranks(owners)),
         "unknown": _unknown(rows, missing), "missing": missing, "depths": _depths(rows),
-        "timeline": books.timeline(span, gaps), "goodput": goodput(rows, missing["gpu_seconds"]),
+        "timeline": books.timeline(span, gaps), "takers": books.takers(span, _takers(owners)),
+        "goodput": goodput(rows, missing["gpu_seconds"]),
         "ettr": _ettr(rows, missing["seconds"], failures, books.checkpoints(span)),
         "mttf": _mttf(failures, total["seconds"] + missing["seconds"]),
         "cost": _cost(total, missing["gpu_seconds"], config), "failures": failures[:FAILURES_MAX],
@@ -82,7 +84,7 @@ def _empty(job: str, config: LedgerConfig) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION, "job": job, "from_ns": None, "to_ns": None, "window_ns": None, "gpus": None,
         "total": None, "categories": [], "owners": [], "hosts": {}, "unknown": [], "missing": None, "depths": {},
-        "timeline": [], "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config),
+        "timeline": [], "takers": [], "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config),
         "failures": [], "why": "", "note": "",
     }  # fmt: skip
 
@@ -143,6 +145,12 @@ def _owners(
         )  # fmt: skip
     found.sort(key=lambda one: (-one["lost_gpu_seconds"], -one["gpu_seconds"], one["category"], one["owner"] or ""))
     return found if len(found) <= OWNERS_MAX else [*found[: OWNERS_MAX - 1], _rest(found[OWNERS_MAX - 1 :])]
+
+
+def _takers(owners: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Category and owner of those to whom most was lost."""
+    lost = [(one["category"], one["owner"]) for one in owners if one["lost_seconds"] > 0 and one["owner"]]
+    return [each for each in lost if each[0] != "several"][:TAKERS_MAX]
 
 
 def _ranks(owners: Iterable[Mapping[str, Any]]) -> set[str]:

@@ -7,13 +7,16 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 
 from leadline.server.asking import At, Cluster, OneJob, Ways
+from leadline.server.messages_answers import MessagesAnswer
 from leadline.server.messages_view import messages_answer
 
 
 def mount_messages(api: FastAPI, ways: Ways) -> None:
     """Add the end point."""
 
-    @api.get("/api/v1/messages", tags=["graph"], responses=ways.problems)
+    told = {**ways.problems, 200: {"model": MessagesAnswer}}
+
+    @api.get("/api/v1/messages", tags=["graph"], response_model=None, responses=told)
     def messages(
         request: Request,
         job: OneJob,

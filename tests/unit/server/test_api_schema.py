@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 182  # for all operations together
+EXAMPLES = 194  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -44,6 +44,12 @@ OPERATIONS = [
     ("GET", "/api/v1/flows"),
     ("GET", "/api/v1/compare"),
     ("GET", "/api/v1/messages"),
+    ("GET", "/api/v1/jobs"),
+    ("GET", "/api/v1/jobs/{job}"),
+    ("GET", "/api/v1/jobs/{job}/steps"),
+    ("GET", "/api/v1/jobs/{job}/lateness"),
+    ("GET", "/api/v1/jobs/{job}/collectives"),
+    ("GET", "/api/v1/overlays"),
     ("GET", "/api/v1/ledger"),
     ("GET", "/api/v1/failures"),
     ("GET", "/api/v1/sle"),
