@@ -193,13 +193,14 @@ def _leaves(ports: Ports, hosts: int, choosers: frozenset[str]) -> tuple[list[st
 
     Hosts of one group reach all others by the same choices. Where it is not known who chooses, all of them count.
     """
-    switch_P = pc.list_element(pc.split_pattern(ports.swport_P, "/", max_splits=1), 0) if len(ports.swport_P) else []
     of: list[list[str]] = [[] for _ in range(hosts)]
-    for host, switch in zip(ports.host_P.tolist(), [str(each) for each in switch_P], strict=True):
+    for host, swport in zip(ports.host_P.tolist(), ports.swport_P.to_pylist(), strict=True):
+        switch = swport.partition("/")[0]
         if switch and switch not in of[host]:
             of[host].append(switch)
-    wanted = [[each for each in some if each in choosers] or some for some in of]
-    return _coded([group_name(some) for some in wanted])
+    wanted = [tuple([each for each in some if each in choosers] or some) for some in of]
+    names = {some: group_name(some) for some in set(wanted)}
+    return _coded([names[some] for some in wanted])
 
 
 def group_name(switches: Sequence[str]) -> str:
