@@ -83,7 +83,10 @@ export function around(one: Pick<Incident, "start_ns" | "end_ns" | "seen_ns" | "
   const first = Math.max(Math.min(one.start_ns, ...times), one.start_ns - 600 * S);
   const last = one.end_ns ?? one.seen_ns;
   const room = Math.max(60 * S, 0.3 * (last - one.start_ns));
-  return { fromNs: first - room, toNs: Math.min(last, one.start_ns + 3600 * S) + (one.end_ns === null ? 5 * S : room) };
+  return {
+    fromNs: first - room,
+    toNs: Math.min(last, one.start_ns + 3600 * S) + (one.end_ns === null ? 5 * S : room),
+  };
 }
 
 export interface Cited {
