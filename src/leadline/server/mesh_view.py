@@ -26,8 +26,8 @@ LOOK_NS = 600 * S  # a pair whose newest window is older than this is not known 
 SPAN_NS = 3600 * S  # of one pair, if no time is asked for
 HOSTS_MAX = 256  # 65,000 cells: half a megabyte, and two pixels a cell
 POINTS_MAX = 2000  # windows of one pair, both ways
-NO_DELAY = "no probe mesh writes one-way delays here: nothing was measured within ten minutes"
-NO_CLOCK = "no clock was fitted within ten minutes: times of different hosts are compared as each host tells them"
+NO_DELAY = "No one-way delay was measured within ten minutes"
+NO_CLOCK = "No clock was fitted within ten minutes, so times of different hosts are compared as each host tells them"
 
 Measure = Literal["p50", "p99", "min", "queue", "lost"]
 COLUMN: Mapping[Measure, str] = {

@@ -187,7 +187,8 @@ def kinds(store: Store, asked: Asked) -> list[dict[str, Any]]:
 
 
 def _tables_sql(asked: Asked) -> str:
-    return " UNION ALL ".join(_table_sql(kind, asked) for kind in KINDS)
+    # Without FINAL, which costs most: a batch that came twice counts twice until parts merge, and a rate may.
+    return " UNION ALL ".join(_table_sql(kind, asked) for kind in KINDS) + " SETTINGS final = 0"
 
 
 def _table_sql(kind: Kind, asked: Asked) -> str:
@@ -201,7 +202,7 @@ def _table_sql(kind: Kind, asked: Asked) -> str:
         f"SELECT '{kind.table}' AS kind, count() AS n, max({time_column}) AS newest_ns, "
         f"countIf({time_column} > {asked.at_ns - RATE_NS}) AS lately, "
         f"arraySort(groupUniqArray({TELLERS_MAX})({teller})) AS tellers, uniqExact({teller}) AS tellers_total "
-        f"FROM leadline.{kind.table} WHERE {where}"
+        f"FROM leadline.{kind.table}{' FINAL' if holding else ''} WHERE {where}"
     )
 
 
@@ -210,15 +211,16 @@ def _metrics_sql(asked: Asked) -> str:
     where = " AND ".join([*asked.conditions(), f"time_ns > {asked.at_ns - RATE_NS}", "time_ns <= {at_ns:Int64}"])
     mine = " AND ".join([*asked.conditions(), f"last_ns > {asked.at_ns - 2 * 3600 * S}", "first_ns <= {at_ns:Int64}"])
     return (
-        "SELECT ifNull(toString(s.entity_kind), '') AS kind, count() AS known, countIf(m.n > 0) AS streams, "
-        "sum(m.n) AS lately, max(if(m.n > 0, m.newest_ns, s.last_ns)) AS newest_ns, "
-        f"arraySort(groupUniqArrayIf({TELLERS_MAX})(toString(s.source), m.n > 0)) AS tellers, "
-        "uniqExactIf(toString(s.source), m.n > 0) AS tellers_total "
-        f"FROM (SELECT tenant, cluster, series, entity_kind, source, last_ns FROM leadline.series WHERE {mine}) AS s "
+        "SELECT ifNull(toString(s.of_kind), '') AS kind, count() AS known, countIf(m.n > 0) AS streams, "
+        "sum(m.n) AS lately, max(if(m.n > 0, m.newest_ns, s.told_ns)) AS newest_ns, "
+        f"arraySort(groupUniqArrayIf({TELLERS_MAX})(toString(s.way), m.n > 0)) AS tellers, "
+        "uniqExactIf(toString(s.way), m.n > 0) AS tellers_total "
+        "FROM (SELECT tenant, cluster, series, any(entity_kind) AS of_kind, any(source) AS way, "
+        f"max(last_ns) AS told_ns FROM leadline.series WHERE {mine} GROUP BY tenant, cluster, series) AS s "
         "LEFT JOIN (SELECT tenant, cluster, series, count() AS n, max(time_ns) AS newest_ns "
         f"FROM leadline.metric_sample WHERE {where} GROUP BY tenant, cluster, series) AS m "
         "ON s.tenant = m.tenant AND s.cluster = m.cluster AND s.series = m.series "
-        "GROUP BY kind ORDER BY lately DESC, kind"
+        "GROUP BY kind ORDER BY lately DESC, kind SETTINGS final = 0"
     )
 
 
@@ -272,8 +274,9 @@ def _state(newest_ns: int | None, at_ns: int, steady: bool) -> str:
 def _cardinality(parts: Parts, asked: Asked) -> list[dict[str, Any]]:
     where = " AND ".join(asked.conditions()) or "1"
     sql = (
-        "SELECT toString(tenant) AS tenant, toString(cluster) AS cluster, count() AS streams, uniqExact(name) AS names "
-        f"FROM leadline.series WHERE {where} GROUP BY tenant, cluster ORDER BY streams DESC LIMIT 100"
+        "SELECT toString(tenant) AS tenant, toString(cluster) AS cluster, uniqExact(series) AS streams, "
+        f"uniqExact(name) AS names FROM leadline.series WHERE {where} "
+        "GROUP BY tenant, cluster ORDER BY streams DESC LIMIT 100 SETTINGS final = 0"
     )
     return [{**row, "limit": parts.intake.config.series_max} for row in _rows(parts.store, asked, sql)]
 
