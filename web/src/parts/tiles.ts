@@ -152,7 +152,7 @@ export function paint(
     for (const host of sought[state] ?? [])
       if (shown(host)) mark(pen, state, left(host), top(host), tile, inks);
   if (px < SEEN_PX) enlarged(pen, sought, shown, left, top, tile, inks);
-  if (!tinted) for (const some of sought) outlines(pen, scene, some, view, inks);
+  if (!tinted) for (const some of sought) outlines(pen, scene, some.filter(shown), view, inks);
   corners(pen, scene, left, top, tile, inks);
   if (px >= TEXT_PX) words(pen, scene, sought, left, top, tile, inks);
   titles(pen, scene, view, size, inks);

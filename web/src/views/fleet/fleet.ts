@@ -144,9 +144,14 @@ function rank(tag: Tag | undefined, host: number): number {
   return code < 0 ? Infinity : code;
 }
 
+/** A tag as people call it. */
+export function tagName(name: string): string {
+  return name === "ecmp" ? "ECMP group" : name;
+}
+
 function titled(tag: Tag | undefined, name: string): string {
   if (!tag || !name) return "";
-  return name === NOWHERE ? `${tag.name} ${name}` : name;
+  return name === NOWHERE ? `${tagName(tag.name)} ${name}` : name;
 }
 
 /** The fleet by job: those of each job together, in the order of hosts; hosts of none last. */
