@@ -61,10 +61,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One window that was judged."""
+    """One window that was judged. `run`: version and revision that count, where one run decides for the cluster."""
 
     end_ns: int
     window_ns: int
+    run: tuple[int, int] | None = None
 
 
 class Verdicts:
@@ -77,24 +78,30 @@ class Verdicts:
     def _latest_window(self) -> Judged | None:
         """The newest window that ended by the time asked for; by the runner's book, else by the rows themselves."""
         cluster = "AND cluster = {cluster:String}" if self.asked.cluster else ""
-        for source in (
-            f"leadline.{ANALYSIS_RUN.name} WHERE analysis = '{ANALYSIS}' AND state = 'done' AND",
-            f"leadline.{FLOW_PATH.name} WHERE",
-        ):
-            sql = (
-                f"SELECT end_ns, window_ns FROM {source} end_ns <= {{at_ns:Int64}} {cluster} "
-                "ORDER BY end_ns DESC, window_ns LIMIT 1"
-            )
-            found = self._store.query(sql, self.asked.parameters(sql)).to_pylist()
-            if found:
-                return Judged(**found[0])
-        return None
+        done = f"leadline.{ANALYSIS_RUN.name} WHERE analysis = '{ANALYSIS}' AND state = 'done' AND"
+        before = f"end_ns <= {{at_ns:Int64}} {cluster}"
+        sql = (
+            f"SELECT end_ns, window_ns, part, version, revision FROM {done} {before} AND end_ns = "
+            f"(SELECT max(end_ns) FROM {done} {before}) ORDER BY window_ns"
+        )
+        runs = self._store.query(sql, self.asked.parameters(sql)).to_pylist()
+        if runs:
+            own = [run for run in runs if run["window_ns"] == runs[0]["window_ns"]]
+            told = {(run["part"], run["version"], run["revision"]) for run in own}
+            one = next(iter(told)) if len(told) == 1 and self.asked.cluster else ("?", 0, 0)
+            return Judged(own[0]["end_ns"], own[0]["window_ns"], None if one[0] else (one[1], one[2]))
+        sql = f"SELECT end_ns, window_ns FROM leadline.{FLOW_PATH.name} WHERE {before} ORDER BY end_ns DESC, window_ns"
+        found = self._store.query(f"{sql} LIMIT 1", self.asked.parameters(sql)).to_pylist()
+        return Judged(**found[0]) if found else None
 
     def source(self, table: Table, of_all_tenants: bool = False) -> str:
         """The sub-query of the window's rows. `of_all_tenants`: for sums in which nobody is named."""
         assert self.window is not None, "nothing was judged"
         where = [f"end_ns = {self.window.end_ns}", f"window_ns = {self.window.window_ns}", f"analysis = '{ANALYSIS}'"]
         where += [each for each in self.asked.conditions() if not (of_all_tenants and each.startswith("tenant"))]
+        if self.window.run is not None:  # what `latest_sql` would find out for each statement
+            where += [f"version = {self.window.run[0]}", f"revision = {self.window.run[1]}"]
+            return f"(SELECT * FROM leadline.{table.name} WHERE {' AND '.join(where)})"
         return f"({latest_sql(table, ' AND '.join(where), (self.window.end_ns, self.window.end_ns))})"
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
@@ -120,8 +127,10 @@ def verdicts_with(store: Store, asked: Asked, what: str, condition: str, **param
     if not asked.latest or verdicts.window is None:
         return verdicts, ""
     fitting = f"SELECT count() AS n FROM {verdicts.source(FLOW_PATH)} WHERE {condition}"
+    if verdicts.rows(fitting, **parameters)[0]["n"]:
+        return verdicts, ""
     last_ns = verdicts.last_seen_ns(condition, **parameters)
-    if last_ns is None or last_ns >= verdicts.window.end_ns or verdicts.rows(fitting, **parameters)[0]["n"]:
+    if last_ns is None or last_ns >= verdicts.window.end_ns:
         return verdicts, ""
     note = (
         f"no flow of {what} was sampled in the newest window, to {time_text(verdicts.window.end_ns)}: this is the "
@@ -157,11 +166,12 @@ def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
     if verdicts.window is None:
         return answer | {"why": NOTHING_JUDGED}
     answer |= {"end_ns": verdicts.window.end_ns, "window_ns": verdicts.window.window_ns}
-    answer |= _flows(verdicts, plain_job(job))
+    found, tenants = _flows(verdicts, plain_job(job))
+    answer |= found
     if answer["flows"]:
         answer |= _links(verdicts, plain_job(job))
         answer["groups"] = _groups(verdicts, plain_job(job))
-        answer["why"] = several_tenants(verdicts, "job = {job:String}", job=plain_job(job))
+        answer["why"] = several_tenants(tenants)
     else:
         answer["why"] = _why_none(verdicts, plain_job(job))
     answer["unowned"] = _unowned(verdicts)
@@ -175,15 +185,14 @@ NOTHING_JUDGED = (
 )
 
 
-def _flows(verdicts: Verdicts, job: str) -> dict[str, Any]:
-    total = verdicts.rows(f"SELECT count() AS n FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}}", job=job)[
-        0
-    ]["n"]
+def _flows(verdicts: Verdicts, job: str) -> tuple[dict[str, Any], list[str]]:
+    """The largest flows of the job, and whose they all are."""
     flows = verdicts.rows(
-        f"SELECT {verdicts.flow_columns()} FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}} "
+        f"SELECT {verdicts.flow_columns()}, {OF_ALL} FROM {verdicts.source(FLOW_PATH)} WHERE job = {{job:String}} "
         f"ORDER BY bytes DESC, flow LIMIT {FLOWS_MAX}",
         job=job,
     )
+    total, tenants = of_all(flows)
     links = {
         row["flow"]: row["links"]
         for row in verdicts.rows(
@@ -194,13 +203,22 @@ def _flows(verdicts: Verdicts, job: str) -> dict[str, Any]:
             job=job,
         )
     }
-    return {"flows": [{**row, "links": links.get(row["flow"], [])} for row in flows], "flows_total": total}
+    told = [{**row, "links": links.get(row["flow"], [])} for row in flows]
+    return {"flows": told, "flows_total": total}, tenants
 
 
-def several_tenants(verdicts: Verdicts, condition: str, **parameters: object) -> str:
+OF_ALL = "count() OVER () AS total, arraySort(groupUniqArray(toString(tenant)) OVER ()) AS tenants"
+"""Of all rows of a statement, those beyond its limit too: how many there are, and whose."""
+
+
+def of_all(rows: list[dict[str, Any]]) -> tuple[int, list[str]]:
+    """What `OF_ALL` told; the rows lose it."""
+    found = [(row.pop("total"), row.pop("tenants")) for row in rows]
+    return found[0] if found else (0, [])
+
+
+def several_tenants(tenants: list[str]) -> str:
     """Says so where flows are of jobs of one name that different tenants run; else empty."""
-    sql = f"SELECT DISTINCT toString(tenant) AS name FROM {verdicts.source(FLOW_PATH)} WHERE {condition} ORDER BY name"
-    tenants = [row["name"] for row in verdicts.rows(sql, **parameters)]
     if len(tenants) < 2:
         return ""
     return (
@@ -313,13 +331,14 @@ def nodes_of(link: str) -> set[str]:
 
 def _unowned(verdicts: Verdicts) -> dict[str, Any]:
     """Flows that nobody owns: how many, and the largest."""
-    source = f"{verdicts.source(FLOW_PATH)} WHERE isNull(job)"
-    total = verdicts.rows(f"SELECT count() AS flows, sum(bytes) AS carried FROM {source}")[0]
     top = verdicts.rows(
-        "SELECT flow, src, dst, src_ip, dst_ip, protocol, src_port, dst_port, dst_qp, state, bytes, low, high "
-        f"FROM {source} ORDER BY bytes DESC, flow LIMIT {UNOWNED_TOP}"
+        "SELECT flow, src, dst, src_ip, dst_ip, protocol, src_port, dst_port, dst_qp, state, bytes, low, high, "
+        "count() OVER () AS flows, sum(bytes) OVER () AS carried "
+        f"FROM {verdicts.source(FLOW_PATH)} WHERE isNull(job) ORDER BY bytes DESC, flow LIMIT {UNOWNED_TOP}"
     )
-    return {"flows": total["flows"], "bytes": total["carried"], "top": top}
+    total = [(row.pop("flows"), row.pop("carried")) for row in top]
+    flows, carried = total[0] if total else (0, 0.0)
+    return {"flows": flows, "bytes": carried, "top": top}
 
 
 def _conflicts(verdicts: Verdicts) -> list[dict[str, Any]]:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from leadline.analysis.graph.neighbourhood import Change
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
-from leadline.model.tables.verdicts import ANOMALY
+from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
 from leadline.runner.verdicts import latest_sql
 from leadline.server.fleet_states import BAD, GOOD, SCORE_MIN, SEEN_NS, STATES, SUPPRESSED, UNKNOWN, WATCH, S
 from leadline.server.flows_view import Asked
-from leadline.server.incidents_view import Incident, Incidents
+from leadline.server.incidents_view import Incident, incidents_of
 from leadline.server.rows_view import json_rows
 from leadline.store import Store
 
@@ -57,9 +57,10 @@ class Conditions:
 
     def __init__(self, store: Store, asked: Asked, answer: Mapping[str, Any]) -> None:
         self._store, self._asked, self._answer = store, asked, answer
-        # What is known of that time today, not only what was known then.
-        known = Incidents(store, replace(asked, latest=True)).between()
-        self._incidents = [one for one in known if one.start_ns <= asked.at_ns or asked.latest]
+        # What is known of that time today, not only what was known then; symptoms and hosts are not asked for.
+        mine = " AND ".join(asked.conditions())
+        told = self._rows(latest_sql(INCIDENT, mine))
+        self._incidents = incidents_of(told, self._rows(latest_sql(CAUSE, mine)), ()) if told else []
 
     def of_parts(self) -> dict[str, Condition]:
         """By entity: nodes and links."""
@@ -73,10 +74,10 @@ class Conditions:
         quiet, silent = Condition(GOOD), Condition(UNKNOWN, SILENT)
         return {part: found.get(part) or (quiet if part in heard else silent) for part in parts}
 
-    def moments(self, changes: Sequence[Change], span: tuple[int, int]) -> list[dict[str, Any]]:
-        """What happened in a span of time, oldest first: incidents of the job or by a part, what came and went."""
+    def moments(self, name: str, changes: Sequence[Change], span: tuple[int, int]) -> list[dict[str, Any]]:
+        """What happened to `name` in a span, oldest first: incidents of the job or by a part, what came and went."""
         told = [self._moment(one) for one in self._incidents if self._concerned(one)]
-        told += list(_came_and_went(changes))
+        told += list(_came_and_went(changes, name))
         within = [one for one in told if one["start_ns"] <= span[1] and (one["end_ns"] or one["start_ns"]) >= span[0]]
         within.sort(key=lambda one: (one["what"] != "incident", one["start_ns"]))
         return sorted(within[:MOMENTS_MAX], key=lambda one: one["start_ns"])
@@ -142,7 +143,10 @@ class Conditions:
         edges = self._answer["edges"]
         ports = {edge[end] for edge in edges for end in ("child_port", "parent_port") if edge[end]}
         heard = {*self._measured(sorted({*nodes, *ports})), *self._worked(nodes)}
-        heard |= {edge["link"] for edge in edges if edge["link"] and {edge["child_port"], edge["parent_port"]} & heard}
+        links = [edge for edge in edges if edge["link"]]
+        # Of a link that carried something a switch told samples.
+        heard |= {edge[end] for edge in links if edge["bytes"] is not None for end in ("link", "parent_port")}
+        heard |= {edge["link"] for edge in links if {edge["child_port"], edge["parent_port"]} & heard}
         heard |= {f"switch:{port.partition(':')[2].partition('/')[0]}" for port in heard if port.startswith("swport:")}
         silent = {node["entity"] for node in self._answer["nodes"] if node["kind"] in _BY_OTHERS} - heard
         heard |= {edge["parent"] for edge in edges if edge["parent"] in silent and edge["child"] in heard}
@@ -181,15 +185,20 @@ class Conditions:
         return json_rows(self._store.query(sql, {**self._asked.parameters(sql), **given}))
 
 
-def _came_and_went(changes: Sequence[Change]) -> Iterator[dict[str, Any]]:
+def _came_and_went(changes: Sequence[Change], name: str) -> Iterator[dict[str, Any]]:
     """Edges that came or went, those of a few seconds together."""
-    found: dict[tuple[str, int], list[Change]] = {}
-    for each in changes:
-        found.setdefault((each.what, each.at_ns // _TOGETHER_NS), []).append(each)
-    for (what, _), own in found.items():
-        kinds = Counter(each.edge.parent.partition(":")[0] for each in own)
+    found: list[list[Change]] = []
+    for each in sorted(changes, key=lambda one: (one.what, one.at_ns)):
+        if found and found[-1][0].what == each.what and each.at_ns - found[-1][0].at_ns < _TOGETHER_NS:
+            found[-1].append(each)
+        else:
+            found.append([each])
+    for own in found:
+        what = own[0].what
+        ends = [each.edge.parent if each.edge.child == name else each.edge.child for each in own]
+        kinds = Counter(end.partition(":")[0] for end in ends)
         words = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
         yield {
             "start_ns": own[0].at_ns, "end_ns": None, "what": what, "text": f"{words} {what}", "state": GOOD,
-            "entity": own[0].edge.parent, "incident": None,
+            "entity": ends[0], "incident": None,
         }  # fmt: skip

@@ -192,7 +192,7 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str, 
         span = (told.from_ns, told.to_ns or held.as_of_ns)
         # Whose edges came and went is not told apart by tenant.
         changes = held.graph.changes(name, *span) if mine is None else ()
-        answer["moments"] = found.moments(changes, span)
+        answer["moments"] = found.moments(name, changes, span)
     return answer
 
 

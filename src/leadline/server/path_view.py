@@ -14,8 +14,10 @@ from leadline.model.errors import UsageError
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.server.flows_view import (
     NOTHING_JUDGED,
+    OF_ALL,
     Asked,
     Verdicts,
+    of_all,
     several_tenants,
     time_text,
     verdicts_with,
@@ -52,11 +54,12 @@ def path_answer(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]:
     answer |= {"end_ns": verdicts.window.end_ns, "window_ns": verdicts.window.window_ns}
     # Of the window, not of the time asked for: the ranks may be gone by then.
     within = replace(asked, at_ns=verdicts.window.end_ns - 1)
-    answer["flows"] = flows = _flows(verdicts, a, b)
+    flows, tenants = _flows(verdicts, a, b)
+    answer["flows"] = flows
     answer["possible"] = possible_paths(store, within, a, b, verdicts.window.window_ns, ports_of(flows, a))
     if not flows:
         return answer | {"why": _why_none(verdicts, a, b)}
-    several = several_tenants(verdicts, _BETWEEN, **_named(a, b))
+    several = several_tenants(tenants)
     answer["asymmetric"], answer["why"] = (None, several) if several else symmetry(flows, a)
     return answer
 
@@ -82,11 +85,13 @@ def _named(a: str, b: str) -> dict[str, object]:
     return {"a": a, "rank_a": f"rank:{a}", "b": b, "rank_b": f"rank:{b}"}
 
 
-def _flows(verdicts: Verdicts, a: str, b: str) -> list[dict[str, Any]]:
+def _flows(verdicts: Verdicts, a: str, b: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """The largest flows between two ranks with their paths, and whose they all are."""
     largest = f"{verdicts.source(FLOW_PATH)} WHERE {_BETWEEN} ORDER BY bytes DESC, flow LIMIT {FLOWS_MAX}"
-    flows = verdicts.rows(f"SELECT {verdicts.flow_columns()} FROM {largest}", **_named(a, b))
+    flows = verdicts.rows(f"SELECT {verdicts.flow_columns()}, {OF_ALL} FROM {largest}", **_named(a, b))
     if not flows:
-        return []
+        return [], []
+    _, tenants = of_all(flows)
     theirs = f"flow IN (SELECT flow FROM {largest})"
     hops = verdicts.rows(
         f"SELECT flow, alternative, hop, toString(link) AS link, probability FROM {verdicts.source(PATH_HOP)} "
@@ -98,13 +103,11 @@ def _flows(verdicts: Verdicts, a: str, b: str) -> list[dict[str, Any]]:
         **_named(a, b),
     )
     volume_of = {(row["flow"], row["link"]): row for row in volumes}
-    return [
-        {
-            **flow,
-            "paths": paths_of([hop for hop in hops if hop["flow"] == flow["flow"]], flow, volume_of),
-        }
+    told = [
+        {**flow, "paths": paths_of([hop for hop in hops if hop["flow"] == flow["flow"]], flow, volume_of)}
         for flow in flows
     ]
+    return told, tenants
 
 
 def paths_of(

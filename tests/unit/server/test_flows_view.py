@@ -26,7 +26,8 @@ from tests.unit.server.path_rows import (
 
 from leadline.model.principal import Principal, Role
 from leadline.model.tables.paths import FLOW_PATH
-from leadline.server.flows_view import NOBODY, Asked, flows_answer
+from leadline.server.flows_view import NOBODY, Asked, flows_answer, nodes_of
+from leadline.server.graph_answers import FlowsAnswer
 from leadline.server.path_view import path_answer
 from leadline.server.rows_view import PageQuery, page_sql
 from leadline.store import Store
@@ -87,6 +88,21 @@ def test_groups_of_the_jobs_links_are_told(store: Store) -> None:
     groups = flows_answer(store, asked(), "bert-1")["groups"]
     assert [group["switch"] for group in groups] == ["leaf1"]
     assert groups[0]["colliding"] == GROUP["colliding"]
+
+
+def test_a_group_tells_what_its_switch_sent_by_each_link_and_of_whom(store: Store) -> None:
+    found = flows_answer(store, asked(), "bert-1")
+    FlowsAnswer.model_validate(found)
+    assert found["groups"][0]["sent"] == [
+        {"link": up(1, 1), "bytes": 3e9, "jobs": {"bert-1": 2e9, "resnet-2": 1e9}},
+        {"link": up(1, 2), "bytes": 0, "jobs": {}},  # what comes down by it was sent by the spine
+    ]
+    assert sum(each["bytes"] for each in found["groups"][0]["sent"]) == GROUP["bytes"]
+
+
+def test_links_join_two_nodes() -> None:
+    assert nodes_of(up(1, 2)) == {"leaf1", "spine2"}
+    assert nodes_of("") == {""}
 
 
 def test_flows_that_nobody_owns_stay_visible(store: Store) -> None:

@@ -11,7 +11,7 @@ export interface Look {
 }
 
 export const ROW_HEIGHT = 24;
-const LETTER = 6.6; // width of one at 12 px, a little more than it is
+const LETTER = 7; // width of one at 12 px, a little more than it is
 
 /** Lines thicker where they carry more; `most` is what the busiest carries. */
 export function widthOf(line: Pick<Line, "bytes">, most: number): number {
@@ -50,7 +50,7 @@ export function elementsOf(picture: Picture): ElementDefinition[] {
 }
 
 function boxWidth(box: Box): number {
-  return Math.round(box.label.length * LETTER + (box.state === "good" ? 16 : 32));
+  return Math.round(box.label.length * LETTER + (box.state === "good" ? 16 : 36));
 }
 
 /** Colours by name as app.css has them. */
