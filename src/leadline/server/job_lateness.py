@@ -22,7 +22,7 @@ ROWS_MAX = 2_000_000  # of the table that are looked at; of more, a share of the
 RANKS_MAX = 256  # lines that are told; of more, each is the worst of 8, 64, ... ranks
 FOLD = 8
 BINS_MIN = 24  # bins are not made wider than this many of the span, however seldom collectives come
-FILLED = 0.8  # of the bins between the first and the last collective, that have some: else bins are too narrow
+FILLED = 0.9  # of the bins with collectives, whose neighbour has some too: else bins are too narrow to be read
 CALL_NS_MAX = 3600 * 10**9  # calls of one number that lie further apart are not one: the job began anew
 PAIRWISE = "('send', 'recv')"  # in which nobody is a peer
 HOW = "collectives are told by the torch hook or the NCCL plug-in (docs/how-to/watch-a-pytorch-job.md)"
@@ -34,7 +34,7 @@ def lateness_answer(rows: JobRows, points: int) -> dict[str, Any]:
     every = one_in(rows)
     bin_ns = max(1, -(-(rows.to_ns - rows.from_ns) // points))
     rank_R, late_RT, count_RT, alone_R = _grid(rows, bin_ns, points, every)
-    while late_RT.shape[1] >= 2 * BINS_MIN and _filled(count_RT) < FILLED:
+    while late_RT.shape[1] >= 2 * BINS_MIN and _apart(count_RT) > 1:
         late_RT, count_RT, bin_ns = _halved(late_RT), _halved(count_RT), 2 * bin_ns
     mean_RT = np.divide(late_RT, count_RT, out=np.full(late_RT.shape, np.nan), where=count_RT > 0)
     names, mean_RT, alone_R, fold = _folded(rank_R, mean_RT, alone_R)
@@ -96,10 +96,10 @@ def _grid(rows: JobRows, bin_ns: int, points: int, every: int) -> tuple[NDArray[
     return rank_R, late_RT, count_RT, alone_R
 
 
-def _filled(count_RT: Values) -> float:
-    """Share of the bins between the first and the last with calls, that have some."""
+def _apart(count_RT: Values) -> float:
+    """How many bins nine in ten of those with calls are at most after the one before: 1 where none is between."""
     known = np.flatnonzero(count_RT.any(axis=0))
-    return len(known) / (known[-1] - known[0] + 1) if len(known) else 1.0
+    return float(np.percentile(np.diff(known), 100 * FILLED)) if len(known) > 1 else 1.0
 
 
 def _halved(value_RT: Values) -> Values:

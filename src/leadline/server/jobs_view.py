@@ -138,12 +138,17 @@ class _Jobs:
         )
 
     def _lines(self) -> dict[Key, list[dict[str, Any]]]:
-        bin_ns = max(1, -(-(self._asked.at_ns - self._from_ns) // POINTS))
+        """Step time of each job over the time that it was there."""
+        mine = f"leadline.{STEP.name} WHERE {self._where('end_ns')}"
+        there = (
+            "SELECT tenant, cluster, job, min(end_ns) AS first_ns, "
+            f"intDiv(max(end_ns) - min(end_ns), {POINTS}) + 1 AS bin_ns FROM {mine} GROUP BY tenant, cluster, job"
+        )
         return self._rows(
-            f"SELECT {_KEY}, intDiv(end_ns - {self._from_ns}, {bin_ns}) AS bin, max(end_ns) AS last_ns, "
-            f"avg({STEP_S}) AS took FROM leadline.{STEP.name} WHERE {self._where('end_ns')} "
-            "GROUP BY whose, place, name, bin ORDER BY bin "
-            "SETTINGS final = 0"
+            f"SELECT {_KEY}, intDiv(end_ns - first_ns, bin_ns) AS bin, max(end_ns) AS last_ns, avg({STEP_S}) AS took "
+            f"FROM (SELECT tenant, cluster, job, start_ns, end_ns, checkpoint_ns FROM {mine}) AS steps "
+            f"INNER JOIN ({there}) AS there USING (tenant, cluster, job) "
+            "GROUP BY whose, place, name, bin ORDER BY bin SETTINGS final = 0"
         )
 
     def _ledger(self) -> dict[Key, list[dict[str, Any]]]:

@@ -13,6 +13,7 @@ export interface Line {
   readonly colour?: string; // a variable of app.css, without its dashes; by place if none
   readonly dashed?: boolean;
   readonly hatched?: boolean; // of a stack: what is not known
+  readonly whole?: number; // told where nothing is pointed at, such as the mean; else the last value
 }
 
 /** Something that happened, on the time axis. */
@@ -117,6 +118,21 @@ const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 
 function month(iso: string): string {
   return MONTHS[Number(iso.slice(5, 7)) - 1] ?? "";
+}
+
+// Distances of marks on a time axis that people read easily, in seconds.
+export const INCREMENTS_S = [
+  0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200,
+  86_400, 172_800, 604_800,
+];
+
+/** Moments that are marked on a time axis, at most so many, and how far apart they are; s. */
+export function marksOf(fromS: number, toS: number, most: number): { atS: number[]; apartS: number } {
+  const apartS =
+    INCREMENTS_S.find((each) => (toS - fromS) / each <= Math.max(1, most)) ?? Math.max(1, toS - fromS);
+  const atS: number[] = [];
+  for (let at = Math.ceil(fromS / apartS); at * apartS <= toS; at += 1) atS.push(at * apartS);
+  return { atS, apartS };
 }
 
 /** The last value of a line that is known. */

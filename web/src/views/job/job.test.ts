@@ -88,6 +88,7 @@ describe("who took which second", () => {
     expect(values["late: rank 13"]).toEqual([0.2, 0.2, 0, 0]);
     expect(values["lost to others"]?.[0]).toBeCloseTo(0.1);
     expect(values["late-rank"]).toBeUndefined();
+    expect(lines.find((one) => one.label === "compute")?.whole).toBe(0.2); // of both bins
     expect(lines.filter((line) => line.hatched).map((line) => line.label)).toEqual(["unknown", "not judged"]);
     const sums = [0, 2].map((at) => lines.reduce((sum, line) => sum + (line.values[at] ?? 0), 0));
     expect(sums[0]).toBeCloseTo(1);

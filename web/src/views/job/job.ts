@@ -92,10 +92,12 @@ export function bands(ledger: Pick<Ledger, "timeline" | "takers">): Bands {
   const { timeline, takers } = ledger;
   const told = takers.slice(0, TAKERS);
   const timeNs = timeline.flatMap((bin) => [bin.from_ns, bin.to_ns - 1]);
+  const allS = timeline.reduce((sum, bin) => sum + (bin.to_ns - bin.from_ns) / S, 0);
   const line = (label: string, colour: string, of: (at: number) => number, hatched = false): Line => ({
     label,
     colour,
     hatched,
+    whole: timeline.reduce((sum, _, at) => sum + Math.max(0, of(at)), 0) / (allS || 1),
     values: timeline.flatMap((bin, at) => {
       const share = Math.max(0, of(at)) / ((bin.to_ns - bin.from_ns) / S);
       return [share, share];
