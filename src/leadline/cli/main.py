@@ -22,6 +22,7 @@ from leadline.cli.record import record
 from leadline.cli.replay import replay
 from leadline.cli.sql import sql
 from leadline.cli.status import status
+from leadline.cli.top import top
 from leadline.cli.up import up
 from leadline.model.errors import LeadlineError, UsageError
 
@@ -37,6 +38,7 @@ app.command(context_settings=agent_verb.SETTINGS)(agent_verb.agent)
 app.command()(diagnose)
 app.command()(doctor)
 app.command()(status)
+app.command()(top)
 app.command()(sql)
 app.command()(compare)
 app.command()(explain)
