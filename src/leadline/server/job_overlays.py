@@ -48,7 +48,11 @@ def overlays_answer(rows: JobRows) -> dict[str, Any]:
     """What the end point says: marks in order of time; of too many the worst ones."""
     checkpoints = _checkpoints(rows)
     within_ns = (rows.to_ns - rows.from_ns) // TOGETHER
-    events = [mark for mark in joined(_events(rows, _hosts(rows))) if not _told_by(checkpoints, mark)]
+    events = [
+        mark
+        for mark in joined(_events(rows, sorted(set(rows.places().values()) - {""})))
+        if not _told_by(checkpoints, mark)
+    ]
     found = [*_incidents(rows), *checkpoints, *together(events, within_ns)]
     worst = sorted(found, key=lambda mark: (mark.incident is None, _severity(mark), -mark.count, mark.time_ns))
     told = sorted(worst[:MARKS_MAX], key=lambda mark: (mark.time_ns, mark.kind, mark.entity))
@@ -68,12 +72,6 @@ def overlays_answer(rows: JobRows) -> dict[str, Any]:
 
 def _severity(mark: Mark) -> int:
     return SEVERITIES.index(mark.severity) if mark.severity in SEVERITIES else len(SEVERITIES)
-
-
-def _hosts(rows: JobRows) -> list[str]:
-    where = rows.mine("end_ns")
-    sql = f"SELECT DISTINCT toString(host) AS host FROM leadline.{STEP.name} WHERE {where} LIMIT {HOSTS_MAX}"
-    return sorted(row["host"] for row in rows.query(sql) if row["host"])
 
 
 # --- events ---
@@ -195,5 +193,5 @@ def _incidents(rows: JobRows) -> Iterator[Mark]:
         causes = ", ".join(f"{cause.rule} {cause.entity}" for cause in one.chosen) or "cause unknown"
         end_ns = one.end_ns if one.end_ns is not None or one.open else one.seen_ns
         text = f"{one.symptom}: {causes}"
-        severity = "info" if one.suppressed else "error"
+        severity = "info" if one.suppressed else "error" if one.known else "warning"
         yield Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, text, 1, one.incident)

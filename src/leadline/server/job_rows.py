@@ -10,7 +10,7 @@ import pyarrow as pa
 from leadline.model.errors import UsageError
 from leadline.model.principal import OPERATE
 from leadline.model.tables.accounts import LEDGER
-from leadline.model.tables.training import STEP
+from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.server.flows_view import Asked, plain_job, time_text
 from leadline.server.near import near_jobs
 from leadline.server.rows_view import json_rows
@@ -20,6 +20,7 @@ S = 10**9
 SPAN_NS = 3600 * S  # looked at, where nothing else is asked for
 SPAN_NS_MAX = 400 * 24 * 3600 * S
 FIGURES = 5  # of a number that is drawn
+RANKS_MAX = 20_000
 # How long a step took, s; as the analysis `usual` counts it, without writing its checkpoint.
 STEP_S = "(end_ns - start_ns - ifNull(checkpoint_ns, 0)) / 1e9"
 
@@ -68,6 +69,17 @@ class JobRows:
     def query(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """The answer of a statement, in rows."""
         return json_rows(self.columns(sql, **parameters))
+
+    def places(self) -> dict[int, str]:
+        """The host on which each rank was last in the span: by its steps, by its collectives where it tells none."""
+        for table, time in ((STEP, "end_ns"), (COLLECTIVE, "enqueued_ns")):
+            found = self.query(
+                f"SELECT rank, toString(argMax(host, {time})) AS place FROM leadline.{table.name} "
+                f"WHERE {self.mine(time)} GROUP BY rank ORDER BY rank LIMIT {RANKS_MAX} SETTINGS final = 0"
+            )
+            if found:
+                return {int(row["rank"]): row["place"] for row in found}
+        return {}
 
     def why_none(self, what: str, how: str) -> str:
         """Why there is nothing of the job: nobody tells `what` (see `how`), or not in this span."""

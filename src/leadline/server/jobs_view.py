@@ -21,7 +21,7 @@ from leadline.model.tables.verdicts import INCIDENT
 from leadline.runner.verdicts import latest_sql
 from leadline.server.compare_sides import BUCKET_NS, PAUSE_NS, runs_of
 from leadline.server.flows_view import Asked
-from leadline.server.job_rows import STEP_S, JobRows, S, from_or_hour, plain
+from leadline.server.job_rows import RANKS_MAX, STEP_S, JobRows, S, from_or_hour, plain
 from leadline.server.job_steps import HOW, USUAL_NS, usual_s
 from leadline.server.ledger_view import goodput
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
@@ -30,7 +30,6 @@ from leadline.store import Store
 JOBS_MAX = 500  # told, those that lost most; `jobs_total` counts all
 POINTS = 60  # of a line
 NEWEST = 64  # steps of ranks, of which the newest step time is the median
-RANKS_MAX = 20_000
 COMMS_MAX = 200
 RUNS_MAX = 20
 NO_LEDGER = "no window of it was judged in this span (`leadline doctor` says whether the analysis `ledger` runs)"
@@ -202,13 +201,7 @@ def _runs_still(silent_ns: int, step_s: float | None) -> bool:
 
 def _ranks(rows: JobRows) -> list[dict[str, Any]]:
     """Where each rank ran last in the span."""
-    hosts = {
-        int(row["rank"]): row["host"]
-        for row in rows.query(
-            f"SELECT rank, toString(argMax(host, end_ns)) AS host FROM leadline.{STEP.name} "
-            f"WHERE {rows.mine('end_ns')} GROUP BY rank ORDER BY rank LIMIT {RANKS_MAX} SETTINGS final = 0"
-        )
-    }
+    hosts = rows.places()
     cluster = " AND cluster = {cluster:String}" if rows.asked.cluster else ""
     placed = rows.query(
         f"SELECT toString(child) AS rank, toString(parent) AS part, from_ns FROM leadline.{RELATION.name} "

@@ -9,6 +9,7 @@ import {
   stateOfDifference,
   valueWords,
   verdictWords,
+  whatWords,
   withInterval,
 } from "./compare";
 
@@ -72,4 +73,6 @@ it("says units and settings", () => {
   expect(valueWords({ "12.1": 6, "12.4": 2 })).toBe("12.1 (6), 12.4 (2)");
   expect(valueWords({ "12.1": 6 })).toBe("12.1");
   expect(valueWords({})).toBe("not told");
+  expect(whatWords("in all_reduce 2372352 B on 8")).toBe("in all_reduce 2.37 MB on 8");
+  expect(whatWords("tokens")).toBe("tokens");
 });

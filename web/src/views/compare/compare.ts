@@ -3,7 +3,7 @@
 import type { components } from "../../api/schema";
 import { entityOf } from "../../lib/entity";
 import type { State } from "../../lib/state";
-import { bitRate, duration, figures, percent } from "../../lib/units";
+import { bitRate, bytes, duration, figures, percent } from "../../lib/units";
 
 export type Compared = components["schemas"]["CompareAnswer"];
 export type Difference = components["schemas"]["DifferenceAnswer"];
@@ -28,6 +28,14 @@ export function alike(names: readonly string[], side: string): string[] {
   if (!side) return [...names];
   const kind = (name: string): string => entityOf(name.split("@")[0] ?? "").kind || "job";
   return names.filter((name) => kind(name) === kind(side));
+}
+
+/** What was compared, with sizes as people read them: `in all_reduce 2.37 MB on 8`. */
+export function whatWords(what: string): string {
+  return what.replace(
+    /(\d+) B on (\d+)$/,
+    (_, size: string, ranks: string) => `${bytes(Number(size))} on ${ranks}`,
+  );
 }
 
 /** A value of a comparison with its unit: `2.1 s`, `3.4 Gbit/s`, `5,230 tokens/s`. */

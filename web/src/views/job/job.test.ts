@@ -13,8 +13,10 @@ import {
   slower,
   spanOfJob,
   stateOfJob,
+  stateOfMark,
   takerName,
   widthOf,
+  worstChannel,
 } from "./job";
 
 const S = 1e9;
@@ -125,6 +127,16 @@ it("draws what happened with its state, and an incident leads to its card", () =
   ]);
 });
 
+it("keeps what is over quiet", () => {
+  const mark = (severity: string, end_ns: number | null) => stateOfMark({ severity, end_ns } as Mark);
+  expect([mark("error", null), mark("warning", null), mark("error", 5), mark("info", null)]).toEqual([
+    "bad",
+    "watch",
+    "good",
+    "suppressed",
+  ]);
+});
+
 it("names ranks with their hosts", () => {
   expect(rankNames(["5", "8-15"], [{ rank: 5, host: "h6" }])).toEqual(["5 h6", "8-15"]);
 });
@@ -137,7 +149,7 @@ describe("the ring", () => {
       { channel: 1, shape: "chain", order: [2, 0], edges: 1 },
       { channel: 2, shape: "other", order: [], edges: 4 },
     ],
-    edges: [edge(0, 1), edge(2, 0)],
+    edges: [edge(0, 1), { ...edge(2, 0), share: 0.4 }],
   } as unknown as Communicator;
 
   it("goes round, a chain does not close, another shape has no order", () => {
@@ -148,6 +160,7 @@ describe("the ring", () => {
     ]);
     expect(arcs(one, 1).map((arc) => [arc.from, arc.to])).toEqual([[2, 0]]);
     expect(arcs(one, 2)).toEqual([]);
+    expect(worstChannel(one)).toBe(0);
   });
   it("begins at the top and is as wide as its bytes", () => {
     expect(onCircle(0, 4, 10).y).toBeCloseTo(-10);

@@ -151,6 +151,12 @@ const STATE_OF: Readonly<Record<string, State>> = {
   warning: "watch",
 };
 
+/** An incident among what happened: what lasts is bad, or to be watched where its cause is unknown; over is quiet. */
+export function stateOfMark(mark: Mark): State {
+  const state = STATE_OF[mark.severity] ?? "suppressed";
+  return mark.end_ns === null || state === "suppressed" ? state : "good";
+}
+
 /** Marks of the API for the time axis; an incident leads to its card. */
 export function overlays(marks: readonly Mark[]): Overlay[] {
   return marks.map((mark) => {
@@ -197,6 +203,14 @@ export function arcs(one: Communicator, channel: number): Arc[] {
     to,
     edge: one.edges.find((edge) => edge.src_rank === from && edge.dst_rank === to),
   }));
+}
+
+/** Which of the channels with an order has the edge that holds most: by its place among them. */
+export function worstChannel(one: Communicator): number {
+  const most = one.channels
+    .filter((each) => each.order.length)
+    .map((each) => Math.max(0, ...arcs(one, each.channel).map((arc) => arc.edge?.share ?? 0)));
+  return Math.max(0, most.indexOf(Math.max(0, ...most)));
 }
 
 /** A point of a circle: the first of `n` at the top, then clockwise. */
