@@ -67,10 +67,12 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _send(leadline: RunningLeadline) -> None:
-    kept = ndjson([{"time_ns": time.time_ns(), "entity": "host:h1", "entity_kind": "host", "kind": "x",
-                    "severity": "info", "host": "h1", "clock": "realtime", "source": "test", "message": "", "attributes": {}}])  # fmt: skip
+    event = {
+        "time_ns": time.time_ns(), "entity": "host:h1", "entity_kind": "host", "kind": "x", "severity": "info",
+        "host": "h1", "clock": "realtime", "source": "test", "message": "", "attributes": {},
+    }  # fmt: skip
     headers = {"content-type": "application/x-ndjson"}
-    answer = leadline.http.post("/api/v1/rows/event", content=kept, headers=headers)
+    answer = leadline.http.post("/api/v1/rows/event", content=ndjson([event]), headers=headers)
     assert answer.status_code == 200, answer.text
     assert leadline.http.post("/api/v1/rows/event", content=b"{", headers=headers).status_code >= 400
 
