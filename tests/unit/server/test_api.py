@@ -414,3 +414,22 @@ def test_doctor_ok_then_warning(leadline: RunningLeadline) -> None:
     assert {each["table"] for each in found["tables"]} == set(BY_NAME)
     refusals = {each["reason"]: each for each in found["refused"]}
     assert refusals["malformed"]["do"]
+
+
+# --- what is of all tenants -----------------------------------------------------------------------------------
+
+
+def test_a_tenant_is_told_nothing_of_other_senders(leadline: RunningLeadline) -> None:
+    send(leadline, "event", rows_of(BY_NAME["event"], 2), leadline_tenant="loud")
+    quiet = {"leadline-tenant": "quiet", "user-agent": "someone"}
+    assert leadline.http.get("/metrics", headers=quiet).status_code == 401
+    doctor = leadline.http.get("/api/v1/doctor", headers=quiet).json()
+    assert (doctor["sources"], doctor["tables"], doctor["refused"]) == ([], [], [])
+    assert doctor["private_bytes"] is None
+    tables = leadline.http.get("/api/v1/tables", headers=quiet).json()["tables"]
+    assert {(each["rows"], each["bytes"], each["newest_ns"]) for each in tables} == {(None, None, None)}
+    telemetry = leadline.http.get("/api/v1/telemetry", headers=quiet).json()
+    assert (telemetry["sources"], telemetry["cardinality"]) == ([], [])
+    assert {each["state"] for each in telemetry["kinds"]} == {"missing"}
+    heard = leadline.http.get("/api/v1/telemetry").json()["sources"]
+    assert "loud" in {each["tenant"] for each in heard}, "an operator is told of all"
