@@ -15,8 +15,9 @@ from typing import Any
 
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
-from leadline.model.tables.verdicts import EVENT
-from leadline.server.incidents_view import Incidents
+from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
+from leadline.runner.verdicts import latest_sql
+from leadline.server.incidents_view import incidents_of
 from leadline.server.job_rows import JobRows, S
 from leadline.server.rows_view import SCHEMA_VERSION
 
@@ -187,11 +188,21 @@ def _told_by(checkpoints: Iterable[Mark], mark: Mark) -> bool:
 
 
 def _incidents(rows: JobRows) -> Iterator[Mark]:
-    for one in Incidents(rows.store, rows.asked).between(rows.from_ns, rows.job):
-        if one.tenant != rows.tenant:
-            continue
-        causes = ", ".join(f"{cause.rule} {cause.entity}" for cause in one.chosen) or "cause unknown"
+    """Incidents that the job suffered in the span, with their causes."""
+    mine = "(job = {job:String} OR has(jobs, {job:String}))"
+    where = f"tenant = {{owner:String}}{rows.in_cluster()} AND start_ns < {rows.to_ns}"
+    # Which jobs suffer may change: of the rows that count it is asked, not of all.
+    incidents = rows.query(f"SELECT * FROM ({latest_sql(INCIDENT, where)}) WHERE {mine}")
+    if not incidents:
+        return
+    causes = rows.query(
+        latest_sql(CAUSE, f"tenant = {{owner:String}}{rows.in_cluster()} AND incident IN {{incidents:Array(String)}}"),
+        incidents=sorted({row["incident"] for row in incidents}),
+    )
+    for one in incidents_of(incidents, causes, []):
         end_ns = one.end_ns if one.end_ns is not None or one.open else one.seen_ns
-        text = f"{one.symptom}: {causes}"
+        if end_ns is not None and end_ns <= rows.from_ns:
+            continue
+        told = ", ".join(f"{cause.rule} {cause.entity}" for cause in one.chosen) or "cause unknown"
         severity = "info" if one.suppressed else "error" if one.known else "warning"
-        yield Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, text, 1, one.incident)
+        yield Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, f"{one.symptom}: {told}", 1, one.incident)

@@ -55,11 +55,14 @@ class JobRows:
         """The end of the span, exclusive."""
         return self.asked.at_ns
 
+    def in_cluster(self) -> str:
+        """The condition that a row is of the cluster asked for, to be added to others; empty where none was."""
+        return " AND cluster = {cluster:String}" if self.asked.cluster else ""
+
     def mine(self, time: str = "") -> str:
         """The condition that a row is the job's, and its `time` within the span."""
-        cluster = " AND cluster = {cluster:String}" if self.asked.cluster else ""
         span = f" AND {time} >= {self.from_ns} AND {time} < {self.to_ns}" if time else ""
-        return f"tenant = {{owner:String}} AND job = {{job:String}}{cluster}{span}"
+        return f"tenant = {{owner:String}} AND job = {{job:String}}{self.in_cluster()}{span}"
 
     def columns(self, sql: str, **parameters: object) -> pa.Table:
         """The answer of a statement, in columns."""

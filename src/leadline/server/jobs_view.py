@@ -202,12 +202,11 @@ def _runs_still(silent_ns: int, step_s: float | None) -> bool:
 def _ranks(rows: JobRows) -> list[dict[str, Any]]:
     """Where each rank ran last in the span."""
     hosts = rows.places()
-    cluster = " AND cluster = {cluster:String}" if rows.asked.cluster else ""
     placed = rows.query(
         f"SELECT toString(child) AS rank, toString(parent) AS part, from_ns FROM leadline.{RELATION.name} "
-        f"WHERE tenant = {{owner:String}}{cluster} AND kind = 'runs-on' AND startsWith(child, {{ranks:String}}) "
-        f"AND from_ns < {rows.to_ns} AND (to_ns IS NULL OR to_ns > {rows.from_ns}) "
-        f"ORDER BY from_ns LIMIT {4 * RANKS_MAX}",
+        f"WHERE tenant = {{owner:String}}{rows.in_cluster()} AND kind = 'runs-on' "
+        f"AND startsWith(child, {{ranks:String}}) AND from_ns < {rows.to_ns} "
+        f"AND (to_ns IS NULL OR to_ns > {rows.from_ns}) ORDER BY from_ns LIMIT {4 * RANKS_MAX}",
         ranks=f"rank:{rows.job}/",
     )
     gpus: dict[int, str] = {}

@@ -132,8 +132,11 @@ class Books:
         )
         return [(int(row["before"]), int(row["until"])) for row in rows]
 
-    def timeline(self, span: Span, gaps: Sequence[tuple[int, int]]) -> list[dict[str, Any]]:
-        """Seconds by category in at most BINS_MAX bins of whole windows, and of each how much nobody judged.
+    def timeline(
+        self, span: Span, gaps: Sequence[tuple[int, int]], takers: Sequence[tuple[str, str]] = ()
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Seconds by category in at most BINS_MAX bins of whole windows, and of each how much nobody judged; and what
+        was lost to each of some (category, owner) in these bins.
 
         What is left of the first and last bin is time in which the job was not there.
         """
@@ -141,10 +144,11 @@ class Books:
         bin_ns = -(-windows // BINS_MAX) * span.window_ns
         rows = self._query(
             f"SELECT intDiv(end_ns - {span.window_ns} - {span.from_ns}, {bin_ns}) AS bin, "
-            "toString(category) AS category, sum(seconds) AS whole, sum(lost_seconds) AS lost "
-            f"FROM {self._rows(span)} GROUP BY bin, category ORDER BY bin, category"
+            "toString(category) AS category, if(has({takers:Array(String)}, ifNull(toString(owner), '')), "
+            "ifNull(toString(owner), ''), '') AS taker, sum(seconds) AS whole, sum(lost_seconds) AS lost "
+            f"FROM {self._rows(span)} GROUP BY bin, category, taker ORDER BY bin, category, taker",
+            takers=sorted({owner for _, owner in takers}),
         )
-        begins = range(span.from_ns, span.to_ns, bin_ns)
         bins: list[dict[str, Any]] = [
             {
                 "from_ns": begin_ns,
@@ -153,42 +157,22 @@ class Books:
                 "lost": {},
                 "missing": 0.0,
             }
-            for begin_ns in begins
+            for begin_ns in range(span.from_ns, span.to_ns, bin_ns)
         ]
+        taken = {taker: [0.0] * len(bins) for taker in takers}
         for row in rows:
-            one = bins[int(row["bin"])]
-            one["seconds"][row["category"]] = float(row["whole"])
-            one["lost"][row["category"]] = float(row["lost"])
+            one, category = bins[int(row["bin"])], row["category"]
+            one["seconds"][category] = one["seconds"].get(category, 0.0) + float(row["whole"])
+            one["lost"][category] = one["lost"].get(category, 0.0) + float(row["lost"])
+            if (category, row["taker"]) in taken:
+                taken[category, row["taker"]][int(row["bin"])] = float(row["lost"])
         for from_ns, to_ns in gaps:
             for place in range((from_ns - span.from_ns) // bin_ns, -(-(to_ns - span.from_ns) // bin_ns)):
                 one = bins[place]
                 one["missing"] += (min(to_ns, one["to_ns"]) - max(from_ns, one["from_ns"])) / S
-        return bins
-
-    def takers(self, span: Span, who: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Seconds that were lost to each of some (category, owner), in the bins of `timeline`."""
-        windows = (span.to_ns - span.from_ns) // span.window_ns
-        bin_ns = -(-windows // BINS_MAX) * span.window_ns
-        found = {
-            each: {
-                "category": each[0],
-                "owner": each[1],
-                "lost_seconds": [0.0] * -(-windows * span.window_ns // bin_ns),
-            }
-            for each in who
-        }
-        if not who:
-            return []
-        rows = self._query(
-            f"SELECT intDiv(end_ns - {span.window_ns} - {span.from_ns}, {bin_ns}) AS bin, toString(category) AS of, "
-            f"toString(owner) AS by, sum(lost_seconds) AS lost FROM {self._rows(span)} WHERE lost_seconds > 0 "
-            "AND owner IN {owners:Array(String)} GROUP BY bin, of, by",
-            owners=sorted({owner for _, owner in who}),
-        )
-        for row in rows:
-            if (row["of"], row["by"]) in found:
-                found[row["of"], row["by"]]["lost_seconds"][int(row["bin"])] = float(row["lost"])
-        return list(found.values())
+        return bins, [
+            {"category": category, "owner": owner, "lost_seconds": lost} for (category, owner), lost in taken.items()
+        ]
 
     def failures(self, span: Span) -> list[dict[str, Any]]:
         """Failures that stopped the job within the span, the first first."""

@@ -64,13 +64,14 @@ def ledger_answer(
     missing = _missing(gaps, span, gpus)
     failures = books.failures(span)
     owners = _owners(rows, total, config)
+    timeline, takers = books.timeline(span, gaps, _takers(owners))
     return answer | {
         "from_ns": span.from_ns, "to_ns": span.to_ns, "window_ns": span.window_ns, "gpus": gpus,
         "total": {**total, "missing_seconds": missing["seconds"], "missing_gpu_seconds": missing["gpu_seconds"]},
         "categories": _categories(rows, total), "owners": owners,
         "hosts": books.hosts(span, _ranks(owners)),
         "unknown": _unknown(rows, missing), "missing": missing, "depths": _depths(rows),
-        "timeline": books.timeline(span, gaps), "takers": books.takers(span, _takers(owners)),
+        "timeline": timeline, "takers": takers,
         "goodput": goodput(rows, missing["gpu_seconds"]),
         "ettr": _ettr(rows, missing["seconds"], failures, books.checkpoints(span)),
         "mttf": _mttf(failures, total["seconds"] + missing["seconds"]),

@@ -14,6 +14,7 @@ from tests.unit.server.path_rows import filled
 from leadline.cli.compare import tell
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
+from leadline.server.compare_answers import CompareAnswer
 from leadline.server.compare_sides import runs_of
 from leadline.server.compare_times import bus_bytes
 from leadline.server.compare_view import compare_answer
@@ -28,7 +29,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def compared(store: Store, a: str, b: str = "", principal: Principal | None = None) -> dict[str, Any]:
-    return compare_answer(store, Asked(principal or Principal(), "default", END, latest=True), a, b)
+    found = compare_answer(store, Asked(principal or Principal(), "default", END, latest=True), a, b)
+    CompareAnswer.model_validate(found)  # as its type says
+    return found
 
 
 def test_a_job_that_restarted_under_its_name_is_compared_with_itself(store: Store) -> None:

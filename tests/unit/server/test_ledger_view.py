@@ -13,6 +13,7 @@ from tests.unit.server.path_rows import filled
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.server.flows_view import Asked
+from leadline.server.ledger_answers import LedgerAnswer
 from leadline.server.ledger_config import LedgerConfig
 from leadline.server.ledger_view import goodput, ledger_answer
 from leadline.store import Store
@@ -46,6 +47,21 @@ def test_all_sums_are_exact(answer: dict[str, Any]) -> None:
     for one in answer["timeline"]:
         assert sum(one["seconds"].values()) + one["missing"] == pytest.approx(10)
     assert [one["missing"] for one in answer["timeline"]] == [0, 0, 0, 10, 0]
+
+
+def test_the_answer_is_as_its_type_says(answer: dict[str, Any], store: Store) -> None:
+    LedgerAnswer.model_validate(answer)
+    LedgerAnswer.model_validate(ledger_answer(store, ASKED, "bert-7"))
+
+
+def test_who_took_time_is_told_over_time(answer: dict[str, Any]) -> None:
+    taken = {(one["category"], one["owner"]): one["lost_seconds"] for one in answer["takers"]}
+    assert taken == {
+        ("late-rank", "rank:bert-1/3"): [0, ticks(5.5), 0, 0, 0],
+        ("input", "rank:bert-1/2"): [ticks(0.5), 0, 0, 0, 0],
+        ("communication", EDGE): [ticks(0.25), 0, 0, 0, 0],
+    }
+    assert next(iter(taken)) == ("late-rank", "rank:bert-1/3")  # the most lost first
 
 
 def test_only_the_revision_that_counts_is_summed(answer: dict[str, Any]) -> None:

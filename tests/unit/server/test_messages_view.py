@@ -18,6 +18,7 @@ from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME
 from leadline.runner.worker import finished
 from leadline.server.flows_view import Asked
+from leadline.server.messages_answers import MessagesAnswer
 from leadline.server.messages_view import messages_answer, span_of
 from leadline.store import Store, StoreConfig
 
@@ -59,6 +60,7 @@ def asked(at_ns: int = END, cluster: str = "default", principal: Principal = Pri
 
 def test_edges_come_in_the_order_of_the_ring_with_their_share(store: Store) -> None:
     found = messages_answer(store, asked(), JOB)
+    MessagesAnswer.model_validate(found)
     assert (found["end_ns"], found["window_ns"], found["communicators_total"], found["why"]) == (END, 10 * S, 1, "")
     comm = found["communicators"][0]
     assert comm["channels"] == [{"channel": 0, "shape": "ring", "order": [0, 1, 2, 3], "edges": 4}]
