@@ -26,6 +26,7 @@ HEARD_NS = 120 * S
 """Of a part that nothing came of for so long its state is not known."""
 MOMENTS_MAX = 200
 _TOGETHER_NS = 5 * S  # parts of one thing come and go one by one within such a time
+_VICTIMS = "'job', 'rank', 'comm'"  # steps that last long say that a job suffers, not who makes it
 _BY_OTHERS = ("process", "pod", "comm", "switch")  # tell nothing themselves: what stands on them, or their ports, do
 
 
@@ -107,7 +108,7 @@ class Conditions:
                 yield f"job:{one.job}" if one.job else one.entity, Condition(state, words, one.start_ns, one.incident)
             for cause in one.chosen:
                 if cause.start_ns <= at_ns:
-                    text = f"{cause.rule}: slows {one.job or one.entity} (p {cause.probability:.2f})"
+                    text = f"{cause.rule}: slows {one.job or one.entity} (p {min(cause.probability, 0.99):.2f})"
                     yield cause.entity, Condition(state, text, cause.start_ns, one.incident)
 
     def _of_anomalies(self) -> Iterator[tuple[str, Condition]]:
@@ -119,7 +120,8 @@ class Conditions:
             "SELECT toString(told.entity) AS part, toString(argMax(metric, score)) AS worst, max(score) AS far, "
             "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way "
             f"FROM ({latest_sql(ANOMALY, ' AND '.join(where))}) AS told "
-            f"WHERE score >= {SCORE_MIN} AND metric != 'up' AND ifNull(end_ns, {1 << 62}) > {{at_ns:Int64}} "
+            f"WHERE score >= {SCORE_MIN} AND metric != 'up' AND entity_kind NOT IN ({_VICTIMS}) "
+            f"AND ifNull(end_ns, {1 << 62}) > {{at_ns:Int64}} "
             f"AND seen_ns > {{at_ns:Int64}} - {SEEN_NS} AND told.entity IN {{parts:Array(String)}} GROUP BY part"
         )
         for row in self._rows(sql, parts=sorted({*nodes, *links})):

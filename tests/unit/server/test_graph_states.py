@@ -45,6 +45,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             anomaly(NOW - 20 * S, NOW, entity="host:h1", score=30.0),
             anomaly(NOW - 20 * S, NOW, entity="swport:leaf2/Ethernet3", entity_kind="swport", score=12.0,
                     metric="ifOutDiscards"),
+            anomaly(NOW - 20 * S, NOW, entity="rank:bert-1/0", entity_kind="rank", score=40.0, metric="step.seconds"),
             anomaly(NOW - 20 * S, NOW, entity="switch:leaf1", entity_kind="switch", score=6.0),
             anomaly(NOW - 20 * S, NOW, entity="switch:spine1", entity_kind="switch", end_ns=NOW - 5 * S, score=50.0),
         ],

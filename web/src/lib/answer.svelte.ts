@@ -28,11 +28,12 @@ export function answer<P extends GetPath>(
   let running = false; // an answer under way is waited for when only rows came: else a slow one would never come
   let again: (() => void) | undefined;
   let begin: ReturnType<typeof setTimeout> | undefined;
+  const wanted = $derived(JSON.stringify(params())); // a text: the same question again is no change
   $effect(() => {
-    const now = params();
+    const key = wanted;
     void live.version(tables);
+    const now = JSON.parse(key) as ParamsOf<P> | null;
     if (!now) return;
-    const key = JSON.stringify(now);
     const moved = key !== lastKey;
     lastKey = key;
     if (moved) {

@@ -1,5 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { carried, type Edge, type Graph, labelOf, type Node, pictured, rowTitle, standsOn } from "./fold";
+import {
+  carried,
+  type Edge,
+  type Graph,
+  groupName,
+  labelOf,
+  type Node,
+  pictured,
+  rowTitle,
+  standsOn,
+} from "./fold";
 
 const QUIET = { state: "good", why: "", since_ns: null, incident: null };
 const LAYER: Record<string, number> = { job: 0, rank: 1, gpu: 2, host: 3, port: 4, swport: 5, switch: 5 };
@@ -89,7 +99,7 @@ describe("the picture of a graph", () => {
     expect(ports).toHaveLength(12);
     const line = found.lines.find((one) => one.child === ports[0]?.id && one.parent === "switch:leaf1");
     expect(line?.bytes).toBe(10);
-    const opened = pictured(fleet(12), new Set(["port@host:h2"]));
+    const opened = pictured(fleet(12), new Set(["4/port@host:h2"]));
     expect(opened.boxes.filter((box) => box.kind === "port" && !box.group).map((box) => box.label)).toEqual([
       "h2/eth1",
       "h2/eth2",
@@ -107,20 +117,28 @@ describe("the picture of a graph", () => {
       "leaf1",
       "leaf2",
     ]);
-    const opened = pictured(fleet(40), new Set(["port@leaf1+leaf2"]));
+    const opened = pictured(fleet(40), new Set(["4/port@leaf1+leaf2"]));
     expect(opened.boxes.filter((box) => box.kind === "port")).toHaveLength(40);
+  });
+
+  it("keeps the tiers of switches apart", () => {
+    const tiers = [5, 6].flatMap((layer) =>
+      Array.from({ length: 20 }, (_, at) => node(`switch:s${layer}-${at}`, { layer })),
+    );
+    const found = pictured({ ...fleet(1), nodes: tiers, edges: [] }, NONE);
+    expect(found.boxes.map((box) => box.id)).toEqual(["5/switch@", "6/switch@"]);
   });
 
   it("never hides what is bad or chosen in a group", () => {
     const found = pictured(fleet(40, ["host:h7"]), NONE, "gpu:GPU-3-x");
     expect(found.boxes.find((box) => box.id === "host:h7")?.state).toBe("bad");
     expect(found.boxes.find((box) => box.id === "gpu:GPU-3-x")?.group).toBe(false);
-    expect(found.boxOf.get("host:h8")).toBe("host@leaf1+leaf2");
+    expect(found.boxOf.get("host:h8")).toBe("3/host@leaf1+leaf2");
   });
 
   it("tells the worst state of a group, and of how many", () => {
     const broken = Array.from({ length: 6 }, (_, h) => `host:h${h}`);
-    const group = pictured(fleet(40, broken), NONE).boxes.find((box) => box.id === "host@leaf1+leaf2");
+    const group = pictured(fleet(40, broken), NONE).boxes.find((box) => box.id === "3/host@leaf1+leaf2");
     expect([group?.state, group?.why]).toEqual(["bad", "6 of 40 bad: it broke"]);
   });
 
@@ -147,6 +165,11 @@ describe("names", () => {
   it("are short in boxes and counted in rows", () => {
     expect(labelOf("rank:bert/large-7/13")).toBe("rank 13");
     expect(labelOf("gpu:GPU-61eb79e9-3f1b-58c1-8e09-2d744af3a8f1")).toBe("GPU-61eb79e9");
+    expect([groupName("4/port@host:h2"), groupName("3/host@leaf1+leaf2"), groupName("5/switch@")]).toEqual([
+      "NIC ports of h2",
+      "hosts of leaf1+leaf2",
+      "switches",
+    ]);
     expect(rowTitle(["gpu"], 1)).toBe("1 GPU");
     expect(rowTitle(["port", "storage", "port"], 9)).toBe("9 NIC ports, storage");
   });

@@ -14,13 +14,15 @@ export type Node = Graph["nodes"][number];
 export type Edge = Graph["edges"][number];
 
 export const ROW_MAX = 16; // boxes of a kind side by side; with more their names cannot be read
+const BY_HOME = new Set(["gpu", "process", "port", "swport", "nvlink"]);
 const APART_MAX = 4; // bad ones of a kind that are shown beside their group; more are a state of the group
 
 export interface Box {
-  readonly id: string; // of one node its entity; of a group `KIND@WHERE`
+  readonly id: string; // of one node its entity; of a group `LAYER/KIND@WHERE`
   readonly kind: string;
   readonly layer: number;
   readonly label: string;
+  readonly lines: readonly string[]; // the same for a box: what and how many, where
   readonly members: readonly Node[];
   readonly group: boolean;
   readonly state: State;
@@ -55,7 +57,16 @@ export function pictured(graph: Graph, open: ReadonlySet<string>, keep = "", mos
     for (const node of nodes) if (node.entity === keep) apart.add(node);
     for (const found of folded(nodes, apart, levels, open, most)) boxes.push(boxOf(found, shared));
   }
-  boxes.sort((a, b) => a.layer - b.layer || a.kind.localeCompare(b.kind) || natural(a.label, b.label));
+  // Parts of hosts stand in the order of these, whatever their own names, folded or not.
+  const home = (box: Box): string =>
+    BY_HOME.has(box.kind) ? (levels[0]?.(box.members[0]?.entity ?? "") ?? "") : "";
+  boxes.sort(
+    (a, b) =>
+      a.layer - b.layer ||
+      a.kind.localeCompare(b.kind) ||
+      natural(home(a), home(b)) ||
+      natural(a.label, b.label),
+  );
   const at = new Map(boxes.flatMap((box) => box.members.map((node) => [node.entity, box.id] as const)));
   return { boxes, lines: linesOf(graph.edges, at, boxes, shared), boxOf: at };
 }
@@ -86,7 +97,7 @@ function folded(
     return [
       ...alone,
       ...[...groups].flatMap(([where, members]) => {
-        const id = `${members[0]?.kind ?? ""}@${where}`;
+        const id = `${members[0]?.layer ?? 0}/${members[0]?.kind ?? ""}@${where}`;
         if (members.length === 1) return members.map(single);
         return open.has(id)
           ? folded(members, apart, levels.slice(0, at), open, most)
@@ -113,11 +124,15 @@ function levelsOf(graph: Graph): Level[] {
     leaves.set(host, known.add(plain(leaf)));
   }
   const near: Level = (entity) => homeOf(entity, homes);
-  const wide: Level = (entity) => {
-    const found = leaves.get(homeOf(entity, homes));
-    return found ? [...found].sort(natural).join("+") : "";
-  };
+  const told = new Map([...leaves].map(([host, found]) => [host, leafWords([...found].sort(natural))]));
+  const wide: Level = (entity) => told.get(homeOf(entity, homes)) ?? "";
   return [near, wide, () => ""];
+}
+
+/** `leaf1+leaf2`, `leaf1-1…leaf1-8`: leaves in order; with many, how many there are keeps them apart. */
+function leafWords(leaves: readonly string[]): string {
+  const [first = "", last = ""] = [leaves[0], leaves.at(-1)];
+  return leaves.length > 3 ? `${first}…${last} (${leaves.length})` : leaves.join("+");
 }
 
 /** The host of each rank, GPU, process by the edges that tell it. */
@@ -146,11 +161,13 @@ function boxOf(found: Found, shared: ReadonlySet<string>): Box {
   const group = found.id !== first?.entity;
   const reason = found.nodes.find((node) => stateOf(node.state) === state && node.why)?.why ?? "";
   const [many, count] = [found.nodes.length, states.filter((each) => each === state).length];
+  const lines = group ? groupLines(first?.kind ?? "", many, found.where) : [labelOf(first?.entity ?? "")];
   return {
     id: found.id,
     kind: first?.kind ?? "",
     layer: first?.layer ?? 0,
-    label: group ? groupLabel(first?.kind ?? "", many, found.where) : labelOf(first?.entity ?? ""),
+    label: lines.join(" "),
+    lines,
     members: found.nodes,
     group,
     state,
@@ -217,7 +234,9 @@ function reached(picture: Picture, box: string, way: (line: Line) => [string, st
   const next = new Map<string, string[]>();
   for (const line of picture.lines) {
     const [from, to] = way(line);
-    next.set(from, [...(next.get(from) ?? []), to]);
+    const known = next.get(from);
+    if (known) known.push(to);
+    else next.set(from, [to]);
   }
   const found = new Set([box]);
   for (const one of found) for (const other of next.get(one) ?? []) found.add(other);
@@ -266,9 +285,16 @@ export function labelOf(entity: string): string {
   return name;
 }
 
-function groupLabel(kind: string, count: number, where: string): string {
+function groupLines(kind: string, count: number, where: string): string[] {
   const place = plain(where);
-  return `${count} ${manyOf(kind)}${place ? ` ${kind === "host" || where.includes("+") ? "at" : "of"} ${place}` : ""}`;
+  return [`${count} ${manyOf(kind)}`, ...(place ? [`${where.includes(":") ? "of" : "at"} ${place}`] : [])];
+}
+
+/** `NIC ports of h2`: a group by its id. */
+export function groupName(id: string): string {
+  const at = id.indexOf("@");
+  const where = id.slice(at + 1);
+  return `${manyOf(id.slice(id.indexOf("/") + 1, at))}${where ? ` of ${plain(where)}` : ""}`;
 }
 
 function plain(entity: string): string {
@@ -278,16 +304,19 @@ function plain(entity: string): string {
 function grouped<T>(items: readonly T[], key: (item: T) => string): Map<string, T[]> {
   const found = new Map<string, T[]>();
   for (const item of items) {
-    const own = found.get(key(item));
+    const name = key(item);
+    const own = found.get(name);
     if (own) own.push(item);
-    else found.set(key(item), [item]);
+    else found.set(name, [item]);
   }
   return found;
 }
 
+const ORDER = new Intl.Collator("en", { numeric: true });
+
 /** h2 before h10. */
 export function natural(a: string, b: string): number {
-  return a.localeCompare(b, "en", { numeric: true });
+  return ORDER.compare(a, b);
 }
 
 /** `8 hosts`, `1 job`: a row by what is in it. */

@@ -10,7 +10,8 @@ export interface Look {
   readonly chosen: string; // box
 }
 
-export const ROW_HEIGHT = 24;
+const ROW_HEIGHT = 24;
+const LINE_HEIGHT = 14;
 const LETTER = 7; // width of one at 12 px, a little more than it is
 
 /** Lines thicker where they carry more; `most` is what the busiest carries. */
@@ -24,7 +25,14 @@ export function elementsOf(picture: Picture): ElementDefinition[] {
   return [
     ...picture.boxes.map((box) => ({
       group: "nodes" as const,
-      data: { id: box.id, label: box.label, layer: box.layer, width: boxWidth(box), state: box.state },
+      data: {
+        id: box.id,
+        label: box.lines.join("\n"),
+        layer: box.layer,
+        width: boxWidth(box),
+        height: ROW_HEIGHT + (box.lines.length - 1) * LINE_HEIGHT,
+        state: box.state,
+      },
       classes: [box.group ? "group" : "", box.shared ? "shared" : ""].join(" ").trim(),
     })),
     ...picture.lines.map((line) => ({
@@ -50,7 +58,8 @@ export function elementsOf(picture: Picture): ElementDefinition[] {
 }
 
 function boxWidth(box: Box): number {
-  return Math.round(box.label.length * LETTER + (box.state === "good" ? 16 : 36));
+  const longest = Math.max(...box.lines.map((line) => line.length));
+  return Math.round(longest * LETTER + (box.state === "good" ? 16 : 36));
 }
 
 /** Colours by name as app.css has them. */
@@ -66,7 +75,8 @@ export function styleOf(ink: Ink): StylesheetStyle[] {
         shape: "round-rectangle",
         "corner-radius": "4",
         width: "data(width)",
-        height: ROW_HEIGHT,
+        height: "data(height)",
+        "text-wrap": "wrap",
         label: "data(label)",
         "font-size": 12,
         "font-family": "system-ui, sans-serif",
@@ -139,7 +149,7 @@ export function styleOf(ink: Ink): StylesheetStyle[] {
       style: { "background-color": ink("lit"), "border-color": ink("accent"), "border-width": 2 },
     },
     { selector: "node.chosen.shared", style: { "border-width": 5 } },
-    { selector: ".dimmed", style: { opacity: 0.35 } },
+    { selector: ".dimmed", style: { opacity: 0.45 } },
   ];
 }
 
