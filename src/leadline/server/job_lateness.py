@@ -9,6 +9,7 @@ as they are.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ RANKS_MAX = 256  # lines that are told; of more, each is the worst of 8, 64, ...
 FOLD = 8
 BINS_MIN = 24  # bins are not made wider than this many of the span, however seldom collectives come
 FILLED = 0.9  # of the bins with collectives, whose neighbour has some too: else bins are too narrow to be read
-CARRIED_MAX = 4  # bins that collectives lie apart without anything being missing: a step may take longer than others
+CARRIED_MAX = (
+    4  # bins that calls of a rank lie apart without anything being missing: a step may take longer than others
+)
 CALL_NS_MAX = 3600 * 10**9  # calls of one number that lie further apart are not one: the job began anew
 PAIRWISE = "('send', 'recv')"  # in which nobody is a peer
 HOW = "collectives are told by the torch hook or the NCCL plug-in (docs/how-to/watch-a-pytorch-job.md)"
@@ -37,9 +40,9 @@ def lateness_answer(rows: JobRows, points: int) -> dict[str, Any]:
     rank_R, late_RT, count_RT, alone_R = _grid(rows, bin_ns, points, every)
     while late_RT.shape[1] >= 2 * BINS_MIN and _apart(count_RT) > 1:
         late_RT, count_RT, bin_ns = _halved(late_RT), _halved(count_RT), 2 * bin_ns
-    late_RT, count_RT = _carried(late_RT, count_RT)
     mean_RT = np.divide(late_RT, count_RT, out=np.full(late_RT.shape, np.nan), where=count_RT > 0)
     names, mean_RT, alone_R, fold = _folded(rank_R, mean_RT, alone_R)
+    mean_RT = np.array([_carried(row) for row in mean_RT.tolist()]) if names else mean_RT
     return {
         "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
         "to_ns": rows.to_ns, "bin_ns": bin_ns,
@@ -104,18 +107,14 @@ def _apart(count_RT: Values) -> float:
     return float(np.percentile(np.diff(known), 100 * FILLED)) if len(known) > 1 else 1.0
 
 
-def _carried(late_RT: Values, count_RT: Values) -> tuple[Values, Values]:
-    """The same with bins between two collectives as the later one: nothing is missing there, the job computes."""
-    known = np.flatnonzero(count_RT.any(axis=0))
-    if len(known) < 2:
-        return late_RT, count_RT
-    bins = np.arange(count_RT.shape[1])
-    place = np.searchsorted(known, bins)
-    later = known[np.minimum(place, len(known) - 1)]
-    earlier = known[np.maximum(place - 1, 0)]
-    short = (bins > known[0]) & (bins < known[-1]) & (later - earlier <= CARRIED_MAX)
-    source = np.where(short, later, bins)
-    return late_RT[:, source], count_RT[:, source]
+def _carried(mean_T: list[float]) -> list[float]:
+    """A line with bins between two of its calls as the later one: nothing is missing there, the rank computes."""
+    found = list(mean_T)
+    known = [at for at, value in enumerate(mean_T) if value == value]
+    for earlier, later in itertools.pairwise(known):
+        if later - earlier <= CARRIED_MAX:
+            found[earlier + 1 : later] = [mean_T[later]] * (later - earlier - 1)
+    return found
 
 
 def _halved(value_RT: Values) -> Values:

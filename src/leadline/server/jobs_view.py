@@ -236,7 +236,7 @@ def _runs(rows: JobRows) -> list[dict[str, Any]]:
     """Spans in which the job ran, by its steps, over all that is kept."""
     activity = rows.query(
         "SELECT min(start_ns) AS begin_ns, max(end_ns) AS end_ns, min(step) AS low, max(step) AS high "
-        f"FROM leadline.{STEP.name} WHERE {rows.mine()} AND start_ns < {rows.to_ns} "
+        f"FROM leadline.{STEP.name} WHERE {rows.mine()} "
         f"GROUP BY intDiv(start_ns, {BUCKET_NS}) ORDER BY begin_ns, end_ns SETTINGS final = 0"
     )
     return [{"from_ns": from_ns, "to_ns": to_ns} for from_ns, to_ns in runs_of(activity)]

@@ -14,7 +14,7 @@ from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.server.flows_view import Asked
 from leadline.server.job_collectives import collectives_answer
-from leadline.server.job_lateness import lateness_answer
+from leadline.server.job_lateness import _carried, lateness_answer
 from leadline.server.job_overlays import Mark, joined, overlays_answer, together
 from leadline.server.job_rows import JobRows
 from leadline.server.job_steps import steps_answer
@@ -252,6 +252,12 @@ def test_bins_are_as_wide_as_collectives_are_apart(store: Store) -> None:
     assert found["bin_ns"] < 10 * S
     assert len(found["t_ns"]) * found["bin_ns"] >= 100 * S
     assert lateness_answer(rows_of(store, job="bert-9"), 10)["ranks"] == []
+
+
+def test_between_two_calls_nothing_is_missing_but_in_a_long_silence() -> None:
+    nan = float("nan")
+    found = _carried([nan, 1.0, nan, 3.0, nan, nan, nan, nan, 5.0, nan])
+    assert [None if each != each else each for each in found] == [None, 1.0, 3.0, 3.0, *[None] * 4, 5.0, None]
 
 
 def test_collectives_take_as_long_as_the_last_is_in_them(store: Store) -> None:
