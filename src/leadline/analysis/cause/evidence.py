@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from leadline.analysis.cause.traffic import Others
 
 S = 10**9
-SUSPECT_SURE = 0.6  # probability from which on a suspect is the one: the same at which a cause is named
+SUSPECT_SURE = (
+    0.8  # probability from which on a suspect proves something; below, flows that suffer for other reasons look so too
+)
 STALE_NS = 60 * S  # an open anomaly that no window (of 5 s) has told for so long is over since
 
 

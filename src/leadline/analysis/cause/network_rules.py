@@ -166,7 +166,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
             ),
             Sign("anomaly", r"node_infiniband_port_rcv_errors_total", TELLING, "high", needed=True),
             Sign("suspect", r"loss", PROOF, needed=True),
-            Sign("suspect", r"loss-perhaps", FITTING, needed=True),
+            Sign("suspect", r"loss-perhaps", WEAK, needed=True),
             # Counted end to end: whose link it was that lost them they do not say.
             Sign("anomaly", rf"{_PORT}(local_ack_timeout_err|packet_seq_err)(_total)?", WEAK, "high"),
             Sign("anomaly", rf"{_PORT}(out_of_sequence|roce_adp_retrans(_to)?)(_total)?", WEAK, "high"),

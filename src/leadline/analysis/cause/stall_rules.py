@@ -178,7 +178,7 @@ STALL_RULES: tuple[Rule, ...] = (
         (
             Sign("event", r"path-dead|blackhole", PROOF, needed=True),
             Sign("suspect", r"blackhole", PROOF, needed=True),
-            Sign("suspect", r"blackhole-perhaps", FITTING, needed=True),
+            Sign("suspect", r"blackhole-perhaps", WEAK, needed=True),
             Sign("anomaly", r"node_netstat_TcpExt_TCP(Timeouts|LostRetransmit)", FITTING, "high", needed=True),
             Sign("conflict", r"never-arrives|off-path", FITTING, needed=True),
         ),

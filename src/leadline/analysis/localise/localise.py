@@ -124,8 +124,20 @@ def _suspects(sent: Sent, path_hop: pa.Table, series: pa.Table, sample: pa.Table
     vain_N = in_vain(sent)
     late_ns = window.from_ns - FLOWS_NS
     since_ns = min([late_ns, *sent.time_N[vain_N].tolist()])  # what waits since then was lost then
-    by_switch = vanished(readings, since_ns)
-    return _named(sent, _only(told, known_F), these, Counters(by_switch, dropped(readings, since_ns)), late_ns)
+    counters = Counters(vanished(readings, since_ns), dropped(readings, since_ns))
+    silent_F = known_F & ~_counted(sent, these, counters, late_ns)
+    return _named(sent, _only(told, silent_F), _only(told, known_F), these, counters, late_ns)
+
+
+def _counted(sent: Sent, these: Components, counters: Counters, late_ns: int) -> Bools:
+    """Flows over a link whose ends say that they dropped what its flows lost: a full queue, wherever else they go.
+
+    They say nothing of silent loss, neither for a component nor against it.
+    """
+    lost_F = np.bincount(sent.flow_N, sent.lost_N * (sent.time_N > late_ns), len(sent.id_F))
+    counted_C = np.array([counters.counted(name) for name in these.name_C])
+    full_C = (counted_C > 0) & (counted_C >= COUNTED_MIN * (lost_F @ these.there_FC))
+    return np.asarray((these.there_FC[:, full_C] >= 0.5).any(axis=1), bool)
 
 
 def _ids(sent: Sent, bad_F: Bools) -> list[int]:
@@ -140,13 +152,15 @@ def _only(told: Counts, known_F: Bools) -> Counts:
     )))  # fmt: skip
 
 
-def _named(sent: Sent, told: Counts, these: Components, counters: Counters, late_ns: int) -> list[Suspect]:
+def _named(
+    sent: Sent, silent: Counts, told: Counts, these: Components, counters: Counters, late_ns: int
+) -> list[Suspect]:
     switch_C = np.array([name.startswith("switch:") for name in these.name_C])
     one_way_C = np.array([bool(way) for way in these.way_C])
     adds_C = np.array(
         [_conserved(name, nodes, counters.vanished) for name, nodes in zip(these.name_C, these.switches_C, strict=True)]
     )
-    loss_C = some_packets(told, these.there_FC) + PRIOR + adds_C + np.where(switch_C, UNFIT, 0.0)
+    loss_C = some_packets(silent, these.there_FC) + PRIOR + adds_C + np.where(switch_C, UNFIT, 0.0)
     hole_C = some_flows(told, these.round_FC) + PRIOR + adds_C + np.where(switch_C, 0.0, UNFIT)
     hole_C = np.where(one_way_C, -np.inf, hole_C)  # a way and its acknowledgements cannot be told apart
     whole = float(logsumexp(np.concatenate([loss_C, hole_C, [0.0]])))

@@ -41,9 +41,10 @@ BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
 LEDGER_NS = 15 * S  # of its windows in a row
 # Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner, or takes a third
-# of the time, is told sooner. So is what a job whose past is calm does not lose by chance, but not below the least.
+# of the time, is told sooner. A past that is long enough tells how much this job loses by chance: that counts, within
+# what stands here for what one rank lost, for what is clear otherwise, and for the rest.
 LOST_S_MIN, LOST_S_NOBODYS = 2.0, 4.0
-LEAST_S, LEAST_S_NOBODYS = 1.0, 2.5
+RANKS_S, CLEAR_S, NOBODYS_S = (1.0, LOST_S_MIN), (LOST_S_MIN, LOST_S_NOBODYS), (2.5, LOST_S_NOBODYS)
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
@@ -353,9 +354,12 @@ def _is_worth_telling(lost_s: float, share: float, most_s: float, rank_s: float,
     `chance`: what the job loses by chance, s; None: not known.
     """
     clear = most_s >= OWNER_SHARE * lost_s or share >= SHARE_CLEAR
-    enough_s = LOST_S_MIN if clear else LOST_S_NOBODYS
-    least_s = LEAST_S if rank_s >= OWNER_SHARE * lost_s else LEAST_S_NOBODYS
-    return lost_s >= (enough_s if chance is None else min(enough_s, max(chance, least_s)))
+    if chance is None:
+        return lost_s >= (LOST_S_MIN if clear else LOST_S_NOBODYS)
+    least_s, most_needed_s = CLEAR_S if clear else NOBODYS_S
+    if rank_s >= OWNER_SHARE * lost_s:
+        least_s, most_needed_s = RANKS_S
+    return lost_s >= min(max(chance, least_s), most_needed_s)
 
 
 def _lost_from(pace: Pace, place: int, level: Level) -> int:

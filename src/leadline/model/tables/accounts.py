@@ -42,7 +42,12 @@ USUAL = Table(
     doc="How long what a job repeats took in one window: its steps, and its collectives of one kind and size.",
     own=(
         _JOB,
-        Column("what", SYM, None, "step, input, compute, checkpoint, or a collective: `all_reduce 524288 B on 8 of bert-1/0x9c`"),
+        Column(
+            "what",
+            SYM,
+            None,
+            "step, input, compute, checkpoint, or a collective: `all_reduce 524288 B on 8 of bert-1/0x9c`",
+        ),
         END_NS,
         WINDOW_NS,
         Column("count", U64, "1", "how many there were"),

@@ -77,6 +77,13 @@ def test_what_ports_count_as_dropped_is_no_silent_loss() -> None:
     assert judged(lossy_link(vanishes={"leaf2": 400.0}))[0]["kind"] == "loss"
 
 
+def test_what_one_port_counts_is_no_silent_loss_of_the_links_before_and_after_it() -> None:
+    silent = {row["entity"] for row in judged(lossy_link())}
+    counted = judged(lossy_link(drops={"swport:leaf2/Up1": 900.0}))
+    assert SPINE1_LEAF2 in silent
+    assert [row for row in counted if row["kind"] == "loss"] == []
+
+
 def test_where_flows_wait_longer_it_is_a_queue_that_drops() -> None:
     waits = [flow for flow in FLOWS if SPINE1_LEAF2 in flow.links]
     assert {row["kind"] for row in judged(lossy_link(waits=waits))} == {"queue"}
