@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
 BUILT = Path(__file__).parent / "page"
 # First parts of the page's addresses; a test holds them against web/src/routes.ts.
@@ -55,9 +56,9 @@ The page was not built: `make up` builds it (web/, Node 20).
 class _Built(StaticFiles):
     """Built files: their names carry a hash of what is in them, so they are kept for a year."""
 
-    async def get_response(self, path: str, scope: object) -> Response:  # type: ignore[override]
+    async def get_response(self, path: str, scope: Scope) -> Response:
         """One file. Errors: HTTPException(404)."""
-        response = await super().get_response(path, scope)  # type: ignore[arg-type]
+        response = await super().get_response(path, scope)
         if response.status_code == 404:
             raise HTTPException(404)
         hashed = path.count("-") > 0

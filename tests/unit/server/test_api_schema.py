@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 194  # for all operations together
+EXAMPLES = 196  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -53,6 +53,7 @@ OPERATIONS = [
     ("GET", "/api/v1/ledger"),
     ("GET", "/api/v1/failures"),
     ("GET", "/api/v1/sle"),
+    ("GET", "/api/v1/sle/minutes"),
     ("GET", "/api/v1/expectations"),
     ("GET", "/api/v1/incidents"),
     ("GET", "/api/v1/incidents/{incident}"),
