@@ -14,7 +14,9 @@ import pyarrow as pa
 from leadline.analysis.spec import Analysis
 from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.runner.conditions import Condition
 from leadline.runner.judge import Judged
+from leadline.runner.load import StoreRows
 from leadline.runner.worker import DONE
 from leadline.store.schema import arrow_table
 
@@ -41,16 +43,16 @@ class Run:
     digest: bytes
 
 
-def runs_before(store: StoreKeeping, analysis: Analysis, end_ns: int) -> dict[Part, Run]:
+def runs_before(rows: StoreRows, analysis: Analysis, end_ns: int) -> dict[Part, Run]:
     """How the parts of a window were judged before. Errors: StoreError."""
-    found = store.query(
-        "SELECT tenant, cluster, part, version, revision, state, digest FROM leadline.analysis_run "
-        "WHERE analysis = {analysis:String} AND end_ns = {end_ns:Int64} AND window_ns = {window_ns:Int64}",
-        {"analysis": analysis.name, "end_ns": end_ns, "window_ns": analysis.window_ns},
-    )
+    names = ("tenant", "cluster", "part", "version", "revision", "state", "digest")
+    of_window = [Condition("end_ns", ">=", end_ns), Condition("end_ns", "<=", end_ns)]
+    of_window += [Condition("window_ns", "<=", analysis.window_ns), Condition("analysis", "in", (analysis.name,))]
+    found = rows.stored(ANALYSIS_RUN, (*names, "window_ns"), of_window)
     return {
         (row["tenant"], row["cluster"], row["part"]): Run(row["version"], row["revision"], row["state"], row["digest"])
         for row in found.to_pylist()
+        if row["window_ns"] == analysis.window_ns
     }
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -27,42 +26,17 @@ from leadline.analysis.spec import Analysis, Part, Read, Window
 from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT
+from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
-from leadline.runner.verdicts import NO_RUNS, all_count, counted_by, latest_rows, latest_sql, runs_sql
+from leadline.runner.conditions import Condition, fulfilling, where
+from leadline.runner.recent import Recent
+from leadline.runner.verdicts import NO_RUNS, all_count, counted_by, latest_rows, latest_sql, runs_of
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
 PIECES_MAX = 100  # that rows in memory lie in: more make each look at them slow
 # Begin and end of rows that tell a span, by the names that tables use.
 _SPANS = (("from_ns", "to_ns"), ("start_ns", "end_ns"), ("first_ns", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition on one column: less, at most, more or at least than a number, or one of some words."""
-
-    column: str
-    how: str  # <, <=, >, >=, in
-    value: int | tuple[str, ...]
-    null_too: bool = False
-
-    def sql(self, name: str) -> str:
-        """The condition, with its value as the parameter `name`."""
-        kind = "Array(String)" if self.how == "in" else "Int64"
-        told = f"{self.column} {self.how.upper()} {{{name}:{kind}}}"
-        return f"({self.column} IS NULL OR {told})" if self.null_too else told
-
-    def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Whether each row fulfils it."""
-        column = rows[self.column]
-        if isinstance(self.value, tuple):
-            found = reduce(pc.or_, [pc.equal(column, word) for word in self.value])
-        else:
-            found = _COMPARED[self.how](column, self.value)
-        return pc.fill_null(found, self.null_too)
-
-
-_COMPARED = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,29 +131,41 @@ class StoreReading(Protocol):
 class StoreRows:
     """Rows of a store."""
 
-    def __init__(self, store: StoreReading) -> None:
-        self._store = store
+    def __init__(self, store: StoreReading, recent: Recent | None = None) -> None:
+        """`recent`: what it holds in memory is not read from the store."""
+        self._store, self._recent = store, recent
 
     def chosen(self, chosen: Chosen) -> pa.Table:
         """See `Rows`. Symbols are coded by the engine: writing their texts out and coding them again takes seconds
         for millions of rows."""
         if chosen.table.identity is Identity.REVISION:
             return as_declared(chosen, self._that_count(chosen))
-        where, parameters = _condition(chosen.conditions[0], "")
-        return as_declared(chosen, self._selected(chosen.columns, f"leadline.{chosen.table.name}", where, parameters))
+        return as_declared(chosen, self.stored(chosen.table, chosen.columns, chosen.conditions[0]))
+
+    def stored(self, table: Table, names: Sequence[str], conditions: Sequence[Condition]) -> pa.Table:
+        """These columns of the rows that fulfil conditions; of verdicts those of every revision."""
+        held = self._recent.stored(table, names, conditions) if self._recent else None
+        if held is not None:
+            return held
+        condition, parameters = where(conditions)
+        return self._selected(names, f"leadline.{table.name}", condition, parameters)
 
     def _that_count(self, chosen: Chosen) -> pa.Table:
         """Rows of verdicts: those stored, where all of them count, as they nearly always do; else by `latest_sql`,
         which takes the engine five times as long to think about."""
         table, (before, after) = chosen.table, chosen.conditions
-        where, parameters = _condition(before, "")
         names = tuple(dict.fromkeys((*chosen.columns, *counted_by(table), *(each.column for each in after))))
-        rows = self._selected(names, f"leadline.{table.name}", where, parameters)
-        asked = runs_sql(table, rows)
-        if all_count(table, rows, self._store.query(*asked) if asked else NO_RUNS):
+        rows = self.stored(table, names, before)
+        if all_count(table, rows, self._runs(table, rows)):
             return fulfilling(latest_rows(table, rows), after) if table.newest else rows
-        then, more = _condition(after, "then_")
-        return self._selected(chosen.columns, f"({latest_sql(table, where)})", then, parameters | more)
+        condition, parameters = where(before)
+        then, more = where(after, "then_")
+        return self._selected(chosen.columns, f"({latest_sql(table, condition)})", then, parameters | more)
+
+    def _runs(self, table: Table, rows: pa.Table) -> pa.Table:
+        """The runs that decide which of these verdicts count."""
+        conditions = runs_of(table, rows)
+        return NO_RUNS if conditions is None else self.stored(ANALYSIS_RUN, NO_RUNS.column_names, conditions)
 
     def _selected(self, columns: Sequence[str], source: str, where: str, parameters: dict[str, Any]) -> pa.Table:
         names = ", ".join(f"`{name}`" for name in columns)
@@ -188,29 +174,45 @@ class StoreRows:
 
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`. Whether a row was appended once or twice does not matter, and not to ask is ten times as fast."""
+        names = owner_columns(chosen)
         if chosen.table.newest:
-            return owners_of(self.chosen(replace(chosen, columns=owner_columns(chosen))))
-        where, parameters = _condition(chosen.conditions[0], "")
+            return owners_of(self.chosen(replace(chosen, columns=names)))
+        held = self._recent.stored(chosen.table, names, chosen.conditions[0]) if self._recent else None
+        if held is not None:
+            return owners_of(held)
+        condition, parameters = where(chosen.conditions[0])
         job = "toString(ifNull(job, ''))" if "job" in chosen.columns else "''"
         found = self._store.query(
-            f"SELECT DISTINCT tenant, cluster, {job} AS part FROM leadline.{chosen.table.name} WHERE {where}",
+            f"SELECT DISTINCT tenant, cluster, {job} AS part FROM leadline.{chosen.table.name} WHERE {condition}",
             parameters,
         )
         return sorted((row["tenant"], row["cluster"], row["part"]) for row in found.to_pylist())
 
     def next_ns(self, table: Table, from_ns: int) -> int | None:
         """See `Rows`."""
+        after = [Condition(table.time, ">=", from_ns)]
+        held = self._recent.stored(table, (table.time,), after) if self._recent else None
+        if held is not None:
+            least: int | None = pc.min(held[table.time]).as_py()
+            return least
+        condition, parameters = where(after)
         found = self._store.query(
             f"SELECT min({table.time}) AS at, count() AS n FROM leadline.{table.name} "
-            f"WHERE {table.time} >= {{from_ns:Int64}} SETTINGS final = 0",
-            {"from_ns": from_ns},
+            f"WHERE {condition} SETTINGS final = 0",
+            parameters,
         ).to_pylist()[0]
         return int(found["at"]) if found["n"] else None
 
     def count(self, chosen: Chosen) -> int:
         """See `Rows`."""
-        where, parameters = _condition(chosen.conditions[0], "")
-        found = self._store.query(f"SELECT count() AS n FROM leadline.{chosen.table.name} WHERE {where}", parameters)
+        before = chosen.conditions[0]
+        held = self._recent.stored(chosen.table, ("tenant",), before) if self._recent else None
+        if held is not None:
+            return int(held.num_rows)
+        condition, parameters = where(before)
+        found = self._store.query(
+            f"SELECT count() AS n FROM leadline.{chosen.table.name} WHERE {condition}", parameters
+        )
         return int(found["n"][0].as_py())
 
 
@@ -270,21 +272,6 @@ class HeldRows:
         before, after = chosen.conditions
         rows = fulfilling(held, before)
         return fulfilling(latest_rows(chosen.table, rows), after) if chosen.table.newest else rows
-
-
-def fulfilling(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
-    return rows.filter(reduce(pc.and_, [each.of(rows) for each in conditions])) if conditions else rows
-
-
-def _condition(conditions: Sequence[Condition], prefix: str) -> tuple[str, dict[str, Any]]:
-    """Conditions as SQL with their parameters, whose names begin with `prefix`."""
-    parameters: dict[str, Any] = {}
-    told = []
-    for place, each in enumerate(conditions):
-        name = f"{prefix}{each.column}_{place}"
-        told.append(each.sql(name))
-        parameters[name] = list(each.value) if isinstance(each.value, tuple) else each.value
-    return " AND ".join(told) or "1", parameters
 
 
 def owner_columns(chosen: Chosen) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter as Tally
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,9 +30,9 @@ from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
-from leadline.runner.load import Rows, StoreRows, next_row_ns
+from leadline.runner.load import StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
-from leadline.runner.remembered import Remembered
+from leadline.runner.recent import Recent
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
@@ -118,10 +117,8 @@ class Runner:
         _require_known(config.disabled, analyses, "runner.disabled")
         self._analyses = [each for each in analyses if config.enabled and each.name not in config.disabled]
         self._executor = executor or WorkerProcesses(workers=config.workers, nice=config.nice)
-        self._rows: Rows = StoreRows(store)
-        if not store.config.url:  # others may write to a server
-            self._rows = Remembered(self._rows, self._written)
-        self._judged_again: Tally[str] = Tally()  # by table of verdicts: rows count no more, though none was written
+        self._recent = None if store.config.url else Recent(store)  # others may write to a server
+        self._rows = StoreRows(store, self._recent)
         self._lock = threading.RLock()  # schedules and figures
         self._lanes: list[_Lane] = []
         self._readers: dict[str, list[tuple[_Lane, Read]]] = {}
@@ -168,6 +165,8 @@ class Runner:
         self._executor.close()
         if self._thread.is_alive():
             self._thread.join(STOP_S_MAX)
+        if self._recent:
+            self._recent.close()
 
     # --- what others say ---
 
@@ -383,13 +382,12 @@ class Runner:
         parts = rows_in = rows_out = revised = 0
         error = ""
         for judged in found:
-            before = runs_before(self._store, analysis, due.end_ns) if before is None else before
+            before = runs_before(self._rows, analysis, due.end_ns) if before is None else before
             window = judged.window
             earlier = before.get((window.tenant, window.cluster, window.job))
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 keep(self._store, analysis, judged, revision)
-                self._judged_again.update(table.name for table in analysis.writes if earlier)
                 self._tell(lane, judged)
             revised += bool(revision)
             error = judged.outcome.error or error
@@ -404,10 +402,6 @@ class Runner:
                 lane.last_took_s = (time.monotonic_ns() - began_ns) / 1e9
                 lane.rows_in, lane.rows_out = lane.rows_in + rows_in, lane.rows_out + rows_out
         return parts > 0
-
-    def _written(self, table: str) -> int:
-        """A number that changes with what is to be read of a table."""
-        return self._store.written(table) + self._judged_again[table]
 
     def _tell(self, lane: _Lane, judged: Judged) -> None:
         """Verdicts are rows that others read: who has judged without them judges again. The analysis itself only

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import Identity, Table
+from leadline.runner.conditions import Condition
 
 ENDS_MAX = 1000  # windows that are asked for by name rather than by their span
 # A window of an analysis, as its verdict rows name it.
 _WINDOW = ("cluster", "analysis", "end_ns", "window_ns")
 
-# What `runs_sql` gives where no run decides.
+# What `runs_of` gives where no run decides.
 NO_RUNS = pa.Table.from_batches(
     [], pa.schema([(each, pa.string()) for each in ("tenant", "part", "version", "revision", *_WINDOW)])
 )
@@ -81,22 +82,23 @@ def counted_by(table: Table) -> tuple[str, ...]:
     return (*table.key, *more)
 
 
-def runs_sql(table: Table, rows: pa.Table) -> tuple[str, dict[str, Any]] | None:
-    """The runs that decide which of these rows count, as a query with its parameters; None: none do."""
+def runs_of(table: Table, rows: pa.Table) -> list[Condition] | None:
+    """What rows of `analysis_run` fulfil that decide which of these rows count, and some others; None: none do."""
     if not rows.num_rows or not (table.newest or has_windows(table)):
         return None
     ends = rows[table.newest or "end_ns"].unique()
-    spans = "end_ns IN {ends:Array(Int64)}" if len(ends) <= ENDS_MAX else "end_ns BETWEEN {low:Int64} AND {high:Int64}"
-    least = pc.min_max(ends).as_py()
-    told = {"ends": ends.to_pylist()} if len(ends) <= ENDS_MAX else {"low": least["min"], "high": least["max"]}
-    columns = "tenant, cluster, analysis, part, end_ns, window_ns, version, revision"
-    where = f"state = 'done' AND analysis IN {{names:Array(String)}} AND {spans}"
-    names = pc.unique(_plain(rows["analysis"])).to_pylist()
-    return f"SELECT {columns} FROM leadline.analysis_run WHERE {where}", {"names": names, **told}
+    span = pc.min_max(ends).as_py()
+    few = len(ends) <= ENDS_MAX
+    return [
+        Condition("end_ns", ">=", span["min"]),
+        Condition("end_ns", "in", tuple(ends.to_pylist())) if few else Condition("end_ns", "<=", span["max"]),
+        Condition("state", "in", ("done",)),
+        Condition("analysis", "in", tuple(pc.unique(_plain(rows["analysis"])).to_pylist())),
+    ]
 
 
 def all_count(table: Table, rows: pa.Table, runs: pa.Table) -> bool:
-    """Whether, by what `runs_sql` gave, each of these rows has the revision that counts; of a span that many windows
+    """Whether, by what `runs_of` gave, each of these rows has the revision that counts; of a span that many windows
     tell, before the newest is chosen. To find that out is a fifth of the work of `latest_sql`, which knows of any rows.
 
     It is so where there is one version and one revision, as there is until late rows change a verdict, and each row

@@ -15,7 +15,7 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,6 +67,9 @@ _BARRIER = {
 }
 
 
+Appended = Callable[[Table, pa.Table | None], None]
+
+
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """What a table holds. `rows` counts stored rows, so a row that was appended twice and not merged counts twice."""
@@ -92,6 +95,7 @@ class Store:
         self._started = False
         self._written: Counter[str] = Counter()
         self._written_lock = threading.Lock()
+        self._listeners: tuple[Appended, ...] = ()
         self._user_pools_lock = threading.Lock()
         self._barrier: dict[str, str] = {}
         self._rollup = Rollup(self._layout)
@@ -180,11 +184,13 @@ class Store:
             return
         # A piece is a block of its own to the engine: 200 of them cost ten times as much as one.
         checked = checked.combine_chunks()
+        stored = None
         try:
             with self._writers.borrow() as client:
                 self._check_disk()
                 insert(client, not self.config.url, f"{DATABASE}.{table.name}", checked)
                 self._check_disk()
+            stored = checked
         except LeadlineError:
             raise
         except Exception as error:
@@ -195,6 +201,20 @@ class Store:
         finally:  # also where it is not known whether they are there; a reader that saw them too early reads once more
             with self._written_lock:
                 self._written[table.name] += 1
+            for listener in self._listeners:
+                listener(table, stored)
+
+    def listen(self, listener: Appended) -> None:
+        """Have a function called after each append by this process, by the thread that appends: quick, and it never
+        raises. It is given the rows, in the schema of their table; None where it is not known whether they are there.
+        """
+        with self._written_lock:
+            self._listeners += (listener,)
+
+    def unlisten(self, listener: Appended) -> None:
+        """Call it no more."""
+        with self._written_lock:
+            self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def written(self, table: str) -> int:
         """How often rows of a table were appended by this process: as long as that stays the same, so does what it

@@ -213,7 +213,7 @@ def test_late_rows_make_a_revision_and_repeated_ones_none(store: Store) -> None:
     assert world.counted["too_late"] == 0
 
 
-def test_what_is_remembered_of_verdicts_is_read_again_when_a_window_is_judged_again(store: Store) -> None:
+def test_of_verdicts_in_memory_the_revision_counts_that_the_window_was_judged_to_last(store: Store) -> None:
     world = World(store, [volumes], from_ns=BEGIN_NS)
     world.come("flow_sample", flows(range(10)))
     chosen = Chosen(BY_NAME["flow_volume"], ("end_ns", "revision"), BEGIN_NS, BEGIN_NS + 60 * S, cluster="lab")
@@ -223,9 +223,6 @@ def test_what_is_remembered_of_verdicts_is_read_again_when_a_window_is_judged_ag
         world.go(20)
         for _ in range(3):
             assert set(world.runner._rows.chosen(chosen)["revision"].to_pylist()) == {revision}
-    before = world.runner._written("flow_volume")
-    world.go(30)
-    assert world.runner._written("flow_volume") == before, "nothing was concluded since"
 
 
 def test_rows_of_a_window_that_is_open_are_not_late(store: Store) -> None:

@@ -11,7 +11,8 @@ import pytest
 from tests.incidents import Names, rows_of
 
 from leadline.model.tables import BY_NAME, Table
-from leadline.runner.load import Chosen, HeldRows, StoreRows, fulfilling
+from leadline.runner.conditions import fulfilling
+from leadline.runner.load import Chosen, HeldRows, StoreRows
 from leadline.runner.verdicts import latest_sql
 from leadline.store import Store, StoreConfig
 
