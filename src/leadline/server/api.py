@@ -44,7 +44,7 @@ from leadline.server.marks_api import mount_marks
 from leadline.server.mesh_view import mount_mesh
 from leadline.server.messages_api import mount_messages
 from leadline.server.now_view import mount_now
-from leadline.server.page import mount_page
+from leadline.server.page import mount_page, not_found_page
 from leadline.server.report_view import mount_report
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.samples_view import mount_samples
@@ -180,9 +180,11 @@ def create_api(
         return _problem(422, "bad_request", f"{where}: {first['msg']}; see /openapi.json for what is expected")
 
     @api.exception_handler(HTTPException)
-    def not_served(request: Request, error: HTTPException) -> JSONResponse:
+    def not_served(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404:
-            return _problem(404, "not_found", f"nothing is served at {request.url.path}; see /openapi.json for what is")
+            return not_found_page(request) or _problem(
+                404, "not_found", f"nothing is served at {request.url.path}; see /openapi.json for what is"
+            )
         if error.status_code == 405:
             text = f"{request.url.path} does not take {request.method}; see /openapi.json"
             return _problem(405, "method", text, error.headers)
