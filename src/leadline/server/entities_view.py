@@ -1,4 +1,4 @@
-"""`GET /api/v1/entities`: the names of what there is, for a box that completes them."""
+"""`GET /api/v1/entities`, `/api/v1/clusters`: the names of what there is, for boxes that complete or choose them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.metrics import SERIES
 from leadline.server.asking import Cluster, Ways
 from leadline.server.flows_view import Asked
 from leadline.server.rows_view import SCHEMA_VERSION
@@ -22,6 +23,24 @@ class EntitiesAnswer(BaseModel):
     schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
     entities: list[str]
     total: int
+
+
+class ClustersAnswer(BaseModel):
+    """Names of clusters, sorted; one where nobody told of several."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    clusters: list[str]
+
+
+def clusters_answer(store: Store, asked: Asked) -> ClustersAnswer:
+    """The clusters that relations and metrics of the principal tell of."""
+    mine = f"WHERE {' AND '.join(where)}" if (where := asked.conditions()) else ""
+    sql = " UNION DISTINCT ".join(
+        f"SELECT DISTINCT toString(cluster) AS cluster FROM leadline.{table.name} {mine}"
+        for table in (RELATION, SERIES)
+    )
+    found = store.query(f"SELECT cluster FROM ({sql}) ORDER BY cluster LIMIT {MOST}", asked.parameters(sql))
+    return ClustersAnswer(schema=SCHEMA_VERSION, clusters=found.column("cluster").to_pylist())
 
 
 def entities_answer(store: Store, asked: Asked, match: str, limit: int) -> EntitiesAnswer:
@@ -41,7 +60,13 @@ def entities_answer(store: Store, asked: Asked, match: str, limit: int) -> Entit
 
 
 def mount_entities(api: FastAPI, ways: Ways) -> None:
-    """Add the end point."""
+    """Add the end points."""
+
+    @api.get("/api/v1/clusters", tags=["graph"], responses=ways.problems)
+    def clusters(request: Request) -> ClustersAnswer:
+        """The clusters that telemetry tells of; other end points take one of these as `cluster`."""
+        with ways.turn():
+            return clusters_answer(ways.parts.store, ways.asked(request))
 
     @api.get("/api/v1/entities", tags=["graph"], responses=ways.problems)
     def entities(

@@ -22,6 +22,7 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
 HEADERS = {"content-security-policy": POLICY, "x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+FRESH = {**HEADERS, "cache-control": "no-cache", "vary": "accept"}
 DAY_S = 86_400
 
 
@@ -31,10 +32,9 @@ def mount_page(api: FastAPI, hello: str, built: Path = BUILT) -> None:
     there = index.is_file()
 
     def page(request: Request) -> Response:
-        wants_page = "text/html" in request.headers.get("accept", "")
-        if not there or not wants_page:
+        if not there or not _wants_page(request):
             return PlainTextResponse(hello if there else hello + NOT_BUILT, headers={"vary": "accept"})
-        return FileResponse(index, headers={**HEADERS, "cache-control": "no-cache", "vary": "accept"})
+        return FileResponse(index, headers=FRESH)
 
     @api.get("/", tags=["process"], response_class=PlainTextResponse)
     def root(request: Request) -> Response:
@@ -46,6 +46,19 @@ def mount_page(api: FastAPI, hello: str, built: Path = BUILT) -> None:
             api.add_api_route(path, page, methods=["GET"], include_in_schema=False)
     if there:
         api.mount("/page", _Built(directory=built / "page"), name="page")
+
+
+def _wants_page(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def not_found_page(request: Request, built: Path = BUILT) -> Response | None:
+    """The page, which says that there is no such view, to a browser that was led to one; None for all who ask else."""
+    path, index = request.url.path, built / "index.html"
+    ours = path.startswith(("/api/", "/page/"))
+    if ours or request.method != "GET" or not _wants_page(request) or not index.is_file():
+        return None
+    return FileResponse(index, 404, headers=FRESH)
 
 
 NOT_BUILT = """

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 196  # for all operations together
+EXAMPLES = 198  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -25,6 +25,7 @@ OPERATIONS = [
     ("GET", "/ready"),
     ("GET", "/metrics"),
     ("GET", "/api/v1/entities"),
+    ("GET", "/api/v1/clusters"),
     ("GET", "/api/v1/fleet"),
     ("GET", "/api/v1/doctor"),
     ("GET", "/api/v1/telemetry"),

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.path_rows import END, fabric, filled
 
 from leadline.model.principal import Principal, Role
-from leadline.server.entities_view import entities_answer
+from leadline.server.entities_view import clusters_answer, entities_answer
 from leadline.server.flows_view import Asked
 from leadline.store import Store
 
@@ -19,7 +19,9 @@ BETA = replace(ASKED, principal=Principal("beta", "default", Role.TENANT_READ))
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with filled(tmp_path_factory.mktemp("entities"), {"relation": list(fabric())}) as store:
+    relations = list(fabric())
+    away = [{**row, "cluster": "away"} for row in relations[:2]]
+    with filled(tmp_path_factory.mktemp("entities"), {"relation": [*relations, *away]}) as store:
         yield store
 
 
@@ -49,3 +51,8 @@ def test_a_tenant_gets_no_name_of_another(store: Store) -> None:
 
 def test_another_cluster_has_other_names(store: Store) -> None:
     assert entities_answer(store, replace(ASKED, cluster="elsewhere"), "", 5000).entities == []
+
+
+def test_clusters_are_those_that_one_may_see(store: Store) -> None:
+    assert clusters_answer(store, replace(ASKED, cluster="")).clusters == ["away", "default"]
+    assert clusters_answer(store, replace(BETA, cluster="")).clusters == ["default"]

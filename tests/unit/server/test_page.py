@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
 
-from leadline.server.page import VIEWS, mount_page
+from leadline.server.page import VIEWS, mount_page, not_found_page
 
 ROUTES = Path(__file__).parents[3] / "web" / "src" / "routes.ts"
 HTML = {"accept": "text/html,application/xhtml+xml"}
@@ -56,6 +56,26 @@ def test_what_is_no_view_is_not_found(built: Path) -> None:
     assert get(built, "/page/../index.html", HTML).status_code == 404
     assert get(built, "/page/gone-ab12.js").status_code == 404
     assert get(built, "/page/..%2f..%2fapi.py").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "is_page"),
+    [
+        ("/jobsx", HTML, True),
+        ("/jobsx", {"accept": "*/*"}, False),
+        ("/api/v1/jobsx", HTML, False),
+        ("/page/gone-ab12.js", HTML, False),
+    ],
+)
+def test_a_browser_that_looks_for_no_view_gets_the_page_that_says_so(
+    built: Path, path: str, headers: dict[str, str], is_page: bool
+) -> None:
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "GET", "path": path, "headers": pairs, "query_string": b"", "server": ("l", 80)}
+    found = not_found_page(Request(scope), built)
+    assert (found is not None) == is_page
+    assert found is None or found.status_code == 404
+    assert not_found_page(Request(scope), built / "page") is None
 
 
 def test_who_asks_for_no_page_is_told_what_answers(built: Path) -> None:
