@@ -31,6 +31,7 @@ JOBS_MAX = 500  # told, those that lost most; `jobs_total` counts all
 POINTS = 60  # of a line
 NEWEST = 64  # steps of ranks, of which the newest step time is the median
 COMMS_MAX = 200
+FOREVER_NS = 1 << 62
 RUNS_MAX = 20
 NO_LEDGER = "no window of it was judged in this span (`leadline doctor` says whether the analysis `ledger` runs)"
 Key = tuple[str, str, str]  # tenant, cluster, job
@@ -95,13 +96,15 @@ class _Jobs:
     def all(self) -> list[dict[str, Any]]:
         """Every job, that which lost most first; of equal ones those that run."""
         steps, lines, ledger = self._steps(), self._lines(), self._ledger()
-        usual, hurt = self._usual(), self._incidents()
+        usual, hurt, ended = self._usual(), self._incidents(), self._ended()
         found = [
             self._one(
                 key, steps.get(key, []), lines.get(key, []), ledger.get(key, []), usual.get(key), hurt.get(key, [])
             )
             for key in sorted(steps.keys() | ledger.keys())
         ]
+        for one in found:
+            one["running"] &= (one["tenant"], one["cluster"], one["job"]) not in ended
         return sorted(found, key=lambda one: (-(one["lost_gpu_seconds"] or 0.0), not one["running"]))
 
     def _one(
@@ -175,6 +178,22 @@ class _Jobs:
             whose, place, name = key.split("\0")
             usual[whose, place, name] = usual_s(found.filter(pc.equal(found["key"], key)))
         return usual
+
+    def _ended(self) -> set[Key]:
+        """Jobs of which it was told that all their ranks left: nobody has to guess it from their silence."""
+        match = " AND positionCaseInsensitive(job, {match:String}) > 0" if self._match else ""
+        told = " AND ".join([
+            *self._asked.conditions(), "kind = 'runs-on'", "startsWith(toString(child), 'rank:')",
+            "startsWith(toString(parent), 'host:')", f"from_ns <= {self._asked.at_ns}",
+            f"ifNull(to_ns, {FOREVER_NS}) > {self._from_ns}",
+        ])  # fmt: skip
+        left = self._rows(
+            "SELECT toString(tenant) AS whose, toString(cluster) AS place, "
+            "arrayStringConcat(arrayPopBack(splitByChar('/', substring(toString(child), 6))), '/') AS name, "
+            f"name AS job FROM leadline.{RELATION.name} WHERE {told}{match} "
+            f"GROUP BY whose, place, name HAVING max(ifNull(to_ns, {FOREVER_NS})) <= {self._asked.at_ns}"
+        )
+        return set(left)
 
     def _incidents(self) -> dict[Key, list[dict[str, Any]]]:
         """Incidents that hurt within the span, by each job that suffers."""
