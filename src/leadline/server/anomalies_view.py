@@ -9,8 +9,8 @@ from fastapi import FastAPI, Query, Request
 
 from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import ANOMALY
-from leadline.runner.verdicts import latest_sql
 from leadline.server.asking import Cluster, From, To, Ways
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
@@ -55,7 +55,7 @@ def entities(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _rows(store: Store, asked: Asked, from_ns: int, entity: str) -> list[dict[str, Any]]:
     """Those that are furthest out, one more than are told."""
     # All rows of a span, so that the newest is found among them; spans end after an hour, or when they are in again.
-    where = "start_ns < {at_ns:Int64} AND start_ns > {from_ns:Int64} - 7200000000000"
+    where = f"start_ns < {asked.at_ns} AND start_ns > {from_ns - 7200 * S}"
     where += "".join(f" AND {each}" for each in asked.conditions())
     if entity:
         where += " AND entity = {entity:String}"

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -27,6 +28,7 @@ from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
 from leadline.server.analyses_api import mount_analyses
 from leadline.server.anomalies_view import mount_anomalies
+from leadline.server.answering import Answering
 from leadline.server.asking import Ways
 from leadline.server.bundles import mount_bundles
 from leadline.server.changes import Changes, mount_changes
@@ -153,6 +155,7 @@ def create_api(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
+    parts = replace(parts, store=Answering(parts.store))
     registry = CollectorRegistry()
     registry.register(LeadlineCollector(parts))
     ProcessCollector(registry=registry)

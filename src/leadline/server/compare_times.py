@@ -18,9 +18,9 @@ import numpy as np
 from leadline.analysis.columns import Floats
 from leadline.model.accounts import Category
 from leadline.model.tables.accounts import LEDGER
-from leadline.runner.verdicts import latest_sql
 from leadline.server.compare_sides import Reader, Side
 from leadline.server.compare_statistics import difference, quantile
+from leadline.server.counting import latest_sql
 
 STEPS_MAX = 100_000  # the last ones
 COLLECTIVES_MAX = 200_000
@@ -199,13 +199,13 @@ def ledger_of(reader: Reader, a: Side, b: Side) -> dict[str, Any]:
 
 def _ledger(reader: Reader, side: Side) -> list[dict[str, Any]]:
     where = " AND ".join(
-        [*reader.asked.conditions(), "job = {job:String}", "end_ns > {from_ns:Int64}", "end_ns <= {to_ns:Int64}"]
+        [*reader.asked.conditions(), "job = {job:String}", f"end_ns > {side.from_ns}", f"end_ns <= {side.to_ns}"]
     )
     sql = (
         "SELECT toString(category) AS category, ifNull(toString(owner), '') AS owner, end_ns, sum(seconds) AS seconds "
-        f"FROM ({latest_sql(LEDGER, where)}) GROUP BY category, owner, end_ns"
+        f"FROM ({latest_sql(LEDGER, where, (side.from_ns, side.to_ns))}) GROUP BY category, owner, end_ns"
     )
-    return reader.query(sql, job=side.name, from_ns=side.from_ns, to_ns=side.to_ns)
+    return reader.query(sql, job=side.name)
 
 
 def _steps(reader: Reader, side: Side) -> int:

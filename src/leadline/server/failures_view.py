@@ -13,7 +13,7 @@ from typing import Any
 
 from leadline.model.accounts import FailureClass
 from leadline.model.tables.accounts import FAILURE, LEDGER
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked
 from leadline.server.reliability import GAPS_MIN, first_failure_h, mttf, weibull_shape
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows

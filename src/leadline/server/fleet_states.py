@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from leadline.model.ids import parse_entity_id
 from leadline.model.tables.verdicts import ANOMALY
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.fleet_places import Places
 from leadline.server.flows_view import Asked
 from leadline.server.incidents_view import Cause, Incident, Incidents
@@ -92,7 +92,7 @@ def _above(places: Places) -> dict[str, str]:
 
 def _of_anomalies(store: Store, asked: Asked, places: Places) -> Iterator[Reason]:
     # Spans end after an hour, or when they are in again: whatever lasts was told within two.
-    where = "start_ns < {at_ns:Int64} AND start_ns > {at_ns:Int64} - 7200000000000"
+    where = f"start_ns < {asked.at_ns} AND start_ns > {asked.at_ns - 7200 * S}"
     where += "".join(f" AND {each}" for each in asked.conditions())
     kinds = ", ".join(f"'{kind}'" for kind in _METRICS)
     sql = (

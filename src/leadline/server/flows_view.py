@@ -18,7 +18,7 @@ from leadline.model.tables import Table
 from leadline.model.tables.fabric import CONFLICT
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 

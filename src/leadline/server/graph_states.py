@@ -15,7 +15,7 @@ from leadline.analysis.graph.neighbourhood import Change
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.fleet_states import BAD, GOOD, SCORE_MIN, SEEN_NS, STATES, SUPPRESSED, UNKNOWN, WATCH, S
 from leadline.server.flows_view import Asked
 from leadline.server.incidents_view import Incident, incidents_of
@@ -115,7 +115,8 @@ class Conditions:
         links = self._links_of_ports()
         nodes = [node["entity"] for node in self._answer["nodes"]]
         # Spans end after an hour, or when they are in again: whatever lasts was told within two.
-        where = ["start_ns <= {at_ns:Int64}", "start_ns > {at_ns:Int64} - 7200000000000", *self._asked.conditions()]
+        at_ns = self._asked.at_ns
+        where = [f"start_ns <= {at_ns}", f"start_ns > {at_ns - 7200 * S}", *self._asked.conditions()]
         sql = (
             "SELECT toString(told.entity) AS part, toString(argMax(metric, score)) AS worst, max(score) AS far, "
             "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way "

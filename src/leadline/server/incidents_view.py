@@ -15,8 +15,8 @@ from typing import Any
 from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
-from leadline.runner.verdicts import latest_sql
 from leadline.server.action_words import to_do
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked, plain_job
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store

@@ -16,7 +16,7 @@ from typing import Any
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.incidents_view import incidents_of
 from leadline.server.job_rows import JobRows, S
 from leadline.server.rows_view import SCHEMA_VERSION

@@ -10,7 +10,7 @@ import pyarrow as pa
 from leadline.analysis.ledger.usual import usual_ns
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import STEP
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.job_rows import STEP_S, JobRows, S, plain
 from leadline.server.rows_view import SCHEMA_VERSION
 

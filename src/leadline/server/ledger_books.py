@@ -14,7 +14,7 @@ from leadline.model.principal import OPERATE
 from leadline.model.tables.accounts import FAILURE, LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked, time_text
 from leadline.server.job_rows import owner
 from leadline.server.near import near_jobs

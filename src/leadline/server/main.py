@@ -220,7 +220,9 @@ def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         for family, _, _, _, address in dict.fromkeys(found):
-            made.append(socket.socket(family, socket.SOCK_STREAM))
+            # TCP by name: asyncio switches Nagle's delay off only where a socket says so, and without that the body of
+            # each answer waits 40 ms for the acknowledgement of its header.
+            made.append(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -15,8 +15,8 @@ from fastapi import FastAPI, Query, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.tables.fabric import CLOCK_FIT, DELAY
-from leadline.runner.verdicts import latest_sql
 from leadline.server.asking import At, Cluster, From, To, Ways
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store

@@ -14,7 +14,7 @@ from typing import Any
 from leadline.model.errors import UsageError
 from leadline.model.tables import Table
 from leadline.model.tables.training import EDGE, MESSAGE
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked, plain_job, time_text
 from leadline.server.near import near_jobs
 from leadline.server.rings import Channel, channel_of, in_ring_order

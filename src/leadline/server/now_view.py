@@ -18,8 +18,8 @@ from leadline.model.principal import Principal
 from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
-from leadline.runner.verdicts import latest_sql
 from leadline.server.asking import At, Cluster, From, Ways
+from leadline.server.counting import latest_sql
 from leadline.server.diagnosis_view import LOOK_NS, S, diagnosis_answer
 from leadline.server.flows_view import Asked
 from leadline.server.health import OK, Parts, sources_of, state_of_source

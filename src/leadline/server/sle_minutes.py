@@ -7,7 +7,7 @@ from typing import Any
 
 from leadline.model.errors import UsageError
 from leadline.model.tables.accounts import SLE, SLE_LOSS
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.server.sle_spans import MINUTE_NS

@@ -16,7 +16,7 @@ from leadline.model.errors import UsageError
 from leadline.model.tables import Table
 from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.model.tables.verdicts import ANALYSIS_RUN
-from leadline.runner.verdicts import latest_sql
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked, time_text
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.server.sle_spans import HOUR_NS, MINUTE_NS, SPANS_S, Sources, sources

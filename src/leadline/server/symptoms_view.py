@@ -10,8 +10,8 @@ from fastapi import FastAPI, Request
 
 from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import SYMPTOM
-from leadline.runner.verdicts import latest_sql
 from leadline.server.asking import Cluster, From, SomeJob, To, Ways
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked, plain_job
 from leadline.server.incidents_view import OPEN, OVER, hurt_of
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows

@@ -19,6 +19,7 @@ from tests.unit.server import incident_rows as made
 from typer.testing import CliRunner
 
 from leadline.cli.main import app
+from leadline.server.main import listening_on
 from leadline.store import Store, StoreConfig
 
 EXIT_CANNOT_START = 2
@@ -274,3 +275,10 @@ def test_what_lasted_when_it_stopped_is_closed_after_a_long_outage(tmp_path: Pat
         assert "not watched since" in " ".join(page.split())
         totals = server.http.get("/metrics").text
         assert 'leadline_analysis_late_total{reason="unwatched"} 3.0' in totals
+
+
+def test_what_is_served_is_sent_at_once() -> None:
+    """A small second piece of an answer must not wait 40 ms for the acknowledgement of the first (Nagle)."""
+    (listening,) = listening_on("127.0.0.1", 0, "server.port")
+    with listening:
+        assert listening.proto == socket.IPPROTO_TCP, "asyncio switches the delay off only where it sees TCP"
