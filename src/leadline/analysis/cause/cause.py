@@ -12,7 +12,7 @@ from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
 from leadline.analysis.cause.matter import Book, Matter
-from leadline.analysis.cause.places import places_of
+from leadline.analysis.cause.places import Places, places_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
@@ -51,6 +51,7 @@ _ANOMALY = (
 )  # fmt: skip
 TOLD_AT_START = ("software-version", "run-info", "recompilation", "communicator-init")
 START_NS = 60 * S  # loading a model and compiling it; until then a job tells what it is made of
+TOLD_BEFORE_NS = 5 * S  # ranks of a job do not begin at the same moment
 _BOOK = Book(RULES)
 _EVENT = ("tenant", "time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
 _FLOW_VOLUME = ("tenant", "flow", "link", "job", "end_ns", "window_ns", "bytes")
@@ -137,9 +138,9 @@ def matter_of(
     quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
     anomaly, event, failure, conflict, sle_loss, suspect = evidence
     pieces = pieces_of(
-        anomaly, _telling(event), failure, conflict, sle_loss, suspect, window.to_ns, _BOOK.speaks_of, quoted
-    )
-    pieces = _changes(pieces, ground)
+        anomaly, _changes(_telling(event), ground.places), failure, conflict, sle_loss, suspect, window.to_ns,
+        _BOOK.speaks_of, quoted,
+    )  # fmt: skip
     names = _is_only_tenant(hurts, flow_volume)
     return Matter(
         ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
@@ -176,26 +177,41 @@ def _telling(event: pa.Table) -> pa.Table:
     return event.filter(pc.invert(pc.and_(logs, quiet)))
 
 
-def _changes(pieces: Sequence[Piece], ground: Ground) -> list[Piece]:
-    """The pieces without what every job tells of itself when it begins; what it tells again is a change."""
-    first: dict[tuple[str, str], int] = {}
-    for piece in pieces:
-        if piece.face.what in TOLD_AT_START:
-            whose = piece.entity, piece.face.what
-            first[whose] = min(piece.time_ns, first.get(whose, piece.time_ns))
-    return [
-        piece
-        for piece in pieces
-        if piece.time_ns > first.get((piece.entity, piece.face.what), piece.time_ns) or not _at_start(piece, ground)
-    ]
+def _changes(event: pa.Table, places: Places) -> pa.Table:
+    """The events without what every job tells of itself when it begins, or begins again.
+
+    What it tells then is a change only if it told something else before.
+    """
+    kind = event["kind"].cast(pa.string())
+    rows_M = np.flatnonzero(pc.is_in(kind, pa.array(TOLD_AT_START)).to_numpy(zero_copy_only=False))
+    told = sorted(
+        (row["time_ns"], row["entity"] or "", row["kind"], row["message"] or "", place)
+        for place, row in zip(rows_M.tolist(), event.take(pa.array(rows_M)).to_pylist(), strict=True)
+        if (row["entity"] or "").startswith(("rank:", "job:"))
+    )
+    starts: dict[str, set[int]] = {}
+    for time_ns, entity, what, *_ in told:
+        if what == "run-info":
+            starts.setdefault(_job_of(entity), set()).add(time_ns)
+    before: dict[tuple[str, str], str] = {}
+    kept = np.ones(event.num_rows, bool)
+    for time_ns, entity, what, message, place in told:
+        is_same = before.get((entity, what), message) == message
+        kept[place] = not (is_same and _at_start(time_ns, _job_of(entity), starts, places))
+        before[entity, what] = message
+    return event.filter(pa.array(kept))
 
 
-def _at_start(piece: Piece, ground: Ground) -> bool:
-    if piece.face.what not in TOLD_AT_START or not piece.entity.startswith(("rank:", "job:")):
-        return False
-    name = piece.entity.partition(":")[2]
-    began_ns = ground.places.began_ns(f"job:{name.rpartition('/')[0] or name}")
-    return began_ns is not None and piece.time_ns < began_ns + START_NS
+def _at_start(time_ns: int, job: str, starts: Mapping[str, Iterable[int]], places: Places) -> bool:
+    began_ns = places.began_ns(job)
+    known = [*starts.get(job, ()), *([began_ns] if began_ns is not None else [])]
+    return any(start - TOLD_BEFORE_NS <= time_ns < start + START_NS for start in known)
+
+
+def _job_of(entity: str) -> str:
+    """The job of `rank:bert/3`, and of itself."""
+    name = entity.partition(":")[2]
+    return f"job:{name.rpartition('/')[0] or name}"
 
 
 def _is_only_tenant(hurts: Sequence[Hurt], flow_volume: pa.Table) -> bool:

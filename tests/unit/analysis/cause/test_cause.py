@@ -301,3 +301,21 @@ def test_a_switch_whose_links_are_down_is_named_instead_of_them() -> None:
     assert named(whole) == [("switch:spine1", "switch-down")]
     one = case(symptom=[symptom(edges)], flow_path=paths, flow_volume=volumes, anomaly=[down[0], down[2]])
     assert named(one) == [(UPLINK_1, "link-down")]
+
+
+def begun_again(versions: tuple[str, str]) -> Case:
+    """All ranks compute longer since a job of an old name began again; each tells what it runs."""
+    ranks = [f"rank:bert-1/{rank}" for rank in range(4)]
+    blamed = [blame("job:bert-1", "compute")]
+    events = [
+        event(rank, kind, seconds, message=f"{kind} {versions[seconds > -100] if kind == 'software-version' else ''}")
+        for seconds in (-300, -25)
+        for rank in ranks
+        for kind in ("run-info", "software-version")
+    ]
+    return case(symptom=[symptom(*blamed)], event=events)
+
+
+def test_what_a_job_tells_when_it_begins_again_is_a_change_only_if_it_is_another() -> None:
+    assert named(begun_again(("torch 2.13", "torch 2.13"))) == []
+    assert named(begun_again(("torch 2.12", "torch 2.13"))) == [("job:bert-1", "new-software")]
