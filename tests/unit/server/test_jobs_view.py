@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +87,7 @@ ROWS = {
         step(0, STEPS, 5.0, checkpoint_ns=3 * S),
         step(0, 3, 7.0, tenant="beta"),  # another's job of this name
         step(0, 3, 1.0, job="small-2", tenant="beta"),
+        step(0, STEPS, 1.0, job="done-3", tenant="done"),
     ],
     "collective": [
         *(
@@ -106,6 +108,10 @@ ROWS = {
         event("run-info", "rank:bert-1/0", 1, severity="info"),
     ],
     "relation": [
+        *(
+            row("relation", child=f"rank:done-3/{rank}", parent=f"host:h{rank}", kind="runs-on", from_ns=T0,
+                to_ns=END - rank * S, source="x", tenant="done") for rank in range(2)
+        ),
         row("relation", child="port:h2/eth0", parent="swport:leaf1/Ethernet2", kind="linked", from_ns=T0, source="x"),
         row("relation", child="rank:bert-1/2", parent="gpu:GPU-2", kind="runs-on", from_ns=T0, source="x"),
     ],
@@ -163,8 +169,17 @@ def test_jobs_are_their_owners_and_an_operator_sees_all_apart(store: Store) -> N
         ("acme", "bert-1"),
         ("beta", "bert-1"),
         ("beta", "small-2"),
+        ("done", "done-3"),
     ]
-    assert [one["incidents"] for one in found] == [1, 0, 0]
+    assert [one["incidents"] for one in found] == [1, 0, 0, 0]
+
+
+def test_a_job_whose_ranks_all_left_is_over_before_its_silence_says_so(store: Store) -> None:
+    done = Principal("done", "default", Role.TENANT_READ)
+    (one,) = jobs_answer(store, asked(done), T0)["jobs"]
+    assert (one["job"], one["running"]) == ("done-3", False)
+    (one,) = jobs_answer(store, replace(asked(done), at_ns=END - S // 2), T0)["jobs"]
+    assert one["running"]  # one of its ranks is still there
 
 
 def test_a_job_without_a_ledger_says_so_and_is_no_loss_of_zero(store: Store) -> None:
@@ -178,7 +193,7 @@ def test_the_list_is_cut_to_what_is_asked_for(store: Store) -> None:
     found = jobs_answer(store, asked(OPERATOR), T0, match="SMALL")
     assert [one["job"] for one in found["jobs"]] == ["small-2"]
     cut = jobs_answer(store, asked(OPERATOR), T0, limit=1)
-    assert (len(cut["jobs"]), cut["jobs_total"]) == (1, 3)
+    assert (len(cut["jobs"]), cut["jobs_total"]) == (1, 4)
     assert jobs_answer(store, asked(), END - S)["jobs"] == []
     with pytest.raises(UsageError, match="400 days"):
         jobs_answer(store, asked(), T0 - 500 * 24 * 3600 * S)
