@@ -84,9 +84,9 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     def thrown(error: Error) -> None:
         said.append(str(error))
 
-    def opened(url: str, theme: Literal["light", "dark"] = "light", *, server_goes: bool = False) -> Page:
+    def opened(url: str, theme: Literal["light", "dark"] = "light", *, may_fail: bool = False) -> Page:
         page = browser.new_page(viewport=SIZE, color_scheme=theme)
-        if not server_goes:  # a browser tells of each request that fails
+        if not may_fail:  # a browser tells of each request that fails
             page.on("console", heard)
         page.on("pageerror", thrown)
         page.goto(url)

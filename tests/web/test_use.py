@@ -95,7 +95,7 @@ def test_a_mark_is_kept_with_who_and_when(recorded: str, open_page: Callable[...
 
 
 def test_a_name_that_there_is_not_is_told_with_what_to_do(recorded: str, open_page: Callable[..., Page]) -> None:
-    page = open_page(f"{recorded}/nowhere")
+    page = open_page(f"{recorded}/nowhere", may_fail=True)
     expect(page.get_by_role("alert")).to_contain_text("There is no page /nowhere")
 
 
@@ -130,7 +130,7 @@ def test_an_empty_server_says_what_to_connect(live: RunningLeadline, open_page: 
 def test_a_server_that_goes_is_told_and_its_picture_stays(
     live: RunningLeadline, open_page: Callable[..., Page]
 ) -> None:
-    page = open_page(f"{live.url}/telemetry", server_goes=True)
+    page = open_page(f"{live.url}/telemetry", may_fail=True)
     settled(page)
     live.stop()
     expect(page.get_by_role("button", name="no connection")).to_be_visible(timeout=30_000)

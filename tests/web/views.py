@@ -12,17 +12,17 @@ AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 # path: a text that only the answer of the API can have put there
 VIEWS = {
-    "/": "GPU",
-    "/fleet": "NIC",
+    "/": "lost its carrier",
+    "/fleet?over=span": "h6",
     "/jobs": "bert-1",
-    "/jobs/bert-1": "step",
+    "/jobs/bert-1": "all_reduce",
     "/graph?job=bert-1": "leaf1",
     "/paths?job=bert-1": "leaf1",
     "/expectations": "nic-link",
-    "/incidents": "link-down",
-    "/clock": "probe",
-    "/telemetry": "source",
-    "/compare": "ompare",
+    "/incidents": "lost its carrier",
+    "/clock": "No clock is fitted",
+    "/telemetry": "collectives",
+    "/compare?a=host:h6": "peers",
 }
 STILL_MS = 400
 

@@ -1,10 +1,11 @@
 // One answer of the API that a view shows: kept while the next one comes, asked again when its tables get rows.
 
-import { type Answer, ApiError, get, type GetPath, type ParamsOf } from "./api";
+import { type Answer, ApiError, type GetPath, type ParamsOf, sized } from "./api";
 import { live } from "./live.svelte";
+import { paceMs } from "./pace";
+import { place } from "./place.svelte";
 
 const DIM_AFTER_MS = 500;
-const AGAIN_MS = 1000; // at most so often for one answer, however fast rows come
 
 export class Asked<A> {
   /** The newest answer; undefined until the first. */
@@ -13,6 +14,7 @@ export class Asked<A> {
   /** Whether the picture is older than what was asked, for more than half a second. */
   dim = $state(false);
   askedAtMs = 0;
+  againMs = 0; // after this it may be asked for again, however fast rows come
 }
 
 /** Ask, and ask again when the parameters change or rows come to `tables`. To be called while a component is made.
@@ -28,7 +30,12 @@ export function answer<P extends GetPath>(
   let running = false; // an answer under way is waited for when only rows came: else a slow one would never come
   let again: (() => void) | undefined;
   let begin: ReturnType<typeof setTimeout> | undefined;
-  const wanted = $derived(JSON.stringify(params())); // a text: the same question again is no change
+  const wanted = $derived.by(() => {
+    const own = params();
+    const cluster = place.param("cluster"); // the one of the whole page, unless the view asks for another
+    const whole = own && cluster ? { ...own, cluster: ("cluster" in own && own.cluster) || cluster } : own;
+    return JSON.stringify(whole); // a text: the same question again is no change
+  });
   $effect(() => {
     const key = wanted;
     void live.version(tables);
@@ -45,7 +52,7 @@ export function answer<P extends GetPath>(
     const { signal } = stop;
     const ask = (): void => {
       clearTimeout(begin);
-      const wait = moved ? 0 : Math.max(0, asked.askedAtMs + AGAIN_MS - performance.now());
+      const wait = moved ? 0 : Math.max(0, asked.askedAtMs + asked.againMs - performance.now());
       begin = setTimeout(async () => {
         running = true;
         await load(asked, path, now, signal, moved);
@@ -76,10 +83,13 @@ async function load<P extends GetPath>(
   const dimming = moved ? setTimeout(() => (asked.dim = true), DIM_AFTER_MS) : undefined;
   asked.askedAtMs = performance.now();
   try {
-    asked.now = await get(path, params, signal);
+    const got = await sized(path, params, signal);
+    asked.againMs = paceMs(performance.now() - asked.askedAtMs, got.chars);
+    asked.now = got.answer;
     asked.problem = undefined;
   } catch (error) {
     if (signal.aborted) return;
+    asked.againMs = paceMs(performance.now() - asked.askedAtMs, 0);
     asked.problem = error instanceof ApiError ? error : new ApiError("broken", String(error), path);
   } finally {
     clearTimeout(dimming);

@@ -35,6 +35,7 @@ export class ApiError extends Error {
 
   /** What somebody can do about it. */
   get todo(): string {
+    if (this.message.includes("several clusters")) return "Choose a cluster above, beside the time span";
     switch (this.reason) {
       case "unreachable":
         return "See whether the server runs: leadline status";
@@ -70,19 +71,30 @@ export async function get<P extends GetPath>(
   params: ParamsOf<P>,
   signal?: AbortSignal,
 ): Promise<Answer<P>> {
-  return (await ask(address(path, params as Params), { ...(signal ? { signal } : {}) })) as Answer<P>;
+  return (await sized(path, params, signal)).answer;
+}
+
+/** GET, and how long the answer's text was. Errors: ApiError. */
+export async function sized<P extends GetPath>(
+  path: P,
+  params: ParamsOf<P>,
+  signal?: AbortSignal,
+): Promise<{ answer: Answer<P>; chars: number }> {
+  const got = await ask(address(path, params as Params), { ...(signal ? { signal } : {}) });
+  return { answer: got.body as Answer<P>, chars: got.chars };
 }
 
 /** POST of a JSON body. Errors: ApiError. */
 export async function post<A>(path: string, body: unknown): Promise<A> {
-  return (await ask(path, {
+  const got = await ask(path, {
     method: "POST",
     body: JSON.stringify(body),
     headers: { "content-type": "application/json" },
-  })) as A;
+  });
+  return got.body as A;
 }
 
-async function ask(where: string, init: RequestInit): Promise<unknown> {
+async function ask(where: string, init: RequestInit): Promise<{ body: unknown; chars: number }> {
   const asked = `${init.method ?? "GET"} ${where}`;
   let response: Response;
   try {
@@ -93,7 +105,7 @@ async function ask(where: string, init: RequestInit): Promise<unknown> {
   }
   const text = await response.text();
   const body = parsed(text);
-  if (response.ok && body !== undefined) return body;
+  if (response.ok && body !== undefined) return { body, chars: text.length };
   const problem = (body as { error?: { reason?: string; message?: string } } | undefined)?.error;
   const told = problem?.message ?? (text.slice(0, 200) || response.statusText);
   throw new ApiError(problem?.reason ?? "not_json", told, asked, response.status);

@@ -4,6 +4,7 @@ import {
   citedBy,
   headline,
   newestMarks,
+  openAt,
   order,
   stateOfIncident,
   timeline,
@@ -11,6 +12,18 @@ import {
 } from "./incidents";
 import type { Cause, Evidence, Incident, Mark } from "./incidents";
 import { S } from "./time";
+
+test("an incident that is over was open while it lasted", () => {
+  const over = { state: "over", start_ns: T, end_ns: T + 20 * S };
+  expect([T - S, T, T + 19 * S, T + 20 * S].map((at) => openAt(over, at))).toEqual([
+    false,
+    true,
+    true,
+    false,
+  ]);
+  const open = { state: "open", start_ns: T, end_ns: null };
+  expect([T - S, T + 99 * S].map((at) => openAt(open, at))).toEqual([false, true]);
+});
 
 const T = 1_795_206_000 * S;
 const piece: Evidence = {

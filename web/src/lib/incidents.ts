@@ -33,6 +33,11 @@ export function stateOfIncident(
   return one.verdict === "known" ? "bad" : "watch";
 }
 
+/** Whether it lasted at a moment, which may be long ago. */
+export function openAt(one: Pick<Incident, "state" | "start_ns" | "end_ns">, atNs: number): boolean {
+  return one.start_ns <= atNs && (one.end_ns === null ? one.state === "open" : one.end_ns > atNs);
+}
+
 /** `open`, `over`, `open, suppressed: maintenance`. */
 export function stateWords(one: Pick<Incident, "state" | "suppressed" | "unwatched">): string {
   const ended = one.unwatched ? "not watched since" : one.state;

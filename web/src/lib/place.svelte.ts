@@ -4,7 +4,7 @@
 import { ends, type Span, spanOf, spanParams } from "./time";
 import { live } from "./live.svelte";
 
-const SPAN_PARAMS = ["last", "from", "to"];
+const KEPT = ["last", "from", "to", "cluster"]; // time span and cluster are of the whole page: links keep them
 
 class Place {
   #url = $state(new URL(globalThis.location?.href ?? "http://localhost/"));
@@ -15,7 +15,7 @@ class Place {
 
   /** The path's parts: `/jobs/bert-7` is `["jobs", "bert-7"]`. */
   get parts(): string[] {
-    return this.#url.pathname.split("/").filter(Boolean).map(decodeURIComponent);
+    return this.#url.pathname.split("/").filter(Boolean).map(decoded);
   }
 
   get path(): string {
@@ -52,11 +52,11 @@ class Place {
     return { from: String(span.fromNs), to: String(span.toNs) };
   }
 
-  /** A path of this page that keeps the span, as a link's `href`. */
+  /** A path of this page that keeps span and cluster, as a link's `href`. */
   to(path: string): string {
     const [bare, search] = path.split("?");
     const params = new URLSearchParams(search);
-    for (const name of SPAN_PARAMS) {
+    for (const name of KEPT) {
       const value = this.param(name);
       if (value && !params.has(name)) params.set(name, value);
     }
@@ -86,6 +86,15 @@ class Place {
   /** Show another span. */
   show(span: Span): void {
     this.set({ last: "", from: "", to: "", ...spanParams(span) });
+  }
+}
+
+/** A part of a path; as it stands where its escapes mean nothing. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

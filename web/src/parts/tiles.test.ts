@@ -1,9 +1,19 @@
 import { describe, expect, it } from "vitest";
-import { covers, fit, held, zoomed } from "./tiles";
+import { covers, fit, held, read, written, zoomed } from "./tiles";
 
 const SCREEN = { width: 1000, height: 600 };
 
 describe("view of tiles", () => {
+  it("is written for a URL and read on a screen of any size, the same place in its middle", () => {
+    const text = written({ scale: 20, x: -300, y: -100 }, SCREEN);
+    expect(text).toBe("40_20_20");
+    expect(read(text, SCREEN)).toEqual({ scale: 20, x: -300, y: -100 });
+    const other = { width: 500, height: 300 };
+    expect(written(read(text, other), other)).toBe(text);
+    expect(written(undefined, SCREEN)).toBe("");
+    for (const nothing of ["", "1_2", "1_2_0", "1_2_x", "1_2_3_4"])
+      expect(read(nothing, SCREEN)).toBeUndefined();
+  });
   it("shows all, in the middle, and does not blow a small fleet up", () => {
     const view = fit({ width: 100, height: 50 }, SCREEN);
     expect(100 * view.scale).toBeLessThanOrEqual(SCREEN.width);

@@ -43,6 +43,21 @@ export interface Size {
   readonly height: number;
 }
 
+/** A view as a URL has it: the scene's place in the middle of the screen, and how large a tile is; empty: it shows all. */
+export function written(view: View | undefined, screen: Size): string {
+  if (!view) return "";
+  const middle = [(screen.width / 2 - view.x) / view.scale, (screen.height / 2 - view.y) / view.scale];
+  return [...middle, view.scale].map((value) => String(Math.round(value * 100) / 100)).join("_");
+}
+
+/** The view that was written so; undefined where it means nothing. */
+export function read(text: string, screen: Size): View | undefined {
+  const [x, y, scale, more] = text.split("_").map(Number);
+  if (x === undefined || y === undefined || scale === undefined || more !== undefined) return undefined;
+  if (![x, y, scale].every(Number.isFinite) || scale <= 0) return undefined;
+  return { scale, x: screen.width / 2 - x * scale, y: screen.height / 2 - y * scale };
+}
+
 /** The view that shows all of a layout in the middle, tiles never larger than `most`. */
 export function fit(layout: Size, screen: Size, most = 132, margin = 8): View {
   if (!layout.width || !layout.height) return { scale: 1, x: 0, y: 0 };
@@ -152,7 +167,7 @@ export function paint(
     for (const host of sought[state] ?? [])
       if (shown(host)) mark(pen, state, left(host), top(host), tile, inks);
   if (px < SEEN_PX) enlarged(pen, sought, shown, left, top, tile, inks);
-  if (!tinted) for (const some of sought) outlines(pen, scene, some.filter(shown), view, inks);
+  if (!tinted) outlines(pen, scene, sought.flat().filter(shown), view, inks);
   corners(pen, scene, left, top, tile, inks);
   if (px >= TEXT_PX) words(pen, scene, sought, left, top, tile, inks);
   titles(pen, scene, view, size, inks);

@@ -1,0 +1,11 @@
+// How often an answer is asked for again while rows keep coming: small and quick ones at once, large ones less often.
+
+const LEAST_MS = 1000;
+const MOST_MS = 30_000;
+const TIMES = 5; // the server works for this page a fifth of the time at most
+const CHARS_PER_MS = 100; // an answer of 1 MB is asked for every 10 s
+
+/** The time from one question to the next, from what the last answer took and how long it was. */
+export function paceMs(tookMs: number, chars: number): number {
+  return Math.min(MOST_MS, Math.max(LEAST_MS, TIMES * tookMs, chars / CHARS_PER_MS));
+}
