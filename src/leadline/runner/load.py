@@ -30,7 +30,7 @@ from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import Recent
-from leadline.runner.verdicts import NO_RUNS, all_count, counted_by, latest_rows, latest_sql, runs_of
+from leadline.runner.verdicts import NO_RUNS, counted_by, counting_rows, latest_rows, runs_of
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
@@ -151,16 +151,12 @@ class StoreRows:
         return self._selected(names, f"leadline.{table.name}", condition, parameters)
 
     def _that_count(self, chosen: Chosen) -> pa.Table:
-        """Rows of verdicts: those stored, where all of them count, as they nearly always do; else by `latest_sql`,
-        which takes the engine five times as long to think about."""
+        """Rows of verdicts whose revision counts. To choose them here, of all their revisions, takes a tenth of the
+        time that the engine takes to think about `latest_sql`."""
         table, (before, after) = chosen.table, chosen.conditions
         names = tuple(dict.fromkeys((*chosen.columns, *counted_by(table), *(each.column for each in after))))
         rows = self.stored(table, names, before)
-        if all_count(table, rows, self._runs(table, rows)):
-            return fulfilling(latest_rows(table, rows), after) if table.newest else rows
-        condition, parameters = where(before)
-        then, more = where(after, "then_")
-        return self._selected(chosen.columns, f"({latest_sql(table, condition)})", then, parameters | more)
+        return fulfilling(counting_rows(table, rows, self._runs(table, rows)), after)
 
     def _runs(self, table: Table, rows: pa.Table) -> pa.Table:
         """The runs that decide which of these verdicts count."""

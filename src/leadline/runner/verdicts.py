@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -120,6 +121,49 @@ def all_count(table: Table, rows: pa.Table, runs: pa.Table) -> bool:
         if ("", "") not in told and not any(mine or [whose == tenant for whose, _ in told]):
             return False
     return True
+
+
+def counting_rows(table: Table, rows: pa.Table, runs: pa.Table) -> pa.Table:
+    """Of rows with all their revisions those that count, by the runs that `runs_of` asks for: what `latest_sql` gives,
+    in memory. The rows need the columns of `counted_by`."""
+    if all_count(table, rows, runs):
+        return latest_rows(table, rows) if table.newest else rows
+    if not (table.newest or has_windows(table)):
+        return latest_rows(table, rows)
+    ours, theirs = (
+        (("cluster", "analysis", table.newest), ("cluster", "analysis", "end_ns"))
+        if table.newest
+        else (_WINDOW, _WINDOW)
+    )
+    known: set[tuple[Any, ...]] = set()
+    said: set[tuple[Any, ...]] = set()
+    names_job = "job" in rows.column_names and not table.newest
+    for tenant, part, *run in _distinct(runs, ["tenant", "part", *theirs, "version", "revision"]):
+        known.add(tuple(run[: len(ours)]))
+        of_all = table.newest or not part
+        said.add(("", "", *run) if of_all else (tenant, part if names_job else "", *run))
+    named, unknown = [], []
+    for (tenant, *run_job), places in _groups(rows, ["tenant", *ours, "version", "revision", *["job"] * names_job]):
+        run, job = run_job[: len(ours) + 2], (run_job[-1] or "") if names_job else ""
+        if tuple(run[: len(ours)]) not in known:
+            unknown.append(places)
+        elif ("", "", *run) in said or (tenant, job, *run) in said:
+            named.append(places)
+    if table.newest:
+        return latest_rows(table, _at(rows, [*named, *unknown]))
+    return pa.concat_tables([_at(rows, named), latest_rows(table, _at(rows, unknown))])
+
+
+def _groups(rows: pa.Table, names: list[str]) -> list[tuple[tuple[Any, ...], npt.NDArray[np.int64]]]:
+    """The values of some columns, each combination once, with the places of its rows."""
+    keyed = pa.table({**{name: _plain(rows[name]) for name in names}, "_row": np.arange(rows.num_rows)})
+    found = keyed.group_by(names, use_threads=False).aggregate([("_row", "list")]).combine_chunks()
+    values = zip(*(found[name].to_pylist() for name in names), strict=True)
+    return [(value, np.asarray(places.values)) for value, places in zip(values, found["_row_list"], strict=True)]
+
+
+def _at(rows: pa.Table, places: list[npt.NDArray[np.int64]]) -> pa.Table:
+    return rows.take(pa.array(np.sort(np.concatenate([np.zeros(0, np.int64), *places]))))
 
 
 def _distinct(rows: pa.Table, names: list[str]) -> set[tuple[Any, ...]]:
