@@ -1,11 +1,14 @@
-"""Figures of the page: how much loads first, and how a fleet of 100,000 GPUs shows and moves.
+"""Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
-    python bench/web.py [--json] [--gpus 100000] [--rounds 3] [--frames 240] [--page src/leadline/server/page]
+    python bench/web.py [--json] [--only page|answers] [--gpus 100000] [--rounds 3] [--frames 240]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `lab/simulate`, 8 GPUs a host, a tile per host), compressed. First paint: from the
 navigation until the tiles are on the canvas. Frames: while the whole fleet is dragged over the screen, one step of
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
+
+`api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_answers.py.
 """
 
 from __future__ import annotations
@@ -26,7 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from bench import web_answers
 from bench.figures import Figure, conditions, tell
+from leadline.lab.incidents import incident
 from leadline.lab.simulate.fleet import Fleet
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -209,7 +214,16 @@ def _size(headers: dict[str, str], url: str) -> int:
 
 
 def figures(args: argparse.Namespace) -> list[Figure]:
-    """All figures; without a value, and with the reason, where the browser or the page is missing."""
+    """All figures that are wanted."""
+    found = [] if args.only == "answers" else page_figures(args)
+    if args.only != "page":
+        path = Path(args.recording)
+        found += web_answers.figures(path if path.suffix else incident(args.recording), args.answers)
+    return found
+
+
+def page_figures(args: argparse.Namespace) -> list[Figure]:
+    """Figures of the page; without a value, and with the reason, where the browser or the page is missing."""
     names = (
         ("first_load_kb", "kB", FIRST_LOAD_KB, "lower", "load_kb"),
         ("first_paint_ms_100k", "ms", PAINT_MS, "lower", "paint_ms"),
@@ -240,8 +254,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page", default=str(PAGE), help="the built page")
+    parser.add_argument("--only", choices=("", "page", "answers"), default="", help="figures of one kind")
+    parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
+    parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
     args = parser.parse_args(argv)
-    under = conditions(args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames)
+    under = conditions(
+        args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames, recording=Path(args.recording).stem,
+        answers=args.answers,
+    )  # fmt: skip
     tell("web", under, figures(args), args.json)
     return 0
 
