@@ -13,6 +13,7 @@ export default defineConfig({
     assetsDir: "page",
     target: "es2022",
     reportCompressedSize: false,
+    rolldownOptions: { checks: { pluginTimings: false } }, // a busy machine is no news
     chunkSizeWarningLimit: 2000, // the graph's layout engine, which loads with its view
   },
   server: { proxy: { "/api": server } },

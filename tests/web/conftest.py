@@ -30,7 +30,11 @@ def built() -> None:
 
 @pytest.fixture(scope="session")
 def recorded(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a server that replayed the recording of `make up`: a flapping link, then a slow worker."""
+    """The address of a server that replayed the recording of `make up`: a flapping link, then a slow worker. Who works
+    on the page saves the minute: `leadline replay` of it goes on beside, LEADLINE_RECORDED_URL says where."""
+    if beside := os.environ.get("LEADLINE_RECORDED_URL"):
+        yield beside
+        return
     directory = tmp_path_factory.mktemp("recorded")
     (port,) = free_ports(1)
     url = f"http://127.0.0.1:{port}"

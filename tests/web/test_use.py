@@ -5,21 +5,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from tests.senders.running import RunningLeadline, ndjson
-from tests.web.views import settled
+from tests.web.test_views import incident
+from tests.web.views import FLAPPING, settled
 
 S = 10**9
-
-
-def incident(url: str, part: str) -> str:
-    """The id of the recorded incident whose cause's text has `part`."""
-    found = httpx.get(f"{url}/api/v1/incidents", timeout=30.0).json()["incidents"]
-    return next(str(one["incident"]) for one in found for cause in one["causes"] if part in cause["text"])
 
 
 def test_keys_lead_everywhere(recorded: str, open_page: Callable[..., Page]) -> None:
@@ -99,10 +93,87 @@ def test_a_name_that_there_is_not_is_told_with_what_to_do(recorded: str, open_pa
     expect(page.get_by_role("alert")).to_contain_text("There is no page /nowhere")
 
 
-@pytest.fixture
-def live(tmp_path: Path, built: None) -> Iterator[RunningLeadline]:
-    with RunningLeadline(tmp_path) as server:
+def test_filters_stand_in_the_url_and_narrow_what_is_shown(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/incidents")
+    settled(page)
+    expect(page.locator("main tbody tr")).to_have_count(2)
+    page.get_by_role("button", name="open", exact=True).click()
+    expect(page).to_have_url(re.compile(r"[?&]state=open"))
+    expect(page.locator("main tbody tr")).to_have_count(0)
+    page.go_back()
+    expect(page.locator("main tbody tr")).to_have_count(2)
+    page.goto(f"{recorded}/jobs")
+    page.get_by_label("Part of the name").fill("bert-9")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"[?&]match=bert-9"))
+    expect(page.locator("main")).not_to_contain_text("bert-1")
+    page.goto(f"{recorded}/fleet")
+    page.get_by_label(re.compile("Show hosts with this name")).fill("h3")
+    expect(page.get_by_role("status").first).to_have_text("1 of 8")
+    expect(page).to_have_url(re.compile(r"[?&]find=h3"))
+
+
+def test_where_a_fleet_is_looked_at_stands_in_the_url(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/fleet?{FLAPPING}")
+    settled(page)
+    map_of_tiles = page.get_by_role("application")
+    whole = map_of_tiles.screenshot()
+    page.get_by_role("button", name="Zoom in").click()
+    expect(page).to_have_url(re.compile(r"[?&]view=[\d.]+_[\d.]+_[\d.]+"))
+    other = open_page(page.url)
+    settled(other)
+    expect(other.get_by_role("button", name="all", exact=True)).to_be_enabled()
+    assert other.get_by_role("application").screenshot() != whole
+    other.get_by_role("button", name="all", exact=True).click()
+    expect(other).not_to_have_url(re.compile("view="))
+    box = map_of_tiles.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_role("complementary")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"[?&]at=host"))
+
+
+def test_a_moment_of_the_past_shows_what_was_open_then(recorded: str, open_page: Callable[..., Page]) -> None:
+    then = open_page(f"{recorded}/?{FLAPPING}")
+    settled(then)
+    expect(then.locator("main")).to_contain_text("1 incident open then")
+    expect(then.get_by_role("button", name="paused")).to_be_visible()
+    expect(then.locator("main")).not_to_contain_text("less CPU")  # it began later
+
+
+def test_an_error_of_the_api_is_told_with_what_to_do(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page("about:blank", may_fail=True)
+    refused = '{"error": {"reason": "store", "message": "the disk is full"}}'
+    page.route("**/api/v1/incidents?*", lambda route: route.fulfill(status=503, body=refused))
+    page.goto(f"{recorded}/incidents")
+    told = page.get_by_role("alert")
+    expect(told).to_contain_text("the disk is full")
+    expect(told).to_contain_text("GET /api/v1/incidents")
+    expect(told).to_contain_text("leadline doctor")
+
+
+def test_a_view_that_fails_says_so_and_leaves_the_menu(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page("about:blank", may_fail=True)
+    page.route("**/api/v1/jobs?*", lambda route: route.fulfill(body='{"jobs": [null]}'))
+    page.goto(f"{recorded}/jobs")
+    expect(page.get_by_role("alert")).to_contain_text("This view failed")
+    page.get_by_role("link", name="Incidents").click()
+    expect(page.locator("main")).to_contain_text("lost its carrier")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, built: None) -> Iterator[RunningLeadline]:
+    """One server for what follows, which goes from empty to full to gone."""
+    with RunningLeadline(tmp_path_factory.mktemp("live")) as server:
         yield server
+
+
+def test_an_empty_server_says_what_to_connect(live: RunningLeadline, open_page: Callable[..., Page]) -> None:
+    for path in ("/", "/fleet", "/jobs", "/incidents", "/expectations", "/clock"):
+        page = open_page(live.url + path)
+        settled(page)
+        expect(page.locator("main .command, main code").first).to_be_visible()
 
 
 def test_rows_that_come_show_without_a_reload(live: RunningLeadline, open_page: Callable[..., Page]) -> None:
@@ -120,11 +191,22 @@ def test_rows_that_come_show_without_a_reload(live: RunningLeadline, open_page: 
     expect(page.locator("main")).to_contain_text("tide-1", timeout=20_000)
 
 
-def test_an_empty_server_says_what_to_connect(live: RunningLeadline, open_page: Callable[..., Page]) -> None:
-    for path in ("/", "/fleet", "/jobs", "/incidents", "/expectations", "/clock"):
-        page = open_page(live.url + path)
-        settled(page)
-        expect(page.locator("main .command, main code").first).to_be_visible()
+def test_one_of_several_clusters_is_chosen_and_links_keep_it(
+    live: RunningLeadline, open_page: Callable[..., Page]
+) -> None:
+    for cluster in ("east", "west"):
+        rows = [{"child": f"rank:{cluster}-job/0", "parent": f"host:{cluster}-h1", "kind": "runs-on",
+                 "from_ns": time.time_ns() - 60 * S, "to_ns": None, "source": "test", "confidence": 1.0}]  # fmt: skip
+        headers = {"content-type": "application/x-ndjson", "leadline-cluster": cluster}
+        httpx.post(f"{live.url}/api/v1/rows/relation", content=ndjson(rows), headers=headers).raise_for_status()
+    page = open_page(f"{live.url}/fleet", may_fail=True)
+    expect(page.get_by_role("alert")).to_contain_text("Choose a cluster above", timeout=20_000)
+    page.get_by_label("Cluster").select_option("west")
+    expect(page.get_by_role("application")).to_have_attribute("aria-label", re.compile("^1 host "))
+    page.get_by_role("link", name="Graph").click()
+    expect(page).to_have_url(re.compile(r"/graph\?(.*&)?cluster=west"))
+    expect(page.locator("main")).to_contain_text("west-h1")
+    expect(page.locator("main")).not_to_contain_text("east-h1")
 
 
 def test_a_server_that_goes_is_told_and_its_picture_stays(
