@@ -81,9 +81,13 @@ ALONE := lab
 ALONE_IN := $(if $(findstring tests/,$(ARGS)),,tests/lab)
 FAST := not slow and not senders and not lab
 
-test: $(TEST_STAMP) $(KERNEL_STAMP) lint types
-	@scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS)
-	scripts/build-page --test
+# Programs and the page come while pip installs and the scanners are compiled: each waits for its network most of the time.
+test: | $(BIN)/python
+	@mkdir -p build && scripts/build-page --node
+	@{ scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS) && scripts/build-page --test; } >build/beside.txt 2>&1 & beside=$$!; \
+	  trap wait EXIT; \
+	  $(MAKE) --no-print-directory $(TEST_STAMP) $(KERNEL_STAMP) lint types; \
+	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -q -m "$(ALONE)" $(ALONE_IN) $(ARGS) || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory evals-quick
