@@ -62,8 +62,9 @@ def jobs(found: Answer, match: str = "") -> list[Row]:
 
 def _job(one: Answer) -> Row:
     slow = one["step_s"] is not None and one["usual_s"] is not None and one["step_s"] > 1.2 * one["usual_s"]
-    known = one["step_s"] is not None
-    state = "bad" if one["incidents_open"] else "watch" if slow else "good" if known and one["running"] else "unknown"
+    judged = one["goodput"] is not None and one["step_s"] is not None
+    late = slow and one["running"]
+    state = "bad" if one["incidents_open"] else "watch" if late else "good" if judged else "unknown"
     cells = (
         one["job"], _number(one["ranks"]), _number(one["hosts"]), _number(one["step"]), span(one["step_s"]),
         span(one["usual_s"]), share(one["goodput"]), gpu_time(one["lost_gpu_seconds"]),
@@ -109,7 +110,7 @@ def _told(one: Answer) -> Iterable[str]:
     if one["suppressed"]:
         yield f"alerts nobody: {SUPPRESSED.get(one['suppressed'], one['suppressed'])}"
     for cause in one["causes"][:2]:
-        yield f"{cause['probability']:.2f}  {cause['text'] or cause['entity']}"
+        yield f"{min(cause['probability'], 0.99):.2f}  {cause['text'] or cause['entity']}"
         for each in cause["evidence"][:3]:
             yield f"      {each['text']}"
         yield f"  do: {cause['todo']['words']}"
