@@ -434,3 +434,16 @@ def test_a_tenant_is_told_nothing_of_other_senders(leadline: RunningLeadline) ->
     assert {each["state"] for each in telemetry["kinds"]} == {"missing"}
     heard = leadline.http.get("/api/v1/telemetry").json()["sources"]
     assert "loud" in {each["tenant"] for each in heard}, "an operator is told of all"
+
+
+def test_large_answers_are_packed_for_who_takes_them_and_events_are_not_held_back(leadline: RunningLeadline) -> None:
+    packed = leadline.http.get("/api/v1/tables", headers={"accept-encoding": "gzip"})
+    plain = leadline.http.get("/api/v1/tables", headers={"accept-encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "content-encoding" not in plain.headers
+    assert int(packed.headers["content-length"]) < len(plain.content) / 2
+    assert packed.json()["tables"][0]["columns"] == plain.json()["tables"][0]["columns"]
+    assert "content-encoding" not in leadline.http.get("/health", headers={"accept-encoding": "gzip"}).headers
+    with leadline.http.stream("GET", "/api/v1/changes", headers={"accept-encoding": "gzip"}) as events:
+        assert "content-encoding" not in events.headers
+        assert next(events.iter_lines()).startswith("data: ")

@@ -13,7 +13,6 @@ from tests.incidents import Names, rows_of
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner import verdicts
 from leadline.server import counting
-from leadline.server.answering import Answering
 from leadline.server.counting import UNCOUNTED_MAX, Judgements, latest_sql, shortened
 from leadline.store import Store, StoreConfig
 
@@ -212,31 +211,3 @@ def test_what_does_not_count_is_looked_for_once_while_new_windows_come(store: St
 def test_tables_without_windows_and_without_marks_stay_as_they_are(store: Store) -> None:
     assert latest_sql(FIT, "cluster = 'c'") == verdicts.latest_sql(FIT, "cluster = 'c'")
     assert shortened("SELECT 1 /*counted*/", {}, store.query) == "SELECT 1 /*counted*/"
-
-
-# --- what was answered before ---------------------------------------------------------------------------------------
-
-
-def test_an_answer_is_kept_until_a_table_of_it_is_written_to(store: Store) -> None:
-    answering = Answering(store)
-    sql = "SELECT count() AS n FROM leadline.flow_volume WHERE cluster = {cluster:String}"
-
-    def count(cluster: str) -> int:
-        return int(answering.query(sql, {"cluster": cluster})["n"][0].as_py())
-
-    heard = Heard(store, "kept")
-    assert (count("kept"), count("kept")) == (0, 0)
-    assert answering.query(sql, {"cluster": "kept"}) is answering.query(sql, {"cluster": "kept"})
-    heard.keep("flow_volume", volume(10, 0, "a"))
-    assert count("kept") == 1
-    assert count("kept elsewhere") == 0, "parameters tell answers apart"
-    heard.keep("analysis_run", run(10, 1))
-    assert count("kept") == 1
-    counted = f"SELECT count() AS n FROM ({latest_sql(VOLUME, 'cluster = {cluster:String}')})"
-    assert answering.query(counted, {"cluster": "kept"})["n"][0].as_py() == 0, "the long text reads both tables"
-
-
-def test_what_is_large_is_not_kept(store: Store) -> None:
-    answering = Answering(store)
-    sql = "SELECT repeat('x', 1000) AS text FROM numbers(2000) WHERE 1 OR (SELECT count() FROM leadline.flow_path) > 0"
-    assert answering.query(sql) is not answering.query(sql)

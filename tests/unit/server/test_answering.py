@@ -1,0 +1,69 @@
+"""The store as the views ask it: nothing is asked twice, and nothing is told that is no longer so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.incidents import Names, rows_of
+
+from leadline.model.tables import BY_NAME
+from leadline.server.answering import Answering
+from leadline.server.counting import latest_sql
+from leadline.store import Store, StoreConfig
+
+VOLUME = BY_NAME["flow_volume"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    made = Store(StoreConfig(path=str(tmp_path_factory.mktemp("store")), ttl=False))
+    made.start()
+    yield made
+    made.stop()
+
+
+def keep(store: Store, name: str, row: dict[str, Any]) -> None:
+    told = {"end_ns": 10, "window_ns": 10, "analysis": "path", "version": 1, **row}
+    store.append(BY_NAME[name], rows_of(BY_NAME[name], [told], Names(cluster="kept")))
+
+
+def test_an_answer_is_kept_until_a_table_of_it_is_written_to(store: Store) -> None:
+    answering = Answering(store)
+    sql = "SELECT count() AS n FROM leadline.flow_volume WHERE cluster = {cluster:String}"
+
+    def count(cluster: str) -> int:
+        return int(answering.query(sql, {"cluster": cluster})["n"][0].as_py())
+
+    assert (count("kept"), count("kept")) == (0, 0)
+    assert answering.query(sql, {"cluster": "kept"}) is answering.query(sql, {"cluster": "kept"})
+    keep(store, "flow_volume", {"link": "a", "flow": 1, "revision": 0})
+    assert count("kept") == 1
+    assert count("kept elsewhere") == 0, "parameters tell answers apart"
+    counted = f"SELECT count() AS n FROM ({latest_sql(VOLUME, 'cluster = {cluster:String}')})"
+    assert answering.query(counted, {"cluster": "kept"})["n"][0].as_py() == 1
+    keep(store, "analysis_run", {"revision": 1, "state": "done"})
+    assert answering.query(counted, {"cluster": "kept"})["n"][0].as_py() == 0, "late rows took the row back"
+    assert count("kept") == 1
+
+
+def test_what_is_large_is_not_kept(store: Store) -> None:
+    answering = Answering(store)
+    sql = "SELECT repeat('x', 1000) AS text FROM numbers(2000) WHERE 1 OR (SELECT count() FROM leadline.flow_path) > 0"
+    assert answering.query(sql) is not answering.query(sql)
+
+
+def test_what_tables_hold_is_told_as_the_store_tells_it(store: Store) -> None:
+    answering = Answering(store)
+    keep(store, "flow_volume", {"link": "b", "flow": 1, "revision": 0, "end_ns": 50})
+    assert answering.facts() == store.facts()
+    keep(store, "flow_volume", {"link": "b", "flow": 1, "revision": 0, "end_ns": 90})
+    assert answering.facts() == store.facts()
+    (fact,) = (each for each in answering.facts() if each.table == "flow_volume")
+    assert fact.newest_ns == 90
+
+
+def test_two_of_one_store_know_the_same(store: Store) -> None:
+    sql = "SELECT count() AS n FROM leadline.ledger"
+    assert Answering(store).query(sql) is Answering(store).query(sql)
