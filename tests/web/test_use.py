@@ -195,8 +195,12 @@ def test_one_of_several_clusters_is_chosen_and_links_keep_it(
     live: RunningLeadline, open_page: Callable[..., Page]
 ) -> None:
     for cluster in ("east", "west"):
-        rows = [{"child": f"rank:{cluster}-job/0", "parent": f"host:{cluster}-h1", "kind": "runs-on",
-                 "from_ns": time.time_ns() - 60 * S, "to_ns": None, "source": "test", "confidence": 1.0}]  # fmt: skip
+        told = {"from_ns": time.time_ns() - 60 * S, "to_ns": None, "source": "test", "confidence": 1.0}
+        rank = f"rank:{cluster}-job/0"
+        rows = [
+            {"child": rank, "parent": f"host:{cluster}-h1", "kind": "runs-on", **told},
+            {"child": rank, "parent": f"job:{cluster}-job", "kind": "in", **told},
+        ]
         headers = {"content-type": "application/x-ndjson", "leadline-cluster": cluster}
         httpx.post(f"{live.url}/api/v1/rows/relation", content=ndjson(rows), headers=headers).raise_for_status()
     page = open_page(f"{live.url}/fleet", may_fail=True)
