@@ -280,17 +280,12 @@ class Readings:
         elif indicator.how == "count":
             value_RC = spans.counts(shown, row_N, rows, ends_C, indicator.over_s)
         else:
-            born_R = np.array([self._born(each) for each in held_R.tolist()], np.int64)
-            value_RC = spans.ages(shown, row_N, born_R, ends_C)
+            value_RC = spans.ages(shown, row_N, rows, ends_C)
         begun_RC = alive.begun_RC[alive_R] & ~(np.isnan(value_RC) & ~np.isnan(alive.value_RC[alive_R]))
         # What is known to be open is bad, silent or not: a link that is down takes its host's telemetry along.
         open_RC = value_RC > 0 if indicator.how == "open" else np.zeros(value_RC.shape, bool)
         value_RC = np.where(np.isnan(alive.value_RC[alive_R]) & ~open_RC, np.nan, value_RC)
         return Values(held_R, culprit_R, [indicator.metric] * rows, value_RC, begun_RC)
-
-    def _born(self, number: int) -> int:
-        life = self.lives.get(number)
-        return max(life.born_ns, NS_MIN) if life else NS_MIN
 
     def _open_collectives(self, held: Held, ends_C: Ints) -> Values:
         alive = self._alive(held, ends_C)

@@ -144,10 +144,10 @@ def counts(spans: Spans, row_N: Ints, rows: int, ends_C: Ints, over_s: float) ->
     return found_RC
 
 
-def ages(spans: Spans, row_N: Ints, born_R: Ints, ends_C: Ints) -> Floats:
-    """Seconds since the last begin of a row's spans, or since the row's entity was there, (R, C); NaN if neither is."""
-    last_RC = np.full((len(born_R), len(ends_C)), NS_MIN, np.int64)
-    last_RC[:] = born_R[:, None]
+def ages(spans: Spans, row_N: Ints, rows: int, ends_C: Ints) -> Floats:
+    """Seconds since the last begin of a row's spans, (R, C); NaN before the first, and where there is none: who never
+    told may tell by other means, or not do it at all."""
+    last_RC = np.full((rows, len(ends_C)), NS_MIN, np.int64)
     for place in np.flatnonzero(row_N >= 0).tolist():
         begin = int(spans.begin_N[place])
         later_C = ends_C >= begin

@@ -211,6 +211,17 @@ def test_steps_of_a_job_that_are_longer_than_usual_are_bad_until_it_ends() -> No
     assert sum(loss["seconds"] for loss in losses) == 6
 
 
+def test_the_age_of_a_checkpoint_is_known_once_one_was_told() -> None:
+    rows = [step(0, at, T0 + at * S) for at in range(-100, 60)]
+    lives = relations(T0 - 50_000 * S, ranks=1)  # it may serve, or tell checkpoints as phases of steps
+    bound = "{event: checkpoint, as: age, above: 100}"
+    never = tables([], step=rows, relation=lives)
+    assert said(never, bound, of="job") == ({}, [])
+    once = tables([], step=rows, relation=lives, event=[event(T0 - 80 * S, 0, "checkpoint")])
+    held, _ = said(once, bound, of="job")
+    assert seconds(held["job:bert-1"]) == (20, 40, 0)
+
+
 def test_a_loss_that_is_no_number_is_above_any_bound() -> None:
     rows = [step(0, at, T0 + at * S) | {"loss": float("nan") if at >= 30 else 2.0} for at in range(-100, 60)]
     held, losses = said(tables([], step=rows), "{step: loss, above: 1e300}", of="job")
