@@ -29,6 +29,10 @@ ANSWER_BYTES_MAX = 1 << 20  # of one answer that is kept
 BYTES_MAX = 32 << 20  # of all; what was asked longest ago goes
 # Rows also go by age, and samples are rolled up, without an append: so long that may go unseen.
 KEPT_S = 30.0
+# The engine compiles an expression when it meets it for the fourth time: 30 to 300 ms, once, in the middle of an answer
+# that would take 20. Over the few rows of an answer that never pays.
+_NOT_COMPILED = "compile_expressions = 0, compile_aggregate_expressions = 0, compile_sort_description = 0"
+_SET = re.compile(r"\bSETTINGS [\w\s=,.']+$")
 _TABLES = re.compile(r"\bleadline\.(\w+)")
 # Appends to a table, when it was looked through, its oldest and newest row.
 _Span = tuple[int, float, tuple[int | None, int | None]]
@@ -72,9 +76,14 @@ class Answering(Store):
                 self._answers.move_to_end(key)
                 return known.rows
         asked_s = monotonic()
-        rows = super().query(counting.shortened(sql, given, super().query, self._judgements), given)
+        rows = self._interpreted(counting.shortened(sql, given, self._interpreted, self._judgements), given)
         self._keep(key, _Answer(written, asked_s, rows))
         return rows
+
+    def _interpreted(self, sql: str, parameters: dict[str, Any]) -> pa.Table:
+        """Rows of a statement of which nothing is compiled."""
+        more = "," if _SET.search(sql) else " SETTINGS"
+        return super().query(f"{sql}{more} {_NOT_COMPILED}", parameters)
 
     def facts(self) -> list[TableFacts]:
         """See `Store.facts`. Tables that were not written to are not looked through again: all of them take 100 ms."""

@@ -67,3 +67,15 @@ def test_what_tables_hold_is_told_as_the_store_tells_it(store: Store) -> None:
 def test_two_of_one_store_know_the_same(store: Store) -> None:
     sql = "SELECT count() AS n FROM leadline.ledger"
     assert Answering(store).query(sql) is Answering(store).query(sql)
+
+
+def test_statements_may_have_settings_of_their_own(store: Store) -> None:
+    answering = Answering(store)
+    keep(store, "flow_path", {"flow": 7, "revision": 0})
+    keep(store, "flow_path", {"flow": 7, "revision": 0})
+    counted = "SELECT count() AS n FROM leadline.flow_path WHERE cluster = 'kept'"
+    nested = f"SELECT n FROM (SELECT * FROM ({counted} SETTINGS max_threads = 1))"
+    both = f"{counted} SETTINGS final = 0 UNION ALL {counted} SETTINGS final = 0"
+    for sql, rows in ((f"{counted} SETTINGS final = 0", 1), (f"{counted} ", 1), (nested, 1), (both, 2)):
+        assert answering.query(sql).equals(store.query(sql)), sql
+        assert answering.query(sql).num_rows == rows
