@@ -3,9 +3,9 @@
 A server as `leadline replay` runs it, in a process of its own, is asked one request after the other. Of each round
 counts the slowest answer of the view; `api_p95_ms_<view>` is the 95th percentile of the rounds. Nothing is written
 meanwhile, as nothing is once a recording was played, so the server answers much from memory.
-`api_written_p95_ms_<view>` is the dearest case, of a third as many rounds: before each a row of every table is appended anew, as senders
-and analyses do all the time on a live cluster, so that no statement was answered before. `api_sum_ms_<view>`: all
-answers of the view one after the other, median of the rounds, nothing written.
+`api_written_p95_ms_<view>` is the dearest case, of a third as many rounds: before each a row of every table is appended
+anew, as senders and analyses do all the time on a live cluster, so that no statement was answered before.
+`api_sum_ms_<view>`: all answers of the view one after the other, median of the rounds, nothing written.
 """
 
 from __future__ import annotations
