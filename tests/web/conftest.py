@@ -11,7 +11,7 @@ from typing import Literal
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Playwright, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Playwright, ViewportSize, expect, sync_playwright
 from tests.senders.running import free_ports, running, wait_for
 
 from leadline.lab.incidents import incident
@@ -60,6 +60,7 @@ def _judged(process: subprocess.Popen[bytes], url: str) -> bool:
 
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
+    expect.set_options(timeout=20_000)  # a machine that is busy with other tests
     with sync_playwright() as started:
         yield started
 
