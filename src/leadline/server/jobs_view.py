@@ -18,8 +18,8 @@ from leadline.model.tables.accounts import LEDGER, USUAL
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import INCIDENT
-from leadline.runner.verdicts import latest_sql
 from leadline.server.compare_sides import BUCKET_NS, PAUSE_NS, runs_of
+from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked
 from leadline.server.job_rows import RANKS_MAX, STEP_S, JobRows, S, from_or_hour, plain
 from leadline.server.job_steps import HOW, USUAL_NS, usual_s
