@@ -22,10 +22,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,12 +35,15 @@ from bench.figures import Figure, conditions, tell
 from leadline.lab.incidents import incident
 from leadline.lab.simulate.fleet import Fleet
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Response, ViewportSize
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "src" / "leadline" / "server" / "page"
 FIRST_LOAD_KB, PAINT_MS, FRAMES = 300.0, 1000.0, 50.0
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 WAIT_MS = 60_000
-SIZE = {"width": 1600, "height": 1000}
+SIZE: ViewportSize = {"width": 1600, "height": 1000}
 NOW_NS = 1_750_000_000 * 10**9
 
 
@@ -185,6 +189,10 @@ _DRAG = """async (frames) => {
 }"""
 
 
+def _count(sizes: list[int], answer: Response) -> None:
+    sizes.append(_size(answer.headers, answer.url))
+
+
 def measured(url: str, rounds: int, frames: int) -> dict[str, float]:
     """Paint in ms and frames per second: medians of `rounds`; `slowest_ms`: the 95th percentile of frames."""
     from playwright.sync_api import sync_playwright
@@ -195,7 +203,7 @@ def measured(url: str, rounds: int, frames: int) -> dict[str, float]:
         for _ in range(rounds):
             tab = browser.new_page(viewport=SIZE)  # with its own cache
             sizes: list[int] = []
-            tab.on("response", lambda answer, sizes=sizes: sizes.append(_size(answer.headers, answer.url)))
+            tab.on("response", partial(_count, sizes))
             tab.goto(f"{url}/fleet")
             tab.wait_for_function("performance.getEntriesByName('leadline:tiles').length > 0", timeout=WAIT_MS)
             paints.append(tab.evaluate("performance.getEntriesByName('leadline:tiles')[0].startTime"))
