@@ -214,7 +214,8 @@ def measured(url: str, rounds: int, frames: int) -> dict[str, float]:
             slow.append(float(np.percentile(np.diff(times), 95)))
             tab.close()
         browser.close()
-    return {"paint_ms": median(paints), "frames": median(rates), "slowest_ms": median(slow), "load_kb": median(loads)}
+    told = {"paint_ms": paints, "frames": rates, "slowest_ms": slow, "load_kb": loads}
+    return {name: float(median(values)) for name, values in told.items()}
 
 
 def _size(headers: dict[str, str], url: str) -> int:

@@ -58,14 +58,14 @@ def _judged(process: subprocess.Popen[bytes], url: str) -> bool:
     return replay["state"] == "done" and sum(bool(one["causes"]) for one in incidents) >= 2
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # while it runs no other test of this process can run an event loop of its own
 def playwright() -> Iterator[Playwright]:
     expect.set_options(timeout=20_000)  # a machine that is busy with other tests
     with sync_playwright() as started:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(playwright: Playwright) -> Iterator[Browser]:
     """The system's Chromium. As root it has no sandbox of its own; it shows only our server's pages."""
     program = shutil.which("chromium")
