@@ -20,12 +20,12 @@ import re
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis import ANALYSES
 from leadline.model.tables import BY_NAME, Identity, Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner import verdicts
@@ -39,9 +39,16 @@ _NO_JOB = "''"
 _MARKED = re.compile(r"/\*counting (\{.*?\})\*/.*?/\*counted\*/", re.DOTALL)
 _NAMED = re.compile(r"\{\s*(\w+)\s*:")
 _TIME = re.compile(r"\b(end_ns|start_ns) (<=?|>=?) (\d{13,})\b")
-_WRITERS = {table.name: {each.name for each in ANALYSES if table in each.writes} for table in BY_NAME.values()}
 Query = Callable[[str, dict[str, Any]], pa.Table]
 Uncounted = tuple[tuple[Any, ...], ...]
+
+
+@cache
+def _writers(table: str) -> frozenset[str]:
+    """Names of the analyses that write a table."""
+    from leadline.analysis import ANALYSES  # loads kernels, which no command of a user needs
+
+    return frozenset(each.name for each in ANALYSES if any(one.name == table for one in each.writes))
 
 
 class Judgements:
@@ -103,7 +110,7 @@ class Judgements:
         return found
 
     def _at(self, table: Table) -> tuple[int, ...]:
-        runs = sorted(_WRITERS[table.name])
+        runs = sorted(_writers(table.name))
         names = (table.name, ANALYSIS_RUN.name, *(f"{ANALYSIS_RUN.name} {each}" for each in runs))
         return tuple(self._changes[name] for name in names)
 
