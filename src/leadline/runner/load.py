@@ -29,7 +29,7 @@ from leadline.model.tables.fabric import CLOCK_FIT
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
 from leadline.runner.conditions import Condition, fulfilling, where
-from leadline.runner.recent import Recent
+from leadline.runner.recent import CODED, Recent, in_type
 from leadline.runner.verdicts import NO_RUNS, counted_by, counting_rows, latest_rows, runs_of
 from leadline.store.schema import ARROW_TYPES
 
@@ -136,8 +136,7 @@ class StoreRows:
         self._store, self._recent = store, recent
 
     def chosen(self, chosen: Chosen) -> pa.Table:
-        """See `Rows`. Symbols are coded by the engine: writing their texts out and coding them again takes seconds
-        for millions of rows."""
+        """See `Rows`."""
         if chosen.table.identity is Identity.REVISION:
             return as_declared(chosen, self._that_count(chosen))
         return as_declared(chosen, self.stored(chosen.table, chosen.columns, chosen.conditions[0]))
@@ -165,8 +164,7 @@ class StoreRows:
 
     def _selected(self, columns: Sequence[str], source: str, where: str, parameters: dict[str, Any]) -> pa.Table:
         names = ", ".join(f"`{name}`" for name in columns)
-        coded = "SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1"
-        return self._store.query(f"SELECT {names} FROM {source} WHERE {where} {coded}", parameters)
+        return self._store.query(f"SELECT {names} FROM {source} WHERE {where} {CODED}", parameters)
 
     def owners(self, chosen: Chosen) -> list[tuple[str, str, str]]:
         """See `Rows`. Whether a row was appended once or twice does not matter, and not to ask is ten times as fast."""
@@ -285,11 +283,8 @@ def as_declared(chosen: Chosen, found: pa.Table) -> pa.Table:
     """Rows with the chosen columns in the types of their table; ends that had not come by `to_ns` are null."""
     columns = []
     for name in chosen.columns:
-        column, wanted = found[name], ARROW_TYPES[chosen.table.column(name).type]
-        if pa.types.is_dictionary(wanted) and not pa.types.is_dictionary(column.type):
-            column = column.cast(pa.string()).dictionary_encode()
-        if column.type != wanted:
-            column = column.cast(wanted)
+        wanted = ARROW_TYPES[chosen.table.column(name).type]
+        column = in_type(found[name], wanted)
         if chosen.valid and name == chosen.span[1] and chosen.table.column(name).nullable:
             column = pc.if_else(pc.greater(column, chosen.to_ns), pa.scalar(None, wanted), column)
         columns.append(column)

@@ -35,6 +35,8 @@ PIECES_MAX = 32  # that rows lie in: more make each look at them slow
 BACK_NS = 120 * S  # kept beyond what was asked for last: a window that is judged again asks for older rows
 AGAIN_NS = 60 * S  # a table that had too many rows is tried again when the reads have moved on so far
 EVER = -(2**63)
+# Words as the engine codes them: to write them out and code them again takes seconds for millions of rows.
+CODED = "SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1"
 
 Hashes = npt.NDArray[np.uint64]
 _Key = tuple[str, str]  # table, column that says how far back a read goes; empty: all rows are read
@@ -138,9 +140,10 @@ class Recent:
         with self._lock:  # first: rows that are stored from here on are heard of
             self._held[key] = held
         names = ", ".join(f"`{column.name}`" for column in table.columns)
-        coded = "SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1"
+        schema = arrow_schema(table)
         try:
-            rows = in_types(table, self._store.query(f"SELECT {names} {source} {coded}", parameters))
+            found = self._store.query(f"SELECT {names} {source} {CODED}", parameters)
+            rows = pa.table([in_type(found[each.name], each.type) for each in schema], schema=schema)
         except BaseException:
             with self._lock:
                 self._held.pop(key, None)
@@ -150,15 +153,11 @@ class Recent:
         return self._now(key, table, from_ns)
 
 
-def in_types(table: Table, found: pa.Table) -> pa.Table:
-    """Rows that the engine gave, in the schema of their table."""
-    columns = []
-    for wanted in arrow_schema(table):
-        column = found[wanted.name]
-        if pa.types.is_dictionary(wanted.type) and not pa.types.is_dictionary(column.type):
-            column = column.cast(pa.string()).dictionary_encode()
-        columns.append(column if column.type == wanted.type else column.cast(wanted.type))
-    return pa.table(columns, schema=arrow_schema(table))
+def in_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """A column that the engine gave, in the type of its table."""
+    if pa.types.is_dictionary(wanted) and not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    return column if column.type == wanted else column.cast(wanted)
 
 
 def _take(held: _Held, table: Table, fresh: pa.Table) -> None:

@@ -33,6 +33,7 @@ from leadline.runner.verdicts import has_windows
 from leadline.store.schema import quoted
 
 UNCOUNTED_MAX = 200  # windows that are named in a statement
+PARTS_MAX = 50_000  # of which it is known that they were judged; a job's is one of each analysis that judges jobs
 FOUND_MAX = 500  # conditions of which it is known what does not count
 HOUR_NS = 3600 * 10**9
 _NO_JOB = "''"
@@ -85,6 +86,8 @@ class Judgements:
             self._changes[ANALYSIS_RUN.name] += 1
             return
         names = ("tenant", "cluster", "analysis", "part", "window_ns", "end_ns", "version", "revision", "state")
+        if len(self._ran_ns) > PARTS_MAX:  # of jobs of months: what is not known is looked for
+            self._ran_ns.clear()
         for row in rows.select(names).to_pylist():
             part = (*(row[name] for name in names[:4]), str(row["window_ns"]))
             before_ns = self._ran_ns.get(part)

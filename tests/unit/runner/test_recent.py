@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class Counting(Store):
-    """A store that counts its statements and can be told to lose the answer of an append."""
+    """A store that counts its statements and can be told that its disk is full."""
 
     queries = 0
     fails = False
@@ -124,8 +124,7 @@ def test_what_perhaps_was_stored_is_asked_for(store: Counting) -> None:
     everything = Chosen(SAMPLE, ("value",), 0, 100 * S)
     store.append(SAMPLE, samples(0, 5))
     assert held.chosen(everything).num_rows == 5
-    insert_goes_wrong_after_it_was_done = samples(5, 5)
-    store.append(SAMPLE, insert_goes_wrong_after_it_was_done)
+    store.append(SAMPLE, samples(5, 5))
     store.fails = True
     with pytest.raises(StoreError):
         store.append(SAMPLE, samples(10, 5))

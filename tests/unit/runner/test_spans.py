@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from leadline.model.tables import BY_NAME, Table
 from leadline.runner.conditions import fulfilling
 from leadline.runner.load import Chosen, HeldRows, StoreRows
 from leadline.runner.verdicts import latest_sql
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 
 CONFLICT, INCIDENT, FAILURE, VOLUME, LEDGER = (
     BY_NAME[name] for name in ("conflict", "incident", "failure", "flow_volume", "ledger")
@@ -22,14 +21,6 @@ CONFLICT, INCIDENT, FAILURE, VOLUME, LEDGER = (
 ENTITIES = ("a", "b", "c")
 ANALYSIS = {"conflict": "graph", "incident": "cause", "failure": "failures", "flow_volume": "path", "ledger": "ledger"}
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    made = Store(StoreConfig(path=str(tmp_path_factory.mktemp("store")), ttl=False))
-    made.start()
-    yield made
-    made.stop()
 
 
 def told(table: Table, entity: str, seen: int, start: int, end: int | None, revision: int = 0) -> Row:

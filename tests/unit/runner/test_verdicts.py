@@ -2,40 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.incidents import Names, rows_of
+from tests.judgements import conflict, run, volume
 
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner.verdicts import has_windows, latest_rows, latest_sql
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 
 VOLUME, LEDGER, FIT, CONFLICT = (BY_NAME[name] for name in ("flow_volume", "ledger", "clock_fit", "conflict"))
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    made = Store(StoreConfig(path=str(tmp_path_factory.mktemp("store")), ttl=False))
-    made.start()
-    yield made
-    made.stop()
-
-
-def volume(end: int, revision: int, link: str, **more: Any) -> dict[str, Any]:
-    return {
-        "link": link, "flow": 1, "end_ns": end, "window_ns": 10, "analysis": "path", "version": 1,
-        "revision": revision, **more,
-    }  # fmt: skip
-
-
-def run(end: int, revision: int, analysis: str = "path", **more: Any) -> dict[str, Any]:
-    return {
-        "analysis": analysis, "end_ns": end, "window_ns": 10, "version": 1, "revision": revision, "state": "done",
-        **more,
-    }  # fmt: skip
 
 
 def keep(store: Store, cluster: str, name: str, rows: list[dict[str, Any]]) -> pa.Table:
@@ -129,10 +107,7 @@ def test_rows_that_do_not_name_their_window_count_by_their_own_key(store: Store)
 
 
 def conflict_seen(seen: int, revision: int, end: int | None, entity: str = "a") -> dict[str, Any]:
-    return {
-        "entity": entity, "kind": "loop", "start_ns": 1, "end_ns": end, "seen_ns": seen, "analysis": "graph",
-        "version": 1, "revision": revision,
-    }  # fmt: skip
+    return conflict(seen, revision, entity, end_ns=end)
 
 
 def ends(store: Store, cluster: str) -> list[tuple[str, int, int | None]]:

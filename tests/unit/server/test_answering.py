@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from tests.incidents import Names, rows_of
 
 from leadline.model.tables import BY_NAME
 from leadline.server.answering import Answering
 from leadline.server.counting import latest_sql
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 
 VOLUME = BY_NAME["flow_volume"]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    made = Store(StoreConfig(path=str(tmp_path_factory.mktemp("store")), ttl=False))
-    made.start()
-    yield made
-    made.stop()
 
 
 def keep(store: Store, name: str, row: dict[str, Any]) -> None:

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.incidents import Names, rows_of
+from tests.judgements import conflict, run, volume
 
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner import verdicts
 from leadline.server import counting
 from leadline.server.counting import UNCOUNTED_MAX, Judgements, latest_sql, shortened
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 
 VOLUME, LEDGER, CONFLICT, FIT = (BY_NAME[name] for name in ("flow_volume", "ledger", "conflict", "clock_fit"))
 HOUR_NS = counting.HOUR_NS
 START_NS = 1_795_000_000 * 10**9
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    made = Store(StoreConfig(path=str(tmp_path_factory.mktemp("store")), ttl=False))
-    made.start()
-    yield made
-    made.stop()
 
 
 class Heard:
@@ -62,27 +55,6 @@ class Heard:
     def short(self, table: Table) -> str:
         told = {"cluster": self.cluster}
         return shortened(latest_sql(table, "cluster = {cluster:String}"), told, self._query, self.judgements)
-
-
-def volume(end: int, revision: int, link: str, **more: Any) -> dict[str, Any]:
-    return {
-        "link": link, "flow": 1, "end_ns": end, "window_ns": 10, "analysis": "path", "version": 1,
-        "revision": revision, **more,
-    }  # fmt: skip
-
-
-def run(end: int, revision: int, analysis: str = "path", **more: Any) -> dict[str, Any]:
-    return {
-        "analysis": analysis, "end_ns": end, "window_ns": 10, "version": 1, "revision": revision, "state": "done",
-        **more,
-    }  # fmt: skip
-
-
-def conflict(seen: int, revision: int, entity: str, **more: Any) -> dict[str, Any]:
-    return {
-        "entity": entity, "kind": "loop", "start_ns": 1, "end_ns": None, "seen_ns": seen, "analysis": "graph",
-        "version": 1, "revision": revision, **more,
-    }  # fmt: skip
 
 
 def test_rows_that_all_count_are_read_as_they_are(store: Store) -> None:
