@@ -14,7 +14,6 @@ from rich.text import Text
 
 from leadline.cli.ledger_words import gpu_hours, gpu_time, money, share
 from leadline.cli.output import STATE_STYLE, ago, when
-from leadline.cli.remedy_words import what_to_do
 from leadline.model.incidents import ActionKind, FaultClass, Symptom
 
 WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
@@ -167,7 +166,7 @@ class _Page:
             self._cause(one, cause, f"cause {place}" if many else "cause", EVIDENCE_MORE if many else EVIDENCE_SHOWN)
         self._considered(one)
         for place, cause in enumerate(one["causes"], 1):
-            self._do(one, cause, f"do {place}" if many else "do")
+            self._do(cause, f"do {place}" if many else "do")
         self._waiting(one)
         self._line("id", one["incident"], "dim")
 
@@ -249,10 +248,9 @@ class _Page:
         if texts:
             self._part("not", texts)
 
-    def _do(self, one: Answer, cause: Answer, label: str) -> None:
-        words, commands = what_to_do(one, cause)
-        texts = [Text.assemble((cause["action"], "bold"), f": {words}")]
-        texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in commands]
+    def _do(self, cause: Answer, label: str) -> None:
+        texts = [Text.assemble((cause["action"], "bold"), f": {cause['todo']['words']}")]
+        texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in cause["todo"]["commands"]]
         costs = (
             []
             if cause["action"] == ActionKind.NONE

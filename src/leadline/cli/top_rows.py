@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -75,10 +76,10 @@ def _job(one: Answer) -> Row:
     ]
     if one["incidents"]:
         told.append(f"{_count(one['incidents'], 'incident')}, {one['incidents_open']} open, {one['incidents_known']} "
-                    f"with a known cause; leadline diagnose {one['job']}")  # fmt: skip
+                    f"with a known cause; leadline diagnose {shlex.quote(one['job'])}")  # fmt: skip
     if one["why"]:
         told.append(one["why"])
-    told.append(f"where the time went: leadline show ledger {one['job']}")
+    told.append(f"where the time went: leadline show ledger {shlex.quote(one['job'])}")
     return Row(f"{one['tenant']}/{one['job']}", state, cells, tuple(told))
 
 
@@ -114,11 +115,11 @@ def _told(one: Answer) -> Iterable[str]:
         for each in cause["evidence"][:3]:
             yield f"      {each['text']}"
         yield f"  do: {cause['todo']['words']}"
-        if cause["todo"]["command"]:
-            yield f"      {cause['todo']['command']}"
+        for command in cause["todo"]["commands"]:
+            yield f"      {command}"
     if not one["causes"]:
         yield f"cause unknown{': ' + one['missing'] if one['missing'] else ''}"
-    yield f"more: leadline diagnose {one['incident']}"
+    yield f"more: leadline diagnose {shlex.quote(one['incident'])}"
 
 
 def hosts(found: Answer, match: str = "") -> list[Row]:
@@ -154,7 +155,7 @@ def _host(found: Answer, at: int, reasons: Sequence[Answer]) -> Row:
     told += [f"{MARKS.get(each['state'], ' ')} {each['text']} ({each['entity']}, since {when(each['since_ns'])})"
              for each in reasons[:6]]  # fmt: skip
     told += ["nothing is known to be wrong"] if not reasons else []
-    told.append(f"against its peers: leadline compare host:{found['hosts'][at]}")
+    told.append(f"against its peers: leadline compare {shlex.quote('host:' + found['hosts'][at])}")
     return Row(found["hosts"][at], found["states"][found["state"][at]], cells, tuple(told))
 
 

@@ -1,6 +1,8 @@
-"""What to do about a cause, in words and as a command to copy. Leadline runs none of these.
+"""What to do about a cause: for each action of the fixed list one sentence, and commands to copy. Leadline runs none.
 
-Names come from telemetry, that is from anybody: one that is not a plain word never becomes part of a command.
+Commands are for Slurm, Kubernetes and plain Linux, whose names of jobs and nodes may differ from ours, so each is to be
+read before it is run. Names come from telemetry, that is from anybody: one that is not a plain word never becomes part
+of a command, and a command whose object we cannot name is left out. What the reader fills in stands in capitals.
 """
 
 from __future__ import annotations
@@ -16,58 +18,75 @@ if TYPE_CHECKING:
     from leadline.server.incidents_view import Cause, Incident
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
+_EVERY = "ALL"  # Slurm takes it, in any case, for every node there is
+RECORD_BEFORE_NS, RECORD_AFTER_NS = 120 * 10**9, 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class ToDo:
-    """What to do. `command`: empty where it is not a matter of a command, or where we cannot name its objects."""
+    """What to do. `commands`: none where it is not a matter of a command, or where we cannot name its objects."""
 
     words: str
-    command: str
+    commands: tuple[str, ...]
 
 
-WORDS: Mapping[str, str] = {
-    ActionKind.NONE: "Nothing to do about {entity} now: {why}.",
-    ActionKind.RESTART_APP: "Start {job} again from its last checkpoint.",
-    ActionKind.RESET_GPU: "Stop what runs on {entity} and reset it.",
-    ActionKind.REBOOT_NODE: "Drain {host} and reboot it.",
-    ActionKind.CHECK_CABLE: "Check cable and transceiver of {entity}: clean, reseat, then swap.",
-    ActionKind.DRAIN: "Take {host} out of scheduling and let its jobs move.",
-    ActionKind.REPLACE_NODE: "Replace {host} by a spare and send it to repair.",
-    ActionKind.QUARANTINE: "Keep all jobs off {host} until it has passed its tests.",
-    ActionKind.AVOID: "Keep {job} and jobs like it off {host}; others may stay.",
-    ActionKind.REBALANCE: "Spread the work of {job} evenly over its ranks.",
-    ActionKind.RESIZE: "Let {job} go on without {host}.",
-    ActionKind.REROUTE: "Route around {entity}.",
-    ActionKind.PACE: "Slow down the other traffic on the links of {job}: {entity}.",
-    ActionKind.CONTACT_SUPPORT: "Ask the vendor of {entity}, with the evidence below.",
-}
-_COMMANDS: Mapping[str, str] = {
-    ActionKind.RESTART_APP: "scontrol requeue {job}",
-    ActionKind.RESET_GPU: "ssh {host} sudo nvidia-smi --gpu-reset -i {name}",
-    ActionKind.REBOOT_NODE: 'scontrol reboot ASAP nextstate=RESUME reason="leadline {incident}" {host}',
-    ActionKind.CHECK_CABLE: "ssh {host} sudo ethtool -m {port}",
-    ActionKind.DRAIN: 'scontrol update NodeName={host} State=DRAIN Reason="leadline {incident}"',
-    ActionKind.REPLACE_NODE: 'scontrol update NodeName={host} State=FAIL Reason="leadline {incident}"',
-    ActionKind.QUARANTINE: 'scontrol update NodeName={host} State=DRAIN Reason="leadline {incident}"',
-    ActionKind.AVOID: "sbatch --exclude={host} ...",
-    ActionKind.RESIZE: "scontrol update JobName={job} ExcNodeList={host}",
-}
-"""By Slurm; its names of jobs and nodes may differ from ours, so each is to be read before it is run."""
+_DRAIN = (
+    'scontrol update NodeName={host} State=DRAIN Reason="{reason}"',
+    "kubectl drain {host} --ignore-daemonsets --delete-emptydir-data",
+)
+PATTERNS: Mapping[str, ToDo] = {
+    ActionKind.NONE: ToDo("Nothing to do about {entity} now: {why}.", ()),
+    ActionKind.RESTART_APP: ToDo("Start {job} again from its last checkpoint.",
+                                 ("scontrol requeue JOBID  # squeue --name={job} tells JOBID",)),
+    ActionKind.RESET_GPU: ToDo("Stop what runs on {entity}, then reset it.",
+                               ("ssh {host} sudo nvidia-smi --gpu-reset --id={gpu}",)),
+    ActionKind.REBOOT_NODE: ToDo("Reboot {host} as soon as no job is on it.",
+                                 ('scontrol reboot ASAP nextstate=RESUME reason="{reason}" {host}',)),
+    ActionKind.CHECK_CABLE: ToDo("Check cable and transceiver of {entity} at both ends: clean, reseat, then swap.",
+                                 ("ssh {host} 'ethtool {port}; sudo ethtool --module-info {port}'",)),
+    ActionKind.DRAIN: ToDo("Let no new job onto {host}, and move those that are there.", _DRAIN),
+    ActionKind.REPLACE_NODE: ToDo("Take {host} out for repair, and start {job} again on a spare.", _DRAIN),
+    ActionKind.QUARANTINE: ToDo("Take {host} out, and keep it out until it has passed its tests.", _DRAIN),
+    ActionKind.AVOID: ToDo("Keep {job} and jobs like it off {host}; others may stay.",
+                           ("sbatch --exclude={host} JOB.sh",)),
+    ActionKind.REBALANCE: ToDo("Spread the work of {job} evenly over its ranks: batches, sequences, stages, loaders.",
+                               ("leadline show ledger {job}",)),
+    ActionKind.RESIZE: ToDo("Go on with {job} on fewer ranks, without {host}.",
+                            ("sbatch --exclude={host} --nodes=N JOB.sh",)),
+    ActionKind.REROUTE: ToDo("Route around {entity}.", ("leadline show flows {job}",)),
+    ActionKind.PACE: ToDo("Slow down the other traffic on the links of {job}: {entity}.",
+                          ("leadline show flows {job}",)),
+    ActionKind.CONTACT_SUPPORT: ToDo("Ask who looks after {entity}, or its vendor, with a recording of the incident.",
+                                     ("leadline record --from {from_ns} --to {to_ns} incident.leadline",)),
+}  # fmt: skip
 
 
 def to_do(incident: Incident, cause: Cause) -> ToDo:
-    """What to do about a cause of an incident."""
+    """What to do about a cause of an incident. An action that nobody knows is told by its name."""
+    if cause.action not in PATTERNS:
+        return ToDo(f"{cause.action} of {cause.entity}.", ())
+    pattern = PATTERNS[cause.action]
+    host, job = (cause.host or "").removeprefix("host:"), incident.job or ""
+    words = pattern.words.format(
+        entity=cause.entity, host=host or f"the host of {cause.entity}", job=job or "the job", why=_why_not(incident)
+    )
     kind, _, name = cause.entity.partition(":")
-    host = (cause.host or "").removeprefix("host:")
     names = {
-        "entity": cause.entity, "kind": kind, "name": name, "host": host, "job": incident.job or "",
-        "incident": incident.incident, "port": _port(kind, name, host),
+        "host": host, "job": job, "gpu": name if kind == "gpu" else "", "port": _port(kind, name, host),
+        "from_ns": str(incident.start_ns - RECORD_BEFORE_NS),
+        "to_ns": str((incident.end_ns or incident.seen_ns) + RECORD_AFTER_NS),
     }  # fmt: skip
-    told = {**names, "host": host or f"the host of {cause.entity}", "job": incident.job or "the job",
-            "why": _why_nothing(incident)}  # fmt: skip
-    words = WORDS.get(cause.action, f"{cause.action} of {{entity}}.").format_map(told)
-    return ToDo(words, _command(_COMMANDS.get(cause.action, ""), names))
+    known = {each: value for each, value in names.items() if _is_plain(value)}
+    known["reason"] = " ".join(["leadline", *filter(_is_plain, (incident.incident, cause.rule))])
+    return ToDo(words, tuple(each.format_map(known) for each in pattern.commands if _wanted(each) <= known.keys()))
+
+
+def _is_plain(name: str) -> bool:
+    return _PLAIN.fullmatch(name) is not None and name.upper() != _EVERY
+
+
+def _wanted(command: str) -> set[str]:
+    return set(re.findall(r"\{(\w+)\}", command))
 
 
 def _port(kind: str, name: str, host: str) -> str:
@@ -76,11 +95,5 @@ def _port(kind: str, name: str, host: str) -> str:
     return next((port for node, _, port in ends if node == host), "")
 
 
-def _why_nothing(incident: Incident) -> str:
-    return "acting would cost more than it saves" if incident.open else "it is over"
-
-
-def _command(pattern: str, names: Mapping[str, str]) -> str:
-    """The command with its names; none where one is missing or is no plain word."""
-    wanted = re.findall(r"\{(\w+)\}", pattern)
-    return pattern.format_map(names) if all(_PLAIN.fullmatch(names[each]) for each in wanted) else ""
+def _why_not(incident: Incident) -> str:
+    return "acting would cost more than it saves in the next hour" if incident.open else "it is over"

@@ -119,7 +119,7 @@ def _label(value: str) -> str:
 
 
 def annotations_of(incident: Incident, url: str) -> dict[str, str]:
-    """Texts of the alert: a line, the explanation, what to do and the command for it."""
+    """Texts of the alert: a line, the explanation, what to do and the commands for it, one a line."""
     told = explanation(incident)
     found = {
         "summary": summary(incident),
@@ -131,7 +131,7 @@ def annotations_of(incident: Incident, url: str) -> dict[str, str]:
     if incident.known:
         done = [to_do(incident, cause) for cause in incident.chosen]
         found["todo"] = "\n".join(each.words for each in done)
-        found["command"] = "\n".join(each.command for each in done if each.command)
+        found["commands"] = "\n".join(command for each in done for command in each.commands)
     return {name: text for name, text in found.items() if text}
 
 

@@ -215,5 +215,16 @@ def test_a_line_of_cells_has_dots_where_nothing_is_known() -> None:
     assert top_rows.sparkline([0.0, 0.0]) == "▁▁"
 
 
+def test_an_incident_tells_what_to_do_and_each_command() -> None:
+    now = copy.deepcopy(ANSWERS[NOW])
+    one = next(each for each in now["incidents"] if each["causes"])
+    one["incident"] = "x; reboot"
+    one["causes"][0]["todo"] = {"words": "Let no new job onto h6.", "commands": ["first h6", "second h6"]}
+    told = next(each for each in top_rows.incidents(now) if each.cells[0] == "x; reboot").details
+    at = told.index("  do: Let no new job onto h6.")
+    assert told[at + 1 : at + 3] == ("      first h6", "      second h6")
+    assert told[-1] == "more: leadline diagnose 'x; reboot'"
+
+
 def test_rates_have_units() -> None:
     assert [top_rows.bits(value) for value in (None, 0.0, 12.5e9)] == ["-", "0 bit/s", "100 Gbit/s"]

@@ -1,36 +1,148 @@
-"""What to do as a command to copy: of plain names only, and none where a name is not known."""
+"""What to do about a cause: a sentence for every action, and commands that hold plain names only."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import replace
+
 import pytest
-from tests.unit.server.incident_rows import cause, incident
+from tests.unit.server.incident_rows import FLAP, NOW, WORKER, S
+from tests.unit.server.notices import one
 
 from leadline.model.incidents import ActionKind
-from leadline.server.action_words import WORDS, to_do
-from leadline.server.incidents_view import incidents_of
+from leadline.server.action_words import PATTERNS, ToDo, to_do
+
+FLAPPING = one(FLAP)
+TAKES_OUT = (ActionKind.DRAIN, ActionKind.QUARANTINE, ActionKind.REPLACE_NODE)
+HOSTILE = (
+    "$(reboot)",
+    "x; rm -rf /",
+    "`id`",
+    "a b",
+    "--all",
+    "h1\nreboot",
+    "h1 # ",
+    "'h1'",
+    "{job}",
+    "ALL",
+    "all",
+    "h1/2",
+)
+ENTITIES = ("port:h3/eth0", "gpu:GPU-6", "host:h3", "job:bert-1", "link:a/1~b/2", "rank:bert-1/3", "storage:nfs")
 
 
-def command(entity: str, action: str) -> str:
-    rows = [cause("x", 1, entity, "r", 0.9, -9, action=action)]
-    (one,) = incidents_of([incident("x", "bert-1", -9)], rows, [], {"port:h3/eth0": "host:h3"})
-    return to_do(one, one.chosen[0]).command
+def told(action: str, entity: str = "port:h3/eth0", host: str | None = "host:h3", **more: object) -> ToDo:
+    """What to do about this cause of bert-1's incident."""
+    incident = replace(FLAPPING, **more)  # type: ignore[arg-type]
+    return to_do(incident, replace(incident.causes[0], action=action, entity=entity, host=host))
+
+
+def test_every_action_has_one_sentence() -> None:
+    assert set(PATTERNS) == set(ActionKind)
+    for action in ActionKind:
+        words = told(action).words
+        assert re.fullmatch(r"[A-Z][^{}]*\.", words), words
 
 
 @pytest.mark.parametrize(
-    ("entity", "told"),
+    ("action", "commands"),
     [
-        ("port:h3/eth0", "ssh h3 sudo ethtool -m eth0"),
-        ("link:h3/eth0~leaf1/Ethernet3", "ssh h3 sudo ethtool -m eth0"),
-        ("link:leaf1/Ethernet1~spine1/Ethernet1", ""),  # no host has a port there
-        ("port:h3/eth0;reboot", ""),
-        ("port:$(id)/eth0", ""),
+        (ActionKind.RESTART_APP, ["scontrol requeue JOBID  # squeue --name=bert-1 tells JOBID"]),
+        (
+            ActionKind.REBOOT_NODE,
+            [f'scontrol reboot ASAP nextstate=RESUME reason="leadline {FLAP} link-down" h3'],
+        ),
+        (ActionKind.AVOID, ["sbatch --exclude=h3 JOB.sh"]),
+        (ActionKind.RESIZE, ["sbatch --exclude=h3 --nodes=N JOB.sh"]),
+        (ActionKind.REBALANCE, ["leadline show ledger bert-1"]),
+        (
+            ActionKind.CONTACT_SUPPORT,
+            [f"leadline record --from {NOW - 168 * S} --to {NOW + 60 * S} incident.leadline"],
+        ),
+        (ActionKind.NONE, []),
     ],
 )
-def test_a_cable_is_looked_at_from_the_host_that_it_is_in(entity: str, told: str) -> None:
-    assert command(entity, ActionKind.CHECK_CABLE) == told
+def test_commands_name_what_they_are_about(action: str, commands: list[str]) -> None:
+    assert list(told(action).commands) == commands
 
 
-@pytest.mark.parametrize("action", sorted(ActionKind))
-def test_every_action_has_words(action: str) -> None:
-    assert action in WORDS
-    assert "{" not in command("host:h1", action)
+@pytest.mark.parametrize("action", TAKES_OUT)
+def test_a_node_is_taken_out_by_slurm_and_by_kubernetes(action: str) -> None:
+    slurm, kubernetes = told(action).commands
+    assert slurm == f'scontrol update NodeName=h3 State=DRAIN Reason="leadline {FLAP} link-down"'
+    assert kubernetes.startswith("kubectl drain h3 ")
+
+
+@pytest.mark.parametrize(
+    ("entity", "commands"),
+    [
+        ("port:h3/eth0", ["ssh h3 'ethtool eth0; sudo ethtool --module-info eth0'"]),
+        ("link:h3/eth0~leaf1/Ethernet3", ["ssh h3 'ethtool eth0; sudo ethtool --module-info eth0'"]),
+        ("link:a1/Ethernet3~h3/eth0", ["ssh h3 'ethtool eth0; sudo ethtool --module-info eth0'"]),
+        ("link:leaf1/Ethernet1~spine1/Ethernet1", []),  # no end of it is on the host
+        ("port:h3/eth0;reboot", []),
+        ("port:h3/$(id)", []),
+        ("port:h3", []),
+    ],
+)
+def test_a_cable_is_looked_at_from_the_host_that_it_is_in(entity: str, commands: list[str]) -> None:
+    assert list(told(ActionKind.CHECK_CABLE, entity).commands) == commands
+
+
+def test_only_a_gpu_that_is_known_is_reset() -> None:
+    assert told(ActionKind.RESET_GPU, "gpu:GPU-6", "host:h6").commands == (
+        "ssh h6 sudo nvidia-smi --gpu-reset --id=GPU-6",
+    )
+    assert told(ActionKind.RESET_GPU, "host:h6", "host:h6").commands == ()
+    assert told(ActionKind.RESET_GPU, "gpu:GPU-6", None).commands == ()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_is_no_plain_word_is_in_no_command(name: str) -> None:
+    """Whichever name it is: of the host, of the component, of the job, of the incident."""
+    found = [
+        command
+        for action in ActionKind
+        for what in (
+            told(action, host=f"host:{name}", job=name),
+            told(action, entity=f"gpu:{name}", job=name, incident=name),
+            told(action, entity=f"port:h3/{name}", job=name, incident=name),
+        )
+        for command in what.commands
+    ]
+    assert found, "some actions need no such name"
+    for command in found:
+        assert name not in command
+        assert not set("$`;\n{&") & set(command)
+
+
+@pytest.mark.parametrize("entity", ENTITIES)
+def test_without_a_host_and_a_job_only_the_recording_can_be_named(entity: str) -> None:
+    for action in ActionKind:
+        found = told(action, entity, None, job=None)
+        assert "None" not in found.words
+        assert len(found.commands) == (action is ActionKind.CONTACT_SUPPORT)
+
+
+@pytest.mark.parametrize("action", list(ActionKind))
+def test_a_shell_can_read_every_command(action: str) -> None:
+    for command in told(action, "gpu:GPU-6" if action == ActionKind.RESET_GPU else "port:h3/eth0").commands:
+        assert len(shlex.split(command, comments=True)) >= 3
+
+
+def test_a_node_is_drained_whatever_its_job_is_called() -> None:
+    """The reason holds plain words only; the node is what must be named."""
+    slurm, _ = told(ActionKind.DRAIN, job="team a/bert", incident="team a/bert-slow-1").commands
+    assert slurm == 'scontrol update NodeName=h3 State=DRAIN Reason="leadline link-down"'
+
+
+def test_to_do_nothing_says_why() -> None:
+    assert told(ActionKind.NONE).words.endswith("acting would cost more than it saves in the next hour.")
+    over = one(WORKER)
+    assert to_do(over, replace(over.causes[0], action="NONE")).words == "Nothing to do about gpu:GPU-6 now: it is over."
+
+
+def test_an_action_of_a_newer_version_is_told_by_its_name() -> None:
+    assert told("SING") == ToDo("SING of port:h3/eth0.", ())
+    assert told("{x}").words == "{x} of port:h3/eth0."

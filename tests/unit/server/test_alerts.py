@@ -44,7 +44,7 @@ def test_labels_name_things_and_annotations_say_what_to_do() -> None:
     }  # fmt: skip
     texts = FLAPPING.annotations
     assert texts["summary"] == "bert-1: slow: link-down at port:h3/eth0 (93 %)"
-    assert texts["command"] == "ssh h3 sudo ethtool -m eth0"
+    assert texts["commands"] == "ssh h3 'ethtool eth0; sudo ethtool --module-info eth0'"
     assert texts["diagnose"] == "leadline diagnose bert-1"
     assert "lost its carrier 5 times" in texts["evidence"]
     assert texts["link"] == f"{URL}/api/v1/incidents/{FLAP}"
@@ -69,7 +69,7 @@ def test_a_hostile_name_becomes_no_command() -> None:
     evil = one(WORKER)
     cause = replace(evil.causes[0], host="host:h6; rm -rf /")
     texts = annotations_of(replace(evil, causes=(cause,), job="a b$(reboot)"), URL)
-    assert "command" not in texts
+    assert "commands" not in texts
     assert texts["diagnose"] == "leadline diagnose 'a b$(reboot)'"
 
 
@@ -463,7 +463,9 @@ def test_the_board_holds_how_each_incident_stands_and_what_is_long_over_is_passe
     assert counts == {"late": 1}
     flap = alerts.board["acme", "default", FLAP]
     assert (flap.labels["rule"], flap.incident["lost_gpu_seconds"]) == ("link-down", 105.0)
-    assert "State=DRAIN" in alerts.board["acme", "default", WORKER].annotations["command"]  # its host is looked up
+    slurm, kubernetes = alerts.board["acme", "default", WORKER].annotations["commands"].splitlines()
+    assert "NodeName=h6 State=DRAIN" in slurm  # its host is looked up
+    assert kubernetes.startswith("kubectl drain h6 ")
 
 
 def test_beyond_the_bound_incidents_are_counted(store: Store) -> None:
