@@ -77,7 +77,7 @@ def to_do(incident: Incident, cause: Cause) -> ToDo:
         "to_ns": str((incident.end_ns or incident.seen_ns) + RECORD_AFTER_NS),
     }  # fmt: skip
     known = {each: value for each, value in names.items() if _is_plain(value)}
-    known["reason"] = " ".join(["leadline", *filter(_is_plain, (incident.incident, cause.rule))])
+    known["reason"] = f"leadline {incident.incident}" if _is_plain(incident.incident) else "leadline"
     return ToDo(words, tuple(each.format_map(known) for each in pattern.commands if _wanted(each) <= known.keys()))
 
 

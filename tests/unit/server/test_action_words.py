@@ -51,7 +51,7 @@ def test_every_action_has_one_sentence() -> None:
         (ActionKind.RESTART_APP, ["scontrol requeue JOBID  # squeue --name=bert-1 tells JOBID"]),
         (
             ActionKind.REBOOT_NODE,
-            [f'scontrol reboot ASAP nextstate=RESUME reason="leadline {FLAP} link-down" h3'],
+            [f'scontrol reboot ASAP nextstate=RESUME reason="leadline {FLAP}" h3'],
         ),
         (ActionKind.AVOID, ["sbatch --exclude=h3 JOB.sh"]),
         (ActionKind.RESIZE, ["sbatch --exclude=h3 --nodes=N JOB.sh"]),
@@ -70,7 +70,7 @@ def test_commands_name_what_they_are_about(action: str, commands: list[str]) -> 
 @pytest.mark.parametrize("action", TAKES_OUT)
 def test_a_node_is_taken_out_by_slurm_and_by_kubernetes(action: str) -> None:
     slurm, kubernetes = told(action).commands
-    assert slurm == f'scontrol update NodeName=h3 State=DRAIN Reason="leadline {FLAP} link-down"'
+    assert slurm == f'scontrol update NodeName=h3 State=DRAIN Reason="leadline {FLAP}"'
     assert kubernetes.startswith("kubectl drain h3 ")
 
 
@@ -132,9 +132,9 @@ def test_a_shell_can_read_every_command(action: str) -> None:
 
 
 def test_a_node_is_drained_whatever_its_job_is_called() -> None:
-    """The reason holds plain words only; the node is what must be named."""
+    """An incident that is no plain word is left out of the reason; the node is what must be named."""
     slurm, _ = told(ActionKind.DRAIN, job="team a/bert", incident="team a/bert-slow-1").commands
-    assert slurm == 'scontrol update NodeName=h3 State=DRAIN Reason="leadline link-down"'
+    assert slurm == 'scontrol update NodeName=h3 State=DRAIN Reason="leadline"'
 
 
 def test_to_do_nothing_says_why() -> None:
