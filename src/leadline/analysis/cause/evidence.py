@@ -7,7 +7,8 @@ earlier are kept from its own rows, because what began it lies behind the look-b
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ S = 10**9
 SUSPECT_SURE = (
     0.8  # probability from which on a suspect proves something; below, flows that suffer for other reasons look so too
 )
+ENDS = {"link-down": "link-up"}  # events that tell of a state, and what tells that it is over
 STALE_NS = 60 * S  # an open anomaly that no window (of 5 s) has told for so long is over since
 
 
@@ -76,6 +78,7 @@ def pieces_of(
 
     `quoted`: tenants whose messages may be repeated to all who suffer. Of others' rows only the kind is told.
     """
+    ends = _ends(event)
     anomaly, event, failure, conflict, sle_loss = (
         _of_rules(rows, name, what, speaks_of)
         for rows, name, what in (
@@ -88,7 +91,7 @@ def pieces_of(
     )
     found = {
         *_anomalies(anomaly.to_pylist(), now_ns),
-        *_events(event.to_pylist(), quoted),
+        *_events(event.to_pylist(), ends, quoted),
         *_failures(failure.to_pylist(), quoted),
         *_conflicts(conflict.to_pylist()),
         *_losses(sle_loss.to_pylist()),
@@ -116,14 +119,29 @@ def _anomalies(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece
         yield Piece(face, row["entity"] or "", row["start_ns"], end_ns, row["bound_ns"], score, text, earliest_ns)
 
 
-def _events(rows: Iterable[Mapping[str, Any]], quoted: frozenset[str]) -> Iterable[Piece]:
+def _ends(event: pa.Table) -> dict[tuple[str, str], list[int]]:
+    """When what events told of was over, by entity and kind of the event that began it, in order."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for kind, end in ENDS.items():
+        rows = event.filter(pc.equal(event["kind"].cast(pa.string()), end))
+        for entity, time_ns in zip(rows["entity"].to_pylist(), rows["time_ns"].to_pylist(), strict=True):
+            found.setdefault((entity or "", kind), []).append(time_ns)
+    return {whose: sorted(times) for whose, times in found.items()}
+
+
+def _events(
+    rows: Iterable[Mapping[str, Any]], ends: Mapping[tuple[str, str], Sequence[int]], quoted: frozenset[str]
+) -> Iterable[Piece]:
     for row in rows:
         face = Face("event", row["kind"] or "", code=row["code"] or "", severity=row["severity"] or "")
         entity = row["entity"] or (f"host:{row['host']}" if row.get("host") else "")
         code = f" {face.code}" if face.code else ""
         message = " ".join((row["message"] or "").split())[:160] if row["tenant"] in quoted else ""
         text = f"{face.what}{code}" + (f": {message}" if message else "")
-        yield Piece(face, entity, row["time_ns"], row["time_ns"], row["bound_ns"], 0.0, text)
+        time_ns, of = row["time_ns"], ends.get((row["entity"] or "", face.what), ())
+        until = bisect_right(of, time_ns)
+        end_ns = of[until] if until < len(of) else None if face.what in ENDS else time_ns
+        yield Piece(face, entity, time_ns, end_ns, row["bound_ns"], 0.0, text)
 
 
 def _failures(rows: Iterable[Mapping[str, Any]], quoted: frozenset[str]) -> Iterable[Piece]:

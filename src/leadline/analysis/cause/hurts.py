@@ -132,6 +132,8 @@ def groups_of(hurts: Sequence[Hurt], now_ns: int) -> list[tuple[Hurt, ...]]:
 def _belongs(later: Hurt, earlier: Hurt, now_ns: int) -> bool:
     if not later.job or later.job != earlier.job or later.tenant != earlier.tenant:
         return False
+    if later.symptom is earlier.symptom is Symptom.SLOW:  # `slowdowns` tells apart what is another's doing
+        return later.start_ns < earlier.until_ns(now_ns)
     stops = later.symptom in (Symptom.STALL, Symptom.CRASH)
     return later.start_ns < earlier.until_ns(now_ns) + (FOLLOWS_NS if stops else 1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from leadline.analysis.cause.evidence import Piece
+from leadline.analysis.cause.evidence import ENDS, Piece
 from leadline.analysis.cause.hurts import Hurt
 
 S = 10**9
@@ -41,7 +41,8 @@ def nearness_in_time(piece: Piece, hurt: Hurt) -> float:
 
 
 def _before(piece: Piece, hurt: Hurt) -> float:
-    if piece.end_ns is not None and piece.face.table != "event" and piece.end_ns < hurt.start_ns - OVER_NS:
+    lasted = piece.face.table != "event" or piece.face.what in ENDS  # other events have a time only
+    if lasted and piece.end_ns is not None and piece.end_ns < hurt.start_ns - OVER_NS:
         return OVER
     early_s = (hurt.start_ns - piece.time_ns) / S
     if early_s <= BEGAN_S:

@@ -18,6 +18,8 @@ KNOWN_S = 30.0  # of blocks, from which they tell how much a job loses by chance
 BLOCKS_MIN = 20
 CALM_S = 30 * 86_400.0  # chance alone should not lose so much in as long
 TIMES_SEEN = 2.0  # as much as the most that was lost and came back: noise comes in bursts, too
+EVEN_BLOCKS, EVEN_RATIO = 6, 1.4  # so many in a row, none of them further from their median
+JUMP_RATIO, JUMP_BLOCKS = 1.5, 2
 RATIO_MAX = 3.0  # of blocks, where an onset is placed: a single stall does not draw it to itself
 
 
@@ -65,6 +67,35 @@ def excursion(unit_s_B: Floats) -> Excursion | None:
         return None
     level = Level(*usual)
     return Excursion(onset(unit_s_B, first, len(unit_s_B) - 1, level), level)
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Blocks from `first` on are slower than `level`, which they kept from `even` on."""
+
+    even: int
+    first: int
+    level: Level
+
+
+def jump(unit_s_B: Floats) -> Jump | None:
+    """Where blocks became much slower for good, after blocks in a row that took about the same; None: nowhere.
+
+    For what is in trouble already: a cumulative sum takes all trouble before for the scatter of what is usual.
+    """
+    found = None
+    for first in range(len(unit_s_B) - JUMP_BLOCKS, EVEN_BLOCKS - 1, -1):
+        usual_s = float(np.median(unit_s_B[first - EVEN_BLOCKS : first]))
+        if unit_s_B[first] < JUMP_RATIO * usual_s:
+            break
+        found = first if unit_s_B[first:].min() >= JUMP_RATIO * usual_s else found
+    if found is None:
+        return None
+    ratio = unit_s_B[:found] / float(np.median(unit_s_B[found - EVEN_BLOCKS : found]))
+    uneven = np.flatnonzero((ratio > EVEN_RATIO) | (ratio < 1 / EVEN_RATIO))
+    even = int(uneven[-1]) + 1 if len(uneven) else 0
+    level = level_of(unit_s_B[even:found]) if found - even >= EVEN_BLOCKS else None
+    return Jump(even, found, level) if level is not None else None
 
 
 def onset(unit_s_B: Floats, first: int, last: int, level: Level) -> int:

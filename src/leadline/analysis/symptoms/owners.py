@@ -19,6 +19,7 @@ from leadline.model.accounts import Category, Depth
 from leadline.model.ids import ENTITY_KINDS
 
 SHARE_MIN = 0.2  # of what was lost, from which somebody is blamed for it
+NEW_SHARE, NEW_TIMES = 1 / 3, 4  # of the lateness, and times as much in a second as before, that make somebody new
 INPUT_SHARE = 0.5  # of a rank's lateness that its input took more: it waits for data
 NOT_LOST = (Category.RESTART,)  # what `stalls` tells
 
@@ -131,6 +132,17 @@ def first_blame(
         found = _of_phases(phases, lost_s, steps, job)
     scale = min(1.0, lost_s / sum(each[3] for each in found)) if found else 1.0
     return [Blame(owner, category, depth, s * scale * gpus, since_ns) for owner, category, depth, s in found]
+
+
+def somebody_new(before: Lateness, before_s: float, now: Lateness, now_s: float) -> bool:
+    """Whether somebody has a good part of the lateness of `now_s` seconds, who had next to none in those before."""
+    total_s = sum(now.by_rank_s.values()) + sum(now.by_comm_s.values())
+    shares = [(late_s, before.by_rank_s.get(rank, 0.0)) for rank, late_s in now.by_rank_s.items()]
+    shares += [(late_s, before.by_comm_s.get(comm, 0.0)) for comm, late_s in now.by_comm_s.items()]
+    return any(
+        late_s >= NEW_SHARE * total_s and late_s * before_s >= NEW_TIMES * earlier_s * now_s
+        for late_s, earlier_s in shares
+    )
 
 
 def _of_phases(phases: Phases, lost_s: float, steps: int, job: str) -> list[tuple[str, Category, Depth, float]]:

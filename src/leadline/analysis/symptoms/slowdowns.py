@@ -20,9 +20,9 @@ import pyarrow as pa
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
-from leadline.analysis.symptoms.excursions import Level, chance_s, excursion, level_of, onset
+from leadline.analysis.symptoms.excursions import Level, chance_s, excursion, jump, level_of, onset
 from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
-from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since
+from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
 from leadline.analysis.symptoms.places import Places, places_of
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence, Told, bound_of, columns_of, told_before
@@ -49,6 +49,7 @@ OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
 OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
+EVEN_NS = 15 * S  # what became much slower after it had been evenly slow for so long may be another's doing
 
 
 @analysis(
@@ -176,17 +177,20 @@ class _Job:
         return bound_of(self.step, self.collective)
 
     def slow(self) -> list[Told]:
-        """The slowdown that lasts, ends in this window, or is new."""
+        """The slowdown that lasts, ends in this window, or is new; or the one that ends where another begins."""
         last = next((each for each in reversed(self._told(Symptom.SLOW)) if each.end_ns is None), None)
         if last is not None:
-            return [self._goes_on(last)]
+            next_one = self._another(last)
+            return [self._goes_on(last)] if next_one is None else [self._ended(last, next_one.start_ns), next_one]
         crashed = any(each.end_ns is None for each in self._told(Symptom.CRASH))
         onset = None if crashed else self._onset()
         if onset is None:
             return []
-        start_ns, level, text = onset
+        return [self._new(*onset)]
+
+    def _new(self, start_ns: int, level: Level, text: str) -> Told:
         told = Told(f"job:{self.window.job}", self.window.job, Symptom.SLOW, start_ns, None, self.window.to_ns)
-        return [self._row(told, level, text)]
+        return self._row(told, level, text)
 
     def _told(self, symptom: Symptom) -> list[Told]:
         return [each for each in self.before if each.symptom == symptom]
@@ -200,9 +204,7 @@ class _Job:
         found = excursion(calm.unit_s_B)
         begin_ns = int(calm.begin_B[found.first]) if found is not None else 0
         if found is not None and self._lasts(calm, found.level, begin_ns):
-            # The first second that was lost is the one after the first slow block should have been over.
-            start_ns = begin_ns + round(found.level.unit_s * int(calm.count_B[found.first]) * S)
-            start_ns = min(start_ns, int(calm.end_B[found.first]))
+            start_ns = _lost_from(calm, found.first, found.level)
             now_s = float(np.mean(calm.unit_s_B[found.first :]))
             if self.window.to_ns - start_ns <= min(SOON_NS, TIMES_BEFORE * (begin_ns - int(calm.begin_B[0]))):
                 return start_ns, found.level, _words(calm.what, found.level.unit_s, now_s)
@@ -293,8 +295,49 @@ class _Job:
             end_ns = max(last_ns, last.start_ns)  # it ended, or stalls, which `stalls` tells
         return self._row(replace(last, end_ns=end_ns), level, text)
 
+    def _ended(self, last: Told, end_ns: int) -> Told:
+        text = last.evidence[0].text if last.evidence else ""
+        return self._row(replace(last, end_ns=end_ns), self._level_before(last), text)
+
+    def _another(self, last: Told) -> Told | None:
+        """What began while this one lasted: a job that was evenly slow and is much slower now, by somebody else.
+
+        What grows by the same one's doing is the same trouble.
+        """
+        blocks = self.pace.take(self.pace.begin_B >= last.start_ns)
+        found = jump(blocks.unit_s_B)
+        if found is None:
+            return None
+        even, since = blocks.take(np.arange(len(blocks.end_B)) >= found.even), found.first - found.even
+        even_ns, begin_ns = int(even.begin_B[0]), int(even.begin_B[since])
+        if begin_ns - even_ns < EVEN_NS or not self._lasts(even, found.level, begin_ns):
+            return None
+        if not self._is_somebody_new(last.start_ns, even_ns, begin_ns):
+            return None
+        now_s = float(np.mean(even.unit_s_B[since:]))
+        return self._new(
+            _lost_from(even, since, found.level), found.level, _words(even.what, found.level.unit_s, now_s)
+        )
+
+    def _is_somebody_new(self, calm_ns: int, even_ns: int, begin_ns: int) -> bool:
+        to_ns = self.window.to_ns
+        before, now = (
+            lateness(self.meetings, since_ns, until_ns, calm_ns)
+            for since_ns, until_ns in ((even_ns, begin_ns), (begin_ns, to_ns))
+        )
+        return somebody_new(before, (begin_ns - even_ns) / S, now, (to_ns - begin_ns) / S)
+
     def _level_before(self, last: Told) -> Level | None:
-        """What was usual before it began; of a slowdown longer than the look-back what was usual the day before."""
+        """What was usual before it began; of a slowdown longer than the look-back what was usual the day before.
+
+        Of one that began while another lasted what was usual in that one.
+        """
+        earlier = next((each for each in self._told(Symptom.SLOW) if each.end_ns == last.start_ns), None)
+        if earlier is not None:
+            within_B = (self.pace.begin_B >= earlier.start_ns) & (self.pace.begin_B < last.start_ns)
+            within = level_of(self.pace.unit_s_B[within_B & (self.pace.end_B <= last.start_ns)])
+            if within is not None:
+                return within
         spans = [*self._trouble((Symptom.SLOW, Symptom.CRASH)), (last.start_ns, self.window.to_ns)]
         calm = self.pace.take(~inside(self.pace, spans))
         known = level_of(calm.unit_s_B[calm.end_B <= last.start_ns]) or level_of(calm.unit_s_B)

@@ -165,6 +165,25 @@ def test_troubles_of_two_jobs_by_two_causes_are_two_incidents() -> None:
     assert len({row["incident"] for row in incidents}) == 2
 
 
+def test_a_slowdown_that_begins_where_another_ends_is_another_incident() -> None:
+    """A link that was up again long before explains the first only, though both blame what goes over it."""
+    paths, volumes = flows(RING)
+    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    flap = [event("swport:leaf1/U1", "link-down", -80), event("swport:leaf1/U1", "link-up", -60)]
+    item = case(
+        symptom=[symptom(edge, start_s=-80, end_s=-20), symptom(LATE, {**edge, "lost_gpu_seconds": 5.0})],
+        event=flap,
+        anomaly=[anomaly("host:h3", THROTTLED)],
+        flow_path=paths,
+        flow_volume=volumes,
+    )
+    incidents, causes = told(item)
+    assert [row["start_ns"] for row in incidents] == [at(-80), at(-20)]
+    assert [(row["entity"], row["rule"]) for row in causes if row["chosen"]] == [
+        (UPLINK_1, "link-down"), ("host:h3", "cpu-throttled")
+    ]  # fmt: skip
+
+
 def test_an_incident_keeps_its_id_its_start_and_the_symptoms_that_are_over() -> None:
     first, causes = told(case(symptom=[symptom(LATE)], anomaly=[anomaly("host:h3", THROTTLED)]))
     over = {"entity": "job:bert-1", "symptom": "stall", "start_ns": first[0]["start_ns"] - 90 * 10**9,

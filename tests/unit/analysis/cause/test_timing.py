@@ -43,6 +43,15 @@ def test_what_has_always_been_so_counts_less() -> None:
     assert nearness_in_time(seen(-3600, end_ns=900 * S), HURT) == pytest.approx(0.1), "and was over long before"
 
 
+def test_a_link_that_is_up_again_tells_little_of_what_comes_long_after() -> None:
+    down = seen(-50, face=Face("event", "link-down"))
+    assert nearness_in_time(down, HURT) == 1.0, "it is down still"
+    assert nearness_in_time(replace(down, end_ns=995 * S), HURT) == 1.0
+    assert nearness_in_time(replace(down, end_ns=960 * S), HURT) == pytest.approx(0.1)
+    other = seen(-50, face=Face("event", "xid"), end_ns=950 * S)
+    assert nearness_in_time(other, HURT) == 1.0, "what has a time only is not over"
+
+
 def test_times_are_told_as_the_clocks_allow() -> None:
     assert when(seen(-2), HURT.start_ns) == "2.0 s before the first lost second"
     assert when(seen(0.4, bound_ns=None), HURT.start_ns) == "0.4 s after the first lost second, order unknown"

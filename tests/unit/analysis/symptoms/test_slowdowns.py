@@ -15,7 +15,7 @@ from tests.suffering import blamed, both, slow_job, symptom, tables, window, wor
 from tests.suffering import told as told_by
 
 from leadline.analysis.spec import Window
-from leadline.analysis.symptoms.excursions import excursion, level_of
+from leadline.analysis.symptoms.excursions import excursion, jump, level_of
 from leadline.analysis.symptoms.slowdowns import slowdowns
 
 
@@ -103,6 +103,50 @@ def test_the_ledger_tells_whose_it_is_once_it_has_its_window() -> None:
     assert blamed(row)[0] == (f"rank:{JOB}/0>rank:{JOB}/1", "communication", "collectives")
 
 
+def chained(*parts: tuple[float, float, float, Mapping[int, float]], **more: Any) -> dict[str, pa.Table]:
+    """A job part by part: from when until when, the length of its steps, who comes late by how much; s."""
+    steps, calls, number = list[dict[str, Any]](), list[dict[str, Any]](), 0
+    for from_s, to_s, length_s, late in parts:
+        found = working(from_s, to_s, length_s=length_s, number=number, seq=2 * number, late=late)
+        steps, calls, number = steps + found[0], calls + found[1], number + len(found[0]) // RANKS
+    return tables(steps, calls, **more)
+
+
+# Rank 1 made it slow, and since it does so no more the job goes evenly, by a fifth slower than it did.
+BEFORE = ((-70.0, -40.0, 1.0, {}), (-40.0, -30.0, 1.0, {1: 1.0}), (-30.0, 0.0, 1.2, {}))
+
+
+def test_a_slowdown_ends_where_somebody_else_makes_the_job_much_slower() -> None:
+    given = chained(*BEFORE, (0.0, 8.0, 1.2, {2: 1.5}), symptom=[symptom(-39.0, "slow", analysis="slowdowns")])
+    ended, new = told(given, window(8, 2))
+    assert (ended["start_ns"], new["end_ns"]) == (T0 - 39 * S, None)
+    assert ended["end_ns"] == new["start_ns"] == T0 + round(1.2 * S)
+    assert f"rank:{JOB}/2" not in {owner for owner, *_ in blamed(ended)}
+    assert blamed(new)[0][0] == f"rank:{JOB}/2"
+    assert new["lost_gpu_seconds"] == pytest.approx(2 * 1.5 * RANKS)  # beyond what it had lost before, too
+
+
+def test_what_another_made_slower_is_over_when_it_is_as_slow_as_before() -> None:
+    rows = [{**symptom(-39.0, "slow"), "end_ns": T0 + round(1.2 * S)}, symptom(1.2, "slow")]
+    given = chained(*BEFORE, (0.0, 6.0, 1.2, {2: 1.5}), (5.4, 20.0, 1.2, {}), symptom=rows)
+    (row,) = told(given, window(20, 2))
+    assert (row["start_ns"], row["end_ns"]) == (T0 + round(1.2 * S), T0 + round(5.4 * S))
+
+
+@pytest.mark.parametrize(
+    ("before", "late"),
+    [
+        pytest.param((*BEFORE[:1], (-40.0, 0.0, 1.0, {1: 0.6})), {1: 2.0}, id="the-same-rank"),
+        pytest.param(BEFORE, {2: 0.3}, id="by-little"),
+        pytest.param((*BEFORE[:1], (-40.0, -12.0, 1.0, {1: 1.0}), (-12.0, 0.0, 1.2, {})), {2: 1.5}, id="soon"),
+    ],
+)
+def test_what_grows_is_the_same_slowdown(before: Any, late: Mapping[int, float]) -> None:
+    given = chained(*before, (0.0, 8.0, 1.2, late), symptom=[symptom(-39.0, "slow", analysis="slowdowns")])
+    (row,) = told(given, window(8, 2))
+    assert row["end_ns"] is None
+
+
 def lost_by_the_ledger() -> list[dict[str, Any]]:
     rows = []
     for at in (0, 10, 20):
@@ -145,6 +189,28 @@ def test_the_level_of_blocks_is_their_median() -> None:
     assert level is not None
     assert level.unit_s == 1.0
     assert level_of(np.array([1.0, 1.0])) is None
+
+
+def test_a_jump_is_found_behind_trouble_of_any_kind() -> None:
+    even = [3.5, 3.4, 3.5, 3.6, 3.4, 3.5, 3.6]
+    found = jump(np.array([6.4, 5.8, 7.0, *even, 9.2, 9.4]))
+    assert found is not None
+    assert (found.even, found.first, found.level.unit_s) == (3, 10, 3.5)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [3.5] * 7 + [9.2],  # one block
+        [3.5] * 7 + [9.2, 3.5],  # it passed
+        [3.5] * 7 + [4.5, 4.5],  # by little
+        [3.5, 3.5, 6.0, 3.5, 3.5, 6.0, 3.5, 3.5, 9.2, 9.2],  # not even before
+        [3.5] * 5 + [9.2, 9.2],
+        [],
+    ],
+)
+def test_what_is_no_jump(blocks: list[float]) -> None:
+    assert jump(np.array(blocks)) is None
 
 
 def test_an_excursion_that_passed_is_none() -> None:
