@@ -11,7 +11,7 @@ from leadline.cli.output import Output, OutputOption, console, emit, table
 from leadline.server.config import load
 from leadline.server.rows_view import SCHEMA_VERSION
 
-app = typer.Typer(no_args_is_help=True, help="Look at the configuration.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at the configuration.")
 
 
 @app.callback()

@@ -18,7 +18,11 @@ from leadline.lab.topology import load_named, preset_names
 from leadline.model.errors import UsageError
 from leadline.server.rows_view import SCHEMA_VERSION
 
-app = typer.Typer(no_args_is_help=True, help="An emulated cluster on this machine: real networking, real faults.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="An emulated cluster on this machine: real networking, real faults.",
+)
 
 app.command()(lab_run.run)
 app.command()(lab_run.demo)

@@ -21,7 +21,7 @@ from leadline.cli.show_rules import rules
 from leadline.cli.show_sle import expectations, sle
 from leadline.cli.show_symptoms import symptoms
 
-app = typer.Typer(no_args_is_help=True, help="Show what is stored.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show what is stored.")
 app.command()(graph)
 app.command()(path)
 app.command()(flows)

@@ -7,28 +7,23 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from leadline.cli.client import ConfigOption
-from leadline.cli.demo import Demo
-from leadline.cli.lab_leadline import NICE, Listening, hearing
 from leadline.cli.output import console
-from leadline.cli.recorded_story import RecordedStory
-from leadline.cli.replay import play
 from leadline.cli.serving import served, stop_on_signals, url_of
-from leadline.lab.incidents import SHOWN, incident
-from leadline.lab.realise import privileges
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_loopback
 from leadline.server.supervisor import Supervisor
 
+if TYPE_CHECKING:
+    from leadline.cli.demo import Demo
+
 LOOK_EVERY_S = 0.25
-REPLAY_SPEED = "10"
-LAB = "demo"  # name of the demonstration's lab
 
 
 def up(
@@ -55,21 +50,17 @@ def up(
     ]
     settings = load(config, os.environ, flags)
     require_loopback(settings.server)
-    lacks = privileges.missing() if demo else []
-    if lacks:
-        console().print(f"a cluster needs {', '.join(lacks)}; a recorded incident is played instead")
-        bundle = incident(SHOWN)
-        play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
     with ExitStack() as stack:
-        story = None
+        story, nice = None, 0
         if demo:
-            listening = _listening(settings)
-            listening.socket.parent.mkdir(parents=True, exist_ok=True)
-            flags += hearing(LAB, listening.socket, listening.sflow[1], settings.ingest.scrape)
-            settings = load(config, os.environ, flags)
-            story = Demo(listening, LAB)
+            from leadline.cli import demonstration  # loads the lab, which nobody else starts here
+
+            demonstration.play_instead(config, data_dir, host, port, once)
+            story, heard, nice = demonstration.begun(settings)
             stack.callback(story.stop)
-        supervisor = Supervisor(config, flags, os.environ, url_of(settings), NICE if demo else 0)
+            flags += heard
+            settings = load(config, os.environ, flags)
+        supervisor = Supervisor(config, flags, os.environ, url_of(settings), nice)
         stopping = stack.enter_context(stop_on_signals())
         code = served(supervisor, lambda: _run(supervisor, story, settings, stopping, once))
     raise typer.Exit(code)
@@ -104,17 +95,6 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
             story.stop()
             show.close()  # the cluster is gone before the server is
     return 0
-
-
-def _listening(settings: Config) -> Listening:
-    """Where the lab of the demonstration finds this Leadline: its socket is beside its store."""
-    directory = Path(settings.store.path).resolve()
-    return Listening(
-        url_of(settings),
-        directory.with_name(f"{directory.name}.sock"),
-        ("127.0.0.1", settings.ingest.sflow.port),
-        directory,
-    )
 
 
 def _short(path: Path) -> Path:

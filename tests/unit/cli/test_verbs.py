@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,14 +191,19 @@ def test_doctor_with_a_refusal_ends_with_1(leadline: RunningLeadline, leadline_c
     assert leadline_cli("doctor", "--server", leadline.url, "-o", "json").code == 1
 
 
+def names_in(command: Any) -> list[str]:
+    """The verbs of a group; none of a verb."""
+    return list(command.list_commands(None)) if hasattr(command, "list_commands") else []
+
+
 def commands() -> list[tuple[tuple[str, ...], Any]]:
     """Every verb with its click command."""
     found: list[tuple[tuple[str, ...], Any]] = []
 
     def walk(path: tuple[str, ...], command: Any) -> None:
         found.append((path, command))
-        for name, inner in getattr(command, "commands", {}).items():
-            walk((*path, name), inner)
+        for name in names_in(command):
+            walk((*path, name), command.get_command(None, name))
 
     walk((), typer.main.get_command(app))
     return found
@@ -217,7 +223,7 @@ def test_help_mentions_every_option(
         for parameter in command.params:
             names = [*parameter.opts, *parameter.secondary_opts]
             assert any(name in ran.out or name.upper() in ran.out for name in names), names
-        assert all(name in ran.out for name in getattr(command, "commands", {}))
+        assert all(name in ran.out for name in names_in(command))
 
 
 def test_help_of_the_agent_lists_its_flags(leadline_cli: Run) -> None:
@@ -228,3 +234,11 @@ def test_help_of_the_agent_lists_its_flags(leadline_cli: Run) -> None:
 
 def test_version(leadline_cli: Run) -> None:
     assert leadline_cli("--version") == (0, f"leadline {__version__}\n", "")
+
+
+def test_a_verb_loads_none_of_the_others() -> None:
+    """All of them take more than a second."""
+    program = "import sys; from leadline.cli.main import main; sys.argv[1:] = ['--version']; main()"
+    watched = f"import atexit, sys; atexit.register(lambda: print('numpy' in sys.modules)); {program}"
+    ran = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout == f"leadline {__version__}\nFalse\n"

@@ -1,0 +1,45 @@
+"""What `leadline up --demo` starts besides the server: its cluster, or a recording where no cluster can be made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leadline.cli.demo import Demo
+from leadline.cli.lab_leadline import NICE, Listening, hearing
+from leadline.cli.output import console
+from leadline.cli.recorded_story import RecordedStory
+from leadline.cli.replay import play
+from leadline.cli.serving import url_of
+from leadline.lab.incidents import SHOWN, incident
+from leadline.lab.realise import privileges
+from leadline.server.config import Config, Flag
+
+REPLAY_SPEED = "10"
+LAB = "demo"
+
+
+def play_instead(config: Path | None, data_dir: Path | None, host: str | None, port: int | None, once: bool) -> None:
+    """Play a recorded incident, which ends the program, where this user may make no cluster."""
+    if lacks := privileges.missing():
+        console().print(f"a cluster needs {', '.join(lacks)}; a recorded incident is played instead")
+        bundle = incident(SHOWN)
+        play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
+
+
+def begun(settings: Config) -> tuple[Demo, list[Flag], int]:
+    """The story on a cluster; flags of the server: what it listens to; and how far it steps back."""
+    listening = _listening(settings)
+    listening.socket.parent.mkdir(parents=True, exist_ok=True)
+    heard = hearing(LAB, listening.socket, listening.sflow[1], settings.ingest.scrape)
+    return Demo(listening, LAB), heard, NICE
+
+
+def _listening(settings: Config) -> Listening:
+    """Where the lab of the demonstration finds this Leadline: its socket is beside its store."""
+    directory = Path(settings.store.path).resolve()
+    return Listening(
+        url_of(settings),
+        directory.with_name(f"{directory.name}.sock"),
+        ("127.0.0.1", settings.ingest.sflow.port),
+        directory,
+    )

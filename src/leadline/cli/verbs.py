@@ -1,0 +1,53 @@
+"""The verbs of `leadline`, each loaded when it is asked for: all of them together take more than a second to load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+VERBS: Mapping[str, str] = {
+    "up": "leadline.cli.up:up",
+    "agent": "leadline.cli.agent:app",
+    "diagnose": "leadline.cli.diagnose:diagnose",
+    "doctor": "leadline.cli.doctor:doctor",
+    "status": "leadline.cli.status:status",
+    "top": "leadline.cli.top:top",
+    "sql": "leadline.cli.sql:sql",
+    "compare": "leadline.cli.compare:compare",
+    "explain": "leadline.cli.explain:explain",
+    "mark": "leadline.cli.mark:mark",
+    "record": "leadline.cli.record:record",
+    "replay": "leadline.cli.replay:replay",
+    "backfill": "leadline.cli.backfill:backfill",
+    "show": "leadline.cli.show:app",
+    "config": "leadline.cli.config_verb:app",
+    "lab": "leadline.cli.lab:app",
+}
+"""A function, or the Typer app of a verb with verbs of its own, by `module:NAME`; in the order of `--help`."""
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs. (typer keeps its types of commands and contexts to itself.)"""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in order."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb of a name; None if there is none."""
+        return _loaded(cmd_name) if cmd_name in VERBS else None
+
+
+def _loaded(name: str) -> Any:
+    module, _, what = VERBS[name].partition(":")
+    found: Any = getattr(import_module(module), what)
+    if not isinstance(found, typer.Typer):
+        found, alone = typer.Typer(add_completion=False), found
+        found.command(name)(alone)
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
