@@ -23,7 +23,8 @@ from leadline.runner.plan import concluded
 from leadline.store.bundle import Bundle, read_bundle
 
 MAIN = [sys.executable, "-m", "leadline.cli.main"]
-SPAN_S = 120
+SPAN_S = 30  # every second of it is judged by the recorded server and by each replay
+ROWS = 2 * (2 * SPAN_S + 2)  # of two tenants: a sample and a step a second, a stream and a relation
 
 
 def cli(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -36,8 +37,8 @@ def cli(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def begin_ns() -> int:
-    """A minute that is over: nothing arrives in it any more."""
-    return time.time_ns() // 10**9 * 10**9 - 2 * SPAN_S * 10**9
+    """Of a span that is over: nothing arrives in it any more."""
+    return time.time_ns() // 10**9 * 10**9 - 240 * 10**9
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +85,16 @@ def bundle(leadline: RunningLeadline, begin_ns: int, tmp_path_factory: pytest.Te
 
 
 @contextmanager
-def playing(directory: Path, bundle: Path, *args: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """`leadline replay` with its API."""
+def playing(
+    directory: Path, bundle: Path, *args: str, judging: bool = True
+) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """`leadline replay` with its API; `judging`: with analyses, which take most of its time."""
     (port,) = free_ports(1)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LEADLINE_")}
     process = subprocess.Popen(
         [*MAIN, "replay", str(bundle), "--port", str(port), *args],
         cwd=directory,
-        env={**environ, "TMPDIR": str(directory)},
+        env={**environ, "TMPDIR": str(directory), "LEADLINE_RUNNER__ENABLED": str(judging).lower()},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -140,7 +143,7 @@ def test_a_replay_recorded_again_has_the_same_telemetry(bundle: Path, tmp_path: 
             assert "is for the role operator" in mine.config_text
         (tmp_path / "mine").unlink()
         told = http.get("/api/v1/replay").json()
-        assert told["rows"] == told["rows_total"] == 2 * (2 * SPAN_S + 2)
+        assert told["rows"] == told["rows_total"] == ROWS
         # "Now" is the recorded time; nothing else is taken in.
         page = http.get("/api/v1/tables/step", params={"from": "-10s"}).json()
         assert {row["step"] for row in page["rows"]} == set(range(SPAN_S - 10, SPAN_S))
@@ -152,11 +155,11 @@ def test_a_replay_recorded_again_has_the_same_telemetry(bundle: Path, tmp_path: 
 
 
 def test_once_ends_by_itself_and_a_store_can_be_kept(bundle: Path, tmp_path: Path) -> None:
-    with playing(tmp_path, bundle, "--speed", "max", "--once", "--data-dir", "kept") as (process, _):
+    with playing(tmp_path, bundle, "--speed", "max", "--once", "--data-dir", "kept", judging=False) as (process, _):
         assert process.stdout
         said = process.stdout.read()
         assert process.wait(60) == 0, said
-        assert "played: 120 of 120 s, 484 of 484 rows" in said
+        assert f"played: {SPAN_S} of {SPAN_S} s, {ROWS} of {ROWS} rows" in said
     refused = cli(tmp_path, "replay", str(bundle), "--once", "--data-dir", "kept")
     assert refused.returncode == 2
     assert "expected a new or empty directory" in refused.stderr

@@ -28,7 +28,7 @@ def built() -> None:
         pytest.fail("the page was not built: scripts/build-page")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # of the one file that asks for it: judging takes a minute
 def recorded(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that replayed the recording of `make up`: a flapping link, then a slow worker. Who works
     on the page saves the minute: `leadline replay` of it goes on beside, LEADLINE_RECORDED_URL says where."""
@@ -51,11 +51,12 @@ def _judged(process: subprocess.Popen[bytes], url: str) -> bool:
     """Whether both faults of the recording have their incident, and nothing is left to judge."""
     assert process.poll() is None, f"leadline replay ended with {process.returncode}"
     try:
+        if httpx.get(f"{url}/api/v1/replay", timeout=30.0).json()["state"] != "done":
+            return False
         incidents = httpx.get(f"{url}/api/v1/incidents", timeout=30.0).json()["incidents"]
-        replay = httpx.get(f"{url}/api/v1/replay", timeout=30.0).json()
     except (httpx.HTTPError, KeyError):
         return False
-    return replay["state"] == "done" and sum(bool(one["causes"]) for one in incidents) >= 2
+    return sum(bool(one["causes"]) for one in incidents) >= 2
 
 
 @pytest.fixture(scope="module")  # while it runs no other test of this process can run an event loop of its own

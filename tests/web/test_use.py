@@ -1,4 +1,7 @@
-"""The page in use: by keyboard, by link, live, and what is said on it is kept."""
+"""Every view in light and dark on a recorded incident: it shows what was recorded, says nothing in the console, and axe
+finds nothing. Then the page in use: by keyboard, by link, live, and what is said on it is kept.
+
+One file, so that one process has it: the recording takes a minute to be judged."""
 
 from __future__ import annotations
 
@@ -10,10 +13,29 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 from tests.senders.running import RunningLeadline, ndjson
-from tests.web.test_views import incident
-from tests.web.views import FLAPPING, settled
+from tests.web.views import FLAPPING, VIEWS, incident, looked_at, settled
 
 S = 10**9
+THEMES = ["light", "dark"]
+CAUSES = {"incident-link": "lost its carrier", "incident-host": "less CPU"}
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_shows_what_was_recorded(recorded: str, open_page: Callable[..., Page], name: str, theme: str) -> None:
+    path, text = VIEWS[name]
+    looked_at(open_page(recorded + path, theme), text, f"{name}-{theme}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", CAUSES)
+def test_an_incident_shows_its_cause_with_evidence_and_what_to_do(
+    recorded: str, open_page: Callable[..., Page], name: str, theme: str
+) -> None:
+    page = open_page(f"{recorded}/incidents/{incident(recorded, CAUSES[name])}", theme)
+    looked_at(page, CAUSES[name], f"{name}-{theme}")
+    for heading in ("What hurts", "Explanation", "Timeline", "Take it along"):
+        expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
 
 
 def test_keys_lead_everywhere(recorded: str, open_page: Callable[..., Page]) -> None:

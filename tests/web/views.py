@@ -1,10 +1,11 @@
-"""What each view shows of the recorded incident, and how it is known to be there."""
+"""What each view shows of the recorded incident, how it is known to be there, and what is asked of every view."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import Page
+import httpx
+from playwright.sync_api import Page, expect
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "build" / "web"
@@ -43,3 +44,28 @@ def settled(page: Page) -> None:
         }}""",
         timeout=60_000,
     )
+
+
+def looked_at(page: Page, text: str, name: str) -> None:
+    """It says `text`, nothing went wrong, axe finds nothing; the picture is kept under `name`."""
+    expect(page.locator("main")).to_contain_text(text, timeout=60_000)
+    settled(page)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png")
+    assert page.locator("[role=alert]").all_inner_texts() == []
+    assert violations(page) == []
+
+
+def violations(page: Page) -> list[str]:
+    """What axe finds against WCAG 2.1 A and AA: rule and element."""
+    page.evaluate(AXE.read_text())  # past the page's policy, which takes no script but its own
+    found = page.evaluate(
+        "async () => (await axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})).violations"
+    )
+    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+
+
+def incident(url: str, part: str) -> str:
+    """The id of the recorded incident whose cause's text has `part`."""
+    found = httpx.get(f"{url}/api/v1/incidents", timeout=30.0).json()["incidents"]
+    return next(str(one["incident"]) for one in found for cause in one["causes"] if part in cause["text"])
