@@ -33,7 +33,7 @@ from bench.peers import free_port
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER_MS = 100.0
 JUDGED_S_MAX = 900.0
-WARM = 2  # rounds before those that count
+WARM = 2  # rounds before those that count; none before a single one
 S = 10**9
 VIEWS = (
     "now", "fleet", "jobs", "job", "compare", "graph", "paths", "expectations", "incidents", "incident", "clock",
@@ -48,7 +48,7 @@ def figures(recording: Path, rounds: int) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="leadline-bench-") as kept, _server(recording, Path(kept)) as server:
         asked = requests_of(server)
         quiet = {view: _measured(server, each, rounds, write=False) for view, each in asked.items()}
-        few = max(2, rounds // 3)  # before each of them thirty tables are appended to
+        few = max(1, rounds // 3)  # before each of them thirty tables are appended to
         written = {view: _measured(server, each, few, write=True) for view, each in asked.items()}
 
     def slowest(of: Mapping[str, list[list[float]]]) -> dict[str, float]:
@@ -137,11 +137,12 @@ def _of_incident(one: Mapping[str, Any]) -> list[Ask]:
 def _measured(server: Server, asked: list[Ask], rounds: int, *, write: bool) -> list[list[float]]:
     """Of each round what each answer took, ms."""
     found = []
-    for place in range(WARM + rounds):
+    warm = min(WARM, rounds - 1)
+    for place in range(warm + rounds):
         if write:
             server.write()
         took = [server.timed(each) for each in asked]
-        if place >= WARM:
+        if place >= warm:
             found.append(took)
     return found
 
