@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ FLOATS = st.one_of(
 )
 
 
+@cache  # to make a strategy takes longer than to draw from it
 def cells(column: Column, window: Window) -> st.SearchStrategy[Any]:
     """Values that a column of the table may hold."""
     texts = st.one_of(st.sampled_from(TEXTS), st.text(st.characters(exclude_categories=["Cs"]), max_size=5))
@@ -59,6 +61,12 @@ def _ints(column: Column, window: Window) -> st.SearchStrategy[int]:
     )
 
 
+@cache
+def chance(table: Table, window: Window) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """A few rows of a table, anything in each of their columns."""
+    return st.lists(st.fixed_dictionaries({column.name: cells(column, window) for column in table.columns}), max_size=3)
+
+
 @st.composite
 def nonsense(draw: st.DrawFn, item: Analysis, case: Case) -> Case:
     """Some rows of a case, some of them damaged or twice, and rows of chance."""
@@ -74,8 +82,7 @@ def damaged(draw: st.DrawFn, table: Table, rows: pa.Table, window: Window) -> pa
     count = min(len(rows), draw(st.sampled_from([0, 3, ROWS_MAX])))
     begin = draw(st.integers(0, len(rows) - count))
     found = rows.slice(begin, count).to_pylist()
-    one = st.fixed_dictionaries({column.name: cells(column, window) for column in table.columns})
-    found += draw(st.lists(one, max_size=3))
+    found += draw(chance(table, window))
     if found:
         for _ in range(draw(st.integers(0, 8))):
             column = draw(st.sampled_from(table.columns))

@@ -84,9 +84,9 @@ def test_the_same_rows_give_the_same_bytes(store: Store, tmp_path: Path) -> None
             whole = table.take(list(reversed(range(table.num_rows)))) if round_ else table
             store.append(BY_NAME[name], whole.slice(0, whole.num_rows // 2 + 1))
             store.append(BY_NAME[name], whole)
-        path = recorded(store, tmp_path / f"{round_}.leadline", span_of(names.tenant))
-        assert path.read_bytes() == recorded(store, tmp_path / "again.leadline", span_of(names.tenant)).read_bytes()
-        paths.append(path)
+        paths.append(recorded(store, tmp_path / f"{round_}.leadline", span_of(names.tenant)))
+    again = recorded(store, tmp_path / "again.leadline", span_of(names.tenant))
+    assert paths[-1].read_bytes() == again.read_bytes()
     with read_bundle(paths[0]) as one, read_bundle(paths[1]) as two:
         for table in TABLES:
             assert nobodys(one.rows(table)) == nobodys(two.rows(table)), table.name
