@@ -23,9 +23,9 @@ KERNEL_STAMP := .venv/.kernels-$(shell cat src/leadline/*/*kernel*.py src/leadli
 # The page as it stands, without what is made of it.
 PAGE_STAMP := .venv/.page-$(shell find web \( -name node_modules -o -name schema.d.ts \) -prune -o -type f -print | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # Constraints: the versions this was tested with, so that a clone of today works like one of next year.
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -c constraints.txt
 # First and alone: what depends on torch would else choose a build of its own.
-TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check torch==2.13.0
+TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile torch==2.13.0
 # program:package where Debian's names differ
 LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd faketime
 TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
@@ -81,12 +81,16 @@ ALONE := lab
 ALONE_IN := $(if $(findstring tests/,$(ARGS)),,tests/lab)
 FAST := not slow and not senders and not lab
 
-# Programs and the page come while pip installs and the scanners are compiled: each waits for its network most of the time.
+# Programs and the page come while pip installs: each waits for its network most of the time. Types are checked while the
+# scanners are compiled.
 test: | $(BIN)/python
 	@mkdir -p build && scripts/build-page --node
 	@{ scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS) && scripts/build-page --test; } >build/beside.txt 2>&1 & beside=$$!; \
 	  trap wait EXIT; \
-	  $(MAKE) --no-print-directory $(TEST_STAMP) $(KERNEL_STAMP) lint types; \
+	  $(MAKE) --no-print-directory $(TEST_STAMP); \
+	  $(MAKE) --no-print-directory $(KERNEL_STAMP) & kernels=$$!; \
+	  $(MAKE) --no-print-directory lint types; \
+	  wait $$kernels; \
 	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(ARGS) || [ $$? -eq 5 ]
 	$(BIN)/pytest -q -m "$(ALONE)" $(ALONE_IN) $(ARGS) || [ $$? -eq 5 ]

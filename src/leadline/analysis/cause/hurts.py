@@ -10,6 +10,7 @@ from typing import Any
 from leadline.model.incidents import Symptom
 
 S = 10**9
+NEAR_NS = 2**62  # times beyond it are nonsense
 STALE_NS = {Symptom.SLE: 200 * S}
 STALE_ELSE_NS = 30 * S
 """An open symptom that no window has told for so long is over since: windows of five seconds (a minute for `sle`) tell
@@ -104,10 +105,13 @@ def _blamed(text: str | None) -> tuple[Blame, ...]:
     shares = [each / whole for each in lost] if whole > 0 else [1.0 / len(rows)] * len(rows)
     found = []
     for row, share in zip(rows, shares, strict=True):
-        since = row.get("since_ns")
         owner, category, how = (str(row.get(name) or "") for name in ("owner", "category", "how"))
-        found.append(Blame(owner, category, how, share, since if type(since) is int else None))
+        found.append(Blame(owner, category, how, share, _time(row.get("since_ns"))))
     return tuple(found)
+
+
+def _time(value: object) -> int | None:
+    return value if type(value) is int and 0 < value < NEAR_NS else None
 
 
 def _positive(value: object) -> float:
@@ -141,7 +145,13 @@ def _belongs(later: Hurt, earlier: Hurt, now_ns: int) -> bool:
 def told(hurt: Hurt) -> dict[str, object]:
     """As `incident.symptoms` tells it: enough to judge it again when its own row is out of sight."""
     blamed = [
-        {"owner": each.owner, "category": each.category, "how": each.how, "share": round(each.share, 4)}
+        {
+            "owner": each.owner,
+            "category": each.category,
+            "how": each.how,
+            "share": round(each.share, 4),
+            "since_ns": each.since_ns,
+        }
         for each in hurt.blamed[:BLAMED_MAX]
     ]
     return {
@@ -197,7 +207,7 @@ def _reblamed(rows: object) -> list[Blame]:
     found = []
     for row in told_blame:
         owner, category, how = (str(row.get(name) or "") for name in ("owner", "category", "how"))
-        found.append(Blame(owner, category, how, min(1.0, _positive(row.get("share")))))
+        found.append(Blame(owner, category, how, min(1.0, _positive(row.get("share"))), _time(row.get("since_ns"))))
     return found
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.hurts import Blame, Hurt
@@ -37,6 +37,7 @@ UNKNOWN_LOGIT = 4.5
 BLAME_ELSEWHERE = 0.05  # how likely the same blame is if the cause is somewhere else
 BREADTH = 1.5
 HALVING = 0.5
+MOSTLY = 0.5  # of what a component explains of the part that it explains most of: these parts have its onset
 WIDE_MISSES = -4.0  # of what fails as a whole and shows it on less than `WIDE_MIN` of its parts
 WIDE_MIN = 0.5
 BEFORE = 0.5
@@ -52,6 +53,11 @@ class Part:
     blame: Blame
     weight: float  # share of all that was lost
 
+    @property
+    def since_ns(self) -> int:
+        """Since when it was lost: those who are blamed need not have begun the symptom."""
+        return max(self.hurt.start_ns, self.blame.since_ns or 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -64,6 +70,7 @@ class Candidate:
     near: tuple[float, ...]  # how well it explains each part, 0 to 1
     alone: tuple[float, ...]  # what each blame by itself tells for it, nats
     explains: float  # share of the lost seconds, 0 to 1
+    onset_ns: int  # since when what it explains was lost
     late: tuple[Piece, ...] = ()  # what would fit and began after it hurt
 
     def parts(self, place: int) -> dict[str, float]:
@@ -148,7 +155,7 @@ def _candidate(entity: str, rule: Rule, parts: Sequence[Part], matter: Matter) -
     share = min(1.0, math.fsum(part.weight * each for part, each in zip(parts, near, strict=True)))
     if share <= 0:
         return None
-    onset = min((part.hurt for part, each in zip(parts, near, strict=True) if each > 0), key=lambda hurt: hurt.start_ns)
+    onset = _onset(parts, near)
     told, late = signs_of(entity, rule, onset, matter)
     alone = tuple(_alone(entity, rule, part, matter) for part in parts) if rule.alone else (0.0,) * len(parts)
     needs = any(sign.needed for sign in rule.signs)
@@ -164,7 +171,18 @@ def _candidate(entity: str, rule: Rule, parts: Sequence[Part], matter: Matter) -
         base["wide"] = WIDE_MISSES
     if (entity, rule.name) in matter.before:
         base["before"] = BEFORE
-    return Candidate(entity, rule, base, told, near, alone, share, late)
+    return Candidate(entity, rule, base, told, near, alone, share, onset.start_ns, late)
+
+
+def _onset(parts: Sequence[Part], near: Sequence[float]) -> Hurt:
+    """What a component explains, since its first second: of what it explains best, which may be less than all of it.
+
+    Evidence has to be there when those whom it explains began to take time, not when others did.
+    """
+    best = max(part.weight * each for part, each in zip(parts, near, strict=True))
+    mostly = [part for part, each in zip(parts, near, strict=True) if part.weight * each >= MOSTLY * best]
+    first = min(mostly, key=lambda part: (part.since_ns, part.hurt.key))
+    return replace(first.hurt, start_ns=first.since_ns)
 
 
 def _alone(entity: str, rule: Rule, part: Part, matter: Matter) -> float:

@@ -21,6 +21,7 @@ STANDING = 0.4  # what had been so for long before it hurt counts so much: why o
 BEGAN_S = 60.0  # how long before is not long
 OVER_NS = 30 * S  # what was over so long before it hurt explains little
 OVER = 0.1
+FIRST = "the first lost second"
 
 
 def nearness_in_time(piece: Piece, hurt: Hurt) -> float:
@@ -52,16 +53,16 @@ def _before(piece: Piece, hurt: Hurt) -> float:
     return 1.0 - sunk * (1.0 - least)
 
 
-def when(piece: Piece, start_ns: int) -> str:
-    """When it began, in words, relative to the first lost second.
+def when(piece: Piece, start_ns: int, what: str = FIRST) -> str:
+    """When it began, in words, relative to the first lost second, or to `what` else was at `start_ns`.
 
     Where the last good sample is known the onset lies between the two; where clocks are not, an order within a second
     is none.
     """
     after_s = (piece.time_ns - start_ns) / S
     if piece.earliest_ns is not None and piece.earliest_ns <= start_ns < piece.time_ns:
-        return f"began within {after_s:.1f} s of the first lost second"
+        return f"began within {after_s:.1f} s of {what}"
     order = ", order unknown" if piece.bound_ns is None and abs(after_s) < 1 else ""
     if abs(after_s) < 0.05:
-        return f"at the first lost second{order}"
-    return f"{abs(after_s):.1f} s {'after' if after_s > 0 else 'before'} the first lost second{order}"
+        return f"at {what}{order}"
+    return f"{abs(after_s):.1f} s {'after' if after_s > 0 else 'before'} {what}{order}"

@@ -8,20 +8,27 @@ from leadline.analysis.cause.choice import Cause, Verdict
 from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.reach import Ground
-from leadline.analysis.cause.timing import when
+from leadline.analysis.cause.timing import FIRST, when
 
+S = 10**9
 SHOWN_MAX = 3  # pieces of evidence in a sentence
+LATER_S = 5.0  # after the first lost second, from which on it is told that the cause came later
 
 
 def text_of(cause: Cause, start_ns: int, places: Places) -> str:
     """Why it is, or is not, the cause: deterministic, times relative to the first lost second."""
     candidate = cause.candidate
     name = named(candidate.entity, places)
-    shown = [f"{each.piece.text} ({where(each.piece.entity, candidate.entity)}{when(each.piece, start_ns)})"
+    since_s = (candidate.onset_ns - start_ns) / S
+    later = f", since {since_s:.0f} s after the first lost second" if since_s >= LATER_S else ""
+    of = (candidate.onset_ns, "the first second that it explains") if later else (start_ns, FIRST)
+    shown = [f"{each.piece.text} ({where(each.piece.entity, candidate.entity)}{when(each.piece, *of)})"
              for each in candidate.told[:SHOWN_MAX]]  # fmt: skip
     evidence = "; ".join(shown) or "nothing but the blame of the lost time"
     if cause.chosen:
-        return f"{name} {candidate.rule.words}: {evidence}. It explains {candidate.explains:.0%} of what was lost."
+        return (
+            f"{name} {candidate.rule.words}: {evidence}. It explains {candidate.explains:.0%} of what was lost{later}."
+        )
     return f"{name} was considered ({candidate.rule.name}), and is not named: {cause.why_not}. Seen: {evidence}."
 
 

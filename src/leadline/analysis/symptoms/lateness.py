@@ -7,7 +7,7 @@ rank 2  |..own................|== collective ==|        the rest until its end i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,10 +20,16 @@ from leadline.analysis.symptoms.lateness_kernels import arrivals, met, usual_off
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Seconds lost since a time, beyond what went on before it: to ranks that came last, and to communicators."""
+    """Seconds lost since a time, beyond what went on before it: to ranks that came last, and to communicators.
+
+    Of K collectives, in order of time: when each was over, ns, who came last and how long it was waited for, s.
+    """
 
     by_rank_s: dict[int, float]
     by_comm_s: dict[str, float]
+    end_K: Ints = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    last_K: Ints = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    wait_s_K: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +85,13 @@ def lateness(meetings: Meetings, since_ns: int, until_ns: int, calm_ns: int) -> 
     comms = meetings.calls.comms
     late_R = np.bincount(who_G[now_G], wait_G[now_G], len(ranks_R))
     held_C = np.bincount(comm_G[now_G], own_G[now_G], len(comms))
+    in_time = np.flatnonzero(now_G)[np.argsort(end_G[now_G], kind="stable")]
     return Lateness(
         {int(ranks_R[place]): float(late_R[place]) for place in np.flatnonzero(late_R > 0)},
         {comms[place]: float(held_C[place]) for place in np.flatnonzero(held_C > 0)},
+        end_G[in_time],
+        ranks_R[who_G[in_time]],
+        wait_G[in_time],
     )
 
 

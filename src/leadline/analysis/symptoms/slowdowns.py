@@ -22,6 +22,7 @@ from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
 from leadline.analysis.symptoms.excursions import Level, chance_s, excursion, jump, level_of, onset
 from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
+from leadline.analysis.symptoms.onsets import dated
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
 from leadline.analysis.symptoms.places import Places, places_of
@@ -382,6 +383,8 @@ class _Job:
         blamed = merged(
             ledger, first_blame(late, phases, rest_s, gpus, units, told.start_ns, self.window.job), told.start_ns
         )
+        whole = late if since_ns == told.start_ns else lateness(self.meetings, told.start_ns, until_ns, told.start_ns)
+        blamed = dated(blamed, whole, self.ledger, told.start_ns, until_ns)
         held = max(until_ns - told.start_ns, 1) / S * gpus
         said = Evidence("symptom", told.entity, str(Symptom.SLOW), told.start_ns, self.bound_ns, text)
         missing = None if blamed else ledger.unknown or "collectives"

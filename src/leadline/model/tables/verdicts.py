@@ -164,7 +164,7 @@ INCIDENT = Table(
             None,
             'JSON list of the symptoms that are this incident: {"entity", "job", "symptom", "missing": texts, "start_ns": '
             'int, "end_ns", "bound_ns": int or null, "lost_gpu_seconds": number, "blamed": list of {"owner", "category", '
-            '"how": texts, "share": of what it lost, 0 to 1}}',
+            '"how": texts, "share": of what it lost, 0 to 1, "since_ns": int or null}}',
         ),
         _SEEN,
     ),

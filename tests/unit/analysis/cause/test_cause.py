@@ -168,10 +168,13 @@ def test_troubles_of_two_jobs_by_two_causes_are_two_incidents() -> None:
 def test_a_slowdown_that_begins_where_another_ends_is_another_incident() -> None:
     """A link that was up again long before explains the first only, though both blame what goes over it."""
     paths, volumes = flows(RING)
-    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication")
+    edge = blame("rank:bert-1/1>rank:bert-1/2", "communication", since_s=-80)
     flap = [event("swport:leaf1/U1", "link-down", -80), event("swport:leaf1/U1", "link-up", -60)]
     item = case(
-        symptom=[symptom(edge, start_s=-80, end_s=-20), symptom(LATE, {**edge, "lost_gpu_seconds": 5.0})],
+        symptom=[
+            symptom(edge, start_s=-80, end_s=-20),
+            symptom(LATE, {**edge, "lost_gpu_seconds": 5.0, "since_ns": at(-20)}),
+        ],
         event=flap,
         anomaly=[anomaly("host:h3", THROTTLED)],
         flow_path=paths,
@@ -182,6 +185,22 @@ def test_a_slowdown_that_begins_where_another_ends_is_another_incident() -> None
     assert [(row["entity"], row["rule"]) for row in causes if row["chosen"]] == [
         (UPLINK_1, "link-down"), ("host:h3", "cpu-throttled")
     ]  # fmt: skip
+
+
+def test_what_began_with_the_one_whom_it_explains_counts_though_others_were_late_before() -> None:
+    """A job that a busy machine makes slow for a minute, and then a host that is throttled."""
+    other, late = (
+        blame("rank:bert-1/0", "late-rank", 6.0, since_s=-80),
+        blame("rank:bert-1/2", "late-rank", since_s=-20),
+    )
+    item = case(symptom=[symptom(other, late, start_s=-80)], anomaly=[anomaly("host:h3", THROTTLED, start_s=-21)])
+    _, (cause, *_) = told(item)
+    assert (cause["entity"], cause["rule"], cause["chosen"]) == ("host:h3", "cpu-throttled", True)
+    assert "1.0 s before the first second that it explains" in cause["text"]
+    assert "since 60 s after the first lost second" in cause["text"]
+    whole = {**LATE, "since_ns": at(-80)}
+    item = case(symptom=[symptom(other, whole, start_s=-80)], anomaly=[anomaly("host:h3", THROTTLED, start_s=-21)])
+    assert named(item) == []
 
 
 def test_an_incident_keeps_its_id_its_start_and_the_symptoms_that_are_over() -> None:
