@@ -20,6 +20,7 @@ from leadline.model.incidents import FaultClass, Suppressed, Verdict
 
 S = 10**9
 EVIDENCE_MAX = 12  # pieces told with a cause
+SUREST = 0.9999  # no cause is certain
 OF_OTHERS = "the view of an operator: the cause is a job of another tenant"
 
 
@@ -120,7 +121,7 @@ class Telling:
             "chosen": one.chosen,
             "layer": candidate.rule.layer.value,
             "class": of.value,
-            "probability": round(one.probability, 4),
+            "probability": min(round(one.probability, 4), SUREST),
             "start_ns": start_ns,
             "score": json.dumps(score, sort_keys=True),
             "evidence": json.dumps([each.piece.as_row() for each in candidate.told[:EVIDENCE_MAX]], sort_keys=True),
