@@ -81,27 +81,30 @@ def gone(processes: list[psutil.Process], timeout_s: float) -> bool:
     return not psutil.wait_procs(processes, timeout_s)[1]
 
 
-@pytest.mark.parametrize(
-    "how", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM], ids=["SIGINT", "SIGTERM"]
-)
-def test_signals_stop_in_order_and_what_was_acknowledged_is_stored(tmp_path: Path, how: signal.Signals) -> None:
+def stopped_in_order(leadline: RunningLeadline, how: signal.Signals, first: int) -> list[int]:
+    """Stops it while four write; the numbers of theirs that it acknowledged."""
+    children = leadline.children()
+    assert children
+    writers = [Writer(leadline, first + 1_000_000 * n) for n in range(4)]
+    wait_for("rows", lambda: all(len(writer.acknowledged) >= 3 for writer in writers))
+    assert leadline.stop(how) == 0
+    for writer in writers:
+        writer.thread.join(30)
+    assert gone(children, 5)
+    # Requests in flight were answered: a connection is closed between requests, not within one.
+    assert [writer.other for writer in writers] == [[]] * 4
+    return sorted(number for writer in writers for number in writer.acknowledged)
+
+
+def test_a_signal_stops_in_order_and_what_was_acknowledged_is_stored(tmp_path: Path) -> None:
     with RunningLeadline(tmp_path) as leadline:
-        children = leadline.children()
-        assert children
-        writers = [Writer(leadline, 1_000_000 * n) for n in range(4)]
-        wait_for("rows", lambda: all(len(writer.acknowledged) >= 3 for writer in writers))
-        assert leadline.stop(how) == 0
-        for writer in writers:
-            writer.thread.join(30)
-        assert gone(children, 5)
-        # Requests in flight were answered: a connection is closed between requests, not within one.
-        assert [writer.other for writer in writers] == [[]] * 4
-        acknowledged = sorted(number for writer in writers for number in writer.acknowledged)
+        acknowledged = stopped_in_order(leadline, signal.SIGTERM, 0)
         assert stored(leadline.store) == acknowledged
 
 
 @pytest.mark.slow
 def test_server_that_crashes_is_started_again_and_the_store_is_intact(tmp_path: Path) -> None:
+    """And the one that was started again stops in order too, this time by SIGINT."""
     with RunningLeadline(tmp_path) as leadline:
         pid = leadline.wait_ready()
         writers = [Writer(leadline, 1_000_000 * n) for n in range(3)]
@@ -118,7 +121,8 @@ def test_server_that_crashes_is_started_again_and_the_store_is_intact(tmp_path: 
         assert acknowledged <= found
         # At most the one request of each writer that was under way may be there too.
         assert len(found - acknowledged) <= len(writers)
-        assert leadline.stop() == 0
+        later = stopped_in_order(leadline, signal.SIGINT, 10_000_000)
+        assert stored(leadline.store) == sorted([*found, *later])
 
 
 @pytest.mark.slow
@@ -153,8 +157,12 @@ def test_stop_while_a_target_hangs_and_a_connection_idles(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_second_one_on_the_same_store_or_port_is_told_who_has_it(tmp_path: Path) -> None:
+def test_it_is_ready_soon_and_a_second_one_on_the_same_store_or_port_is_told_who_has_it(tmp_path: Path) -> None:
+    began = time.monotonic()
     with RunningLeadline(tmp_path) as first:
+        assert time.monotonic() - began < 30
+        # It answers /ready a moment before its supervisor has asked it and says so.
+        wait_for("it says where it is", lambda: f"Leadline is at {first.url} (ready after " in first.said())
         pid = first.wait_ready()
         said = refused(RunningLeadline(tmp_path), tmp_path / "same_store.log")
         assert f"the store at {first.store} is owned by pid {pid}" in said
@@ -218,18 +226,6 @@ def test_wrong_settings_are_refused_with_their_place(
     assert all(text in said for text in texts), said
     assert "Traceback" not in said
     assert said.count("leadline: ") == 1
-
-
-@pytest.mark.slow
-def test_start_to_ready(tmp_path: Path) -> None:
-    leadline = RunningLeadline(tmp_path)
-    try:
-        assert leadline.start() < 30
-        # It answers /ready a moment before its supervisor has asked it and says so.
-        wait_for("it says where it is", lambda: f"Leadline is at {leadline.url} (ready after " in leadline.said())
-    finally:
-        leadline.end()
-        leadline.http.close()
 
 
 def test_what_lasted_when_it_stopped_is_closed_after_a_long_outage(tmp_path: Path) -> None:
