@@ -28,7 +28,8 @@ def scene(groups: Sequence[Group], silent: Sequence[str] = (), clos: Clos = CLOS
     nics = [graph.port_places[clos.nic(host)] for host in (1, clos.hosts[-1])]
     at = ends(graph, np.array([0]), np.array([1]), ["a", "b"], {"a": (nics[0],), "b": (nics[1],)})
     rows = sorted((graph.node_places[f"switch:{each[0]}"], *_directions(graph, each), each[3]) for each in groups)
-    node, enters, leaves, count = np.array(rows, np.int64).reshape(-1, 4).T
+    # Copied, so that each lies in one piece as it does in the analysis: kernels are compiled anew for what does not.
+    node, enters, leaves, count = np.array(rows, np.int64).reshape(-1, 4).T.copy()
     tells = [name.startswith("switch:") and name.removeprefix("switch:") not in silent for name in graph.nodes]
     evidence = Evidence(
         np.array([0, len(rows)]), np.zeros(len(rows), np.int64), node, enters, leaves, count, np.where(tells, 0.01, 0.0)
