@@ -37,6 +37,7 @@ from leadline.analysis.ledger.arrival_kernels import (
     members,
     started,
 )
+from leadline.analysis.ledger.presence_kernels import read_only
 
 ALL, UP, DOWN, SOLO = 0, 1, 2, 3  # who meets: all ranks, the lower one sending to the higher, or back, nobody knows
 PAIRWISE = ("send", "recv")
@@ -224,11 +225,15 @@ def _apart_from_pairs(told: _Told, is_pair_N: Bools, send: int, ranks: int) -> _
 
 def _laid_out(told: _Told, ranks_R: Ints, names: list[str], ops: list[str]) -> tuple[Arrivals, Layout, bool] | None:
     """The cells, where they lie, and whether rows of one cell are too far apart. None: too many cells."""
-    rows, comms, count = told.rows, len(told.name_C), len(told.rows.comm_N)
+    comms, count = len(told.name_C), len(told.rows.comm_N)
     if comms * len(ranks_R) > MAP_MAX:
         return None
+    # Of one kind, whichever columns had nulls to be filled: for each other mixture kernels would be compiled anew.
+    rows = told.rows._replace(
+        **{name: read_only(values) for name, values in told.rows._asdict().items() if name != "first_bit"}
+    )
     has_CR = np.zeros((comms, len(ranks_R)), np.uint8)
-    parts = in_parts(extents, count, rows.comm_N, rows.rank_N, rows.seq_N, told.size_N, has_CR)
+    parts = in_parts(extents, count, rows.comm_N, rows.rank_N, rows.seq_N, read_only(told.size_N), has_CR)
     first_seq_C = np.min([part[0] for part in parts], axis=0)
     last_seq_C, size_C = (np.max([part[place] for part in parts], axis=0) for place in (1, 2))
     member_C, rank_M, place_CR = members(has_CR)
