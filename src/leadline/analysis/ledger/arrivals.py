@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -229,9 +229,10 @@ def _laid_out(told: _Told, ranks_R: Ints, names: list[str], ops: list[str]) -> t
     if comms * len(ranks_R) > MAP_MAX:
         return None
     # Of one kind, whichever columns had nulls to be filled: for each other mixture kernels would be compiled anew.
-    rows = told.rows._replace(
-        **{name: read_only(values) for name, values in told.rows._asdict().items() if name != "first_bit"}
-    )
+    read: dict[str, Any] = {
+        name: read_only(each) for name, each in told.rows._asdict().items() if isinstance(each, np.ndarray)
+    }
+    rows = told.rows._replace(**read)
     has_CR = np.zeros((comms, len(ranks_R)), np.uint8)
     parts = in_parts(extents, count, rows.comm_N, rows.rank_N, rows.seq_N, read_only(told.size_N), has_CR)
     first_seq_C = np.min([part[0] for part in parts], axis=0)
