@@ -32,7 +32,7 @@ TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter cur
   sfacctd:pmacct ovs-vswitchd:openvswitch-switch chromium
 
 .NOTPARALLEL:
-.PHONY: help up test check format lint types bench evals evals-quick docs clean
+.PHONY: help up test test-idly check format lint types bench evals evals-quick docs clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -75,10 +75,13 @@ up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
-# Tests that do not mind others beside them, two at a time; those with namespaces have the machine to themselves, and
-# only their folder is read where ARGS names none. Exit code 5 of pytest: none of these was chosen by ARGS.
+# Tests that do not mind others beside them, two at a time; then those with namespaces, one after the other. These wait
+# for half of their time: what needs no clock runs on what they leave of the machine. Where ARGS names files or folders
+# only these are read. Exit code 5 of pytest: none of these was chosen by ARGS.
 ALONE := lab
-ALONE_IN := $(if $(findstring tests/,$(ARGS)),,tests/lab)
+NAMED := $(findstring tests/,$(ARGS))
+ALONE_IN := $(if $(NAMED),,tests/lab)
+IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim tests/unit/analysis tests/unit/evals)
 FAST := not slow and not senders and not lab
 
 # Programs and the page come while pip installs: each waits for its network most of the time. Types are checked while the
@@ -92,8 +95,14 @@ test: | $(BIN)/python
 	  $(MAKE) --no-print-directory lint types; \
 	  wait $$kernels; \
 	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(ARGS) || [ $$? -eq 5 ]
-	$(BIN)/pytest -q -m "$(ALONE)" $(ALONE_IN) $(ARGS) || [ $$? -eq 5 ]
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(IDLY_IN:%=--ignore=%) $(ARGS) || [ $$? -eq 5 ]
+	@setsid scripts/idly $(MAKE) --no-print-directory test-idly >build/idly.txt 2>&1 & idly=$$!; \
+	  trap 'kill -- -$$idly 2>/dev/null || true' EXIT; \
+	  $(BIN)/pytest -q -m "$(ALONE)" $(ALONE_IN) $(ARGS) || [ $$? -eq 5 ]; \
+	  wait $$idly || { cat build/idly.txt >&2; exit 1; }; cat build/idly.txt
+
+test-idly:
+	$(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ])
 	@$(MAKE) --no-print-directory evals-quick
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
