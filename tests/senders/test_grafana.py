@@ -26,7 +26,8 @@ QUERIES = sorted(
 
 
 def asked(url: str, query: str, at: str = "query", **params: Any) -> list[dict[str, Any]]:
-    answer = httpx.get(f"{url}/api/v1/{at}", params={"query": query, **params}, timeout=30, trust_env=False).json()
+    told = httpx.get(f"{url}/api/v1/{at}", params={"query": query, **params}, timeout=30, trust_env=False)
+    answer = told.raise_for_status().json()  # 503, and no JSON, until it is ready
     assert answer["status"] == "success", answer
     found: list[dict[str, Any]] = answer["data"]["result"]
     return found
