@@ -91,11 +91,16 @@ def jump(unit_s_B: Floats) -> Jump | None:
         found = first if unit_s_B[first:].min() >= JUMP_RATIO * usual_s else found
     if found is None:
         return None
-    ratio = unit_s_B[:found] / float(np.median(unit_s_B[found - EVEN_BLOCKS : found]))
-    uneven = np.flatnonzero((ratio > EVEN_RATIO) | (ratio < 1 / EVEN_RATIO))
-    even = int(uneven[-1]) + 1 if len(uneven) else 0
+    even = even_from(unit_s_B[:found])
     level = level_of(unit_s_B[even:found]) if found - even >= EVEN_BLOCKS else None
     return Jump(even, found, level) if level is not None else None
+
+
+def even_from(unit_s_B: Floats) -> int:
+    """The first of the last blocks in a row that took about the same."""
+    usual_s = float(np.median(unit_s_B[-EVEN_BLOCKS:])) if len(unit_s_B) else 0.0
+    uneven = np.flatnonzero((unit_s_B > EVEN_RATIO * usual_s) | (unit_s_B * EVEN_RATIO < usual_s))
+    return int(uneven[-1]) + 1 if len(uneven) else 0
 
 
 def onset(unit_s_B: Floats, first: int, last: int, level: Level) -> int:

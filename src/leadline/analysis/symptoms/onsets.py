@@ -6,6 +6,7 @@ lost   .  .  .  .  .  . |2.1  1.9  2.2  2.0        of one owner, in order of tim
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,19 +30,27 @@ def dated(
     Inputs: lateness and ledger of all that was lost since `start_ns`.
     Accuracy: a collective, or a window of the ledger.
     """
-    rows = [row for row in ledger if row["end_ns"] > start_ns and 0 <= row["lost_gpu_seconds"] < 1e300]
-    end_W = np.array(sorted({row["end_ns"] for row in rows}), np.int64)
+    end_W, by_owner = _windows(ledger, start_ns)
 
     def since(owner: str) -> int:
         rank = _rank(owner)
         if rank is not None:
             return began(late.end_K, np.where(late.last_K == rank, late.wait_s_K, 0.0), start_ns, until_ns)
-        lost = {int(end): 0.0 for end in end_W}
-        for row in rows:
-            lost[row["end_ns"]] += row["lost_gpu_seconds"] if row["owner"] == owner else 0.0
-        return began(end_W, np.array(list(lost.values())), start_ns, until_ns)
+        lost = by_owner.get(owner, {})
+        return began(end_W, np.array([lost.get(int(end), 0.0) for end in end_W]), start_ns, until_ns)
 
     return tuple(replace(each, since_ns=since(each.owner)) for each in blamed)
+
+
+def _windows(ledger: Sequence[Mapping[str, Any]], start_ns: int) -> tuple[Ints, dict[str, dict[int, float]]]:
+    """Ends of the ledger's windows in order, and what each owner lost in each of them."""
+    lost: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    ends: set[int] = set()
+    for row in ledger:
+        if row["end_ns"] > start_ns and 0 <= row["lost_gpu_seconds"] < 1e300:
+            ends.add(row["end_ns"])
+            lost[row["owner"] or ""][row["end_ns"]] += row["lost_gpu_seconds"]
+    return np.array(sorted(ends), np.int64), lost
 
 
 def _rank(owner: str) -> int | None:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
-from leadline.analysis.symptoms.excursions import Level, chance_s, excursion, jump, level_of, onset
+from leadline.analysis.symptoms.excursions import Level, chance_s, even_from, excursion, jump, level_of, onset
 from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
 from leadline.analysis.symptoms.onsets import dated
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
@@ -335,8 +335,9 @@ class _Job:
         """
         earlier = next((each for each in self._told(Symptom.SLOW) if each.end_ns == last.start_ns), None)
         if earlier is not None:
-            within_B = (self.pace.begin_B >= earlier.start_ns) & (self.pace.begin_B < last.start_ns)
-            within = level_of(self.pace.unit_s_B[within_B & (self.pace.end_B <= last.start_ns)])
+            within_B = (self.pace.begin_B >= earlier.start_ns) & (self.pace.end_B <= last.start_ns)
+            unit_s_B = self.pace.unit_s_B[within_B]
+            within = level_of(unit_s_B[even_from(unit_s_B) :])
             if within is not None:
                 return within
         spans = [*self._trouble((Symptom.SLOW, Symptom.CRASH)), (last.start_ns, self.window.to_ns)]
