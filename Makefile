@@ -81,7 +81,8 @@ up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP)
 ALONE := lab
 NAMED := $(findstring tests/,$(ARGS))
 ALONE_IN := $(if $(NAMED),,tests/lab)
-IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim tests/unit/analysis tests/unit/evals)
+IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim tests/unit/analysis tests/unit/evals \
+  tests/unit/store/test_durability.py)
 FAST := not slow and not senders and not lab
 
 # Programs and the page come while pip installs: each waits for its network most of the time. Types are checked while the
@@ -102,8 +103,9 @@ test: | $(BIN)/python
 	  wait $$idly || { cat build/idly.txt >&2; exit 1; }; cat build/idly.txt
 
 test-idly:
-	$(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ])
-	@$(MAKE) --no-print-directory evals-quick
+	@$(MAKE) --no-print-directory evals-quick >build/evals.txt 2>&1 & evals=$$!; \
+	  $(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ];) \
+	  wait $$evals || { cat build/evals.txt >&2; exit 1; }; cat build/evals.txt
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
