@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import struct
 import time
-from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from leadline.model.ids import ENTITY_KINDS
 from leadline.model.tables import BY_NAME, TABLES, Column, Identity, Partition, Table, Type
 from leadline.model.units import UNITS
-from leadline.store import Store, StoreConfig, arrow_schema, arrow_table
+from leadline.store import Store, arrow_schema, arrow_table
 from leadline.store.schema import clickhouse_type
 from leadline.wire.rows import decode_arrow, decode_rows
 
@@ -127,15 +126,6 @@ def stored(store: Store, table: Table, tenant: str) -> dict[Any, dict[str, Any]]
         assert key not in out, f"two rows of one key {key}"
         out[key] = seen
     return out
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """An embedded store that keeps everything: the rows are of any age."""
-    store = Store(StoreConfig(path=str(tmp_path_factory.mktemp("tables")), ttl=False))
-    store.start()
-    yield store
-    store.stop()
 
 
 @every

@@ -138,10 +138,15 @@ def _events(
         code = f" {face.code}" if face.code else ""
         message = " ".join((row["message"] or "").split())[:160] if row["tenant"] in quoted else ""
         text = f"{face.what}{code}" + (f": {message}" if message else "")
-        time_ns, of = row["time_ns"], ends.get((row["entity"] or "", face.what), ())
-        until = bisect_right(of, time_ns)
-        end_ns = of[until] if until < len(of) else None if face.what in ENDS else time_ns
+        time_ns = row["time_ns"]
+        end_ns = _end_ns(time_ns, ends.get((row["entity"] or "", face.what), ())) if face.what in ENDS else time_ns
         yield Piece(face, entity, time_ns, end_ns, row["bound_ns"], 0.0, text)
+
+
+def _end_ns(time_ns: int, ends: Sequence[int]) -> int | None:
+    """The first end after a time; None: it lasts."""
+    place = bisect_right(ends, time_ns)
+    return ends[place] if place < len(ends) else None
 
 
 def _failures(rows: Iterable[Mapping[str, Any]], quoted: frozenset[str]) -> Iterable[Piece]:

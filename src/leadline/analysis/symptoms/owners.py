@@ -14,12 +14,13 @@ from leadline.analysis.columns import Bools, Ints, ints
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import RANKS_MAX, numbered
 from leadline.analysis.symptoms.lateness import Lateness
+from leadline.analysis.symptoms.onsets import TIMES
 from leadline.analysis.symptoms.spans import NEAR_NS, Blame
 from leadline.model.accounts import Category, Depth
 from leadline.model.ids import ENTITY_KINDS
 
 SHARE_MIN = 0.2  # of what was lost, from which somebody is blamed for it
-NEW_SHARE, NEW_TIMES = 1 / 3, 4  # of the lateness, and times as much in a second as before, that make somebody new
+NEW_SHARE = 1 / 3  # of the lateness, that makes somebody new who had next to none before
 INPUT_SHARE = 0.5  # of a rank's lateness that its input took more: it waits for data
 NOT_LOST = (Category.RESTART,)  # what `stalls` tells
 
@@ -140,8 +141,7 @@ def somebody_new(before: Lateness, before_s: float, now: Lateness, now_s: float)
     shares = [(late_s, before.by_rank_s.get(rank, 0.0)) for rank, late_s in now.by_rank_s.items()]
     shares += [(late_s, before.by_comm_s.get(comm, 0.0)) for comm, late_s in now.by_comm_s.items()]
     return any(
-        late_s >= NEW_SHARE * total_s and late_s * before_s >= NEW_TIMES * earlier_s * now_s
-        for late_s, earlier_s in shares
+        late_s >= NEW_SHARE * total_s and late_s * before_s >= TIMES * earlier_s * now_s for late_s, earlier_s in shares
     )
 
 
