@@ -154,6 +154,12 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             {"child": port, "parent": swport, "kind": "linked", "from_ns": BEGIN_NS + 5, "to_ns": END_NS},
             {"child": entity_id("gpu", n.gpu), "parent": host[0], "kind": "in", "from_ns": BEGIN_NS - 1},
         ],
+        "watermark": [
+            {**seen[0], "told_ns": times[1], "to_ns": times[0], "sender": "agent", "job": n.job, "ranks": 1,
+             "state": "open"},
+            {**seen[1], "told_ns": times[2], "to_ns": times[2], "sender": "agent", "job": n.job, "ranks": 1,
+             "state": "ended"},
+        ],
         "clock_fit": [{**seen[0], **verdict, "end_ns": times[1], "state": "fitted"}],
         "delay": [{**verdict, **ended, "src": n.hosts[0], "dst": n.hosts[1]}],
         "conflict": [

@@ -13,6 +13,7 @@ from leadline.model.tables.fabric import (
     PROBE,
     RELATION,
     SUSPECT,
+    WATERMARK,
 )
 from leadline.model.tables.metrics import METRIC_ROLLUP, METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
@@ -45,6 +46,7 @@ TABLES: tuple[Table, ...] = (
     PROBE,
     RELATION,
     CONFLICT,
+    WATERMARK,
     CLOCK_FIT,
     DELAY,
     FLOW_PATH,

@@ -155,6 +155,27 @@ CONFLICT = Table(
     written_by="analysis/graph, analysis/path",
 )
 
+WATERMARK = Table(
+    "watermark",
+    doc="How far the data of a sender has come: all that it saw of a job up to here is stored.",
+    own=(
+        Column("told_ns", I64, "ns", "when the sender said so", clocked=True),
+        Column("to_ns", I64, "ns", "all that it saw of the job up to this time is stored", clocked=True),
+        Column("sender", SYM, None, "agent, or another program that sends in its place"),
+        Column("job", SYM, None, "the job; empty: what it sends of the host itself"),
+        Column("ranks", I64, "1", "ranks of the job that run on the host"),
+        Column("state", SYM, None, "open; ended once these ranks are gone and all of them is stored"),
+    ),
+    order=("host", "sender", "job", "told_ns"),
+    more_key=("clock",),
+    time="told_ns",
+    keep_hours=2 * DAY,
+    identity=Identity.KEY,
+    written_by="agent, lab simulator",
+    partition=Partition.DAY,
+    host_row=True,
+)
+
 CLOCK_FIT = Table(
     "clock_fit",
     doc="How a host's clock maps to cluster time in one window.",
