@@ -56,7 +56,7 @@ class Demo:
             lab_name=lab_name,
             seed=seed,
             truth=TruthFile(self.truth, scenario.name, seed),
-            leadline=listening.agents,
+            leadline=listening.url,
             telemetry=TelemetryConfig(collectors=(listening.sflow,)),
             stopping=self._stopping.is_set,
         )

@@ -29,17 +29,10 @@ def play_instead(config: Path | None, data_dir: Path | None, host: str | None, p
 def begun(settings: Config) -> tuple[Demo, list[Flag], int]:
     """The story on a cluster; flags of the server: what it listens to; and how far it steps back."""
     listening = _listening(settings)
-    listening.socket.parent.mkdir(parents=True, exist_ok=True)
-    heard = hearing(LAB, listening.socket, listening.sflow[1], settings.ingest.scrape)
+    heard = hearing(LAB, listening.sflow[1], settings.ingest.scrape)
     return Demo(listening, LAB), heard, NICE
 
 
 def _listening(settings: Config) -> Listening:
-    """Where the lab of the demonstration finds this Leadline: its socket is beside its store."""
-    directory = Path(settings.store.path).resolve()
-    return Listening(
-        url_of(settings),
-        directory.with_name(f"{directory.name}.sock"),
-        ("127.0.0.1", settings.ingest.sflow.port),
-        directory,
-    )
+    """Where the lab of the demonstration finds this Leadline."""
+    return Listening(url_of(settings), ("127.0.0.1", settings.ingest.sflow.port), Path(settings.store.path).resolve())

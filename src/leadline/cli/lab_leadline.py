@@ -34,24 +34,20 @@ STORE, LOCK = "store", "owner.lock"  # in each of them: locked as long as its ow
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a Leadline is: for verbs, for agents (a socket file works across namespaces), for switches."""
+    """Where a Leadline is: for verbs and agents, for switches; and where its store is."""
 
     url: str
-    socket: Path
     sflow: tuple[str, int]
     data_dir: Path
     watch: Callable[[], None] = lambda: None  # looks after a server of ours. Errors: WorldError if it is not to be had
 
-    @property
-    def agents(self) -> str:
-        """What `leadline agent --server` is given."""
-        return f"unix:{self.socket}"
 
+def hearing(lab: str, sflow_port: int, scrape: Sequence[ScrapeJob] = ()) -> list[Flag]:
+    """Settings with which a Leadline hears the exporters and the switches of the lab of that name.
 
-def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[ScrapeJob] = ()) -> list[Flag]:
-    """Settings with which a Leadline hears the lab of that name: its agents, its exporters, its switches.
-
-    The files need not exist yet: the lab writes them when it comes up. `scrape` is what is scraped already.
+    Its agents need none: they send over HTTP. What every user would have to say, where his exporters and switches are,
+    is all that is set here; how a Leadline takes data in is as it is for everybody. The files need not exist yet: the
+    lab writes them when it comes up. `scrape` is what is scraped already.
     """
     state = state_root() / lab
     why = "leadline lab"
@@ -64,9 +60,6 @@ def hearing(lab: str, socket_path: Path, sflow_port: int, scrape: Sequence[Scrap
         honor_labels=True,
     )
     return [
-        Flag(why, "server", "socket", str(socket_path)),
-        # Fewer, larger appends: at four a second and table they cost half a core, and training shares these cores.
-        Flag(why, "ingest", "linger_s", 0.5),
         Flag(why, "ingest", "scrape", [asdict(each) for each in (*scrape, exporters)]),
         Flag(why, "ingest", "sflow", {"sender_files": [str(state / "sflow_senders.json")], "port": sflow_port}),
     ]
@@ -98,7 +91,6 @@ def own_leadline(
     """
     with _own_directory() as made:
         directory = data_dir or made / STORE
-        socket_path = made / "leadline.sock"
         port, grpc, http, sflow = (free_port(kind) for kind in ("tcp", "tcp", "tcp", "udp"))
         url = f"http://127.0.0.1:{port}"
         flags = [
@@ -106,13 +98,13 @@ def own_leadline(
             Flag("leadline lab", "server", "port", port),
             Flag("leadline lab", "server", "otlp_grpc_port", grpc),
             Flag("leadline lab", "server", "otlp_http_port", http),
-            *hearing(lab, socket_path, sflow),
+            *hearing(lab, sflow),
         ]
         supervisor = Supervisor(None, flags, os.environ, url, NICE)
         supervisor.start()
         try:
             supervisor.wait_ready(stopping=stopping)
-            yield Listening(url, socket_path, ("127.0.0.1", sflow), directory, lambda: _watch(supervisor))
+            yield Listening(url, ("127.0.0.1", sflow), directory, lambda: _watch(supervisor))
         finally:
             supervisor.stop()
 

@@ -88,7 +88,7 @@ def run(
             lab_name=name,
             seed=seed,
             truth=TruthFile(written, planned.name, seed),
-            leadline=listening.agents,
+            leadline=listening.url,
             telemetry=TelemetryConfig(collectors=(listening.sflow,), sampling_rate=sampling),
             stopping=lambda: bool(stopping),
             flow_truth=flows,

@@ -1,4 +1,8 @@
-"""`leadline agent` on each host of a lab: the real one, with what the host emulates in place of /sys and /dev/kmsg."""
+"""`leadline agent` on each host of a lab: the real one with its default settings, at its default address.
+
+Only what describes the emulated host is set: its name, its /sys and /dev/kmsg, its GPUs, where its files are. How often
+an agent looks and when it sends is what every user gets, so that the lab sees what a user sees.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,12 @@ from leadline.lab.telemetry.lldp import control_socket
 from leadline.lab.topology import Host
 from leadline.lab.workloads.base import stop_all
 
-# Eight agents share two cores with the training: at 2 s they took 110 ms of CPU a second together.
-INTERVAL_S = 5.0
-RING_INTERVAL_S = 3.0  # a rank has some three rings, and each answer waits for the append: less often than they take
-
 
 class Agents:
-    """One agent a host. Built inert."""
+    """One agent a host, which speaks to `relay.SERVER`. Built inert."""
 
-    def __init__(self, cluster: Cluster, server: str) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._server = server
         self._processes: list[Process] = []
 
     def start(self) -> None:
@@ -52,15 +51,12 @@ class Agents:
 
     def _start(self, host: Host) -> None:
         argv = [sys.executable, "-m", "leadline.host.main"]
-        self._processes.append(self._cluster.spawn(host.name, argv, name="agent", env=self._settings(host), nice=10))
+        self._processes.append(self._cluster.spawn(host.name, argv, name="agent", env=self._settings(host)))
 
     def _settings(self, host: Host) -> dict[str, str]:
         directory = self._cluster.state / "hosts" / host.name
         settings = {
-            "server": self._server,
             "host": host.name,
-            "interval_s": str(INTERVAL_S),
-            "ring_interval_s": str(RING_INTERVAL_S),
             "spool": str(directory / "spool"),
             "ring_dir": str(directory / "ring"),
             "sys_root": str(directory / "sys"),

@@ -20,6 +20,7 @@ from leadline.lab.flow_truth import FlowTruthFile
 from leadline.lab.flow_truth.watching import FlowWatch
 from leadline.lab.loss import Span, losses, until_now
 from leadline.lab.realise.cluster import Cluster
+from leadline.lab.relay import Relay
 from leadline.lab.running import RunningLab
 from leadline.lab.scenarios.checking import checked
 from leadline.lab.scenarios.decoys import elsewhere, with_decoys
@@ -74,7 +75,7 @@ class ScenarioRun:
     lab_name: str
     seed: int
     truth: TruthFile
-    leadline: str | None  # where agents send: http://..., unix:/path; None: nobody watches
+    leadline: str | None  # http://ADDRESS:PORT of the Leadline that watches, as seen from here; None: nobody watches
     tell: Callable[[Happening], None] = lambda _: None
     stopping: Callable[[], bool] = lambda: False
     telemetry: TelemetryConfig | None = field(default_factory=TelemetryConfig)
@@ -138,7 +139,10 @@ class ScenarioRun:
                 self.lab.telemetry.start()
                 self._say("lab", "switches export sFlow, exporters and the kernel log speak")
             if self.leadline is not None:
-                self._agents = self.lab.agents = Agents(cluster, self.leadline)
+                self.lab.relay = Relay(cluster, self.leadline)
+                stack.callback(self.lab.relay.stop)
+                self.lab.relay.start()
+                self._agents = self.lab.agents = Agents(cluster)
                 stack.callback(self._agents.stop)
                 self._agents.start()
                 self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts")

@@ -20,6 +20,7 @@ from leadline.model.errors import UsageError
 if TYPE_CHECKING:
     from leadline.lab.agents import Agents
     from leadline.lab.realise.cluster import Cluster
+    from leadline.lab.relay import Relay
     from leadline.lab.telemetry import Telemetry
     from leadline.lab.topology import Link, Port, Topology
 
@@ -40,6 +41,7 @@ class RunningLab:
     telemetry: Telemetry | None = None
     jobs: dict[str, Workload] = field(default_factory=dict)
     agents: Agents | None = None
+    relay: Relay | None = None  # the hosts' way to Leadline, which can be cut
     _levers: Levers = field(default_factory=Levers, repr=False)
     _preempted: dict[str, Preempted] = field(default_factory=dict, repr=False)
     _ending: set[str] = field(default_factory=set, repr=False)  # jobs that nobody is to start again

@@ -45,7 +45,7 @@ def test_the_demo_tells_what_hangs_on_what_and_ends_with_questions_that_have_an_
     monkeypatch.setattr(demo, "console", lambda: screen)
     monkeypatch.setattr(demo, "JUDGE_S_MAX", 0.0)  # nobody answers
     monkeypatch.setattr(Demo, "_arrived", lambda _: dict.fromkeys((*demo.NEEDED, "streams", "entities"), 1))
-    shown = Demo(Listening(URL, tmp_path / "s.sock", ("127.0.0.1", 1), tmp_path / "store"), "demo")
+    shown = Demo(Listening(URL, ("127.0.0.1", 1), tmp_path / "store"), "demo")
     story = shown.show(once=True)
     assert next(story) is None
     assert next(story) == 0

@@ -31,7 +31,7 @@ def test_one_that_is_restarted_is_not_dead_meanwhile(monkeypatch: pytest.MonkeyP
         return Ended(node, len(started))
 
     monkeypatch.setattr(cluster, "spawn", spawn)
-    watched = Agents(cluster, "http://127.0.0.1:1")
+    watched = Agents(cluster)
     watched.start()
     told: list[list[str]] = []
     # As another thread may ask while the old one ends, which takes seconds.
