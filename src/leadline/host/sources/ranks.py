@@ -1,5 +1,9 @@
 """The processes of ranks: processor time, memory, bytes read and written, and whether somebody stopped them.
 
+A process that a signal stopped (SIGSTOP) stands still and nobody knows why; one that a debugger holds is looked at by a
+person. The kernel tells them apart: the second is in a tracing stop, or has a tracer while it is stopped. It is looked
+at as often as the rings are, because a rank that stands still is missed within seconds.
+
 Told under OpenTelemetry's names (`process.cpu.time`), of the entity `process:<host>/<pid>`; which rank that is, is a
 relation.
 """
@@ -7,6 +11,7 @@ relation.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 from leadline.host.found import Event, Found, Labels, Sample, Stream
@@ -14,7 +19,8 @@ from leadline.host.sources.site import TICKS_PER_S, RankSeen, Site, read_if_ther
 from leadline.host.sources.source import Source
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-STOPPED = frozenset({"T", "t"})
+STOPPED, TRACED = "T", "t"  # states in /proc/<pid>/stat: proc_pid_stat(5)
+PROCESS, DEBUGGER = "process", "debugger"  # by whom a process is held
 
 
 class Stat(NamedTuple):
@@ -35,21 +41,32 @@ class Ranks(Source):
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        self._stopped: set[int] = set()
+        self._held: dict[int, str] = {}  # pid -> by whom
+        self._sampled_ns = 0
+
+    @property
+    def every_s(self) -> float:
+        return self.site.config.ring_interval_s
 
     def poll(self, now_ns: int) -> Found:
         found = Found()
-        self._stopped &= self.site.ranks.keys()
+        self._held = {pid: by for pid, by in self._held.items() if pid in self.site.ranks}
+        # Half a look early, or it would slip by one look whenever the clock runs a little behind.
+        is_due = abs(now_ns - self._sampled_ns) > (self.site.config.interval_s - self.every_s / 2) * 1e9
+        self._sampled_ns = now_ns if is_due else self._sampled_ns
         for pid, rank in self.site.ranks.items():
             directory = self.site.config.proc_root / str(pid)
             stat = parse_stat(read_if_there(directory / "stat"))
             if stat is None:
                 continue  # it has ended; `exits` tells
-            found.samples += samples_of(pid, stat, parse_io(read_if_there(directory / "io")), now_ns)
-            is_stopped = stat.state in STOPPED
-            if is_stopped != (pid in self._stopped):
-                self._stopped ^= {pid}
-                found.events.append(_stop_event(rank, is_stopped, now_ns))
+            if is_due:
+                found.samples += samples_of(pid, stat, parse_io(read_if_there(directory / "io")), now_ns)
+            held, before = held_by(stat.state, directory / "status"), self._held.pop(pid, "")
+            if held != before:
+                found.events += [_stop_event(rank, by, is_held, now_ns) for by, is_held in
+                                 ((before, False), (held, True)) if by]  # fmt: skip
+            if held:
+                self._held[pid] = held
         return found
 
 
@@ -96,9 +113,28 @@ def samples_of(pid: int, stat: Stat, io: dict[str, int], now_ns: int) -> list[Sa
     return [Sample(stream, now_ns, value) for stream, value in found]
 
 
-def _stop_event(rank: RankSeen, is_stopped: bool, now_ns: int) -> Event:
-    kind, severity, word = (
-        ("process-stopped", "error", "stopped") if is_stopped else ("process-continued", "info", "running again")
-    )
+def held_by(state: str, status: Path) -> str:
+    """Who holds a process in that state: a debugger, a signal sent to the process, or nobody (empty)."""
+    if state == TRACED:
+        return DEBUGGER
+    if state != STOPPED:
+        return ""
+    return DEBUGGER if tracer(read_if_there(status)) else PROCESS
+
+
+def tracer(text: bytes) -> int:
+    """Who traces the process, from its /proc/<pid>/status; 0: nobody."""
+    _, _, rest = text.partition(b"\nTracerPid:")
+    number = rest.partition(b"\n")[0].strip()
+    return int(number) if number.isdigit() else 0
+
+
+def _stop_event(rank: RankSeen, by: str, is_held: bool, now_ns: int) -> Event:
+    kind, severity, word = {
+        (PROCESS, True): ("process-stopped", "error", "stopped"),
+        (PROCESS, False): ("process-continued", "info", "running again"),
+        (DEBUGGER, True): ("debugger-begin", "info", "held by a debugger"),
+        (DEBUGGER, False): ("debugger-end", "info", "let go by the debugger"),
+    }[by, is_held]
     text = f"rank {rank.rank} of {rank.job} (pid {rank.pid}) is {word}"
     return Event(now_ns, rank.entity, kind, severity, text, {"pid": str(rank.pid)}, "agent/ranks")
