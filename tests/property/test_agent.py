@@ -25,8 +25,8 @@ ITEMS = st.builds(
     st.binary(max_size=200),
     st.binary(min_size=16, max_size=16),
     st.integers(0, 2**32 - 1),
-    TEXTS,
-    TEXTS,
+    st.lists(st.tuples(TEXTS, TEXTS), max_size=3).map(tuple),
+    st.integers(0, 2**63 - 1),
 )
 PARSERS: list[Callable[[bytes], object]] = [
     parse_links,

@@ -74,7 +74,7 @@ class World:
 
     def append(self) -> None:
         body = self.rng.randbytes(self.rng.choice([10, 1000, 9000]))
-        item = Item("/v1/metrics", "x", body, self.number.to_bytes(16, "big"), 1, "ring/a", str(self.number))
+        item = Item("/v1/metrics", "x", body, self.number.to_bytes(16, "big"), 1, (("ring/a", str(self.number)),))
         assert self.spool.append(item)
         self.kept.append(self.number)
         self.number += 1

@@ -1,10 +1,15 @@
 """The agent: asks its sources, keeps what they find in the spool, and lets the lanes deliver it.
 
     sources --> Found --+-- events, edges --> urgent --+
-    (one thread)        +-- samples, flows -> metrics -+--> server        (a thread per lane)
+    (one thread)        +-- samples, flows -> metrics -+--> server        (a thread per request in flight)
                         +-- segments -------> ring ----+
+                        +-- jobs, time of the look --> watermark: what was seen up to then is stored
 
 Nothing is judged here. A source that fails is counted and asked again; the others go on.
+
+All rings are looked at together, and what comes of it is one request. A look counts as whole when it read all that
+there was; an item bears the time of the whole look before it, so that the oldest item that is not delivered says up to
+when all is, also after a restart.
 """
 
 from __future__ import annotations
@@ -14,30 +19,36 @@ import logging
 import os
 import resource
 import select
+import threading
 import time
 from collections.abc import Callable, Sequence
 
 from leadline import __version__
 from leadline.host import edges, otlp, rows
 from leadline.host.config import AgentConfig
-from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, Segment, Stream
+from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, Stream
 from leadline.host.frames import Item
-from leadline.host.lane import LANES, Lane
+from leadline.host.lane import LANES, Lane, Refusals
+from leadline.host.parcels import parcels, parts
 from leadline.host.post import Poster, parse_server
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
 from leadline.host.spool import Spool
+from leadline.host.watermark import Kept, Reporter
 from leadline.model.errors import LeadlineError
 from leadline.model.ids import entity_id
 
 LOG = logging.getLogger("leadline.agent")
 SHARES = {"urgent": 0.25, "metrics": 0.25, "ring": 0.5}  # of spool_bytes_max
 EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH = (f"/api/v1/rows/{name}" for name in ("event", "relation", "flow_sent"))
-METRICS_PATH, RING_PATH = "/v1/metrics", "/api/v1/ring"
-RING_TYPE = "application/octet-stream"
+METRICS_PATH = "/v1/metrics"
 EVENTS_MAX = 1000  # in one request
 FLOWS_MAX = 10_000  # the same, 4 MB; they wait for the samples, but no more than so many
 HELD = "edges/"  # marks: the edges that hold, by source
+# Requests at once of each lane. The server answers when the rows are stored, after 0.25 s (ingest.linger_s): with four
+# of them a backlog of looks, one each 0.5 s, is made up for eight times faster than it grew. Events keep their order.
+IN_FLIGHT = {"urgent": 1, "metrics": 1, "ring": 4}
+RINGS = "ring"  # the source whose looks say how far the data of jobs has come
 POISON_EVERY_S = 60.0  # at most one event about refused data in this time
 
 
@@ -59,14 +70,29 @@ class Agent:
         self.config = config
         self.site = site
         self._poison_at = -POISON_EVERY_S
+        self._losses = threading.Lock()
+        self._untold: dict[str, int] = {}  # rows that were lost and not told of, by reason
+        self._whole_ns = 0  # when the newest whole look began
+        self._delivered_ns = 0  # what `delivered_ns` said last
         headers = {"Leadline-Tenant": config.tenant, "Leadline-Cluster": config.cluster}
         headers = {name: value for name, value in headers.items() if value}
         self.lanes: dict[str, Lane] = {}
+        self.reporter = Reporter(
+            Poster(server, headers, config.timeout_s),
+            self.delivered_ns,
+            lambda told: rows.watermark_rows(told, site.host, site.clock),
+            Kept(config.spool / "jobs"),
+            site.now_ns,
+            busy_s=config.ring_interval_s,
+            idle_s=config.interval_s,
+            wait_s_max=config.retry_s_max,
+        )
         for name in LANES:
             bound = int(config.spool_bytes_max * SHARES[name])
             spool = Spool(config.spool / name, bound, self._dropped)
-            poster = Poster(server, headers, config.timeout_s)
-            self.lanes[name] = Lane(name, spool, poster, config.retry_s_max, self._poisoned)
+            posters = [Poster(server, headers, config.timeout_s) for _ in range(IN_FLIGHT[name])]
+            refusals = Refusals(self._poisoned, parts)
+            self.lanes[name] = Lane(name, spool, posters, config.retry_s_max, refusals, self.reporter.wake)
         site.mark = self._mark
         site.forget = self.lanes["ring"].spool.forget
         self._running: list[Running] = []
@@ -97,6 +123,7 @@ class Agent:
         """Begin to deliver."""
         for lane in self.lanes.values():
             lane.start()
+        self.reporter.start()
 
     def stop(self) -> None:
         """End `run`. May be called from a signal handler."""
@@ -107,9 +134,8 @@ class Agent:
     def run(self) -> None:
         """Read and keep, until `stop`."""
         while not self._stopping:
-            self._wait()
-            self._poll_due()
-        self._poll_due(everything=True)
+            self._poll_due(self._wait())
+        self._poll_due(self.site.now_ns(), everything=True)
 
     def close(self) -> None:
         """Deliver what can be delivered within the bound; the rest stays on disk."""
@@ -120,12 +146,17 @@ class Agent:
             lane.stop(deadline)
         for lane in self.lanes.values():
             lane.join()
+        self.reporter.stop()
+        for lane in self.lanes.values():
             lane.spool.close()
         os.close(self._woken)
         os.close(self._wakes)
 
-    def _wait(self) -> None:
-        """Until a source is due, or a watched file has something; what it has is kept at once."""
+    def _wait(self) -> int:
+        """Until a source is due, or a watched file has something; what it has is kept at once.
+
+        Returns a time, by this host's clock, up to which all that the watched files had is kept.
+        """
         poller = select.poll()
         poller.register(self._woken, select.POLLIN)
         owners: dict[int, Running] = {}
@@ -136,41 +167,75 @@ class Agent:
                 poller.register(handle, select.POLLIN)
                 owners[handle] = running
         due = min([self._due, *(each.due for each in self._running)])
-        for handle, _ in poller.poll(max(0.0, due - time.monotonic()) * 1000):
+        poller.poll(max(0.0, due - time.monotonic()) * 1000)
+        seen_ns = self.site.now_ns()
+        for handle, _ in poller.poll(0):
             if handle in owners:
                 source = owners[handle].source
                 self._ask(owners[handle], lambda now, s=source, h=handle: s.ready(h, now))  # type: ignore[misc]
+        return seen_ns
 
-    def _poll_due(self, *, everything: bool = False) -> None:
+    def _poll_due(self, seen_ns: int, *, everything: bool = False) -> None:
         now = time.monotonic()
+        looks: dict[str, Found | None] = {}
         for running in self._running:
             if everything or now >= running.due:
-                self._ask(running, running.source.poll)
+                looks[running.source.name] = self._ask(running, running.source.poll)
                 running.due = _next(running.due, running.source.every_s, now)
             else:  # what was found may mean that a source wants to be asked sooner
                 running.due = min(running.due, now + running.source.every_s)
+        self._tell_losses()
         if everything or now >= self._due:
             self._due = _next(self._due, self.config.interval_s, now)
             self._send_samples()
             self._send_flows()
+            if not any(each.source.name == RINGS for each in self._running):
+                looks[RINGS] = Found()
+        if (look := looks.get(RINGS)) is not None:
+            self._looked(look, seen_ns)
 
-    def _ask(self, running: Running, read: Callable[[int], Found]) -> None:
-        """Ask one source and keep what it found. A failure is counted; told once until it works again."""
+    def _looked(self, look: Found, seen_ns: int) -> None:
+        """All that the rings had is kept: so is what was seen up to that time, but for what a source still holds."""
+        if look.is_whole:
+            held = [each.source.held_ns for each in self._running]
+            self._whole_ns = min([seen_ns, *(each - 1 for each in held if each is not None)])
+        self.reporter.looked(look.jobs, seen_ns)
+
+    def delivered_ns(self) -> int:
+        """Everything that was seen up to then, by this host's clock, is stored by the server; 0: not known.
+
+        What was lost on this host stands in the way until the event that says so is stored.
+        """
+        to_ns = self._whole_ns  # before the spools: what is found meanwhile can only make it less
+        for name in ("ring", "urgent"):
+            after_ns = self.lanes[name].spool.after_ns()
+            to_ns = to_ns if after_ns is None else min(to_ns, after_ns)
+        with self._losses:
+            if not self._untold:
+                self._delivered_ns = to_ns
+            return self._delivered_ns
+
+    def _ask(self, running: Running, read: Callable[[int], Found]) -> Found | None:
+        """Ask one source and keep what it found; None if it failed, which is counted, and told once until it works."""
         try:
-            self.keep(running.source.name, read(self.site.now_ns()))
+            found = read(self.site.now_ns())
+            if not self.keep(running.source.name, found):
+                running.source.not_kept()
+                found.is_whole = False
         except Exception as error:
             self.site.counts.add("agent_source_failed", "read")
             if running.failing != str(error):
                 is_ours = not isinstance(error, LeadlineError | OSError)
                 LOG.warning("source %s: %s", running.source.name, error, exc_info=is_ours)
             running.failing = str(error) or type(error).__name__
-            return
+            return None
         running.failing = ""
+        return found
 
     # --- keeping ---
 
-    def keep(self, source: str, found: Found) -> None:
-        """Put what a source found where it is delivered from."""
+    def keep(self, source: str, found: Found) -> bool:
+        """Put what a source found where it is delivered from. False: not all of it, and the rings have the rest yet."""
         self._samples += found.samples
         self._flows += found.flows
         if len(self._flows) >= FLOWS_MAX:
@@ -178,24 +243,29 @@ class Agent:
         self._keep_events(found.events, found.mark)
         if found.edges is not None:
             self._keep_edges(source, found.edges)
-        for segment in found.segments:
-            self._append("ring", ring_item(segment))
+        ring = self.lanes["ring"].spool
+        return all(ring.append(item, is_last_chance=False) for item in parcels(found.segments, self._whole_ns))
 
     def _keep_events(self, events: list[Event], mark: tuple[str, str] | None) -> None:
         for first in range(0, len(events), EVENTS_MAX):
             some = events[first : first + EVENTS_MAX]
             is_last = first + EVENTS_MAX >= len(events)
-            name, at = mark if mark and is_last else ("", "")
-            body = rows.event_rows(some, self.site.host, self.site.clock)
-            self._append("urgent", Item(EVENTS_PATH, rows.CONTENT_TYPE, body, _batch(), len(some), name, at))
+            marks = (mark,) if mark and is_last else ()
+            self._append("urgent", self._events_item(some, marks, self._whole_ns))
+
+    def _events_item(self, events: list[Event], marks: tuple[tuple[str, str], ...], after_ns: int) -> Item:
+        body = rows.event_rows(events, self.site.host, self.site.clock)
+        return Item(EVENTS_PATH, rows.CONTENT_TYPE, body, _batch(), len(events), marks, after_ns)
 
     def _keep_edges(self, source: str, seen: list[Edge]) -> None:
         held, told = edges.changed(self._held.get(source, {}), seen, self.site.now_ns(), f"agent/{source}")
         self._held[source] = held
         if told:
             body = rows.relation_rows(told)
-            mark = (HELD + source, edges.to_mark(held))
-            self._append("urgent", Item(RELATIONS_PATH, rows.CONTENT_TYPE, body, _batch(), len(told), *mark))
+            marks = ((HELD + source, edges.to_mark(held)),)
+            self._append(
+                "urgent", Item(RELATIONS_PATH, rows.CONTENT_TYPE, body, _batch(), len(told), marks, self._whole_ns)
+            )
 
     def _send_samples(self) -> None:
         samples, self._samples = self._samples, []
@@ -223,6 +293,25 @@ class Agent:
     def _dropped(self, reason: str, amount: int) -> None:
         if amount:
             self.site.counts.add("agent_dropped", reason, amount)
+            if reason != "poison":  # that is told in the server's own words
+                with self._losses:
+                    self._untold[reason] = self._untold.get(reason, 0) + amount
+
+    def _tell_losses(self) -> None:
+        """An event for what was lost since the last one. Nothing after it is called delivered before it is."""
+        with self._losses:
+            told, after_ns = dict(self._untold), self._delivered_ns
+        if not told:
+            return
+        text = f"{sum(told.values())} rows or samples were lost on this host before they were delivered"
+        me, attributes = entity_id("host", self.site.host), {reason: str(amount) for reason, amount in told.items()}
+        event = Event(self.site.now_ns(), me, "agent-lost", "warning", text, attributes, "agent")
+        # While the disk is full this waits like everything else, and loses nothing more.
+        if not self.lanes["urgent"].spool.append(self._events_item([event], (), after_ns), is_last_chance=False):
+            return
+        with self._losses:
+            left = {reason: amount - told.get(reason, 0) for reason, amount in self._untold.items()}
+            self._untold = {reason: amount for reason, amount in left.items() if amount}
 
     def _poisoned(self, item: Item, words: str) -> None:
         """The server will never take this: counted, and its words told to whoever reads events."""
@@ -286,11 +375,6 @@ class Agent:
             "rings": sorted({each.mark for one in found.values() for each in one.segments}),
             "absent": self._absent,
         }
-
-
-def ring_item(segment: Segment) -> Item:
-    """A segment of a ring as an item that remembers how far the ring is read."""
-    return Item(RING_PATH, RING_TYPE, segment.body, _batch(), segment.records, segment.mark, str(segment.at))
 
 
 def resident_bytes() -> int:

@@ -88,11 +88,17 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class Found:
-    """What one reading found. `edges` None: the source did not look; else all that hold now, in its eyes."""
+    """What one reading found.
+
+    `edges` None: the source did not look; else all that hold now, in its eyes. So with `jobs`: how many ranks of each
+    have a ring here into which they still write. `is_whole` False: there was more than is good for one reading.
+    """
 
     samples: list[Sample] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     edges: list[Edge] | None = None
     segments: list[Segment] = field(default_factory=list)
     flows: list[FlowSent] = field(default_factory=list)
+    jobs: dict[str, int] | None = None
+    is_whole: bool = True
     mark: tuple[str, str] | None = None  # how far the input is read, stored with the events

@@ -1,13 +1,16 @@
-"""Events, edges and flows as NDJSON rows of `event`, `relation` and `flow_sent`."""
+"""Events, edges, flows and watermarks as NDJSON rows of `event`, `relation`, `flow_sent` and `watermark`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.host.found import Event, FlowSent
 from leadline.model.ids import parse_entity_id
+
+if TYPE_CHECKING:
+    from leadline.host.watermark import Watermark
 
 CONTENT_TYPE = "application/x-ndjson"
 
@@ -55,6 +58,11 @@ def flow_rows(flows: Iterable[FlowSent], host: str, clock: str) -> bytes:
     return b"".join(
         _line({"host": host, "clock": clock, **each._asdict(), "flow": f"{each.flow:032x}"}) for each in flows
     )
+
+
+def watermark_rows(watermarks: Iterable[Watermark], host: str, clock: str) -> bytes:
+    """Rows of `watermark`."""
+    return b"".join(_line({"host": host, "clock": clock, **each._asdict()}) for each in watermarks)
 
 
 def _line(row: dict[str, object]) -> bytes:

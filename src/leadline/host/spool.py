@@ -1,8 +1,9 @@
 """What is not delivered yet, on disk: bounded, first in first out, whole after `kill -9`.
 
-A directory of append-only files. An item is taken off by moving a position, and a file goes when all its items are
-delivered. Over the bound the oldest file goes, and its items are counted as lost. Nothing is synced to the disk: what
-was appended survives the end of the process, not a power failure, and the job's disk is left alone.
+A directory of append-only files. Several items may be on their way at once; one is taken off when it and all before it
+are delivered, by moving a position, and a file goes when all its items are. Over the bound the oldest file goes, and
+its items are counted as lost. Nothing is synced to the disk: what was appended survives the end of the process, not a
+power failure, and the job's disk is left alone.
 
 Marks say up to where a source was read when an item was made (`kmsg` is at record 812). They are stored in the same
 write as the item, so that after a kill nothing is read twice and nothing is skipped.
@@ -19,28 +20,55 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from leadline.host.frames import FRAME_HEAD_BYTES, ITEM_BYTES_MAX, MAGIC, Item, frames, payload_bytes, to_frame
 from leadline.model.errors import WorldError
 
 FILES = 16  # the bound divided by this is a file's size, and what is lost at once when the bound is met
+OUT_MAX = 16  # items held in memory while the oldest of them is not delivered: 32 MiB where they are largest
 MARKS_MAX = 4096  # names of marks; rings come and go, their marks are forgotten with `forget`
+
+
+class _Kept(NamedTuple):
+    """What is remembered of an item that lies on disk."""
+
+    rows: int
+    after_ns: int
 
 
 @dataclass(slots=True)
 class _File:
-    """One file: what of it is not delivered. `counts` are the rows of its items, in order."""
+    """One file. `kept` are its items that are not taken off, in order; the last `unread` of them begin at `read`."""
 
     path: Path
     size: int
-    counts: deque[int] = field(default_factory=deque)
+    magic: bytes = MAGIC
+    kept: deque[_Kept] = field(default_factory=deque)
+    unread: int = 0
+    read: int = len(MAGIC)
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.kept)
+
+
+@dataclass(slots=True)
+class _Out:
+    """An item that was read from disk and is not taken off."""
+
+    item: Item
+    file: _File
+    end: int  # where the next one begins
+    is_taken: bool = False
+    is_done: bool = False
 
 
 class Spool:
-    """One lane's items. Thread-safe: one thread appends, another takes off."""
+    """One lane's items. Thread-safe: one thread appends, others take off."""
 
     def __init__(self, directory: Path, bytes_max: int, lost: Callable[[str, int], None]) -> None:
-        """Read what an earlier process left. `lost(reason, rows)` is told what is dropped.
+        """Read what an earlier process left. `lost(reason, rows)` is told what is dropped, before anybody can see it.
 
         Errors: WorldError if the directory cannot be used, or another agent uses it.
         """
@@ -52,7 +80,7 @@ class Spool:
         self._files: deque[_File] = deque()
         self._marks: dict[str, str] = {}
         self._position = len(MAGIC)  # in the first file
-        self._head: tuple[Item, int] | None = None  # the first item and its end, once it was read
+        self._window: deque[_Out] = deque()  # the oldest items, as far as they were read
         self._out: int | None = None  # the last file, open for appending
         self._next_number = 0
         try:
@@ -69,34 +97,38 @@ class Spool:
 
     # --- in ---
 
-    def append(self, item: Item) -> bool:
-        """Keep an item. Returns whether it is kept; if the disk does not take it, it is counted as lost."""
+    def append(self, item: Item, *, is_last_chance: bool = True) -> bool:
+        """Keep an item; returns whether it is kept.
+
+        If the disk does not take it, it is counted as lost, unless the caller has it still (`is_last_chance` False).
+        """
         frame = to_frame(item)
         if len(item.body) > ITEM_BYTES_MAX:
             self._lost("too_large", item.rows)
             return False
         with self._lock:
             try:
-                self._write(frame, item.rows)
+                self._write(frame, _Kept(item.rows, item.after_ns))
             except OSError:
                 self._close_out()  # a half-written frame ends this file; the next item begins another
                 self._drop_empty_last()
-                self._lost("spool_failed", item.rows)
+                self._lost("spool_failed", item.rows if is_last_chance else 0)
                 return False
-            if item.mark:
-                self._marks[item.mark] = item.at
+            self._marks.update(item.marks)
             self._make_room()
-            self._lock.notify_all()
+            self._lock.notify()
         return True
 
-    def _write(self, frame: bytes, count: int) -> None:
+    def _write(self, frame: bytes, kept: _Kept) -> None:
         if self._out is None or self._files[-1].size + len(frame) > self._file_bytes:
             self._begin_file()
         assert self._out is not None
         if os.write(self._out, frame) != len(frame):
             raise OSError("disk full")
-        self._files[-1].size += len(frame)
-        self._files[-1].counts.append(count)
+        last = self._files[-1]
+        last.size += len(frame)
+        last.kept.append(kept)
+        last.unread += 1
 
     def _begin_file(self) -> None:
         self._close_out()
@@ -113,64 +145,115 @@ class Spool:
 
     def _drop_empty_last(self) -> None:
         """A full disk takes names, not bytes: one new file an item, for as long as it lasts."""
-        if len(self._files) > 1 and not self._files[-1].counts:
+        if len(self._files) > 1 and not self._files[-1].kept:
             self._files.pop().path.unlink(missing_ok=True)
 
     def _make_room(self) -> None:
         """Let the oldest files go until the rest is within the bound; the one being written stays."""
         while len(self._files) > 1 and sum(each.size for each in self._files) > self._bytes_max:
-            self._lost("spool_full", sum(self._files[0].counts))
+            self._lost("spool_full", self._files[0].rows)
             self._drop_first()
 
     # --- out ---
 
-    def first(self, wait_s: float = 0.0) -> Item | None:
-        """The oldest item, after waiting for one for at most `wait_s`; it stays until `done`."""
+    def first(self) -> Item | None:
+        """The oldest item; it stays until `done`."""
         with self._lock:
-            if not self._pending():
+            self._read_until(lambda: bool(self._window))
+            return self._window[0].item if self._window else None
+
+    def take(self, wait_s: float = 0.0) -> Item | None:
+        """The oldest item that nobody has taken, after waiting for one for at most `wait_s`.
+
+        It is its taker's until `done`; in the next process it is there again.
+        """
+        with self._lock:
+            found = self._untaken()
+            if found is None and wait_s > 0:
                 self._lock.wait(wait_s)
-            while self._head is None and self._pending():
-                self._read_head()
-            return self._head[0] if self._head else None
+                found = self._untaken()
+            if found is None:
+                return None
+            found.is_taken = True
+            return found.item
 
     def done(self, item: Item) -> None:
-        """Take the oldest item off, if it is still this one (the bound may have dropped it meanwhile)."""
+        """This item is delivered: take off all that are, up to the first that is not.
+
+        One that the bound has dropped meanwhile is passed over.
+        """
         with self._lock:
-            if self._head is None or self._head[0] is not item:
-                return
-            self._position = self._head[1]
-            self._head = None
-            file = self._files[0]
-            file.counts.popleft()
-            if not file.counts and (len(self._files) > 1 or file.size >= self._file_bytes):
-                self._drop_first()
-            else:
+            for out in self._window:
+                if out.item is item:
+                    out.is_done = True
+            moved = False
+            while self._window and self._window[0].is_done:
+                self._take_off(self._window.popleft())
+                moved = True
+            if moved:
                 self._keep_position()
+                self._lock.notify()  # who waits because too many are out
 
-    def _pending(self) -> bool:
-        return any(each.counts for each in self._files)
+    def holds(self, item: Item) -> bool:
+        """Whether a taken item is still kept: the bound may have dropped it."""
+        with self._lock:
+            return any(out.item is item for out in self._window)
 
-    def _read_head(self) -> None:
+    def _take_off(self, out: _Out) -> None:
         file = self._files[0]
+        assert out.file is file, "items are taken off in order"
+        self._position = out.end
+        file.kept.popleft()
+        if not file.kept and (len(self._files) > 1 or file.size >= self._file_bytes):
+            self._drop_first()
+
+    def _untaken(self) -> _Out | None:
+        self._read_until(lambda: len(self._window) >= OUT_MAX or any(not out.is_taken for out in self._window))
+        return next((out for out in self._window if not out.is_taken), None)
+
+    def _read_until(self, is_enough: Callable[[], bool]) -> None:
+        while not is_enough():
+            file = next((each for each in self._files if each.unread), None)
+            if file is None:
+                return
+            self._read_next(file)
+
+    def _read_next(self, file: _File) -> None:
         try:
             with file.path.open("rb") as stream:
-                stream.seek(self._position)
+                stream.seek(file.read)
                 head = stream.read(FRAME_HEAD_BYTES)
-                found = next(frames(head + stream.read(payload_bytes(head)), 0), None)
+                found = next(frames(head + stream.read(payload_bytes(head)), 0, file.magic), None)
         except OSError:
             found = None
-        if found is None:  # removed or spoilt behind our back
-            if file.counts:
-                self._lost("spool_failed", sum(file.counts))
-            self._drop_first()
+        if found is None:
+            self._give_up(file)
             return
-        self._head = (found.item, self._position + found.end)
+        out = _Out(found.item, file, file.read + found.end)
+        file.read, file.unread = out.end, file.unread - 1
+        self._window.append(out)
+
+    def _give_up(self, file: _File) -> None:
+        """The rest of a file was removed or spoilt behind our back."""
+        spoilt = [file.kept.pop() for _ in range(file.unread)]
+        file.unread = 0
+        self._lost("spool_failed", sum(each.rows for each in spoilt))
+        if file is self._files[-1]:
+            self._close_out()
+        if file.kept:
+            return  # the rest goes with the items that were read before
+        if file is self._files[0]:
+            self._drop_first()
+        else:
+            self._files.remove(file)
+            file.path.unlink(missing_ok=True)
 
     def _drop_first(self) -> None:
         if len(self._files) == 1:
             self._close_out()
         file = self._files.popleft()
-        self._position, self._head = len(MAGIC), None
+        self._window = deque(out for out in self._window if out.file is not file)
+        self._position = len(MAGIC)
         self._keep_position()  # before the file goes: its marks are in it
         file.path.unlink(missing_ok=True)
 
@@ -195,10 +278,15 @@ class Spool:
         """(bytes, rows) that are not delivered."""
         with self._lock:
             size = sum(each.size for each in self._files) - self._position
-            return max(0, size), sum(sum(each.counts) for each in self._files)
+            return max(0, size), sum(each.rows for each in self._files)
+
+    def after_ns(self) -> int | None:
+        """Of the oldest item that is not delivered: everything seen up to then is. None: nothing waits."""
+        with self._lock:
+            return next((file.kept[0].after_ns for file in self._files if file.kept), None)
 
     def wake(self) -> None:
-        """End a wait in `first`."""
+        """End all waits in `take`."""
         with self._lock:
             self._lock.notify_all()
 
@@ -239,18 +327,18 @@ class Spool:
     def _restore_file(self, path: Path, position: int) -> None:
         data = path.read_bytes()
         start = max(position, len(MAGIC))
-        file = _File(path, len(MAGIC))
-        for found in frames(data) if data.startswith(MAGIC) else ():
+        file = _File(path, len(MAGIC), data[: len(MAGIC)], read=start)
+        for found in frames(data, magic=file.magic):
             file.size = found.end
             if found.end > start:  # the marks of what was delivered were kept with the position
-                file.counts.append(found.item.rows)
-                if found.item.mark:
-                    self._marks[found.item.mark] = found.item.at
-        if not file.counts:
+                file.kept.append(_Kept(found.item.rows, found.item.after_ns))
+                self._marks.update(found.item.marks)
+        if not file.kept:
             path.unlink(missing_ok=True)
             return
+        file.unread = len(file.kept)
         if not self._files:
-            self._position = min(start, file.size)
+            self._position = start
         self._files.append(file)
 
     def _read_position(self) -> tuple[str, int, dict[str, str]]:

@@ -50,6 +50,7 @@ SEGMENT = struct.Struct("<8sIIQQQII")
 SEGMENT_HEADER_BYTES = SEGMENT.size + HEADER_BYTES
 
 _WORD = struct.Struct("<Q")
+_LIVE = struct.Struct("<5Q")  # the live words, in their order
 
 
 class Kind(IntEnum):
@@ -159,6 +160,16 @@ class Fixed(NamedTuple):
     pid_start_ticks: int
 
 
+class Live(NamedTuple):
+    """The words of a ring that change: how far it is, what was dropped and cut, whether its writer closed it."""
+
+    written: int
+    strings_written: int
+    dropped: int
+    cut: int
+    closed: int
+
+
 class Reading(NamedTuple):
     """What `read_segment` found: `segment` is empty if there is nothing to tell."""
 
@@ -178,6 +189,11 @@ def read_header(ring: RingBuffer) -> RingHeader:
     view = memoryview(ring).cast("B")
     fixed = _layout(view)
     return _named(view, fixed, split_strings(bytes(_strings(view, fixed))))
+
+
+def read_live(ring: RingBuffer) -> Live:
+    """The words that change, of a ring whose header was read before: 0.3 us, where the header takes 20."""
+    return Live._make(_LIVE.unpack_from(ring, LIVE))
 
 
 def read_segment(ring: RingBuffer, last: int, bytes_max: int = SEGMENT_BYTES_MAX) -> Reading:

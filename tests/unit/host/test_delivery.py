@@ -12,7 +12,7 @@ import pytest
 
 from leadline.host.delivery import Delivery, Outcome, Verdict, judge
 from leadline.host.frames import Item
-from leadline.host.lane import Lane
+from leadline.host.lane import Lane, Refusals
 from leadline.host.post import Poster, parse_server
 from leadline.host.spool import Spool
 from leadline.model.errors import ConfigError
@@ -156,9 +156,8 @@ def test_a_lane_keeps_the_order_and_the_bytes_through_trouble(answering: Answeri
     ]
     refused: list[tuple[Item, str]] = []
     spool = Spool(tmp_path, 1 << 20, lambda *_: None)
-    lane = Lane(
-        "metrics", spool, Poster(parse_server(answering.url), {}, 5.0), 0.02, lambda *what: refused.append(what)
-    )
+    refusals = Refusals(lambda *what: refused.append(what))
+    lane = Lane("metrics", spool, [Poster(parse_server(answering.url), {}, 5.0)], 0.02, refusals)
     for number in range(4):
         spool.append(item(number))
     lane.start()
@@ -179,7 +178,7 @@ def test_a_lane_that_stops_delivers_what_it_has_or_gives_up_at_the_first_failure
     for answers, left in (([], 0), ([(503, {}, b"")] * 9, 3)):
         answering.answers = list(answers)
         spool = Spool(tmp_path / str(left), 1 << 20, lambda *_: None)
-        lane = Lane("ring", spool, Poster(parse_server(answering.url), {}, 5.0), 10.0, lambda *_: None)
+        lane = Lane("ring", spool, [Poster(parse_server(answering.url), {}, 5.0)], 10.0, Refusals(lambda *_: None))
         for number in range(3):
             spool.append(item(number))
         began = time.monotonic()

@@ -17,7 +17,8 @@ BOUND = 16 * 64 * 1024  # files of 64 KiB
 
 
 def item(number: int, size: int = 10, mark: str = "", at: str = "") -> Item:
-    return Item("/v1/metrics", "text/plain", b"%0*d" % (size, number), number.to_bytes(16, "big"), 2, mark, at)
+    marks = ((mark, at),) if mark else ()
+    return Item("/v1/metrics", "text/plain", b"%0*d" % (size, number), number.to_bytes(16, "big"), 2, marks)
 
 
 class Lost(dict[str, int]):

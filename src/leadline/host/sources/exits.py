@@ -72,6 +72,10 @@ class Exits(Source):
             self._look(watched, now_ns, found)
         return found
 
+    @property
+    def held_ns(self) -> int | None:
+        return min((each.ended_ns for each in self._watched.values() if each.ended_ns is not None), default=None)
+
     def close(self) -> None:
         for watched in self._watched.values():
             os.close(watched.handle)

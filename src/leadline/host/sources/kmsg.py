@@ -40,6 +40,12 @@ class Kmsg(Source):
         self._rest = b""  # an unfinished last line
         self._gpus: dict[str, str] = {}  # UUIDs by PCI address, as the log itself tells them
 
+    @property
+    def every_s(self) -> float:
+        """A file does not tell that it has grown: it is looked at as often as the rings are."""
+        config = self.site.config
+        return config.interval_s if self._is_device else config.ring_interval_s
+
     def watched(self) -> Sequence[int]:
         return (self._handle,) if self._is_device else ()
 

@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import mmap
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from leadline.host.found import Found, Segment
 from leadline.host.sources.site import RankSeen, Site, process_is
 from leadline.host.sources.source import Source
 from leadline.model.errors import DataError
-from leadline.wire.ring_format import RingHeader, read_header, read_segment
+from leadline.wire.ring_format import RingHeader, read_header, read_live, read_segment
 
 SEGMENT_BYTES = 512 * 1024  # 8,000 records a request
 SEGMENTS_MAX = 8  # of one ring in one look, 64,000 records; the rest comes with the next look
+LOOK_BYTES_MAX = 32 * 1024 * 1024  # of all rings in one look: what an agent that comes late holds in memory
 RINGS_MAX = 1024
 RING_BYTES_MAX = 64 * 1024 * 1024  # anybody may put files there
 MARK = "ring/"
@@ -40,6 +42,8 @@ class Tail:
     last: int
     inode: tuple[int, int]
     dropped: int = 0  # by the writer, as it was last seen
+    lost_to: int = 0  # number of the last record that was counted as overwritten before it was read
+    is_open: bool = True  # its writer lives and may write, or wrote what was not read
 
     @property
     def mark(self) -> str:
@@ -70,22 +74,31 @@ class Ring(Source):
     def poll(self, now_ns: int) -> Found:
         found = Found()
         self._open_new()
+        processes: dict[tuple[int, int], bool] = {}  # whether they are here; one has a ring for each of its threads
+        room = LOOK_BYTES_MAX
         for tail in list(self._tails.values()):
-            is_here = process_is(self.site, tail.header.pid, tail.header.pid_start_ticks)
+            who = tail.header.pid, tail.header.pid_start_ticks
+            if who not in processes:
+                processes[who] = process_is(self.site, *who)
+            is_here = processes[who]
             alive = is_here or _is_held(tail.handle)  # in a container its process has another number for us
             try:
-                has_news = self._read(tail, found)
+                read_bytes = self._read(tail, found, room)
             except DataError:  # spoilt, or made anew under our feet
                 self.site.counts.add("agent_lost", "ring_spoilt")
                 self._end(tail, remove=not alive and not self.site.looks_only)
                 continue
+            room -= read_bytes
             if is_here:
                 self._announce(tail.header)
-            if (
-                not alive and not has_news and not self.site.looks_only
-            ):  # what the look before found is in the spool by now
-                self._end(tail, remove=True)
+            if not alive and not read_bytes and found.is_whole and not self.site.looks_only:
+                self._end(tail, remove=True)  # what the look before found is in the spool by now
+        found.jobs = self._jobs()
         return found
+
+    def not_kept(self) -> None:
+        for tail in self._tails.values():
+            tail.last = self._kept(tail)
 
     def close(self) -> None:
         for tail in self._tails.values():
@@ -109,33 +122,57 @@ class Ring(Source):
             if path not in self._tails:
                 tail = _open(path)
                 if tail is not None:
-                    kept = self.site.mark(tail.mark)
-                    tail.last = int(kept) if kept.isdigit() else 0
+                    tail.last = self._kept(tail)
                     self._tails[path] = tail
 
-    def _read(self, tail: Tail, found: Found) -> bool:
-        """Read what is new, and no more than is good for one look; returns whether there was anything."""
-        before = tail.last
+    def _kept(self, tail: Tail) -> int:
+        """The number of the last record that is in the spool."""
+        kept = self.site.mark(tail.mark)
+        return int(kept) if kept.isdigit() else 0
+
+    def _jobs(self) -> dict[str, int]:
+        """How many ranks of each job have a ring into which they still write."""
+        headers = (tail.header for tail in self._tails.values() if tail.is_open)
+        ranks = {(header.job, header.rank) for header in headers if header.job and header.rank >= 0}
+        return dict(Counter(job for job, _ in ranks))
+
+    def _read(self, tail: Tail, found: Found, room: int) -> int:
+        """Read what is new, and no more than is good for one look; returns how many bytes.
+
+        `room`: so many bytes are left for this look. Errors: DataError for what is no ring any more.
+        """
+        before, read_bytes = tail.last, 0
         if os.fstat(tail.handle).st_size < len(tail.memory):
             raise DataError(str(tail.path), f"{len(tail.memory)} bytes", "a ring that was cut short")
+        live = read_live(tail.memory)  # before the records: what it closed with is then read, too
+        more = live.written != tail.last
         for _ in range(SEGMENTS_MAX):
+            if not more or read_bytes >= room:
+                break
             reading = read_segment(tail.memory, tail.last, SEGMENT_BYTES)
-            if reading.lost:
-                self.site.counts.add("agent_lost", "ring_overrun", reading.lost)
+            self._count_lost(tail, tail.last + reading.lost)
             if not reading.segment:
+                more = False
                 break
             records = reading.last - tail.last - reading.lost
             found.segments.append(Segment(reading.segment, records, tail.mark, reading.last))
-            tail.last = reading.last
-            if not reading.more:
-                break
-        dropped = read_header(tail.memory).dropped
-        if dropped > tail.dropped:
-            self.site.counts.add("agent_lost", "ring_writer", dropped - tail.dropped)
-            tail.dropped = dropped
+            read_bytes += len(reading.segment)
+            tail.last, more = reading.last, reading.more
+        found.is_whole &= not more
+        tail.is_open = not live.closed or more
+        if live.dropped > tail.dropped:
+            self.site.counts.add("agent_lost", "ring_writer", live.dropped - tail.dropped)
+            tail.dropped = live.dropped
         if tail.last > before:
             tail.memory.madvise(mmap.MADV_DONTNEED)
-        return tail.last > before
+        return read_bytes
+
+    def _count_lost(self, tail: Tail, to: int) -> None:
+        """Count the records up to that number that were overwritten before they were read; each once."""
+        amount = to - max(tail.last, tail.lost_to)
+        if amount > 0:
+            self.site.counts.add("agent_lost", "ring_overrun", amount)
+            tail.lost_to = to
 
     def _announce(self, header: RingHeader) -> None:
         if header.rank >= 0 and header.job and header.pid not in self.site.ranks:

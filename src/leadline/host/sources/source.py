@@ -34,5 +34,13 @@ class Source:
         """Read what one of the watched files has."""
         return Found()
 
+    def not_kept(self) -> None:
+        """What the last reading found could not be kept: read it again, if it is still there."""
+
+    @property
+    def held_ns(self) -> int | None:
+        """Since when it has seen something that it will tell later, by this host's clock; None: it holds nothing."""
+        return None
+
     def close(self) -> None:
         """Let go of everything."""
