@@ -56,6 +56,8 @@ def jobs_of(scenario: Scenario, topology: Topology, seed: int) -> list[Workload]
     for work, job in zip(scenario.workloads, jobs, strict=True):
         if isinstance(job, RankJob):
             _check_placement(work, job, topology)
+            if job.fills_hosts and "gpus_per_host" not in work.parameters:
+                job.gpus_per_host = topology.shape.ranks_per_host
     held = {
         number: frozenset(job.hosts)
         for number, job in enumerate(jobs)

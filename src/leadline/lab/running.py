@@ -93,20 +93,25 @@ class RunningLab:
         return link_named(self.cluster.topology, name)
 
     def some_link(self, rng: random.Random, kinds: Iterable[str] = ("host", "uplink")) -> str:
-        """A backend link that a job uses, from the seed: of a host (its primary port) or between switches."""
+        """A backend link that a job uses, from the seed: of a host (its primary port) or between switches.
+
+        Errors: UsageError where none does: a job whose ranks share one host keeps to its loopback.
+        """
         kinds = set(kinds)
-        hosts = {each.host for job in self.jobs.values() for each in job.ranks}
-        hosts |= {each.host for held in self._preempted.values() for each in held.ranks}
+        hosts: set[str] = set()
+        for ranks in (*(job.ranks for job in self.jobs.values()), *(held.ranks for held in self._preempted.values())):
+            of_job = {each.host for each in ranks}
+            hosts |= of_job if len(of_job) > 1 else set()
         found = []
         for link in self.cluster.topology.links:
             if link.role != "backend":
                 continue
             host = self.host_end(link)
-            used = host is None or (host.node in hosts and self.is_primary(host))
+            used = bool(hosts) if host is None else host.node in hosts and self.is_primary(host)
             if used and ("uplink" if host is None else "host") in kinds:
                 found.append(link)
         if not found:
-            raise UsageError(f"no backend link of a running job in {self.cluster.topology.name}")
+            raise UsageError(f"no running job of several hosts uses a backend link in {self.cluster.topology.name}")
         link = rng.choice(found)
         return link.id
 

@@ -227,3 +227,49 @@ def test_harmless_things_are_scenarios_of_their_own() -> None:
     scenario = scenario_of("recompilation")
     assert scenario.faults[0].decoy
     assert scenario.workloads[0].kind in scenario.faults[0].fault.workloads
+
+
+def ranks_by_host(text: str, topology: str) -> list[str]:
+    """The host of each rank of the first job."""
+    found = plan_for(parse(text, "x.yaml"), load(topology), 1)
+    [job] = found.jobs
+    assert isinstance(job, RankJob)
+    return [host for host, _ in job.members(cast("Any", SimpleNamespace(topology=found.topology)))]
+
+
+@pytest.mark.parametrize(
+    ("topology", "hosts"),
+    [
+        ("pair2", ["h1", "h1", "h2", "h2"]),
+        ("node8", ["h1"] * 8),
+        ("tiny", ["h1", "h2"]),
+        ("quad", ["h1", "h2", "h3", "h4"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["bert", "pipeline", "rings"])
+def test_a_job_puts_as_many_ranks_on_a_host_as_the_topology_says(kind: str, topology: str, hosts: list[str]) -> None:
+    text = f"topology: {topology}\nduration_s: 60\nworkloads:\n  - {{workload: {kind}, name: a}}\n"
+    assert ranks_by_host(text, topology) == hosts
+
+
+def test_what_a_scenario_says_of_ranks_goes_before_the_topology() -> None:
+    one = "topology: pair2\nduration_s: 60\nworkloads:\n  - {workload: bert, name: a, gpus_per_host: 1}\n"
+    assert ranks_by_host(one, "pair2") == ["h1", "h2"]
+    odd = "topology: pair2\nduration_s: 60\nworkloads:\n  - {workload: bert, name: a, world_size: 3}\n"
+    assert ranks_by_host(odd, "pair2") == ["h1", "h1", "h2"]
+
+
+def test_roce_has_one_rank_on_a_host_whatever_the_topology_says() -> None:
+    roce = "topology: pair2\nduration_s: 60\nworkloads:\n  - {workload: rings, name: a, transport: rocev2%s}\n"
+    assert ranks_by_host(roce % "", "pair2") == ["h1", "h2"]
+    with pytest.raises(ConfigError, match=r"x\.yaml, line 4: workload a: with transport rocev2 a host has one rank"):
+        ranks_by_host(roce % ", gpus_per_host: 2", "pair2")
+
+
+def test_the_small_clusters_carry_the_steady_scenario_and_single_faults() -> None:
+    for topology in ("pair2", "node8"):
+        for name in ("steady", "slow-worker", "gpu-throttle", "xid", "sigstop", "slow-loader"):
+            planned = plan_for(scenario_of(name), load(topology), 1)
+            assert planned.topology.shape.ranks_per_host == len(planned.topology.hosts[0].gpus)
+    with pytest.raises(ConfigError, match="duplicate-uuid needs two hosts with GPUs, and node8 has not"):
+        plan_for(scenario_of("duplicate-uuid"), load("node8"), 1)

@@ -55,6 +55,7 @@ def test_what_the_hosts_do_not_hold_is_refused(job: RankJob, said: str) -> None:
 def test_a_rank_is_told_its_number_on_the_host(tmp_path: Any) -> None:
     told = rank_environment(
         job="a", rank=3, world_size=4, host="h1", master="10.1.1.1", interface="eth0", gpu="GPU-x",
-        ring=tmp_path, control=tmp_path, local_rank=1,
+        ring=tmp_path, control=tmp_path, local_rank=1, local_size=2,
     )  # fmt: skip
-    assert (told["RANK"], told["LOCAL_RANK"], told["CUDA_VISIBLE_DEVICES"]) == ("3", "1", "GPU-x")
+    names = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "CUDA_VISIBLE_DEVICES")
+    assert [told[name] for name in names] == ["3", "1", "2", "GPU-x"]

@@ -131,6 +131,7 @@ def test_relations_fit_their_table_and_tell_no_secret() -> None:
         ("name: x\nuplink_rate_bps: 2000000\noversubscription: 2\n", r"line 2: uplink_rate_bps: .* not both"),
         ("name: x\nuplink_rate_bps: 20\n", r"line 2: uplink_rate_bps: expected at least 1000000"),
         ("name: x\nmachine_rate_bps: 2000000\n", r"line 2: machine_rate_bps: expected several hosts_per_machine"),
+        ("name: x\ngpus: 2\nranks_per_host: 3\n", r"line 3: ranks_per_host: expected at most `gpus`.* got 3"),
         ("- a\n- b: 1\n", r"expected a mapping"),
         ("name: [x\n", r"expected YAML"),
         ("name: x\nhosts: 2e+400\n", r"line 2: hosts: expected a whole number"),

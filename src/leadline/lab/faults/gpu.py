@@ -146,6 +146,8 @@ class DuplicateUuid(Fault):
         Fault.check(self, topology)
         if self.hosts < 1:
             raise UsageError(f"duplicate-uuid: hosts must be at least 1, got {self.hosts}")
+        if sum(bool(host.gpus) for host in topology.hosts) < 2:
+            raise UsageError(f"duplicate-uuid needs two hosts with GPUs, and {topology.name} has not")
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         return (*(f"host:{host}" for host in self._claiming(lab)), f"gpu:{self._gpu(lab, self.of_host)}")

@@ -29,6 +29,7 @@ class Shape:
     spines: int = _number(0, "spine switches; at least 1 where there are several leaves", 0, SPINES_MAX)
     homes: int = _number(1, "backend NICs (rails) of a host, each on another leaf", 1, 8)
     gpus: int = _number(1, "emulated GPUs of a host", 0, 16)
+    ranks_per_host: int = _number(1, "ranks that a training job puts on a host, each on a GPU of its own", 1, 16)
     hosts_per_machine: int = _number(1, "virtual hosts on one emulated machine, which share its uplink", 1, 16)
     machine_order: int = _number(0, "seed that deals a pod's hosts to its machines; 0: h1, h2, ... in order", 0, 2**31)
     hosts_per_rack: int = _number(0, "hosts of a rack; derived: all hosts of a pod", 0, HOSTS_MAX)
@@ -75,6 +76,7 @@ TOGETHER: tuple[tuple[str, Callable[[Shape], bool], str], ...] = (
     ("spines", lambda s: s.leaves > 1 and s.spines == 0, "at least 1 where there are several leaves"),
     ("homes", lambda s: s.leaves % s.homes != 0, "a divisor of `leaves`: a host has a NIC on every leaf of its pod"),
     ("hosts", lambda s: s.hosts < s.leaves // s.homes, "at least one host for each pod (`leaves` / `homes`)"),
+    ("ranks_per_host", lambda s: s.ranks_per_host > max(1, s.gpus), "at most `gpus`: a rank has a GPU of its own"),
     ("uplink_rate_bps", lambda s: s.uplink_rate_bps * s.oversubscription > 0, "this or `oversubscription`, not both"),
     ("uplink_rate_bps", lambda s: 0 < s.uplink_rate_bps < 1_000_000, "at least 1000000, or 0 for derived"),
     ("machine_rate_bps", lambda s: 0 < s.machine_rate_bps < 1_000_000, "at least 1000000, or 0 for derived"),

@@ -106,7 +106,7 @@ class RankJob:
 
     name: str  # the job's name, as in `job:bert-1`
     hosts: Sequence[str] = ()  # in rank order; () means every host of the topology
-    gpus_per_host: int = 1  # ranks on each host, each with a GPU of its own
+    gpus_per_host: int = 1  # ranks on each host, each with a GPU of its own; a scenario leaves it to the topology
     placement: str = ""  # "random": hosts as a cloud draws them; "chosen" (or ""): `hosts`, in their order
     world_size: int = 0  # how many ranks; 0: as many as the hosts hold
     ranks: list[RankProcess] = field(default_factory=list, init=False)
@@ -164,6 +164,11 @@ class RankJob:
     def store_port(self) -> int:
         """Where its store is, at rank 0."""
         return self.store or store_port(self.name)
+
+    @property
+    def fills_hosts(self) -> bool:
+        """Whether it puts as many ranks on a host as the topology says, where its scenario does not say how many."""
+        return False
 
     @property
     def goes_on(self) -> bool:
@@ -232,6 +237,7 @@ class RankJob:
             ring=ring,
             control=control,
             local_rank=local_rank,
+            local_size=min(self.gpus_per_host, world_size - rank + local_rank),
             port=self.store_port,
         )
         process = lab.spawn(
@@ -257,6 +263,7 @@ def rank_environment(
     ring: Path,
     control: Path,
     local_rank: int = 0,
+    local_size: int = 1,
     port: int = 0,
 ) -> dict[str, str]:
     """The variables of one rank process: torchrun's, gloo's, Leadline's and the emulated GPU. `port`: of the store."""
@@ -264,6 +271,7 @@ def rank_environment(
         "RANK": str(rank),
         "WORLD_SIZE": str(world_size),
         "LOCAL_RANK": str(local_rank),
+        "LOCAL_WORLD_SIZE": str(local_size),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(port or store_port(job)),
         "GLOO_SOCKET_IFNAME": interface,

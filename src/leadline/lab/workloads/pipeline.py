@@ -87,6 +87,11 @@ class Pipeline(RankJob):
             )
         self.hosts, self.stages, self.world_size = hosts, stages, ranks
 
+    @property
+    def fills_hosts(self) -> bool:
+        """See `RankJob`."""
+        return True
+
     def arguments(self, lab: Lab, rank: int) -> list[str]:
         """The command line of pipeline_rank."""
         options: dict[str, object] = {

@@ -1,4 +1,4 @@
-"""The `rings` workload: a collectives benchmark in the manner of nccl-tests, one rank per host.
+"""The `rings` workload: a collectives benchmark in the manner of nccl-tests, by default one rank per host.
 
 rings = Rings(name="rings-1", transport="rocev2", ops=("all_reduce",), cycles=1)
 rings.start(cluster)
@@ -58,6 +58,19 @@ class Rings(RankJob):
             raise UsageError(
                 f"workload {self.name}: min_bytes must be at most max_bytes, got {self.min_bytes} and {self.max_bytes}"
             )
+
+    def plan(self, lab: Lab) -> None:
+        """Errors: UsageError where two ranks of a host would have the one port of RoCEv2."""
+        if self.transport == "rocev2" and self.gpus_per_host > 1:
+            raise UsageError(
+                f"workload {self.name}: with transport rocev2 a host has one rank: UDP port 4791 has one owner; got "
+                f"gpus_per_host {self.gpus_per_host}"
+            )
+
+    @property
+    def fills_hosts(self) -> bool:
+        """See `RankJob`."""
+        return self.transport != "rocev2"
 
     def prepare(self, lab: Lab) -> None:
         """Forget the results of an earlier run."""

@@ -129,6 +129,11 @@ class TrainingJob(RankJob):
         return codes
 
     @property
+    def fills_hosts(self) -> bool:
+        """See `RankJob`."""
+        return True
+
+    @property
     def goes_on(self) -> bool:
         """Whether this start goes on with an earlier run."""
         return self.attempt > 0
