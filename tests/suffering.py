@@ -141,6 +141,20 @@ def burning_host(bad_s: Mapping[int, float] | None = None) -> dict[str, pa.Table
 MINUTE = Window(T0, T0 + 60 * S)
 
 
+def lost_senders(lost: Mapping[str, float], fine: Sequence[str] = ("h9",)) -> dict[str, pa.Table]:
+    """What the server says of the agents of some hosts at `T0 - 1 s`: `lost` ones were heard last so many seconds
+    before `T0`, each with two ranks of a job."""
+    heard = {**dict.fromkeys(fine, 1.0), **lost}
+    rows: list[Row] = [
+        {
+            "host": host, "clock": "monitor/server", "told_ns": T0 - S, "to_ns": T0 - round(ago_s * S),
+            "sender": "agent", "job": JOB, "ranks": 2, "state": "lost" if host in lost else "open", "heard_ns": T0 - round(ago_s * S),
+        }
+        for host, ago_s in heard.items()
+    ]  # fmt: skip
+    return {"watermark": table("watermark", rows), "symptom": table("symptom", [])}
+
+
 def told(item: Analysis, given: Mapping[str, pa.Table], of: Window) -> list[Row]:
     """The rows of `symptom` that an analysis tells in a window, with their JSON read."""
     columns = item(*(asked(read, given, of) for read in item.reads), window=of)["symptom"]

@@ -22,7 +22,7 @@ from tests.odd_metrics import odd_site
 from tests.promised import MINUTE, hot_gpu
 from tests.promised_hours import HOUR, minutes
 from tests.small_job import slow_rank_job
-from tests.suffering import burning_host, slow_job, stalled_and_crashed
+from tests.suffering import burning_host, lost_senders, slow_job, stalled_and_crashed
 from tests.suffering import window as suffering_window
 from tests.transfers import WINDOW as RING_WINDOW
 from tests.transfers import ring_job
@@ -55,6 +55,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "stalls": lambda: Case(stalled_and_crashed(), suffering_window(2, 2)),
     "slowdowns": lambda: Case(slow_job(), suffering_window(10, 2)),
     "burning": lambda: Case(burning_host(), MINUTE),
+    "telemetry": lambda: Case(lost_senders({"h1": 20.0, "h2": 40.0}), suffering_window(0, 5)),
 }
 
 

@@ -17,10 +17,11 @@ from leadline.analysis.spec import Analysis
 from leadline.analysis.symptoms.burning import burning
 from leadline.analysis.symptoms.slowdowns import slowdowns
 from leadline.analysis.symptoms.stalls import stalls
+from leadline.analysis.symptoms.telemetry import telemetry
 
 ANALYSES: tuple[Analysis, ...] = (
     conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, localise, stalls, slowdowns,
-    burning, cause,
+    burning, telemetry, cause,
 )  # fmt: skip
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}

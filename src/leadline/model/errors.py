@@ -4,6 +4,7 @@ LeadlineError
 ├── DataError         bytes or rows from outside that are not what they claim to be
 ├── UsageError        the caller asked for something that cannot be
 │   └── ConfigError   ... in a configuration file, variable or flag
+├── UnknownNameError  well-formed, but nobody told of anything of that name
 ├── RefusedError      well-formed, but over a limit; `reason` is a counter of model.counters
 ├── BusyError         try again after `retry_after_s`
 └── WorldError        the world outside failed us: disk, peer, permission
@@ -38,6 +39,10 @@ class UsageError(LeadlineError):
 
 class ConfigError(UsageError):
     """A configuration value that cannot be used; the text names its origin (file and line, variable, flag)."""
+
+
+class UnknownNameError(LeadlineError):
+    """A job, incident or entity of which nothing is known; the text names those that may be meant."""
 
 
 class RefusedError(LeadlineError):

@@ -12,6 +12,7 @@ class Symptom(StrEnum):
     STALL = "stall"  # nothing moves: a collective that does not end
     CRASH = "crash"  # the job, or some of its ranks, ended with an error
     SLE = "sle"  # an expectation burns its budget and no job is known to suffer
+    TELEMETRY_LOST = "telemetry-lost"  # a sender is not heard any more: how its jobs are is not known
 
 
 class Verdict(StrEnum):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from leadline.analysis.spec import Read
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
 from leadline.runner.load import Chosen, ends_windows
+from leadline.runner.watermarks import Job
 
 Ints = NDArray[np.int64]
 
@@ -29,6 +31,45 @@ def times_of(table: Table, columns: Mapping[str, object]) -> Ints:
         found = found.to_numpy()
     times = np.asarray(found, np.int64)
     return times - 1 if ends_windows(table) else times  # verdicts on a window belong to it
+
+
+def known_times(table: Table, rows: pa.Table) -> Ints:
+    """When each row was known at the earliest, ns: a step when it was over, a call when it ended or was made."""
+    names = [column.name for column in table.columns if column.clocked] or [table.time]
+    found = np.asarray(rows[table.time].to_numpy(), np.int64)
+    for name in names:
+        found = np.maximum(found, pc.fill_null(rows[name], -(2**63)).to_numpy())
+    return found
+
+
+def first_by_job(rows: pa.Table, times_N: Ints, jobs_on: Callable[[str, str, str], Iterable[Job]]) -> dict[Job, int]:
+    """The first of some times by the job that rows speak of: by their column `job`, or of events by what happened to
+    whom. `jobs_on(tenant, cluster, host)`: the jobs that run on a host."""
+    tenants, clusters = (rows[name].cast(pa.string()).to_pylist() for name in ("tenant", "cluster"))
+    has_job = "job" in rows.column_names
+    names = rows["job" if has_job else "entity"].cast(pa.string()).to_pylist()
+    found: dict[Job, int] = {}
+    on: dict[tuple[str, str, str], list[Job]] = {}
+    for tenant, cluster, name, at_ns in zip(tenants, clusters, names, times_N.tolist(), strict=True):
+        if has_job:
+            jobs = [Job(tenant, cluster, name or "")]
+        elif (key := (tenant, cluster, name or "")) in on:
+            jobs = on[key]
+        else:
+            jobs = on[key] = _jobs_of(*key, jobs_on)
+        for job in jobs:
+            found[job] = min(found.get(job, at_ns), at_ns)
+    return found
+
+
+def _jobs_of(tenant: str, cluster: str, entity: str, jobs_on: Callable[[str, str, str], Iterable[Job]]) -> list[Job]:
+    """The jobs that something happened to: the one that an entity is or is of, or all on its host."""
+    kind, _, name = entity.partition(":")
+    if kind == "job":
+        return [Job(tenant, cluster, name)]
+    if kind == "rank":
+        return [Job(tenant, cluster, name.rpartition("/")[0])]
+    return list(jobs_on(tenant, cluster, name.partition("/")[0])) if kind in ("host", "port") else []
 
 
 def united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

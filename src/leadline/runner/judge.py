@@ -40,15 +40,17 @@ def judge(
     *,
     at_once: int = 1,
     stopping: Callable[[], bool] = lambda: False,
+    wanted: Callable[[Window], bool] = lambda _: True,
 ) -> Iterator[Judged]:
-    """Judge one window: every cluster or job that has rows in it. Nothing comes of a window without rows.
+    """Judge one window: every cluster or job that has rows in it and is `wanted`. Nothing comes of a window without
+    rows.
 
     At most `at_once` calls are loaded or run at a time, so that a thousand jobs do not fill the memory.
     Errors: StoreError, RefusedError("limit") of loading; StoppedError.
     """
     running: deque[tuple[Window, int, int, Future[Outcome]]] = deque()
     rows = Together(rows)
-    windows = calls(analysis, end_ns - analysis.window_ns, end_ns, rows, provider)
+    windows = [each for each in calls(analysis, end_ns - analysis.window_ns, end_ns, rows, provider) if wanted(each)]
     rows.expect(len(windows))
     for window in windows:
         began_ns = time.monotonic_ns()

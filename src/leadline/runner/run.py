@@ -4,6 +4,9 @@
                               ^                                                        |
                               └───────────── touched: whoever reads those verdicts <───┘
 
+Jobs are judged as far as their data has come (`watermarks`): a job whose senders are late waits, alone, and is judged
+in order when they have caught up (`behind`). Where nobody says how far it has come, the clock decides.
+
 What an analysis does wrong fails its window and is told; what the store cannot do is tried again. Neither stops what
 takes telemetry in: nothing here is called by it but `touched`, which takes microseconds and never raises.
 """
@@ -14,17 +17,20 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from leadline.analysis import ANALYSES, Analysis
-from leadline.analysis.spec import Read
+from leadline.analysis.spec import Part, Read, Window
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
-from leadline.model.tables import BY_NAME, Table
+from leadline.model.tables import BY_NAME, Identity, Table
+from leadline.model.tables.fabric import WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN
-from leadline.runner.arrivals import Edges, times_of
+from leadline.runner.arrivals import Edges, first_by_job, known_times, times_of
+from leadline.runner.behind import Behind
 from leadline.runner.clocks import is_clocked
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
@@ -34,6 +40,8 @@ from leadline.runner.load import StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
 from leadline.runner.unwatched import close_unwatched
+from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
+from leadline.runner.watermarks_stored import keep_states, newest_watermarks
 from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
@@ -48,6 +56,10 @@ STOP_S_MAX = 10.0
 BEHIND_WINDOWS = 3
 # Host clocks may be off: rows of theirs may belong to windows this far from what they say.
 CLOCK_MARGIN_NS = S
+# A window of all jobs waits so much longer than its grace for jobs whose data is nearly there: their agents are 1 s
+# behind, and to judge them one by one as each comes would cost a load of rows for each.
+TOGETHER_NS = S
+SENDERS_EVERY_NS = 5 * S  # so often it is stored how each sender is: the windows of `telemetry`
 
 Count = Callable[[Counter, int], None]
 
@@ -80,6 +92,10 @@ class _Lane:
     analysis: Analysis
     schedule: Schedule
     above: list[int]  # places of the analyses whose verdicts it reads
+    fed_by: list[_Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
+    behind: Behind | None = None  # of one that judges jobs
+    back_ns: int | None = None  # from here on it is judged again: jobs that were behind have come to hurt there
+    back_after_ns: int = 0  # not before
     windows: int = 0
     failures: int = 0
     revisions: int = 0
@@ -123,6 +139,10 @@ class Runner:
         self._lanes: list[_Lane] = []
         self._readers: dict[str, list[tuple[_Lane, Read]]] = {}
         self._edges: dict[str, Edges] = {}  # by table that is read as valid
+        self._of_jobs: dict[str, list[_Lane]] = {}  # by table: who judges jobs and reads it without waiting
+        self._follows = from_ns is None  # of a recording the time of each row says when it was known
+        self.watermarks = Watermarks()
+        self._senders_ns = 0
         self._closed: tuple[int, int] | None = (
             None  # when spans that nobody tells were looked for, and those told before
         )
@@ -158,6 +178,25 @@ class Runner:
                 self._readers.setdefault(read.table.name, []).append((lane, read))
                 if read.valid:
                     self._edges[read.table.name] = Edges()
+        if self._follows:
+            self._prepare_following()
+
+    def _prepare_following(self) -> None:
+        for lane in self._lanes:
+            if lane.analysis.part is Part.JOB:
+                lane.behind = Behind(lane.analysis.window_ns)
+        for lane in self._lanes:
+            read_on = {read.table.name for read in lane.analysis.reads if not read.waits}
+            if lane.behind is None:
+                lane.fed_by = [
+                    each
+                    for each in self._lanes
+                    if each.behind is not None and read_on & {table.name for table in each.analysis.writes}
+                ]
+                continue
+            for read in lane.analysis.reads:
+                if not read.waits and not read.valid and read.table.identity is not Identity.REVISION:
+                    self._of_jobs.setdefault(read.table.name, []).append(lane)
 
     def stop(self) -> None:
         """Judge no more. A window that is being judged is given up; it is judged at the next start."""
@@ -173,12 +212,40 @@ class Runner:
     def touched(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
         """Hear of rows that were stored: windows that were judged without them are judged again. Never raises."""
         readers = self._readers.get(table.name)
-        if not readers or not rows:
-            return
+        told = columns.get("rows")
         try:
-            self._hear(readers, table, columns, counted=True)
+            if readers and rows:
+                self._hear(readers, table, columns, counted=True)
+            if rows and self._follows and isinstance(told, pa.Table):
+                if table is WATERMARK:
+                    self.watermarks.take(told, self._now_ns())
+                elif table.name in self._of_jobs:
+                    self._set_back(table, told)
         except Exception:
             log.exception("rows of %s were not heard of; windows judged before they came stay as they are", table.name)
+
+    def senders(self) -> list[SenderState]:
+        """How far the data of each sender has come, the worst first."""
+        return self.watermarks.senders(self._now_ns())
+
+    def _set_back(self, table: Table, rows: pa.Table) -> None:
+        """Have jobs judged again from the first of these rows on, if they were judged without it."""
+        lanes, now_ns = self._of_jobs[table.name], self._now_ns()
+        times_N = known_times(table, rows)
+        with self._lock:
+            newest_ns = max(lane.schedule.judged_to_ns for lane in lanes)
+            late_N = times_N < newest_ns
+            if not late_N.any():
+                return
+            firsts = first_by_job(rows.filter(pa.array(late_N)), times_N[late_N], self.watermarks.jobs_on)
+            for job, first_ns in firsts.items():
+                for lane in lanes:
+                    assert lane.behind is not None
+                    schedule = lane.schedule
+                    if first_ns < lane.behind.judged_to_ns(job, schedule.judged_to_ns):
+                        to_ns = max(schedule.rhythm.begin(first_ns), schedule.oldest_ns(now_ns))
+                        if to_ns < schedule.judged_to_ns:
+                            lane.behind.set_back(job, to_ns, now_ns)
 
     def backfill(self, from_ns: int, to_ns: int, names: Sequence[str] = ()) -> int:
         """Judge the closed windows of a span again, or for the first time. Returns: how many wait for that.
@@ -277,6 +344,7 @@ class Runner:
                     self._resume()
                     resumed_yet = True
                 judged = self.step()
+                self._keep_senders()
                 if not judged and self._from_ns is None:  # of a recording what lasts at its end lasts
                     self.close_unwatched()
                 failed = 0
@@ -296,10 +364,15 @@ class Runner:
         before = judged_to_ns(self._store)
         now_ns = self._now_ns()
         until_ns: dict[str, int] = {}
+        self.watermarks.take(newest_watermarks(self._store, now_ns), now_ns)
+        waiting = self.watermarks.all(now_ns)
         with self._lock:
             for lane in self._lanes:
                 rhythm = lane.schedule.rhythm
                 last_ns = before.get(lane.analysis.name)
+                if lane.behind is not None and last_ns is not None:
+                    for job in waiting:  # what its agents kept meanwhile is still to come
+                        lane.behind.hold(job, max(rhythm.begin(last_ns), lane.schedule.oldest_ns(now_ns)))
                 _, (from_ns, to_ns), skipped_ns = resumed(rhythm, now_ns, last_ns, self._config.backfill_s_max * S)
                 until_ns[lane.analysis.name] = from_ns - UNTOLD_NS
                 if from_ns < to_ns:
@@ -329,21 +402,38 @@ class Runner:
         self._count(counter("analysis_late", "unwatched"), closed)
         return closed
 
+    def _keep_senders(self) -> None:
+        """Store how far each sender has come and when it was heard, from which `telemetry` says who is lost."""
+        now_ns = self._now_ns()
+        if self._follows and not 0 <= now_ns - self._senders_ns < SENDERS_EVERY_NS:
+            self._senders_ns = now_ns
+            keep_states(self._store, self.watermarks.senders(now_ns), now_ns)
+
     def step(self) -> bool:
         """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""
         now_ns, ended_ns = self._now_ns(), self._ended()
+        come = self.watermarks.all(now_ns) if self._follows else {}
         with self._lock:
+            held = [
+                (*closing(due, lane.schedule.rhythm), place, due)
+                for place, lane in enumerate(self._lanes)
+                if (due := self._held(lane, now_ns, come)) is not None
+            ]
+            if not held:
+                self._go_back(now_ns)
             found = [
                 (*closing(due, lane.schedule.rhythm), place, due)
                 for place, lane in enumerate(self._lanes)
                 if (due := lane.schedule.next(now_ns, ended_ns)) is not None
+                and not (due.why is Why.LIVE and self._waits(lane, due.end_ns, now_ns, come))
             ]
-        if not found:
-            return False
-        *_, place, due = min(found)
-        lane = self._lanes[place]
+            if not found and not held:
+                return False
+            *_, place, due = min(found + held)
+            lane = self._lanes[place]
+            wanted = self._parts(lane, due, now_ns, come)
         try:
-            any_rows = self._judge(lane, due)
+            any_rows = self._judge(lane, due, lambda window: wanted(Job(window.tenant, window.cluster, window.job)))
         except RefusedError as error:  # more rows than the store may load at once
             any_rows = self._failed(lane, str(error))
         except (StoreError, StoppedError):
@@ -351,12 +441,83 @@ class Runner:
         except Exception as error:
             log.exception("%s, window that ends at %d ns", lane.analysis.name, due.end_ns)
             any_rows = self._failed(lane, f"{type(error).__name__}: {error}; this is a bug of Leadline")
+        if due.why is Why.HELD:
+            assert lane.behind is not None
+            with self._lock:
+                lane.behind.done(due.end_ns, filter(wanted, list(lane.behind)), lane.schedule.judged_to_ns)
+            return True
         with self._lock:
             if any_rows:
                 lane.schedule.done(due, now_ns)
                 return True
         self._pass_over(lane, due, now_ns, ended_ns)
         return True
+
+    # --- as far as the data has come ---
+
+    def _waits(self, lane: _Lane, end_ns: int, now_ns: int, come: Mapping[Job, int]) -> bool:
+        """Whether a window that is closed by the clock waits a little: for data that is nearly there, or for the jobs
+        that this makes wait."""
+        if lane.behind is not None:
+            soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
+            return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
+        if now_ns - end_ns >= LATE_NS:
+            return False
+        for each in lane.fed_by:
+            assert each.behind is not None
+            first_ns = each.behind.first_ns()
+            if each.schedule.judged_to_ns < end_ns or (first_ns is not None and first_ns < end_ns):
+                return True
+        return False
+
+    def _go_back(self, now_ns: int) -> None:
+        """Have what judges all jobs judged again from where one that was behind hurts; once it has caught up, and the
+        farther back the less often: an eighth of the time at most is spent on it, at the speed of a recording."""
+        for lane in self._lanes:
+            if lane.back_ns is not None and now_ns >= lane.back_after_ns:
+                lane.back_after_ns = now_ns + max(0, lane.schedule.judged_to_ns - lane.back_ns) // 8
+                lane.schedule.set_back(lane.back_ns, now_ns)
+                lane.back_ns = None
+
+    def _held(self, lane: _Lane, now_ns: int, come: Mapping[Job, int]) -> Due | None:
+        """The next window of jobs that are behind."""
+        if not lane.behind:
+            return None
+        found = lane.behind.next(lane.schedule.judged_to_ns, now_ns, lambda job, end_ns: self._free(
+            lane, job, end_ns, come
+        ))  # fmt: skip
+        return None if found is None else Due(Why.HELD, found[0])
+
+    def _free(self, lane: _Lane, job: Job, end_ns: int, come: Mapping[Job, int]) -> bool:
+        """Whether a job can be judged on a window: its data has come, and what closed before it was judged."""
+        to_ns = come.get(job)
+        if to_ns is not None and to_ns < end_ns:
+            return False
+        own = end_ns + lane.schedule.rhythm.grace_ns, self._lanes.index(lane)
+        for place, each in enumerate(self._lanes):
+            next_ns = each.behind.oldest_ns(job) if each.behind is not None else None
+            if next_ns is not None and (next_ns + each.schedule.rhythm.grace_ns, place) < own:
+                return False
+        return True
+
+    def _parts(self, lane: _Lane, due: Due, now_ns: int, come: Mapping[Job, int]) -> Callable[[Job], bool]:
+        """Which parts of a window are judged now. Jobs that cannot be are behind from here on."""
+        behind = lane.behind
+        if behind is None:
+            return lambda _: True
+        if due.why is Why.HELD:
+            found = behind.next(lane.schedule.judged_to_ns, now_ns, lambda job, end_ns: self._free(
+                lane, job, end_ns, come
+            ))  # fmt: skip
+            jobs = found[1] if found else frozenset()
+            return lambda job: job in jobs
+        if due.why is Why.LIVE:
+            waiting = {job for each in self._lanes if each.behind is not None for job in each.behind}
+            for job in {*come, *waiting}:
+                if not self._free(lane, job, due.end_ns, come):
+                    behind.hold(job, due.end_ns - lane.analysis.window_ns)
+        later = frozenset(job for job in behind if behind.judged_to_ns(job, due.end_ns) < due.end_ns)
+        return lambda job: job not in later
 
     def _pass_over(self, lane: _Lane, due: Due, now_ns: int, ended_ns: int | None) -> None:
         """Go on behind a window without rows, at the next one that has some."""
@@ -366,8 +527,9 @@ class Runner:
             known_ns.append(lane.schedule.rhythm.closed(now_ns, ended_ns))
             lane.schedule.empty(due, following_ns, now_ns, min(known_ns))
 
-    def _judge(self, lane: _Lane, due: Due) -> bool:
-        """Judge a window and keep the verdicts. Returns: whether it had rows. Errors: StoreError, RefusedError."""
+    def _judge(self, lane: _Lane, due: Due, wanted: Callable[[Window], bool]) -> bool:
+        """Judge the `wanted` parts of a window and keep the verdicts. Returns: whether it had rows. Errors: StoreError,
+        RefusedError."""
         analysis, began_ns = lane.analysis, time.monotonic_ns()
         before = None
         found = judge(
@@ -378,6 +540,7 @@ class Runner:
             self._config.provider,
             at_once=self._config.workers,
             stopping=self._stop.is_set,
+            wanted=wanted,
         )
         parts = rows_in = rows_out = revised = 0
         error = ""
@@ -409,6 +572,12 @@ class Runner:
         for name, rows in judged.outcome.tables.items():
             if readers := self._readers.get(name):
                 self._hear(readers, BY_NAME[name], {"rows": rows}, counted=False, own=(lane, judged.window.to_ns))
+        if lane.behind is not None and any(rows.num_rows for rows in judged.outcome.tables.values()):
+            with self._lock:
+                for each in self._lanes:
+                    if lane in each.fed_by and each.schedule.judged_to_ns >= judged.window.to_ns:
+                        back_ns = judged.window.to_ns - 1  # it has judged that time without this job
+                        each.back_ns = back_ns if each.back_ns is None else min(each.back_ns, back_ns)
 
     def _count_failure(self, judged: Judged) -> None:
         state = judged.outcome.state

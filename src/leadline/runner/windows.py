@@ -32,8 +32,9 @@ class Why(IntEnum):
     """Why a window is judged; the smaller goes first."""
 
     LIVE = 0
-    LATE = 1
-    BACKFILL = 2
+    HELD = 1  # of jobs whose data came later than that of others (`behind`)
+    LATE = 2
+    BACKFILL = 3
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -117,6 +118,11 @@ class Schedule:
                 # Not later than this: a clock that was set back must not make it wait for the old time.
                 self._late[end_ns] = min(self._late.get(end_ns, TIME_MAX_NS), now_ns + self._debounce(end_ns))
             end_ns += rhythm.window_ns
+
+    def set_back(self, from_ns: int, now_ns: int) -> None:
+        """What windows from this time on read has changed as a whole: they are judged again in order, as if they had
+        just closed. Not farther back than late rows change windows."""
+        self.judged_to_ns = min(self.judged_to_ns, max(self.rhythm.begin(from_ns), self.oldest_ns(now_ns)))
 
     def backfill(self, from_ns: int, to_ns: int) -> int:
         """Judge the windows again that lie in [from_ns, to_ns), as far as they were closed. Returns: how many.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from leadline.analysis.cause.rule import (
     ANY,
     FITTING,
+    LOST,
     OWN_WORK,
     PROOF,
     RARE,
@@ -139,6 +140,19 @@ JOB_RULES: tuple[Rule, ...] = (
             Sign("event", r"clock-step|clock-\w+", TELLING, needed=True),
         ),
         action=A.CONTACT_SUPPORT,
+    ),
+    Rule(
+        "telemetry-lost",
+        "does not send any more, or cannot reach Leadline",
+        ("host", "cluster"),
+        Layer.TELEMETRY,
+        LOST,
+        (),
+        frozenset({"silent"}),
+        action=A.CONTACT_SUPPORT,
+        works=False,
+        alone=True,
+        strength=PROOF,
     ),
     Rule(
         "source-silent",

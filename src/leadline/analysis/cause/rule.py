@@ -106,7 +106,8 @@ class Rule:
 
 SLOW = frozenset({Symptom.SLOW, Symptom.SLE})
 STOP = frozenset({Symptom.STALL, Symptom.CRASH})
-ANY = frozenset(Symptom)
+ANY = SLOW | STOP
+LOST = frozenset({Symptom.TELEMETRY_LOST})
 
 OWN_WORK = frozenset({Category.LATE_RANK.value, Category.COMPUTE.value, "slow", "never-entered"})
 """What ranks do by themselves: a rule of a GPU or a host explains these."""

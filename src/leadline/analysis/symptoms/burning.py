@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import codes, floats, ints
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
-from leadline.analysis.symptoms.spans import Blame, Evidence, Told, columns_of, told_before
+from leadline.analysis.symptoms.spans import Blame, Evidence, Told, columns_of, tenant_of, told_before
 from leadline.model.ids import ENTITY_KINDS
 from leadline.model.incidents import Symptom
 from leadline.model.tables.accounts import SLE, SLE_LOSS
@@ -80,8 +80,7 @@ def burning(sle: pa.Table, sle_loss: pa.Table, relation: pa.Table, symptom: pa.T
     objective = _objectives(sle)
     before = [each for each in told_before(symptom, (Symptom.SLE,), None, window) if each.end_ns is None]
     known = {
-        (_tenant_of(symptom, each), each.entity, each.evidence[0].what if each.evidence else ""): each
-        for each in before
+        (tenant_of(symptom, each), each.entity, each.evidence[0].what if each.evidence else ""): each for each in before
     }
     rows: list[tuple[str, Told]] = []
     for key in sorted(bad.keys() | known.keys()):
@@ -221,14 +220,6 @@ def _row(told: Told, expectation: str, bad: _Bad, text: str, window: Window) -> 
     owners = dict.fromkeys(culprit for *_, culprit in bad.why if culprit.partition(":")[0] in ENTITY_KINDS)
     blamed = tuple(Blame(owner, expectation, "sle", 0.0, told.start_ns) for owner in owners or [told.entity])
     return replace(told, lost_share=share, blamed=blamed, evidence=(said, *causes))
-
-
-def _tenant_of(symptom: pa.Table, told: Told) -> str:
-    """The tenant of a symptom's row."""
-    for row in symptom.select(["tenant", "entity", "start_ns", "symptom"]).to_pylist():
-        if (row["entity"], row["start_ns"], row["symptom"]) == (told.entity, told.start_ns, told.symptom):
-            return row["tenant"] or ""
-    return ""
 
 
 def _columns(rows: list[tuple[str, Told]], window: Window) -> dict[str, list[object]]:

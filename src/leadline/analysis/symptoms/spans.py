@@ -148,6 +148,14 @@ def bound_of(*tables: pa.Table) -> int | None:
     return found
 
 
+def tenant_of(symptom: pa.Table, told: Told) -> str:
+    """Whose a symptom is that was told before."""
+    for row in symptom.select(["tenant", "entity", "start_ns", "symptom"]).to_pylist():
+        if (row["entity"], row["start_ns"], row["symptom"]) == (told.entity, told.start_ns, told.symptom):
+            return row["tenant"] or ""
+    return ""
+
+
 def seconds(ns: int) -> str:
     """A length in words."""
     return f"{ns / S:.1f} s"

@@ -129,7 +129,7 @@ SYMPTOM = Table(
     time="start_ns",
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
-    written_by="analysis/stalls, analysis/slowdowns, analysis/burning",
+    written_by="analysis/stalls, analysis/slowdowns, analysis/burning, analysis/telemetry",
     newest="seen_ns",
     partition=Partition.NONE,
 )

@@ -9,7 +9,8 @@ CREATE TABLE IF NOT EXISTS leadline.watermark_local ON CLUSTER 'main'
     `sender` LowCardinality(String) CODEC(ZSTD(1)),
     `job` LowCardinality(String) CODEC(ZSTD(1)),
     `ranks` Int64 CODEC(Delta, ZSTD(1)),
-    `state` LowCardinality(String) CODEC(ZSTD(1))
+    `state` LowCardinality(String) CODEC(ZSTD(1)),
+    `heard_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1))
 )
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(told_ns, 'UTC'), 'UTC'))

@@ -1,0 +1,48 @@
+"""Watermarks in the store: what senders said before a start, and how the server sees each of them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from leadline.model.tables.fabric import WATERMARK
+from leadline.runner.keep import StoreKeeping
+from leadline.runner.watermarks import COLUMNS, GIVE_UP_NS, SERVER, SenderState
+from leadline.store.schema import arrow_table
+
+S = 10**9
+STARTING_NS = 3600 * S
+"""Senders heard in the hour before the server went away may have kept what they saw since; older ones count as gone."""
+ENDED_NS = 60 * S  # so long a sender is still told of that has no more to send
+
+
+def newest_watermarks(store: StoreKeeping, now_ns: int) -> pa.Table:
+    """The newest word of every sender before a start. Errors: StoreError."""
+    names = ", ".join(COLUMNS)
+    return store.query(
+        f"SELECT {names} FROM leadline.{WATERMARK.name} WHERE told_ns > {{since:Int64}} AND isNull(heard_ns) "
+        "ORDER BY told_ns DESC LIMIT 1 BY tenant, cluster, host, sender, job",
+        {"since": now_ns - max(STARTING_NS, GIVE_UP_NS)},
+    )
+
+
+def keep_states(store: StoreKeeping, states: Sequence[SenderState], now_ns: int) -> None:
+    """Store how each sender is, stamped by the server's clock: a row for each of its jobs. Errors: StoreError."""
+    host = socket.gethostname()
+    rows: list[dict[str, Any]] = [
+        {
+            "tenant": each.sender.tenant, "cluster": each.sender.cluster, "host": each.sender.host,
+            "clock": f"{host}/{SERVER}", "told_ns": now_ns, "to_ns": each.to_ns, "sender": each.sender.name,
+            "job": job, "ranks": ranks, "state": "open" if each.state == "ok" else each.state,
+            "heard_ns": each.heard_ns,
+        }
+        for each in states
+        if each.state != "ended" or now_ns - each.heard_ns <= ENDED_NS
+        for job, ranks in (each.jobs or {"": 0}).items()
+    ]  # fmt: skip
+    if rows:
+        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
+        store.append(WATERMARK, arrow_table(WATERMARK, columns))
