@@ -71,7 +71,7 @@ def _sources(sources: list[Mapping[str, Any]]) -> Line:
 
 
 def _jobs(diagnosis: Mapping[str, Any]) -> Line:
-    jobs = [each["job"] for each in diagnosis["watched"]["jobs"]]
+    jobs = [each["job"] + (" (ended)" if each["ended_ns"] is not None else "") for each in diagnosis["watched"]["jobs"]]
     if diagnosis["state"] == "unknown":
         return Line("jobs", WARNING, diagnosis["why"])
     return Line("jobs", OK, f"{len(jobs)} told a step within the last hour: {_some(jobs)}")

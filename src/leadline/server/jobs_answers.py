@@ -17,7 +17,9 @@ class JobNow(BaseModel):
 
     `step_s`: median of its newest steps; `usual_s`: what the ledger holds it against. `goodput`: share of held GPU
     time that was productive; `goodput_max`: had all that is unknown been so too. Of the open incidents
-    `incidents_known` have a known cause, and `suppressed` alert nobody.
+    `incidents_known` have a known cause, and `suppressed` alert nobody. `state`: running; ended: at `ended_ns` all its
+    ranks were gone, as those say who saw it; silent: no step for a minute, and nobody saw it end. `since_ns`: since
+    when its ranks are there, which may be before the span.
     """
 
     tenant: str
@@ -29,6 +31,8 @@ class JobNow(BaseModel):
     since_ns: int
     until_ns: int
     running: bool
+    state: str
+    ended_ns: int | None
     step: int | None
     step_s: float | None
     usual_s: float | None
@@ -80,6 +84,12 @@ class RunSpan(BaseModel):
     to_ns: int
 
 
+class ShownRun(RunSpan):
+    """The run that the span shows, whole: `state` is running, ended (all its ranks are gone) or silent, at present."""
+
+    state: str
+
+
 class JobAnswer(BaseModel):
     """`GET /api/v1/jobs/{job}`: `now` is null where nothing of it is in the span; `runs` are all that are kept."""
 
@@ -91,6 +101,7 @@ class JobAnswer(BaseModel):
     now: JobNow | None
     ranks: list[RankPlace]
     communicators: list[CommunicatorUsed]
+    run: ShownRun | None
     runs: list[RunSpan]
     runs_total: int
     why: str

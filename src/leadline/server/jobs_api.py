@@ -83,7 +83,7 @@ def mount_jobs(api: FastAPI, ways: Ways) -> None:
     def job(request: Request, job: NamedJob, since: From = "", until: To = "", cluster: Cluster = "") -> dict[str, Any]:
         """One job: its line of the list, where its ranks run, its communicators, its runs."""
         with ways.turn():
-            return job_answer(rows(request, job, since, until, cluster))
+            return job_answer(rows(request, job, since, until, cluster), ways.parts.now_ns())
 
     @api.get("/api/v1/overlays", tags=["jobs"], response_model=None, responses=told(OverlaysAnswer))
     def overlays(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from leadline.model.tables.verdicts import INCIDENT
 from leadline.server.compare_sides import BUCKET_NS, PAUSE_NS, runs_of
 from leadline.server.counting import latest_sql
 from leadline.server.flows_view import Asked
+from leadline.server.job_lives import Key, Life, lives_of
 from leadline.server.job_rows import RANKS_MAX, STEP_S, JobRows, S, from_or_hour, plain
 from leadline.server.job_steps import HOW, USUAL_NS, usual_s
 from leadline.server.ledger_view import goodput
@@ -31,10 +33,9 @@ JOBS_MAX = 500  # told, those that lost most; `jobs_total` counts all
 POINTS = 60  # of a line
 NEWEST = 64  # steps of ranks, of which the newest step time is the median
 COMMS_MAX = 200
-FOREVER_NS = 1 << 62
 RUNS_MAX = 20
+RUNNING, ENDED, SILENT = "running", "ended", "silent"  # silent: no step for a minute, and nobody saw it end
 NO_LEDGER = "no window of it was judged in this span (`leadline doctor` says whether the analysis `ledger` runs)"
-Key = tuple[str, str, str]  # tenant, cluster, job
 
 
 def jobs_answer(
@@ -51,18 +52,22 @@ def jobs_answer(
     }  # fmt: skip
 
 
-def job_answer(rows: JobRows) -> dict[str, Any]:
-    """What `/api/v1/jobs/{job}` says: the line of the list, its ranks, communicators and runs."""
+def job_answer(rows: JobRows, now_ns: int | None = None) -> dict[str, Any]:
+    """What `/api/v1/jobs/{job}` says: the line of the list, its ranks, communicators and runs.
+
+    `now_ns`: the present, by which a run is still there or not, whichever span is looked at; its end if not told.
+    """
     found = [
         one
         for one in _Jobs(rows.store, rows.asked, rows.from_ns, rows.job).all()
         if (one["tenant"], one["job"]) == (rows.tenant, rows.job)
     ]
     runs = _runs(rows)
+    run = _shown_run(rows, runs, rows.to_ns if now_ns is None else now_ns)
     return {
         "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
         "to_ns": rows.to_ns, "now": found[0] if found else None, "ranks": _ranks(rows),
-        "communicators": _communicators(rows), "runs": runs[-RUNS_MAX:], "runs_total": len(runs),
+        "communicators": _communicators(rows), "run": run, "runs": runs[-RUNS_MAX:], "runs_total": len(runs),
         "why": "" if found else rows.why_none("step", HOW), "note": rows.note,
     }  # fmt: skip
 
@@ -96,7 +101,8 @@ class _Jobs:
     def all(self) -> list[dict[str, Any]]:
         """Every job, that which lost most first; of equal ones those that run."""
         steps, lines, ledger = self._steps(), self._lines(), self._ledger()
-        usual, hurt, ended = self._usual(), self._incidents(), self._ended()
+        usual, hurt = self._usual(), self._incidents()
+        lives = lives_of(self._store, self._asked, self._from_ns)
         found = [
             self._one(
                 key, steps.get(key, []), lines.get(key, []), ledger.get(key, []), usual.get(key), hurt.get(key, [])
@@ -104,8 +110,16 @@ class _Jobs:
             for key in sorted(steps.keys() | ledger.keys())
         ]
         for one in found:
-            one["running"] &= (one["tenant"], one["cluster"], one["job"]) not in ended
+            self._with_life(one, lives.get((one["tenant"], one["cluster"], one["job"]), Life()))
         return sorted(found, key=lambda one: (-(one["lost_gpu_seconds"] or 0.0), not one["running"]))
+
+    def _with_life(self, one: dict[str, Any], life: Life) -> None:
+        """Since when it is there, whatever the span begins with; and whether it ended, by those who saw that."""
+        if life.began_ns is not None:
+            one["since_ns"] = min(one["since_ns"], life.began_ns)
+        one["ended_ns"] = life.ended_ns
+        one["state"] = ENDED if life.ended_ns is not None else RUNNING if one["running"] else SILENT
+        one["running"] = one["state"] == RUNNING
 
     def _one(
         self, key: Key, told: Sequence[Mapping[str, Any]], line: Sequence[Mapping[str, Any]],
@@ -179,22 +193,6 @@ class _Jobs:
             usual[whose, place, name] = usual_s(found.filter(pc.equal(found["key"], key)))
         return usual
 
-    def _ended(self) -> set[Key]:
-        """Jobs of which it was told that all their ranks left: nobody has to guess it from their silence."""
-        match = " AND positionCaseInsensitive(job, {match:String}) > 0" if self._match else ""
-        told = " AND ".join([
-            *self._asked.conditions(), "kind = 'runs-on'", "startsWith(toString(child), 'rank:')",
-            "startsWith(toString(parent), 'host:')", f"from_ns <= {self._asked.at_ns}",
-            f"ifNull(to_ns, {FOREVER_NS}) > {self._from_ns}",
-        ])  # fmt: skip
-        left = self._rows(
-            "SELECT toString(tenant) AS whose, toString(cluster) AS place, "
-            "arrayStringConcat(arrayPopBack(splitByChar('/', substring(toString(child), 6))), '/') AS name, "
-            f"name AS job FROM leadline.{RELATION.name} WHERE {told}{match} "
-            f"GROUP BY whose, place, name HAVING max(ifNull(to_ns, {FOREVER_NS})) <= {self._asked.at_ns}"
-        )
-        return set(left)
-
     def _incidents(self) -> dict[Key, list[dict[str, Any]]]:
         """Incidents that hurt within the span, by each job that suffers."""
         where = " AND ".join([*self._asked.conditions(), f"start_ns < {self._asked.at_ns}"])
@@ -249,6 +247,22 @@ def _communicators(rows: JobRows) -> list[dict[str, Any]]:
         f"ORDER BY size DESC, collectives DESC, comm LIMIT {COMMS_MAX} SETTINGS final = 0"
     )
     return [{name: row[name] if name == "comm" else int(row[name]) for name in row} for row in found]
+
+
+def _shown_run(rows: JobRows, runs: Sequence[Mapping[str, int]], now_ns: int) -> dict[str, Any] | None:
+    """The newest run that began before the end of the span: since when, until when it told steps, how it is now."""
+    begun = [run for run in runs if run["from_ns"] < rows.to_ns]
+    if not begun:
+        return None
+    run = begun[-1]
+    if run is not runs[-1]:
+        return {**run, "state": ENDED}
+    present = replace(rows.asked, at_ns=max(now_ns, rows.to_ns))
+    found = lives_of(rows.store, present, run["from_ns"], [rows.job])
+    ended = [life.ended_ns for key, life in found.items() if key[0] == rows.tenant and life.ended_ns is not None]
+    if ended:
+        return {**run, "to_ns": max(ended), "state": ENDED}
+    return {**run, "state": RUNNING if _runs_still(present.at_ns - run["to_ns"], None) else SILENT}
 
 
 def _runs(rows: JobRows) -> list[dict[str, Any]]:
