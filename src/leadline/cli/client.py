@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import typer
 
-from leadline.model.errors import UsageError, WorldError
+from leadline.model.errors import LeadlineError, UnknownNameError, UsageError, WorldError
 from leadline.server.config import load
 
 ServerOption = Annotated[
@@ -30,10 +30,15 @@ ConfigOption = Annotated[
 ]
 TIMEOUT_S = 310.0  # a query may run 300 s
 CONNECT_S = 5.0
+UNKNOWN = ("unknown_name", "unknown_incident", "unknown_table")  # reasons of the server for a name that nobody told
 
 
 class Client:
-    """One server's API. Errors: WorldError if nobody answers, UsageError for what the server refuses."""
+    """One server's API.
+
+    Errors: WorldError if nobody answers, UnknownNameError for a name that nobody told, UsageError for what else the
+    server refuses.
+    """
 
     def __init__(self, server: str) -> None:
         """Errors: UsageError for an address that is none."""
@@ -94,8 +99,14 @@ class Client:
         if answer.status_code >= 400:
             problem = found.get("error", {})
             message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
-            raise (WorldError if answer.status_code >= 500 else UsageError)(message)
+            raise _error(answer.status_code, problem.get("reason", ""))(message)
         return found
+
+
+def _error(status: int, reason: str) -> type[LeadlineError]:
+    if status >= 500:
+        return WorldError
+    return UnknownNameError if reason in UNKNOWN else UsageError
 
 
 def _socket_path(server: str) -> str:

@@ -12,7 +12,8 @@ from leadline.cli.client import Client, ConfigOption, ServerOption
 from leadline.cli.diagnosis_offline import recorded_diagnosis
 from leadline.cli.diagnosis_truth import compared, comparison
 from leadline.cli.diagnosis_words import state_line, tell
-from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, console, emit, when
+from leadline.cli.exits import EXIT_OF_STATE
+from leadline.cli.output import Output, OutputOption, console, emit, when
 from leadline.cli.picture.diagnosis import diagnosis_picture
 from leadline.cli.picture.save import SvgOption, save
 from leadline.cli.show_graph import AtOption, ClusterOption
@@ -27,7 +28,13 @@ from leadline.store.bundle_redact import truth_path
 def diagnose(
     about: Annotated[
         str,
-        typer.Argument(help="A job (bert-1), an incident by its id, or a recording (NAME.leadline). By default all."),
+        typer.Argument(
+            help="A job (bert-1), an incident by its id, an entity (host:h3), or a recording (NAME.leadline). "
+            "By default all."
+        ),
+    ] = "",
+    within: Annotated[
+        str, typer.Argument(help="Of a recording only this job, incident or entity.", show_default=False)
     ] = "",
     truth: Annotated[
         bool, typer.Option("--truth", help="Hold a recording against what was really broken, NAME.truth.json.")
@@ -44,10 +51,12 @@ def diagnose(
     """Say what hurts, since when, the cause with its evidence, what to do, and what it costs to wait.
 
     Exit code 0: nothing hurts; 1: something does, and its cause is unknown or it is suppressed; 2: something does, and
-    the cause is known; 3: nothing can be said. In a recording all that happened counts.
+    the cause is known; 3: nothing can be said, or nobody knows the name. In a recording all that happened counts.
     """
     try:
-        found, faults = _found(about, truth, at, cluster, config, server, quiet=check or output is not Output.TABLE)
+        found, faults = _found(
+            about, within, truth, at, cluster, config, server, quiet=check or output is not Output.TABLE
+        )
     except LeadlineError as error:
         raise typer.Exit(_nothing(about, str(error), output, check=check)) from error
     lines = compared(faults, found["incidents"]) if faults is not None else None
@@ -68,13 +77,15 @@ def diagnose(
 
 
 def _found(
-    about: str, truth: bool, at: str, cluster: str, config: Path | None, server: str, *, quiet: bool
+    about: str, within: str, truth: bool, at: str, cluster: str, config: Path | None, server: str, *, quiet: bool
 ) -> tuple[dict[str, Any], list[Entry] | None]:
     """The answer, and the faults of its truth if that was asked for. Errors: LeadlineError."""
     path = Path(about)
     if not about.endswith(SUFFIX) and not (about and path.is_file()):
         if truth:
             raise UsageError(f"--truth is for a recording (NAME{SUFFIX}), got {about or 'no name'!r}")
+        if within:
+            raise UsageError(f"one name is asked for, or a recording (NAME{SUFFIX}) and one; got {about} and {within}")
         return Client(server).get("/api/v1/diagnosis", job=about, at=at, cluster=cluster), None
     if at or cluster or server:
         raise UsageError("--at, --cluster and --server are for a running Leadline; a recording is judged here, whole")
@@ -82,7 +93,7 @@ def _found(
     price = load(config, os.environ).ledger
     if not quiet:
         console(stderr=True).print(f"judging {path} ...", style="dim")
-    return recorded_diagnosis(path, price), faults
+    return recorded_diagnosis(path, price, within), faults
 
 
 def _faults(path: Path) -> list[Entry]:

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.errors import UnknownNameError
 from leadline.model.tables import BY_NAME
-from leadline.server.diagnosis_view import OK, SOURCES, SYMPTOM_ANALYSES, UNKNOWN, Watched, WatchedJob, diagnosis
-from leadline.server.incidents_view import Incident, incidents_of
+from leadline.server.diagnosis_view import OK, SOURCES, SYMPTOM_ANALYSES, UNKNOWN, About, Watched, WatchedJob, diagnosis
+from leadline.server.incidents_view import GPU_LABEL, Incident, incidents_of
 from leadline.server.ledger_config import LedgerConfig
+from leadline.server.names_view import Kind, Names, said
 from leadline.server.rows_view import json_rows
 from leadline.store.bundle import Bundle, read_bundle
 
@@ -21,20 +23,37 @@ S = 10**9
 VERDICTS = ("incident", "cause", "symptom")
 
 
-def recorded_diagnosis(path: Path, config: LedgerConfig) -> dict[str, Any]:
+def recorded_diagnosis(path: Path, config: LedgerConfig, about: str = "") -> dict[str, Any]:
     """What `/api/v1/diagnosis` would say of a whole recording; everything in it is concluded again.
 
-    Windows that could not be judged stand in `failed`, a sentence each.
-    Errors: DataError for a file that is no bundle, WorldError if it cannot be read.
+    `about`: only of this job, incident or entity. Windows that could not be judged stand in `failed`, a sentence each.
+    Errors: DataError for a file that is no bundle, WorldError if it cannot be read, UnknownNameError.
     """
     from leadline.runner.judging import failures  # here: analyses load kernels, other verbs need none
     from leadline.runner.offline import judge_bundle
 
     with read_bundle(path) as bundle:
         watched, hosts, at_ns = _watched(bundle), _hosts(bundle), bundle.manifest.to_ns
+        indices = _indices(bundle)
     found = judge_bundle(path)
-    answer = diagnosis("", incidents(found, hosts), watched, at_ns, config, recorded=True) | {"about": path.name}
+    told = incidents(found, hosts, indices)
+    kind, told = chosen(told, about, [each.job for each in watched.jobs]) if about else (About.ALL, told)
+    answer = diagnosis(about, told, watched, at_ns, config, recorded=True, kind=kind) | {"about": about or path.name}
     return with_failures(answer, list(failures(found)))
+
+
+def chosen(told: Sequence[Incident], about: str, jobs: Sequence[str]) -> tuple[About, list[Incident]]:
+    """What a name is of in a recording with these jobs, and the incidents about it. Errors: UnknownNameError."""
+    if named := [one for one in told if one.incident == about]:
+        return About.INCIDENT, named
+    job = about.removeprefix("job:")
+    if job in jobs:
+        return About.JOB, [one for one in told if one.concerns(job)]
+    if named := [one for one in told if one.names(about)]:
+        return About.ENTITY, named
+    entities = sorted({cause.entity for one in told for cause in one.chosen})
+    text = said(Names(jobs, [one.incident for one in told], entities), about, Kind.ANY)["text"]
+    raise UnknownNameError(f"in this recording {text}")
 
 
 def with_failures(answer: dict[str, Any], failed: Sequence[str]) -> dict[str, Any]:
@@ -52,10 +71,12 @@ def looking() -> tuple[str, ...]:
     return tuple(each.name for each in ANALYSES if each.name in SYMPTOM_ANALYSES)
 
 
-def incidents(found: Mapping[str, pa.Table], hosts: Mapping[str, str]) -> list[Incident]:
+def incidents(
+    found: Mapping[str, pa.Table], hosts: Mapping[str, str], indices: Mapping[str, str] | None = None
+) -> list[Incident]:
     """Incidents of verdicts that count, by table name; what lost most first."""
     rows = {name: json_rows(found[name]) if name in found else [] for name in VERDICTS}
-    told = incidents_of(rows["incident"], rows["cause"], rows["symptom"], hosts)
+    told = incidents_of(rows["incident"], rows["cause"], rows["symptom"], hosts, indices)
     return sorted(told, key=lambda one: (-one.lost_gpu_seconds, one.start_ns, one.incident))
 
 
@@ -105,3 +126,14 @@ def _hosts(bundle: Bundle) -> dict[str, str]:
             strict=True,
         )
     )
+
+
+def _indices(bundle: Bundle) -> dict[str, str]:
+    """The numbers that GPUs have on their hosts, as their exporter labels them."""
+    rows = _rows(bundle, "series", "entity", "labels", "last_ns")
+    if rows is None:
+        return {}
+    of_gpus = rows.filter(pc.starts_with(rows["entity"].cast(pa.string()), "gpu:")).sort_by("last_ns")
+    names = of_gpus["entity"].cast(pa.string()).to_pylist()
+    told = zip(names, (dict(each or ()).get(GPU_LABEL, "") for each in of_gpus["labels"].to_pylist()), strict=True)
+    return {name: number for name, number in told if number.isdecimal()}

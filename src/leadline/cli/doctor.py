@@ -8,7 +8,8 @@ import typer
 
 from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
-from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
+from leadline.cli.exits import EXIT_OF_STATE
+from leadline.cli.output import Output, OutputOption, ago, console, emit, size, state_text, table
 from leadline.model.errors import WorldError
 
 

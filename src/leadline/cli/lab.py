@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from leadline.cli import lab_leadline, lab_matrix, lab_run, lab_simulate
-from leadline.cli.output import EXIT_OF_STATE, Output, OutputOption, ago, console, emit, size, state_text, table
+from leadline.cli.exits import EXIT_OF_STATE
+from leadline.cli.output import Output, OutputOption, ago, console, emit, size, state_text, table
 from leadline.lab import state
 from leadline.lab.realise import leftovers
 from leadline.lab.realise.cluster import Cluster

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from leadline import __version__
+from leadline.cli.exits import exit_of
 from leadline.cli.verbs import Verbs
-from leadline.model.errors import LeadlineError, UsageError
+from leadline.model.errors import LeadlineError
 
 app = typer.Typer(
     cls=Verbs,
@@ -20,9 +21,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Leadline finds what slows or breaks a distributed training job, and says how it knows.",
 )
-
-EXIT_USAGE = 2
-EXIT_WORLD = 3
 
 
 def _print_version(wanted: bool) -> None:
@@ -48,7 +46,7 @@ def main() -> None:
         app()
     except LeadlineError as error:
         print(f"leadline: {error}", file=sys.stderr)
-        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_WORLD)
+        sys.exit(exit_of(error))
 
 
 if __name__ == "__main__":

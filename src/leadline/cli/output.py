@@ -27,8 +27,6 @@ class Output(StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.", show_default=True)]
 
-# Exit codes of checks, in the manner of Nagios plug-ins.
-EXIT_OF_STATE = {"ok": 0, "warning": 1, "critical": 2, "unknown": 3}
 STATE_STYLE = {"ok": "green", "warning": "yellow", "critical": "red", "unknown": "dim"}
 
 # Wide enough for a table in a pipe or a log, where there is no terminal to ask.

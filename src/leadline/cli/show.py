@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated
 
 import typer
 
 from leadline.cli.analyses import print_analyses
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
 from leadline.cli.show_anomalies import anomalies
 from leadline.cli.show_failures import failures
@@ -20,6 +22,7 @@ from leadline.cli.show_path import path
 from leadline.cli.show_rules import rules
 from leadline.cli.show_sle import expectations, sle
 from leadline.cli.show_symptoms import symptoms
+from leadline.model.errors import UnknownNameError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show what is stored.")
 app.command()(graph)
@@ -45,9 +48,13 @@ def tables(
     """List the tables and how full they are; with a NAME, its columns."""
     found = Client(server).get("/api/v1/tables")
     if name:
+        known = [each["name"] for each in found["tables"]]
         found["tables"] = [each for each in found["tables"] if each["name"] == name]
         if not found["tables"]:
-            raise typer.BadParameter(f"no table {name!r}; `leadline show tables` lists them")
+            near = difflib.get_close_matches(name, known, 3) or known[:3]
+            raise UnknownNameError(
+                f"no table {name!r} is known; did you mean {' or '.join(near)}? `leadline show tables` lists all"
+            )
     if emit(found, output):
         return
     out = console()
@@ -80,7 +87,10 @@ def series(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """List metric names: how many streams each has, of which entities, which label has the most values."""
-    found = Client(server).get("/api/v1/series", match=match, entity=entity, limit=limit)
+    client = Client(server)
+    found = client.get("/api/v1/series", match=match, entity=entity, limit=limit)
+    if not found["rows"]:
+        require_known(client, "entity", entity)
     if emit(found, output):
         return
     rows = [

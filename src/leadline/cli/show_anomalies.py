@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
 from leadline.cli.show_graph import ClusterOption
 from leadline.cli.show_ledger import FromOption, ToOption
@@ -27,9 +28,12 @@ def anomalies(
 ) -> None:
     """Show what was outside its own past or its peers, the oddest first. It is evidence, and no alert."""
     asked = {"entity": entity, "from": since, "to": until, "cluster": cluster}
-    found = Client(server).get("/api/v1/anomalies", **asked)
+    client = Client(server)
+    found = client.get("/api/v1/anomalies", **asked)
     if not emit(found, output):
         tell(console(), found, every=bool(entity))
+    if not found["entities"]:
+        require_known(client, "entity", entity, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.flow_words import bytes_words, flow_name, link_ends, path_words, percent, rank_words, tuple_words
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
 from leadline.cli.picture.flows import flows_picture
@@ -30,12 +31,14 @@ def flows(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the flows of a job: ranks, paths, bytes; its links by load and who shares them; where flows collide."""
-    found = Client(server).get("/api/v1/flows", job=job, at=at, cluster=cluster)
+    client = Client(server)
+    found = client.get("/api/v1/flows", job=job, at=at, cluster=cluster)
     if svg is not None:
         save(svg, flows_picture(found, when(found["end_ns"])))
-    if emit(found, output):
-        return
-    tell(console(), found)
+    if not emit(found, output):
+        tell(console(), found)
+    if not found["flows"]:
+        require_known(client, "job", job, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any]) -> None:

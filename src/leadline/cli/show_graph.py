@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
 from leadline.cli.picture.folding import HOST, LEAF, Whole, homes, job_name, leaves, merged, name_of, neighbours
 from leadline.cli.picture.graph import ROW_NAMES, graph_picture
@@ -46,9 +47,10 @@ def graph(
     found = client.get("/api/v1/graph", job=job, of=of, at=at, cluster=cluster)
     if svg is not None:
         save(svg, graph_picture([found, *_beside(client, found, cluster)], when(found["at_ns"])))
-    if emit(found, output):
-        return
-    tell(console(), found)
+    if not emit(found, output):
+        tell(console(), found)
+    if found["span"] is None:
+        require_known(client, "job" if job else "entity", job or of, cluster=cluster)
 
 
 def _beside(client: Client, found: Mapping[str, Any], cluster: str) -> list[dict[str, Any]]:

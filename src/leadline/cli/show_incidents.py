@@ -11,6 +11,7 @@ from rich.text import Text
 
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.diagnosis_words import causes_words
+from leadline.cli.exits import require_known
 from leadline.cli.ledger_words import gpu_time, span
 from leadline.cli.output import STATE_STYLE, Output, OutputOption, console, emit, table, when
 from leadline.cli.show_graph import ClusterOption
@@ -30,10 +31,12 @@ def incidents(
 ) -> None:
     """Show what hurts and what hurt: since when, what it lost, the cause and what to do; open ones first."""
     asked = {"job": job, "from": since, "to": until, "state": state, "cluster": cluster}
-    found = Client(server).get("/api/v1/incidents", **asked)
-    if emit(found, output):
-        return
-    tell(console(), found)
+    client = Client(server)
+    found = client.get("/api/v1/incidents", **asked)
+    if not emit(found, output):
+        tell(console(), found)
+    if not found["incidents"]:
+        require_known(client, "job", job, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any]) -> None:

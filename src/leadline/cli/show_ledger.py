@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.ledger_story import cost_words, time_words
 from leadline.cli.ledger_words import CATEGORY_WORDS, bar, gpu_time, hours, money, owner_words, share, span
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
@@ -35,12 +36,14 @@ def ledger(
 ) -> None:
     """Show where the time of a job went, who costs most and since when, what is not known and why, what it cost."""
     asked = {"job": job, "from": since, "to": until, "at": at, "cluster": cluster}
-    found = Client(server).get("/api/v1/ledger", **asked)
+    client = Client(server)
+    found = client.get("/api/v1/ledger", **asked)
     if svg is not None:
         save(svg, ledger_picture(found, when))
-    if emit(found, output):
-        return
-    tell(console(), found)
+    if not emit(found, output):
+        tell(console(), found)
+    if found["total"] is None:
+        require_known(client, "job", job, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any]) -> None:

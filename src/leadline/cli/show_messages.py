@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.flow_words import flow_name, percent
 from leadline.cli.message_words import delay_words, order_words, span_words
 from leadline.cli.output import Output, OutputOption, console, emit, size, table, when
@@ -32,12 +33,14 @@ def messages(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show the messages of a job: its rings in their order, and each edge's share of the time of its collectives."""
-    found = Client(server).get("/api/v1/messages", job=job, at=at, window=window, cluster=cluster)
+    client = Client(server)
+    found = client.get("/api/v1/messages", job=job, at=at, window=window, cluster=cluster)
     if svg is not None:
         save(svg, messages_picture(found, when(found["end_ns"])))
-    if emit(found, output):
-        return
-    tell(console(), found)
+    if not emit(found, output):
+        tell(console(), found)
+    if not found["communicators"]:
+        require_known(client, "job", job, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any]) -> None:

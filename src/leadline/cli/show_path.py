@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.flow_words import bytes_words, link_ends, path_words, percent, rank_words, tuple_words
 from leadline.cli.output import Output, OutputOption, console, emit, table, when
 from leadline.cli.picture.path import path_picture
@@ -34,12 +35,14 @@ def path(
 
     Where nothing was sampled: which paths the topology allows, and what is missing.
     """
-    found = Client(server).get("/api/v1/path", a=rank_a, b=rank_b, at=at, cluster=cluster)
+    client = Client(server)
+    found = client.get("/api/v1/path", a=rank_a, b=rank_b, at=at, cluster=cluster)
     if svg is not None:
         save(svg, path_picture(found, when(found["end_ns"])))
-    if emit(found, output):
-        return
-    tell(console(), found)
+    if not emit(found, output):
+        tell(console(), found)
+    if not found["flows"] and not found["possible"]["paths"]:
+        require_known(client, "rank", rank_a, rank_b, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any]) -> None:

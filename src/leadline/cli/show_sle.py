@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.text import Text
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import EXIT_OF_STATE, require_known
 from leadline.cli.output import (
-    EXIT_OF_STATE,
     STATE_STYLE,
     Output,
     OutputOption,
@@ -51,7 +51,8 @@ def sle(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show how well expectations are met: good time, what is left of the error budget, burn rates, what was bad."""
-    found = Client(server).get(
+    client = Client(server)
+    found = client.get(
         "/api/v1/sle", layer=layer, entity=entity, expectation=expectation, window=window, at=at, cluster=cluster
     )
     state, line = verdict(found)
@@ -60,6 +61,9 @@ def sle(
         if check:
             out.print(state_text(state), line, soft_wrap=True)
         tell(out, found)
+    if not found["held_total"]:
+        require_known(client, "entity", entity, cluster=cluster)
+        require_known(client, "expectation", expectation, cluster=cluster)
     if check:
         raise typer.Exit(EXIT_OF_STATE[state])
 

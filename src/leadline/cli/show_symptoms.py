@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from leadline.cli.client import Client, ServerOption
+from leadline.cli.exits import require_known
 from leadline.cli.ledger_words import gpu_time, share, span
 from leadline.cli.output import STATE_STYLE, Output, OutputOption, console, emit, table, when
 from leadline.cli.show_graph import ClusterOption
@@ -30,9 +31,12 @@ def symptoms(
 ) -> None:
     """Show what hurts and what hurt, and whom it blames: what incidents are made of; open ones first."""
     asked = {"job": job, "from": since, "to": until, "cluster": cluster}
-    found = Client(server).get("/api/v1/symptoms", **asked)
+    client = Client(server)
+    found = client.get("/api/v1/symptoms", **asked)
     if not emit(found, output):
         tell(console(), found)
+    if not found["symptoms"]:
+        require_known(client, "job", job, cluster=cluster)
 
 
 def tell(out: Console, found: Mapping[str, Any]) -> None:

@@ -23,7 +23,7 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from leadline import __version__
 from leadline.ingest.http import Authorize
 from leadline.model.counters import counter
-from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
+from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
@@ -46,6 +46,7 @@ from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
 from leadline.server.mesh_view import mount_mesh
 from leadline.server.messages_api import mount_messages
+from leadline.server.names_view import mount_names
 from leadline.server.now_view import mount_now
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.report_view import mount_report
@@ -105,6 +106,7 @@ PACKED_BYTES_MIN = 1000  # what is smaller fits a packet or two as it is
 MOUNTS = (
     mount_analyses,
     mount_entities,
+    mount_names,
     mount_fleet,
     mount_mesh,
     mount_telemetry,
@@ -347,6 +349,8 @@ def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] 
 def _status(error: LeadlineError) -> tuple[int, str]:
     if isinstance(error, RefusedError):
         return {"unauthorized": 401, "unknown_table": 404, "unknown_incident": 404}.get(error.reason, 400), error.reason
+    if isinstance(error, UnknownNameError):
+        return 404, "unknown_name"
     if isinstance(error, BusyError):
         return 429, "busy"
     if isinstance(error, StoreError):

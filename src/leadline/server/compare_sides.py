@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from leadline.model.errors import UsageError
+from leadline.model.errors import LeadlineError, UnknownNameError, UsageError
 from leadline.model.ids import parse_entity_id
-from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.server.flows_view import Asked, time_text
-from leadline.server.near import near_jobs
+from leadline.server.names_view import Kind, unknown_text
 from leadline.server.rows_view import json_rows, parse_time
 from leadline.store import Store
 
@@ -119,8 +118,7 @@ def _run(reader: Reader, job: str, at: str) -> Side:
         return _with_hosts(reader, Side("job", job, *_told_span(reader, at), jobs=(job,)))
     runs = runs_of(_activity(reader, job))
     if not runs:
-        near = near_jobs(reader.store, reader.asked, job, STEP, COLLECTIVE)
-        raise UsageError(f"job {job} told no step and no collective{near or ': is the name right?'}")
+        raise _nothing(reader, job, Kind.JOB)
     if not at:
         return _with_hosts(reader, Side("job", job, *runs[-1], jobs=(job,)))
     at_ns = parse_time(at, reader.asked.at_ns)
@@ -196,6 +194,12 @@ def _told_span(reader: Reader, at: str) -> tuple[int, int]:
     return from_ns, to_ns
 
 
+def _nothing(reader: Reader, name: str, kind: Kind) -> LeadlineError:
+    """Why there is nothing to compare: nobody knows the name, or it told nothing by then."""
+    text = unknown_text(reader.store, reader.asked, name, kind)
+    return UnknownNameError(text) if text else UsageError(f"no step and no metric of {name} is stored by then")
+
+
 # --- hosts and GPUs ---
 
 
@@ -215,7 +219,7 @@ def _span(reader: Reader, kind: str, name: str, at: str) -> tuple[int, int]:
     )[0]  # fmt: skip
     seen = [int(each["newest"]) for each in (newest, steps) if each["n"]]
     if not seen:
-        raise UsageError(f"nothing was told of {kind}:{name}; `leadline show graph {kind}:{name}` may know better")
+        raise _nothing(reader, f"{kind}:{name}", Kind.ENTITY)
     to_ns = min(to_ns, max(seen) + 1)
     return to_ns - HOUR_NS, to_ns
 

@@ -9,15 +9,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
-from leadline.server.flows_view import Asked, plain_job, time_text
+from leadline.server.flows_view import Asked, time_text
 from leadline.server.incidents_view import Incident, Incidents
+from leadline.server.job_lives import lives_of
 from leadline.server.ledger_config import LedgerConfig
+from leadline.server.names_view import is_entity, unknown_text
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
@@ -47,6 +50,7 @@ class WatchedJob:
     since_ns: int
     until_ns: int
     step_s: float | None  # mean from one to the next
+    ended_ns: int | None = None  # since when all its ranks are gone; None: not told, whether it runs or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,21 +62,35 @@ class Watched:
     judged_ns: Mapping[str, int] = field(default_factory=dict)  # end of the newest window by analysis
 
 
+class About(StrEnum):
+    """What was asked for."""
+
+    ALL = "all"
+    JOB = "job"
+    INCIDENT = "incident"
+    ENTITY = "entity"
+    UNKNOWN = "unknown"  # no job, no incident, no entity of that name
+
+
 def diagnosis(
-    about: str, incidents: Sequence[Incident], watched: Watched, at_ns: int, config: LedgerConfig, *, recorded: bool
-) -> dict[str, Any]:
+    about: str, incidents: Sequence[Incident], watched: Watched, at_ns: int, config: LedgerConfig, *, recorded: bool,
+    kind: About | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """What `/api/v1/diagnosis` says. `incidents` in their order of urgency, all about what was asked for.
 
     `recorded`: of a whole recording that ended at `at_ns`, in which what is over counts as much as what lasts.
+    `kind`: what `about` names; a job, or everything where it is empty, if that is not told.
     """
-    state, why = state_of(about, incidents, watched, at_ns, recorded=recorded)
+    kind = kind or (About.JOB if about else About.ALL)
+    state, why = state_of(about, incidents, watched, at_ns, recorded=recorded, kind=kind)
     ranks = {each.job: each.ranks for each in watched.jobs}
     told = [
         {**one.as_json(), "gpus": sum(ranks.get(job, 0) for job in one.jobs) or None, "waiting_cost": waiting_cost(one)}
         for one in incidents[:INCIDENTS_SHOWN]
     ]
     return {
-        "schema": SCHEMA_VERSION, "state": state, "about": about, "at_ns": at_ns, "recorded": recorded, "why": why,
+        "schema": SCHEMA_VERSION, "state": state, "about": about, "about_kind": kind, "at_ns": at_ns,
+        "recorded": recorded, "why": why,
         "watched": asdict(watched), "price": config.gpu_hour_price, "currency": config.currency,
         "incidents_total": len(incidents), "incidents": told,
     }  # fmt: skip
@@ -88,34 +106,49 @@ def waiting_cost(one: Incident) -> float:
 
 
 def state_of(
-    about: str, incidents: Iterable[Incident], watched: Watched, at_ns: int, *, recorded: bool
+    about: str, incidents: Sequence[Incident], watched: Watched, at_ns: int, *, recorded: bool, kind: About = About.JOB
 ) -> tuple[str, str]:
     """The state, and why it is not `ok` where no incident says so.
 
     critical: an incident is open and its cause known; warning: open, and its cause unknown or the incident
-    suppressed; unknown: nothing to conclude from.
+    suppressed; unknown: nothing to conclude from. An incident that was asked for by its id is itself the answer: once
+    it is over the state is ok, whatever is known of the job now.
     """
     hurting = [one for one in incidents if one.open or recorded]
     if any(one.known and not one.suppressed for one in hurting):
         return CRITICAL, ""
     if hurting:
         return WARNING, ""
-    if about and not any(each.job == about for each in watched.jobs):
+    if kind is About.INCIDENT and incidents:
+        return OK, _over(incidents)
+    if kind is About.UNKNOWN or (kind is About.JOB and about and not any(each.job == about for each in watched.jobs)):
         return UNKNOWN, _nobody(about, watched)
     if not watched.jobs:
         return UNKNOWN, "no job told a step: does one run, and is it watched (`leadline doctor`)?"
-    if not recorded and all(_silent(each, at_ns) for each in watched.jobs):
-        last = max(watched.jobs, key=lambda each: each.until_ns)
+    there = [each for each in watched.jobs if each.ended_ns is None]
+    if not recorded and there and all(_silent(each, at_ns) for each in there):
+        last = max(there, key=lambda each: each.until_ns)
         quiet_s = (at_ns - last.until_ns) / S
         return UNKNOWN, (
-            f"no step of {last.job} for {quiet_s:.0f} s, since {time_text(last.until_ns)}: it has ended, or its "
-            "telemetry has (`leadline doctor`)"
+            f"no step of {last.job} for {quiet_s:.0f} s, since {time_text(last.until_ns)}, and nobody saw it end: its "
+            "telemetry may have stopped (`leadline doctor`)"
         )
+    if not recorded and not there:
+        last = max(watched.jobs, key=lambda each: each.until_ns)
+        state, why = _judged(watched, recorded=recorded)
+        return state, why or f"{last.job} ended at {time_text(last.ended_ns or last.until_ns)}"
     return _judged(watched, recorded=recorded)
 
 
 def _silent(job: WatchedJob, at_ns: int) -> bool:
     return at_ns - job.until_ns > max(QUIET_NS, QUIET_STEPS * (job.step_s or 0.0) * S)
+
+
+def _over(incidents: Sequence[Incident]) -> str:
+    """Since when all of these are over."""
+    last = max(incidents, key=lambda one: one.end_ns or one.seen_ns)
+    how = "it was not watched since" if last.unwatched else "it is over since"
+    return f"{how} {time_text(last.end_ns or last.seen_ns)}"
 
 
 def _nobody(about: str, watched: Watched) -> str:
@@ -146,16 +179,37 @@ def _judged(watched: Watched, *, recorded: bool) -> tuple[str, str]:
 
 
 def diagnosis_answer(store: Store, asked: Asked, about: str = "", config: LedgerConfig | None = None) -> dict[str, Any]:
-    """The diagnosis of a job, of an incident by its id, or (empty) of everything, from the rows of a store."""
-    found = Incidents(store, asked)
-    named = found.named(about) if about else []
-    job = "" if named else plain_job(about) if about else ""
-    incidents = named or found.between(asked.at_ns - OVER_NS, job)
-    jobs = [each for one in named for each in one.jobs]
-    watched = _Watching(store, asked).watched([job] if job else jobs)
-    if job and not watched.jobs:
-        watched = _Watching(store, asked).watched([])  # to say which there are
-    return diagnosis(about if named else job, incidents, watched, asked.at_ns, config or LedgerConfig(), recorded=False)
+    """The diagnosis of a job, of an incident by its id, of what names an entity, or (empty) of everything.
+
+    Errors: StoreError. A name that nobody told is an answer too: `unknown`, with what may have been meant.
+    """
+    kind, name, incidents = _named(Incidents(store, asked), about, asked)
+    watching = _Watching(store, asked)
+    jobs = [each for one in incidents for each in one.jobs] if kind is About.INCIDENT else []
+    watched = watching.watched([name] if kind is About.JOB else jobs)
+    unknown = ""
+    if not incidents and (kind is About.ENTITY or (kind is About.JOB and not watched.jobs)):
+        unknown = unknown_text(store, asked, about)
+        watched = watching.watched([])  # to say which jobs there are
+        kind = About.UNKNOWN if unknown else kind
+    answer = diagnosis(name, incidents, watched, asked.at_ns, config or LedgerConfig(), recorded=False, kind=kind)
+    return answer | {"why": unknown} if unknown else answer
+
+
+def _named(found: Incidents, about: str, asked: Asked) -> tuple[About, str, list[Incident]]:
+    """What a name is of, as it is told, and the incidents about it.
+
+    An incident that is named by its id, or by a part that it names, is told whenever it was; those of a job, and of
+    all, if they were open within the last day.
+    """
+    if not about:
+        return About.ALL, "", found.between(asked.at_ns - OVER_NS)
+    if incidents := found.named(about):
+        return About.INCIDENT, about, incidents
+    if is_entity(about) and not about.startswith("job:"):
+        return About.ENTITY, about, [one for one in found.between() if one.names(about)]
+    job = about.removeprefix("job:")
+    return About.JOB, job, found.between(asked.at_ns - OVER_NS, job)
 
 
 class _Watching:
@@ -174,6 +228,12 @@ class _Watching:
         if jobs and not rows:
             last_ns = max((each.until_ns for each in self._jobs(jobs, None)), default=None)
             rows = [] if last_ns is None else self._jobs(jobs, last_ns - LOOK_NS)
+        since_ns = min((each.since_ns for each in rows), default=self._asked.at_ns)
+        ended = {
+            key[2]: life.ended_ns
+            for key, life in lives_of(self._store, self._asked, since_ns, [each.job for each in rows]).items()
+        }
+        rows = [replace(each, ended_ns=ended.get(each.job)) for each in rows]
         return Watched(tuple(rows), self._until(jobs), self._judged(jobs))
 
     def _where(self, jobs: Sequence[str], *more: str) -> str:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
-from leadline.model.errors import RefusedError
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import INCIDENT
@@ -16,6 +15,7 @@ from leadline.server.explain import Explainer
 from leadline.server.explain_config import ExplainConfig
 from leadline.server.incidents_answers import ExplanationAnswer
 from leadline.server.incidents_view import Incident, Incidents
+from leadline.server.names_view import no_incident
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
 
@@ -39,11 +39,9 @@ def mount_explanation(api: FastAPI, ways: Ways) -> None:
         asked = ways.asked(request, cluster=cluster)
         with ways.turn():
             found = Incidents(ways.parts.store, asked).named(incident)
+            if not found:
+                raise no_incident(ways.parts.store, asked, incident)
             tenants = _tenants(ways.parts.store) if model else []
-        if not found:
-            raise RefusedError(
-                "unknown_incident", f"no incident {incident[:200]!r}; GET /api/v1/incidents lists those there are"
-            )
         told = [_told(explainer, each, model, tenants) for each in found]
         return {"schema": SCHEMA_VERSION, "explanations": told}
 

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 
-from leadline.model.errors import RefusedError, UsageError
+from leadline.model.errors import UsageError
 from leadline.server.asking import At, Cluster, From, SomeJob, To, Ways
 from leadline.server.diagnosis_view import diagnosis_answer
 from leadline.server.incidents_answers import DiagnosisAnswer, IncidentsAnswer, OneIncidentAnswer
 from leadline.server.incidents_view import STATES, Incidents, incidents_answer
+from leadline.server.names_view import no_incident
 from leadline.server.rows_view import SCHEMA_VERSION
 
 
@@ -39,17 +40,19 @@ def mount_incidents(api: FastAPI, ways: Ways) -> None:
         question = ways.asked(request, "", cluster)
         with ways.turn():
             found = Incidents(ways.parts.store, question).named(incident)
-        if not found:
-            raise RefusedError(
-                "unknown_incident", f"no incident {incident[:200]!r}; GET /api/v1/incidents lists those there are"
-            )
+            if not found:
+                raise no_incident(ways.parts.store, question, incident)
         return {"schema": SCHEMA_VERSION, "incidents": [each.as_json() for each in found]}
 
     @api.get("/api/v1/diagnosis", tags=["incidents"], **ways.answers(DiagnosisAnswer))
     def diagnosis(
         request: Request,
         job: Annotated[
-            str, Query(description="bert-1 or job:bert-1, or the id of an incident; all if empty", max_length=1000)
+            str,
+            Query(
+                description="bert-1 or job:bert-1, the id of an incident, or an entity that some name; all if empty",
+                max_length=1000,
+            ),
         ] = "",
         at: At = "",
         cluster: Cluster = "",

@@ -16,6 +16,7 @@ from leadline.model.principal import WRITE, Principal
 from leadline.model.tables.verdicts import MARK
 from leadline.server.flows_view import Asked
 from leadline.server.incidents_view import Cause, Incident, Incidents
+from leadline.server.names_view import no_incident
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 from leadline.store.schema import arrow_table
@@ -45,9 +46,7 @@ def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> li
         raise RefusedError("unauthorized", f"role {principal.role} may not mark; ask somebody with tenant-write")
     found = Incidents(store, Asked(principal, "", now_ns)).named(said.incident)
     if not found:
-        raise RefusedError(
-            "unknown_incident", f"no incident {said.incident[:200]!r}; GET /api/v1/incidents lists those there are"
-        )
+        raise no_incident(store, Asked(principal, "", now_ns), said.incident)
     about = _about(found, said)
     rows = [
         {

@@ -15,13 +15,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response
 
 from leadline import __version__
-from leadline.model.errors import RefusedError, UsageError
+from leadline.model.errors import UsageError
 from leadline.server.action_words import ToDo, to_do
 from leadline.server.asking import Cluster, Ways
 from leadline.server.explain_facts import Explanation, explanation, lost_words, percent
 from leadline.server.flows_view import Asked, time_text
 from leadline.server.incidents_view import Cause, Evidence, Incident, Incidents
 from leadline.server.marks_view import marks_answer
+from leadline.server.names_view import no_incident
 from leadline.server.report_plot import HEIGHT, WIDTH, Drawn, drawn
 from leadline.server.samples_view import S, samples_answer
 from leadline.store import Store
@@ -79,9 +80,7 @@ def report(store: Store, asked: Asked, incident: str) -> str:
     """The report, HTML. Errors: RefusedError("unknown_incident")."""
     found = Incidents(store, asked).named(incident)
     if not found:
-        raise RefusedError(
-            "unknown_incident", f"no incident {incident[:200]!r}; GET /api/v1/incidents lists those there are"
-        )
+        raise no_incident(store, asked, incident)
     marks = marks_answer(store, asked, incident)["marks"]
     parts = [_part(store, asked, one, [each for each in marks if each["tenant"] == one.tenant]) for one in found]
     return _template().render(

@@ -292,13 +292,26 @@ def test_what_cannot_be_said_ends_with_3_and_says_why(leadline_cli: Run, argumen
     assert leadline_cli("diagnose", *arguments, "--check").out.startswith("UNKNOWN: ")
 
 
+def test_one_incident_of_a_recording_is_told_by_its_id(leadline_cli: Run, judged: dict[str, pa.Table]) -> None:
+    judged |= verdicts(FLAP, WORKER)
+    for name, incident_ids in ((WORKER, [WORKER]), ("bert-1", [FLAP, WORKER]), ("port:h3/eth0", [FLAP])):
+        ran = leadline_cli("diagnose", str(incident("demo")), name, "-o", "json")
+        found = json.loads(ran.out)
+        assert (ran.code, found["about"]) == (2, name)
+        assert [one["incident"] for one in found["incidents"]] == incident_ids
+    ran = leadline_cli("diagnose", str(incident("demo")), "bert-1-slow-7")
+    assert ran.code == 3
+    assert "did you mean bert-1-slow-1 or bert-1-slow-0" in ran.err
+    assert leadline_cli("diagnose", "bert-1", "bert-2").code == 3
+
+
 # --- a running server -------------------------------------------------------------------------------------------------
 
 
 def test_a_running_server_that_knows_of_no_job(leadline: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("diagnose", "bert-9", "--server", leadline.url)
     assert ran.code == 3
-    assert "nobody tells of a job or incident 'bert-9', nor of any other job" in ran.out
+    assert "no job, incident or entity 'bert-9' is known" in ran.out
     assert leadline_cli("diagnose", "--check", "--server", leadline.url).code == 3
     listed = leadline_cli("show", "incidents", "--server", leadline.url)
     assert (listed.code, lines(listed.out)[0]) == (0, "incidents: 0, of which 0 open")

@@ -12,7 +12,7 @@ from tests.unit.server.compare_rows import END, FIRST, OTHER, SECOND, SIZE, S, a
 from tests.unit.server.path_rows import filled
 
 from leadline.cli.compare import tell
-from leadline.model.errors import UsageError
+from leadline.model.errors import UnknownNameError, UsageError
 from leadline.model.principal import Principal, Role
 from leadline.server.compare_answers import CompareAnswer
 from leadline.server.compare_sides import runs_of
@@ -90,23 +90,23 @@ def test_a_gpu_and_its_peers(store: Store) -> None:
         ("bert-7", "", "give two runs"),
         ("bert-7", "bert-7", "same span"),
         ("bert-7", "host:h1", "like is compared with like"),
-        ("nobody", "bert-7", "told no step"),
-        ("host:h99", "", "nothing was told of host:h99"),
+        ("nobody", "bert-7", "no job 'nobody' is known; the newest are "),
+        ("host:h99", "", "no entity 'host:h99' is known"),
         ("switch:leaf1", "", "compared are jobs"),
         ("bert-7@2020-01-01", "bert-7", "did not run at"),
         (f"bert-7@{END}..{FIRST}", "bert-7", "FROM before TO"),
         (f"host:h3@{END}..{FIRST}", "", "FROM before TO"),
-        ("bert7", "bert-7", r"told no step and no collective; did you mean bert-7"),
+        ("bert7", "bert-7", r"no job 'bert7' is known; did you mean bert-7"),
         ("bert-7@yesterday", "bert-7", "a time is"),
     ],
 )
 def test_what_cannot_be_compared_is_told(store: Store, a: str, b: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises((UsageError, UnknownNameError), match=words):
         compared(store, a, b)
 
 
 def test_no_tenant_compares_anothers_jobs(store: Store) -> None:
-    with pytest.raises(UsageError, match="told no step"):
+    with pytest.raises(UnknownNameError, match="is known"):
         compared(store, "bert-7", "bert-8", Principal("acme", "default", Role.TENANT_READ))
 
 

@@ -117,7 +117,9 @@ def test_a_diagnosis_names_the_costliest_and_how_many_gpus_it_holds(store: Store
     ("about", "state", "why"),
     [("resnet-2", "warning", ""), ("moe-3", "warning", ""), ("calm-4", "ok", ""), ("", "critical", ""),
      ("gone-5", "unknown", "no step of gone-5 for 2994 s"), ("calm-5", "unknown", "did you mean calm-4?"),
-     ("zzz", "unknown", "there are bert-1, calm-4, gone-5, resnet-2")],
+     ("zzz", "unknown", "the newest are "),
+     ("host:h77", "unknown", "no job, incident or entity 'host:h77' is known"), (WORKER, "ok", "it is over since"),
+     ("host:h6", "ok", ""), ("port:h3/eth0", "critical", ""), ("job:calm-4", "ok", "")],
 )  # fmt: skip
 def test_states_and_why(store: Store, about: str, state: str, why: str) -> None:
     found = diagnosis_answer(store, ASKED, about)
