@@ -130,6 +130,30 @@ def test_several_segments_are_one_body() -> None:
     assert both.records == 2
 
 
+def test_segments_of_several_rings_tell_together_what_each_tells_alone() -> None:
+    """Each has its own strings, and its own numbers for them."""
+    bodies = []
+    for rank in range(3):
+        ring = fresh(rank=rank, job=f"bert-{rank}")
+        writer = RingWriter(ring)
+        for kind in ("one", "two", "three")[rank:]:
+            writer.event(kind, T, "it is " * 20, entity=f"rank:bert-{rank}/{rank}", attributes={kind: "yes"})
+        writer.step(rank, T, T + 5, metrics={f"of {rank}": 0.5})
+        everything(writer)
+        bodies.append(read_segment(ring, 0).segment)
+    together = decode_ring(b"".join(bodies))
+    alone = [decode_ring(body) for body in bodies]
+    assert together.tables.keys() == alone[0].tables.keys()
+    for table in together.tables:
+        assert rows(together, table) == [row for each in alone for row in rows(each, table)]
+        assert together.tables[table].schema == alone[0].tables[table].schema
+    assert (together.records, together.begun) == (sum(e.records for e in alone), sum(e.begun for e in alone))
+    spoilt = bytearray(bodies[1])
+    spoilt[-RECORD_BYTES] ^= 0xFF
+    with pytest.raises(DataError, match=r"^segment 2 at byte \d+, record \d+: expected number"):
+        decode_ring(bodies[0] + spoilt + bodies[2])
+
+
 def test_a_segment_is_bounded_and_cut_between_groups() -> None:
     ring = fresh(1024)
     writer = RingWriter(ring)
