@@ -30,14 +30,12 @@ from bench.figures import Figure, conditions, tell
 
 from evals.healthy_cases import LINGER_S, Act, Case, programme
 from evals.healthy_scores import Silence, age_p99_s, ages_s, lost_named, lost_share, of_jobs
-from evals.jobs.place import MARKED, UNMARKED, Job, Place
+from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
 from evals.jobs.watching import Rank, Seen, Watching, first_cause
-from leadline.model.errors import LeadlineError, WorldError
+from leadline.model.errors import LeadlineError
 
 S = 10**9
-START_S_MAX = 180.0  # a job that has made no step then will make none
 END_S_MAX = 180.0  # beyond what a job should take
-LOOK_S = 0.05
 ENDS = "SELECT job, rank, end_ns FROM step WHERE job = '{job}' ORDER BY end_ns"
 
 
@@ -77,7 +75,7 @@ def _one(place: Place, name: str, case: Case, found: Run) -> None:
         place.stop_agent()
     job = place.torchrun(name, case.ranks, MARKED if case.marked else UNMARKED, case.options)
     try:
-        first = _wait_for_first_step(job)
+        first = wait_for_first_step(job)
         for act in case.acts:
             time.sleep(max(0.0, first + act.at_s - time.monotonic()))
             silence = _do(act, place, job)
@@ -95,15 +93,6 @@ def _one(place: Place, name: str, case: Case, found: Run) -> None:
     found.done.update({(name, rank): len(job.steps(rank)) for rank in range(case.ranks)})
     if code != 0:
         print(f"{name} ended with {code}: {job.said()[-800:]}", file=sys.stderr)
-
-
-def _wait_for_first_step(job: Job) -> float:
-    end = time.monotonic() + START_S_MAX
-    while not (job.pids() and job.steps()):
-        if job.process.poll() is not None or time.monotonic() > end:
-            raise WorldError(f"{job.name} made no step: {job.said()[-2000:]}")
-        time.sleep(LOOK_S)
-    return time.monotonic()
 
 
 def _do(act: Act, place: Place, job: Job) -> Silence | None:

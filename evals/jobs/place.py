@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 MARKED, UNMARKED = HERE / "train.py", HERE / "train_unmarked.py"
 READY_S_MAX = 90.0  # of the server; 4 s on an idle machine
 END_S_MAX = 40.0  # of a program that was asked to end
+START_S_MAX = 180.0  # a job that has made no step then will make none
+LOOK_S = 0.05
 LEADLINE = (sys.executable, "-m", "leadline.cli.main")
 
 
@@ -108,6 +110,10 @@ class Place:
     def start_agent(self) -> None:
         """`leadline agent --server URL`; nobody waits for it."""
         self._agent = self._started("agent", (*LEADLINE, "agent", "--server", f"http://127.0.0.1:{self.relay_port}"))
+
+    def agent_runs(self) -> bool:
+        """Whether it is there: one that ended by itself tells nothing, and not because of us."""
+        return self._agent is not None and self._agent.poll() is None
 
     def stop_agent(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it in order, or with SIGKILL."""
@@ -204,6 +210,16 @@ class Job:
         if self.process.stdin:
             with contextlib.suppress(BrokenPipeError):
                 self.process.stdin.close()
+
+
+def wait_for_first_step(job: Job) -> float:
+    """When it had made its first step, s of the monotonic clock. Errors: WorldError if it makes none."""
+    end = time.monotonic() + START_S_MAX
+    while not (job.pids() and job.steps()):
+        if job.process.poll() is not None or time.monotonic() > end:
+            raise WorldError(f"{job.name} made no step: {job.said()[-2000:]}")
+        time.sleep(LOOK_S)
+    return time.monotonic()
 
 
 def _command(pid: int) -> str:
