@@ -71,6 +71,7 @@ def simulate(
     if scenario is not None and faults:
         raise UsageError("give --scenario or --faults, not both")
     from leadline.lab.flow_truth import FlowTruthFile, beside
+    from leadline.lab.simulate.live import Live
     from leadline.lab.simulate.run import Simulation
     from leadline.lab.simulate.write import ServerSink, bundle_sink, require_room, room_needed
 
@@ -99,8 +100,14 @@ def simulate(
     with ExitStack() as stack:
         stack.callback(sink.close)
         flows = stack.enter_context(FlowTruthFile(beside(path))) if flow_truth else None
+        live = Live(server, simulation.watermark_rows) if server else None
+        if live is not None:
+            stack.callback(live.close)
+            live.start()
+        written = simulation.write(sink, flows, live.say) if live else simulation.write(sink, flows)
+        stack.callback(written.close)  # also on Ctrl-C it says that nothing more will come
         shown = 0.0
-        for share in simulation.write(sink, flows):
+        for share in written:
             if share - shown >= 0.1:
                 out.print(f"{share:.0%}")
                 shown = share

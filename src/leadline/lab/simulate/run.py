@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,17 +30,19 @@ from leadline.lab.simulate.happenings import (
 )
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.metrics import CATALOGUE, Load, Streams
-from leadline.lab.simulate.rows import Common, Told, collective_columns, made, step_columns
+from leadline.lab.simulate.rows import Coded, Common, Told, collective_columns, made, step_columns
 from leadline.lab.simulate.scheduler import Run, harmless_of_a_day, schedule
 from leadline.lab.simulate.spec import SimulationSpec
 from leadline.lab.simulate.switch_faults import LIES, switch_faults
 from leadline.lab.simulate.truth_simulated import truth
+from leadline.lab.simulate.watermarks import SENDER, Said, Watermarks
 from leadline.lab.simulate.write import Sink
 from leadline.model.tables import BY_NAME, Table
 
 CHUNK_ROWS = 4_000_000  # of all tables together: some hundred bytes a row while they are made
 PACKET_BYTES = 4096
 LOSSY = ("metric_sample", "step", "collective", "event", "flow_sample")
+Say = Callable[[list[Said]], None]
 SILENT = ("silent", "restart", "no-labels", "duplicate")
 
 
@@ -87,6 +89,7 @@ class Simulation:
         self.switch_faults = switch_faults(
             self.fleet, spec.silent_switches, spec.lying_switches, spec.failing_links, spec.seconds, spec.seed
         )
+        self._watermarks = Watermarks(spec.start_ns)
         self._flow_truth: FlowTruthFile | None = None
         self.outcome = Outcome()
 
@@ -139,8 +142,19 @@ class Simulation:
 
     # -- rows -------------------------------------------------------------------------------------------------
 
-    def write(self, sink: Sink, flow_truth: FlowTruthFile | None = None) -> Iterator[float]:
-        """Write everything; yields the share that is done. `flow_truth`: where what flows really carry goes."""
+    def write(
+        self, sink: Sink, flow_truth: FlowTruthFile | None = None, say: Say = lambda _: None
+    ) -> Generator[float, None, None]:
+        """Write everything; yields the share that is done. `flow_truth`: where what flows really carry goes.
+
+        `say` is told how far the rows of each job have come, and that they have ended, even if it is broken off.
+        """
+        try:
+            yield from self._write(sink, flow_truth, say)
+        finally:
+            say(self._watermarks.ended())
+
+    def _write(self, sink: Sink, flow_truth: FlowTruthFile | None, say: Say) -> Iterator[float]:
         spec, began = self.spec, time.monotonic()
         streams = None
         if spec.detail != "jobs":
@@ -157,13 +171,32 @@ class Simulation:
         chunk_s, at_s = self.chunk_s(), 0.0
         while at_s < spec.seconds:
             end_s = min(at_s + chunk_s, spec.seconds)
+            runs = self._runs(at_s, end_s)
+            say(self._watermarks.begun(runs, at_s))
             self._chunk(sink, streams, source, at_s, end_s)
+            say(self._watermarks.passed(runs, end_s))
             at_s = end_s
             yield at_s / spec.seconds
         self.outcome.bytes = sink.finish()
         told = {"switches_sampling": source.switches if source else 0, **self._switches_told()}
         self.outcome.truth = truth(self.fleet, self.schedule, self.clocks, spec, dict(self.outcome.lost), told)
         self.outcome.seconds = time.monotonic() - began
+
+    def _runs(self, at_s: float, end_s: float) -> list[Run]:
+        """Runs of which there is something in a span."""
+        return [run for run in self.schedule.runs if run.start_s < end_s and run.end_s > at_s]
+
+    def watermark_rows(self, said: list[Said], told_ns: int) -> pa.Table:
+        """Rows of `watermark`, said at the true time `told_ns`."""
+        host = np.array([each.host for each in said])
+        columns = {
+            "host": Coded(self._names, host), "clock": Coded(self._clock_names, host),
+            "told_ns": self._told_ns(host, np.full(len(said), told_ns)),
+            "to_ns": self._told_ns(host, np.array([each.to_ns for each in said])),
+            "job": pa.array([each.job for each in said]), "state": pa.array([each.state for each in said]),
+            "ranks": [self.fleet.gpus_per_host, len(said)], "sender": [SENDER, len(said)],
+        }  # fmt: skip
+        return made(BY_NAME["watermark"], columns, len(said), self.common, 0)
 
     def _flow_source(self) -> FlowSource:
         expected = self._samples_expected()
@@ -192,7 +225,7 @@ class Simulation:
 
     def _chunk(self, sink: Sink, streams: Streams | None, source: FlowSource | None, at_s: float, end_s: float) -> None:
         to_ns = self.spec.start_ns + round(end_s * 1e9)
-        runs = [run for run in self.schedule.runs if run.start_s < end_s and run.end_s > at_s]
+        runs = self._runs(at_s, end_s)
         for run in runs:
             if run.number not in self._jobs:
                 self._jobs[run.number] = JobSteps(run, self.fleet, self.spec.start_ns, self.spec.seed)
