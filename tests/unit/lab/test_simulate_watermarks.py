@@ -24,9 +24,9 @@ def run(number: int, job: str, hosts: list[int], start_s: float, end_s: float, e
 def test_a_job_is_open_before_its_first_rows_and_ended_after_its_last() -> None:
     told = Watermarks(start_ns=100 * S)
     job = run(0, "a", [3, 4], -50.0, 70.0, "exit/0")
-    assert told.begun([job], 0.0) == [Said("a", 3, 100 * S, OPEN), Said("a", 4, 100 * S, OPEN)]
+    assert told.begun([job], 0.0, 60.0) == [Said("a", 3, 100 * S, OPEN), Said("a", 4, 100 * S, OPEN)]
     assert told.passed([job], 60.0) == [Said("a", 3, 160 * S, OPEN), Said("a", 4, 160 * S, OPEN)]
-    assert told.begun([job], 60.0) == []
+    assert told.begun([job], 60.0, 120.0) == []
     assert told.passed([job], 120.0) == [Said("a", 3, 220 * S, ENDED), Said("a", 4, 220 * S, ENDED)]
     assert told.ended() == []
 
@@ -34,9 +34,11 @@ def test_a_job_is_open_before_its_first_rows_and_ended_after_its_last() -> None:
 def test_one_that_starts_again_stays_open_where_it_was_and_ends_where_it_left() -> None:
     told = Watermarks(start_ns=0)
     first, second = run(0, "a", [1, 2], 0.0, 20.0, "exit/1"), run(1, "a", [2, 3], 30.0, 1e9)
-    told.begun([first], 0.0)
+    told.begun([first], 0.0, 10.0)
     told.passed([first], 10.0)
-    assert told.begun([first, second], 10.0) == [Said("a", 3, 30 * S, OPEN)], "the first one's rows on 2 are to come"
+    assert told.begun([first, second], 10.0, 60.0) == [Said("a", 3, 30 * S, OPEN)], (
+        "the first one's rows on 2 are to come"
+    )
     assert told.passed([second, first], 60.0) == [
         Said("a", 1, 60 * S, ENDED), Said("a", 2, 60 * S, OPEN), Said("a", 3, 60 * S, OPEN),
     ]  # fmt: skip
@@ -91,4 +93,5 @@ def test_a_fleet_that_is_broken_off_has_ended() -> None:
     with pytest.raises(KeyboardInterrupt):
         list(simulation.write(Broken(), say=said.extend))
     assert said
-    assert {each.state for each in {(each.job, each.host): each for each in said}.values()} == {ENDED}
+    last = {(each.job, each.host): each for each in said}.values()
+    assert {(each.to_ns, each.state) for each in last} == {(SPEC.end_ns, ENDED)}, "not before rows that came"

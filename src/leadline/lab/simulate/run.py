@@ -172,7 +172,7 @@ class Simulation:
         while at_s < spec.seconds:
             end_s = min(at_s + chunk_s, spec.seconds)
             runs = self._runs(at_s, end_s)
-            say(self._watermarks.begun(runs, at_s))
+            say(self._watermarks.begun(runs, at_s, end_s))
             self._chunk(sink, streams, source, at_s, end_s)
             say(self._watermarks.passed(runs, end_s))
             at_s = end_s

@@ -27,16 +27,18 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class Watermarks:
-    """Who has been told to be open, and how far. Pure: it says what is to be sent, the caller sends."""
+    """Who has been told to be open. Pure: it says what is to be sent, the caller sends."""
 
     start_ns: int
-    _open: dict[tuple[str, int], int] = field(default_factory=dict)  # (job, host) -> to_ns
+    _until_ns: int = 0  # end of the chunk that was begun last
+    _open: set[tuple[str, int]] = field(default_factory=set)  # (job, host)
 
-    def begun(self, runs: Iterable[Run], at_s: float) -> list[Said]:
-        """Before the rows of a chunk that begins at `at_s`: the job of each new run is open from its begin on.
+    def begun(self, runs: Iterable[Run], at_s: float, end_s: float) -> list[Said]:
+        """Before the rows of a chunk from `at_s` to `end_s`: the job of each new run is open from its begin on.
 
         Where an earlier run of the job is on the host still, nothing is said: its own rows have not come yet.
         """
+        self._until_ns = self._ns(end_s)
         said = []
         for run in runs:
             to_ns = self._ns(max(run.start_s, at_s))
@@ -55,14 +57,17 @@ class Watermarks:
         ]
 
     def ended(self) -> list[Said]:
-        """At the end, or when it is broken off: nothing more will come of any job."""
-        return [self._say(job, host, to_ns, ENDED) for (job, host), to_ns in list(self._open.items())]
+        """At the end, or when it is broken off: nothing more will come of any job.
+
+        Some rows of the chunk under way may be there by then, so jobs end with it, and not before them.
+        """
+        return [self._say(job, host, self._until_ns, ENDED) for job, host in sorted(self._open)]
 
     def _say(self, job: str, host: int, to_ns: int, state: str) -> Said:
         if state == OPEN:
-            self._open[job, host] = to_ns
+            self._open.add((job, host))
         else:
-            self._open.pop((job, host), None)
+            self._open.discard((job, host))
         return Said(job, host, to_ns, state)
 
     def _ns(self, at_s: float) -> int:
