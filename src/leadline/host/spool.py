@@ -200,8 +200,9 @@ class Spool:
             return any(out.item is item for out in self._window)
 
     def _take_off(self, out: _Out) -> None:
-        file = self._files[0]
-        assert out.file is file, "items are taken off in order"
+        while (file := self._files[0]) is not out.file:
+            assert not file.kept, "items are taken off in order"
+            self._drop_first()  # one that an earlier process left: nobody appends to it
         self._position = out.end
         file.kept.popleft()
         if not file.kept and (len(self._files) > 1 or file.size >= self._file_bytes):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
 
 from leadline.host import spool as spool_module
-from leadline.host.frames import ITEM_BYTES_MAX, MAGIC, Item, frames, to_frame
-from leadline.host.spool import Spool
+from leadline.host.frames import ITEM_BYTES_MAX, MAGIC, MAGIC_1, Item, frames, to_frame
+from leadline.host.spool import OUT_MAX, Spool
 from leadline.model.errors import WorldError
 
 BOUND = 16 * 64 * 1024  # files of 64 KiB
@@ -235,3 +237,118 @@ def test_frames_of_what_they_are_made_of() -> None:
     items = [item(n, n) for n in range(1, 20)]
     data = MAGIC + b"".join(map(to_frame, items))
     assert [found.item for found in frames(data)] == items
+
+
+def frame_of_version_1(number: int, mark: str, at: str) -> bytes:
+    """As agents wrote them until November 2026."""
+    texts = [text.encode() for text in ("/v1/metrics", "text/plain", mark, at)]
+    head = struct.pack("<16sIHHHI", number.to_bytes(16, "big"), 2, *map(len, texts))
+    payload = b"".join((head, *texts, b"%010d" % number))
+    return struct.pack("<II", len(payload), zlib.crc32(payload)) + payload
+
+
+def test_a_file_of_the_former_version_is_delivered_and_its_marks_hold(tmp_path: Path) -> None:
+    parts = [frame_of_version_1(0, "kmsg", "7"), frame_of_version_1(1, "", ""), frame_of_version_1(2, "kmsg", "9")]
+    (tmp_path / f"{3:016d}.spool").write_bytes(MAGIC_1 + b"".join(parts) + b"torn")
+    position = f'{{"file": "{3:016d}.spool", "position": {8 + len(parts[0])}, "marks": {{"kmsg": "7"}}}}'
+    (tmp_path / "position").write_text(position)
+    spool = opened(tmp_path)
+    assert spool.mark("kmsg") == "9"
+    assert spool.after_ns() == 0  # nobody knows how far their data had come
+    assert spool.first() == item(1)
+    spool.append(item(3))
+    assert drained(spool) == [1, 2, 3]
+    spool.close()
+
+
+def test_a_file_of_an_earlier_process_is_drained_before_and_after_the_next_one_begins(tmp_path: Path) -> None:
+    for appended_first in (True, False):
+        spool = opened(tmp_path)
+        spool.append(item(0))
+        os.close(spool._guard)
+        again = opened(tmp_path)
+        if appended_first:
+            again.append(item(1))
+            assert drained(again) == [0, 1]
+        else:
+            assert drained(again) == [0]
+            again.append(item(1))
+            assert drained(again) == [1]
+        assert again.waiting() == (0, 0)
+        again.close()
+
+
+def test_all_marks_of_an_item_are_kept_with_it_or_none(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    spool.append(item(0)._replace(marks=(("ring/a", "5"), ("ring/b", "6"))))
+    spool.append(item(1)._replace(marks=(("ring/a", "7"), ("ring/b", "8"))))
+    os.close(spool._guard)
+    (file,) = tmp_path.glob("*.spool")
+    file.write_bytes(file.read_bytes()[:-1])  # killed in the second write
+    again = opened(tmp_path)
+    assert (again.mark("ring/a"), again.mark("ring/b")) == ("5", "6")
+    again.close()
+
+
+def test_several_are_out_and_are_taken_off_up_to_the_first_that_is_not_done(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    for number in range(4):
+        spool.append(item(number)._replace(after_ns=10 * number))
+    first, second, third = (spool.take() for _ in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert spool.after_ns() == 0
+    spool.done(second)
+    spool.done(third)
+    assert (spool.after_ns(), spool.waiting()[1]) == (0, 8)  # the first may still fail
+    os.close(spool._guard)
+    again = opened(tmp_path)  # killed now: what was not taken off is sent again, and the server knows it
+    assert again.waiting()[1] == 8
+    os.close(again._guard)
+    spool.done(first)
+    assert (spool.after_ns(), spool.waiting()[1]) == (30, 2)
+    assert drained(spool) == [3]
+    assert spool.after_ns() is None
+
+
+def test_no_more_are_held_in_memory_than_the_bound(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    for number in range(OUT_MAX + 2):
+        spool.append(item(number))
+    first, *out = [spool.take() for _ in range(OUT_MAX)]
+    assert first is not None
+    for each in out:
+        assert each is not None
+        spool.done(each)
+    assert spool.take() is None
+    spool.done(first)
+    assert spool.take() == item(OUT_MAX)
+
+
+def test_an_item_that_the_bound_dropped_is_held_no_longer(tmp_path: Path) -> None:
+    spool = opened(tmp_path)
+    spool.append(item(0, 4000))
+    sent = spool.take()
+    assert sent is not None
+    assert spool.holds(sent)
+    for number in range(1, 600):
+        spool.append(item(number, 4000))
+    assert not spool.holds(sent)
+    later = spool.take()
+    assert later is not None
+    assert later.batch > item(100).batch
+
+
+def test_what_the_caller_has_still_is_not_counted_as_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = Lost()
+    spool = opened(tmp_path, lost)
+
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(spool_module.os, "write", full)
+        assert not spool.append(item(0, mark="ring/a", at="5"), is_last_chance=False)
+    assert sum(lost.values()) == 0
+    assert spool.mark("ring/a") == ""
