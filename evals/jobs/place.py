@@ -33,6 +33,8 @@ READY_S_MAX = 90.0  # of the server; 4 s on an idle machine
 END_S_MAX = 40.0  # of a program that was asked to end
 START_S_MAX = 180.0  # a job that has made no step then will make none
 LOOK_S = 0.05
+# Of the environment that this runs in. Without written bytecode every rank would compile torch anew, for seconds.
+NOT_A_USERS = ("LEADLINE_", "TORCH", "PYTHONDONTWRITEBYTECODE")
 LEADLINE = (sys.executable, "-m", "leadline.cli.main")
 
 
@@ -55,7 +57,7 @@ class Place:
         self.relay = Relay(self.relay_port, self.port)
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=30.0)
         self.environ = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("LEADLINE_", "TORCH"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith(NOT_A_USERS)},
             "LEADLINE_SERVER__OTLP_HTTP_PORT": str(otlp_http),
             "LEADLINE_SERVER__OTLP_GRPC_PORT": str(otlp_grpc),
             "LEADLINE_AGENT__RING_DIR": str(self.rings),

@@ -20,13 +20,14 @@ class Relay:
         self._loop = asyncio.new_event_loop()
         self._open = asyncio.Event()
         self._open.set()
+        self._server: asyncio.Server | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="relay", daemon=True)
 
     def start(self) -> None:
         """Listen. Errors: OSError if the port is taken."""
         self._thread.start()
         listening = asyncio.start_server(self._relay, "127.0.0.1", self._port)
-        asyncio.run_coroutine_threadsafe(listening, self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(listening, self._loop).result(10)
 
     def cut(self) -> None:
         """Nothing passes any more."""
@@ -44,6 +45,8 @@ class Relay:
         self._loop.close()
 
     async def _cancel_all(self) -> None:
+        if self._server is not None:
+            self._server.close()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()

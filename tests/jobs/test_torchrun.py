@@ -1,0 +1,94 @@
+"""Real `torchrun` jobs on one host, watched as a user watches them: defaults, HTTP, one and two lines of the hook.
+
+One server and one agent for all; the jobs run beside each other, so that the whole takes little more than the longest.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from evals.healthy_scores import of_jobs
+from evals.jobs.place import MARKED, UNMARKED, Place, wait_for_first_step
+from evals.jobs.watching import Watching, first_cause
+
+pytestmark = pytest.mark.slow
+
+STORED_S_MAX = 20.0  # a busy machine may take long to store; what it must not do is tell something false meanwhile
+TOLD_S_MAX = 45.0
+MADE_S_MAX = 120.0  # ten programs load torch
+STEPS_OF_TWO, STEPS_OF_EIGHT = 40, 50
+KILLED = 5
+
+
+class Watched:
+    """The place, what is seen of it, and the jobs that run on it."""
+
+    def __init__(self, place: Place, watching: Watching) -> None:
+        self.place, self.watching = place, watching
+        options = ("--step-s", "0.2", "--steps", str(STEPS_OF_TWO), "--checkpoint-every", "15", "--checkpoint-s", "0.3")
+        self.two = place.torchrun("two", 2, MARKED, options)
+        self.eight = place.torchrun("eight", 8, UNMARKED, ("--step-s", "0.1", "--steps", "100000"))
+
+    def steps(self, job: str) -> dict[int, int]:
+        """How many are stored of each rank."""
+        rows = self.place.sql(f"SELECT rank, uniqExact(step) AS n FROM step WHERE job = '{job}' GROUP BY rank")
+        return {int(row["rank"]): int(row["n"]) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    place = Place(tmp_path_factory.mktemp("place"))
+    with place, Watching(place) as watching:
+        place.start_agent()
+        found = Watched(place, watching)
+        try:
+            yield found
+        finally:
+            for job in (found.two, found.eight):
+                job.end()
+
+
+def wait_for(what: str, look: Any, timeout_s: float) -> Any:
+    end = time.monotonic() + timeout_s
+    while not (found := look()):
+        assert time.monotonic() < end, f"waited {timeout_s:.0f} s for {what}"
+        time.sleep(0.2)
+    return found
+
+
+def test_all_steps_of_two_ranks_with_two_lines_are_stored_and_the_job_has_ended(watched: Watched) -> None:
+    job = watched.two
+    assert job.process.wait(MADE_S_MAX) == 0, job.said()[-2000:]
+    wait_for("all its steps", lambda: watched.steps("two") == {0: STEPS_OF_TWO, 1: STEPS_OF_TWO}, STORED_S_MAX)
+    ended = "SELECT count() AS n FROM watermark WHERE job = 'two' AND state = 'ended'"
+    wait_for("the agent to say that it has ended", lambda: watched.place.sql(ended)[0]["n"], STORED_S_MAX)
+    assert [each.row for each in of_jobs(watched.watching.of_job("two"))] == []
+
+
+def test_steps_of_eight_ranks_with_one_line_are_stored(watched: Watched) -> None:
+    wait_for_first_step(watched.eight)
+    wait_for("steps of all ranks to be made", lambda: len(watched.eight.steps(7)) >= STEPS_OF_EIGHT, MADE_S_MAX)
+    made = {rank: len(watched.eight.steps(rank)) - 1 for rank in range(8)}  # the newest is told when the next begins
+    wait_for(
+        f"steps of all ranks to be stored: {made}",
+        lambda: all(watched.steps("eight").get(rank, 0) >= count for rank, count in made.items()),
+        STORED_S_MAX,
+    )
+    assert [each.row for each in of_jobs(watched.watching.of_job("eight"))] == []
+
+
+def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> None:
+    wait_for_first_step(watched.eight)
+    os.kill(watched.eight.pids()[KILLED], signal.SIGKILL)
+
+    def crashes() -> list[tuple[str, str]]:
+        seen = of_jobs(watched.watching.of_job("eight"))
+        return [first_cause(each.row) for each in seen if each.row["symptom"] == "crash" and any(first_cause(each.row))]
+
+    assert wait_for("the crash to be told", crashes, TOLD_S_MAX) == [(f"rank:eight/{KILLED}", "killed")]
+    assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight"}
