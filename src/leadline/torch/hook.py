@@ -15,6 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from leadline.torch.announce import Announcer
 from leadline.torch.collectives import Collectives
+from leadline.torch.debugger import Debugger
 from leadline.torch.identity import Identity, identity_from
 from leadline.torch.rings import Rings, ring_directory
 from leadline.torch.steps import Step, Steps
@@ -70,6 +71,7 @@ class Watch:
         self._steps = Steps(rings, self._count)
         self._collectives = Collectives(rings, identity, self._count)
         self._announcer = Announcer(rings, identity, self._count)
+        self._debugger = Debugger(self.event)
         self._handles: list[Any] = []
 
     def start(self, *, collectives: bool = True, optimizers: bool = True) -> None:
@@ -86,6 +88,7 @@ class Watch:
                 register_optimizer_step_pre_hook(self._steps.optimizer_begins),
                 register_optimizer_step_post_hook(self._steps.optimizer_ended),
             ]
+        self._debugger.attach()
         self._announcer.start()
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
@@ -160,6 +163,7 @@ class Watch:
 
     def _take_out(self) -> None:
         self._collectives.detach()
+        self._debugger.detach()
         for handle in self._handles:
             handle.remove()
 

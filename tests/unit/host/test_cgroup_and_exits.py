@@ -140,7 +140,10 @@ def test_a_process_that_was_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Exits(site)
     with sleeper() as process:
         handle = killed(site, source, process)
-        assert source.ready(handle, time.time_ns()).events == []  # how is not told yet
+        assert source.held_ns is None
+        seen_ns = time.time_ns()
+        assert source.ready(handle, seen_ns).events == []  # how is not told yet
+        assert source.held_ns == seen_ns
         assert source.watched() == []
         process.wait()
         found = source.poll(time.time_ns()).events or source.poll(time.time_ns() + 3 * 10**9).events
@@ -201,3 +204,43 @@ def test_a_stopped_rank_is_told_and_its_going_on_too() -> None:
             kinds.append([event.kind for event in source.poll(5).events])
         process.kill()
     assert kinds == [[], ["process-stopped"], [], ["process-continued"]]
+
+
+def test_a_debugger_is_told_apart_from_a_stop(tmp_path: Path) -> None:
+    """As the kernel shows it: a tracing stop, or a tracer of a process that is stopped."""
+    site = site_with(proc_root=tmp_path)
+    site.ranks[812] = RANK
+    directory = tmp_path / "812"
+    directory.mkdir()
+    fields = b"812 (python (3)) S " + b"1 " * 50
+
+    def is_now(state: str, tracer: int) -> list[tuple[str, str]]:
+        head, _, rest = fields.rpartition(b") ")
+        (directory / "stat").write_bytes(head + b") " + state.encode() + rest[1:])
+        (directory / "status").write_text(f"Name:\tpython\nTracerPid:\t{tracer}\nUid:\t0\n")
+        return [(event.kind, event.severity) for event in source.poll(5).events]
+
+    source = Ranks(site)
+    begin, end = ("debugger-begin", "info"), ("debugger-end", "info")
+    stopped, continued = ("process-stopped", "error"), ("process-continued", "info")
+    assert is_now("S", 0) == []
+    assert is_now("t", 99) == [begin]
+    assert is_now("t", 99) == []
+    assert is_now("S", 99) == [end]
+    assert is_now("T", 99) == [begin]
+    assert is_now("T", 0) == [end, stopped]  # the debugger left, and left it stopped
+    assert is_now("R", 0) == [continued]
+    site.ranks.clear()
+    assert source.poll(6).events == []
+
+
+def test_ranks_are_looked_at_often_and_sampled_as_seldom_as_all_else() -> None:
+    site = site_with(interval_s=5.0, ring_interval_s=0.5)
+    source = Ranks(site)
+    assert source.every_s == 0.5
+    with sleeper() as process:
+        seen(site, process)
+        begin = 10**18
+        looks = [len(source.poll(begin + step * 500_000_000).samples) > 0 for step in range(21)]
+        process.kill()
+    assert [step for step, has in enumerate(looks) if has] == [0, 10, 20]

@@ -10,6 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from leadline.host.found import Found
 from leadline.host.sources.kmsg import Kmsg
 from leadline.host.sources.ring import Ring
 from leadline.host.sources.site import Site
@@ -95,13 +98,13 @@ def test_a_container_without_a_kernel_log_has_dev_null(tmp_path: Path) -> None:
     source.close()
 
 
-def make_ring(path: Path, pid: int, ticks: int = 0, records: int = 64) -> RingWriter:
+def make_ring(path: Path, pid: int, ticks: int = 0, records: int = 64, rank: int = 3) -> RingWriter:
     path.parent.mkdir(exist_ok=True)
     with path.open("w+b") as file:
         file.truncate(ring_bytes(records))
         memory = mmap.mmap(file.fileno(), 0)
     format_ring(
-        memory, host="h3", job="bert-1", rank=3, world_size=8, source="test", pid=pid, tid=pid, boot_id=bytes(16),
+        memory, host="h3", job="bert-1", rank=rank, world_size=8, source="test", pid=pid, tid=pid, boot_id=bytes(16),
         start_ns=1_000, start_monotonic_ns=5, pid_start_ticks=ticks, gpu="gpu:GPU-1",
     )  # fmt: skip
     return RingWriter(memory)
@@ -245,3 +248,49 @@ def test_one_look_for_a_person_takes_nothing_away(site: Site) -> None:
     source.poll(5)
     assert path.exists()
     source.close()
+
+
+def test_jobs_are_those_into_whose_rings_somebody_still_writes(site: Site) -> None:
+    source = Ring(site)
+    first = make_ring(site.config.ring_dir / "a.ring", os.getpid())
+    second = make_ring(site.config.ring_dir / "b.ring", os.getpid())  # of the same rank: another of its threads
+    make_ring(site.config.ring_dir / "c.ring", os.getpid(), rank=4)
+    make_ring(site.config.ring_dir / "d.ring", os.getpid(), rank=-1)  # of no rank
+    assert source.poll(5).jobs == {"bert-1": 2}
+    write(first, 0, 2)
+    first.close()
+    assert source.poll(5).jobs == {"bert-1": 2}
+    second.close()
+    assert source.poll(5).jobs == {"bert-1": 1}
+    source.close()
+
+
+def test_what_was_not_kept_is_read_again_and_counted_once(site: Site) -> None:
+    kept: dict[str, str] = {}
+    site.mark = lambda name: kept.get(name, "")
+    source = Ring(site)
+    ring = make_ring(site.config.ring_dir / "a.ring", os.getpid())
+    write(ring, 0, 100)  # it holds 64
+    assert rows(source.poll(5)) == list(range(36, 100))
+    source.not_kept()
+    write(ring, 100, 110)
+    (segment,) = source.poll(5).segments
+    assert rows(Found(segments=[segment])) == list(range(46, 110))
+    assert site.counts.all() == {("agent_lost", "ring_overrun"): 46}
+    kept[segment.mark] = str(segment.at)
+    source.not_kept()
+    assert source.poll(5).segments == []
+    source.close()
+
+
+def test_one_look_takes_no_more_than_its_bound_and_says_so(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.host.sources.ring.LOOK_BYTES_MAX", 1)
+    source = Ring(site)
+    gone = ended()
+    for name in ("a", "b"):
+        write(make_ring(site.config.ring_dir / f"{name}.ring", gone), 0, 3)
+    looks = [source.poll(5) for _ in range(3)]
+    assert [len(look.segments) for look in looks] == [1, 1, 0]
+    assert [look.is_whole for look in looks] == [False, True, True]
+    assert [look.jobs for look in looks] == [{"bert-1": 1}, {"bert-1": 1}, {}]
+    assert list(site.config.ring_dir.iterdir()) == []
