@@ -103,4 +103,5 @@ def failing_job() -> dict[str, pa.Table]:
         "step": rows_of("step", [*steps("bert-1", range(4), 0, 10), *steps("bert-1", range(4), 40, 55)]),
         "relation": rows_of("relation", [*places("bert-1", 4), *places("moe-2", 2, 5)]),
         "failure": rows_of("failure", []),
+        "anomaly": rows_of("anomaly", []),
     }  # fmt: skip

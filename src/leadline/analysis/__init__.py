@@ -20,7 +20,7 @@ from leadline.analysis.symptoms.stalls import stalls
 from leadline.analysis.symptoms.telemetry import telemetry
 
 ANALYSES: tuple[Analysis, ...] = (
-    conflicts, paths, messages, usual, ledger, failures, sles, sle_hours, anomalies, localise, stalls, slowdowns,
+    conflicts, paths, messages, usual, ledger, anomalies, failures, sles, sle_hours, localise, stalls, slowdowns,
     burning, telemetry, cause,
 )  # fmt: skip
 

@@ -83,3 +83,10 @@ def is_unwatched(end_ns: int | None, seen_ns: int) -> bool:
     Windows end at whole seconds, so a row that one of them told does not look like this by chance.
     """
     return end_ns is not None and seen_ns == end_ns + UNWATCHED_NS
+
+
+def repeated(text: str, times: int, first_ns: int | None, last_ns: int | None) -> str:
+    """A piece of evidence with how often it was seen: `link-down: eth0 is down (5 times in 28 s)`."""
+    if times < 2 or first_ns is None or last_ns is None:
+        return text
+    return f"{text} ({times} times in {max(0, last_ns - first_ns) / 1e9:.0f} s)"

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
@@ -79,6 +80,7 @@ _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_n
         _beside(CAUSE, _CAUSE, HISTORY_NS),
         _beside(SERIES, ("entity", "host", "last_ns"), valid=True),
         _beside(SUSPECT, _SUSPECT, valid=True),
+        Read(INCIDENT, ("incident", "end_ns"), valid=True, waits=False),  # one that is open is a reason to judge
     ),
     writes=(INCIDENT, CAUSE),
     window_s=2,
@@ -99,6 +101,7 @@ def cause(
     cause: pa.Table,
     series: pa.Table,
     suspect: pa.Table,
+    lasting: pa.Table,
     *,
     window: Window,
 ) -> Verdicts:
@@ -110,16 +113,45 @@ def cause(
     Source: candidates by dependency as in Groot (Wang et al., ASE 2021); the score is naive Bayes (`score`).
     """
     hurts = hurts_of(symptom.to_pylist(), window.to_ns, OVER_NS + window.window_ns)
-    if not hurts:
+    if not hurts and not _is_one_open(lasting):
         return {}
     known = known_of(incident.to_pylist(), cause.to_pylist())
+    out = Out(failure.to_pylist())
+    saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
+    if not hurts:  # a part is dead, or nobody watches what was open
+        return _columns([], known, window, _waiting([], known, out, saying, window))
     evidence = anomaly, event, failure, conflict, sle_loss, suspect
     matter = matter_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
-    saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
     groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
     troubles = troubles_of(groups, matter, saying, window.to_ns)
-    rows = [Telling(each, known, matter, saying, window) for each in troubles]
-    return _columns(rows, known, window)
+    rows = [Telling(each, known, matter, saying, window, out) for each in troubles]
+    return _columns(rows, known, window, _waiting(rows, known, out, saying, window))
+
+
+def _is_one_open(incident: pa.Table) -> bool:
+    return any(end_ns is None for end_ns in incident["end_ns"].to_pylist())
+
+
+def _waiting(
+    rows: Sequence[Telling], known: Known, out: Out, saying: Saying, window: Window
+) -> list[dict[str, object]]:
+    """Open incidents of which nothing hurts any more, told again while a part is dead; with their end when it is back.
+
+    Those that are open for another reason are told by their symptoms, or nobody watches them.
+    """
+    told = {each.incident for row in rows for each in known.of(row.trouble.hurts)}
+    found: list[dict[str, object]] = []
+    for earlier in known.incidents:
+        pieces = known.pieces.get(earlier.incident, [])
+        if not earlier.open or earlier.incident in told or not deaths(pieces):
+            continue
+        over_ns = max((hurt.until_ns(window.to_ns) for hurt in earlier.hurts), default=earlier.start_ns)
+        for row in earlier.rows:
+            waived = earlier.incident in saying.to(row["tenant"]).dismissed
+            end_ns = over_ns if waived else out.end_ns(over_ns, pieces, window.to_ns)
+            state = "open" if end_ns is None else "over"
+            found.append({**row, "state": state, "end_ns": end_ns, "seen_ns": window.to_ns})
+    return found
 
 
 def matter_of(
@@ -252,10 +284,10 @@ def _orders(event: pa.Table, failure: pa.Table) -> list[Mapping[str, object]]:
     return rows
 
 
-def _columns(rows: Sequence[Telling], known: Known, window: Window) -> Verdicts:
+def _columns(rows: Sequence[Telling], known: Known, window: Window, waiting: Sequence[dict[str, object]]) -> Verdicts:
     incidents = [row.incident(tenant) for row in rows for tenant in row.tenants]
     causes = [one for row in rows for tenant in row.tenants for one in row.causes(tenant)]
-    incidents += _absorbed(rows, known, window)
+    incidents += [*_absorbed(rows, known, window), *waiting]
     return {
         INCIDENT.name: _turned(incidents, ("tenant", *(each.name for each in INCIDENT.own))),
         CAUSE.name: _turned(causes, ("tenant", *(each.name for each in CAUSE.own))),

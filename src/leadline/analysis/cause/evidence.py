@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.cause.traffic import Others
+from leadline.model.hardware_codes import xid_words
+from leadline.model.incidents import repeated
+from leadline.model.metric_words import metric_words
 
 S = 10**9
 SUSPECT_SURE = (
@@ -48,6 +51,13 @@ class Piece:
     score: float  # of an anomaly: robust standard deviations; of traffic: Mbit/s of others; else 0
     text: str
     earliest_ns: int | None = None  # the onset lies between this and `time_ns`: the last sample that was as it should
+    times: int = 1  # how often the same happened to the component; the piece is the most telling of them
+    last_ns: int | None = None  # when it happened last, of several
+
+    @property
+    def words(self) -> str:
+        """Its text, with how often it happened: `link-down: eth0 is down (5 times in 28 s)`."""
+        return repeated(self.text, self.times, self.time_ns, self.last_ns)
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -60,7 +70,8 @@ class Piece:
         face = {name: value for name, value in self.face._asdict().items() if value and name not in ("table", "what")}
         own = {"table": self.face.table, "entity": self.entity, "what": self.face.what, "time_ns": self.time_ns}
         times = {"until_ns": self.end_ns, "bound_ns": self.bound_ns, "earliest_ns": self.earliest_ns}
-        return {**own, **times, "score": round(self.score, 2), **face, "text": self.text}
+        often = {"times": self.times, "last_ns": self.last_ns} if self.times > 1 else {}
+        return {**own, **times, **often, "score": round(self.score, 2), **face, "text": self.text}
 
 
 def pieces_of(
@@ -113,8 +124,7 @@ def _anomalies(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece
         if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:
             end_ns = row["seen_ns"]
         face = Face("anomaly", row["metric"] or "", row["direction"] or "", row["witness"] or "")
-        than = "its peers" if row["witness"] == "peers" else "its past"
-        text = f"{face.what} {_number(row['seen'])}, expected {_number(row['expected'])} by {than}"
+        text = metric_words(face.what, row["seen"], row["expected"], face.witness)
         score, earliest_ns = _finite(row["score"]), row["earliest_ns"]
         yield Piece(face, row["entity"] or "", row["start_ns"], end_ns, row["bound_ns"], score, text, earliest_ns)
 
@@ -135,12 +145,18 @@ def _events(
     for row in rows:
         face = Face("event", row["kind"] or "", code=row["code"] or "", severity=row["severity"] or "")
         entity = row["entity"] or (f"host:{row['host']}" if row.get("host") else "")
-        code = f" {face.code}" if face.code else ""
         message = " ".join((row["message"] or "").split())[:160] if row["tenant"] in quoted else ""
-        text = f"{face.what}{code}" + (f": {message}" if message else "")
+        text = _event_words(face) + (f": {message}" if message else "")
         time_ns = row["time_ns"]
         end_ns = _end_ns(time_ns, ends.get((row["entity"] or "", face.what), ())) if face.what in ENDS else time_ns
         yield Piece(face, entity, time_ns, end_ns, row["bound_ns"], 0.0, text)
+
+
+def _event_words(face: Face) -> str:
+    """The kind and code of an event: a code that its vendor names, by that name."""
+    if face.what == "xid" and face.code:
+        return xid_words(face.code)
+    return f"{face.what} {face.code}" if face.code else face.what
 
 
 def _end_ns(time_ns: int, ends: Sequence[int]) -> int | None:
@@ -230,7 +246,11 @@ def remembered(evidence: str) -> list[Piece]:
         entity, text = (str(row.get(name, "")) for name in ("entity", "text"))
         until_ns, bound_ns, earliest_ns = (each if type(each) is int else None for each in (until, bound, earliest))
         height = _finite(float(score)) if isinstance(score, int | float) else 0.0
-        found.append(Piece(face, entity, row["time_ns"], until_ns, bound_ns, height, text, earliest_ns))
+        piece = Piece(face, entity, row["time_ns"], until_ns, bound_ns, height, text, earliest_ns)
+        often, last = row.get("times"), row.get("last_ns")
+        if type(often) is int and often > 1 and type(last) is int:
+            piece = replace(piece, times=often, last_ns=last)
+        found.append(piece)
     return found
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from leadline.analysis.cause.evidence import Face, Piece
+from leadline.analysis.cause.evidence import ENDS, Face, Piece
 from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Ground
@@ -125,16 +125,40 @@ def signs_of(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tupl
             if weight > 0:
                 told.append(Told(piece, weight))
     told.sort(key=lambda each: (-each.weight, each.piece.order))
-    return _once(told, rule, matter.book), tuple(sorted(late, key=lambda piece: piece.order))
+    once = _once(told, rule, matter.book)
+    counted = tuple(replace(each, piece=_counted(each.piece, onset, matter)) for each in once)
+    return counted, tuple(sorted(late, key=lambda piece: piece.order))
 
 
 def _once(told: Iterable[Told], rule: Rule, book: Book) -> tuple[Told, ...]:
     """Rows that say the same count once: a link that flaps ten times, a job of which all ranks tell their version, two
-    counters of the same drops."""
+    counters of the same drops; and what happened, told as an event and again as the failure that it was."""
     found: dict[int, Told] = {}
     for each in told:
         found.setdefault(id(book.signs(each.piece.face)[rule.name]), each)
-    return tuple(found.values())
+    happened: dict[tuple[str, str], Told] = {}
+    kept: list[Told] = []
+    for each in found.values():
+        what = each.piece.entity, each.piece.face.what
+        if each.piece.face.table not in ("event", "failure"):
+            kept.append(each)
+        elif what not in happened:
+            happened[what] = each
+            kept.append(each)
+        elif each.piece.face.table == "event" and happened[what].piece.face.table == "failure":
+            # The event says more (its code), the failure counted more (it lasts).
+            kept[kept.index(happened[what])] = happened[what] = replace(each, weight=happened[what].weight)
+    return tuple(kept)
+
+
+def _counted(piece: Piece, onset: Hurt, matter: Matter) -> Piece:
+    """What comes and goes, with how often it did since shortly before the onset."""
+    if piece.face.table != "event" or piece.face.what not in ENDS:
+        return piece
+    alike = [other.time_ns for other in matter.by_entity[piece.entity] if other.face == piece.face]
+    times = [time_ns for time_ns in alike if time_ns >= min(piece.time_ns, onset.start_ns)]
+    often = max(len(times), piece.times)
+    return piece if often < 2 else replace(piece, times=often, last_ns=max([*times, piece.last_ns or piece.time_ns]))
 
 
 def wide_share(entity: str, matter: Matter, told: Sequence[Told]) -> float:

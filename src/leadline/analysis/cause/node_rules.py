@@ -20,7 +20,10 @@ from leadline.analysis.cause.rule import (
     Sign,
 )
 from leadline.model.accounts import Layer
+from leadline.model.hardware_codes import Suspect, codes_of
 from leadline.model.incidents import ActionKind as A
+
+_MEMORY, _NVLINK = ("|".join(codes_of(each)) for each in (Suspect.MEMORY, Suspect.NVLINK))
 
 NODE_RULES: tuple[Rule, ...] = (
     # -- GPUs ------------------------------------------------------------------------------------------------------
@@ -49,7 +52,7 @@ NODE_RULES: tuple[Rule, ...] = (
         Layer.GPU,
         ANY,
         (
-            Sign("event", r"xid", PROOF, code=r"48|63|64|92|94|95|140", needed=True),
+            Sign("event", r"xid", PROOF, code=_MEMORY, needed=True),
             Sign(
                 "anomaly", r"DCGM_FI_DEV_(UN)?CORRECTABLE_REMAPPED_ROWS|DCGM_FI_DEV_ROW_REMAP_\w+", PROOF, needed=True
             ),
@@ -66,7 +69,7 @@ NODE_RULES: tuple[Rule, ...] = (
         Layer.GPU,
         ANY,
         (
-            Sign("event", r"xid", PROOF, code=r"74|149", needed=True),
+            Sign("event", r"xid", PROOF, code=_NVLINK, needed=True),
             Sign("event", r"sxid", TELLING, needed=True),
             Sign("anomaly", r"DCGM_FI_DEV_NVLINK_\w+ERROR\w*", PROOF, "high", needed=True),
             Sign("sle_loss", r"DCGM_FI_DEV_NVLINK.*", FITTING),

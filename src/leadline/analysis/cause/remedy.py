@@ -39,27 +39,31 @@ class Remedy:
     waiting: float  # ten minutes of waiting
 
 
-def remedy(proposed: ActionKind, fault_class: FaultClass, symptom: Symptom, loss: Loss) -> Remedy:
-    """The action for a cause, from what its rule proposes.
+def remedy(
+    proposed: ActionKind, fault_class: FaultClass, symptom: Symptom, loss: Loss, *, dead: bool = False
+) -> Remedy:
+    """The action for a cause, from what its rule, or the catalogue of its code, proposes.
 
+    - what is dead until it is reset (`dead`) keeps its action: nothing can be started on it, whatever its history
     - a gray fault of a node that its jobs survive is avoided for these jobs (AVOID) instead of taking the node out
-    - what is over, and is transient or may yet turn out so, needs nothing, unless its job is down and must be started
-      again
+    - what is over keeps its action, for the next time, but nothing is paid or saved now; unless its job is down, and
+      what made it so is not dead (`dead`): then the job is started again
     - a stop is proposed only where it pays: where it costs more than it saves in an hour, the job goes on as it is
       (NONE) until the class is known to be gray or persistent
     """
-    action = _for_class(proposed, fault_class, symptom, loss)
+    passed = fault_class in (FaultClass.TRANSIENT, FaultClass.UNKNOWN) and not loss.lasts
+    action = proposed if dead else _for_class(proposed, fault_class)
+    if passed and symptom is Symptom.CRASH and not dead:
+        action = A.RESTART_APP
     saves = min(loss.lost_gpu_s_per_s, float(loss.gpus)) * AHEAD_S if loss.lasts else 0.0
-    cost = _cost(action, symptom, loss)
-    if fault_class is FaultClass.UNKNOWN and symptom is Symptom.SLOW and cost > saves and loss.lasts:
+    cost = 0.0 if passed and symptom is not Symptom.CRASH else _cost(action, symptom, loss)
+    if fault_class is FaultClass.UNKNOWN and symptom is Symptom.SLOW and cost > saves and loss.lasts and not dead:
         action, cost = A.NONE, 0.0
     waiting = loss.lost_gpu_s_per_s * WAIT_S if loss.lasts else 0.0
     return Remedy(action, cost, 0.0 if action is A.NONE else saves, waiting)
 
 
-def _for_class(action: ActionKind, fault_class: FaultClass, symptom: Symptom, loss: Loss) -> ActionKind:
-    if fault_class in (FaultClass.TRANSIENT, FaultClass.UNKNOWN) and not loss.lasts:
-        return A.RESTART_APP if symptom is Symptom.CRASH else A.NONE
+def _for_class(action: ActionKind, fault_class: FaultClass) -> ActionKind:
     takes_out = action in (A.DRAIN, A.REPLACE_NODE, A.QUARANTINE)
     return A.AVOID if fault_class is FaultClass.GRAY and takes_out else action
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.cause.choice import Cause, family, verdict_of
 from leadline.analysis.cause.choice import Verdict as Concluded
+from leadline.analysis.cause.dead import Out, deaths
+from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.history import Episode, class_of
 from leadline.analysis.cause.hurts import lost_of, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
@@ -14,9 +17,10 @@ from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
 from leadline.analysis.cause.said import Saying
 from leadline.analysis.cause.suppression import suppressed
-from leadline.analysis.cause.words import missing_of, text_of
+from leadline.analysis.cause.words import missing_of, plainest, text_of
 from leadline.analysis.spec import Window
-from leadline.model.incidents import FaultClass, Suppressed, Verdict
+from leadline.model.hardware_codes import Suspect, advised
+from leadline.model.incidents import ActionKind, FaultClass, Suppressed, Verdict
 
 S = 10**9
 EVIDENCE_MAX = 12  # pieces told with a cause
@@ -33,6 +37,7 @@ class Telling:
     matter: Matter
     saying: Saying
     window: Window
+    out: Out
 
     @property
     def earlier_id(self) -> str:
@@ -53,6 +58,7 @@ class Telling:
         chosen = any(each.chosen for each in self._shown(tenant))
         missing = missing_of(own.hurts, self._verdict(tenant), self.matter.ground)
         told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
+        end_ns = self._end_ns(tenant, own.end_ns)
         return {
             "tenant": tenant,
             "incident": self.id,
@@ -61,10 +67,10 @@ class Telling:
             "jobs": sorted({each.job for each in own.hurts if each.job}),
             "symptom": own.worst.symptom.value,
             "start_ns": own.start_ns,
-            "end_ns": own.end_ns,
+            "end_ns": end_ns,
             "bound_ns": own.first.bound_ns,
             "told_ns": min([self.window.to_ns, *told_ns]),
-            "state": "open" if own.end_ns is None else "over",
+            "state": "open" if end_ns is None else "over",
             "verdict": (Verdict.KNOWN if chosen else Verdict.UNKNOWN).value,
             "missing": None if chosen else missing or (OF_OTHERS if self._verdict(tenant).chosen else None),
             "lost_gpu_seconds": lost_of(own.hurts, self.window.to_ns),
@@ -72,6 +78,13 @@ class Telling:
             "symptoms": json.dumps([told(each) for each in own.hurts], sort_keys=True),
             "seen_ns": self.window.to_ns,
         }
+
+    def _end_ns(self, tenant: str, over_ns: int | None) -> int | None:
+        """When it is over for a tenant: not while a part that is named is dead, unless somebody dismissed it."""
+        if self.id in self.saying.to(tenant).dismissed:
+            return over_ns
+        pieces = [told.piece for each in self._shown(tenant) if each.chosen for told in each.candidate.told]
+        return self.out.end_ns(over_ns, pieces, self.window.to_ns)
 
     def _verdict(self, tenant: str) -> Concluded:
         """What a tenant is told: without the rules that its own people found wrong too often."""
@@ -124,7 +137,9 @@ class Telling:
             "probability": min(round(one.probability, 4), SUREST),
             "start_ns": start_ns,
             "score": json.dumps(score, sort_keys=True),
-            "evidence": json.dumps([each.piece.as_row() for each in candidate.told[:EVIDENCE_MAX]], sort_keys=True),
+            "evidence": json.dumps(
+                [each.piece.as_row() for each in plainest(candidate.told[:EVIDENCE_MAX])], sort_keys=True
+            ),
             "action": what.action.value,
             "action_cost": round(what.cost, 3),
             "saves": round(what.saves, 3),
@@ -154,7 +169,17 @@ class Telling:
         seconds = max(1.0, (until_ns - self.trouble.start_ns) / S)
         lost = sum(each.lost_gpu_s for each in hurts) * one.candidate.explains / seconds
         loss = Loss(gpus, lost, self.trouble.end_ns is None)
-        return remedy(one.candidate.rule.action, of, self.trouble.worst.symptom, loss)
+        pieces = [each.piece for each in one.candidate.told]
+        dead = bool(deaths(pieces))
+        proposed = _advised(pieces) or one.candidate.rule.action
+        return remedy(proposed, of, self.trouble.worst.symptom, loss, dead=dead)
+
+
+def _advised(pieces: Sequence[Piece]) -> ActionKind | None:
+    """What the catalogue advises for the most telling code among the evidence; None: it names none."""
+    known = (advised(each.face.what, each.face.code) for each in pieces if each.face.table == "event")
+    found = [each.action for each in known if each is not None and each.suspect is not Suspect.FOLLOWS]
+    return next((each for each in found if each is not ActionKind.NONE), None)
 
 
 def _is_of(entity: str, jobs: set[str]) -> bool:

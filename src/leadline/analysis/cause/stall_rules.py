@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from leadline.analysis.cause.rule import ANY, FITTING, PROOF, RARE, STOP, TELLING, WEAK, Rule, Sign
 from leadline.model.accounts import Layer
+from leadline.model.hardware_codes import Suspect, codes_of
 from leadline.model.incidents import ActionKind as A
 
 _GONE = frozenset({"died", "restart"})  # stalls and crashes; the ledger where it is back
 _GONE_OR_ABSENT = _GONE | {"never-entered", "stuck", "late-rank"}
+_LOST = "|".join((*codes_of(Suspect.GPU), "45"))  # 45 follows the death of the chip, or of a program
+_PROGRAM = "|".join(codes_of(Suspect.PROGRAM))
 _OWN_CRASH = r"signal/SIG(SEGV|BUS|FPE|ILL|SYS|TRAP)"
 
 STALL_RULES: tuple[Rule, ...] = (
@@ -42,13 +45,13 @@ STALL_RULES: tuple[Rule, ...] = (
         Layer.GPU,
         ANY,
         (
-            Sign("event", r"xid", PROOF, code=r"79|109|119|120|45", severity="error|fatal|warning", needed=True),
+            Sign("event", r"xid", PROOF, code=_LOST, severity="error|fatal|warning", needed=True),
             Sign("event", r"gpu-lost", PROOF, needed=True),
             Sign("failure", r"gpu-lost", PROOF, needed=True),
             Sign("event", r"pcie-aer", FITTING, code="fatal|dpc"),
         ),
         _GONE_OR_ABSENT,
-        action=A.REPLACE_NODE,
+        action=A.DRAIN,
         works=False,
     ),
     Rule(
@@ -74,7 +77,7 @@ STALL_RULES: tuple[Rule, ...] = (
         STOP,
         (
             Sign("event", r"process-exit", PROOF, code=_OWN_CRASH, needed=True),
-            Sign("event", r"xid", FITTING, code=r"13|31|43"),
+            Sign("event", r"xid", FITTING, code=_PROGRAM),
         ),
         _GONE,
         action=A.RESTART_APP,

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 from leadline.analysis.cause.choice import Cause, Verdict
 from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.matter import Told
 from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import FIRST, when
+from leadline.model.metric_words import rank_of
 
 S = 10**9
+RANKS, RANK_ELSE = {"event": 0, "failure": 0}, 1  # of `model.metric_words`: events are sentences
 SHOWN_MAX = 3  # pieces of evidence in a sentence
 LATER_S = 5.0  # after the first lost second, from which on it is told that the cause came later
 
@@ -21,15 +24,24 @@ def text_of(cause: Cause, start_ns: int, places: Places) -> str:
     name = named(candidate.entity, places)
     since_s = (candidate.onset_ns - start_ns) / S
     later = f", since {since_s:.0f} s after the first lost second" if since_s >= LATER_S else ""
-    of = (candidate.onset_ns, "the first second that it explains") if later else (start_ns, FIRST)
-    shown = [f"{each.piece.text} ({where(each.piece.entity, candidate.entity)}{when(each.piece, *of)})"
-             for each in candidate.told[:SHOWN_MAX]]  # fmt: skip
+    shown = [f"{each.piece.words} ({where(each.piece.entity, candidate.entity)}{when(each.piece, start_ns, FIRST)})"
+             for each in plainest(candidate.told)[:SHOWN_MAX]]  # fmt: skip
     evidence = "; ".join(shown) or "nothing but the blame of the lost time"
     if cause.chosen:
         return (
             f"{name} {candidate.rule.words}: {evidence}. It explains {candidate.explains:.0%} of what was lost{later}."
         )
     return f"{name} was considered ({candidate.rule.name}), and is not named: {cause.why_not}. Seen: {evidence}."
+
+
+def plainest(told: Sequence[Told]) -> list[Told]:
+    """Evidence with what people understand at once first, then by what it tells: clocks before bits of reasons."""
+
+    def rank(each: Told) -> int:
+        face = each.piece.face
+        return rank_of(face.what) if face.table == "anomaly" else RANKS.get(face.table, RANK_ELSE)
+
+    return sorted(told, key=rank)
 
 
 def named(entity: str, places: Places) -> str:

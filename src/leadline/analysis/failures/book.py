@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from leadline.analysis.failures.heard import Heard
-from leadline.analysis.failures.kinds import Exit, Meaning
+from leadline.analysis.failures.kinds import OF_GPUS, Exit, Meaning
 from leadline.analysis.failures.parts import Parts
 from leadline.model.accounts import FailureClass
 
@@ -111,7 +111,9 @@ class Book:
         if meaning.of is FailureClass.GPU and event.code:
             # Found in order of time: the last that is open is the nearest.
             last = next((key for key in reversed(self._codes[code]) if key in self._open), None)
-            if last is not None and abs(event.time_ns - last[2]) <= MERGE_NS:
+            # A GPU that is dead is out by itself until it is reset, however many died with it.
+            is_other = event.entity.startswith("gpu:") and last is not None and last[1] != event.entity
+            if last is not None and abs(event.time_ns - last[2]) <= MERGE_NS and not is_other:
                 return
         failure = self._new(event, event.kind, meaning.of)
         if event.kind == "process-stopped":  # its job waits for it from now on
@@ -126,6 +128,19 @@ class Book:
             failure = self._open[key]
             if failure.kind == was and failure.start_ns <= event.time_ns:
                 self._close(failure, event.time_ns)
+
+    def gpu_back(self, gpu: str, at_ns: int) -> None:
+        """A GPU that was dead works again."""
+        for key in sorted(self._of[gpu]):
+            failure = self._open[key]
+            if failure.kind in OF_GPUS and failure.of is FailureClass.GPU and failure.start_ns <= at_ns:
+                self._close(failure, at_ns)
+
+    def driver_loaded(self, host: str, at_ns: int) -> None:
+        """The driver of a host's GPUs was loaded anew: none of them is dead any more."""
+        for gpu in sorted({key[1] for key in self._open if key[1].startswith("gpu:")}):
+            if self._parts.host(gpu) == host:
+                self.gpu_back(gpu, at_ns)
 
     def silent(self, host: str, tenant: str, last_ns: int, job: str, words: str) -> None:
         """A host fell silent: a failure of the host from when it was last heard."""
@@ -239,6 +254,8 @@ class Book:
             return None
         if failure.kind == "silent":
             return self._heard.hosts.after(self._parts.host(failure.entity), failure.start_ns)
+        if kind == "gpu" and failure.kind in OF_GPUS and failure.of is FailureClass.GPU:
+            return self._used_again_ns(failure)
         ranks = self._parts.ranks(failure.entity)
         if kind not in ("rank", "job", "gpu", "host", "port") and failure.job:
             ranks = self._parts.ranks(f"job:{failure.job}")
@@ -247,6 +264,17 @@ class Book:
         else:
             begins = [self._heard.begins.after(rank, failure.start_ns) for rank in sorted(ranks)]
         return min((begin for begin in begins if begin is not None), default=None)
+
+    def _used_again_ns(self, failure: Failure) -> int | None:
+        """When a rank began a step on a GPU that was dead: one that is there now, not one that was and went elsewhere.
+
+        Of a rank that was there before, only what it begins a while after: clocks differ.
+        """
+        found = [
+            self._heard.begins.after(rank, max(since_ns, failure.start_ns + MERGE_NS))
+            for rank, since_ns in self._parts.put_on(failure.entity).items()
+        ]
+        return min((begin for begin in found if begin is not None), default=None)
 
 
 def _joined(first: str, second: str) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from leadline.analysis.columns import codes
 from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, Happening, S
 from leadline.analysis.failures.heard import heard_of, pairs, silent_hosts
-from leadline.analysis.failures.kinds import BACK, EXITS, Exit, exit_meaning, meaning
+from leadline.analysis.failures.kinds import BACK, DRIVER_LOADED, EXITS, GPU_READY, Exit, exit_meaning, meaning
 from leadline.analysis.failures.parts import Parts, parts_of
 from leadline.analysis.failures.tenants import Shared, shared
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
@@ -20,12 +20,17 @@ from leadline.model.accounts import FailureClass
 from leadline.model.tables.accounts import FAILURE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
-from leadline.model.tables.verdicts import EVENT
+from leadline.model.tables.verdicts import ANOMALY, EVENT
 
 OPEN_NS = 31 * 86400 * S  # what is not back after a month is told as never back, and looked for no more
 SILENT_NS = 60 * S  # a step that takes longer would look like silence
 STEPS_NS = 180 * S  # steps so far back show who was there: 1.8 million rows of 10,000 ranks that step each second
 PLACES_NS = 120 * S  # where ranks stood that were gone before the window
+
+HEARD_NS = 120 * S  # metrics that came again may be told by their windows so much later
+ODD_NS = 3600 * S  # anomalies that last so long are given up: their end says nothing
+SPEAKS_AGAIN = ("telemetry.silent", "DCGM_FI_DEV_XID_ERRORS")
+"""Anomalies of a GPU whose end says that it is back: metrics come again; its last error is cleared, as a reset does."""
 
 # What is told per event by kinds that are no failures; checkpoints alone may be thousands.
 _COLUMNS = (
@@ -42,16 +47,20 @@ _PLACES = ("tenant", "child", "parent", "kind", "from_ns", "to_ns")
         Read(STEP, columns=("job", "rank", "start_ns", "end_ns", "host", "tenant"), look_back_ns=STEPS_NS),
         Read(RELATION, columns=_PLACES, look_back_ns=PLACES_NS, valid=True),
         Read(FAILURE, look_back_ns=OPEN_NS, valid=True),
+        Read(ANOMALY, ("entity", "metric", "start_ns", "end_ns"), HEARD_NS, valid=True, waits=False, calls=False),
     ),
     writes=(FAILURE,),
     window_s=60,
 )
-def failures(event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Table, *, window: Window) -> Verdicts:
+def failures(
+    event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Table, anomaly: pa.Table, *, window: Window
+) -> Verdicts:
     """What failed, of which class, which job it stopped, and when it was back.
 
-    Inputs: events and steps of the window and before, places of ranks, the failures that earlier windows told. Written
-    are the failures that began in the window, those that ended in it, and those of which it became known that they
-    stopped a job. Several events of one cause are one failure (see `book`).
+    Inputs: events and steps of the window and before, places of ranks, the failures that earlier windows told;
+    anomalies, for GPUs whose metrics come again. Written are the failures that began in the window, those that ended in
+    it, and those of which it became known that they stopped a job. Several events of one cause are one failure (see
+    `book`).
     Accuracy: begins and ends are as exact as the clocks; across hosts without a clock fit their order is not sure
     within MERGE_NS, and the most telling of what comes together counts as first. docs/analyses/failures.md has what
     was measured.
@@ -75,6 +84,8 @@ def failures(event: pa.Table, step: pa.Table, relation: pa.Table, failure: pa.Ta
     for one in silent_hosts(heard, gave_up, window.to_ns, SILENT_NS):
         words = f"nothing was heard of {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
         book.silent(one.host, tenants.get(one.job, window.tenant), one.last_ns, one.job, words)
+    for gpu, at_ns in _speaking_again(anomaly, window):
+        book.gpu_back(gpu, at_ns)
     book.settle(window.to_ns)
     return {"failure": _columns([_plain(each, names) for each in book.changed.values()], window)}
 
@@ -100,8 +111,26 @@ def _tell_events(
         each, means = told[place]
         if each.kind in BACK:
             book.back(each, BACK[each.kind])
+        elif each.kind == GPU_READY:
+            book.gpu_back(each.entity, each.time_ns)
+        elif each.kind == DRIVER_LOADED:
+            book.driver_loaded(each.host, each.time_ns)
         elif means is not None and means.alone and each.entity:  # what befell nothing that is known took nothing out
             book.alone(each, means)
+
+
+def _speaking_again(anomaly: pa.Table, window: Window) -> list[tuple[str, int]]:
+    """GPUs whose metrics came again, or whose last error was cleared, and when; in order of time."""
+    entity, metric = codes(anomaly, "entity"), codes(anomaly, "metric")
+    of_gpu_N = np.array([*(name.startswith("gpu:") for name in entity.names), False], bool)[entity.code_N]
+    tells_N = np.array([*(name in SPEAKS_AGAIN for name in metric.names), False], bool)[metric.code_N]
+    rows = anomaly.filter(pa.array(of_gpu_N & tells_N)).to_pylist()
+    ended = [
+        (row["entity"], row["end_ns"])
+        for row in rows
+        if row["end_ns"] is not None and row["end_ns"] < window.to_ns and row["end_ns"] - row["start_ns"] < ODD_NS
+    ]
+    return sorted(ended, key=lambda each: (each[1], each[0]))
 
 
 def _happenings(event: pa.Table) -> list[Happening]:
@@ -130,6 +159,7 @@ def _matters(kind: str) -> bool:
     return (
         kind in EXITS
         or kind in BACK
+        or kind in (GPU_READY, DRIVER_LOADED)
         or kind in ("maintenance", "preemption")
         or meaning(kind, "", "", "", "") is not None
     )

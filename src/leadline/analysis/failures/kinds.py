@@ -1,7 +1,7 @@
 """What events say of failures: which are one by themselves, which only where a job dies soon after, of which class.
 
-Sources: NVIDIA's XID documentation (docs.nvidia.com/deploy/xid-errors); Cui et al., "Characterizing GPU Resilience"
-(Delta, 2025) for errors that kill jobs; the kinds are those of `wire/kernel_events.py`, the agent and schedulers.
+Sources: `model.hardware_codes` for XIDs; Cui et al., "Characterizing GPU Resilience" (Delta, 2025) for errors that kill
+jobs; the kinds are those of `wire/kernel_events.py`, the agent and schedulers.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leadline.model.accounts import FailureClass
+from leadline.model.hardware_codes import Suspect, xid_of
 
 EXITS = frozenset({"process-exit", "job-end"})
 BACK = {"link-up": "link-down", "process-continued": "process-stopped", "host-ready": "host-not-ready"}
 """Kinds that end a failure of the same entity: back -> what it was."""
+GPU_READY, DRIVER_LOADED = "gpu-ready", "gpu-driver-loaded"
+"""Kinds after which GPUs that were dead are not: of the GPU by somebody who looked, and of all GPUs of a host, since a
+driver that is loaded anew has reset them."""
+OF_GPUS = frozenset({"xid", "gpu-lost"})
+"""Kinds of failures of GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +30,6 @@ class Meaning:
     of: FailureClass
     alone: bool
 
-
-# XIDs after which the GPU does nothing more until it is reset or its host is started again: double-bit ECC, failed row
-# remap, off the bus, uncontained error, firmware (GSP) time-out and error.
-_XID_DEAD = frozenset({"48", "64", "79", "95", "119", "120"})
-# Row remapped, many single-bit errors, contained error, NVLink: hardware, and the GPU goes on.
-_XID_HARDWARE = frozenset({"63", "74", "92", "94", "149"})
-# Exception, page fault, stopped: suspect the program. 45 (clean-up) follows another error and says nothing by itself.
-_XID_SOFTWARE = frozenset({"13", "31", "43"})
 
 _KINDS: Mapping[str, Meaning] = {
     "gpu-lost": Meaning(FailureClass.GPU, alone=True),
@@ -71,11 +69,12 @@ def meaning(kind: str, code: str, severity: str, entity_kind: str, message: str)
 
 
 def _xid(code: str) -> Meaning | None:
-    if code in _XID_DEAD:
-        return Meaning(FailureClass.GPU, alone=True)
-    if code in _XID_HARDWARE:
-        return Meaning(FailureClass.GPU, alone=False)
-    return Meaning(FailureClass.SOFTWARE, alone=False) if code in _XID_SOFTWARE else None
+    """A GPU that is dead is a failure by itself; hardware that goes on, or a program, only where a job dies of it."""
+    known = xid_of(code)
+    if known is None or known.suspect is Suspect.FOLLOWS:
+        return None
+    of = FailureClass.SOFTWARE if known.suspect is Suspect.PROGRAM else FailureClass.GPU
+    return Meaning(of, alone=known.dead)
 
 
 @dataclass(frozen=True, slots=True)

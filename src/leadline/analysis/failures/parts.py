@@ -20,6 +20,7 @@ class Parts:
     gpus_of: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # rank -> GPUs
     ranks_of_job: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     ranks_on: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # host:NAME or gpu:ID -> ranks
+    put: dict[str, tuple[int, set[str]]] = field(default_factory=dict)  # rank -> since when it is on which GPUs, newest
     gpus_in: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # host's name -> GPUs
 
     def job(self, entity: str) -> str:
@@ -52,6 +53,12 @@ class Parts:
         host = self.host(entity, host)
         return self.ranks_on.get(f"host:{host}", set()) if host else set()
 
+    def put_on(self, gpu: str) -> dict[str, int]:
+        """The ranks whose newest place is a GPU, and since when it is, ns."""
+        host = self.host_of.get(gpu)
+        there = {rank: self.put[rank][0] for rank in self.ranks_on.get(gpu, ()) if gpu in self.put[rank][1]}
+        return {rank: since for rank, since in there.items() if host in (None, self.host_of.get(rank, host))}
+
     def gpus_held(self, job: str) -> int | None:
         """GPUs of a job: those its ranks name, one for each rank that names none; None if no rank is known."""
         ranks = self.ranks_of_job.get(job)
@@ -76,9 +83,10 @@ def parts_of(relation: pa.Table) -> Parts:
     wanted_N = np.isin(kind.code_N, [place_of_kind.get(name, -2) for name in ("runs-on", "in")])
     wanted_N &= _starts(child, ("rank:", "gpu:")) & _starts(parent, ("job:", "host:", "gpu:"))
     row_X = np.flatnonzero(wanted_N)
-    order_X = np.lexsort((-parent.code_N[row_X], child.code_N[row_X], ints(relation, "from_ns")[row_X]))
+    from_N = ints(relation, "from_ns")
+    order_X = np.lexsort((-parent.code_N[row_X], child.code_N[row_X], from_N[row_X]))
     for row in row_X[order_X].tolist():
-        _put(found, child.names[child.code_N[row]], parent.names[parent.code_N[row]])
+        _put(found, child.names[child.code_N[row]], parent.names[parent.code_N[row]], int(from_N[row]))
     for rank, host in found.host_of.items():
         if rank.startswith("rank:"):
             found.ranks_on[f"host:{host}"].add(rank)
@@ -94,7 +102,7 @@ def _starts(column: Codes, prefixes: tuple[str, ...]) -> np.ndarray[tuple[int], 
     return fits[column.code_N]
 
 
-def _put(found: Parts, child: str, parent: str) -> None:
+def _put(found: Parts, child: str, parent: str, from_ns: int) -> None:
     kind, _, name = parent.partition(":")
     if kind == "host":
         found.host_of[child] = name
@@ -103,3 +111,5 @@ def _put(found: Parts, child: str, parent: str) -> None:
     elif child.startswith("rank:") and kind == "gpu":
         found.gpus_of[child].add(parent)
         found.ranks_on[parent].add(child)
+        since_ns, gpus = found.put.get(child, (from_ns, set()))
+        found.put[child] = (from_ns, {parent, *(gpus if since_ns == from_ns else ())})

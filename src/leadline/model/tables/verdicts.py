@@ -197,8 +197,9 @@ CAUSE = Table(
             "evidence",
             STR,
             None,
-            f"JSON list, the most telling first, of {_EVIDENCE}; also until_ns, earliest_ns (int or null), score (number) "
-            "and, where they are told, direction, witness, code, severity (texts)",
+            f"JSON list, plain readings and events first, then codes and raw counters, each the most telling first, of "
+            f"{_EVIDENCE}; also until_ns, earliest_ns (int or null), score (number) and, where they are told, direction, "
+            "witness, code, severity (texts), times (how often it was seen) and last_ns (int)",
         ),
         Column("action", SYM, None, "what to do, from the fixed list"),
         Column("action_cost", F64, "gpu_s", "GPU-seconds that the action costs; null: not known", nullable=True),

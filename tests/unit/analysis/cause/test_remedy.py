@@ -34,11 +34,20 @@ def test_a_gray_node_is_avoided(proposed: ActionKind) -> None:
     assert (told.action, told.cost) == (ActionKind.AVOID, 0)
 
 
-def test_what_is_over_and_did_not_come_back_needs_nothing() -> None:
+def test_what_is_over_keeps_its_action_for_the_next_time_and_costs_nothing_now() -> None:
     over = Loss(8, 4.0, lasts=False)
     told = remedy(ActionKind.REPLACE_NODE, FaultClass.TRANSIENT, Symptom.SLOW, over)
-    assert (told.action, told.cost, told.saves, told.waiting) == (ActionKind.NONE, 0, 0, 0)
+    assert (told.action, told.cost, told.saves, told.waiting) == (ActionKind.REPLACE_NODE, 0, 0, 0)
     assert remedy(ActionKind.DRAIN, FaultClass.TRANSIENT, Symptom.CRASH, over).action is ActionKind.RESTART_APP
+
+
+def test_a_job_is_not_started_again_on_what_is_dead_nor_is_that_only_avoided() -> None:
+    over = Loss(8, 4.0, lasts=False)
+    for of in FaultClass:
+        told = remedy(ActionKind.DRAIN, of, Symptom.CRASH, over, dead=True)
+        assert (told.action, told.cost) == (ActionKind.DRAIN, 8 * RESTART_S)
+    little = Loss(gpus=1000, lost_gpu_s_per_s=10.0, lasts=True)
+    assert remedy(ActionKind.DRAIN, FaultClass.UNKNOWN, Symptom.SLOW, little, dead=True).action is ActionKind.DRAIN
 
 
 def test_no_stop_for_what_may_pass_and_costs_less_than_the_stop() -> None:

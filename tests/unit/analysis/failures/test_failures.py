@@ -21,11 +21,12 @@ PLACES = [*places("bert-1", 4), *places("moe-2", 2, 5)]
 def told(
     events: Iterable[Mapping[str, Any]], step: Iterable[Mapping[str, Any]] = (),
     known: Iterable[Mapping[str, Any]] = (), window: Window = WINDOW, relation: Iterable[Mapping[str, Any]] = PLACES,
+    odd: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Rows of `failure` that a window says, by time."""
     found = failures(
         *(rows_of(name, rows) for name, rows in
-          (("event", events), ("step", step), ("relation", relation), ("failure", known))),
+          (("event", events), ("step", step), ("relation", relation), ("failure", known), ("anomaly", odd))),
         window=window,
     )["failure"]  # fmt: skip
     rows = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
@@ -112,7 +113,55 @@ def test_errors_of_one_kind_within_five_seconds_are_one() -> None:
     xids = [
         event(second, f"gpu:GPU-{gpu}", "xid", "79", f"h{gpu}") for second, gpu in ((1, 1), (3, 2), (3.5, 1), (30, 3))
     ]
-    assert [row["entity"] for row in told(xids)] == ["gpu:GPU-1", "gpu:GPU-3"]
+    dead = told(xids)
+    assert [row["entity"] for row in dead] == ["gpu:GPU-1", "gpu:GPU-2", "gpu:GPU-3"], "each is out until it is reset"
+    lines = [event(second, "host:h7", "xid", "79", "h7") for second in (1, 3, 3.5)]  # of GPUs that nobody names
+    assert len(told(lines)) == 1
+
+
+DEAD = event(10, "gpu:GPU-2", "xid", "79", "h2")
+DIES = [DEAD, *exits("bert-1", (1, 0, 2, 3), 10.5, "signal/SIGABRT")]
+
+
+def elsewhere(host: int) -> list[dict[str, Any]]:
+    """Rank 1 of bert-1 is put on another GPU, second 30."""
+    name = "rank:bert-1/1"
+    return [
+        {"child": name, "kind": "runs-on", "parent": parent, "from_ns": at(30)}
+        for parent in (f"host:h{host}", f"gpu:GPU-{host}")
+    ]
+
+
+def test_a_dead_gpu_is_not_back_because_its_job_goes_on_elsewhere() -> None:
+    again = steps("bert-1", range(4), 40, 55)
+    spare = [*PLACES, *elsewhere(8)]
+    assert [row["end_ns"] for row in told(DIES, again, relation=spare)] == [None]
+    neighbour = [*PLACES, *places("moe-9", 1, 2, gpus=False)]  # another job begins on the same host, not on that GPU
+    other = [{**each, "host": "h2"} for each in steps("moe-9", range(1), 40, 55)]
+    assert [row["end_ns"] for row in told([DEAD], other, relation=[*neighbour, *elsewhere(8)])] == [None]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        event(45, "gpu:GPU-2", "gpu-ready", None, "ops", severity="info"),
+        event(45, "host:h2", "gpu-driver-loaded", None, "h2", severity="info"),
+    ],
+)
+def test_a_dead_gpu_is_back_when_its_driver_is_loaded_anew_or_somebody_says_so(back: Mapping[str, Any]) -> None:
+    assert [row["end_ns"] for row in told([*DIES, back], relation=[*PLACES, *elsewhere(8)])] == [at(45)]
+
+
+@pytest.mark.parametrize(("end_s", "back"), [(50, True), (None, False), (3700, False)])
+def test_a_dead_gpu_is_back_when_its_metrics_come_again(end_s: float | None, back: bool) -> None:
+    begin_s = 15 if end_s is None or end_s < 60 else 50 - 3700
+    silent = {
+        "entity": "gpu:GPU-2", "entity_kind": "gpu", "metric": "telemetry.silent", "start_ns": at(begin_s),
+        "end_ns": None if end_s is None else at(50), "earliest_ns": at(begin_s), "score": 9.0, "expected": 5.0,
+        "seen": 30.0, "direction": "high", "witness": "peers", "told_ns": at(20), "seen_ns": at(55), "share": 1.0,
+    }  # fmt: skip
+    rows = told(DIES, relation=[*PLACES, *elsewhere(8)], odd=[silent])
+    assert [row["end_ns"] for row in rows] == [at(50) if back else None], "silence of an hour is given up, not over"
 
 
 def test_gpu_errors_that_leave_the_gpu_running_are_failures_only_if_a_job_dies() -> None:
