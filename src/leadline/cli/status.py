@@ -59,15 +59,23 @@ def lines_of(doctor: Mapping[str, Any], diagnosis: Mapping[str, Any]) -> list[Li
     findings = [each for each in doctor["findings"] if each["state"] != OK]
     about = f"; {findings[0]['text']}" if findings else ""
     server = Line("server", doctor["state"], f"Leadline {doctor['version']}, up {ago(doctor['up_s'])}{about}")
-    return [server, _sources(doctor["sources"]), _jobs(diagnosis), _incidents(diagnosis)]
+    return [server, _sources(doctor["sources"], doctor.get("senders", [])), _jobs(diagnosis), _incidents(diagnosis)]
 
 
-def _sources(sources: list[Mapping[str, Any]]) -> Line:
-    if not sources:
+def _sources(sources: list[Mapping[str, Any]], senders: list[Mapping[str, Any]]) -> Line:
+    if not sources and not senders:
         return Line("sources", WARNING, "nobody sends")
-    bad = [each for each in sources if each["state"] != OK]
-    text = f"{len(sources)} heard" + (f", {len(bad)} not well: {_some(each['name'] for each in bad)}" if bad else "")
+    bad = [each["name"] for each in sources if each["state"] != OK]
+    bad += [_late(each) for each in senders if each["state"] in ("late", "lost")]
+    text = f"{len(sources)} heard" + (f", {len(bad)} not well: {_some(bad)}" if bad else "")
     return Line("sources", WARNING if bad else OK, text)
+
+
+def _late(sender: Mapping[str, Any]) -> str:
+    who = f"{sender['name']} of {sender['host']}"
+    if sender["state"] == "late":
+        return f"{who} is {ago(sender['behind_s'])} behind"
+    return f"nothing from {who} for {ago(sender['last_heard_s'])}"
 
 
 def _jobs(diagnosis: Mapping[str, Any]) -> Line:

@@ -228,6 +228,11 @@ class Runner:
         """How far the data of each sender has come, the worst first."""
         return self.watermarks.senders(self._now_ns())
 
+    def late_jobs(self) -> list[Job]:
+        """Jobs whose data is late: how they are now is not known yet."""
+        now_ns = self._now_ns()
+        return [job for job, to_ns in self.watermarks.all(now_ns).items() if now_ns - to_ns > LATE_NS]
+
     def _set_back(self, table: Table, rows: pa.Table) -> None:
         """Have jobs judged again from the first of these rows on, if they were judged without it."""
         lanes, now_ns = self._of_jobs[table.name], self._now_ns()
@@ -461,6 +466,8 @@ class Runner:
         if lane.behind is not None:
             soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
             return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
+        if lane.back_ns is not None and now_ns >= lane.back_after_ns:
+            return True  # it goes back as soon as these have caught up
         if now_ns - end_ns >= LATE_NS:
             return False
         for each in lane.fed_by:

@@ -13,12 +13,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from leadline.model.counters import counter
 from leadline.model.errors import ConfigError, LeadlineError
+from leadline.model.incidents import Symptom
 from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import CAUSE, INCIDENT
 from leadline.runner.verdicts import latest_sql
@@ -51,13 +53,16 @@ class Alerts:
         url: str,
         environ: Mapping[str, str] = os.environ,
         now_ns: Callable[[], int] = time.time_ns,
+        late_jobs: Callable[[], Collection[Key]] = tuple,
     ) -> None:
-        """Errors: ConfigError for receivers that cannot be."""
+        """`late_jobs`: (tenant, cluster, job) whose data is late: alerts on them wait for it. Errors: ConfigError for
+        receivers that cannot be."""
         names = [each.name for each in config.receivers]
         for name in names:
             if not name or names.count(name) > 1:
                 raise ConfigError(f"alerts.receivers: each needs a name of its own, got {name!r}; give it another")
         self._config, self._store, self._count, self._now_ns, self._url = config, store, count, now_ns, url
+        self._late_jobs = late_jobs
         self._sent = Sent(Path(config.state) if config.state else Path(store.config.path) / STATE_FILE)
         self.deliveries = [Delivery(each, config, url, environ, self._sent, count, now_ns) for each in config.receivers]
         self.board: dict[Key, Notice] = {}
@@ -110,6 +115,7 @@ class Alerts:
         try:
             rows = self._changed()
             self._take(rows)
+            self._hold()
             self._tidy()
             self._looked = True
         except LeadlineError as error:
@@ -172,6 +178,16 @@ class Alerts:
         while len(self._passed) > self._config.waiting_max:
             del self._passed[next(iter(self._passed))]
         return False
+
+    def _hold(self) -> None:
+        """Have what is told of jobs whose data is late wait for it; that telemetry is lost does not wait."""
+        late_jobs = frozenset(self._late_jobs())
+        for key, each in list(self.board.items()):
+            tenant, cluster, _ = key
+            of = {(tenant, cluster, job) for job in each.incident.get("jobs") or ()}
+            waits = bool(of & late_jobs) and each.incident.get("symptom") != Symptom.TELEMETRY_LOST
+            if waits != each.waits:
+                self.board[key] = replace(each, waits=waits)
 
     def _tidy(self) -> None:
         """Let go of what is over and of which every receiver knows, once no look finds it any more."""

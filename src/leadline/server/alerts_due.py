@@ -41,8 +41,11 @@ class Rhythm:
 def current(each: Notice, rhythm: Rhythm, now_ns: int, began_ns: int) -> Notice:
     """The notice as it stands now: stale, where no window has spoken of it for long.
 
-    `began_ns`: when we began to look; what was not judged while we were away is not stale for that.
+    `began_ns`: when we began to look; what was not judged while we were away is not stale for that, nor what waits for
+    data that is late.
     """
+    if each.waits:
+        return each
     return each.as_stale() if now_ns - max(each.seen_ns, began_ns) > rhythm.stale_ns else each
 
 
@@ -54,7 +57,10 @@ def late(each: Notice, told: Told | None, rhythm: Rhythm, now_ns: int) -> bool:
 
 
 def due(each: Notice, told: Told | None, rhythm: Rhythm, now_ns: int) -> bool:
-    """Whether the receiver is to hear of this now. A notice that is late or suppressed from the start is never due."""
+    """Whether the receiver is to hear of this now. A notice that is late or suppressed from the start is never due; one
+    that waits for data is due when it has come."""
+    if each.waits:
+        return False
     if told is None:
         if each.lasts:
             return now_ns - each.told_ns >= rhythm.settle_ns

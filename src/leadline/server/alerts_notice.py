@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from leadline.model.incidents import Symptom
-from leadline.server.action_words import to_do
+from leadline.server.action_words import advice
 from leadline.server.explain_facts import explanation, percent
 from leadline.server.incidents_view import Incident
 from leadline.server.rows_view import json_number
@@ -43,6 +43,7 @@ class Notice:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     incident: Mapping[str, Any]
+    waits: bool = False  # the data of a job that it is of is late: how the incident is now is not known yet
 
     @property
     def lasts(self) -> bool:
@@ -129,7 +130,7 @@ def annotations_of(incident: Incident, url: str) -> dict[str, str]:
         "link": f"{url}/api/v1/incidents/{quote(incident.incident, safe='')}",
     }
     if incident.known:
-        done = [to_do(incident, cause) for cause in incident.chosen]
+        done = advice(incident)
         found["todo"] = "\n".join(each.words for each in done)
         found["commands"] = "\n".join(command for each in done for command in each.commands)
     return {name: text for name, text in found.items() if text}

@@ -19,7 +19,7 @@ from leadline.model.principal import OPERATE, Principal
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
-from leadline.server import analyses
+from leadline.server import analyses, senders_view
 from leadline.server.alerts import Alerts
 from leadline.server.alerts import findings as alert_findings
 from leadline.server.explain import Explainer
@@ -80,6 +80,8 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
                 "do": "Point a sender at /api/v1/write or OTLP 4317/4318, or set ingest.scrape.",
             }
         )
+    senders = senders_view.senders_of(parts.runner if parts.replay is None else None, principal)
+    findings += senders_view.findings(senders)
     if principal.may(OPERATE):
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
@@ -101,6 +103,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         "up_s": (now_ns - parts.started_ns) / 1e9,
         "private_bytes": private_bytes(),
         "sources": sources,
+        "senders": [senders_view.as_json(each) for each in senders],
         "refused": refused,
         "accepted": {counter.reason: total for counter, total in totals.items() if counter.family.endswith("accepted")},
         "waiting_rows": parts.intake.waiting_rows,

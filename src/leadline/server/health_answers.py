@@ -37,6 +37,20 @@ class SourceState(BaseModel):
     last_error: str
 
 
+class SenderAnswer(BaseModel):
+    """How far the data of one sender has come, by its own word."""
+
+    tenant: str
+    cluster: str
+    host: str
+    name: str = Field(description="agent, or what else sends of the host")
+    state: str = Field(description="ok, late (5 s behind), lost (not heard for 15 s), ended")
+    behind_s: float = Field(description="age of the newest data of which nothing is missing")
+    last_heard_s: float
+    clock_off_s: float = Field(description="clock of the host minus the server's, right to within a second")
+    jobs: dict[str, int] = Field(description="ranks on the host by job; these jobs are judged as far as its data")
+
+
 class Refusal(BaseModel):
     """What was refused or dropped for one reason since the start."""
 
@@ -70,6 +84,7 @@ class DoctorAnswer(BaseModel):
     up_s: float
     private_bytes: int | None
     sources: list[SourceState]
+    senders: list[SenderAnswer]
     refused: list[Refusal]
     accepted: dict[str, int]
     waiting_rows: dict[str, int]

@@ -97,7 +97,7 @@ class ServerProcess:
         )
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, authorize)
-        self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url)
+        self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url, late_jobs=self.runner.late_jobs)
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,

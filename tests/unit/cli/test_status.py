@@ -46,6 +46,14 @@ def test_what_is_not_well_is_named() -> None:
     assert unheard[2] == ("warning", "nobody tells of a job or incident 'bert-2'; did you mean bert-1?")
 
 
+def test_who_is_late_or_lost_is_named() -> None:
+    sender = {"name": "agent", "host": "h3", "state": "late", "behind_s": 87.0, "last_heard_s": 0.3}
+    late = states({**DOCTOR, "senders": [sender, {**sender, "state": "ok", "host": "h1"}]}, answer())
+    assert late[1] == ("warning", "1 heard, 1 not well: agent of h3 is 87 s behind")
+    lost = states({**DOCTOR, "senders": [{**sender, "state": "lost", "last_heard_s": 40.0}]}, answer())
+    assert lost[1] == ("warning", "1 heard, 1 not well: nothing from agent of h3 for 40 s")
+
+
 def test_symptoms_of_a_server_without_any(leadline: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("show", "symptoms", "bert-1", "--server", leadline.url)
     assert (ran.code, ran.out.splitlines()[0]) == (3, "symptoms: 0, of which 0 open")  # nobody knows of bert-1

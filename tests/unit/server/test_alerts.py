@@ -468,6 +468,24 @@ def test_the_board_holds_how_each_incident_stands_and_what_is_long_over_is_passe
     assert kubernetes.startswith("kubectl drain h6 ")
 
 
+def test_an_alert_waits_for_the_data_of_its_job(store: Store) -> None:
+    late: list[tuple[str, str, str]] = []
+    alerts = alerts_of(store, {})
+    alerts._late_jobs = lambda: late
+    alerts.look()
+    key, each = next((key, each) for key, each in alerts.board.items() if each.lasts)
+    later_ns = each.told_ns + 3600 * S
+    assert due(each, None, RHYTHM, later_ns)
+    late.append((*key[:2], each.incident["jobs"][0]))
+    alerts.look()
+    held = alerts.board[key]
+    assert (held.waits, due(held, None, RHYTHM, later_ns)) == (True, False)
+    assert current(held, RHYTHM, later_ns, 0).state == "open"  # not stale: it is not known how it is
+    late.clear()
+    alerts.look()
+    assert due(alerts.board[key], None, RHYTHM, later_ns)
+
+
 def test_beyond_the_bound_incidents_are_counted(store: Store) -> None:
     counts: dict[str, int] = {}
     alerts = alerts_of(store, counts, waiting_max=3)

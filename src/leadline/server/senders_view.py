@@ -1,0 +1,63 @@
+"""How far the data of each sender has come: who is late, who is not heard any more, whose clock is off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leadline.model.principal import OPERATE, Principal
+from leadline.runner.run import Runner
+from leadline.runner.watermarks import SenderState
+
+CLOCK_OFF_S = 2.0
+"""A host clock that differs more from ours is told: requests take up to a second, time synchronised by NTP is right to
+within 0.1 s."""
+WARNING = "warning"
+JOBS_NAMED = 3
+
+
+def senders_of(runner: Runner | None, principal: Principal) -> list[SenderState]:
+    """The senders that somebody may know of, the worst first: an operator all, a tenant its own."""
+    found = runner.senders() if runner is not None else []
+    return [each for each in found if principal.may(OPERATE) or each.sender.tenant == principal.tenant]
+
+
+def as_json(each: SenderState) -> dict[str, Any]:
+    """One sender as the API tells it."""
+    return {
+        "tenant": each.sender.tenant, "cluster": each.sender.cluster, "host": each.sender.host,
+        "name": each.sender.name, "state": each.state, "behind_s": each.behind_s, "last_heard_s": each.heard_s,
+        "clock_off_s": each.clock_off_s, "jobs": dict(each.jobs),
+    }  # fmt: skip
+
+
+def findings(senders: list[SenderState]) -> list[dict[str, str]]:
+    """What is wrong with them, a sentence each, and what to do."""
+    found = []
+    for each in senders:
+        who = f"{each.sender.name} of {each.sender.host}"
+        if each.state == "late":
+            found.append({
+                "state": WARNING, "text": f"{who} is {each.behind_s:.0f} s behind{_waiting(each)}",
+                "do": "See whether its host is overloaded or the way to this server slow; nothing is lost.",
+            })  # fmt: skip
+        elif each.state == "lost":
+            found.append({
+                "state": WARNING, "text": f"nothing from {who} for {each.heard_s:.0f} s{_waiting(each)}",
+                "do": f"See whether {each.sender.host} is up, runs it, and reaches this server.",
+            })  # fmt: skip
+        if each.state in ("ok", "late") and abs(each.clock_off_s) > CLOCK_OFF_S:
+            way = "ahead of" if each.clock_off_s > 0 else "behind"
+            found.append({
+                "state": WARNING,
+                "text": f"the clock of {each.sender.host} is {abs(each.clock_off_s):.0f} s {way} this server's",
+                "do": "Synchronise it (chronyc tracking): times of its ranks cannot be compared with those of others.",
+            })  # fmt: skip
+    return found
+
+
+def _waiting(each: SenderState) -> str:
+    jobs = list(each.jobs)
+    if not jobs:
+        return ""
+    more = f" and {len(jobs) - JOBS_NAMED} more" if len(jobs) > JOBS_NAMED else ""
+    return f"; {', '.join(jobs[:JOBS_NAMED])}{more} {'waits' if len(jobs) == 1 else 'wait'} for its data"

@@ -1,0 +1,37 @@
+"""What is said of senders that are late, lost, or on a clock that is off."""
+
+from __future__ import annotations
+
+import pytest
+
+from leadline.model.principal import Principal
+from leadline.runner.watermarks import Sender, SenderState
+from leadline.server.senders_view import findings, senders_of
+
+
+def state(of: str, behind_s: float = 1.0, heard_s: float = 0.2, off_s: float = 0.0, *jobs: str) -> SenderState:
+    sender = Sender("default", "default", "h3", "agent")
+    return SenderState(sender, of, behind_s, heard_s, off_s, 0, 0, dict.fromkeys(jobs, 8))
+
+
+@pytest.mark.parametrize(
+    ("sender", "text"),
+    [
+        (state("late", 87.2, 0.2, 0.0, "bert"), "agent of h3 is 87 s behind; bert waits for its data"),
+        (state("lost", 50.0, 40.0, 0.0, "a", "b"), "nothing from agent of h3 for 40 s; a, b wait for its data"),
+        (state("ok", off_s=-61.0), "the clock of h3 is 61 s behind this server's"),
+        (state("ok", off_s=3.0), "the clock of h3 is 3 s ahead of this server's"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(sender: SenderState, text: str) -> None:
+    (found,) = findings([sender])
+    assert found["text"] == text
+    assert found["do"]
+
+
+def test_nothing_is_said_of_those_that_are_well() -> None:
+    assert findings([state("ok", 1.2, 0.5, 0.4, "bert"), state("ended", 900.0, 900.0)]) == []
+
+
+def test_without_a_runner_nobody_is_known() -> None:
+    assert senders_of(None, Principal()) == []
