@@ -29,6 +29,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("samples_per_second", "peak_anonymous_mb"),
     ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
+    (
+        "agent_rings",
+        ("--ranks", "2", "--seconds", "2", "--backlog-looks", "6"),
+        ("segments_per_second", "cpu_share"),
+    ),
     ("torch_hook", ("--rounds", "2", "--calls", "20"), ("collective_cost_us", "ddp_step_cost_ratio")),
     (
         "lab",

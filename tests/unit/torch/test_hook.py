@@ -161,9 +161,11 @@ watch.event("after")
 
 def test_what_was_written_stays_when_the_process_is_killed(tmp_path: Path) -> None:
     program = """
-import os, signal, sys
+import io, os, signal, sys
 import leadline.torch as leadline_torch
 watch = leadline_torch.watch(directory=sys.argv[1], job="killed-1", collectives=False)
+sys.stdin = io.StringIO("where\\nc\\n")
+breakpoint()
 with watch.span("evaluation", "after step 3"):
     pass
 with watch.step(4):
@@ -172,7 +174,12 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
     run(program, str(tmp_path), code=-signal.SIGKILL)
     rows = rows_of(tmp_path)
-    assert [row["kind"] for row in rows["event"]] == ["evaluation-begin", "evaluation-end"]
+    assert [row["kind"] for row in rows["event"]] == [
+        "debugger-begin",
+        "debugger-end",
+        "evaluation-begin",
+        "evaluation-end",
+    ]
     assert [row["step"] for row in rows["step"]] == [4]
     assert not read_header(next(tmp_path.glob("*.ring")).read_bytes()).closed
 
