@@ -4,7 +4,7 @@
 
     incidents_of_jobs      incidents told of a job at any time of the run, also those that were withdrawn: all are false
     data_age_p99_s         of how old the data is, each second (`healthy_scores` says what that is), the 99th percentile
-    telemetry_lost_named   of the agent's silences of 30 s and more that we made, those told as lost telemetry of it;
+    telemetry_lost_named   of the agent's silences of 20 s and more that we made, those told as lost telemetry of it;
                            what is told without a silence counts against it
 
 Jobs run one after the other; what runs and what is done to it is in `healthy_cases`. See docs/analyses/own-jobs.md.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import signal
 import socket
 import subprocess
@@ -29,7 +30,7 @@ import httpx
 from bench.figures import Figure, conditions, tell
 
 from evals.healthy_cases import LINGER_S, Act, Case, programme
-from evals.healthy_scores import Silence, age_p99_s, ages_s, lost_named, lost_share, of_jobs
+from evals.healthy_scores import LOST, Age, Silence, age_p99_s, ages, lost_named, lost_share, of_jobs, oldest_s
 from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
 from evals.jobs.watching import Rank, Seen, Watching, first_cause
 from leadline.model.errors import LeadlineError
@@ -48,8 +49,8 @@ class Run:
     ends: dict[Rank, list[int]] = field(default_factory=dict)  # of steps as they are stored at the end, ns
     done: dict[Rank, int] = field(default_factory=dict)  # steps that each rank made, by its own word
     seen: list[Seen] = field(default_factory=list)
-    ages: list[float] = field(default_factory=list)
-    symptoms: int = 0  # of jobs, rows of the table
+    ages: list[Age] = field(default_factory=list)
+    symptoms: list[str] = field(default_factory=list)  # of jobs, in words; not every one becomes an incident
 
 
 def run(place: Place, cases: Sequence[Case]) -> Run:
@@ -62,9 +63,9 @@ def run(place: Place, cases: Sequence[Case]) -> Run:
             _one(place, f"own-{number + 1}-{case.name}", case, found)
         time.sleep(LINGER_S)
         found.ends = _ends(place, found)
-    found.ages = ages_s(watching.newest, found.ends, found.silences)
+    found.ages = ages(watching.newest, found.ends, found.silences)
     found.seen = _all_seen(place, watching)
-    found.symptoms = int(place.sql("SELECT count() AS n FROM symptom WHERE job != ''")[0]["n"])
+    found.symptoms = _symptoms(place)
     return found
 
 
@@ -135,6 +136,17 @@ def _ends(place: Place, found: Run) -> dict[Rank, list[int]]:
     return out
 
 
+def _symptoms(place: Place) -> list[str]:
+    rows = place.sql("SELECT job, symptom, blamed, evidence FROM symptom WHERE job != '' ORDER BY start_ns")
+    out = []
+    for row in rows:
+        if row["symptom"] != LOST:
+            texts = [each.get("text", "") for each in json.loads(row["evidence"] or "[]")[:1]]
+            owners = [each["owner"] for each in json.loads(row["blamed"] or "[]")[:2]]
+            out.append(f"{row['job']} {row['symptom']}: {'; '.join(texts)}, blames {owners}")
+    return out
+
+
 def _all_seen(place: Place, watching: Watching) -> list[Seen]:
     """Incidents that were seen, and those of the table that nobody saw because they were withdrawn within a second."""
     known = dict(watching.seen)
@@ -160,9 +172,9 @@ def figures(found: Run) -> list[Figure]:
         Figure("data_age_p99_s", age_p99_s(found.ages), "s", 3.0, "lower",
                reason=None if found.ages else "no step was stored while a job ran"),
         Figure("telemetry_lost_named", lost_share(named, unnamed, unasked), "ratio", 1.0,
-               reason=None if named or unnamed or unasked else "nothing was kept from the server for 30 s"),
-        Figure("data_age_max_s", max(found.ages, default=None), "s", None, "lower"),
-        Figure("symptoms_of_jobs", float(found.symptoms), "1", None, "lower"),
+               reason=None if named or unnamed or unasked else "nothing was kept from the server for 20 s"),
+        Figure("data_age_max_s", max((each.age_s for each in found.ages), default=None), "s", None, "lower"),
+        Figure("symptoms_of_jobs", float(len(found.symptoms)), "1", None, "lower"),
         Figure("steps_stored", stored / done if done else None, "ratio"),
         Figure("jobs", float(len(found.cases)), "1"),
         Figure("jobs_failed", float(sum(code != 0 for _, _, code, _ in found.cases)), "1", 0.0, "lower"),
@@ -180,7 +192,9 @@ def details(found: Run) -> dict[str, Any]:
     _, unnamed, unasked = lost_named(found.silences, found.seen)
     return {
         "ran": [{"job": job, "exit": code, "seconds": round(seconds)} for job, _, code, seconds in found.cases],
+        "oldest_s": oldest_s(found.ages),
         "false": false,
+        "symptoms": found.symptoms,
         "not_named": [each.what for each in unnamed],
         "named_without": [each.incident for each in unasked],
         "steps_missing": {

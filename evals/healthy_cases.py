@@ -68,21 +68,21 @@ class Case:
 
 
 CASES: tuple[Case, ...] = (
-    Case("plain", 2, 0.25, 80.0, checkpoint=(40, 1.0), evaluate=(100, 3.0)),
+    Case("plain", 2, 0.25, 60.0, checkpoint=(40, 1.0), evaluate=(100, 3.0)),
     Case("cut", 8, 0.25, 120.0, marked=False, acts=(Act("cut", 25.0, 60.0),)),
-    Case("quick", 8, 0.05, 80.0, marked=False),
+    Case("quick", 8, 0.05, 60.0, marked=False),
     Case("alone", 1, 0.05, 60.0, checkpoint=(200, 0.5)),
     Case("alone-unmarked", 1, 1.0, 50.0, marked=False, evaluate=(20, 4.0)),
-    Case("slow", 2, 5.0, 110.0, marked=False),
-    Case("slow-marked", 8, 1.0, 80.0, evaluate=(25, 5.0)),
+    Case("slow", 2, 5.0, 90.0, marked=False),
+    Case("slow-marked", 8, 1.0, 75.0, evaluate=(25, 5.0)),
     Case("checkpoints-unmarked", 8, 0.25, 70.0, marked=False, checkpoint=(60, 4.0)),
     Case("evaluation-unmarked", 2, 0.25, 70.0, marked=False, evaluate=(90, 8.0)),
-    Case("debugger", 2, 0.25, 70.0, acts=(Act("debugger", 35.0, 20.0),)),
+    Case("debugger", 2, 0.25, 60.0, acts=(Act("debugger", 35.0, 20.0),)),
     Case("breakpoint", 2, 0.25, 60.0, marked=False, acts=(Act("breakpoint", 30.0, 20.0),)),
-    Case("agent-term", 2, 0.25, 70.0, acts=(Act("agent-term", 30.0, 1.0),)),
-    Case("agent-kill", 8, 0.25, 70.0, marked=False, acts=(Act("agent-kill", 30.0, 2.0),)),
-    Case("agent-late", 2, 0.05, 70.0, acts=(Act("agent-late", 0.0, 25.0),)),
-    Case("agent-away", 2, 0.25, 110.0, acts=(Act("agent-term", 25.0, 60.0),)),
+    Case("agent-term", 2, 0.25, 60.0, acts=(Act("agent-term", 30.0, 1.0),)),
+    Case("agent-kill", 8, 0.25, 60.0, marked=False, acts=(Act("agent-kill", 30.0, 2.0),)),
+    Case("agent-late", 2, 0.05, 60.0, acts=(Act("agent-late", 0.0, 25.0),)),
+    Case("agent-away", 2, 0.25, 100.0, acts=(Act("agent-term", 25.0, 60.0),)),
     Case("server-restart", 2, 0.25, 80.0, acts=(Act("server-term", 30.0, 2.0),)),
     Case("finished", 2, 0.25, 8.0, marked=False),
 )  # fmt: skip
@@ -99,13 +99,11 @@ def programme(minutes: float, seed: int, only: str = "") -> list[Case]:
     left_s, rng = 60 * minutes, random.Random(seed)
     while chosen:
         order = sorted(rng.sample(chosen, len(chosen)), key=lambda case: case.name != ALWAYS)
-        fitting = [case for case in order if case.takes_s <= left_s]
-        if not fitting:
-            return out or order[:1]
-        for case in fitting:
+        before = len(out)
+        for case in order:
             if case.takes_s <= left_s:
                 out.append(case)
                 left_s -= case.takes_s
-        if only:
-            return out
+        if only or len(out) - before < len(order):  # none comes again before all were there
+            return out or order[:1]
     return out

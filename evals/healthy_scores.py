@@ -24,8 +24,9 @@ S = 10**9
 CATCH_UP_S = 15.0
 """After the way is free again the agent tries within `agent.retry_s_max` = 10 s; the rest is for what waits with it."""
 LOST = "telemetry-lost"
-LOST_AFTER_S = 30.0
-"""A sender that is silent for so long must be told as lost; one that is silent for less may be."""
+LOST_AFTER_S = 20.0
+"""A sender that is silent for so long must be told as lost, one that is silent for less may be. The analysis
+`telemetry` says: after 15 s, told 20 s after its last word at the latest."""
 NAMED_WITHIN_S = 30.0  # after the end of a silence: a product that says it later than that says nothing
 
 
@@ -58,12 +59,21 @@ def of_jobs(seen: Iterable[Seen]) -> list[Seen]:
     return [each for each in seen if not is_lost(each.row)]
 
 
-def ages_s(
+@dataclass(frozen=True, slots=True)
+class Age:
+    """How old the data of the worst rank was at a time, ns."""
+
+    at_ns: int
+    rank: Rank
+    age_s: float
+
+
+def ages(
     newest: Sequence[tuple[int, Mapping[Rank, int]]],
     ends: Mapping[Rank, Sequence[int]],
     silences: Collection[Silence],
-) -> list[float]:
-    """The largest age of any rank's data, s, at each time that somebody asked, outside the silences.
+) -> list[Age]:
+    """The largest age of any rank's data at each time that somebody asked, outside the silences.
 
     newest: when asked, and the end of the newest step of each rank that was stored then, ns. ends: ends of all steps of
     each rank as they were stored at last, sorted, ns. Times at which no rank had ended a step within its job are left
@@ -73,9 +83,13 @@ def ages_s(
     for at_ns, stored in newest:
         if any(each.from_ns <= at_ns < each.to_ns + CATCH_UP_S * S for each in silences):
             continue
-        ages = [_age_s(at_ns, stored.get(rank), ends_ns) for rank, ends_ns in ends.items() if _runs(at_ns, ends_ns)]
-        if ages:
-            out.append(max(ages))
+        found = [
+            Age(at_ns, rank, _age_s(at_ns, stored.get(rank), ends_ns))
+            for rank, ends_ns in ends.items()
+            if _runs(at_ns, ends_ns)
+        ]
+        if found:
+            out.append(max(found, key=lambda each: each.age_s))
     return out
 
 
@@ -91,9 +105,18 @@ def _age_s(at_ns: int, stored_ns: int | None, ends_ns: Sequence[int]) -> float:
     return (at_ns - ends_ns[waiting]) / S
 
 
-def age_p99_s(ages: Sequence[float]) -> float | None:
+def age_p99_s(found: Sequence[Age]) -> float | None:
     """Their 99th percentile, s; None without any."""
-    return float(np.percentile(ages, 99)) if len(ages) else None
+    return float(np.percentile([each.age_s for each in found], 99)) if found else None
+
+
+def oldest_s(found: Iterable[Age]) -> dict[str, float]:
+    """The largest age of each job, s."""
+    out: dict[str, float] = {}
+    for each in found:
+        job, _ = each.rank
+        out[job] = max(out.get(job, 0.0), round(each.age_s, 1))
+    return out
 
 
 def lost_named(silences: Iterable[Silence], seen: Iterable[Seen]) -> tuple[list[Silence], list[Silence], list[Seen]]:

@@ -6,11 +6,30 @@ from typing import Any
 
 import pytest
 from evals.healthy_cases import ALWAYS, CASES, programme
-from evals.healthy_scores import CATCH_UP_S, LOST, Silence, age_p99_s, ages_s, lost_named, lost_share, of_jobs
+from evals.healthy_scores import (
+    CATCH_UP_S,
+    LOST,
+    Age,
+    Silence,
+    age_p99_s,
+    ages,
+    lost_named,
+    lost_share,
+    of_jobs,
+    oldest_s,
+)
 from evals.jobs.watching import Seen
 
 S = 10**9
 RANK = ("own-1", 0)
+
+
+def ages_s(*given: Any) -> list[float]:
+    return [each.age_s for each in ages(*given)]
+
+
+def of(*ages_s: float) -> list[Age]:
+    return [Age(0, RANK, each) for each in ages_s]
 
 
 def seen(name: str, at_s: float, **row: Any) -> Seen:
@@ -45,8 +64,9 @@ def test_silences_of_ours_and_the_time_to_catch_up_are_left_out_of_the_age() -> 
 
 def test_percentile_of_ages() -> None:
     assert age_p99_s([]) is None
-    assert age_p99_s([1.0] * 200 + [50.0]) == 1.0
-    assert age_p99_s([1.0] * 50 + [50.0]) == pytest.approx(25.5)
+    assert age_p99_s(of(*[1.0] * 200, 50.0)) == 1.0
+    assert age_p99_s(of(*[1.0] * 50, 50.0)) == pytest.approx(25.5)
+    assert oldest_s([*of(1.0, 3.04, 2.0), Age(0, ("own-2", 3), 0.5)]) == {"own-1": 3.0, "own-2": 0.5}
 
 
 def test_only_lost_telemetry_is_no_incident_of_a_job() -> None:
@@ -86,7 +106,8 @@ def test_share_of_silences_named() -> None:
 
 def test_a_programme_is_as_long_as_asked_and_has_a_cut() -> None:
     whole = programme(30, seed=1)
-    assert 27 * 60 <= sum(case.takes_s for case in whole) <= 30 * 60
+    assert 28 * 60 <= sum(case.takes_s for case in whole) <= 30 * 60
+    assert sorted(case.name for case in whole[: len(CASES)]) == sorted(case.name for case in CASES)
     assert whole[0].name == ALWAYS
     assert {case.ranks for case in whole} == {1, 2, 8}
     assert whole == programme(30, seed=1) != programme(30, seed=2)
