@@ -33,7 +33,7 @@ from leadline.testing import FakeClock
 S = 10**9
 LANES = ("usual", "ledger", "stalls", "slowdowns", "cause")
 VERDICTS = ("symptom", "incident", "cause", "ledger")
-TICK_S = 0.5  # senders look so often, as an agent does
+TICK_S = 1.0  # senders deliver so often; an agent twice as often, which only takes longer to judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def played(
     away: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     seed: int | None = None,
 ) -> Site:
-    """So many seconds from the begin of the recording. Each sender delivers twice a second, but not in the spans in
+    """So many seconds from the begin of the recording. Each sender delivers once a second, but not in the spans in
     which it is `away`; with a seed in lumps and out of order, and it is noted what counted meanwhile."""
     site, rng = Site(store, of), None if seed is None else np.random.default_rng(seed)
     site.provide(-(2**62), of.from_ns)

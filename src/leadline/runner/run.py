@@ -27,7 +27,7 @@ from leadline.analysis.spec import Part, Read, Window
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
 from leadline.model.tables import BY_NAME, Identity, Table
-from leadline.model.tables.fabric import WATERMARK
+from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.arrivals import Edges, first_by_job, known_times, times_of
 from leadline.runner.behind import Behind
@@ -41,7 +41,7 @@ from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
-from leadline.runner.watermarks_stored import keep_states, newest_watermarks
+from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
 from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
@@ -369,7 +369,7 @@ class Runner:
         before = judged_to_ns(self._store)
         now_ns = self._now_ns()
         until_ns: dict[str, int] = {}
-        self.watermarks.take(newest_watermarks(self._store, now_ns), now_ns)
+        self.watermarks.take(newest_watermarks(self._store, now_ns), now_ns, fresh=False)
         waiting = self.watermarks.all(now_ns)
         with self._lock:
             for lane in self._lanes:
@@ -417,6 +417,7 @@ class Runner:
     def step(self) -> bool:
         """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""
         now_ns, ended_ns = self._now_ns(), self._ended()
+        keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
         with self._lock:
             held = [

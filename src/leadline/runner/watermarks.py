@@ -10,11 +10,13 @@ Source: Akidau et al., "The Dataflow Model" (VLDB 2015), section 2.3; the waterm
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+
+from leadline.runner.coarse_clocks import Clock, CoarseClocks
 
 S = 10**9
 
@@ -83,14 +85,26 @@ class Watermarks:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._clocks = CoarseClocks()
         self._of: dict[Job, dict[Sender, _Said]] = {}
         self._pairs = 0
 
-    def take(self, rows: pa.Table, now_ns: int) -> None:
-        """Hear of rows of `watermark`, stored at `now_ns`. What is older than what is known changes nothing."""
+    def take(self, rows: pa.Table, now_ns: int, *, fresh: bool = True) -> None:
+        """Hear of rows of `watermark`, stored at `now_ns`. What is older than what is known changes nothing. `fresh`:
+        they were said just now, so that they tell of the clocks of their hosts."""
+        clocks: dict[Clock, int] = {}
         with self._lock:
             for row in rows.select([name for name in COLUMNS if name in rows.column_names]).to_pylist():
                 self._take(row, now_ns)
+                clock = Clock(row["tenant"], row["cluster"], row["host"], row["clock"])
+                clocks[clock] = max(clocks.get(clock, row["told_ns"]), row["told_ns"])
+            for clock, told_ns in clocks.items() if fresh else ():
+                self._clocks.heard(clock, told_ns, now_ns)
+
+    def clock_fits(self) -> list[dict[str, Any]]:
+        """New rows of `clock_fit`, of clocks that are plainly wrong."""
+        with self._lock:
+            return self._clocks.fits()
 
     def _take(self, row: Mapping[str, Any], now_ns: int) -> None:
         job = Job(row["tenant"], row["cluster"], row["job"] or "")
@@ -125,13 +139,21 @@ class Watermarks:
     def of_job(self, job: Job, now_ns: int) -> int | None:
         """Up to when all data of a job is there; None: nobody says (any more) how far it has come."""
         with self._lock:
-            return _least(self._of.get(job, {}).values(), now_ns)
+            return self._least(self._of.get(job, {}), now_ns)
 
     def all(self, now_ns: int) -> dict[Job, int]:
         """The same of every job of which somebody says so."""
         with self._lock:
-            found = {job: _least(said.values(), now_ns) for job, said in self._of.items() if job.job}
+            found = {job: self._least(said, now_ns) for job, said in self._of.items() if job.job}
         return {job: to_ns for job, to_ns in found.items() if to_ns is not None}
+
+    def _least(self, said: Mapping[Sender, _Said], now_ns: int) -> int | None:
+        """In our time: of a clock that is plainly wrong, to within the bound of its fit."""
+        waited = (
+            (sender, each) for sender, each in said.items() if not each.ended and now_ns - each.heard_ns <= GIVE_UP_NS
+        )
+        return min((each.to_ns - self._clocks.offset_ns(Clock(*sender[:3], each.clock)) for sender, each in waited),
+                   default=None)  # fmt: skip
 
     def jobs_on(self, tenant: str, cluster: str, host: str) -> list[Job]:
         """Jobs with ranks on a host, by the word of who sends of it."""
@@ -158,10 +180,6 @@ class Watermarks:
             found = [_state(sender, said, now_ns) for sender, said in by_sender.items()]
         order = ("lost", "late", "ok", "ended")
         return sorted(found, key=lambda each: (order.index(each.state), -each.behind_s, each.sender))
-
-
-def _least(said: Iterable[_Said], now_ns: int) -> int | None:
-    return min((each.to_ns for each in said if not each.ended and now_ns - each.heard_ns <= GIVE_UP_NS), default=None)
 
 
 def _state(sender: Sender, said: Mapping[str, _Said], now_ns: int) -> SenderState:

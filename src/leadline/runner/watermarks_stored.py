@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from leadline.model.tables import Table
 from leadline.model.tables.fabric import WATERMARK
 from leadline.runner.keep import StoreKeeping
 from leadline.runner.watermarks import COLUMNS, GIVE_UP_NS, SERVER, SenderState
@@ -32,7 +33,7 @@ def newest_watermarks(store: StoreKeeping, now_ns: int) -> pa.Table:
 def keep_states(store: StoreKeeping, states: Sequence[SenderState], now_ns: int) -> None:
     """Store how each sender is, stamped by the server's clock: a row for each of its jobs. Errors: StoreError."""
     host = socket.gethostname()
-    rows: list[dict[str, Any]] = [
+    rows = [
         {
             "tenant": each.sender.tenant, "cluster": each.sender.cluster, "host": each.sender.host,
             "clock": f"{host}/{SERVER}", "told_ns": now_ns, "to_ns": each.to_ns, "sender": each.sender.name,
@@ -43,6 +44,10 @@ def keep_states(store: StoreKeeping, states: Sequence[SenderState], now_ns: int)
         if each.state != "ended" or now_ns - each.heard_ns <= ENDED_NS
         for job, ranks in (each.jobs or {"": 0}).items()
     ]  # fmt: skip
+    keep_rows(store, WATERMARK, rows)
+
+
+def keep_rows(store: StoreKeeping, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Store rows, if there are any. Errors: StoreError."""
     if rows:
-        columns: dict[str, list[Any]] = {name: [row[name] for row in rows] for name in rows[0]}
-        store.append(WATERMARK, arrow_table(WATERMARK, columns))
+        store.append(table, arrow_table(table, {name: [row[name] for row in rows] for name in rows[0]}))

@@ -423,3 +423,45 @@ def told(second: int, kind: str) -> pa.Table:
         "severity": "error", "message": kind, "source": "test", "batch": second, "batch_row": 0,
     }  # fmt: skip
     return rows_of(BY_NAME["event"], [row], Names())
+
+
+def test_a_host_whose_clock_is_a_minute_off_is_mapped_by_a_coarse_fit(store: Store) -> None:
+    world = World(store)
+    for _ in range(3):
+        world.clock.advance(1)
+        row = {
+            "host": "h1", "clock": "h1/1", "told_ns": world.clock() + 60 * S, "to_ns": world.clock() + 59 * S,
+            "sender": "agent", "job": "bert", "ranks": 1, "state": "open",
+        }  # fmt: skip
+        world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))
+    world.runner.step()
+    (fit,) = store.query("SELECT clock, offset_ns, bound_ns, end_ns FROM leadline.clock_fit").to_pylist()
+    assert (fit["clock"], fit["offset_ns"], fit["bound_ns"]) == ("h1/1", 60 * S, S)
+    assert fit["end_ns"] < BEGIN_NS - 2000 * S  # what the host sent before it was known to be off is mapped too
+
+
+def test_windows_of_a_job_wait_for_its_senders_and_those_of_others_do_not(store: Store) -> None:
+    """The toy ledger judges jobs in windows of 20 s."""
+    world = World(store)
+
+    def said(host: str, job: str, to_s: float, state: str = "open") -> None:
+        row = {
+            "host": host, "clock": f"{host}/1", "told_ns": world.clock(), "to_ns": BEGIN_NS + round(to_s * S),
+            "sender": "agent", "job": job, "ranks": 1, "state": state,
+        }  # fmt: skip
+        world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))
+
+    def judged() -> set[str]:
+        sql = "SELECT part FROM leadline.analysis_run WHERE part != '' AND end_ns = {end:Int64}"
+        rows = store.query(sql, {"end": BEGIN_NS + 20 * S})
+        return {row["part"] for row in rows.to_pylist()}
+
+    world.come("step", steps(range(20)))
+    said("h1", "bert", 0), said("h2", "bert", 0), said("h3", "llama", 0)
+    world.clock.advance(30)
+    said("h1", "bert", 30), said("h2", "bert", 5), said("h3", "llama", 30)
+    world.go(1)
+    assert judged() == {"llama"}
+    said("h2", "bert", 30)
+    world.go(1)
+    assert judged() == {"llama", "bert"}

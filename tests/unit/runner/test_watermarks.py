@@ -9,6 +9,7 @@ from tests.incidents import Names, rows_of
 
 from leadline.model.tables.fabric import WATERMARK
 from leadline.runner.behind import Behind
+from leadline.runner.coarse_clocks import Clock, CoarseClocks
 from leadline.runner.watermarks import GIVE_UP_NS, LATE_NS, LOST_NS, Job, Watermarks
 
 S = 10**9
@@ -106,3 +107,36 @@ def test_a_job_that_is_set_back_waits_for_more_of_the_same() -> None:
     behind.set_back(JOB, 18 * S, NOW + 3 * S)  # soon again: twice as long
     assert behind.next(20 * S, NOW + 6 * S, lambda *_: True) is None
     assert behind.next(20 * S, NOW + 7 * S, lambda *_: True) == (20 * S, {JOB})
+
+
+CLOCK = Clock("acme", "lab", "h1", "h1/1")
+
+
+def words(clocks: CoarseClocks, *off_s: float) -> list[tuple[float, int]]:
+    """Offsets of the fits that come of words so far ahead of when they were heard, a second apart; ends after `NOW`."""
+    for number, each in enumerate(off_s):
+        clocks.heard(CLOCK, NOW + number * S + round(each * S), NOW + number * S)
+    return [(row["offset_ns"] / S, row["end_ns"] - NOW) for row in clocks.fits()]
+
+
+def test_a_clock_that_is_a_minute_off_has_a_fit_that_holds_for_what_came_before() -> None:
+    clocks = CoarseClocks()
+    assert words(clocks, -60.4, -60.3) == []  # too few
+    ((off_s, end_ns),) = words(clocks, -60.2)
+    assert (off_s, end_ns) == (-60.2, -3000 * S)
+    assert clocks.offset_ns(CLOCK) == round(-60.2 * S)
+    assert words(clocks, -60.4, -59.9, -60.0) == []  # noise
+    assert words(clocks, 0.0, -0.1, -0.1) == [(0.0, 2 * S)]  # it was set right
+
+
+def test_words_that_were_held_up_tell_nothing_of_a_clock() -> None:
+    clocks = CoarseClocks()
+    assert words(clocks, -0.3, -45.0, -30.0, -15.0, -0.2, -0.3, -0.3) == []
+    assert words(clocks, -1.9, -1.9, -1.9, -1.9) == []
+
+
+def test_a_job_has_come_as_far_as_its_senders_say_by_our_clock() -> None:
+    marks = Watermarks()
+    for second in range(3):
+        marks.take(said({"told_s": 60 + second, "to_s": 59 + second}), NOW + second * S)
+    assert marks.of_job(JOB, NOW + 2 * S) == NOW + S
