@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 from leadline.model.errors import UnknownNameError
 from leadline.model.tables import BY_NAME
 from leadline.server.diagnosis_view import OK, SOURCES, SYMPTOM_ANALYSES, UNKNOWN, About, Watched, WatchedJob, diagnosis
-from leadline.server.incidents_view import GPU_LABEL, Incident, incidents_of
+from leadline.server.incidents_view import GPU_LABEL, Incident, incidents_of, with_losses
 from leadline.server.ledger_config import LedgerConfig
+from leadline.server.lost import claims_of, judged_of, losses
 from leadline.server.names_view import Kind, Names, said
 from leadline.server.rows_view import json_rows
 from leadline.store.bundle import Bundle, read_bundle
@@ -77,6 +78,8 @@ def incidents(
     """Incidents of verdicts that count, by table name; what lost most first."""
     rows = {name: json_rows(found[name]) if name in found else [] for name in VERDICTS}
     told = incidents_of(rows["incident"], rows["cause"], rows["symptom"], hosts, indices)
+    ledger = json_rows(found["ledger"]) if "ledger" in found else []
+    told = with_losses(told, losses(claims_of(rows["incident"]), judged_of(ledger)).whole)
     return sorted(told, key=lambda one: (-one.lost_gpu_seconds, one.start_ns, one.incident))
 
 

@@ -14,6 +14,18 @@ COMM_CHARS = 20  # of a communicator: its number is long, and its begin tells it
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
+ESTIMATE_TOLD = 0.05  # of a loss: less of it is no news
+
+
+def so_far(lost: float | None, estimated: float) -> str:
+    """`so far, 3.2 GPU-s of it estimated`, where the ledger has not judged a good part of a loss; else empty."""
+    if not lost or estimated < ESTIMATE_TOLD * lost:
+        return ""
+    if estimated > (1 - ESTIMATE_TOLD) * lost:
+        return "so far, estimated"
+    return f"so far, {gpu_time(estimated)} of it estimated"
+
+
 def gpu_time(gpu_seconds: float | None) -> str:
     """`1.32 GPU-h`, below an hour `85 GPU-s`; `-` for None."""
     if gpu_seconds is None:

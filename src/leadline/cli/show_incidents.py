@@ -12,7 +12,7 @@ from rich.text import Text
 from leadline.cli.client import Client, ServerOption
 from leadline.cli.diagnosis_words import causes_words
 from leadline.cli.exits import require_known
-from leadline.cli.ledger_words import gpu_time, span
+from leadline.cli.ledger_words import gpu_time, so_far, span
 from leadline.cli.output import STATE_STYLE, Output, OutputOption, console, emit, table, when
 from leadline.cli.show_graph import ClusterOption
 from leadline.cli.show_ledger import FromOption, ToOption
@@ -54,6 +54,11 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     out.print("leadline diagnose ID tells one whole", style="dim")
 
 
+def _lost(one: Mapping[str, Any]) -> str:
+    guess = so_far(one["lost_gpu_seconds"], one["estimated_gpu_seconds"])
+    return f"{gpu_time(one['lost_gpu_seconds'])}{f' {guess}' if guess else ''}"
+
+
 def _row(one: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
     until_ns = one["end_ns"] or (max(now_ns, one["seen_ns"]) if one["state"] == "open" else one["seen_ns"])
     word = "unwatched" if one["unwatched"] else one["state"]
@@ -63,5 +68,5 @@ def _row(one: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
         "since": when(one["start_ns"]), "for": span((until_ns - one["start_ns"]) / 1e9),
         "who": one["job"] or one["entity"], "what": one["symptom"], "cause": causes_words(one),
         "do": ", ".join(dict.fromkeys(cause["action"] for cause in one["causes"])) or "-",
-        "lost": gpu_time(one["lost_gpu_seconds"]), "id": one["incident"],
+        "lost": _lost(one), "id": one["incident"],
     }  # fmt: skip

@@ -74,7 +74,7 @@ def headlines(found: Mapping[str, Any]) -> list[str]:
     lost, who = gpu_time(found["total"]["lost_gpu_seconds"]), cost_words(found)
     lines = [
         f"time went to {time_words(found)}",
-        f"lost {lost}{_money(cost)}{f': {who}' if who else ''}",
+        f"lost {lost}{_money(cost)}{f': {who}' if who else ''}{_not_judged(found)}",
         f"goodput {share(goodput['ratio'])}{_at_most(goodput)}",
     ]
     expected = f"; expected {share(ettr['expected'])}" if ettr["expected"] is not None else ""
@@ -90,6 +90,12 @@ def headlines(found: Mapping[str, Any]) -> list[str]:
     if cost["how"]:
         lines.append(cost["how"])
     return lines
+
+
+def _not_judged(found: Mapping[str, Any]) -> str:
+    """What incidents take for lost where the ledger has not judged yet: other views have it in their sums."""
+    more = found["estimated_gpu_seconds"]
+    return f"; and {gpu_time(more)} more so far, estimated by its incidents" if more else ""
 
 
 def _at_most(told: Mapping[str, Any]) -> str:

@@ -12,14 +12,22 @@ class JobLine(BaseModel):
     step_s: list[float | None]
 
 
+class SpentShare(BaseModel):
+    """A share of held GPU time that was neither productive nor lost."""
+
+    category: str
+    share: float
+
+
 class JobNow(BaseModel):
     """One job in a span. What steps tell is null without them, what the ledger tells is null (and `why`) without it.
 
-    `step_s`: median of its newest steps; `usual_s`: what the ledger holds it against. `goodput`: share of held GPU
+    `lost_gpu_seconds` has `estimated_gpu_seconds` in it: what incidents take for lost where the ledger has not judged
+    yet. `step_s`: median of its newest steps; `usual_s`: what the ledger holds it against. `goodput`: share of held GPU
     time that was productive; `goodput_max`: had all that is unknown been so too. Of the open incidents
-    `incidents_known` have a known cause, and `suppressed` alert nobody. `state`: running; ended: at `ended_ns` all its
-    ranks were gone, as those say who saw it; silent: no step for a minute, and nobody saw it end. `since_ns`: since
-    when its ranks are there, which may be before the span.
+    `incidents_known` have a known cause, of all `incidents_explained`, and `suppressed` alert nobody. `state`: running;
+    ended: at `ended_ns` all its ranks were gone, as those say who saw it; silent: no step for a minute, and nobody saw
+    it end. `since_ns`: since when its ranks are there, which may be before the span.
     """
 
     tenant: str
@@ -39,11 +47,14 @@ class JobNow(BaseModel):
     goodput: float | None
     goodput_max: float | None
     lost_gpu_seconds: float | None
+    estimated_gpu_seconds: float
     held_gpu_seconds: float | None
+    spent: list[SpentShare]
     why: str
     incidents: int
     incidents_open: int
     incidents_known: int
+    incidents_explained: int
     suppressed: int
     line: JobLine
 

@@ -25,7 +25,8 @@ from leadline.server.flows_view import Asked
 from leadline.server.job_lives import Key, Life, lives_of
 from leadline.server.job_rows import RANKS_MAX, STEP_S, JobRows, S, from_or_hour, plain
 from leadline.server.job_steps import HOW, USUAL_NS, usual_s
-from leadline.server.ledger_view import goodput
+from leadline.server.ledger_view import PRODUCTIVE, goodput
+from leadline.server.lost import losses_of
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
@@ -102,6 +103,7 @@ class _Jobs:
         """Every job, that which lost most first; of equal ones those that run."""
         steps, lines, ledger = self._steps(), self._lines(), self._ledger()
         usual, hurt = self._usual(), self._incidents()
+        estimated = losses_of(self._store, self._asked, (self._from_ns, self._asked.at_ns)).jobs
         lives = lives_of(self._store, self._asked, self._from_ns)
         found = [
             self._one(
@@ -110,7 +112,11 @@ class _Jobs:
             for key in sorted(steps.keys() | ledger.keys())
         ]
         for one in found:
-            self._with_life(one, lives.get((one["tenant"], one["cluster"], one["job"]), Life()))
+            key = one["tenant"], one["cluster"], one["job"]
+            one["estimated_gpu_seconds"] = estimated.get(key, 0.0)
+            if one["estimated_gpu_seconds"]:
+                one["lost_gpu_seconds"] = (one["lost_gpu_seconds"] or 0.0) + one["estimated_gpu_seconds"]
+            self._with_life(one, lives.get(key, Life()))
         return sorted(found, key=lambda one: (-(one["lost_gpu_seconds"] or 0.0), not one["running"]))
 
     def _with_life(self, one: dict[str, Any], life: Life) -> None:
@@ -138,9 +144,11 @@ class _Jobs:
             "step": int(step["newest"]) if step else None, "step_s": took, "usual_s": usual,
             "goodput": plain(share.get("ratio")), "goodput_max": plain(share.get("ratio_max")),
             "lost_gpu_seconds": sum(row["lost_gpu_seconds"] for row in ledger) if ledger else None,
-            "held_gpu_seconds": share.get("held_gpu_seconds"), "why": "" if ledger else NO_LEDGER,
+            "held_gpu_seconds": share.get("held_gpu_seconds"), "spent": _spent(ledger),
+            "why": "" if ledger else NO_LEDGER,
             "incidents": len(incidents), "incidents_open": sum(1 for row in incidents if not row["over"]),
             "incidents_known": sum(1 for row in incidents if not row["over"] and row["known"]),
+            "incidents_explained": sum(1 for row in incidents if row["known"]),
             "suppressed": sum(1 for row in incidents if not row["over"] and row["quiet"]),
             "line": {"t_ns": [int(row["last_ns"]) for row in line], "step_s": [plain(row["took"]) for row in line]},
         }  # fmt: skip
@@ -206,6 +214,18 @@ class _Jobs:
 
 _NAMES = ("whose", "place", "name")
 _KEY = "toString(tenant) AS whose, toString(cluster) AS place, toString(job) AS name"
+
+
+def _spent(ledger: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Where held time went that was neither productive nor lost, most first: a job may lose nothing and yet have a
+    goodput below 1, while it starts, waits to be scheduled, or nobody knows what it did."""
+    held = sum(row["gpu_seconds"] for row in ledger)
+    rest = [
+        {"category": row["category"], "share": plain((row["gpu_seconds"] - row["lost_gpu_seconds"]) / held)}
+        for row in ledger
+        if held and row["category"] not in PRODUCTIVE and row["gpu_seconds"] > row["lost_gpu_seconds"]
+    ]
+    return sorted(rest, key=lambda each: -(each["share"] or 0.0))
 
 
 def _runs_still(silent_ns: int, step_s: float | None) -> bool:

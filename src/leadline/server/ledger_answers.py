@@ -141,7 +141,10 @@ class LedgerFailure(BaseModel):
 
 
 class LedgerAnswer(BaseModel):
-    """`GET /api/v1/ledger`: where nothing is known everything is null or empty, and `why` tells it."""
+    """`GET /api/v1/ledger`: where nothing is known everything is null or empty, and `why` tells it.
+
+    `estimated_gpu_seconds` are not in `total`: what incidents take for lost where the ledger has not judged yet.
+    """
 
     schema_version: int = Field(alias="schema")
     job: str
@@ -150,6 +153,7 @@ class LedgerAnswer(BaseModel):
     window_ns: int | None
     gpus: float | None
     total: LedgerTotal | None
+    estimated_gpu_seconds: float
     categories: list[LedgerCategory]
     owners: list[LedgerOwner]
     hosts: dict[str, str]

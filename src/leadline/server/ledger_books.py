@@ -42,15 +42,15 @@ class Books:
     """Rows of the ledger of one job, as somebody may see them."""
 
     def __init__(self, store: Store, asked: Asked, job: str) -> None:
-        self._store, self._asked, self._job = store, asked, job
-        self._tenant, self.note = owner(store, asked, job)
+        self._store, self.asked, self._job = store, asked, job
+        self.tenant, self.note = owner(store, asked, job)
 
     def _query(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
-        every = {"job": self._job, "tenant": self._tenant, "cluster": self._asked.cluster, **parameters}
+        every = {"job": self._job, "tenant": self.tenant, "cluster": self.asked.cluster, **parameters}
         return json_rows(self._store.query(sql, {name: each for name, each in every.items() if f"{{{name}:" in sql}))
 
     def _mine(self) -> str:
-        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
+        cluster = " AND cluster = {cluster:String}" if self.asked.cluster else ""
         return f"job = {{job:String}} AND tenant = {{tenant:String}}{cluster}"
 
     def last_ns(self) -> int | None:
@@ -59,7 +59,7 @@ class Books:
             f"SELECT max(end_ns) AS last, count() AS n FROM leadline.{LEDGER.name} "
             f"WHERE {self._mine()} AND end_ns <= {{at_ns:Int64}}"
         )
-        found = self._query(sql, at_ns=self._asked.at_ns)[0]
+        found = self._query(sql, at_ns=self.asked.at_ns)[0]
         return int(found["last"]) if found["n"] else None
 
     def _first_ns(self) -> int | None:
@@ -70,7 +70,7 @@ class Books:
 
     def span(self, from_ns: int | None) -> Span | None:
         """The windows to look at: between the first and the last sign of the job; None where there is none."""
-        to_ns = self._asked.at_ns
+        to_ns = self.asked.at_ns
         from_ns = max(to_ns - SPAN_NS if from_ns is None else from_ns, to_ns - SPAN_NS_MAX)
         rows = self._query(
             f"SELECT window_ns, min(end_ns) AS first, max(end_ns) AS last, count() AS n FROM leadline.{LEDGER.name} "
@@ -176,8 +176,8 @@ class Books:
 
     def failures(self, span: Span) -> list[dict[str, Any]]:
         """Failures that stopped the job within the span, the first first."""
-        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
-        tenant = "" if self._asked.principal.may(OPERATE) else " AND tenant = {tenant:String}"
+        cluster = " AND cluster = {cluster:String}" if self.asked.cluster else ""
+        tenant = "" if self.asked.principal.may(OPERATE) else " AND tenant = {tenant:String}"
         where = f"job = {{job:String}} AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns}{tenant}{cluster}"
         return self._query(
             "SELECT toString(entity) AS entity, toString(kind) AS kind, toString(`class`) AS `class`, gpus, start_ns, "
@@ -188,7 +188,7 @@ class Books:
         """The host on which each of these ranks ran last in the span, as far as it is told."""
         if not ranks:
             return {}
-        cluster = " AND cluster = {cluster:String}" if self._asked.cluster else ""
+        cluster = " AND cluster = {cluster:String}" if self.asked.cluster else ""
         rows = self._query(
             "SELECT toString(child) AS rank, toString(argMax(parent, from_ns)) AS host "
             f"FROM leadline.{RELATION.name} WHERE kind = 'runs-on' AND child IN {{ranks:Array(String)}} "
@@ -216,7 +216,7 @@ class Books:
             first_ns = self._first_ns()
             if first_ns is not None:
                 return f"nothing of {self._job} by then: its first window ended at {time_text(first_ns)}"
-            near = near_jobs(self._store, self._asked, self._job, LEDGER)
+            near = near_jobs(self._store, self.asked, self._job, LEDGER)
             return (
                 f"no second of {self._job} is in the ledger: does it tell steps (`leadline show tables step`), "
                 f"does the analysis `ledger` run (`leadline doctor`), and is the name right{near or '?'}"

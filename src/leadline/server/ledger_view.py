@@ -16,6 +16,7 @@ from leadline.model.accounts import Category, FailureClass
 from leadline.server.flows_view import Asked, plain_job, time_text
 from leadline.server.ledger_books import SPAN_NS, SUMS, Books, Span
 from leadline.server.ledger_config import LedgerConfig
+from leadline.server.lost import losses_of
 from leadline.server.reliability import best_interval_h, expected_ettr, mttf
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
@@ -31,7 +32,7 @@ NO_PRICE = (
 )
 
 # What training is: of these the part that is not lost is productive. Waiting for input or for others is not.
-_PRODUCTIVE = (Category.COMPUTE, Category.COMMUNICATION)
+PRODUCTIVE = (Category.COMPUTE, Category.COMMUNICATION)
 # Time in which a job ran, fast or slow.
 _RUNNING = (Category.COMPUTE, Category.INPUT, Category.COMMUNICATION, Category.LATE_RANK)
 
@@ -64,12 +65,14 @@ def ledger_answer(
     missing = _missing(gaps, span, gpus)
     failures = books.failures(span)
     owners = _owners(rows, total, config)
+    lost = losses_of(store, books.asked, (span.from_ns, books.asked.at_ns))
+    estimated = sum(part for key, part in lost.jobs.items() if (key[0], key[2]) == (books.tenant, plain_job(job)))
     timeline, takers = books.timeline(span, gaps, _takers(owners))
     return answer | {
         "from_ns": span.from_ns, "to_ns": span.to_ns, "window_ns": span.window_ns, "gpus": gpus,
         "total": {**total, "missing_seconds": missing["seconds"], "missing_gpu_seconds": missing["gpu_seconds"]},
         "categories": _categories(rows, total), "owners": owners,
-        "hosts": books.hosts(span, _ranks(owners)),
+        "hosts": books.hosts(span, _ranks(owners)), "estimated_gpu_seconds": estimated,
         "unknown": _unknown(rows, missing), "missing": missing, "depths": _depths(rows),
         "timeline": timeline, "takers": takers,
         "goodput": goodput(rows, missing["gpu_seconds"]),
@@ -84,7 +87,8 @@ def _empty(job: str, config: LedgerConfig) -> dict[str, Any]:
     """An answer in which nothing is known."""
     return {
         "schema": SCHEMA_VERSION, "job": job, "from_ns": None, "to_ns": None, "window_ns": None, "gpus": None,
-        "total": None, "categories": [], "owners": [], "hosts": {}, "unknown": [], "missing": None, "depths": {},
+        "total": None, "estimated_gpu_seconds": 0.0, "categories": [], "owners": [], "hosts": {}, "unknown": [],
+        "missing": None, "depths": {},
         "timeline": [], "takers": [], "goodput": None, "ettr": None, "mttf": None, "cost": _cost(None, 0.0, config),
         "failures": [], "why": "", "note": "",
     }  # fmt: skip
@@ -216,7 +220,7 @@ def goodput(rows: Iterable[Mapping[str, Any]], missing_gpu_seconds: float = 0.0)
     held = productive = unknown = 0.0
     for row in rows:
         held += row["gpu_seconds"]
-        if row["category"] in _PRODUCTIVE:
+        if row["category"] in PRODUCTIVE:
             productive += row["gpu_seconds"] - row["lost_gpu_seconds"]
         unknown += row["gpu_seconds"] if row["category"] == Category.UNKNOWN else 0.0
     held += missing_gpu_seconds

@@ -1,6 +1,6 @@
 """`GET /api/v1/now`: what costs GPU-hours at this moment, ranked, and what was watched to be able to say so.
 
-diagnosis ──> incidents, state, why      ledger ──> lost, goodput, and of a day earlier      step ──> a line each
+diagnosis ──> incidents, state, why      ledger, lost ──> lost, goodput, of a day earlier      step ──> a line each
 relation, sources ──> watched, and what was not
 """
 
@@ -25,6 +25,7 @@ from leadline.server.flows_view import Asked
 from leadline.server.health import OK, Parts, sources_of, state_of_source
 from leadline.server.incidents_answers import DiagnosedIncident
 from leadline.server.ledger_view import goodput
+from leadline.server.lost import Losses, losses_of
 from leadline.server.rows_view import SCHEMA_VERSION, json_rows
 from leadline.store import Store
 
@@ -52,9 +53,10 @@ class Line(BaseModel):
 
 
 class Costing(DiagnosedIncident):
-    """An incident with a line of its job's step time."""
+    """An incident with a line of its job's step time, and what of its loss falls into the span."""
 
     line: Line | None
+    lost_within_gpu_seconds: float
 
 
 class Goodput(BaseModel):
@@ -97,6 +99,7 @@ class NowAnswer(BaseModel):
     price: float | None
     currency: str
     lost_gpu_seconds: float | None
+    estimated_gpu_seconds: float
     held_gpu_seconds: float | None
     goodput: Goodput
     incidents: list[Costing]
@@ -118,18 +121,25 @@ def now_answer(parts: Parts, asked: Asked, from_ns: int) -> dict[str, Any]:
     lines = rows.lines([each["job"] for each in drawn], max(from_ns, since_ns))
     now, before = rows.ledger(from_ns)
     total = goodput(now) if now else {}
+    lost = losses_of(store, asked, (from_ns, asked.at_ns))
+    estimated = sum(lost.jobs.values())
+    known = bool(now) or estimated > 0
     sources = _sources(parts, asked.principal)
     return {
         "schema": SCHEMA_VERSION, "from_ns": from_ns, "at_ns": asked.at_ns,
         **{name: found[name] for name in ("state", "why", "price", "currency")},
         "recorded": parts.replay is not None,
-        "lost_gpu_seconds": sum(row["lost_gpu_seconds"] for row in now) if now else None,
+        "lost_gpu_seconds": sum(row["lost_gpu_seconds"] for row in now) + estimated if known else None,
+        "estimated_gpu_seconds": estimated,
         "held_gpu_seconds": total.get("held_gpu_seconds"),
         "goodput": {
             "ratio": total.get("ratio"), "ratio_max": total.get("ratio_max"),
             "day_before": goodput(before)["ratio"] if before else None,
         },
-        "incidents": [{**each, "line": lines.get((each["tenant"], each["job"]))} for each in costing],
+        "incidents": [
+            {**each, "line": lines.get((each["tenant"], each["job"])), "lost_within_gpu_seconds": _lost_of(lost, each)}
+            for each in costing
+        ],
         "incidents_total": len(costing), "suppressed": apart,
         "watched": {
             "jobs": [each["job"] for each in found["watched"]["jobs"]][:LINES_MAX],
@@ -138,6 +148,12 @@ def now_answer(parts: Parts, asked: Asked, from_ns: int) -> dict[str, Any]:
         },
         "not_watched": [*_late(sources), *_without(found["watched"]["until_ns"])],
     }  # fmt: skip
+
+
+def _lost_of(lost: Losses, incident: Mapping[str, Any]) -> float:
+    """What an incident lost within the span."""
+    key = incident["tenant"], incident["cluster"], incident["incident"]
+    return lost.within[key].gpu_seconds if key in lost.within else 0.0
 
 
 def _within(incident: Mapping[str, Any], from_ns: int) -> bool:

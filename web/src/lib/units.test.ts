@@ -1,7 +1,25 @@
 import { describe, expect, it } from "vitest";
-import { bitRate, bytes, count, duration, figures, gpuTime, inUnit, percent, probability } from "./units";
+import {
+  bitRate,
+  bytes,
+  count,
+  duration,
+  figures,
+  gpuTime,
+  inUnit,
+  percent,
+  probability,
+  soFar,
+} from "./units";
 
 describe("units", () => {
+  it("says what of a loss is an estimate, where that is a good part", () => {
+    expect(soFar(100, 0)).toBe("");
+    expect(soFar(100, 4)).toBe("");
+    expect(soFar(100, 40)).toBe("so far, 40 GPU-s of it estimated");
+    expect(soFar(100, 100)).toBe("so far, estimated");
+    expect(soFar(null, 0)).toBe("");
+  });
   it.each([
     [0, "0 s"],
     [12e-9, "12 ns"],
@@ -47,6 +65,6 @@ describe("units", () => {
     expect(bytes(1_234_000_000)).toBe("1.23 GB");
     expect(bitRate(4_975_000_000)).toBe("39.8 Gbit/s");
     expect(inUnit(0.5, "s")).toBe("500 ms");
-    expect(inUnit(3, "Cel")).toBe("3 Cel");
+    expect(inUnit(3, "Cel")).toBe("3 °C");
   });
 });

@@ -9,6 +9,15 @@ export function gpuTime(seconds: number | null | undefined): string {
   return `${figures(seconds / 3600)} GPU-h`;
 }
 
+const ESTIMATE_TOLD = 0.05; // of a loss: less of it is no news
+
+/** `so far, 3.2 GPU-s of it estimated`, where the ledger has not judged a good part of a loss yet; else empty. */
+export function soFar(lost: number | null | undefined, estimated: number | null | undefined): string {
+  if (!lost || !estimated || estimated < ESTIMATE_TOLD * lost) return "";
+  if (estimated > (1 - ESTIMATE_TOLD) * lost) return "so far, estimated";
+  return `so far, ${gpuTime(estimated)} of it estimated`;
+}
+
 /** `210 ms`, `1.3 s`, `4 min`, `2 h 5 min`: a duration in seconds. */
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return UNKNOWN;
@@ -79,6 +88,7 @@ export function inUnit(value: number, unit: string): string {
   if (unit === "By") return bytes(value);
   if (unit === "By/s") return bitRate(value);
   if (unit === "1") return figures(value);
+  if (unit === "Cel") return `${figures(value)} °C`;
   return unit ? `${figures(value)} ${unit}` : figures(value);
 }
 

@@ -17,6 +17,7 @@ import {
   takerName,
   widthOf,
   worstChannel,
+  restWords,
 } from "./job";
 
 const S = 1e9;
@@ -30,6 +31,8 @@ const job = (more: Partial<Job>): Job => ({
   since_ns: 100 * S,
   until_ns: 200 * S,
   running: false,
+  state: "silent",
+  ended_ns: null,
   step: 60,
   step_s: 2,
   usual_s: 1.6,
@@ -37,6 +40,9 @@ const job = (more: Partial<Job>): Job => ({
   goodput_max: 0.8,
   lost_gpu_seconds: 1,
   held_gpu_seconds: 5,
+  spent: [],
+  estimated_gpu_seconds: 0,
+  incidents_explained: 0,
   why: "",
   incidents: 0,
   incidents_open: 0,
@@ -176,4 +182,13 @@ describe("the ring", () => {
       "unknown",
     ]);
   });
+});
+
+it("says where time went that was neither productive nor lost", () => {
+  const spent = [
+    { category: "restart", share: 0.1 },
+    { category: "checkpoint", share: 0.01 },
+  ];
+  expect(restWords({ spent })).toBe("10 % starting");
+  expect(restWords({ spent: [] })).toBe("");
 });

@@ -5,6 +5,7 @@ import { entityOf } from "../../lib/entity";
 import type { Line, Overlay } from "../../lib/plot";
 import type { State } from "../../lib/state";
 import { S } from "../../lib/time";
+import { percent } from "../../lib/units";
 
 export type Job = components["schemas"]["JobNow"];
 export type Ledger = components["schemas"]["LedgerAnswer"];
@@ -30,6 +31,18 @@ export function stateWords(one: Job): string {
   if (open > 0) return `${open} ${open === 1 ? "incident" : "incidents"} open`;
   if (one.incidents_open) return "incident suppressed";
   return one.goodput === null ? `unknown: ${one.why}` : "no incident open";
+}
+
+const REST_TOLD = 0.02; // of the GPU time held: less is no news
+const REST: Readonly<Record<string, string>> = { restart: "starting", "late-rank": "waiting", idle: "idle" };
+
+/** `10 % starting`: where held time went that was neither productive nor lost, so that a goodput of 90 % beside a loss
+ *  of nothing is understood; empty where that is little. */
+export function restWords(one: Pick<Job, "spent">): string {
+  return one.spent
+    .filter((each) => each.share >= REST_TOLD)
+    .map((each) => `${percent(each.share)} ${REST[each.category] ?? each.category}`)
+    .join(", ");
 }
 
 /** How much longer a step takes than usual, as a ratio; null where either is not known. */
