@@ -35,6 +35,7 @@ class Conclusions:
     live: bool = True
     incidents: Sequence[Mapping[str, Any]] = ()  # the first that began first
     named_ns: dict[tuple[str, str], int] = field(default_factory=dict)  # by incident and entity
+    named_p: dict[tuple[str, str], float] = field(default_factory=dict)  # how likely it was then
     advised: dict[tuple[str, str], str] = field(
         default_factory=dict
     )  # actions while it lasted: what is over needs none
@@ -60,13 +61,16 @@ class Conclusions:
             if one["state"] == "open":
                 self.advised[key] = cause["action"]
             if key not in self.named_ns:
+                self.named_p[key] = cause["probability"]
                 self.named_ns[key] = now_ns if self.live else cause["told_ns"] or one["told_ns"]
                 lines.append(self.words(one, cause))
         return lines
 
     def words(self, one: Mapping[str, Any], cause: Mapping[str, Any]) -> str:
         """`link down on port:h3/eth0 (0.93), told 8 s after the first lost second`."""
-        after_s = (self.named_ns[one["incident"], cause["entity"]] - one["start_ns"]) / S
+        # An incident may have begun with something else: of this cause the first second that it is blamed for counts.
+        since_ns = max(one["start_ns"], cause["start_ns"])
+        after_s = (self.named_ns[one["incident"], cause["entity"]] - since_ns) / S
         rule = cause["rule"].replace("-", " ")
         return f"{rule} on {cause['entity']} ({chance(cause)}), told {ago(after_s)} after the first lost second"
 
@@ -95,12 +99,17 @@ class Conclusions:
         """The table at the end: what was broken, what was found, whether that is right, after how long, what to do."""
         lines = compared(truth, [self._while_it_lasted(one) for one in self.incidents], self.named_ns, self.judged_ns)
         told = comparison(lines) if lines else Text("nothing was broken, and nothing was found")
-        return Group(Text("what was broken, and what Leadline found", "bold"), told)
+        note = "told after: since it was broken; the lines before count from the first second that it cost"
+        return Group(Text("what was broken, and what Leadline found", "bold"), told, Text(note, "dim"))
 
     def _while_it_lasted(self, one: Mapping[str, Any]) -> Mapping[str, Any]:
-        """An incident with the actions that were advised before it was over."""
+        """An incident as it was told before it was over: with the actions advised, and how likely its causes were."""
         causes = [
-            {**each, "action": self.advised.get((one["incident"], each["entity"]), each["action"])}
+            {
+                **each,
+                "action": self.advised.get((one["incident"], each["entity"]), each["action"]),
+                "named_probability": self.named_p.get((one["incident"], each["entity"]), each["probability"]),
+            }
             for each in one["causes"]
         ]
         return {**one, "causes": causes}

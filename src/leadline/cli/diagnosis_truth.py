@@ -23,6 +23,9 @@ RIGHT, WRONG, MISSED, UNKNOWN, NOT_JUDGED = "right", "wrong", "missed", "unknown
 _STYLE = {RIGHT: "green", WRONG: "bold red", MISSED: "red", UNKNOWN: "yellow", NOT_JUDGED: "yellow"}
 
 
+TOLD = "told after"  # it was broken, which may be before it cost anything
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """One fault and what was found of it; or one incident in whose time nothing was broken (`fault` is None)."""
@@ -130,11 +133,11 @@ def comparison(lines: Sequence[Compared]) -> Table:
         {
             "what was broken": _truth(each.fault), "what was found": _named(each),
             "": Text(each.verdict, _STYLE[each.verdict]),
-            "told after": ago(each.told_s), "what to do": each.cause["action"] if each.cause else "-",
+            TOLD: ago(each.told_s), "what to do": each.cause["action"] if each.cause else "-",
         }
         for each in lines
     ]  # fmt: skip
-    return table(rows, ["what was broken", "what was found", "", "told after", "what to do"], right=["told after"])
+    return table(rows, ["what was broken", "what was found", "", TOLD, "what to do"], right=[TOLD])
 
 
 def _truth(fault: Entry | None) -> str:
@@ -143,7 +146,10 @@ def _truth(fault: Entry | None) -> str:
 
 def _named(each: Compared) -> str:
     if each.cause is not None:
-        return f"{each.cause['rule'].replace('-', ' ')} on {each.cause['entity']} ({chance(each.cause)})"
+        first = each.cause.get("named_probability", each.cause["probability"])
+        then = chance({"probability": first})
+        now = f", {chance(each.cause)} at the end" if chance(each.cause) != then else ""
+        return f"{each.cause['rule'].replace('-', ' ')} on {each.cause['entity']} ({then}{now})"
     if each.incident is not None:
         missing = each.incident["missing"]
         return f"something hurts, cause unknown{f': {missing}' if missing else ''}"

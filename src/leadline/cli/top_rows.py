@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.cli.diagnosis_words import HURT, HURTS, SUPPRESSED
-from leadline.cli.ledger_words import gpu_time, share, span
+from leadline.cli.ledger_words import gpu_time, share, so_far, span
 from leadline.cli.output import ago, when
 
 JOBS, INCIDENTS, HOSTS = "jobs", "incidents", "hosts"
@@ -43,9 +43,11 @@ def head(now: Answer) -> tuple[str, str]:
     """The state (good, watch, bad, unknown) and the first line."""
     seen = now["watched"]
     lost = gpu_time(now["lost_gpu_seconds"]) if now["lost_gpu_seconds"] is not None else "unknown"
+    guess = so_far(now["lost_gpu_seconds"], now["estimated_gpu_seconds"])
     still = [each for each in now["incidents"] if each["state"] == "open"]
     words = (
-        f"{lost} lost   {_count(len(still), 'open incident')}   goodput {_goodput(now['goodput'])}   "
+        f"{lost} lost{f', {guess}' if guess else ''}   {_count(len(still), 'open incident')}   "
+        f"goodput {_goodput(now['goodput'])}   "
         f"watched: {_count(seen['jobs_total'], 'job')}, {_count(seen['hosts'], 'host')}, "
         f"{_count(seen['gpus'], 'GPU')}, {_count(seen['links'], 'link')}, "
         + ("a recording" if now["recorded"] else f"{seen['fresh']} of {_count(seen['sources'], 'source')} fresh")
@@ -71,16 +73,21 @@ def _job(one: Answer) -> Row:
         span(one["usual_s"]), share(one["goodput"]), gpu_time(one["lost_gpu_seconds"]),
         sparkline(one["line"]["step_s"]),
     )  # fmt: skip
-    told = [
-        f"{one['job']} of {one['tenant']}: " + ("runs" if one["running"] else f"over since {when(one['until_ns'])}")
-    ]
+    told = [f"{one['job']} of {one['tenant']}: {_state(one)}"]
     if one["incidents"]:
-        told.append(f"{_count(one['incidents'], 'incident')}, {one['incidents_open']} open, {one['incidents_known']} "
-                    f"with a known cause; leadline diagnose {shlex.quote(one['job'])}")  # fmt: skip
+        told.append(f"{_count(one['incidents'], 'incident')}, {one['incidents_open']} open, "
+                    f"{one['incidents_explained']} with a known cause; "
+                    f"leadline diagnose {shlex.quote(one['job'])}")  # fmt: skip
     if one["why"]:
         told.append(one["why"])
     told.append(f"where the time went: leadline show ledger {shlex.quote(one['job'])}")
     return Row(f"{one['tenant']}/{one['job']}", state, cells, tuple(told))
+
+
+def _state(one: Answer) -> str:
+    if one["state"] == "running":
+        return "runs"
+    return f"ended {when(one['ended_ns'])}" if one["state"] == "ended" else f"silent since {when(one['until_ns'])}"
 
 
 def incidents(now: Answer, match: str = "") -> list[Row]:
@@ -147,7 +154,8 @@ def _host(found: Answer, at: int, reasons: Sequence[Answer]) -> Row:
     rate = {way: found["bytes_per_s"][way][at] for way in ("inbound", "outbound")}
     cells = (
         found["hosts"][at], " ".join(_jobs_of(found, at)) or "-", str(found["gpus"][at]),
-        f"{found['nics_healthy'][at]} of {found['nics_total'][at]}", share(most("loss")), share(most("load")),
+        nics(found["nics_healthy"][at], found["nics_total"][at], found["nics_unknown"][at]),
+        share(most("loss")), share(most("load")),
         bits(rate["inbound"]), bits(rate["outbound"]), reasons[0]["text"] if reasons else "",
     )  # fmt: skip
     tags = ", ".join(f"{tag['name']} {tag['values'][tag['of'][at]]}" for tag in found["tags"] if tag["of"][at] >= 0)
@@ -157,6 +165,14 @@ def _host(found: Answer, at: int, reasons: Sequence[Answer]) -> Row:
     told += ["nothing is known to be wrong"] if not reasons else []
     told.append(f"against its peers: leadline compare {shlex.quote('host:' + found['hosts'][at])}")
     return Row(found["hosts"][at], found["states"][found["state"][at]], cells, tuple(told))
+
+
+def nics(healthy: int, total: int, unknown: int) -> str:
+    """`7 of 8`, of those whose carrier is known; of those that nobody tells of nothing is said but their number."""
+    rest = f"{unknown} unknown" if unknown else ""
+    return (
+        ", ".join(each for each in (f"{healthy} of {total - unknown}" if total > unknown else "", rest) if each) or "-"
+    )
 
 
 def sparkline(values: Sequence[float | None]) -> str:

@@ -113,6 +113,7 @@ class FleetAnswer(BaseModel):
     bytes_per_s: FleetWays
     nics_total: list[int]
     nics_healthy: list[int]
+    nics_unknown: list[int] = Field(description="of which nobody tells the carrier: neither healthy nor not")
     reasons: list[FleetReason]
     ports: list[FleetPort]
     nics: FleetNics
@@ -131,6 +132,7 @@ def fleet_answer(store: Store, asked: Asked, from_ns: int, address: str = "") ->
     told = reasons(store, asked, found) if found.hosts else []
     port_states = _port_states(found, measured, told)
     healthy_P = np.array([state == GOOD for state, _ in port_states], bool)
+    unknown_P = np.array([state == UNKNOWN for state, _ in port_states], bool)
     count = len(found.hosts)
     host_P = found.ports.host_P
     return {
@@ -142,6 +144,7 @@ def fleet_answer(store: Store, asked: Asked, from_ns: int, address: str = "") ->
         "delay_ns": _ways(measured.delay_2H), "bytes_per_s": _ways(measured.bytes_2H),
         "nics_total": np.bincount(host_P, minlength=count).tolist(),
         "nics_healthy": np.bincount(host_P[healthy_P], minlength=count).tolist(),
+        "nics_unknown": np.bincount(host_P[unknown_P], minlength=count).tolist(),
         "reasons": [_told(one) for one in told], "ports": _unhealthy(found, port_states),
         "nics": {"total": len(host_P), "healthy": int(healthy_P.sum()),
                  "unknown": sum(state == UNKNOWN for state, _ in port_states)},

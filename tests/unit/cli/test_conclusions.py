@@ -49,6 +49,21 @@ def test_a_cause_is_told_once_with_the_time_at_which_the_answer_was_there() -> N
     assert "told 8.0 s after" in replayed.ask(NOW)[0]
 
 
+def test_the_table_tells_the_same_as_the_line_and_what_became_of_it() -> None:
+    """The incident began with something else 30 s before this cause did, and what is told of it is less sure later."""
+    (cause,) = TOLD[FLAP]["causes"]
+    began = {**TOLD[FLAP], "start_ns": NOW - 80 * S}
+    server = _Server({**began, "causes": [{**cause, "probability": 0.99}]})
+    found = Conclusions(server, 0)
+    assert found.ask(NOW - 43 * S) == ["link down on port:h3/eth0 (0.99), told 5.4 s after the first lost second"]
+    server.incidents = [{**began, "causes": [{**cause, "probability": 0.88}]}]
+    found.ask(NOW)
+    table = words(found.held_against([LINK]))
+    assert "link down on port:h3/eth0 (0.99, 0.88 at the end)" in table
+    assert "7.0 s" in table  # since the fault began, as the line below it says
+    assert "since it was broken" in table
+
+
 def test_only_what_was_told_by_then_is_asked_of_a_replay() -> None:
     server = _Server()
     found = Conclusions(server, 0, live=False)

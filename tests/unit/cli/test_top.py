@@ -228,3 +228,18 @@ def test_an_incident_tells_what_to_do_and_each_command() -> None:
 
 def test_rates_have_units() -> None:
     assert [top_rows.bits(value) for value in (None, 0.0, 12.5e9)] == ["-", "0 bit/s", "100 Gbit/s"]
+
+
+def test_what_is_known_of_a_job_counts_incidents_that_are_over() -> None:
+    one = {**ANSWERS[JOBS]["jobs"][0], "incidents": 2, "incidents_open": 0, "incidents_known": 0,
+           "incidents_explained": 2, "state": "ended", "ended_ns": 1_750_000_000 * 10**9}  # fmt: skip
+    (told,) = top_rows.jobs({"jobs": [one]})
+    assert any("2 incidents, 0 open, 2 with a known cause" in line for line in told.details)
+    assert "ended 2025-06-15 15:06:40Z" in told.details[0]
+
+
+def test_the_head_says_what_of_the_loss_is_estimated_and_unknown_ports_are_not_sick() -> None:
+    now = {**ANSWERS[NOW], "lost_gpu_seconds": 100.0, "estimated_gpu_seconds": 40.0}
+    assert "100 GPU-s lost, so far, 40 GPU-s of it estimated" in top_rows.head(now)[1]
+    assert [top_rows.nics(*each) for each in ((7, 8, 0), (0, 8, 8), (6, 8, 1), (0, 0, 0))] == [
+        "7 of 8", "8 unknown", "6 of 7, 1 unknown", "-"]  # fmt: skip

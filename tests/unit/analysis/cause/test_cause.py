@@ -196,7 +196,7 @@ def test_what_began_with_the_one_whom_it_explains_counts_though_others_were_late
     item = case(symptom=[symptom(other, late, start_s=-80)], anomaly=[anomaly("host:h3", THROTTLED, start_s=-21)])
     _, (cause, *_) = told(item)
     assert (cause["entity"], cause["rule"], cause["chosen"]) == ("host:h3", "cpu-throttled", True)
-    assert "59 s after the first lost second" in cause["text"]  # as the card says it
+    assert "59.0 s after the first lost second" in cause["text"]  # as the card says it
     assert "since 60 s after the first lost second" in cause["text"]
     whole = {**LATE, "since_ns": at(-80)}
     item = case(symptom=[symptom(other, whole, start_s=-80)], anomaly=[anomaly("host:h3", THROTTLED, start_s=-21)])

@@ -1,8 +1,5 @@
 import { describe, expect, it } from "vitest";
-import {
-  BAD, boundOf, byJob, byPlace, classesOf, counted, GOOD, isAddress, matching, meanOf, measureOf, UNKNOWN, valuesOf, WATCH,
-  type Fleet,
-} from "./fleet"; // prettier-ignore
+import { BAD, boundOf, byJob, byPlace, classesOf, counted, GOOD, isAddress, matching, meanOf, measureOf, UNKNOWN, valuesOf, WATCH, type Fleet, nicWords } from "./fleet"; // prettier-ignore
 
 const ways = (inbound: (number | null)[]) => ({ inbound, outbound: inbound.map(() => 0) });
 const FLEET: Fleet = {
@@ -30,6 +27,7 @@ const FLEET: Fleet = {
   bytes_per_s: ways([1e9, 3e9, null, 2e9]),
   nics_total: [2, 2, 2, 2],
   nics_healthy: [2, 1, 0, 2],
+  nics_unknown: [0, 0, 0, 0],
   reasons: [
     {
       host: 1, state: "bad", text: "link-down: port:h2/eth0", entity: "port:h2/eth0", since_ns: 1, port: "h2/eth0",
@@ -119,5 +117,10 @@ describe("fleet", () => {
     expect(valuesOf(FLEET, 1).find((one) => one.title === "throughput")?.inbound).toBe("24 Gbit/s");
     expect(meanOf([1, null, 3])).toEqual({ mean: 2, known: 2 });
     expect(meanOf([null])).toEqual({ mean: null, known: 0 });
+  });
+  it("does not call a NIC sick of which nobody tells", () => {
+    expect(nicWords(0, 8, 8)).toBe("carrier of 8 NICs not known");
+    expect(nicWords(7, 8, 0)).toBe("7 of 8 NICs healthy");
+    expect(nicWords(6, 8, 1)).toBe("6 of 7 NICs healthy, 1 unknown");
   });
 });

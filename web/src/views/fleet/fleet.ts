@@ -5,6 +5,14 @@ import type { State } from "../../lib/state";
 import { bitRate, duration, figures, percent } from "../../lib/units";
 import type { Group } from "./layout";
 
+/** `7 of 8 NICs healthy`, of those whose carrier is known: what nobody tells of is not called sick. */
+export function nicWords(healthy: number, total: number, unknown: number): string {
+  const known = total - unknown;
+  const rest = unknown ? `${unknown} unknown` : "";
+  if (!known) return total ? `carrier of ${total} ${total === 1 ? "NIC" : "NICs"} not known` : "no NIC known";
+  return `${healthy} of ${known} NICs healthy${rest ? `, ${rest}` : ""}`;
+}
+
 export type Fleet = components["schemas"]["FleetAnswer"];
 export type Way = "inbound" | "outbound";
 export type By = "state" | "loss" | "errors" | "load" | "delay";

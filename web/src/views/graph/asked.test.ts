@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { momentAsked, openOf, openText, rangeOf, rootOf, shareOf, turned } from "./asked";
+import { happening, momentAsked, openOf, openText, rangeOf, rootOf, shareOf, turned } from "./asked";
 
 const S = 1e9;
 
@@ -40,4 +40,13 @@ it("slides over the time that the thing was there, as far as the page shows it",
     toNs: 500 * S,
   });
   expect(shareOf(175 * S, { fromNs: 150 * S, toNs: 200 * S })).toBe(0.5);
+});
+
+it("shows an open incident at every moment since it began, and what came or went only then", () => {
+  const open = { start_ns: 100 * S, end_ns: null, what: "incident" };
+  const over = { start_ns: 100 * S, end_ns: 120 * S, what: "incident" };
+  const came = { start_ns: 100 * S, end_ns: null, what: "came" };
+  expect(happening([open, over, came], 101 * S)).toEqual([open, over, came]);
+  expect(happening([open, over, came], 500 * S)).toEqual([open]);
+  expect(happening([open, over, came], 99 * S)).toEqual([]);
 });

@@ -48,6 +48,19 @@ export function rangeOf(
   return toNs - fromNs >= S ? { fromNs, toNs } : whole;
 }
 
+const MARK_NS = 5 * S; // so long something that came or went is told
+
+/** What happens at a moment: an incident without an end lasts, anything else without one was there for a moment. */
+export function happening<T extends { start_ns: number; end_ns: number | null; what: string }>(
+  moments: readonly T[],
+  ns: number,
+): T[] {
+  return moments.filter((one) => {
+    const until = one.end_ns ?? (one.what === "incident" ? Infinity : one.start_ns + MARK_NS);
+    return one.start_ns <= ns && ns < until;
+  });
+}
+
 /** Where a moment lies on the slider, 0 to 1. */
 export function shareOf(ns: number, range: { fromNs: number; toNs: number }): number {
   return Math.min(1, Math.max(0, (ns - range.fromNs) / (range.toNs - range.fromNs)));
