@@ -74,8 +74,8 @@ def _one(place: Place, case: Befall, watching: Watching, host: str) -> Score:
                 return told_after_s(watching.of_job(case.job), right, effect_ns)
 
             _watch(told, effect_ns)
-            first = named_first(place.diagnose(case.job), case.job)
             watched_s = (time.time_ns() - effect_ns) / S
+            first = named_first(place.diagnose(case.job), case.job)
             before = false_before(watching.of_job(case.job), effect_ns)
             return Score(case.job, case.kind.name, first in right, told(), watched_s, first, before)
     finally:
