@@ -83,6 +83,7 @@ class Spool:
         self._window: deque[_Out] = deque()  # the oldest items, as far as they were read
         self._out: int | None = None  # the last file, open for appending
         self._next_number = 0
+        self._is_ending = False
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._guard = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -169,7 +170,7 @@ class Spool:
         """
         with self._lock:
             found = self._untaken()
-            if found is None and wait_s > 0:
+            if found is None and wait_s > 0 and not self._is_ending:
                 self._lock.wait(wait_s)
                 found = self._untaken()
             if found is None:
@@ -287,8 +288,9 @@ class Spool:
             return next((file.kept[0].after_ns for file in self._files if file.kept), None)
 
     def wake(self) -> None:
-        """End all waits in `take`."""
+        """End all waits in `take`, now and from now on: who takes is about to stop."""
         with self._lock:
+            self._is_ending = True
             self._lock.notify_all()
 
     def close(self) -> None:
