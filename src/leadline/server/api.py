@@ -39,19 +39,20 @@ from leadline.server.explain_api import mount_explanation
 from leadline.server.fleet_view import mount_fleet
 from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor
-from leadline.server.health_answers import DoctorAnswer, SeriesAnswer, TableAnswer, TablesAnswer
+from leadline.server.health_answers import DoctorAnswer, SendersAnswer, SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.jobs_api import mount_jobs
 from leadline.server.ledger_api import mount_ledger
 from leadline.server.marks_api import mount_marks
 from leadline.server.mesh_view import mount_mesh
 from leadline.server.messages_api import mount_messages
-from leadline.server.names_view import mount_names
+from leadline.server.names_api import mount_names
 from leadline.server.now_view import mount_now
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.report_view import mount_report
 from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.server.samples_view import mount_samples
+from leadline.server.senders_view import as_json, senders_of
 from leadline.server.sle_api import mount_sle
 from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
@@ -130,6 +131,7 @@ MOUNTS = (
 HELLO = f"""Leadline {__version__}
 
   /api/v1/doctor           what is connected, how fresh, what is refused and why
+  /api/v1/senders          how far the data of each sender has come, who is late or lost
   /api/v1/tables           every table; /api/v1/tables/TABLE its rows
   /api/v1/series           metric names, streams, label values
   /api/v1/telemetry        every sender and kind of telemetry, and what would not be known without it
@@ -223,6 +225,13 @@ def create_api(
     def diagnosis(request: Request) -> dict[str, Any]:
         """What is connected, how fresh, what is refused and why; to a tenant of its own senders."""
         return doctor(parts, time.time_ns(), who(request))
+
+    @api.get("/api/v1/senders", tags=["state"], **ways.answers(SendersAnswer))
+    def senders(request: Request) -> dict[str, Any]:
+        """How far the data of each sender has come, by its own word; its jobs are judged as far as that. To a tenant of
+        its own."""
+        found = senders_of(parts.runner if parts.replay is None else None, who(request))
+        return {"schema": SCHEMA_VERSION, "senders": [as_json(each) for each in found]}
 
     @api.get("/api/v1/config", tags=["state"], responses=PROBLEMS)
     def settings(request: Request) -> dict[str, Any]:

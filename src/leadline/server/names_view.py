@@ -1,4 +1,4 @@
-"""`GET /api/v1/names`: is anything known by this name, and if not, what may have been meant.
+"""Is anything known by this name, and if not, what may have been meant.
 
 Every verb and view that takes a name asks here once it has nothing to show, so all of them agree on what is unknown.
 """
@@ -9,10 +9,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any
-
-from fastapi import FastAPI, Query, Request
-from pydantic import BaseModel, Field
+from typing import Any
 
 from leadline.model.errors import RefusedError
 from leadline.model.ids import ENTITY_KINDS
@@ -21,7 +18,6 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import CAUSE, INCIDENT
-from leadline.server.asking import Cluster, Ways
 from leadline.server.flows_view import Asked
 from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store import Store
@@ -44,18 +40,6 @@ class Kind(StrEnum):
 
 
 WORDS = {Kind.ANY: "job, incident or entity"}  # other kinds are words themselves
-
-
-class NamesAnswer(BaseModel):
-    """Whether the name is known, and what may be said where it is not: `text`, with `near` or else `newest` in it."""
-
-    schema_version: int = Field(alias="schema")
-    name: str
-    kind: Kind
-    known: bool
-    near: list[str]
-    newest: list[str]
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,18 +168,3 @@ def is_entity(name: str) -> bool:
     """Whether this is written as the id of an entity, such as host:h3; whether there is one is another matter."""
     kind, colon, rest = name.partition(":")
     return bool(colon and rest) and kind in ENTITY_KINDS
-
-
-def mount_names(api: FastAPI, ways: Ways) -> None:
-    """Add the end point."""
-
-    @api.get("/api/v1/names", tags=["graph"], **ways.answers(NamesAnswer))
-    def names(
-        request: Request,
-        name: Annotated[str, Query(description="as somebody wrote it", min_length=1, max_length=1000)],
-        kind: Annotated[Kind, Query(description="what it is of")] = Kind.ANY,
-        cluster: Cluster = "",
-    ) -> dict[str, Any]:
-        """Whether anything is known by a name; if not, which names are near to it, or else the newest."""
-        with ways.turn():
-            return names_answer(ways.parts.store, ways.asked(request, cluster=cluster), name, kind)

@@ -15,6 +15,7 @@ from tests.unit.server.compare_rows import row
 from tests.unit.server.path_rows import filled
 
 from leadline.cli import top_rows
+from leadline.cli.ledger_words import gpu_time
 from leadline.ingest.counts import Counts
 from leadline.ingest.sources import Sources
 from leadline.model.principal import Principal, Role
@@ -163,7 +164,7 @@ def test_every_view_tells_the_same(store: tuple[Store, float], name: str) -> Non
     assert ledger["estimated_gpu_seconds"] == pytest.approx(job["estimated_gpu_seconds"], abs=1e-6)
     assert job["lost_gpu_seconds"] == pytest.approx(judged + ledger["estimated_gpu_seconds"], abs=1e-3)
     assert now["lost_gpu_seconds"] == pytest.approx(job["lost_gpu_seconds"], abs=1e-3)
-    assert top_rows.head(now)[1].startswith(top_rows.gpu_time(job["lost_gpu_seconds"]))
+    assert top_rows.head(now)[1].startswith(gpu_time(job["lost_gpu_seconds"]))
 
     assert now["lost_gpu_seconds"] >= sum(each["lost_within_gpu_seconds"] for each in now["incidents"]) - NEAR
     assert now["lost_gpu_seconds"] >= sum(each["lost_gpu_seconds"] for each in listed.values()) - NEAR
