@@ -49,6 +49,15 @@ class SenderAnswer(BaseModel):
     last_heard_s: float
     clock_off_s: float = Field(description="clock of the host minus the server's, right to within a second")
     jobs: dict[str, int] = Field(description="ranks on the host by job; these jobs are judged as far as its data")
+    problems: list[str] = Field(description="what is wrong with it, in sentences")
+    do: str = Field(description="about the first of these")
+
+
+class SendersAnswer(BaseModel):
+    """Every sender that says how far its data has come, the worst first."""
+
+    schema_version: int = Field(alias="schema")
+    senders: list[SenderAnswer]
 
 
 class Refusal(BaseModel):

@@ -23,35 +23,33 @@ def senders_of(runner: Runner | None, principal: Principal) -> list[SenderState]
 
 def as_json(each: SenderState) -> dict[str, Any]:
     """One sender as the API tells it."""
+    wrong = _wrong(each)
     return {
         "tenant": each.sender.tenant, "cluster": each.sender.cluster, "host": each.sender.host,
         "name": each.sender.name, "state": each.state, "behind_s": each.behind_s, "last_heard_s": each.heard_s,
-        "clock_off_s": each.clock_off_s, "jobs": dict(each.jobs),
+        "clock_off_s": each.clock_off_s, "jobs": dict(each.jobs), "problems": [text for text, _ in wrong],
+        "do": wrong[0][1] if wrong else "",
     }  # fmt: skip
 
 
 def findings(senders: list[SenderState]) -> list[dict[str, str]]:
     """What is wrong with them, a sentence each, and what to do."""
-    found = []
-    for each in senders:
-        who = f"{each.sender.name} of {each.sender.host}"
-        if each.state == "late":
-            found.append({
-                "state": WARNING, "text": f"{who} is {each.behind_s:.0f} s behind{_waiting(each)}",
-                "do": "See whether its host is overloaded or the way to this server slow; nothing is lost.",
-            })  # fmt: skip
-        elif each.state == "lost":
-            found.append({
-                "state": WARNING, "text": f"nothing from {who} for {each.heard_s:.0f} s{_waiting(each)}",
-                "do": f"See whether {each.sender.host} is up, runs it, and reaches this server.",
-            })  # fmt: skip
-        if each.state in ("ok", "late") and abs(each.clock_off_s) > CLOCK_OFF_S:
-            way = "ahead of" if each.clock_off_s > 0 else "behind"
-            found.append({
-                "state": WARNING,
-                "text": f"the clock of {each.sender.host} is {abs(each.clock_off_s):.0f} s {way} this server's",
-                "do": "Synchronise it (chronyc tracking): times of its ranks cannot be compared with those of others.",
-            })  # fmt: skip
+    return [{"state": WARNING, "text": text, "do": do} for each in senders for text, do in _wrong(each)]
+
+
+def _wrong(each: SenderState) -> list[tuple[str, str]]:
+    """What is wrong with one, and what to do."""
+    who, found = f"{each.sender.name} of {each.sender.host}", []
+    if each.state == "late":
+        text = f"{who} is {each.behind_s:.0f} s behind{_waiting(each)}"
+        found.append((text, "See whether its host is overloaded or the way to this server slow; nothing is lost."))
+    elif each.state == "lost":
+        text = f"nothing from {who} for {each.heard_s:.0f} s{_waiting(each)}"
+        found.append((text, f"See whether {each.sender.host} is up, runs it, and reaches this server."))
+    if each.state in ("ok", "late") and abs(each.clock_off_s) > CLOCK_OFF_S:
+        way = "ahead of" if each.clock_off_s > 0 else "behind"
+        text = f"the clock of {each.sender.host} is {abs(each.clock_off_s):.0f} s {way} this server's"
+        found.append((text, "Synchronise it (chronyc tracking): times of its ranks are known to within a second only."))
     return found
 
 
