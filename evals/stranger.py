@@ -31,7 +31,7 @@ from bench.figures import Figure, conditions, tell
 from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
 from evals.jobs.watching import Watching
 from evals.stranger_cases import Befall, befalls
-from evals.stranger_scores import Score, false_before, named_first, named_share, told_after_s, told_p95_s
+from evals.stranger_scores import Score, false_before, named_first, named_share, slower, told_after_s, told_p95_s
 from leadline.lab.realise.cgroups import Cgroup
 from leadline.model.errors import LeadlineError, WorldError
 
@@ -46,7 +46,7 @@ STEPS = 100_000  # no job ends by itself before it is watched to the end
 
 
 def run(place: Place, cases: Sequence[Befall]) -> list[Score]:
-    """Run them one after the other. Errors: LeadlineError if server, launcher or a lever fails."""
+    """Run them one after the other. A case that fails counts as not named."""
     host, scores = socket.gethostname(), []
     place.start_agent()
     with Watching(place) as watching, (place.directory / "truth.ndjson").open("a", buffering=1) as truth:
@@ -54,7 +54,11 @@ def run(place: Place, cases: Sequence[Befall]) -> list[Score]:
             what = f"{case.ranks} ranks of {case.step_s:g} s, {'two lines' if case.marked else 'one line'}"
             print(f"{number + 1} of {len(cases)}: {case.kind.name}, {what}", file=sys.stderr, flush=True)
             truth.write(json.dumps(case.truth(host)) + "\n")
-            scores.append(_one(place, case, watching, host))
+            try:
+                scores.append(_one(place, case, watching, host))
+            except WorldError as error:  # a job or an answer that did not come: the others are still worth their time
+                print(f"  {error}", file=sys.stderr, flush=True)
+                scores.append(Score(case.job, case.kind.name, False, None, WATCHED_S, ("", ""), 0))
             print(f"  {scores[-1]}", file=sys.stderr, flush=True)
     return scores
 
@@ -76,8 +80,9 @@ def _one(place: Place, case: Befall, watching: Watching, host: str) -> Score:
             _watch(told, effect_ns)
             watched_s = (time.time_ns() - effect_ns) / S
             first = named_first(place.diagnose(case.job), case.job)
+            slow = slower([end_ns for _, end_ns in job.steps((case.rank + 1) % case.ranks)], effect_ns)
             before = false_before(watching.of_job(case.job), effect_ns)
-            return Score(case.job, case.kind.name, first in right, told(), watched_s, first, before)
+            return Score(case.job, case.kind.name, first in right, told(), watched_s, first, before, slow)
     finally:
         job.end()
 

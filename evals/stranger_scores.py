@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ class Score:
     watched_s: float  # from the first effect to the end
     first: tuple[str, str]  # entity and rule that `diagnose` names first; empty: none
     before: int  # incidents of the job that were told before anything befell it
+    slower: float | None = None  # how many times as long its steps took then; None: none ended
 
 
 def named_first(diagnosis: Mapping[str, Any], job: str) -> tuple[str, str]:
@@ -52,6 +55,16 @@ def told_after_s(seen: Sequence[Seen], right: Right, effect_ns: int) -> float | 
 def false_before(seen: Sequence[Seen], effect_ns: int) -> int:
     """Incidents that were told before anything had befallen the job."""
     return sum(each.first_ns < effect_ns for each in seen if not is_lost(each.row))
+
+
+def slower(ends_ns: Sequence[int], effect_ns: int) -> float | None:
+    """Median time from one step's end to the next after the effect, over that before; None where there are none.
+
+    The step that the effect met is left out. On a busy machine it says whether a lever did anything at all.
+    """
+    before = [end - begin for begin, end in pairwise(ends_ns) if end < effect_ns]
+    after = [end - begin for begin, end in pairwise(ends_ns) if begin >= effect_ns]
+    return statistics.median(after) / statistics.median(before) if before and after else None
 
 
 def named_share(scores: Sequence[Score]) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from evals.jobs.watching import Seen, first_cause
 from evals.stranger_cases import KINDS, befalls
-from evals.stranger_scores import Score, false_before, named_first, named_share, told_after_s, told_p95_s
+from evals.stranger_scores import Score, false_before, named_first, named_share, slower, told_after_s, told_p95_s
 
 from leadline.analysis.cause.rules import RULES
 
@@ -81,3 +81,9 @@ def test_a_program_is_told_what_befalls_it() -> None:
     told = {each.kind.name: each.program.partition(":")[0] for each in befalls(len(KINDS), 1)}
     assert told["slow-loader-unmarked"] == "slow-loader"
     assert told["killed"] == ""
+
+
+def test_how_much_slower_steps_are_leaves_out_the_one_that_was_met() -> None:
+    assert slower([0, 10, 20, 30, 55, 75, 95], 32) == 2.0
+    assert slower([0, 10, 20], 32) is None
+    assert slower([40, 50], 32) is None
