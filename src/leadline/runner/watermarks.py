@@ -29,6 +29,9 @@ otherwise, and again 10 s later at most where that failed."""
 GIVE_UP_NS = 600 * S
 """Nobody waits longer for a sender that is lost: by then its ranks are out of every look-back of what judges jobs
 (120 s), so that they count as not known and not as missing."""
+WRITTEN_NS = S // 10
+"""A rank takes the time of a record before it writes it: what it was about to write when it was put aside by the kernel
+may be so much older than the sender's word."""
 SERVER = "server"
 """What the clock of the server is called in its own rows."""
 PAIRS_MAX = 100_000  # (job, sender), 300 bytes each; the one heard longest ago makes room
@@ -152,8 +155,9 @@ class Watermarks:
         waited = (
             (sender, each) for sender, each in said.items() if not each.ended and now_ns - each.heard_ns <= GIVE_UP_NS
         )
-        return min((each.to_ns - self._clocks.offset_ns(Clock(*sender[:3], each.clock)) for sender, each in waited),
-                   default=None)  # fmt: skip
+        least = min((each.to_ns - self._clocks.offset_ns(Clock(*sender[:3], each.clock)) for sender, each in waited),
+                    default=None)  # fmt: skip
+        return None if least is None else least - WRITTEN_NS
 
     def jobs_on(self, tenant: str, cluster: str, host: str) -> list[Job]:
         """Jobs with ranks on a host, by the word of who sends of it."""

@@ -10,7 +10,7 @@ from tests.incidents import Names, rows_of
 from leadline.model.tables.fabric import WATERMARK
 from leadline.runner.behind import Behind
 from leadline.runner.coarse_clocks import Clock, CoarseClocks
-from leadline.runner.watermarks import GIVE_UP_NS, LATE_NS, LOST_NS, Job, Watermarks
+from leadline.runner.watermarks import GIVE_UP_NS, LATE_NS, LOST_NS, WRITTEN_NS, Job, Watermarks
 
 S = 10**9
 NOW = 1_750_000_000 * S
@@ -33,15 +33,15 @@ def test_a_job_has_come_as_far_as_the_last_of_its_senders() -> None:
     marks = Watermarks()
     assert marks.of_job(JOB, NOW) is None
     marks.take(said({"told_s": 0, "to_s": -1}, {"told_s": 0, "to_s": -9, "host": "h2"}), NOW)
-    assert marks.of_job(JOB, NOW) == NOW - 9 * S
+    assert marks.of_job(JOB, NOW) == NOW - 9 * S - WRITTEN_NS
     marks.take(said({"told_s": 1, "to_s": 0.5, "host": "h2"}), NOW + S)
-    assert marks.of_job(JOB, NOW + S) == NOW - S
+    assert marks.of_job(JOB, NOW + S) == NOW - S - WRITTEN_NS
 
 
 def test_who_has_ended_is_waited_for_no_more() -> None:
     marks = Watermarks()
     marks.take(said({"told_s": 0, "to_s": -1}, {"told_s": 0, "to_s": -9, "host": "h2", "state": "ended"}), NOW)
-    assert marks.of_job(JOB, NOW) == NOW - S
+    assert marks.of_job(JOB, NOW) == NOW - S - WRITTEN_NS
     assert not marks.has_ended(JOB)
     marks.take(said({"told_s": 1, "to_s": 1, "state": "ended"}), NOW + S)
     assert marks.of_job(JOB, NOW + S) is None
@@ -52,17 +52,17 @@ def test_an_older_word_changes_nothing_and_a_restart_of_the_host_counts() -> Non
     marks = Watermarks()
     marks.take(said({"told_s": 0, "to_s": -1}), NOW)
     marks.take(said({"told_s": -5, "to_s": -6, "state": "ended"}), NOW)
-    assert marks.of_job(JOB, NOW) == NOW - S
+    assert marks.of_job(JOB, NOW) == NOW - S - WRITTEN_NS
     marks.take(said({"told_s": 1, "to_s": -3}), NOW)  # an agent that begins anew knows less than we were told
-    assert marks.of_job(JOB, NOW) == NOW - S
+    assert marks.of_job(JOB, NOW) == NOW - S - WRITTEN_NS
     marks.take(said({"told_s": -100, "to_s": -101, "clock": "h1/2"}), NOW)
-    assert marks.of_job(JOB, NOW) == NOW - 101 * S
+    assert marks.of_job(JOB, NOW) == NOW - 101 * S - WRITTEN_NS
 
 
 def test_a_lost_sender_is_waited_for_until_it_is_given_up() -> None:
     marks = Watermarks()
     marks.take(said({"told_s": 0, "to_s": -1}), NOW)
-    assert marks.of_job(JOB, NOW + GIVE_UP_NS) == NOW - S
+    assert marks.of_job(JOB, NOW + GIVE_UP_NS) == NOW - S - WRITTEN_NS
     assert marks.of_job(JOB, NOW + GIVE_UP_NS + 1) is None
 
 
@@ -139,4 +139,4 @@ def test_a_job_has_come_as_far_as_its_senders_say_by_our_clock() -> None:
     marks = Watermarks()
     for second in range(3):
         marks.take(said({"told_s": 60 + second, "to_s": 59 + second}), NOW + second * S)
-    assert marks.of_job(JOB, NOW + 2 * S) == NOW + S
+    assert marks.of_job(JOB, NOW + 2 * S) == NOW + S - WRITTEN_NS
