@@ -151,6 +151,7 @@ def _sxid(match: re.Match[str]) -> Finding:
 
 
 _GPU_LOST = re.compile(rf"NVRM: GPU ({_PCI}): GPU has fallen off the bus")
+_DRIVER = re.compile(r"NVRM: loading NVIDIA UNIX (?:Open )?(?:\w+ )?Kernel Module(?: for \w+)?\s+(\d[\w.]{0,31})")
 _NIC = re.compile(
     rf"(?:^|\s)(?:(\w{{1,24}}) ({_PCI}) )?({_PORT}): (?:\w{{1,15}}: {_PORT} )?"
     r"(?:NIC )?[Ll]ink (?:is )?([Dd]own|[Uu]p)(?:[ ,]+(.*))?$"
@@ -277,6 +278,7 @@ def _hung(match: re.Match[str]) -> Finding:
 RECOGNISERS: tuple[tuple[str, re.Pattern[str], _Reader], ...] = (
     ("NVRM: Xid", _XID, _xid),
     ("SXid", _SXID, _sxid),
+    ("NVRM: loading NVIDIA", _DRIVER, lambda match: Finding("gpu-driver-loaded", "info", match[1])),
     ("fallen off the bus", _GPU_LOST, lambda match: Finding("gpu-lost", "fatal", pci=match[1])),
     ("ink is", _E1000, _e1000),
     ("ink ", _NIC, _nic),

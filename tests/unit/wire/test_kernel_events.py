@@ -147,6 +147,10 @@ def test_an_oom_kill_is_one_event_and_its_reason_another_kind() -> None:
          "pcie-aer", "error", "non-fatal"),
         ("pcieport 0000:00:02.0: DPC: containment event, status:0x1f01 source:0x0000", "pcie-aer", "error", "dpc"),
         ("NVRM: GPU 0000:9b:00.0: GPU has fallen off the bus.", "gpu-lost", "fatal", ""),
+        ("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023",
+         "gpu-driver-loaded", "info", "535.104.05"),
+        ("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  535.54.03  Release Build",
+         "gpu-driver-loaded", "info", "535.54.03"),
         ("INFO: task python:123 blocked for more than 120 seconds.", "hung-task", "error", ""),
     ],
 )  # fmt: skip
