@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leadline.cli.ledger_words import gpu_hours, gpu_time, money, share
+from leadline.cli.ledger_words import gpu_hours, gpu_time, money, share, so_far
 from leadline.cli.output import STATE_STYLE, ago, when
 from leadline.model.incidents import ActionKind, FaultClass, Symptom
 
@@ -21,6 +21,7 @@ EVIDENCE_SHOWN = 5
 EVIDENCE_MORE = 3  # of each, where several causes are named
 EVIDENCE_CHARS = 150  # of one: a kernel's line in whole is for --output json
 CONSIDERED_SHOWN = 3
+COMMANDS_SHOWN = 10  # of one advice: two hosts with four each, and their job
 OTHERS_SHOWN = 5
 JOBS_SHOWN = 5
 FAILED_SHOWN = 3
@@ -41,10 +42,10 @@ SURE = (
 )
 HURTS: Mapping[str, str] = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "misses what it promised",
+    Symptom.SLE: "misses what it promised", Symptom.TELEMETRY_LOST: "is not heard any more",
 }  # fmt: skip
 HURT: Mapping[str, str] = {**HURTS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
-                           Symptom.SLE: "missed what it promised"}  # fmt: skip
+                           Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "was not heard"}  # fmt: skip
 SUPPRESSED: Mapping[str, str] = {
     "maintenance": "its hosts are under maintenance", "drain": "its hosts are being drained",
     "preemption": "the scheduler took its place for another job", "dismissed": "somebody dismissed it",
@@ -64,7 +65,8 @@ def tell(out: Console, found: Answer, every: bool = False) -> None:
     now, over = counting(found)
     whole = now if every else now[:1]
     if not now:
-        page.fine(over)
+        if found["about_kind"] != "incident":  # one that was asked for by its id is the answer itself
+            page.fine(over)
         whole = over if every else over[:1]
     for place, one in enumerate(whole):
         if place or not now:
@@ -99,7 +101,8 @@ class _Page:
         """That nothing hurts and what was watched to say so; or why that cannot be said."""
         state = self._found["state"]
         about = self._found["about"] or "every job"
-        words = f"{about}: nothing hurts" if state == "ok" else f"{about}: nothing can be said"
+        unsure = "nothing is open, but not all is known" if over else "nothing can be said"
+        words = f"{about}: {'nothing hurts' if state == 'ok' else unsure}"
         self._line(state.upper(), words, "bold", f"bold {STATE_STYLE[state]}")
         if self._found["why"]:
             self._line("", self._found["why"], "yellow")
@@ -151,7 +154,7 @@ class _Page:
         self._line(state.upper(), self.headline(one), "bold", f"bold {STATE_STYLE.get(state, 'dim')}")
         self._line("", self._when(one))
         lost = self._gpus(one["lost_gpu_seconds"], gpu_time)
-        self._line("", f"{lost} lost{' so far' if one['state'] == 'open' else ''}")
+        self._line("", f"{lost} lost{self._so_far(one)}")
         behind_s = (self._found["at_ns"] - one["seen_ns"]) / 1e9
         if one["state"] == "open" and behind_s > BEHIND_S and not self._found["recorded"]:
             text = f"{when(one['seen_ns'])}: the judgement is {ago(behind_s)} behind (leadline show analyses)"
@@ -165,26 +168,34 @@ class _Page:
         for place, cause in enumerate(one["causes"], 1):
             self._cause(one, cause, f"cause {place}" if many else "cause", EVIDENCE_MORE if many else EVIDENCE_SHOWN)
         self._considered(one)
-        for place, cause in enumerate(one["causes"], 1):
-            self._do(cause, f"do {place}" if many else "do")
+        for done in one["advice"]:
+            self._do(done, self._of(one, done))
         self._waiting(one)
         self._line("id", one["incident"], "dim")
+
+    @staticmethod
+    def _so_far(one: Answer) -> str:
+        guess = so_far(one["lost_gpu_seconds"], one["estimated_gpu_seconds"])
+        return f" {guess}" if guess else " so far" if hurts_now(one) else ""
 
     def headline(self, one: Answer) -> str:
         """Who suffers, how, and how much: `bert-1 is slow: 52 % of its GPU time is lost (8 GPUs)`."""
         jobs = [job for job in one["jobs"] if job != one["job"]]
         who = one["job"] or one["entity"]
         others = f" and {len(jobs)} more job{'s' if len(jobs) > 1 else ''}" if jobs else ""
-        words = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
+        words = (HURTS if hurts_now(one) else HURT).get(one["symptom"], one["symptom"])
         same = [each for each in one["symptoms"] if each["symptom"] == one["symptom"] == Symptom.SLOW]
         lost = max((each["lost_share"] or 0.0 for each in same), default=0.0)
-        much = f": {share(lost)} of its GPU time {'is' if one['state'] == 'open' else 'was'} lost" if lost else ""
+        much = f": {share(lost)} of its GPU time {'is' if hurts_now(one) else 'was'} lost" if lost else ""
         gpus = f" ({one['gpus']} GPUs)" if one["gpus"] else ""
         return f"{who}{others} {words}{much}{gpus}"
 
     def _when(self, one: Answer) -> str:
         told_s = (one["told_ns"] - one["start_ns"]) / 1e9
         told = f"told {ago(told_s)} later"
+        if one["held"]:
+            until = f"{when(one['start_ns'])} to {when(one['over_ns'])[11:]}, {told}"
+            return f"{until}; still open, because a part of the cause is dead until it is reset"
         if one["state"] == "open":
             return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {told}"
         until_ns = one["end_ns"] or one["seen_ns"]
@@ -210,7 +221,8 @@ class _Page:
 
     def _cause(self, one: Answer, cause: Answer, label: str, shown: int) -> None:
         place = f" on {_name(cause['host'])}" if cause["host"] and cause["host"] != cause["entity"] else ""
-        named = Text.assemble((f"{cause['entity']}{place}: {_rule(cause['rule'])}", "bold"), f"   {sure(cause)}")
+        called = f"{cause['name']} ({_name(cause['entity'])})" if cause["name"] else f"{cause['entity']}{place}"
+        named = Text.assemble((f"{called}: {_rule(cause['rule'])}", "bold"), f"   {sure(cause)}")
         self._line(label, named)
         from leadline.analysis.cause.rules import BY_NAME as RULES  # loads kernels
 
@@ -248,15 +260,23 @@ class _Page:
         if texts:
             self._part("not", texts)
 
-    def _do(self, cause: Answer, label: str) -> None:
-        texts = [Text.assemble((cause["action"], "bold"), f": {cause['todo']['words']}")]
-        texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in cause["todo"]["commands"]]
+    @staticmethod
+    def _of(one: Answer, done: Answer) -> str:
+        """Which causes an advice is of, where it is not of all: `do`, `do 2`."""
+        every = len(done["positions"]) == len(one["causes"])
+        return "do" if every else f"do {', '.join(str(each) for each in done['positions'])}"
+
+    def _do(self, done: Answer, label: str) -> None:
+        texts = [Text.assemble((done["action"], "bold"), f": {done['words']}")]
+        texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in done["commands"][:COMMANDS_SHOWN]]
+        if (rest := len(done["commands"]) - COMMANDS_SHOWN) > 0:
+            texts.append(Text(f"and {rest} more commands; --output json tells them", "dim"))
         costs = (
             []
-            if cause["action"] == ActionKind.NONE
+            if done["action"] == ActionKind.NONE
             else [
-                f"costs {self._gpus(cause['action_cost'])}" if cause["action_cost"] else "",
-                f"saves {self._gpus(cause['saves'])} in the next hour" if cause["saves"] else "",
+                f"costs {self._gpus(done['action_cost'])}" if done["action_cost"] else "",
+                f"saves {self._gpus(done['saves'])} in the next hour" if done["saves"] else "",
             ]
         )
         if any(costs):
@@ -281,8 +301,9 @@ class _Page:
 
     def in_a_line(self, one: Answer) -> str:
         """`bert-1 was slow for 41 s, lost 176 GPU-s: cpu throttled host:h6 (0.93)`."""
-        until_ns = one["end_ns"] or (self._found["at_ns"] if one["state"] == "open" else one["seen_ns"])
-        words = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
+        until_ns = one["over_ns"] if one["held"] else one["end_ns"]
+        until_ns = until_ns or (self._found["at_ns"] if one["state"] == "open" else one["seen_ns"])
+        words = (HURTS if hurts_now(one) else HURT).get(one["symptom"], one["symptom"])
         length = ago(max(0.0, (until_ns - one["start_ns"]) / 1e9))
         why = ", suppressed" if one["suppressed"] else ""
         return (
@@ -295,7 +316,14 @@ def causes_words(one: Answer) -> str:
     """The named causes in a few words: `link down of port:h3/eth0 (0.93)`; or what is missing."""
     if not one["causes"]:
         return f"cause unknown, missing {one['missing']}" if one["missing"] else "cause unknown"
-    return " and ".join(f"{each['entity']} {_rule(each['rule'])} ({chance(each)})" for each in one["causes"])
+    dead = ", dead until it is reset" if one["held"] else ""
+    named = (f"{each['name'] or each['entity']} {_rule(each['rule'])} ({chance(each)})" for each in one["causes"])
+    return f"{' and '.join(named)}{dead}"
+
+
+def hurts_now(one: Answer) -> bool:
+    """Whether an incident hurts: one that is open for the sake of a dead part does not."""
+    return one["state"] == "open" and not one["held"]
 
 
 def sure(cause: Answer) -> str:
@@ -340,7 +368,8 @@ def why_not(cause: Answer) -> str:
     """What is not the cause, and why: `host:h6 cpu throttled (0.04): throttled only 8 s after.`"""
     text = cause["text"].partition(" Seen: ")[0]
     why = text.partition("is not named: ")[2] or text
-    return f"{cause['entity']} {_rule(cause['rule'])} ({chance(cause)}){f': {_sentence(why)}' if why else ''}"
+    named = f"{cause['name'] or cause['entity']} {_rule(cause['rule'])} ({chance(cause)})"
+    return f"{named}: {_sentence(why)}" if why else named
 
 
 def shortened(text: str) -> str:
@@ -357,10 +386,10 @@ def state_line(found: Answer) -> str:
     """One line for a monitoring system that shows no more."""
     now, _ = counting(found)
     if not now:
-        words = "nothing hurts" if found["state"] == "ok" else found["why"]
+        words = found["why"] or "nothing hurts"
         return f"{found['state'].upper()}: {found['about'] or 'every job'}: {words}"
     one = now[0]
-    hurts = (HURTS if one["state"] == "open" else HURT).get(one["symptom"], one["symptom"])
+    hurts = (HURTS if hurts_now(one) else HURT).get(one["symptom"], one["symptom"])
     return f"{found['state'].upper()}: {one['job'] or one['entity']} {hurts}: {causes_words(one)}"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from leadline.model.ids import parse_entity_id
+from leadline.model.metric_words import is_state, metric_words
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.server.counting import latest_sql
 from leadline.server.fleet_places import Places
@@ -50,7 +51,7 @@ def reasons(store: Store, asked: Asked, places: Places) -> list[Reason]:
 
 
 def _of_causes(store: Store, asked: Asked, places: Places) -> Iterator[Reason]:
-    for incident in Incidents(store, asked).between():
+    for incident in Incidents(store, asked).between(with_losses=False):
         if incident.end_ns is not None and incident.end_ns <= asked.at_ns:
             continue
         for cause in incident.chosen:
@@ -60,7 +61,8 @@ def _of_causes(store: Store, asked: Asked, places: Places) -> Iterator[Reason]:
 def _of_cause(incident: Incident, cause: Cause, places: Places) -> Iterator[Reason]:
     kind, name = parse_entity_id(cause.entity)
     state = SUPPRESSED if incident.suppressed else BAD
-    text = f"{cause.rule}: {cause.entity} slows {incident.job or incident.entity}"
+    does = "is dead until it is reset; it stopped" if incident.held else "slows"
+    text = f"{cause.rule}: {cause.name or cause.entity} {does} {incident.job or incident.entity}"
     if kind == "switch":
         for host in sorted(set(places.below.get(name, ()))):
             yield Reason(host, min(state, WATCH, key=STATES.index), f"behind {name}: {cause.rule}", cause.entity,
@@ -97,7 +99,8 @@ def _of_anomalies(store: Store, asked: Asked, places: Places) -> Iterator[Reason
     kinds = ", ".join(f"'{kind}'" for kind in _METRICS)
     sql = (
         "SELECT toString(told.entity) AS entity, toString(argMax(metric, score)) AS worst, max(score) AS far, "
-        "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way "
+        "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way, argMax(seen, score) AS seen_value, "
+        "argMax(expected, score) AS expected_value, argMax(toString(witness), score) AS beside "
         f"FROM ({latest_sql(ANOMALY, where)}) AS told "
         f"WHERE score >= {SCORE_MIN} AND entity_kind IN ({kinds}) AND metric != 'up' "
         f"AND ifNull(end_ns, {1 << 62}) > {{at_ns:Int64}} AND seen_ns > {{at_ns:Int64}} - {SEEN_NS} GROUP BY entity"
@@ -105,9 +108,17 @@ def _of_anomalies(store: Store, asked: Asked, places: Places) -> Iterator[Reason
     rows = json_rows(store.query(sql, asked.parameters(sql)))
     held = _gpu_hosts(store, asked, [row["entity"] for row in rows])
     for row in rows:
-        text = f"{row['worst']} is {row['way']} ({row['far']:.0f} deviations)"
+        text = odd_words(row["worst"], row["way"], row["far"], row["seen_value"], row["expected_value"], row["beside"])
         for host, port in _hosts_of(row["entity"], held.get(row["entity"]), places):
             yield Reason(host, WATCH, text, row["entity"], row["since_ns"], port)
+
+
+def odd_words(metric: str, way: str, far: float, seen: float | None, expected: float | None, witness: str) -> str:
+    """What is far outside, in words; how far, only of what is a magnitude."""
+    if way == "shape":
+        return f"{metric}: an unusual pattern ({far:.0f} deviations)"
+    words = metric_words(metric, seen, expected, witness)
+    return words if is_state(metric) else f"{words} ({far:.0f} deviations)"
 
 
 def _gpu_hosts(store: Store, asked: Asked, entities: list[str]) -> dict[str, str]:

@@ -16,7 +16,18 @@ from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
 from leadline.server.counting import latest_sql
-from leadline.server.fleet_states import BAD, GOOD, SCORE_MIN, SEEN_NS, STATES, SUPPRESSED, UNKNOWN, WATCH, S
+from leadline.server.fleet_states import (
+    BAD,
+    GOOD,
+    SCORE_MIN,
+    SEEN_NS,
+    STATES,
+    SUPPRESSED,
+    UNKNOWN,
+    WATCH,
+    S,
+    odd_words,
+)
 from leadline.server.flows_view import Asked
 from leadline.server.incidents_view import Incident, incidents_of
 from leadline.server.rows_view import json_rows
@@ -108,7 +119,8 @@ class Conditions:
                 yield f"job:{one.job}" if one.job else one.entity, Condition(state, words, one.start_ns, one.incident)
             for cause in one.chosen:
                 if cause.start_ns <= at_ns:
-                    text = f"{cause.rule}: slows {one.job or one.entity} (p {min(cause.probability, 0.99):.2f})"
+                    does = "is dead until it is reset; it stopped" if one.held else "slows"
+                    text = f"{cause.rule}: {does} {one.job or one.entity} (p {min(cause.probability, 0.99):.2f})"
                     yield cause.entity, Condition(state, text, cause.start_ns, one.incident)
 
     def _of_anomalies(self) -> Iterator[tuple[str, Condition]]:
@@ -119,14 +131,17 @@ class Conditions:
         where = [f"start_ns <= {at_ns}", f"start_ns > {at_ns - 7200 * S}", *self._asked.conditions()]
         sql = (
             "SELECT toString(told.entity) AS part, toString(argMax(metric, score)) AS worst, max(score) AS far, "
-            "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way "
+            "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way, argMax(seen, score) AS seen_value, "
+            "argMax(expected, score) AS expected_value, argMax(toString(witness), score) AS beside "
             f"FROM ({latest_sql(ANOMALY, ' AND '.join(where))}) AS told "
             f"WHERE score >= {SCORE_MIN} AND metric != 'up' AND entity_kind NOT IN ({_VICTIMS}) "
             f"AND ifNull(end_ns, {1 << 62}) > {{at_ns:Int64}} "
             f"AND seen_ns > {{at_ns:Int64}} - {SEEN_NS} AND told.entity IN {{parts:Array(String)}} GROUP BY part"
         )
         for row in self._rows(sql, parts=sorted({*nodes, *links})):
-            text = f"{row['worst']} is {row['way']} ({row['far']:.0f} deviations)"
+            text = odd_words(
+                row["worst"], row["way"], row["far"], row["seen_value"], row["expected_value"], row["beside"]
+            )
             yield row["part"], Condition(WATCH, text, row["since_ns"])
             if row["part"] in links:
                 yield links[row["part"]], Condition(WATCH, f"{row['part']}: {text}", row["since_ns"])

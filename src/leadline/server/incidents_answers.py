@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from leadline.model.incidents import Mark
-from leadline.server.action_words import ToDo
+from leadline.server.action_words import Advice, ToDo
 from leadline.server.alerts_delivery import ReceiverState
-from leadline.server.diagnosis_view import Watched
+from leadline.server.diagnosis_view import About, Watched
 from leadline.server.incidents_view import Evidence
 
 
@@ -45,7 +45,7 @@ class HurtAnswer(BaseModel):
 
 class CauseAnswer(BaseModel):
     """One cause that is named, or one that was considered. GPU-seconds: `action_cost`, `saves` (in the next hour),
-    `waiting_cost` (of ten minutes)."""
+    `waiting_cost` (of ten minutes). `name`: what people call it (`h5 GPU 4`); empty: as its id says."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -66,11 +66,15 @@ class CauseAnswer(BaseModel):
     saves: float | None
     waiting_cost: float
     text: str
+    name: str
     todo: ToDo
 
 
 class IncidentAnswer(BaseModel):
-    """One incident of one tenant."""
+    """One incident of one tenant.
+
+    `held`: nothing hurts any more since `over_ns`; it is open because a part of its cause is dead until it is reset.
+    """
 
     tenant: str
     cluster: str
@@ -86,13 +90,17 @@ class IncidentAnswer(BaseModel):
     seen_ns: int
     state: str
     unwatched: bool
+    held: bool
+    over_ns: int | None
     verdict: str
     missing: str | None
     lost_gpu_seconds: float
+    estimated_gpu_seconds: float
     suppressed: str | None
     symptoms: list[HurtAnswer]
     causes: list[CauseAnswer]
     considered: list[CauseAnswer]
+    advice: list[Advice]
 
 
 class IncidentsAnswer(_Answer):
@@ -122,6 +130,7 @@ class DiagnosisAnswer(_Answer):
 
     state: str
     about: str
+    about_kind: About
     at_ns: int
     recorded: bool
     why: str

@@ -16,7 +16,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from leadline import __version__
 from leadline.model.errors import UsageError
-from leadline.server.action_words import ToDo, to_do
+from leadline.server.action_words import Advice, advice
 from leadline.server.asking import Cluster, Ways
 from leadline.server.explain_facts import Explanation, explanation, lost_words, percent
 from leadline.server.flows_view import Asked, time_text
@@ -60,7 +60,6 @@ class CausePart:
     """One cause as the report tells it."""
 
     cause: Cause
-    todo: ToDo
     evidence: tuple[tuple[Evidence, Plot | None], ...]
 
 
@@ -72,6 +71,7 @@ class Part:
     told: Explanation
     hurts: Plot | None
     causes: tuple[CausePart, ...]
+    advice: Sequence[Advice]
     marks: Sequence[Mapping[str, Any]]
     span: tuple[int, int]
 
@@ -95,10 +95,10 @@ def _part(store: Store, asked: Asked, one: Incident, marks: Sequence[Mapping[str
         plots.of("step.seconds", f"job:{one.job}", f"step time of {one.job}, mean of all ranks") if one.job else None
     )
     causes = tuple(
-        CausePart(each, to_do(one, each), tuple((piece, plots.piece(piece)) for piece in each.evidence[:EVIDENCE_MAX]))
+        CausePart(each, tuple((piece, plots.piece(piece)) for piece in each.evidence[:EVIDENCE_MAX]))
         for each in one.chosen
     )
-    return Part(one, explanation(one), hurts, causes, marks, span)
+    return Part(one, explanation(one), hurts, causes, advice(one), marks, span)
 
 
 def around(one: Incident) -> tuple[int, int]:

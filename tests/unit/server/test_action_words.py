@@ -11,7 +11,8 @@ from tests.unit.server.incident_rows import FLAP, NOW, WORKER, S
 from tests.unit.server.notices import one
 
 from leadline.model.incidents import ActionKind
-from leadline.server.action_words import PATTERNS, ToDo, to_do
+from leadline.server.action_words import PATTERNS, ToDo, advice, to_do
+from leadline.server.incidents_view import Cause
 
 FLAPPING = one(FLAP)
 TAKES_OUT = (ActionKind.DRAIN, ActionKind.QUARANTINE, ActionKind.REPLACE_NODE)
@@ -140,7 +141,49 @@ def test_a_node_is_drained_whatever_its_job_is_called() -> None:
 def test_to_do_nothing_says_why() -> None:
     assert told(ActionKind.NONE).words.endswith("acting would cost more than it saves in the next hour.")
     over = one(WORKER)
-    assert to_do(over, replace(over.causes[0], action="NONE")).words == "Nothing to do about gpu:GPU-6 now: it is over."
+    done = to_do(over, replace(over.causes[0], action="NONE")).words
+    assert re.fullmatch(r"Nothing to do about gpu:GPU-6 now: it recovered by itself at \d\d:\d\d:\d\dZ\.", done)
+
+
+def test_advice_outlives_recovery() -> None:
+    """Who opens an alert two minutes later is told what to do if it comes back, and how often it came."""
+    flapped = replace(FLAPPING.causes[0].evidence[0], what="link-down", times=5)
+    causes = (replace(FLAPPING.causes[0], evidence=(flapped,)), *FLAPPING.causes[1:])
+    over = replace(FLAPPING, state="over", end_ns=NOW, causes=causes)
+    (done,) = advice(over)
+    assert re.match(r"Recovered by itself at \d\d:\d\d:\d\dZ after 5 flaps\. If it returns: check cable ", done.words)
+    assert done.commands == advice(FLAPPING)[0].commands
+    down = replace(over, symptom="crash", causes=(replace(causes[0], action=ActionKind.RESTART_APP),))
+    assert "Unless that was done: start bert-1 again" in advice(down)[0].words
+    assert advice(replace(over, seen_ns=NOW + 1))[0].words.startswith("Nobody watched it to its end.")
+
+
+def dead(number: int, code: str = "79") -> Cause:
+    """A GPU of host h<number> with an XID."""
+    piece = replace(FLAPPING.causes[0].evidence[0], table="event", what="xid", code=code)
+    return replace(
+        FLAPPING.causes[0], position=number - 83, entity=f"gpu:GPU-{number}", host=f"host:h{number}", rule="gpu-lost",
+        action=ActionKind.DRAIN, action_cost=100.0, saves=10.0, evidence=(piece,), name=f"h{number} GPU 4",
+    )  # fmt: skip
+
+
+def test_parts_that_need_the_same_are_told_once_together() -> None:
+    (done,) = advice(replace(FLAPPING, causes=(dead(84), dead(87))))
+    assert (done.action, done.positions, done.action_cost, done.saves) == (ActionKind.DRAIN, (1, 4), 100.0, 20.0)
+    assert done.words.startswith("XID 79 (GPU has fallen off the bus): let no new job onto h84 and h87,")
+    assert "reset h84 GPU 4 and h87 GPU 4" in done.words
+    assert "replaced (RMA)" in done.words
+    for host in ("h84", "h87"):
+        assert f'scontrol update NodeName={host} State=DRAIN Reason="leadline {FLAP}"' in done.commands
+        assert any(each.startswith(f"kubectl drain {host} ") for each in done.commands)
+    assert len(done.commands) == len(set(done.commands)) == 9
+    assert len(advice(replace(FLAPPING, causes=(dead(84), dead(87, "119"))))) == 2, "another code is another advice"
+
+
+def test_hosts_of_a_dead_gpu_are_drained_and_its_job_is_not_only_started_again() -> None:
+    for action in (ActionKind.DRAIN, ActionKind.RESET_GPU):
+        done = to_do(FLAPPING, replace(dead(84), action=action))
+        assert [each.split()[0] for each in done.commands] == ["scontrol", "kubectl", "ssh", "scontrol", "scontrol"]
 
 
 def test_an_action_of_a_newer_version_is_told_by_its_name() -> None:

@@ -95,7 +95,7 @@ def test_links_have_states_too(store: Store) -> None:
 
 def test_far_outside_is_watched_while_it_lasts(store: Store) -> None:
     found = {node["entity"]: node for node in ask(store)["nodes"]}
-    assert (found["host:h1"]["state"], found["host:h1"]["why"]) == ("watch", "node_load1 is high (30 deviations)")
+    assert (found["host:h1"]["state"], found["host:h1"]["why"]) == ("watch", "node_load1 9, usually 1 (30 deviations)")
     assert found["switch:leaf1"]["state"] == "good", "six deviations are told, and colour nothing"
     assert found["switch:spine1"]["state"] == "good", "it ended"
 

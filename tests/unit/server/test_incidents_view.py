@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, cause, incident
+from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, cause, incident, newest
 from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal, Role
@@ -164,3 +165,24 @@ def test_every_column_of_an_incident_is_told(store: Store) -> None:
     told = one.as_json()
     assert {column.name for column in BY_NAME["incident"].columns} - hidden <= told.keys()
     assert {column.name for column in BY_NAME["cause"].columns} - hidden - of_incident <= told["causes"][0].keys()
+
+
+def test_a_gpu_is_called_as_people_call_it_with_its_id_behind() -> None:
+    worker = {**next(row for row in ROWS["cause"] if row["entity"] == "gpu:GPU-6"), "text": "gpu:GPU-6 on h6 runs hot"}
+    told = [each for each in newest("incident") if each["incident"] == WORKER]
+    (one,) = incidents_of(told, [worker], ROWS["symptom"], {"gpu:GPU-6": "host:h6"}, {"gpu:GPU-6": "4"})
+    assert (one.causes[0].name, one.causes[0].called) == ("h6 GPU 4", "h6 GPU 4 (GPU-6)")
+    assert one.causes[0].text == "h6 GPU 4 (GPU-6) runs hot"
+    (plain,) = incidents_of(told, [worker], ROWS["symptom"], {"gpu:GPU-6": "host:h6"})
+    assert (plain.causes[0].name, plain.causes[0].called) == ("", "gpu:GPU-6"), "nobody tells its number"
+
+
+def test_one_that_is_open_for_a_dead_part_says_since_when_nobody_suffers() -> None:
+    told = next(each for each in newest("incident") if each["incident"] == FLAP)
+    (hurt, *_) = json.loads(told["symptoms"])
+    over = {**hurt, "end_ns": hurt["start_ns"] + 5 * S}
+    (held,) = incidents_of([{**told, "symptoms": json.dumps([over])}], (), ())
+    assert (held.open, held.held, held.over_ns) == (True, True, over["end_ns"])
+    (lasts,) = incidents_of([{**told, "symptoms": json.dumps([over, {**hurt, "end_ns": None}])}], (), ())
+    assert (lasts.held, lasts.over_ns) == (False, None)
+    assert held.as_json()["held"]

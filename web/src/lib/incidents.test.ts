@@ -35,6 +35,8 @@ const piece: Evidence = {
   text: "eth0 is down",
   after_s: -1,
   order: "before",
+  code: "",
+  times: 1,
 };
 const cause = {
   entity: "link:h3/eth0~leaf1/e3",

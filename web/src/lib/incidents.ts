@@ -38,9 +38,15 @@ export function openAt(one: Pick<Incident, "state" | "start_ns" | "end_ns">, atN
   return one.start_ns <= atNs && (one.end_ns === null ? one.state === "open" : one.end_ns > atNs);
 }
 
-/** `open`, `over`, `open, suppressed: maintenance`. */
-export function stateWords(one: Pick<Incident, "state" | "suppressed" | "unwatched">): string {
-  const ended = one.unwatched ? "not watched since" : one.state;
+/** `open`, `over`, `open, suppressed: maintenance`; of one that is open for a dead part, that it waits for its reset. */
+export function stateWords(
+  one: Pick<Incident, "state" | "suppressed" | "unwatched"> & Partial<Pick<Incident, "held">>,
+): string {
+  const ended = one.unwatched
+    ? "not watched since"
+    : one.held
+      ? "open until the dead part is reset"
+      : one.state;
   return one.suppressed ? `${ended}, suppressed: ${one.suppressed}` : ended;
 }
 
@@ -58,10 +64,12 @@ export function whyNot(cause: Pick<Cause, "text">): string {
 
 /** How long it lasted, or lasts, in seconds. */
 export function lasted(
-  one: Pick<Incident, "start_ns" | "end_ns" | "seen_ns" | "state">,
+  one: Pick<Incident, "start_ns" | "end_ns" | "seen_ns" | "state"> &
+    Partial<Pick<Incident, "held" | "over_ns">>,
   nowNs: number,
 ): number {
-  const end = one.end_ns ?? (one.state === "open" ? Math.max(nowNs, one.seen_ns) : one.seen_ns);
+  const over = one.held ? one.over_ns : one.end_ns; // nobody suffers of what waits for its reset
+  const end = over ?? (one.state === "open" ? Math.max(nowNs, one.seen_ns) : one.seen_ns);
   return Math.max(0, (end - one.start_ns) / S);
 }
 
