@@ -122,7 +122,7 @@ def test_server_without_scheme_and_from_the_environment(
     [
         (("sql", "DROP TABLE event"), 2, "allowed is one SELECT"),
         (("sql", "SELECT nothing FROM event"), 2, "nothing"),
-        (("show", "tables", "evnt"), 2, "no table 'evnt'"),
+        (("show", "tables", "evnt"), 3, "no table 'evnt'"),
         (("show", "series", "--entity", "x", "--limit", "0"), 2, "--limit"),
         (("up", "--once"), 2, "--once belongs to --demo"),
         (("up", "--host", "0.0.0.0"), 2, "server.host must be a loopback address"),
@@ -133,7 +133,7 @@ def test_server_without_scheme_and_from_the_environment(
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
-def test_mistakes_end_with_2_and_a_line(
+def test_mistakes_end_with_their_code_and_a_line(
     leadline: RunningLeadline,
     leadline_cli: Run,
     monkeypatch: pytest.MonkeyPatch,
