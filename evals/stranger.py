@@ -133,7 +133,8 @@ def _burnt(case: Befall, pid: int, burners: int = BURNERS) -> Iterator[None]:
     """Others compute on the core of the rank."""
     core = case.rank % (os.cpu_count() or 1)
     burn = (sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{core}}})\nwhile True: pass")
-    started = [subprocess.Popen(burn) for _ in range(burners)]
+    # In sessions of their own: the kernel shares cores between sessions first, if sched_autogroup is on.
+    started = [subprocess.Popen(burn, start_new_session=True) for _ in range(burners)]
     try:
         yield
     finally:
@@ -148,6 +149,8 @@ def _niced(case: Befall, pid: int) -> Iterator[None]:
     for thread in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, int(thread.name), NICE)
+    with contextlib.suppress(OSError):  # without sched_autogroup there is no such file
+        Path(f"/proc/{pid}/autogroup").write_text(str(NICE))
     with _burnt(case, pid, burners=1):
         yield
 
