@@ -32,6 +32,7 @@ from leadline.model.tables.verdicts import ANOMALY, CAUSE, EVENT, INCIDENT, MARK
 S = 10**9
 DAY_NS = 86_400 * S
 OVER_NS = 60 * S  # a symptom that is over is looked at for so long: its evidence may come later than it
+OPEN_NS = 120 * S  # an incident that is open, and that a window told so lately, is a reason to judge the next one
 EVIDENCE_NS = 600 * S  # evidence so far before the window; older is remembered in the incident's own rows
 EVENTS_NS = 1800 * S  # orders (maintenance, drain) are events; those given earlier stand in `failure`
 FLOWS_NS = 60 * S  # ways and volumes: some windows of ten seconds before it hurt, to compare with
@@ -80,7 +81,7 @@ _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_n
         _beside(CAUSE, _CAUSE, HISTORY_NS),
         _beside(SERIES, ("entity", "host", "last_ns"), valid=True),
         _beside(SUSPECT, _SUSPECT, valid=True),
-        Read(INCIDENT, ("incident", "end_ns"), valid=True, waits=False),  # one that is open is a reason to judge
+        Read(INCIDENT, ("incident", "job", "end_ns"), OPEN_NS, valid=True, waits=False),
     ),
     writes=(INCIDENT, CAUSE),
     window_s=2,

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 from tests.common.analysis_laws import Case
+from tests.failing import rows_of
 from tests.hurting import WINDOW, Row, at, blame, case, event, host_link, symptom, told
 
 from leadline.analysis.cause.cause import cause
+from leadline.model.tables.verdicts import INCIDENT
+from leadline.runner.load import HeldRows, calls, given
 
 S = 10**9
 GPUS = ("gpu:GPU-1", "gpu:GPU-2")
@@ -80,9 +83,19 @@ def test_what_only_took_time_is_over_with_it() -> None:
 
 
 def test_an_open_incident_is_a_reason_to_judge_though_nothing_hurts() -> None:
-    calling = {read.table.name: read for read in cause.reads if read.calls}
-    assert {"symptom", "incident"} <= calling.keys()
-    assert calling["incident"].look_back_ns == 0, "one that is over is none"
+    """Window by window, as the runner calls them: the incident of a dead GPU is told for as long as it is dead."""
+    incidents, causes = told(CRASHED)
+    rows = HeldRows({"incident": rows_of("incident", incidents), "cause": rows_of("cause", causes)})
+    for place in range(1, 4):
+        begin_ns = WINDOW.to_ns + (place - 1) * WINDOW.window_ns
+        (window,) = calls(cause, begin_ns, begin_ns + WINDOW.window_ns, rows, "provider")
+        found = cause(*given(cause, window, rows), window=window)["incident"]
+        assert found["end_ns"] == [None]
+        assert found["seen_ns"] == [begin_ns + WINDOW.window_ns]
+        told_rows = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+        rows.add(INCIDENT, rows_of("incident", told_rows))
+    over = HeldRows({"incident": rows_of("incident", [{**each, "end_ns": at(-1)} for each in incidents])})
+    assert calls(cause, WINDOW.to_ns + 600 * S, WINDOW.to_ns + 602 * S, over, "provider") == []
 
 
 def test_the_same_event_counts_and_shows_once_and_flaps_are_counted() -> None:
