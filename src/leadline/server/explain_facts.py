@@ -7,13 +7,14 @@ A language model, where one is asked, sees the same facts and words them; it can
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from leadline.analysis.cause.rules import BY_NAME
 from leadline.model.incidents import Symptom
-from leadline.server.action_words import to_do
+from leadline.server.action_words import Advice, advice
 from leadline.server.flows_view import time_text
 from leadline.server.incidents_view import AFTER, BEFORE, TOGETHER, Cause, Evidence, Incident
 
@@ -90,6 +91,8 @@ def explanation(incident: Incident) -> Explanation:
     telling.symptom()
     for cause in incident.chosen if incident.known else ():
         telling.cause(cause)
+    for done in advice(incident) if incident.known else ():
+        telling.action(done, [each for each in incident.chosen if each.position in done.positions])
     if not incident.known:
         telling.unknown()
     for cause in incident.considered[:CONSIDERED_MAX]:
@@ -131,6 +134,7 @@ class _Telling:
 
     def cause(self, cause: Cause) -> None:
         where = "" if cause.host in (None, cause.entity) else f" on {cause.host}"
+        where += f" ({cause.name})" if cause.name else ""
         said = (
             f"cause: {cause.rule} at {cause.entity}{where}{_words(cause)}, {percent(cause.probability)} likely, "
             f"layer {cause.layer}, class {cause.fault_class}"
@@ -141,7 +145,6 @@ class _Telling:
         sure = "The cause is" if cause.probability >= 0.8 else "The likeliest cause is"
         text = f"{sure} {cause.rule} at {cause.entity}{where} ({percent(cause.probability)})"
         self._say(f"{text}. {cause.text}", [number, *rests])
-        self._action(cause)
 
     def _evidence(self, each: Evidence) -> int:
         said = " ".join(part for part in (each.table, each.entity, each.what) if part) or "evidence"
@@ -151,15 +154,17 @@ class _Telling:
             return self._fact(EVIDENCE, f"{said}: {each.text}" if each.text else said, (each.entity,))
         return self._fact(EVIDENCE, said, (each.entity,), each.text)
 
-    def _action(self, cause: Cause) -> None:
-        done = to_do(self._incident, cause)
+    def action(self, done: Advice, causes: Sequence[Cause]) -> None:
+        """What to do, once for the causes that need it."""
         parts = []
-        if cause.action_cost is not None:
-            parts.append(f"costs {lost_words(cause.action_cost)}")
-        if cause.saves is not None:
-            parts.append(f"saves {lost_words(cause.saves)} in the next hour")
-        parts.append(f"ten minutes of waiting cost {lost_words(cause.waiting_cost)} of GPU time")
-        number = self._fact(ACTION, f"{cause.action}: {done.words} It {'; '.join(parts)}", (cause.entity, cause.host))
+        if done.action_cost is not None:
+            parts.append(f"costs {lost_words(done.action_cost)}")
+        if done.saves is not None:
+            parts.append(f"saves {lost_words(done.saves)} in the next hour")
+        waiting = math.fsum(each.waiting_cost for each in causes)
+        parts.append(f"ten minutes of waiting cost {lost_words(waiting)} of GPU time")
+        names = [name for each in causes for name in (each.entity, each.host, each.name)]
+        number = self._fact(ACTION, f"{done.action}: {done.words} It {'; '.join(parts)}", names)
         self._say(done.words, [number])
 
     def unknown(self) -> None:
