@@ -29,6 +29,7 @@ from leadline.lab.agents import Agents
 from leadline.lab.realise import privileges
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.status import status
+from leadline.lab.relay import Relay
 from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.topology import load
 from leadline.lab.workloads.bert import Bert
@@ -130,7 +131,10 @@ def _span_s(job: Bert, cluster: Cluster, leadline: Listening, watched: bool, ste
             telemetry = Telemetry(cluster, TelemetryConfig(collectors=(leadline.sflow,), sampling_rate=RATE))
             stack.callback(telemetry.stop)
             telemetry.start()
-            agents = Agents(cluster, leadline.agents)
+            relay = Relay(cluster, leadline.url)
+            stack.callback(relay.stop)
+            relay.start()
+            agents = Agents(cluster)
             stack.callback(agents.stop)
             agents.start()
         # What has just started reads everything once; neighbours of a span are not part of it.

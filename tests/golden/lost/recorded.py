@@ -1,4 +1,6 @@
-"""Ledger and incidents of the shipped recordings, as `judge_bundle` concludes them (`python -m tests.golden.lost.recorded`).
+"""Ledger and incidents of the shipped recordings, as `judge_bundle` concludes them.
+
+`python -m tests.golden.lost.recorded` judges them again.
 
 Judging them takes a minute and more, so what every view has to agree on is kept in `verdicts.json`.
 """

@@ -21,6 +21,7 @@ from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
 ENDS = ("process-exit", "job-end")
 ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
 PAUSES = frozenset({"checkpoint", "recompilation"})  # told when they are over, with their length
+DEBUGGER = "debugger"  # somebody holds the job on purpose, for as long as it pleases
 PAUSE_S_MAX = 3600.0
 TEXT_MAX = 240
 # What befalls parts that ranks stand on, and may be why they stop.
@@ -117,6 +118,30 @@ def happened_of(event: pa.Table, places: Places, job: str, to_ns: int) -> Happen
         if since_ns > ended.get(rank, 0):
             found.pauses[rank] = (since_ns, kind)
     found.frozen = {rank: at for rank, at in found.frozen.items() if at > ended.get(rank, 0)}
+    return found
+
+
+def held_spans(event: pa.Table, job: str, to_ns: int) -> list[tuple[int, int]]:
+    """When a debugger held ranks of a job, as of `to_ns`: spans that do not overlap, in order, ns."""
+    kind, entity = (event[name].cast(pa.string()) for name in ("kind", "entity"))
+    mine = pc.and_(pc.starts_with(entity, f"rank:{job}/"), pc.starts_with(kind, f"{DEBUGGER}-"))
+    rows = event.filter(pc.fill_null(mine, False)).select(["time_ns", "entity", "kind"]).to_pylist()
+    began: dict[str, int] = {}
+    spans: list[tuple[int, int]] = []
+    for row in sorted(rows, key=lambda row: (row["time_ns"], row["kind"], row["entity"])):
+        if not 0 < row["time_ns"] < to_ns:
+            continue
+        if row["kind"].endswith("-begin"):
+            began.setdefault(row["entity"], row["time_ns"])
+        elif row["entity"] in began:
+            spans.append((began.pop(row["entity"]), row["time_ns"]))
+    spans += [(begin_ns, to_ns) for begin_ns in began.values()]
+    found: list[tuple[int, int]] = []
+    for begin_ns, end_ns in sorted(spans):
+        if found and begin_ns <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end_ns))
+        else:
+            found.append((begin_ns, end_ns))
     return found
 
 

@@ -26,6 +26,7 @@ BLOCK_NS = S // 2  # shorter units are taken together: their noise is no news, a
 ROUND_MAX = 512  # collectives of a step, among which a round is looked for
 ROUND_SHARE = 0.95  # of collectives that are what they were a round before
 ROUNDS_LOOKED_AT = 4
+MANY = 4  # blocks, of which a single slow one is a pause and no slowdown
 FIRST_UNITS = 2  # of what is looked at: memory is allocated, kernels are chosen
 
 
@@ -56,6 +57,15 @@ class Pace:
         if len(before_B) < KNOWN_MIN or not len(now_B):
             return True
         return float(np.mean(now_B)) >= (1 + share) * float(np.median(before_B))
+
+    def slow_units(self, since_ns: int, share: float) -> int | None:
+        """How many blocks since then took longer than before by this share, pauses included; None: too little is known
+        to tell."""
+        whole_B = np.diff(self.end_B) / self.count_B[1:]
+        before_B, now_B = whole_B[self.end_B[1:] <= since_ns], whole_B[self.end_B[1:] > since_ns]
+        if len(before_B) < KNOWN_MIN or len(now_B) < MANY:
+            return None
+        return int(np.count_nonzero(now_B > (1 + share) * np.median(before_B)))
 
     @property
     def unit_s_B(self) -> Floats:

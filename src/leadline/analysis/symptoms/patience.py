@@ -23,7 +23,7 @@ from leadline.analysis.columns import Ints, ints
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import Calls, Group
 from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, STUCK, Decision
-from leadline.analysis.symptoms.happened import BROKEN, Happened
+from leadline.analysis.symptoms.happened import BROKEN, DEBUGGER, Happened
 from leadline.analysis.symptoms.spans import NEAR_NS
 
 WAIT_NS_MIN = 2 * S
@@ -117,6 +117,8 @@ class Patience:
     def _pause_ns(self, group: Group, missing: Collection[int]) -> int:
         """How long ranks that are missing may be in a pause; 0: they are in none."""
         told = {self.happened.pauses[rank][1] for rank in missing if rank in self.happened.pauses}
+        if DEBUGGER in told:
+            return NEAR_NS
         if told:
             known_s = (TIMES * self.happened.paused_s.get(kind, TOLD_PAUSE_S_MIN / TIMES) for kind in sorted(told))
             return round(max(known_s) * S)

@@ -21,6 +21,7 @@ from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
 from leadline.analysis.symptoms.excursions import Level, chance_s, even_from, excursion, jump, level_of, onset
+from leadline.analysis.symptoms.happened import held_spans
 from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
 from leadline.analysis.symptoms.onsets import dated
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
@@ -31,7 +32,7 @@ from leadline.model.incidents import Symptom
 from leadline.model.tables.accounts import LEDGER, USUAL
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
-from leadline.model.tables.verdicts import SYMPTOM
+from leadline.model.tables.verdicts import EVENT, SYMPTOM
 
 STEPS_NS = 300 * S
 CALLS_NS = 120 * S
@@ -83,6 +84,7 @@ EVEN_NS = 15 * S  # what became much slower after it had been evenly slow for so
              calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=CALLS_NS,
              waits=False, calls=False),
+        Read(EVENT, columns=("time_ns", "entity", "kind"), look_back_ns=STEPS_NS, waits=False, calls=False),
         Read(SYMPTOM, valid=True, look_back_ns=STEPS_NS, waits=False, calls=False),
     ),
     writes=(SYMPTOM,),
@@ -96,6 +98,7 @@ def slowdowns(
     ledger: pa.Table,
     usual: pa.Table,
     relation: pa.Table,
+    event: pa.Table,
     symptom: pa.Table,
     *,
     window: Window,
@@ -107,7 +110,8 @@ def slowdowns(
     Accuracy: docs/analyses/slowdowns.md.
     """
     before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
-    job = _Job(window, step, collective, relation, _ledger_rows(ledger, window), _usual_s(usual), before)
+    held = held_spans(event, window.job, window.to_ns)
+    job = _Job(window, step, collective, relation, _ledger_rows(ledger, window), _usual_s(usual), before, held)
     return {"symptom": columns_of(job.slow(), window)}
 
 
@@ -156,6 +160,7 @@ class _Job:
     ledger: Sequence[Mapping[str, Any]]
     usual_s: float | None
     before: Sequence[Told]
+    held: Sequence[tuple[int, int]]  # by a debugger, ns: what took long then is nobody's fault
 
     @cached_property
     def calls(self) -> Calls:
@@ -167,7 +172,8 @@ class _Job:
 
     @cached_property
     def pace(self) -> Pace:
-        return pace_of(self.step, lambda: self.calls, self.window.to_ns)
+        found = pace_of(self.step, lambda: self.calls, self.window.to_ns)
+        return found.take(~inside(found, self.held)) if self.held else found
 
     @cached_property
     def places(self) -> Places:
@@ -231,7 +237,7 @@ class _Job:
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Windows in a row that lost more than 5 %, the last of them just told."""
-        newest = self._losing_windows([*spans, *self._trouble((Symptom.STALL,))])
+        newest = self._losing_windows([*spans, *self._trouble((Symptom.STALL,)), *self.held])
         lost_s = sum(each.share * (each.end_ns - each.begin_ns) / S for each in newest)
         most_s = sum(each.most * (each.end_ns - each.begin_ns) / S for each in newest)
         told_ns = newest[-1].end_ns - newest[0].begin_ns if newest else 0
@@ -243,6 +249,8 @@ class _Job:
         began = len(newest) < len(self._ledger_windows())
         if began and not calm.is_slower(newest[0].begin_ns, LOST_SHARE_MIN):
             return None
+        if began and calm.slow_units(newest[0].begin_ns, LOST_SHARE_MIN) == 1:
+            return None  # a pause: an evaluation that nobody marked
         level = level_of(calm.unit_s_B) or Level(self.usual_s or 1.0, SCATTER_MIN)
         share, begin_ns = sum(each.share for each in newest) / len(newest), max(1, newest[0].begin_ns)
         inside_B = np.flatnonzero(calm.end_B > begin_ns)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.fabrics import T0, S
-from tests.small_job import COMM, JOB, RANKS, collective, step, table
+from tests.small_job import COMM, JOB, RANKS, collective, event, step, table
 from tests.suffering import blamed, both, slow_job, symptom, tables, window, working
 from tests.suffering import told as told_by
 
@@ -62,6 +62,45 @@ def test_one_long_step_is_no_slowdown() -> None:
     long, more = working(0, 6, length_s=6.0, number=30, seq=60)
     after, last = working(6, 12, number=31, seq=62)
     assert told(tables(before + long + after, calls + more + last), window(10, 5)) == []
+
+
+def test_what_a_debugger_holds_is_not_slow() -> None:
+    """Rank 1 is held for three seconds in each of four steps; without the events that say so the job became slow."""
+    before, calls = working(-30, 0)
+    held, more = working(0, 14, length_s=3.5, number=30, seq=60, late={1: 3.0})
+    given = tables(before + held, calls + more)
+    assert told(given, window(14, 2)) != []
+    events = [
+        event(T0 + round((3.5 * number + at_s) * S), 1, kind)
+        for number in range(4)
+        for at_s, kind in ((0.2, "debugger-begin"), (3.2, "debugger-end"))
+    ]
+    assert told(tables(before + held, calls + more, events), window(14, 2)) == []
+    assert told(tables(before + held, calls + more, events[:1]), window(14, 2)) == []  # it still is
+
+
+def ledger_window(end_s: float, lost_share: float) -> dict[str, Any]:
+    """Ten seconds of the ledger of the job that lost so much, to nobody in particular."""
+    gpu_s = 10.0 * RANKS
+    return {
+        "job": JOB, "end_ns": T0 + round(end_s * S), "window_ns": 10 * S, "category": "unknown", "owner": "x",
+        "gpu_seconds": gpu_s, "lost_gpu_seconds": lost_share * gpu_s, "depth": "steps", "seconds": 10.0,
+        "lost_seconds": 10.0 * lost_share, "confidence": 1.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("long_steps", "slow"), [([5], False), ([1, 5, 9, 13], True)])
+def test_one_pause_is_no_slowdown_by_the_ledger(long_steps: list[int], slow: bool) -> None:
+    """An evaluation that nobody marked, across the edge of two windows of the ledger; pauses again and again are."""
+    steps, calls = working(-40, 0)
+    at = 0.0
+    for number in range(18):
+        length_s = 4.0 if number in long_steps else 1.0
+        more, called = working(at, at + length_s, length_s=length_s, number=40 + number, seq=80 + 2 * number)
+        steps, calls, at = steps + more, calls + called, at + length_s
+    calm = [ledger_window(end_s, 0.0) for end_s in (-20, -10, 0)]
+    given = tables(steps, calls, ledger=[*calm, ledger_window(10, 0.3), ledger_window(20, 0.3)])
+    assert bool(told(given, window(22, 2))) == slow
 
 
 def test_a_few_seconds_that_nobody_makes_slow_are_no_slowdown() -> None:
