@@ -148,7 +148,8 @@ def lost_senders(lost: Mapping[str, float], fine: Sequence[str] = ("h9",)) -> di
     rows: list[Row] = [
         {
             "host": host, "clock": "monitor/server", "told_ns": T0 - S, "to_ns": T0 - round(ago_s * S),
-            "sender": "agent", "job": JOB, "ranks": 2, "state": "lost" if host in lost else "open", "heard_ns": T0 - round(ago_s * S),
+            "sender": "agent", "job": JOB, "ranks": 2, "state": "lost" if host in lost else "open",
+            "heard_ns": T0 - round(ago_s * S),
         }
         for host, ago_s in heard.items()
     ]  # fmt: skip
