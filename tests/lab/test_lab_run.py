@@ -11,7 +11,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,13 +36,6 @@ workloads:
 faults:
   - {{fault: flapping-link, at_s: 1, for_s: {for_s}, link: h1~leaf1, down_s: 0.5, period_s: 2}}
 """
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A short one: the run's socket lies in it, and the path of a socket has 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="ll") as directory:
-        yield Path(directory)
 
 
 @pytest.mark.slow

@@ -73,6 +73,7 @@ class Relay:
         self._cluster = cluster
         self._server = _address(server)
         self._cut_until: dict[str, float] = {}  # by host, monotonic
+        self._heard: set[str] = set()  # hosts from which somebody connected
         self._loop: _Loop | None = None
 
     def start(self) -> None:
@@ -85,7 +86,7 @@ class Relay:
             for each in listeners.values():
                 each.close()
             raise
-        self._loop = _Loop(listeners, self._server, self._cut_until)
+        self._loop = _Loop(listeners, self._server, self._cut_until, self._heard)
         self._loop.start()
 
     def stop(self) -> None:
@@ -114,6 +115,10 @@ class Relay:
         now_s = time.monotonic()
         return [host for host, until_s in list(self._cut_until.items()) if until_s > now_s]
 
+    def unheard(self) -> list[str]:
+        """Hosts from which nobody has connected yet."""
+        return [host.name for host in self._cluster.topology.hosts if host.name not in self._heard]
+
     def _set_cut(self, hosts: Iterable[str], until_s: float) -> None:
         chosen = list(hosts) or [host.name for host in self._cluster.topology.hosts]
         for host in chosen:
@@ -124,12 +129,16 @@ class Relay:
 
 
 class _Loop:
-    """The thread that hands bytes on. It owns every socket; others only wake it, and change `cut_until`."""
+    """The thread that hands bytes on. It owns every socket and writes `heard`; others wake it and write `cut_until`."""
 
     def __init__(
-        self, listeners: dict[str, socket.socket], server: tuple[str, int], cut_until: dict[str, float]
+        self,
+        listeners: dict[str, socket.socket],
+        server: tuple[str, int],
+        cut_until: dict[str, float],
+        heard: set[str],
     ) -> None:
-        self._listeners, self._server, self._cut_until = listeners, server, cut_until
+        self._listeners, self._server, self._cut_until, self._heard = listeners, server, cut_until, heard
         self._selector = selectors.DefaultSelector()
         self._listened: set[str] = set()  # hosts whose listener the selector has
         self._connections: dict[str, set[_Connection]] = {host: set() for host in listeners}
@@ -216,6 +225,7 @@ class _Loop:
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             made = _Connection(host, _End(near), _End(far, is_connected=False))
             self._connections[host].add(made)
+            self._heard.add(host)
             if far.connect_ex(self._server) not in (0, errno.EINPROGRESS):
                 self._close(made)
 

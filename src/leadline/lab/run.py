@@ -32,6 +32,7 @@ from leadline.lab.workloads.base import Workload
 from leadline.model.errors import UsageError, WorldError
 
 READY_S_MAX = 240.0  # eight ranks import torch on two quiet cores in some 20 s
+HEARD_S_MAX = 30.0  # an agent speaks a second after its start, on a machine that is busy some more
 LOOK_EVERY_S = 0.2
 DRAWS = 8  # of a fault, until it is not on what the same fault befalls already
 
@@ -167,7 +168,7 @@ class ScenarioRun:
         early = [due for due in line if due.deed == "start workload" and due.at_s == 0]
         for due in early:
             self._start_workload(due.number)
-        if not self._wait_ready():
+        if not self._wait_ready() or not self._wait_heard():
             return
         self._zero_s = time.monotonic()
         later = [due for due in line if due not in early]
@@ -209,6 +210,22 @@ class ScenarioRun:
                 return False
             if time.monotonic() - began > READY_S_MAX:
                 raise WorldError(f"{', '.join(waiting)} was not at work within {READY_S_MAX:.0f} s")
+            time.sleep(LOOK_EVERY_S)
+        return True
+
+    def _wait_heard(self) -> bool:
+        """Whether every agent has spoken: what breaks before that nobody would tell. False if we were told to stop."""
+        assert self.lab is not None
+        began = time.monotonic()
+        while self.lab.relay is not None and self._agents is not None:
+            silent = set(self.lab.relay.unheard()) - set(self._agents.ended())
+            if not silent:
+                break
+            if self.stopping():
+                return False
+            if time.monotonic() - began > HEARD_S_MAX:
+                self._say("lab", f"nothing was heard yet from the agents of {', '.join(sorted(silent))}; going on")
+                break
             time.sleep(LOOK_EVERY_S)
         return True
 
