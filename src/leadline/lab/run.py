@@ -200,7 +200,8 @@ class ScenarioRun:
         while waiting:
             for name, job in list(waiting.items()):
                 codes = job.poll()
-                if any(codes.values()):
+                # Ctrl-C at a terminal may reach a rank that was just forked, too: that is no failure of the job.
+                if any(codes.values()) and not self.stopping():
                     raise WorldError(f"{name} ended before it was at work ({_exits(codes)}); {_last_words(job)}")
                 # Short jobs may have done all they were to do before we looked.
                 if job.ready() or _done(job):

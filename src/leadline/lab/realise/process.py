@@ -64,7 +64,8 @@ def start(command: Sequence[str], env: Mapping[str, str], stdout: Path) -> subpr
 def run(argv: Sequence[str], text: str | None, where: str) -> str:
     """Run a short command in the calling thread's namespaces; returns what it printed. Errors: WorldError."""
     try:
-        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+        # In a session of its own: Ctrl-C at the terminal is ours, and what is under way comes to its end.
+        done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False, start_new_session=True)
     except FileNotFoundError:
         raise WorldError(f"{argv[0]} is not installed; the lab needs it") from None
     if done.returncode != 0:
