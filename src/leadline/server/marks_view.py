@@ -53,7 +53,7 @@ def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> li
             "tenant": one.tenant, "cluster": one.cluster, "incident": one.incident, "entity": entity, "rule": rule,
             "mark": said.mark.value, "actor": principal.signature(said.actor), "reason": said.reason, "time_ns": now_ns,
         }
-        for one, entity, rule in about
+        for one, entity, rule in sorted(about, key=lambda each: each[0].tenant)
     ]  # fmt: skip
     columns = {column.name: [row[column.name] for row in rows] for column in MARK.columns}
     store.append(MARK, arrow_table(MARK, columns))

@@ -56,7 +56,7 @@ COLUMNS: dict[str, Kind] = {
     "group": NAME, "links": NAME, "busiest": NAME, "colliding": NAME, "jobs": NAME, "claims": NAME, "used": NAME,
     "part": NAME, "culprit": NAME, "what": SENTENCE, "label": SENTENCE,
     # what
-    "name": WORD, "entity_kind": WORD, "unit": WORD, "type": WORD, "source": WORD, "kind": WORD,
+    "name": WORD, "entity_kind": WORD, "unit": WORD, "type": WORD, "source": WORD, "kind": WORD, "sender": WORD,
     "severity": WORD, "code": WORD, "op": WORD, "dtype": WORD, "algo": WORD, "state": WORD, "side": WORD,
     "dropped": WORD, "stamp": WORD, "analysis": WORD, "category": WORD, "expectation": WORD, "layer": WORD,
     "classifier": WORD, "metric": WORD, "direction": WORD, "witness": WORD, "symptom": WORD,

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from leadline.cli import explain, show_rules
 from leadline.cli.main import app
-from leadline.model.errors import UsageError
+from leadline.model.errors import UnknownNameError, UsageError
 from leadline.model.incidents import RULE_MARKS_MIN
 
 
@@ -65,7 +65,7 @@ def test_who_marked_what_is_for_the_server_to_say(leadline: RunningLeadline) -> 
 def test_what_cannot_be_marked_says_what_can(leadline: RunningLeadline) -> None:
     with pytest.raises(UsageError, match=r"host:h1 is no cause of bert-1-slow-1; its causes are link-down at port:h3"):
         run(leadline, "mark", FLAP, "wrong", "--entity", "host:h1")
-    with pytest.raises(UsageError, match="no incident 'nothing'; GET /api/v1/incidents lists"):
+    with pytest.raises(UnknownNameError, match="no incident 'nothing' is known; the newest are bert-1-slow-1"):
         run(leadline, "mark", "nothing", "right")
 
 
