@@ -33,7 +33,7 @@ def lab() -> Iterator[RunningLab]:
         running = RunningLab(cluster)
         running.telemetry = Telemetry(cluster, TelemetryConfig(collectors=(NOBODY,), lldp=False, kernel_log=False))
         running.telemetry.start()
-        running.agents = Agents(cluster, "http://127.0.0.1:9")
+        running.agents = Agents(cluster)  # nothing listens there
         running.agents.start()
         job = Rings(name="rings-1", hosts=("h1", "h2", "h3"), max_bytes=1 << 16, seconds=300.0, pause_s=0.05)
         job.start(cluster)
