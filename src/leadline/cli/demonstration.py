@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from leadline.cli.demo import Demo
-from leadline.cli.lab_leadline import NICE, Listening, hearing
+from leadline.cli.lab_leadline import Listening, hearing
 from leadline.cli.output import console
 from leadline.cli.recorded_story import RecordedStory
 from leadline.cli.replay import play
@@ -26,11 +26,11 @@ def play_instead(config: Path | None, data_dir: Path | None, host: str | None, p
         play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
 
 
-def begun(settings: Config) -> tuple[Demo, list[Flag], int]:
-    """The story on a cluster; flags of the server: what it listens to; and how far it steps back."""
+def begun(settings: Config) -> tuple[Demo, list[Flag]]:
+    """The story on a cluster, and flags of the server: what it listens to."""
     listening = _listening(settings)
     heard = hearing(LAB, listening.sflow[1], settings.ingest.scrape)
-    return Demo(listening, LAB), heard, NICE
+    return Demo(listening, LAB), heard
 
 
 def _listening(settings: Config) -> Listening:

@@ -24,8 +24,6 @@ from leadline.model.errors import WorldError
 from leadline.server.config import Flag
 from leadline.server.supervisor import Supervisor
 
-SCRAPE_EVERY_S = 5.0
-NICE = 10  # the server runs beside the training here, which it does not elsewhere
 POST_S_MAX = 30.0
 NDJSON = "application/x-ndjson"
 MADE_AS = "leadline-lab-"  # directories of a single run's store, in the directory for temporary files
@@ -55,8 +53,6 @@ def hearing(lab: str, sflow_port: int, scrape: Sequence[ScrapeJob] = ()) -> list
         job="lab",
         # Not hosts.json: what it has of NICs the agents send.
         file_sd=[str(state / "scrape" / name) for name in ("dcgm.json", "nics.json", "switches.json")],
-        interval_s=SCRAPE_EVERY_S,
-        timeout_s=4.0,
         honor_labels=True,
     )
     return [
@@ -100,7 +96,7 @@ def own_leadline(
             Flag("leadline lab", "server", "otlp_http_port", http),
             *hearing(lab, sflow),
         ]
-        supervisor = Supervisor(None, flags, os.environ, url, NICE)
+        supervisor = Supervisor(None, flags, os.environ, url)
         supervisor.start()
         try:
             supervisor.wait_ready(stopping=stopping)

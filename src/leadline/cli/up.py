@@ -51,16 +51,16 @@ def up(
     settings = load(config, os.environ, flags)
     require_loopback(settings.server)
     with ExitStack() as stack:
-        story, nice = None, 0
+        story = None
         if demo:
             from leadline.cli import demonstration  # loads the lab, which nobody else starts here
 
             demonstration.play_instead(config, data_dir, host, port, once)
-            story, heard, nice = demonstration.begun(settings)
+            story, heard = demonstration.begun(settings)
             stack.callback(story.stop)
             flags += heard
             settings = load(config, os.environ, flags)
-        supervisor = Supervisor(config, flags, os.environ, url_of(settings), nice)
+        supervisor = Supervisor(config, flags, os.environ, url_of(settings))
         stopping = stack.enter_context(stop_on_signals())
         code = served(supervisor, lambda: _run(supervisor, story, settings, stopping, once))
     raise typer.Exit(code)

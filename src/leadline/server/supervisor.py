@@ -53,12 +53,8 @@ class CannotStartError(WorldError):
 class Supervisor:
     """Runs the server process. Construction is inert."""
 
-    def __init__(
-        self, path: Path | None, flags: Sequence[Flag], environ: Mapping[str, str], url: str, nice: int = 0
-    ) -> None:
-        """`nice`: how far the server steps back behind what else runs on this machine, 0 to 19."""
+    def __init__(self, path: Path | None, flags: Sequence[Flag], environ: Mapping[str, str], url: str) -> None:
         self._command = [
-            *(["nice", "-n", str(nice)] if nice else []),
             sys.executable,
             "-c",
             _SERVER,
