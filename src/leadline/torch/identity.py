@@ -7,11 +7,13 @@
     LOCAL_RANK    LOCAL_RANK           SLURM_LOCALID           OMPI_COMM_WORLD_LOCAL_RANK
     LEADLINE_ATTEMPT  TORCHELASTIC_RESTART_COUNT  SLURM_RESTART_COUNT
 
-The first that is set wins, from left to right; explicit arguments of `watch()` win over all.
+The first that is set wins, from left to right; explicit arguments of `watch()` win over all. A job that nobody named is
+called by where its ranks meet, `local-h3-29500`, or by its process, `local-h3-pid811`: two that run at once differ.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,25 +49,28 @@ def identity_from(
     rank: int | None = None,
     world_size: int | None = None,
     gpu: str | None = None,
+    pids: tuple[int, int] | None = None,
 ) -> Identity:
     """The identity that the environment tells; arguments win.
 
-    A process that no launcher started is rank 0 of 1 in a job called `local`. A number that is none counts as not
-    set: a hook must not stop a job over a variable.
+    A process that no launcher started is rank 0 of 1. A number that is none counts as not set: a hook must not stop a
+    job over a variable. `pids`: of this process and of its parent.
     """
+    host = environ.get("LEADLINE_HOST") or hostname
     local_rank = _number(environ, _LOCAL_RANK, 0)
+    size = _number(environ, _WORLD_SIZE, 1) if world_size is None else world_size
     return Identity(
-        job=job or _job(environ),
+        job=job or _job(environ, host, size, pids or (os.getpid(), os.getppid())),
         rank=_number(environ, _RANK, 0) if rank is None else rank,
-        world_size=_number(environ, _WORLD_SIZE, 1) if world_size is None else world_size,
+        world_size=size,
         local_rank=local_rank,
-        host=environ.get("LEADLINE_HOST") or hostname,
+        host=host,
         gpu=_gpu(environ, local_rank) if gpu is None else gpu,
         attempt=_number(environ, _ATTEMPT, 0),
     )
 
 
-def _job(environ: Mapping[str, str]) -> str:
+def _job(environ: Mapping[str, str], host: str, world_size: int, pids: tuple[int, int]) -> str:
     if given := environ.get("LEADLINE_JOB"):
         return given
     run = environ.get("TORCHELASTIC_RUN_ID", "")
@@ -73,7 +78,19 @@ def _job(environ: Mapping[str, str]) -> str:
         return run
     if number := environ.get("SLURM_JOB_ID"):
         return f"{environ.get('SLURM_JOB_NAME', 'slurm')}-{number}"
-    return "local"
+    return _nobodys_name(environ, host, world_size, pids)
+
+
+def _nobodys_name(environ: Mapping[str, str], host: str, world_size: int, pids: tuple[int, int]) -> str:
+    """What all ranks of a job know and no other job that runs at the same time: where its ranks meet, or who started
+    them."""
+    port = environ.get("MASTER_PORT", "")
+    if not port.isascii() or not port.isdigit():
+        own, parent = pids
+        return f"local-{host}-pid{parent if world_size > 1 else own}"
+    meet = environ.get("MASTER_ADDR", "")
+    is_here = not meet or meet == "localhost" or meet.startswith(("127.", "::1"))
+    return f"local-{host if is_here else meet}-{port}"
 
 
 def _number(environ: Mapping[str, str], names: tuple[str, ...], default: int) -> int:
