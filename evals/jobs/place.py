@@ -123,13 +123,13 @@ class Place:
 
     # -- jobs and answers ------------------------------------------------------------------------------------------
 
-    def torchrun(self, job: str, ranks: int, script: Path, options: Sequence[str] = ()) -> Job:
-        """A job that runs from now on."""
+    def torchrun(self, job: str, ranks: int, script: Path, options: Sequence[str] = (), called: str = "") -> Job:
+        """A job that runs from now on. `called`: the name that it gives itself, if not `job`."""
         directory = self.directory / "jobs" / job
         directory.mkdir(parents=True)
         launcher = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks))
         command = [*launcher, "--master-port", str(free_ports(1)[0]), str(script), "--did", str(directory), *options]
-        environ = {"LEADLINE_JOB": job, "LEADLINE_RING_DIR": str(self.rings), "OMP_NUM_THREADS": "1",
+        environ = {"LEADLINE_JOB": called or job, "LEADLINE_RING_DIR": str(self.rings), "OMP_NUM_THREADS": "1",
                    "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
         with (directory / "said").open("ab") as said:
             process = subprocess.Popen(

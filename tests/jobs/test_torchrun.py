@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -21,8 +23,10 @@ pytestmark = pytest.mark.slow
 STORED_S_MAX = 20.0  # a busy machine may take long to store; what it must not do is tell something false meanwhile
 TOLD_S_MAX = 45.0
 MADE_S_MAX = 120.0  # ten programs load torch
-STEPS_OF_TWO, STEPS_OF_EIGHT = 40, 50
+STEPS_OF_TWO, STEPS_OF_EIGHT, STEPS_OF_SLOW = 100, 50, 5
+HELD_S = 8.0  # longer than a stall is waited for
 KILLED = 5
+SHARED = "twin"
 
 
 class Watched:
@@ -30,9 +34,13 @@ class Watched:
 
     def __init__(self, place: Place, watching: Watching) -> None:
         self.place, self.watching = place, watching
-        options = ("--step-s", "0.2", "--steps", str(STEPS_OF_TWO), "--checkpoint-every", "15", "--checkpoint-s", "0.3")
-        self.two = place.torchrun("two", 2, MARKED, options)
+        saves = ("--checkpoint-every", "15", "--checkpoint-s", "0.3")
+        self.two = place.torchrun("two", 2, MARKED, ("--step-s", "0.2", "--steps", str(STEPS_OF_TWO), *saves))
         self.eight = place.torchrun("eight", 8, UNMARKED, ("--step-s", "0.1", "--steps", "100000"))
+        evaluates = ("--evaluate-every", "2", "--evaluate-s", "6")
+        self.slow = place.torchrun("slow", 2, MARKED, ("--step-s", "5", "--steps", str(STEPS_OF_SLOW), *evaluates))
+        alone = ("--step-s", "0.2", "--steps", "100000")
+        self.twins = [place.torchrun(name, 1, UNMARKED, alone, called=SHARED) for name in ("twin-a", "twin-b")]
 
     def steps(self, job: str) -> dict[int, int]:
         """How many are stored of each rank."""
@@ -49,7 +57,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         try:
             yield found
         finally:
-            for job in (found.two, found.eight):
+            for job in (found.two, found.eight, found.slow, *found.twins):
                 job.end()
 
 
@@ -59,6 +67,16 @@ def wait_for(what: str, look: Any, timeout_s: float) -> Any:
         assert time.monotonic() < end, f"waited {timeout_s:.0f} s for {what}"
         time.sleep(0.2)
     return found
+
+
+def test_nothing_is_told_of_a_rank_that_a_debugger_holds(watched: Watched) -> None:
+    wait_for_first_step(watched.two)
+    command = (sys.executable, "-m", "evals.jobs.debugger_double", str(watched.two.pids()[1]), str(HELD_S))
+    held = subprocess.run(command, check=False, capture_output=True, text=True)
+    if "Operation not permitted" in held.stderr:
+        pytest.skip("this container does not permit ptrace")
+    assert held.returncode == 0, held.stderr
+    assert [each.row for each in of_jobs(watched.watching.of_job("two"))] == []
 
 
 def test_all_steps_of_two_ranks_with_two_lines_are_stored_and_the_job_has_ended(watched: Watched) -> None:
@@ -82,6 +100,22 @@ def test_steps_of_eight_ranks_with_one_line_are_stored(watched: Watched) -> None
     assert [each.row for each in of_jobs(watched.watching.of_job("eight"))] == []
 
 
+def test_steps_of_five_seconds_and_long_evaluations_are_healthy(watched: Watched) -> None:
+    assert watched.slow.process.wait(MADE_S_MAX) == 0, watched.slow.said()[-2000:]
+    wait_for("all its steps", lambda: watched.steps("slow") == {0: STEPS_OF_SLOW, 1: STEPS_OF_SLOW}, STORED_S_MAX)
+    assert [each.row for each in of_jobs(watched.watching.of_job("slow"))] == []
+
+
+def test_two_jobs_of_one_name_are_told_as_that_and_as_nothing_else(watched: Watched) -> None:
+    for job in watched.twins:
+        wait_for_first_step(job)
+
+    def causes() -> set[tuple[str, str]]:
+        return {first_cause(each.row) for each in watched.watching.of_job(SHARED)} - {("", "")}
+
+    assert wait_for("it to be told", causes, TOLD_S_MAX) == {(f"job:{SHARED}", "name-shared")}
+
+
 def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> None:
     wait_for_first_step(watched.eight)
     os.kill(watched.eight.pids()[KILLED], signal.SIGKILL)
@@ -91,4 +125,5 @@ def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> Non
         return [first_cause(each.row) for each in seen if each.row["symptom"] == "crash" and any(first_cause(each.row))]
 
     assert wait_for("the crash to be told", crashes, TOLD_S_MAX) == [(f"rank:eight/{KILLED}", "killed")]
-    assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight"}
+    assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight", SHARED}
+    assert {each.row["symptom"] for each in watched.watching.of_job(SHARED)} == {"name-shared"}

@@ -43,9 +43,11 @@ SURE = (
 HURTS: Mapping[str, str] = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
     Symptom.SLE: "misses what it promised", Symptom.TELEMETRY_LOST: "is not heard any more",
+    Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
 HURT: Mapping[str, str] = {**HURTS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
-                           Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "was not heard"}  # fmt: skip
+                           Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "was not heard",
+                           Symptom.NAME_SHARED: "shared its name with another job"}  # fmt: skip
 SUPPRESSED: Mapping[str, str] = {
     "maintenance": "its hosts are under maintenance", "drain": "its hosts are being drained",
     "preemption": "the scheduler took its place for another job", "dismissed": "somebody dismissed it",

@@ -13,6 +13,7 @@ class Symptom(StrEnum):
     CRASH = "crash"  # the job, or some of its ranks, ended with an error
     SLE = "sle"  # an expectation burns its budget and no job is known to suffer
     TELEMETRY_LOST = "telemetry-lost"  # a sender is not heard any more: how its jobs are is not known
+    NAME_SHARED = "name-shared"  # two jobs have one name at once: how either is is not known
 
 
 class Verdict(StrEnum):

@@ -75,6 +75,21 @@ _DEAD = ToDo(
 """Of a GPU that is dead until it is reset: NVIDIA's GPU Debug Guidelines drain first, and replace what comes back."""
 
 
+OF_RULE: Mapping[str, ToDo] = {
+    "telemetry-lost": ToDo(
+        "Look whether the agent of {entity} runs and reaches Leadline; its log says what it misses. What it kept "
+        "is judged when it is back.",
+        ("ssh {host} pgrep -af leadline", "leadline doctor"),
+    ),
+    "name-shared": ToDo(
+        "Give each job a name of its own: LEADLINE_JOB=NAME in its environment, or torchrun --rdzv-id NAME. Nothing "
+        "else is said of {job} while two have its name.",
+        (),
+    ),
+}  # fmt: skip
+"""Of causes that no action of the list fits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Advice:
     """What to do about causes of one incident that need the same. GPU-seconds: `action_cost`, `saves`."""
@@ -91,7 +106,8 @@ def advice(incident: Incident) -> list[Advice]:
     """What to do about an incident: the same advice once, for all the parts that need it, in order of the causes."""
     alike: dict[tuple[str, str], list[Cause]] = {}
     for cause in incident.chosen:
-        alike.setdefault((cause.action, cause.death.code if cause.death else ""), []).append(cause)
+        same = cause.rule if cause.rule in OF_RULE else cause.death.code if cause.death else ""
+        alike.setdefault((cause.action, same), []).append(cause)
     found = []
     for (action, _), causes in alike.items():
         done = _done(incident, causes)
@@ -117,7 +133,7 @@ def _done(incident: Incident, causes: Sequence[Cause]) -> ToDo:
     if first.action not in PATTERNS:
         return ToDo(f"{first.action} of {_several([each.entity for each in causes])}.", ())
     dead = first.death if first.action in OF_DEAD else None
-    pattern = PATTERNS[first.action] if dead is None else _DEAD
+    pattern = OF_RULE.get(first.rule) or (PATTERNS[first.action] if dead is None else _DEAD)
     hosts = [(each.host or "").removeprefix("host:") for each in causes]
     called = _several([each.name or each.entity for each in causes])
     words = pattern.words.format(

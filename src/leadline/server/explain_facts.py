@@ -33,7 +33,8 @@ SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
 )  # fmt: skip
 _HURTS = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "does not meet what is expected of it",
+    Symptom.SLE: "does not meet what is expected of it", Symptom.TELEMETRY_LOST: "is not heard any more",
+    Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
 _ORDER = {
     BEFORE: "before the first lost second",

@@ -17,6 +17,8 @@ const HURTS: Readonly<Record<string, string>> = {
   stall: "standing still",
   crash: "crashed",
   sle: "below its expectation",
+  "telemetry-lost": "not heard any more",
+  "name-shared": "shares its name with another job",
 };
 
 /** `bert-7 slow`, `resnet-2 standing still`. */

@@ -108,6 +108,7 @@ SLOW = frozenset({Symptom.SLOW, Symptom.SLE})
 STOP = frozenset({Symptom.STALL, Symptom.CRASH})
 ANY = SLOW | STOP
 LOST = frozenset({Symptom.TELEMETRY_LOST})
+SHARED = frozenset({Symptom.NAME_SHARED})
 
 OWN_WORK = frozenset({Category.LATE_RANK.value, Category.COMPUTE.value, "slow", "never-entered"})
 """What ranks do by themselves: a rule of a GPU or a host explains these."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,19 @@ from leadline.analysis.columns import Bools, Ints, coded, ints
 RANK_DIGITS_MAX = 9
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was a rank: `process:h1/811`, from when to when, ns (None: it is there)."""
+
+    name: str
+    from_ns: int
+    to_ns: int | None
+
+    def overlaps(self, from_ns: int, to_ns: int) -> bool:
+        """Whether it was there in a span of time."""
+        return self.from_ns < to_ns and (self.to_ns is None or self.to_ns > from_ns)
+
+
 @dataclass(slots=True)
 class Places:
     """Ranks of one job by number, as `relation` has them."""
@@ -22,6 +36,7 @@ class Places:
     host_of: dict[int, str] = field(default_factory=dict)
     gpus_of: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     left_ns: dict[int, int | None] = field(default_factory=dict)  # when a rank left the job; None: it is there
+    processes_of: dict[int, list[Process]] = field(default_factory=dict)
 
     def gpus(self, ranks_seen: int) -> int:
         """GPUs that the job holds: those that are named, and one for each rank of which none is."""
@@ -53,13 +68,25 @@ def places_of(relation: pa.Table, job: str) -> Places:
     rows = _Rows(rank_N, ints(relation, "from_ns", 0), child, parent, relation["to_ns"].to_pylist())
     is_in, runs_on = (_of_texts(kind, pc.equal(kind.dictionary, name)) for name in ("in", "runs-on"))
     found = Places()
-    for rank, _, to_ns in rows.of(is_in, "job"):
+    for rank, _, _, to_ns in rows.of(is_in, "job"):
         found.left_ns[rank] = to_ns
-    for rank, host, _ in rows.of(runs_on, "host"):
+    for rank, host, _, _ in rows.of(runs_on, "host"):
         found.host_of[rank] = host.partition(":")[2]
-    for rank, gpu, _ in rows.of(runs_on, "gpu"):
+    for rank, gpu, _, _ in rows.of(runs_on, "gpu"):
         found.gpus_of[rank].add(gpu)
+    found.processes_of = _processes(rows.of(runs_on, "process"))
     return found
+
+
+def _processes(rows: Sequence[tuple[int, str, int, int | None]]) -> dict[int, list[Process]]:
+    """The processes of each rank. Hook and agent tell of the same one; who was killed tells no end, the agent does."""
+    found: dict[int, dict[str, Process]] = defaultdict(dict)
+    for rank, name, from_ns, to_ns in rows:
+        known = found[rank].get(name)
+        ends = [at for at in (to_ns, known.to_ns if known else None) if at is not None]
+        begin_ns = min(from_ns, known.from_ns) if known else from_ns
+        found[rank][name] = Process(name, begin_ns, min(ends, default=None))
+    return {rank: list(of_rank.values()) for rank, of_rank in found.items()}
 
 
 def _rank_numbers(texts: pa.Array, job: str) -> Ints:
@@ -90,8 +117,9 @@ class _Rows:
     parent: pa.DictionaryArray
     to_ns: list[int | None]
 
-    def of(self, of_kind_N: Bools, parent: str) -> list[tuple[int, str, int | None]]:
-        """Rank, parent and end of rows of a kind whose parent is of a kind; the later ones of a rank come later."""
+    def of(self, of_kind_N: Bools, parent: str) -> list[tuple[int, str, int, int | None]]:
+        """Rank, parent, begin and end of rows of a kind whose parent is of a kind; the later ones of a rank come
+        later."""
         texts = self.parent.dictionary
         of_parent_N = _of_texts(self.parent, pc.or_(pc.starts_with(texts, f"{parent}:"), pc.equal(texts, parent)))
         rows = np.flatnonzero(of_kind_N & of_parent_N)
@@ -99,7 +127,10 @@ class _Rows:
             rows = np.array(sorted(rows.tolist(), key=self._order), np.int64)
         parents = texts.take(self.parent.indices.take(pa.array(rows))).to_pylist()
         ranks = self.rank_N[rows].tolist()
-        return [(ranks[place], parents[place], self.to_ns[row]) for place, row in enumerate(rows.tolist())]
+        return [
+            (ranks[place], parents[place], int(self.from_N[row]), self.to_ns[row])
+            for place, row in enumerate(rows.tolist())
+        ]
 
     def _order(self, row: int) -> tuple[int, str, str, bool, int]:
         to_ns = self.to_ns[row]

@@ -27,6 +27,7 @@ from leadline.analysis.symptoms.onsets import dated
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
 from leadline.analysis.symptoms.places import Places, places_of
+from leadline.analysis.symptoms.same_name import shared_of, told_of
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence, Told, bound_of, columns_of, told_before
 from leadline.model.incidents import Symptom
 from leadline.model.tables.accounts import LEDGER, USUAL
@@ -51,6 +52,7 @@ OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
 OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
+NOT_USUAL = (Symptom.SLOW, Symptom.CRASH, Symptom.NAME_SHARED)  # steps made meanwhile say nothing of what is usual
 EVEN_NS = 15 * S  # what became much slower after it had been evenly slow for so long may be another's doing
 
 
@@ -112,7 +114,7 @@ def slowdowns(
     before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
     held = held_spans(event, window.job, window.to_ns)
     job = _Job(window, step, collective, relation, _ledger_rows(ledger, window), _usual_s(usual), before, held)
-    return {"symptom": columns_of(job.slow(), window)}
+    return {"symptom": columns_of(job.told(), window)}
 
 
 def _ledger_rows(ledger: pa.Table, window: Window) -> list[dict[str, Any]]:
@@ -183,6 +185,16 @@ class _Job:
     def bound_ns(self) -> int | None:
         return bound_of(self.step, self.collective)
 
+    def told(self) -> list[Told]:
+        """What this window says: that its name is not its own, or how slow it is."""
+        shared = told_of(shared_of(self.step, self.window.to_ns), self.places.processes_of,
+                         self._told(Symptom.NAME_SHARED), self.window)  # fmt: skip
+        since_ns = next((each.start_ns for each in shared if each.end_ns is None), None)
+        if since_ns is None:
+            return [*shared, *self.slow()]
+        slow = [each for each in self._told(Symptom.SLOW) if each.end_ns is None]
+        return [*shared, *(self._ended(each, max(since_ns, each.start_ns)) for each in slow)]
+
     def slow(self) -> list[Told]:
         """The slowdown that lasts, ends in this window, or is new; or the one that ends where another begins."""
         last = next((each for each in reversed(self._told(Symptom.SLOW)) if each.end_ns is None), None)
@@ -206,7 +218,7 @@ class _Job:
 
     def _onset(self) -> tuple[int, Level, str] | None:
         """When it became slow, and what was usual; None: it did not, or that was told."""
-        spans = self._trouble((Symptom.SLOW, Symptom.CRASH))
+        spans = self._trouble(NOT_USUAL)
         calm = self.pace.take(~inside(self.pace, spans))
         found = excursion(calm.unit_s_B)
         begin_ns = int(calm.begin_B[found.first]) if found is not None else 0
@@ -348,7 +360,7 @@ class _Job:
             within = level_of(unit_s_B[even_from(unit_s_B) :])
             if within is not None:
                 return within
-        spans = [*self._trouble((Symptom.SLOW, Symptom.CRASH)), (last.start_ns, self.window.to_ns)]
+        spans = [*self._trouble(NOT_USUAL), (last.start_ns, self.window.to_ns)]
         calm = self.pace.take(~inside(self.pace, spans))
         known = level_of(calm.unit_s_B[calm.end_B <= last.start_ns]) or level_of(calm.unit_s_B)
         if known is None and self.usual_s is not None and self.pace.what == "step":

@@ -21,6 +21,7 @@ from leadline.analysis.symptoms.happened import BACK, Happened, happened_of
 from leadline.analysis.symptoms.patience import PARTS_NS, Paces, Patience, paces_of
 from leadline.analysis.symptoms.places import Places, places_of
 from leadline.analysis.symptoms.programs import Programs
+from leadline.analysis.symptoms.same_name import comes_up, shared_of
 from leadline.analysis.symptoms.spans import (
     Blame,
     Evidence,
@@ -90,7 +91,8 @@ def stalls(
     calls, paces = calls_of(collective, window.to_ns), paces_of(step, window.to_ns)
     happened = happened_of(event, places, window.job, window.to_ns)
     before = told_before(symptom, (Symptom.STALL, Symptom.CRASH), f"job:{window.job}", window)
-    job = _Job(window, places, calls, paces, happened, bound_of(step, collective))
+    mixed = shared_of(step, window.to_ns) is not None or comes_up(places.processes_of, window.to_ns)
+    job = _Job(window, places, calls, paces, happened, bound_of(step, collective), mixed)
     crash = job.crash([each for each in before if each.symptom == Symptom.CRASH])
     stall = job.stall([each for each in before if each.symptom == Symptom.STALL], crash)
     return {"symptom": columns_of([each for each in (stall, *crash) if each is not None], window)}
@@ -106,6 +108,7 @@ class _Job:
     paces: Paces
     happened: Happened
     bound_ns: int | None
+    mixed: bool  # with the rows of another job of its name: who waits for whom is not known
 
     @property
     def patience(self) -> Patience:
@@ -167,7 +170,7 @@ class _Job:
             return None if last is None else self._ended(last, max(crashed.start_ns, last.start_ns))
         if last is not None and self.window.to_ns - last.start_ns > KNOWN_NS and not self._is_over():
             return self._goes_on(last)
-        found = None if self._is_over() else self._waits(last)
+        found = None if self._is_over() or self.mixed else self._waits(last)
         if found is None:
             return None if last is None else self._ended(last, self._moved_ns(last) or self._left_ns())
         decision, since_ns = found
