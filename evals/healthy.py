@@ -31,6 +31,7 @@ from bench.figures import Figure, conditions, tell
 
 from evals.healthy_cases import LINGER_S, Act, Case, programme
 from evals.healthy_scores import LOST, Age, Silence, age_p99_s, ages, lost_named, lost_share, of_jobs, oldest_s
+from evals.jobs.options import parser
 from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
 from evals.jobs.watching import Rank, Seen, Watching, first_cause
 from leadline.model.errors import LeadlineError
@@ -227,15 +228,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="evals.healthy", description="Healthy jobs of a user; all told is false.")
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long all jobs together run, about")
-    parser.add_argument("--seed", type=int, default=1, help="which jobs, in which order")
-    parser.add_argument("--only", default="", help="cases with this in their name, once each")
-    parser.add_argument("--port", type=int, default=0, help="the first of four ports; 0: free ones")
-    parser.add_argument("--keep", type=Path, help="a new directory for everything, instead of one that is removed")
-    parser.add_argument("--quick", action="store_true", help="one job")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    return parser
+    found = parser(
+        "evals.healthy",
+        "Healthy jobs of a user; all told is false.",
+        "which jobs, in which order",
+        "cases with this in their name, once each",
+    )
+    found.add_argument("--minutes", type=float, default=30.0, help="how long all jobs together run, about")
+    return found
 
 
 if __name__ == "__main__":

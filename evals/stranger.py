@@ -28,6 +28,7 @@ from pathlib import Path
 
 from bench.figures import Figure, conditions, tell
 
+from evals.jobs.options import parser
 from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
 from evals.jobs.watching import Watching
 from evals.stranger_cases import Befall, befalls
@@ -218,15 +219,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="evals.stranger", description="Jobs of a user that something befalls.")
-    parser.add_argument("--cases", type=int, default=24, help="jobs, each some 100 s")
-    parser.add_argument("--seed", type=int, default=1, help="what befalls which rank of which job, and when")
-    parser.add_argument("--only", default="", help="kinds with this in their name")
-    parser.add_argument("--port", type=int, default=0, help="the first of four ports; 0: free ones")
-    parser.add_argument("--keep", type=Path, help="a new directory for everything, instead of one that is removed")
-    parser.add_argument("--quick", action="store_true", help="one job")
-    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
-    return parser
+    found = parser(
+        "evals.stranger",
+        "Jobs of a user that something befalls.",
+        "what befalls which rank of which job, and when",
+        "kinds with this in their name",
+    )
+    found.add_argument("--cases", type=int, default=24, help="jobs, each some 100 s")
+    return found
 
 
 if __name__ == "__main__":
