@@ -59,6 +59,7 @@ class Running:
         self.source = source
         self.due = 0.0
         self.failing = ""  # the error, while it fails
+        self.worked = False  # ever, since the agent started
 
 
 class Agent:
@@ -229,7 +230,8 @@ class Agent:
                 LOG.warning("source %s: %s", running.source.name, error, exc_info=is_ours)
             running.failing = str(error) or type(error).__name__
             return None
-        running.failing = ""
+        if not running.source.pending:
+            running.failing, running.worked = "", True
         return found
 
     # --- keeping ---
@@ -345,8 +347,14 @@ class Agent:
                 (_own("leadline_agent_delivery_failures", (("lane", name),), False, "1"), lane.state.failures),
             ]
         for running in self._running:
-            values.append((_own("leadline_agent_source_up", (("source", running.source.name),)), not running.failing))
-        values += [(_own("leadline_agent_source_up", (("source", name),)), 0) for name in self._absent]
+            if running.worked:
+                up = _own("leadline_agent_source_up", (("source", running.source.name),))
+                values.append((up, not running.failing))
+        # What never worked here is not broken: the host does not have it.
+        missing = [each.source.name for each in self._running if each.failing and not each.worked]
+        values += [
+            (_own("leadline_agent_source_missing", (("source", name),)), 1) for name in (*self._absent, *missing)
+        ]
         for (family, reason), amount in self.site.counts.all().items():
             values.append((_own(f"leadline_{family}_total", (("reason", reason),), True, "1"), amount))
         return [Sample(stream, now_ns, value) for stream, value in values]

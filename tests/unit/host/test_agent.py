@@ -94,6 +94,19 @@ class Odd(Source):
         return Found(events=[Event(now_ns, "no entity id", "odd", "info", "", {}, "test")])
 
 
+class Tired(Source):
+    """Works once."""
+
+    name = "tired"
+    asked = 0
+
+    def poll(self, now_ns: int) -> Found:
+        self.asked += 1
+        if self.asked > 1:
+            raise OSError("no more")
+        return Found()
+
+
 class Absent(Source):
     """Is not to be had here."""
 
@@ -150,7 +163,9 @@ def test_everything_arrives_where_it_belongs(answering: AnsweringDouble, tmp_pat
     assert (event["kind"], event["host"], event["clock"], event["message"]) == ("sudden", "h3", "h3/7f3a90b1", "now")
     own = own_metrics(answering)
     assert own["leadline_agent_source_up steady"] == 1
-    assert own["leadline_agent_source_up broken"] == own["leadline_agent_source_up absent"] == 0
+    # Neither ever worked: this host does not have them, which is nothing to wake anybody for.
+    assert own["leadline_agent_source_missing broken"] == own["leadline_agent_source_missing absent"] == 1
+    assert not {"leadline_agent_source_up broken", "leadline_agent_source_up absent"} & own.keys()
     assert own["leadline_agent_source_failed_total read"] >= 2
     assert own["leadline_agent_delivered_total metrics"] > 0
     assert any(name.startswith("leadline_agent_info r1") for name in own)
@@ -167,7 +182,7 @@ def test_everything_arrives_where_it_belongs(answering: AnsweringDouble, tmp_pat
 def test_a_source_that_fails_or_tells_nonsense_stops_nobody(answering: AnsweringDouble, tmp_path: Path) -> None:
     Unreadable.asked = 0
     agent = agent_for(answering.url, tmp_path)
-    agent.open((Unreadable, Odd, Steady))
+    agent.open((Unreadable, Odd, Steady, Tired))
     os.write(Sudden.pipes[-1][1], b"now")
     agent.start()
     thread = threading.Thread(target=agent.run)
@@ -179,7 +194,8 @@ def test_a_source_that_fails_or_tells_nonsense_stops_nobody(answering: Answering
     agent.stop()  # a second signal at the end
     assert Unreadable.asked <= 2  # its file is readable all the time; it is asked again only after a `poll`
     own = own_metrics(answering)
-    assert own["leadline_agent_source_up odd"] == 0
+    assert own["leadline_agent_source_missing odd"] == 1
+    assert own["leadline_agent_source_up tired"] == 0
     assert own["leadline_agent_source_up steady"] == 1
 
 

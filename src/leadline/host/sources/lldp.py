@@ -60,6 +60,10 @@ class Lldp(Source):
         os.set_blocking(self._asked.stdout.fileno(), False)
         return Found()
 
+    @property
+    def pending(self) -> bool:
+        return self._asked is not None
+
     def watched(self) -> Sequence[int]:
         return (self._asked.stdout.fileno(),) if self._asked is not None and self._asked.stdout is not None else ()
 

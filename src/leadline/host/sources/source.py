@@ -34,6 +34,11 @@ class Source:
         """Read what one of the watched files has."""
         return Found()
 
+    @property
+    def pending(self) -> bool:
+        """Whether the last `poll` only asked, and the answer is yet to come: nothing has worked or failed."""
+        return False
+
     def not_kept(self) -> None:
         """What the last reading found could not be kept: read it again, if it is still there."""
 
