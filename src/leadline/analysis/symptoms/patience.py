@@ -8,6 +8,8 @@
 Between steps a healthy job writes checkpoints, evaluates, compiles, begins an epoch. It tells most of that when it is
 over. So a rank may pause for 3 times the longest pause that was seen; and where none was seen those that pause alone by
 custom (the first rank of a communicator, which writes) and all together (more than half of the ranks) get a floor.
+Where a program marks no steps (one line of the hook) a step is what lies between two `optimizer.step()`, so a pause of
+the program falls within one: those who pause by custom may then pause anywhere.
 Something that befell the host of a rank that is missing, such as a disk that fails, ends all patience with it.
 """
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +35,11 @@ NEW_KIND_NS_MIN = 10 * S  # of a collective of a kind that was not seen: the fir
 TOLD_PAUSE_S_MIN = 60.0  # of a phase that is told as begun, where none of its kind was seen to end
 PAUSE_NS_MIN = 30 * S  # between steps, where no pause of the job was seen
 SILENT_NS_MIN = 10 * S  # nobody waits, nobody tells anything: where pauses were seen
+UNMARKED_GAP_NS = S // 1000  # a step that nobody marked begins where the one before ended, within 0.1 ms
 PARTS_NS = 30 * S  # what befell a part so long before may be why
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Paces:
     """Steps that are over: when they ended, how long they took (checkpoint taken off), ns. In order of end."""
 
@@ -44,6 +48,7 @@ class Paces:
     begin_N: Ints
     length_N: Ints
     checkpoint_ns: int  # the longest checkpoint
+    has_phases: bool  # some tell how long the forward pass took
 
     @property
     def usual_ns(self) -> int:
@@ -56,12 +61,26 @@ class Paces:
         return int(np.diff(times).max()) if len(times) > 1 else 0
 
     def longest_pause_ns(self) -> int:
-        """Longest time that a rank spent between two steps, if it is longer than a usual step; else 0."""
+        """Longest time that a rank spent between two steps, if it is longer than a usual step; else 0. Of steps that
+        nobody marked: by how much the longest exceeds a usual one."""
+        if self.is_unmarked:
+            longest_ns = int(self.length_N.max()) - self.usual_ns
+        else:
+            longest_ns = int(self._gaps().max(initial=0))
+        return longest_ns if longest_ns > self.usual_ns else 0
+
+    @cached_property
+    def is_unmarked(self) -> bool:
+        """Whether steps have no phases and follow each other without a gap: the program does not say where they
+        begin."""
+        gap_N = self._gaps()
+        return not self.has_phases and len(gap_N) > 0 and bool(np.median(np.abs(gap_N)) < UNMARKED_GAP_NS)
+
+    def _gaps(self) -> Ints:
+        """Times between two steps of a rank, ns."""
         order_N = np.lexsort((self.begin_N, self.rank_N))
         rank_N, begin_N, end_N = (each[order_N] for each in (self.rank_N, self.begin_N, self.end_N))
-        pause_N = (begin_N[1:] - end_N[:-1])[rank_N[1:] == rank_N[:-1]]
-        longest_ns = int(pause_N.max()) if len(pause_N) else 0
-        return longest_ns if longest_ns > self.usual_ns else 0
+        return (begin_N[1:] - end_N[:-1])[rank_N[1:] == rank_N[:-1]]
 
     def last_ns(self, rank: int) -> int | None:
         """When a rank's newest step was over; None: none was."""
@@ -78,7 +97,8 @@ def paces_of(step: pa.Table, to_ns: int) -> Paces:
     order_N = np.lexsort((begin_N, rank_N, end_N))
     checkpoint = int(checkpoint_N.max()) if len(checkpoint_N) else 0
     length_N = (end_N - begin_N - checkpoint_N)[order_N]
-    return Paces(end_N[order_N], rank_N[order_N], begin_N[order_N], length_N, checkpoint)
+    has_phases = step["forward_ns"].null_count < len(step)
+    return Paces(end_N[order_N], rank_N[order_N], begin_N[order_N], length_N, checkpoint, has_phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +142,14 @@ class Patience:
         if told:
             known_s = (TIMES * self.happened.paused_s.get(kind, TOLD_PAUSE_S_MIN / TIMES) for kind in sorted(told))
             return round(max(known_s) * S)
-        if self._is_broken(missing, group.first_ns) or not all(self._between_steps(rank) for rank in missing):
+        if self._is_broken(missing, group.first_ns):
             return 0
         seen_ns = self._seen_ns()
         first = min(group.members)  # of a pair no rank writes for both, unless it is the job's first
         writes = first in missing and (first == 0 or len(group.members) > 2)
         by_custom = writes or 2 * len(missing) > len(group.members)
+        if not all(self._between_steps(rank) for rank in missing) and not (by_custom and self.paces.is_unmarked):
+            return 0
         return TIMES * seen_ns if seen_ns or not by_custom else PAUSE_NS_MIN
 
     def _is_broken(self, ranks: Collection[int], since_ns: int) -> bool:

@@ -50,8 +50,8 @@ BACK_NS = 100 * S  # a job that has not come back by then is told no more: less 
     name="stalls",
     version=1,
     reads=(
-        Read(STEP, columns=("job", "rank", "step", "start_ns", "end_ns", "checkpoint_ns"), look_back_ns=LOOK_BACK_NS,
-             waits=False),
+        Read(STEP, columns=("job", "rank", "step", "start_ns", "end_ns", "forward_ns", "checkpoint_ns"),
+             look_back_ns=LOOK_BACK_NS, waits=False),
         Read(
             COLLECTIVE,
             columns=(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from tests.fabrics import T0, S
 from tests.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
 from tests.suffering import blamed, both, crashed_job, stuck_job, symptom, tables, window, working
@@ -217,6 +218,24 @@ def test_a_rank_that_is_missing_within_a_step_does_not_pause() -> None:
         calls += [] if rank == 0 else both(rank, 41, T0 + (550 + rank) * MS, None, bytes=8192)
     (row,) = told(tables(steps, calls), window(4, 2))
     assert blamed(row) == [(f"rank:{JOB}/0", "never-entered", "decision:2")]
+
+
+@pytest.mark.parametrize("absent", [0, 3])
+def test_of_a_job_that_marks_no_steps_who_writes_may_pause_within_one(absent: int) -> None:
+    """With one line of the hook a step ends at `optimizer.step()`, so that what comes after it is of the next."""
+    steps, calls = working(-20, 0)
+    unmarked = [{**row, "forward_ns": None} for row in steps]
+    for rank in range(RANKS):
+        calls += both(rank, 40, T0 + (210 + rank) * MS, T0 + 500 * MS)
+        calls += [] if rank == absent else both(rank, 41, T0 + (550 + rank) * MS, None, bytes=8192)
+    assert len(told(tables(unmarked, calls), window(4, 2))) == (0 if absent == 0 else 1)
+    assert len(told(tables(unmarked, calls), window(28, 2))) == (0 if absent == 0 else 1)
+    assert len(told(tables(unmarked, calls), window(32, 2))) == 1
+    # A pause of 3 s was seen: so is its length, and 9 s are waited for.
+    longer = [{**row, "end_ns": row["end_ns"] + (3 * S if row["step"] == 19 else 0)} for row in unmarked]
+    moved = [{**row, **{name: row[name] - 3 * S for name in ("start_ns", "end_ns")}} for row in longer]
+    assert len(told(tables(moved, calls), window(8, 2))) == (0 if absent == 0 else 1)
+    assert len(told(tables(moved, calls), window(12, 2))) == 1
 
 
 def test_a_disk_that_hangs_ends_all_patience() -> None:
