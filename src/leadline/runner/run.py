@@ -142,12 +142,12 @@ class Runner:
         self._of_jobs: dict[str, list[_Lane]] = {}  # by table: who judges jobs and reads it without waiting
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
         self.watermarks = Watermarks()
-        self._senders_ns = 0
         self._closed: tuple[int, int] | None = (
             None  # when spans that nobody tells were looked for, and those told before
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
+        self._senders_thread = threading.Thread(target=self._keep_senders, name="runner-senders", daemon=True)
 
     @property
     def concludes(self) -> set[str]:
@@ -161,6 +161,8 @@ class Runner:
         self.prepare()
         if self._lanes:
             self._thread.start()
+            if self._follows:
+                self._senders_thread.start()
 
     def prepare(self) -> None:
         """Make the schedules, so that rows which come from now on are heard of; `start` does this."""
@@ -202,8 +204,9 @@ class Runner:
         """Judge no more. A window that is being judged is given up; it is judged at the next start."""
         self._stop.set()
         self._executor.close()
-        if self._thread.is_alive():
-            self._thread.join(STOP_S_MAX)
+        for thread in (self._thread, self._senders_thread):
+            if thread.is_alive():
+                thread.join(STOP_S_MAX)
         if self._recent:
             self._recent.close()
 
@@ -349,7 +352,6 @@ class Runner:
                     self._resume()
                     resumed_yet = True
                 judged = self.step()
-                self._keep_senders()
                 if not judged and self._from_ns is None:  # of a recording what lasts at its end lasts
                     self.close_unwatched()
                 failed = 0
@@ -408,11 +410,20 @@ class Runner:
         return closed
 
     def _keep_senders(self) -> None:
-        """Store how far each sender has come and when it was heard, from which `telemetry` says who is lost."""
-        now_ns = self._now_ns()
-        if self._follows and not 0 <= now_ns - self._senders_ns < SENDERS_EVERY_NS:
-            self._senders_ns = now_ns
-            keep_states(self._store, self.watermarks.senders(now_ns), now_ns)
+        """Store how far each sender has come and when it was heard, from which `telemetry` says who is lost.
+
+        In a thread of its own: a judgement may take minutes (kernels that are compiled the first time), and a silence
+        of which no state was stored meanwhile was never told.
+        """
+        while not self._stop.wait(SENDERS_EVERY_NS / S):
+            now_ns = self._now_ns()
+            try:
+                keep_states(self._store, self.watermarks.senders(now_ns), now_ns)
+            except StoreError as error:
+                self._count(counter("store_failed", "analysis"), 1)
+                log.warning("the store does not take how the senders are; this is tried again: %s", error)
+            except Exception:
+                log.exception("how the senders are was not stored")
 
     def step(self) -> bool:
         """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""
