@@ -90,7 +90,7 @@ JOB_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "late-rank",
-        "computes longer than the others, and nothing below it shows why",
+        "takes longer for its own work than the others, and nothing below it shows why",
         ("rank",),
         Layer.APPLICATION,
         SLOW,
@@ -98,7 +98,7 @@ JOB_RULES: tuple[Rule, ...] = (
             Sign("anomaly", r"step\.(forward|backward|compute|optimizer)_seconds", WEAK, "high"),
             Sign("anomaly", r"collective\.lateness", WEAK, "high"),
         ),
-        frozenset({Category.LATE_RANK.value, "slow"}),
+        frozenset({Category.LATE_RANK.value, Category.CHECKPOINT.value, "slow"}),
         action=A.REBALANCE,
         alone=True,
         strength=3.0,
