@@ -43,11 +43,11 @@ BACK_NS = 10 * S  # as usual for so long, and it is over
 BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
 LEDGER_NS = 15 * S  # of its windows in a row
-# Shared machines slow a job for some seconds, by a fifth, all of its ranks alike; what has an owner, or takes a third
-# of the time, is told sooner. A past that is long enough tells how much this job loses by chance: that counts, within
+# Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (jobs of a user beside other work:
+# 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how much this job loses by chance: that counts, within
 # what stands here for what one rank lost, for what is clear otherwise, and for the rest.
-LOST_S_MIN, LOST_S_NOBODYS = 2.0, 4.0
-RANKS_S, CLEAR_S, NOBODYS_S = (1.0, LOST_S_MIN), (LOST_S_MIN, LOST_S_NOBODYS), (2.5, LOST_S_NOBODYS)
+LOST_S_MIN, LOST_S_NOBODYS = 2.0, 8.0
+RANKS_S, CLEAR_S, NOBODYS_S = (1.0, LOST_S_MIN), (LOST_S_MIN, 4.0), (4.0, LOST_S_NOBODYS)
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown

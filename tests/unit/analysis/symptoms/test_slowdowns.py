@@ -99,7 +99,7 @@ def test_one_pause_is_no_slowdown_by_the_ledger(long_steps: list[int], slow: boo
         more, called = working(at, at + length_s, length_s=length_s, number=40 + number, seq=80 + 2 * number)
         steps, calls, at = steps + more, calls + called, at + length_s
     calm = [ledger_window(end_s, 0.0) for end_s in (-20, -10, 0)]
-    given = tables(steps, calls, ledger=[*calm, ledger_window(10, 0.3), ledger_window(20, 0.3)])
+    given = tables(steps, calls, ledger=[*calm, ledger_window(10, 0.45), ledger_window(20, 0.45)])
     assert bool(told(given, window(22, 2))) == slow
 
 
