@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -33,18 +34,21 @@ READY_S_MAX = 90.0  # of the server; 4 s on an idle machine
 END_S_MAX = 40.0  # of a program that was asked to end
 START_S_MAX = 180.0  # a job that has made no step then will make none
 LOOK_S = 0.05
+PORTS = (20_000, 32_000)  # below those that the kernel draws from (ip_local_port_range, from 32768)
 # Of the environment that this runs in. Without written bytecode every rank would compile torch anew, for seconds.
 NOT_A_USERS = ("LEADLINE_", "TORCH", "PYTHONDONTWRITEBYTECODE")
 LEADLINE = (sys.executable, "-m", "leadline.cli.main")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that are free now."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """Ports of loopback that are free now, and that the kernel gives to nobody else until they are used."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(*PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
 
 
 class Place:
