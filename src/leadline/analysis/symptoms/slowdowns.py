@@ -29,6 +29,7 @@ from leadline.analysis.symptoms.pace import Pace, inside, pace_of
 from leadline.analysis.symptoms.places import Places, places_of
 from leadline.analysis.symptoms.same_name import shared_of, told_of
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence, Told, bound_of, columns_of, told_before
+from leadline.model.accounts import Category
 from leadline.model.incidents import Symptom
 from leadline.model.tables.accounts import LEDGER, USUAL
 from leadline.model.tables.fabric import RELATION
@@ -43,14 +44,17 @@ BACK_NS = 10 * S  # as usual for so long, and it is over
 BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
 LEDGER_NS = 15 * S  # of its windows in a row
-# Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (jobs of a user beside other work:
-# 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how much this job loses by chance: that counts, within
-# what stands here for what one rank lost, for what is clear otherwise, and for the rest.
+# Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (a user's jobs beside other work: by
+# 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how
+# much this job loses by chance: that counts, within what stands here for what one rank lost, for what is clear otherwise,
+# and for the rest.
 LOST_S_MIN, LOST_S_NOBODYS = 2.0, 8.0
 RANKS_S, CLEAR_S, NOBODYS_S = (1.0, LOST_S_MIN), (LOST_S_MIN, 4.0), (4.0, LOST_S_NOBODYS)
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
 SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
 TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
+PAUSE_TIMES = 3.0  # one block that lost so many times as much as any other is a pause, and no part of a slowdown
+PAUSES_MAX = 2  # so few slow units are pauses: what makes a job slow makes it so again and again
 OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
 NOT_USUAL = (Symptom.SLOW, Symptom.CRASH, Symptom.NAME_SHARED)  # steps made meanwhile say nothing of what is usual
 EVEN_NS = 15 * S  # what became much slower after it had been evenly slow for so long may be another's doing
@@ -245,7 +249,12 @@ class _Job:
         before = pace.take(pace.end_B <= begin_ns)
         usual_s_B = np.asarray(level.unit_s * before.count_B, np.float64)
         chance = chance_s(before.unit_s_B * before.count_B, usual_s_B, LOST_SHARE_MIN)
-        return _is_worth_telling(_lost_s(now, level), _share(now, level), most_s, rank_s, chance)
+        pause_s = _pause_s(now, level)
+        lost_s = max(0.0, _lost_s(now, level) - pause_s)
+        # Whose the pause was is not known: it is taken off everybody.
+        most_s, rank_s = max(0.0, most_s - pause_s), max(0.0, rank_s - pause_s)
+        share = lost_s / (float(now.length_B.sum()) / S - pause_s)
+        return _is_worth_telling(lost_s, share, most_s, rank_s, chance)
 
     def _by_ledger(self, spans: Sequence[tuple[int, int]], calm: Pace) -> tuple[int, Level, str] | None:
         """Windows in a row that lost more than 5 %, the last of them just told."""
@@ -261,8 +270,12 @@ class _Job:
         began = len(newest) < len(self._ledger_windows())
         if began and not calm.is_slower(newest[0].begin_ns, LOST_SHARE_MIN):
             return None
-        if began and calm.slow_units(newest[0].begin_ns, LOST_SHARE_MIN) == 1:
-            return None  # a pause: an evaluation that nobody marked
+        slow = calm.slow_units(newest[0].begin_ns, LOST_SHARE_MIN)
+        if began and slow is not None and 0 < slow <= PAUSES_MAX:
+            return None  # evaluations that nobody marked
+        calm_ns = newest[0].begin_ns - int(calm.begin_B[0]) if len(calm.begin_B) else 0
+        if began and told_ns > TIMES_BEFORE * calm_ns:
+            return None
         level = level_of(calm.unit_s_B) or Level(self.usual_s or 1.0, SCATTER_MIN)
         share, begin_ns = sum(each.share for each in newest) / len(newest), max(1, newest[0].begin_ns)
         inside_B = np.flatnonzero(calm.end_B > begin_ns)
@@ -290,7 +303,9 @@ class _Job:
             held[row["end_ns"]] += _sound(row["gpu_seconds"])
             if row["category"] not in NOT_LOST:
                 lost[row["end_ns"]] += _sound(row["lost_gpu_seconds"])
-                if ":" in (row["owner"] or ""):
+                if (
+                    ":" in (row["owner"] or "") and row["category"] != Category.UNKNOWN
+                ):  # whose owner is what is missing
                     most[row["end_ns"]] = max(most[row["end_ns"]], _sound(row["lost_gpu_seconds"]))
             length[row["end_ns"]] = max(0, min(row["window_ns"], NEAR_NS))
         found = []
@@ -444,6 +459,14 @@ def _share(pace: Pace, level: Level) -> float:
 def _lost_s(pace: Pace, level: Level) -> float:
     """What blocks took beyond the usual, s; what was shorter counts against it."""
     return max(0.0, float(pace.length_B.sum()) / S - level.unit_s * float(pace.count_B.sum()))
+
+
+def _pause_s(pace: Pace, level: Level) -> float:
+    """What one block lost that lost `PAUSE_TIMES` as much as any other, s; 0: there is none such."""
+    lost_B = np.sort(pace.length_B / S - level.unit_s * pace.count_B)
+    if len(lost_B) < 2 or lost_B[-1] <= PAUSE_TIMES * max(lost_B[-2], 0.0):
+        return 0.0
+    return float(lost_B[-1])
 
 
 def _sound(value: float | None) -> float:

@@ -103,6 +103,31 @@ def test_one_pause_is_no_slowdown_by_the_ledger(long_steps: list[int], slow: boo
     assert bool(told(given, window(22, 2))) == slow
 
 
+def test_a_pause_on_a_restless_machine_is_no_slowdown() -> None:
+    """Rank 0 writes for four seconds, unmarked, and then others use the machine: a tenth slower for ten seconds."""
+    before, calls = working(-30, 0)
+    pause, waited = working(0, 5, length_s=1.0, number=30, seq=60, late={0: 4.0})
+    after, more = working(5, 16, length_s=1.12, number=31, seq=62)
+    given = tables(before + pause + after, calls + waited + more)
+    for end_s in (8, 10, 12, 14, 16):
+        assert told(given, window(end_s, 2)) == [], end_s
+
+
+def test_evaluations_that_a_job_has_made_from_its_begin_on_are_no_slowdown() -> None:
+    """Every 20 s, for 4 s: each window of the ledger has some of one, and the job is too young to know them."""
+    steps, calls, at = [], [], 0.0
+    for number in range(36):
+        length_s = 4.9 if number % 18 == 17 else 0.9
+        more, called = working(at, at + length_s, length_s=length_s, number=number, seq=2 * number)
+        steps, calls, at = steps + more, calls + called, at + length_s
+    lost = {10: 0.0, 20: 0.32, 30: 0.08, 40: 0.3}
+    missing = "collectives: steps alone do not say who made them long"
+    ledger = [{**ledger_window(end_s, share), "owner": missing} for end_s, share in lost.items()]
+    given = tables(steps, calls, ledger=ledger)
+    for end_s in (24, 32, 40):
+        assert told(given, window(end_s, 2)) == [], end_s
+
+
 def test_a_few_seconds_that_nobody_makes_slow_are_no_slowdown() -> None:
     """As a machine that others use, too: all ranks alike, by a fifth, for eight seconds."""
     before, calls = working(-30, 0)
