@@ -27,6 +27,7 @@ import psutil
 
 from evals.jobs.relay import Relay
 from leadline.model.errors import WorldError
+from leadline.server.supervisor import bound_to_parent
 
 HERE = Path(__file__).parent
 MARKED, UNMARKED = HERE / "train.py", HERE / "train_unmarked.py"
@@ -137,7 +138,7 @@ class Place:
                    "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
         with (directory / "said").open("ab") as said:
             process = subprocess.Popen(
-                command, env={**self.environ, **environ}, cwd=directory, stdin=subprocess.PIPE, stdout=said,
+                bound_to_parent(command), env={**self.environ, **environ}, cwd=directory, stdin=subprocess.PIPE, stdout=said,
                 stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         return Job(job, ranks, directory, process, script.name)
@@ -168,7 +169,7 @@ class Place:
     def _started(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                list(command), env=self.environ, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log,
+                bound_to_parent(list(command)), env=self.environ, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT,
             )  # fmt: skip
 

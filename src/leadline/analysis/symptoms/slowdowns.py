@@ -46,8 +46,8 @@ LOST_SHARE_MIN = 0.05
 LEDGER_NS = 15 * S  # of its windows in a row
 # Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (a user's jobs beside other work: by
 # 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how
-# much this job loses by chance: that counts, within what stands here for what one rank lost, for what is clear otherwise,
-# and for the rest.
+# much this job loses by chance: that counts, within what stands here for what one rank lost, for what is clear
+# otherwise, and for the rest.
 LOST_S_MIN, LOST_S_NOBODYS = 2.0, 8.0
 RANKS_S, CLEAR_S, NOBODYS_S = (1.0, LOST_S_MIN), (LOST_S_MIN, 4.0), (4.0, LOST_S_NOBODYS)
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
