@@ -6,9 +6,9 @@ waits.
 
 Nor does it if its time grows with the product of its arguments' sizes: the engine looks at its time limit between
 blocks of rows, not within a function, and a few rows can be made as large as memory allows. Tried with a limit of 2 s
-on chDB 26.9, of a core for each row: editDistance of two texts of 30 kB 1.3 s; hasAny of two arrays of 100,000 numbers 6 s;
-extractAll of 100 kB with `(a|b)*c|.` 11 s; positionCaseInsensitive of 1 MB that nearly matches 100 kB everywhere more
-than 20 s. So these are left out, and what works like them (hasAll, mapUpdate, replaceRegexpAll,
+on chDB 26.9, of a core for each row: editDistance of two texts of 30 kB 1.3 s; hasAny of two arrays of 100,000 numbers
+6 s; extractAll of 100 kB with `(a|b)*c|.` 11 s; positionCaseInsensitive of 1 MB that nearly matches 100 kB
+everywhere more than 20 s. So these are left out, and what works like them (hasAll, mapUpdate, replaceRegexpAll,
 multiSearchAnyCaseInsensitive, and ILIKE but for a short text).
 """
 

@@ -4,8 +4,8 @@ A ring is done with when its writer is gone and all of it was read. What was ove
 here and told in the segment. Where the reading stands is kept in the spool with the segments themselves.
 
 Rings are read by copy (pread), never mapped: whoever owns one may cut it short while it is read, and a reader of the
-mapped memory would die of that (SIGBUS). The copy comes from the same pages that the writer has mapped, so that it shows
-torn records too.
+mapped memory would die of that (SIGBUS). The copy comes from the same pages that the writer has mapped, so that
+it shows torn records too.
 
 Whoever may write to the directory may claim to be any rank of any job. So a ring counts only if its file belongs to the
 owner of the process it names, where that is seen here; else to the owner of the process that holds its lock. Of a
