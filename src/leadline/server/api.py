@@ -33,6 +33,7 @@ from leadline.server.analyses_api import mount_analyses
 from leadline.server.anomalies_view import mount_anomalies
 from leadline.server.answering import Answering
 from leadline.server.asking import Ways
+from leadline.server.backup.api import mount_freeze
 from leadline.server.bundles import MEDIA_TYPE, mount_bundles
 from leadline.server.changes import Changes, mount_changes
 from leadline.server.compare_api import mount_compare
@@ -333,6 +334,7 @@ def create_api(
     mount_page(api, HELLO)
     mount_changes(api, ways, changes)
     mount_bundles(api, ways, config_text)
+    mount_freeze(api, ways)
     for mount in MOUNTS:
         mount(api, ways)
     return api

@@ -15,8 +15,9 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -316,6 +317,42 @@ class Store:
             raise
         except Exception as error:
             raise StoreError(f"roll-up at {place(self.config)} failed: {first_line(error)}") from error
+
+    # --- back-ups (store/backup) ---
+
+    def freeze(self, name: str) -> list[str]:
+        """Hard links of every part of every table, under `store.path`/shadow/`name`_TABLE; returns the tables.
+
+        Appends, queries and merges go on. Errors: StoreError.
+        """
+        self._commands([f"ALTER TABLE {DATABASE}.{table} FREEZE WITH NAME '{name}_{table}'" for table in self.tables])
+        return list(self.tables)
+
+    def detached(self, table: str) -> Path:
+        """Where parts are put that `attach` takes in; from now on nothing is merged, until the store is closed."""
+        self._commands(["SYSTEM STOP MERGES", "SYSTEM STOP TTL MERGES"])
+        sql = f"SELECT data_paths[1] AS path FROM system.tables WHERE database = '{DATABASE}' AND name = '{table}'"
+        return Path(self.query(sql).to_pylist()[0]["path"]) / "detached"
+
+    def attach(self, table: str, parts: Sequence[str]) -> None:
+        """Take in parts that lie in `detached`; their checksums are looked at. Errors: StoreError."""
+        self._commands([f"ALTER TABLE {DATABASE}.{table} ATTACH PART {quoted(part)}" for part in parts])
+
+    def rows_of_parts(self, table: str) -> int:
+        """Stored rows, those that were appended twice and not merged counted twice."""
+        sql = f"SELECT sum(rows) AS n FROM system.parts WHERE active AND database = '{DATABASE}' AND table = '{table}'"
+        return int(self.query(sql).to_pylist()[0]["n"])
+
+    def _commands(self, statements: Sequence[str]) -> None:
+        self._check_started()
+        try:
+            with self._writers.borrow() as client:
+                for statement in statements:
+                    client.command(statement)
+        except LeadlineError:
+            raise
+        except Exception as error:
+            raise StoreError(f"the store at {place(self.config)}: {first_line(error)}") from error
 
     # --- inside ---
 
