@@ -47,6 +47,7 @@ EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH = (f"/api/v1/rows/{name}" for name in ("
 METRICS_PATH = "/v1/metrics"
 EVENTS_MAX = 1000  # in one request
 FLOWS_MAX = 10_000  # the same, 4 MB; they wait for the samples, but no more than so many
+OUTAGE_S = 86_400.0  # a server that is away for a day should cost nothing; if it would, that is told beforehand
 HELD = "edges/"  # marks: the edges that hold, by source
 # Requests at once of each lane. The server answers when the rows are stored, after some 0.3 s (ingest.linger_s): with
 # eight of them the backlog of a minute, 120 looks, is made up for in five seconds. Events keep their order.
@@ -97,6 +98,7 @@ class Agent:
         self._flows: list[FlowSent] = []
         self._due = 0.0
         self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._told_spool = False
         self._stopping = False
         self._stop_at = math.inf  # monotonic; all that is left is to be done by then
 
@@ -404,12 +406,29 @@ class Agent:
                 (_own("leadline_agent_spool_rows", (("lane", name),), False, "1"), waiting),
                 (_own("leadline_agent_delivery_failures", (("lane", name),), False, "1"), lane.state.failures),
             ]
+        lasts = {name: seconds for name, lane in self.lanes.items() if (seconds := lane.spool.lasts_s()) is not None}
+        values += [(_own("leadline_agent_spool_lasts", (("lane", name),), False, "s"), lasts[name]) for name in lasts]
+        self._tell_spool(lasts)
         for running in self._running:
             values.append((_own("leadline_agent_source_up", (("source", running.name),)), not running.failing))
         values += [(_own("leadline_agent_source_up", (("source", name),)), 0) for name in self._absent]
         for (family, reason), amount in self.site.counts.all().items():
             values.append((_own(f"leadline_{family}_total", (("reason", reason),), True, "1"), amount))
         return [Sample(stream, now_ns, value) for stream, value in values]
+
+    def _tell_spool(self, lasts: dict[str, float]) -> None:
+        """Once, before anybody needs it: how long an outage of the server may last."""
+        if self._told_spool or not lasts:
+            return
+        self._told_spool = True
+        lane = min(lasts, key=lambda name: lasts[name])
+        if lasts[lane] < OUTAGE_S:
+            day_bytes = self.config.spool_bytes_max * OUTAGE_S / max(lasts[lane], 1)
+            LOG.warning(
+                "at this rate the spool lasts for %.1f h without the server, then the oldest of lane %s is dropped; "
+                "agent.spool_bytes_max of %d MiB would last for a day",
+                lasts[lane] / 3600, lane, math.ceil(day_bytes / 2**20),
+            )  # fmt: skip
 
     def once(self) -> dict[str, object]:
         """One reading of every source, as what would be sent; nothing is kept or sent."""
