@@ -250,9 +250,10 @@ def test_a_ring_that_is_cut_short_while_it_is_read_ends_nothing(site: Site) -> N
         "from leadline.host.counts import AgentCounts; from leadline.host.sources.ring import Ring; "
         "from leadline.host.sources.site import Site\n"
         "site = Site(AgentConfig(ring_dir=Path(sys.argv[1])), 'h', 'h', '', AgentCounts()); source = Ring(site)\n"
-        "looks = spoilt = 0; until = time.monotonic() + 60\n"
+        "spoilt = 0; until = time.monotonic() + 60\n"
         "while spoilt < 40 and time.monotonic() < until:\n"
-        "    source.poll(5); source.not_kept(); looks += 1; spoilt = site.counts.all().get(('agent_lost', 'ring_spoilt'), 0)\n"
+        "    source.poll(5); source.not_kept()\n"
+        "    spoilt = site.counts.all().get(('agent_lost', 'ring_spoilt'), 0)\n"
         "print(spoilt)"
     )
     whole = path.read_bytes()
