@@ -138,8 +138,8 @@ class Place:
                    "GLOO_SOCKET_IFNAME": "lo"}  # fmt: skip
         with (directory / "said").open("ab") as said:
             process = subprocess.Popen(
-                bound_to_parent(command), env={**self.environ, **environ}, cwd=directory, stdin=subprocess.PIPE, stdout=said,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                bound_to_parent(command), env={**self.environ, **environ}, cwd=directory, stdin=subprocess.PIPE,
+                stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         return Job(job, ranks, directory, process, script.name)
 
@@ -169,8 +169,8 @@ class Place:
     def _started(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
         with (self.directory / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
-                bound_to_parent(list(command)), env=self.environ, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT,
+                bound_to_parent(list(command)), env=self.environ, cwd=self.directory, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
 

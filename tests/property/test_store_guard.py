@@ -176,6 +176,79 @@ def test_the_random_questions_are_mostly_answered(store: Store) -> None:
     assert sum(count > 0 for count in rows) > 0.5 * len(rows)
 
 
+# --- constants of other types ----------------------------------------------------------------------------------
+#
+# A comparison may fail for some values of a column only: of a decimal, for those that are too large for its scale.
+# Where it is evaluated on others' rows, the error is an oracle.
+
+OTHERS = 500_000_000  # what `theirs` has in every number, in the same part; `mine` has 0
+ODD = [
+    "toDecimal64('0.5', 18)", "toDecimal128('0.5', 38)", "toDecimal32('0.5', 9)", "CAST('0.5' AS Decimal(76, 76))",
+    "'0.5'::Decimal(38, 30)", "toDecimal64('0.5', 10)", "0.5", "-0.5", "1e-30", "1e300", "1", "-1",
+    "18446744073709551615", "99999999999999999999999999", "1 / 3", "'1'", "'x'", "''", "NULL", "toUInt8(1)",
+    "toInt256('-1')", "toIPv4('1.2.3.4')",
+    "toDate('2020-01-01')", "toDateTime64('2020-01-01 00:00:00', 9)", "[1]", "(1, 2)", "toFixedString('a', 3)",
+    "CAST('a' AS Enum8('a' = 1))", "INTERVAL 1 DAY", "true", "map('a', 1)", "intDiv(1, 0)", "7 DIV 2", "5 - 7",
+]  # fmt: skip
+ODD_FORMS = ["{0} > {1}", "{1} >= {0}", "{0} = {1}", "{0} != {1}", "{0} BETWEEN {1} AND {2}", "{0} IN ({1}, {2})"]
+
+
+def steps(tenant: str, number: int, count: int) -> Any:
+    columns: dict[str, Any] = {name: [name] * count for name in ("cluster", "host", "clock", "job")}
+    columns |= {"tenant": [tenant] * count, "step": list(range(count)), "rank": [number] * count}
+    times = [NOW_NS + number] * count
+    columns |= {"start_ns": times, "end_ns": times, "data_ns": [number] * count, "loss": [float(number)] * count}
+    columns |= {"metrics": [{}] * count, "batch": [number] * count, "batch_row": list(range(count))}
+    absent = [column.name for column in BY_NAME["step"].columns if column.name not in columns]
+    return arrow_table(BY_NAME["step"], columns | {name: [None] * count for name in absent})
+
+
+@pytest.fixture(scope="module")
+def two(store: Store) -> Store:
+    """The store, with steps of two tenants in one part, which share granules; `alone` has those of `mine`."""
+    store.append(BY_NAME["step"], steps("mine", 0, 30))
+    store.append(BY_NAME["step"], steps("theirs", OTHERS, 30))
+    with store._writers.borrow() as client:
+        client.command("OPTIMIZE TABLE leadline.step FINAL")
+        client.command("CREATE TABLE alone.step AS leadline.step")
+        client.command("INSERT INTO alone.step SELECT * FROM leadline.step WHERE tenant = 'mine'")
+    return store
+
+
+def told(store: Store, sql: str, barrier: bool) -> str:
+    """The answer, or the engine's number of the error and its first words."""
+    try:
+        rows = store._run(store._user_pool(not barrier, Limits(100_000, 20, 1 << 30)), sql, {}, None)
+    except StoreError as error:
+        found = re.search(r"Code: (\d+)\. DB::Exception: ([^:(]*)", str(error))
+        return f"error {found[1]} {found[2]}" if found else "error"
+    return str(rows.to_pylist())
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    column=st.sampled_from(["data_ns", "rank", "step", "start_ns", "loss", "job"]),
+    form=st.sampled_from(ODD_FORMS),
+    constants=st.tuples(st.sampled_from(ODD), st.sampled_from(ODD)),
+)
+def test_answer_and_error_are_those_of_a_store_without_the_others(
+    two: Store, column: str, form: str, constants: tuple[str, str]
+) -> None:
+    sql = f"SELECT count() AS n FROM step WHERE {form.format(column, *constants)}"
+    try:
+        mine, alone = rewrite(sql, MINE), rewrite(sql, OPERATOR).replace('"leadline".', '"alone".')
+    except UsageError:
+        return
+    assert told(two, mine, barrier=True) == told(two, alone, barrier=False)
+
+
+def test_the_oracle_would_speak(two: Store) -> None:
+    """Over all rows the comparison does fail: else the law above would compare nothing."""
+    sql = "SELECT count() AS n FROM step WHERE data_ns > toDecimal64('0.5', 18)"
+    assert "error 407" in told(two, rewrite(sql, OPERATOR), barrier=False)
+    assert told(two, rewrite(sql, MINE), barrier=True) == "[{'n': 0}]"
+
+
 # --- hostile texts -------------------------------------------------------------------------------------------
 
 PIECES = [

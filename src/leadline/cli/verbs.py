@@ -22,6 +22,8 @@ VERBS: Mapping[str, str] = {
     "mark": "leadline.cli.mark:mark",
     "record": "leadline.cli.record:record",
     "replay": "leadline.cli.replay:replay",
+    "backup": "leadline.cli.backup:backup",
+    "restore": "leadline.cli.backup:restore",
     "backfill": "leadline.cli.backfill:backfill",
     "show": "leadline.cli.show:app",
     "config": "leadline.cli.config_verb:app",

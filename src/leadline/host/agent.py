@@ -1,11 +1,12 @@
 """The agent: asks its sources, keeps what they find in the spool, and lets the lanes deliver it.
 
     sources --> Found --+-- events, edges --> urgent --+
-    (one thread)        +-- samples, flows -> metrics -+--> server        (a thread per request in flight)
+    (a thread each)     +-- samples, flows -> metrics -+--> server        (a thread per request in flight)
                         +-- segments -------> ring ----+
                         +-- jobs, time of the look --> watermark: what was seen up to then is stored
 
-Nothing is judged here. A source that fails is counted and asked again; the others go on.
+Nothing is judged here. A source that fails is counted and asked again, one that hangs is waited for no longer than
+`asking.ANSWER_S`; the others go on.
 
 All rings are looked at together, and what comes of it is one request. A look counts as whole when it read all that
 there was; an item bears the time of the whole look before it, so that the oldest item that is not delivered says up to
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import resource
 import select
@@ -25,6 +27,7 @@ from collections.abc import Callable, Sequence
 
 from leadline import __version__
 from leadline.host import edges, otlp, rows
+from leadline.host.asking import ANSWER_S, OPEN_S, Asked, Running
 from leadline.host.config import AgentConfig
 from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, Stream
 from leadline.host.frames import Item
@@ -44,22 +47,13 @@ EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH = (f"/api/v1/rows/{name}" for name in ("
 METRICS_PATH = "/v1/metrics"
 EVENTS_MAX = 1000  # in one request
 FLOWS_MAX = 10_000  # the same, 4 MB; they wait for the samples, but no more than so many
+OUTAGE_S = 86_400.0  # a server that is away for a day should cost nothing; if it would, that is told beforehand
 HELD = "edges/"  # marks: the edges that hold, by source
 # Requests at once of each lane. The server answers when the rows are stored, after some 0.3 s (ingest.linger_s): with
 # eight of them the backlog of a minute, 120 looks, is made up for in five seconds. Events keep their order.
 IN_FLIGHT = {"urgent": 1, "metrics": 1, "ring": 8}
 RINGS = "ring"  # the source whose looks say how far the data of jobs has come
 POISON_EVERY_S = 60.0  # at most one event about refused data in this time
-
-
-class Running:
-    """One source that runs, and when it is asked next (monotonic)."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.due = 0.0
-        self.failing = ""  # the error, while it fails
-        self.worked = False  # ever, since the agent started
 
 
 class Agent:
@@ -97,13 +91,16 @@ class Agent:
         site.mark = self._mark
         site.forget = self.lanes["ring"].spool.forget
         self._running: list[Running] = []
+        self._opening: list[Running] = []  # those that have not opened yet
         self._absent: dict[str, str] = {}
         self._held: dict[str, edges.Held] = {}
         self._samples: list[Sample] = []
         self._flows: list[FlowSent] = []
         self._due = 0.0
         self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._told_spool = False
         self._stopping = False
+        self._stop_at = math.inf  # monotonic; all that is left is to be done by then
 
     # --- running ---
 
@@ -113,12 +110,27 @@ class Agent:
         for kind in sources:
             if wanted and kind.name not in wanted:
                 continue
-            try:
-                self._running.append(Running(kind(self.site)))
-                self._held[kind.name] = edges.from_mark(self._mark(HELD + kind.name))
-            except (LeadlineError, OSError) as error:
-                self._absent[kind.name] = str(error)
-                LOG.warning("source %s does not work here: %s", kind.name, error)
+            running = Running(kind, self._wake)
+            if running.ask(lambda kind=kind: kind(self.site)).wait(OPEN_S):  # type: ignore[misc]
+                self._opened(running)
+            else:
+                self._opening.append(running)
+                self._absent[kind.name] = f"it has not opened for {OPEN_S:g} s"
+                LOG.warning("source %s: %s; the others begin without it", kind.name, self._absent[kind.name])
+
+    def _opened(self, running: Running) -> None:
+        asked, running.asked = running.asked, None
+        assert asked is not None
+        if asked.error is not None:
+            running.end()
+            self._absent[running.name] = str(asked.error)
+            is_ours = not isinstance(asked.error, LeadlineError | OSError)
+            LOG.warning("source %s does not work here: %s", running.name, asked.error, exc_info=is_ours)
+            return
+        self._absent.pop(running.name, None)
+        running.source = asked.found
+        self._held[running.name] = edges.from_mark(self._mark(HELD + running.name))
+        self._running.append(running)
 
     def start(self) -> None:
         """Begin to deliver."""
@@ -127,9 +139,14 @@ class Agent:
         self.reporter.start()
 
     def stop(self) -> None:
-        """End `run`. May be called from a signal handler."""
+        """End `run`. May be called from a signal handler and from any thread."""
+        if not self._stopping:
+            self._stop_at = time.monotonic() + self.config.stop_s_max
         self._stopping = True
-        with contextlib.suppress(OSError):  # closed by now: a second signal
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # closed by now, or full: then it is awake
             os.write(self._wakes, b"\0")
 
     def run(self) -> None:
@@ -141,8 +158,11 @@ class Agent:
     def close(self) -> None:
         """Deliver what can be delivered within the bound; the rest stays on disk."""
         for running in self._running:
-            running.source.close()
-        deadline = time.monotonic() + self.config.stop_s_max
+            if running.asked is None and not running.ask(running.source.close).wait(self._patience()):
+                LOG.warning("source %s does not close; the process ends without it", running.name)
+        for running in [*self._running, *self._opening]:
+            running.end()
+        deadline = min(time.monotonic() + self.config.stop_s_max, self._stop_at)
         for lane in self.lanes.values():
             lane.stop(deadline)
         for lane in self.lanes.values():
@@ -162,13 +182,18 @@ class Agent:
         poller.register(self._woken, select.POLLIN)
         owners: dict[int, Running] = {}
         for running in self._running:
+            if running.asked is not None:
+                continue
             if running.failing:  # what it could not read is still there: not before its next poll, or we would spin
                 continue
             for handle in running.source.watched():
                 poller.register(handle, select.POLLIN)
                 owners[handle] = running
-        due = min([self._due, *(each.due for each in self._running)])
+        due = min([self._due, *(each.due for each in self._running if each.asked is None)])
         poller.poll(max(0.0, due - time.monotonic()) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+        self._take_late()
         seen_ns = self.site.now_ns()
         for handle, _ in poller.poll(0):
             if handle in owners:
@@ -180,8 +205,10 @@ class Agent:
         now = time.monotonic()
         looks: dict[str, Found | None] = {}
         for running in self._running:
+            if running.asked is not None:
+                continue
             if everything or now >= running.due:
-                looks[running.source.name] = self._ask(running, running.source.poll)
+                looks[running.name] = self._ask(running, running.source.poll, seen_ns)
                 running.due = _next(running.due, running.source.every_s, now)
             else:  # what was found may mean that a source wants to be asked sooner
                 running.due = min(running.due, now + running.source.every_s)
@@ -190,7 +217,7 @@ class Agent:
             self._due = _next(self._due, self.config.interval_s, now)
             self._send_samples()
             self._send_flows()
-            if not any(each.source.name == RINGS for each in self._running):
+            if not any(each.name == RINGS for each in self._running):
                 looks[RINGS] = Found()
         if (look := looks.get(RINGS)) is not None:
             self._looked(look, seen_ns)
@@ -216,18 +243,52 @@ class Agent:
                 self._delivered_ns = to_ns
             return self._delivered_ns
 
-    def _ask(self, running: Running, read: Callable[[int], Found]) -> Found | None:
-        """Ask one source and keep what it found; None if it failed, which is counted, and told once until it works."""
+    def _ask(self, running: Running, read: Callable[[int], Found], seen_ns: int = 0) -> Found | None:
+        """Ask one source and keep what it found; None if it failed, or has not answered yet. Then it is not asked again
+        until it has: see `_take_late`."""
+        now_ns = self.site.now_ns()
+        asked = running.ask(lambda: read(now_ns), seen_ns)
+        was_stopping = self._stopping
+        if asked.wait(self._patience(), lambda: self._stopping and not was_stopping):
+            return self._taken(running)
+        self.site.counts.add("agent_source_failed", "hangs")
+        running.failing = f"it has not answered for {ANSWER_S:g} s"
+        LOG.warning("source %s: %s; the others go on", running.name, running.failing)
+        return None
+
+    def _patience(self) -> float:
+        return max(0.0, min(ANSWER_S, (self._stop_at - time.monotonic()) / 2))
+
+    def _take_late(self) -> None:
+        """Take what sources have answered that were not waited for."""
+        for running in [each for each in self._opening if _answered(each.asked)]:
+            self._opening.remove(running)
+            self._opened(running)
+        for running in self._running:
+            if not _answered(running.asked):
+                continue
+            asked = running.asked
+            found = self._taken(running)
+            LOG.warning("source %s has answered", running.name)
+            if asked is not None and found is not None and running.name == RINGS:
+                self._looked(found, asked.seen_ns)
+
+    def _taken(self, running: Running) -> Found | None:
+        """Keep what a source has found; None if it failed, which is counted, and told once until it works."""
+        asked, running.asked = running.asked, None
+        assert asked is not None
         try:
-            found = read(self.site.now_ns())
-            if not self.keep(running.source.name, found):
+            if asked.error is not None:
+                raise asked.error
+            found: Found = asked.found
+            if not self.keep(running.name, found):
                 running.source.not_kept()
                 found.is_whole = False
         except Exception as error:
             self.site.counts.add("agent_source_failed", "read")
             if running.failing != str(error):
                 is_ours = not isinstance(error, LeadlineError | OSError)
-                LOG.warning("source %s: %s", running.source.name, error, exc_info=is_ours)
+                LOG.warning("source %s: %s", running.name, error, exc_info=is_ours)
             running.failing = str(error) or type(error).__name__
             return None
         if not running.source.pending:
@@ -346,28 +407,54 @@ class Agent:
                 (_own("leadline_agent_spool_rows", (("lane", name),), False, "1"), waiting),
                 (_own("leadline_agent_delivery_failures", (("lane", name),), False, "1"), lane.state.failures),
             ]
+        lasts = {name: seconds for name, lane in self.lanes.items() if (seconds := lane.spool.lasts_s()) is not None}
+        values += [(_own("leadline_agent_spool_lasts", (("lane", name),), False, "s"), lasts[name]) for name in lasts]
+        self._tell_spool(lasts)
         for running in self._running:
-            if running.worked:
-                up = _own("leadline_agent_source_up", (("source", running.source.name),))
+            if running.worked or running.hangs:
+                up = _own("leadline_agent_source_up", (("source", running.name),))
                 values.append((up, not running.failing))
+        hanging = {each.name for each in self._opening}
+        values += [(_own("leadline_agent_source_up", (("source", name),)), 0) for name in sorted(hanging)]
         # What never worked here is not broken: the host does not have it.
-        missing = [each.source.name for each in self._running if each.failing and not each.worked]
+        missing = [each.name for each in self._running if each.failing and not (each.worked or each.hangs)]
         values += [
-            (_own("leadline_agent_source_missing", (("source", name),)), 1) for name in (*self._absent, *missing)
+            (_own("leadline_agent_source_missing", (("source", name),)), 1)
+            for name in (*self._absent, *missing)
+            if name not in hanging
         ]
         for (family, reason), amount in self.site.counts.all().items():
             values.append((_own(f"leadline_{family}_total", (("reason", reason),), True, "1"), amount))
         return [Sample(stream, now_ns, value) for stream, value in values]
+
+    def _tell_spool(self, lasts: dict[str, float]) -> None:
+        """Once, before anybody needs it: how long an outage of the server may last."""
+        if self._told_spool or not lasts:
+            return
+        self._told_spool = True
+        lane = min(lasts, key=lambda name: lasts[name])
+        if lasts[lane] < OUTAGE_S:
+            day_bytes = self.config.spool_bytes_max * OUTAGE_S / max(lasts[lane], 1)
+            LOG.warning(
+                "at this rate the spool lasts for %.1f h without the server, then the oldest of lane %s is dropped; "
+                "agent.spool_bytes_max of %d MiB would last for a day",
+                lasts[lane] / 3600, lane, math.ceil(day_bytes / 2**20),
+            )  # fmt: skip
 
     def once(self) -> dict[str, object]:
         """One reading of every source, as what would be sent; nothing is kept or sent."""
         now_ns = self.site.now_ns()
         found: dict[str, Found] = {}
         for running in self._running:
-            try:
-                found[running.source.name] = running.source.poll(now_ns)
-            except (LeadlineError, OSError) as error:
-                self._absent[running.source.name] = str(error)
+            asked = running.ask(lambda source=running.source: source.poll(now_ns))  # type: ignore[misc]
+            if not asked.wait(OPEN_S):
+                self._absent[running.name] = f"it has not answered for {OPEN_S:g} s"
+            elif isinstance(asked.error, LeadlineError | OSError):
+                self._absent[running.name] = str(asked.error)
+            elif asked.error is not None:
+                raise asked.error
+            else:
+                found[running.name] = asked.found
         samples = [sample for each in found.values() for sample in each.samples] + self.own_samples(now_ns)
         return {
             "schema": 1,
@@ -383,6 +470,10 @@ class Agent:
             "rings": sorted({each.mark for one in found.values() for each in one.segments}),
             "absent": self._absent,
         }
+
+
+def _answered(asked: Asked | None) -> bool:
+    return asked is not None and asked.done
 
 
 def resident_bytes() -> int:

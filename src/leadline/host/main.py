@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from leadline.model.errors import ConfigError, LeadlineError, UsageError
 
 DEFAULT_FILE = Path("leadline.yaml")
 EXIT_USAGE, EXIT_WORLD = 2, 3
+FORCE_AFTER_S = 1.0  # an orderly stop that takes all of stop_s_max ends in this time
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,6 +89,7 @@ def _run(config: AgentConfig) -> int:
     agent = Agent(config, site_of(config))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
+    _end_by_force(agent)
     agent.open(SOURCES)
     agent.start()
     logging.info("%s sends to %s every %g s", agent.site.host, config.server, config.interval_s)
@@ -94,6 +98,26 @@ def _run(config: AgentConfig) -> int:
     finally:
         agent.close()
     return 0
+
+
+def _end_by_force(agent: Agent) -> None:
+    """End the process a little after `stop_s_max` from the first signal on, wherever it hangs then.
+
+    The signal comes by a pipe: where the main thread hangs in the kernel (a disk that does not answer), Python calls no
+    handler. What is not delivered by then is in the spool.
+    """
+    told, tells = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(tells, False)
+    signal.set_wakeup_fd(tells, warn_on_full_buffer=False)
+
+    def wait() -> None:
+        while not set(os.read(told, 1)) & {signal.SIGTERM, signal.SIGINT}:
+            pass
+        time.sleep(agent.config.stop_s_max + FORCE_AFTER_S)
+        logging.error("it hangs while it stops: it is ended; what was not delivered is in the spool")
+        os._exit(EXIT_WORLD)
+
+    threading.Thread(target=wait, name="stop", daemon=True).start()
 
 
 def _once(config: AgentConfig) -> int:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from leadline.model.errors import WorldError
 
 FILES = 16  # the bound divided by this is a file's size, and what is lost at once when the bound is met
 OUT_MAX = 16  # items held in memory while the oldest of them is not delivered: 32 MiB where they are largest
+RATE_S_MIN = 300.0  # a rate is known after so long: the sources that are asked most seldom were asked ten times
 MARKS_MAX = 4096  # names of marks; rings come and go, their marks are forgotten with `forget`
 
 
@@ -74,6 +76,8 @@ class Spool:
         """
         self._directory = directory
         self._bytes_max = bytes_max
+        self._kept_bytes = 0  # in all, since it was opened
+        self._opened_at = time.monotonic()
         self._file_bytes = max(64 * 1024, bytes_max // FILES)
         self._lost = lost
         self._lock = threading.Condition()
@@ -115,6 +119,7 @@ class Spool:
                 self._drop_empty_last()
                 self._lost("spool_failed", item.rows if is_last_chance else 0)
                 return False
+            self._kept_bytes += len(frame)
             self._marks.update(item.marks)
             self._make_room()
             self._lock.notify()
@@ -281,6 +286,16 @@ class Spool:
         with self._lock:
             size = sum(each.size for each in self._files) - self._position
             return max(0, size), sum(each.rows for each in self._files)
+
+    def lasts_s(self) -> float | None:
+        """How long an outage may last before the oldest is dropped, at the rate since it was opened, in seconds; None:
+        not known yet. One file less than the bound, as a whole one is dropped at a time."""
+        with self._lock:
+            open_s = time.monotonic() - self._opened_at
+            if open_s < RATE_S_MIN or not self._kept_bytes:
+                return None
+            waiting = sum(each.size for each in self._files) - self._position
+            return max(0, self._bytes_max - self._file_bytes - waiting) * open_s / self._kept_bytes
 
     def after_ns(self) -> int | None:
         """Of the oldest item that is not delivered: everything seen up to then is. None: nothing waits."""

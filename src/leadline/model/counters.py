@@ -148,7 +148,9 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("agent_lost", "ring_overrun", "records", LOSS, "Records of event rings overwritten before they were read.", "Make the job's rings larger, or lower agent.ring_interval_s."),
     Counter("agent_lost", "ring_writer", "records", LOSS, "Records that a job could not write into its ring: too many strings, or a value out of range.", "See docs/formats/ring.md for what fits; make the ring's string table larger."),
     Counter("agent_lost", "ring_spoilt", "rings", LOSS, "Rings that were no longer rings when they were read again.", "See who else writes into agent.ring_dir."),
+    Counter("agent_lost", "ring_owner", "rings", ERROR, "Rings that were not read: their file belongs to somebody else than the process they name.", "See who owns the files in agent.ring_dir; somebody may pretend to be another's job."),
     Counter("agent_lost", "kmsg_overrun", "records", LOSS, "Records of the kernel log overwritten before they were read.", "Raise the kernel's log buffer (log_buf_len)."),
+    Counter("agent_source_failed", "hangs", "readings", ERROR, "Readings of a source of the agent that were not waited for any longer; the source is not asked again before it answers, the others go on.", "See which `leadline_agent_source_up` is 0: a driver, a firmware or a mount under that source does not answer."),
     Counter("agent_source_failed", "read", "readings", ERROR, "Readings of a source that failed.", "Read the error in the agent's log; leadline_agent_source_up tells which source."),
 )  # fmt: skip
 

@@ -6,8 +6,10 @@ import json
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -24,13 +26,14 @@ from leadline import __version__
 from leadline.ingest.http import Authorize
 from leadline.model.counters import counter
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, UsageError
-from leadline.model.principal import OPERATE, READ, Principal
+from leadline.model.principal import OPERATE, READ, Principal, Role
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
 from leadline.server.analyses_api import mount_analyses
 from leadline.server.anomalies_view import mount_anomalies
 from leadline.server.answering import Answering
 from leadline.server.asking import Ways
+from leadline.server.backup.api import mount_freeze
 from leadline.server.bundles import MEDIA_TYPE, mount_bundles
 from leadline.server.changes import Changes, mount_changes
 from leadline.server.compare_api import mount_compare
@@ -101,6 +104,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 # Queries at a time, waiting ones included. Each takes one of the 40 threads that answer requests, and the engine
 # runs store.readers of them at once; whoever comes later is told to come again rather than kept.
 QUERIES_MAX = 16
+QUERIES_OF_A_TENANT_MAX = 6  # of those; a page of a job asks up to six things at once
+QUERIES_KEPT = 4  # of those for operators: they must see what is going on when tenants take all the rest
 PACKED_BYTES_MIN = 1000  # what is smaller fits a packet or two as it is
 
 
@@ -169,12 +174,13 @@ def create_api(
     registry.register(LeadlineCollector(parts))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    reading = _Turns(QUERIES_MAX)
+    reading = _Turns(QUERIES_MAX, QUERIES_OF_A_TENANT_MAX, QUERIES_KEPT)
 
     def who(request: Request) -> Principal:
         principal = authorize({name.lower(): value for name, value in request.headers.items()})
         if not principal.may(READ):
             raise RefusedError("unauthorized", f"role {principal.role} may not read")
+        _asking.set(principal)
         return principal
 
     ways = Ways(parts, who, reading.turn, PROBLEMS)
@@ -328,27 +334,45 @@ def create_api(
     mount_page(api, HELLO)
     mount_changes(api, ways, changes)
     mount_bundles(api, ways, config_text)
+    mount_freeze(api, ways)
     for mount in MOUNTS:
         mount(api, ways)
     return api
 
 
-class _Turns:
-    """Turns to query. Taking one never waits."""
+# Who asks, in the thread that answers: noted by the check of every request, read where it takes its turn.
+_NOBODY = Principal(role=Role.TENANT_READ)
+_asking: ContextVar[Principal] = ContextVar("asking", default=_NOBODY)
 
-    def __init__(self, turns: int) -> None:
-        self._free = threading.BoundedSemaphore(turns)
-        self._turns = turns
+
+class _Turns:
+    """Turns to query: some for each tenant, some kept for operators. Taking one never waits."""
+
+    def __init__(self, turns: int, of_a_tenant: int, kept: int) -> None:
+        assert 0 < of_a_tenant <= turns - kept
+        self._turns, self._of_a_tenant, self._kept = turns, of_a_tenant, kept
+        self._lock = threading.Lock()
+        self._taken: Counter[str] = Counter()  # by tenant; an operator's under no name
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """A turn for the time of a `with`. Errors: BusyError if all are taken."""
-        if not self._free.acquire(blocking=False):
-            raise BusyError(f"{self._turns} queries are running or waiting; ask again in a second")
+        """A turn for the time of a `with`, of whoever asks. Errors: BusyError if none is left for them."""
+        principal = _asking.get()
+        name = "" if principal.may(OPERATE) else f"tenant {principal.tenant}"
+        with self._lock:
+            taken = self._taken.total()
+            if name and self._taken[name] >= self._of_a_tenant:
+                raise BusyError(f"{self._of_a_tenant} queries of the tenant are running; ask again in a second")
+            if taken >= self._turns - (self._kept if name else 0):
+                raise BusyError(f"{taken} queries are running or waiting; ask again in a second")
+            self._taken[name] += 1
         try:
             yield
         finally:
-            self._free.release()
+            with self._lock:
+                self._taken[name] -= 1
+                if not self._taken[name]:
+                    del self._taken[name]
 
 
 def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

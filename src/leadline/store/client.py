@@ -15,15 +15,18 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from leadline.model.errors import LeadlineError, RefusedError, StoreError, UsageError
+from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import TABLES, Table
+from leadline.store.asking.process import GuardProcess
+from leadline.store.asking.turns import Turns
 from leadline.store.config import Limits, StoreConfig
 from leadline.store.connect import Pool, connect, error_code, first_line, insert, place
 from leadline.store.migrate import (
@@ -43,6 +46,11 @@ _TYPED = re.compile(r"\{\s*(\w+)\s*:\s*([^{}]+?)\s*\}")
 # MEMORY_LIMIT_EXCEEDED, TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES.
 _OVER_LIMIT = frozenset({158, 159, 241, 307, 396})
 
+TURN_S_MAX = 20.0  # a tenant's query waits so long for its others; the page gives up after 30 s
+# Of numbers that one user's query makes up with `range`; what is stored is bounded by memory alone. The engine's own
+# bound is 500 million, of which each function takes seconds in which no time limit is looked at.
+_RANGE_MAX = 10_000_000
+
 # A writer does not sort out rows of one identity (FINAL does when reading): that halves the cost of an append.
 # A repeated block is not dropped by its hash: an older value written again must win again. In a cluster the
 # answer waits until the shards have the rows.
@@ -56,6 +64,7 @@ _WRITER = {
 }
 # A reader sees one row per identity.
 _READER = {"final": "1"}
+_USERS = {"function_range_max_elements_in_block": str(_RANGE_MAX), "readonly": "1"}
 # The rows of a tenant are cut out before anything else is computed. Were a condition of the user's merged with
 # that cut, the engine might evaluate it first, on another tenant's row, and an error message would tell its
 # contents. The guard copies harmless conditions into the cut itself.
@@ -99,6 +108,9 @@ class Store:
         self._user_pools_lock = threading.Lock()
         self._barrier: dict[str, str] = {}
         self._rollup = Rollup(self._layout)
+        # An operator's statements are not read behind those of tenants.
+        self._guards = {is_operator: GuardProcess(self.tables) for is_operator in (False, True)}
+        self._turns = Turns(max(1, config.readers - 1))
         self._new_pools()
 
     def _new_pools(self) -> None:
@@ -139,6 +151,8 @@ class Store:
             pools = [self._writers, self._readers, *self._user_pools.values()]
         for pool in pools:
             pool.close()
+        for guard in self._guards.values():
+            guard.close()
         if self._owner:
             self._owner.give_back()
 
@@ -238,17 +252,26 @@ class Store:
     def query_as(self, principal: Principal, sql: str, *, limits: Limits | None = None) -> pa.Table:
         """Run a user's statement over the rows that `principal` may see.
 
+        A tenant has all but one of the connections for tenants at most, and an operator others.
         Errors: UsageError for what is not allowed or cannot be understood, RefusedError("limit") for more than
-        the limits (the configured ones by default), StoreError.
+        the limits (the configured ones by default), BusyError while the tenant's others run, StoreError.
         """
-        from leadline.store.guard import rewrite  # sqlglot takes a quarter of a second to load
-
         self._check_started()
         if not principal.may(READ):
             raise UsageError(f"the role {principal.role} may not read")
-        safe = rewrite(sql, principal, self.tables)
         config = self.config
         limits = limits or Limits(config.query_rows_max, config.query_seconds_max, config.query_bytes_max)
+        if principal.may(OPERATE):
+            return self._answer_as(principal, sql, limits)
+        with self._turns.turn(principal.tenant, TURN_S_MAX) as got:
+            if not got:
+                raise BusyError(
+                    f"{self._turns.each} of the tenant's queries still run; ask again when they have ended", 5
+                )
+            return self._answer_as(principal, sql, limits)
+
+    def _answer_as(self, principal: Principal, sql: str, limits: Limits) -> pa.Table:
+        safe = self._guards[principal.may(OPERATE)].rewritten(sql, principal)
         try:
             return self._run(self._user_pool(principal.may(OPERATE), limits), safe, {}, limits)
         except StoreError as error:
@@ -294,6 +317,42 @@ class Store:
             raise
         except Exception as error:
             raise StoreError(f"roll-up at {place(self.config)} failed: {first_line(error)}") from error
+
+    # --- back-ups (store/backup) ---
+
+    def freeze(self, name: str) -> list[str]:
+        """Hard links of every part of every table, under `store.path`/shadow/`name`_TABLE; returns the tables.
+
+        Appends, queries and merges go on. Errors: StoreError.
+        """
+        self._commands([f"ALTER TABLE {DATABASE}.{table} FREEZE WITH NAME '{name}_{table}'" for table in self.tables])
+        return list(self.tables)
+
+    def detached(self, table: str) -> Path:
+        """Where parts are put that `attach` takes in; from now on nothing is merged, until the store is closed."""
+        self._commands(["SYSTEM STOP MERGES", "SYSTEM STOP TTL MERGES"])
+        sql = f"SELECT data_paths[1] AS path FROM system.tables WHERE database = '{DATABASE}' AND name = '{table}'"
+        return Path(self.query(sql).to_pylist()[0]["path"]) / "detached"
+
+    def attach(self, table: str, parts: Sequence[str]) -> None:
+        """Take in parts that lie in `detached`; their checksums are looked at. Errors: StoreError."""
+        self._commands([f"ALTER TABLE {DATABASE}.{table} ATTACH PART {quoted(part)}" for part in parts])
+
+    def rows_of_parts(self, table: str) -> int:
+        """Stored rows, those that were appended twice and not merged counted twice."""
+        sql = f"SELECT sum(rows) AS n FROM system.parts WHERE active AND database = '{DATABASE}' AND table = '{table}'"
+        return int(self.query(sql).to_pylist()[0]["n"])
+
+    def _commands(self, statements: Sequence[str]) -> None:
+        self._check_started()
+        try:
+            with self._writers.borrow() as client:
+                for statement in statements:
+                    client.command(statement)
+        except LeadlineError:
+            raise
+        except Exception as error:
+            raise StoreError(f"the store at {place(self.config)}: {first_line(error)}") from error
 
     # --- inside ---
 
@@ -354,7 +413,7 @@ class Store:
             if key not in self._user_pools:
                 if len(self._user_pools) >= 8:
                     raise UsageError("more than 8 different limits for user queries; use the configured ones")
-                settings = _READER | ({} if operator else self._barrier) | limits.settings() | {"readonly": "1"}
+                settings = _READER | ({} if operator else self._barrier) | limits.settings() | _USERS
                 self._user_pools[key] = Pool(self.config, self.config.readers, settings)
             return self._user_pools[key]
 

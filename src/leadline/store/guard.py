@@ -9,17 +9,20 @@ closed: a construct nobody thought of is refused.
 
 The tenant's rows are cut out first and nothing is merged with the cut (see `_BARRIER` in client.py): otherwise
 `WHERE toUInt64(message) = 1` could be evaluated on another tenant's row, and its error tell what stands there.
-So that a query for one hour still reads one hour, conditions that compare a column with a constant, which
-cannot fail, are copied into the cut.
+So that a query for one hour still reads one hour, conditions that compare a column with a whole number or a text, as
+the column holds them, are copied into the cut: they cannot fail on any row. (A decimal can: its comparison with another
+tenant's number overflows, and the error tells how large that is.)
+
+Reading a statement can take for ever: see `guard_process.py`, which does it where it can be ended.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sqlglot import exp, parse
 from sqlglot.dialects.clickhouse import ClickHouse
@@ -35,6 +38,15 @@ from leadline.store.schema import DATABASE
 
 SQL_BYTES_MAX = 65_536
 NODES_MAX = 5_000  # a statement by hand has hundreds; the engine's time to plan grows with them
+DEPTH_MAX = 32  # brackets within each other; the parser tries some constructs again at each level. By hand: ten
+# Types within each other. The parser tries each twice, so its time doubles with every level (16 us * 2**n with
+# sqlglot 30): a millisecond at six, an hour at 28. No column of ours has more than two.
+TYPE_DEPTH_MAX = 6
+# Calls and operators in all lambdas of a statement. Over one array of 2 GiB, all that a query may hold by default, each
+# takes about a second, and the engine looks at its time limit only between arrays. By hand: ten.
+LAMBDA_NODES_MAX = 100
+ILIKE_BYTES_MAX = 200  # it may be compared with each place of a text anew, see `allowed.py`
+_TYPE_WORDS = TYPES | {"variant", "nested", "object", "struct", "union", "aggregatefunction", "simpleaggregatefunction"}
 
 # Common table expressions are renamed, so that one used out of its scope cannot name a stored table.
 _CTE_PREFIX = "cte_"
@@ -45,7 +57,12 @@ _ALLOWED = "allowed is one SELECT (with WITH, UNION, joins, sub-queries) over Le
 
 _BY_NAME_ONLY = (exp.Anonymous, exp.AnonymousAggFunc)  # the parser has no class of their own for them
 _SAFE_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
-_SCALARS = frozenset({Type.SYM, Type.STR, Type.I64, Type.U64, Type.U128, Type.F64})
+_TEXTS = frozenset({Type.SYM, Type.STR})
+_NUMBERS = frozenset({Type.I64, Type.U64, Type.U128, Type.F64})
+_DIGITS = re.compile(r"[0-9]{1,19}")
+_INT64 = range(-(2**63), 2**63)
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
 
 
 class Dialect(ClickHouse):
@@ -96,6 +113,7 @@ def _parsed(sql: str) -> exp.Expr:
     if "\0" in sql:
         raise _refused("a zero byte")
     try:
+        _check_depth(sql)
         trees = [tree for tree in parse(sql, dialect=Dialect) if tree is not None]
     except SqlglotError as error:
         text = re.sub(r"\x1b\[[0-9]*m", "", str(error)).splitlines()[0]
@@ -108,6 +126,22 @@ def _parsed(sql: str) -> exp.Expr:
     if not isinstance(tree, exp.Select | exp.SetOperation | exp.Subquery):
         raise _refused(f"a statement that begins with {sql.strip().split(None, 1)[0][:40]}")
     return tree
+
+
+def _check_depth(sql: str) -> None:
+    """Brackets within each other, before the parser, whose time some of them double. Errors: SqlglotError."""
+    open_types: list[bool] = []
+    before = None
+    for token in Dialect().tokenize(sql):
+        if token.token_type in _OPENING:
+            open_types.append(before is not None and before.text.lower() in _TYPE_WORDS)
+            if len(open_types) > DEPTH_MAX:
+                raise _refused(f"more than {DEPTH_MAX} brackets within each other")
+            if sum(open_types) > TYPE_DEPTH_MAX:
+                raise _refused(f"more than {TYPE_DEPTH_MAX} types within each other")
+        elif token.token_type in _CLOSING and open_types:
+            open_types.pop()
+        before = token
 
 
 # --- what it is made of --------------------------------------------------------------------------------------
@@ -127,6 +161,14 @@ def _check_nodes(tree: exp.Expr) -> None:
                 if value and part not in allowed:
                     raise _refused(f"{part.strip('_').upper()} in {name.upper()}")
         _check_leaf(node)
+    in_lambdas = sum(
+        isinstance(part, exp.Func | exp.Binary | exp.Unary)
+        for node in tree.find_all(exp.Lambda)
+        if not node.find_ancestor(exp.Lambda)
+        for part in node.walk()
+    )
+    if in_lambdas > LAMBDA_NODES_MAX:
+        raise _refused(f"{in_lambdas} calls and operators in lambdas, more than {LAMBDA_NODES_MAX}")
 
 
 def _check_leaf(node: exp.Expr) -> None:
@@ -146,11 +188,17 @@ def _check_leaf(node: exp.Expr) -> None:
         raise _refused(f"the number {node.name!r}")
     if isinstance(node, exp.Literal) and node.is_string and "\0" in node.name:
         raise _refused("a zero byte in a text")
+    if isinstance(node, exp.ILike) and not _is_short_text(node.expression):
+        raise _refused(f"ILIKE with anything but a text of at most {ILIKE_BYTES_MAX} bytes")
     if isinstance(node, exp.Var) and not re.fullmatch(r"\w+", node.name):
         raise _refused(f"the word {node.name!r}")
     # Also checked by its name in the text, but there `in (` is a keyword; as a function it reads a table.
     if isinstance(node, _BY_NAME_ONLY) and node.name.lower() not in FUNCTIONS:
         raise _refused(f"the function {node.name}")
+
+
+def _is_short_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string and len(node.name.encode()) <= ILIKE_BYTES_MAX
 
 
 def _spelling(node: exp.Expr) -> str:
@@ -258,18 +306,32 @@ def _copied_conditions(table: exp.Table, spec: Table) -> Iterator[exp.Expr]:
     shadowed = {node.alias.lower() for node in select.root().find_all(exp.Alias, exp.CTE)}
     alone = not select.args.get("joins") and not table.args.get("joins")
     for condition in _conjuncts(select.args["where"].this):
-        column = _compared_column(condition)
-        if column is None or column.db or column.name not in {c.name for c in spec.columns} - spec.of_all:
+        compared = _compared(condition)
+        if compared is None:
             continue
-        if spec.column(column.name).type not in _SCALARS:
+        column, constants = compared
+        if column.db or column.name not in {c.name for c in spec.columns} - spec.of_all:
             continue
         ours = column.table == (table.alias or table.name) if column.table else alone
         if not ours or (not column.table and column.name.lower() in shadowed):
             continue
-        copy = condition.copy()
-        for inner in copy.find_all(exp.Column):
-            inner.set("table", None)
-        yield exp.Paren(this=copy)
+        plain = [_plain(constant, spec.column(column.name).type) for constant in constants]
+        if None not in plain:
+            yield exp.Paren(this=_copied(condition, column, constants, plain))
+
+
+def _copied(
+    condition: exp.Expr, column: exp.Column, constants: list[exp.Expr], plain: Sequence[exp.Expr | None]
+) -> exp.Expr:
+    """The condition on the stored column, each constant as it was worked out."""
+    stored = exp.column(exp.to_identifier(column.name, quoted=True))
+    written = {id(column): stored, **{id(old): new for old, new in zip(constants, plain, strict=True)}}
+    args = {
+        name: [written[id(each)] for each in value] if isinstance(value, list) else written[id(value)]
+        for name, value in condition.args.items()
+        if value
+    }
+    return type(condition)(**args)
 
 
 def _filter_commutes(table: exp.Table, select: exp.Select) -> bool:
@@ -296,27 +358,55 @@ def _conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
         yield node
 
 
-def _compared_column(node: exp.Expr) -> exp.Column | None:
-    """The column of `column < constant`, `constant < column`, BETWEEN constants or IN (constants)."""
+def _compared(node: exp.Expr) -> tuple[exp.Column, list[exp.Expr]] | None:
+    """The column and the rest of `column < constant`, `constant < column`, BETWEEN constants or IN (constants)."""
     if isinstance(node, _SAFE_COMPARISONS):
         left, right = node.left, node.right
-        if isinstance(left, exp.Column) and _constant(right):
-            return left
-        return right if isinstance(right, exp.Column) and _constant(left) else None
-    others: list[Any] = []
-    if isinstance(node, exp.Between):
-        others = [node.args["low"], node.args["high"]]
-    elif isinstance(node, exp.In) and not node.args.get("query"):
-        others = node.expressions
-    if others and isinstance(node.this, exp.Column) and all(_constant(other) for other in others):
-        return node.this
+        if isinstance(left, exp.Column):
+            return left, [right]
+        return (right, [left]) if isinstance(right, exp.Column) else None
+    if not isinstance(node.this, exp.Column):
+        return None
+    if isinstance(node, exp.Between) and set(_given(node)) == {"this", "low", "high"}:
+        return node.this, [node.args["low"], node.args["high"]]
+    if isinstance(node, exp.In) and set(_given(node)) == {"this", "expressions"}:
+        return node.this, node.expressions
     return None
 
 
-def _constant(node: exp.Expr) -> bool:
-    """Computed once, from no row: it can fail, but the failure tells nothing."""
-    rows = (exp.Column, exp.Identifier, exp.Query, exp.Star, exp.AggFunc, exp.Window, exp.Lambda, exp.Explode)
-    return not any(isinstance(part, rows) for part in node.walk())
+def _given(node: exp.Expr) -> list[str]:
+    return [name for name, value in node.args.items() if value]
+
+
+def _plain(node: exp.Expr, kind: Type) -> exp.Expr | None:
+    """A constant as a text for a column of texts, as a whole number for one of numbers; None if it is anything else.
+
+    Nothing else is compared with other tenants' rows: not decimals (the comparison can overflow), no functions.
+    """
+    if kind in _TEXTS:
+        return exp.Literal.string(node.name) if isinstance(node, exp.Literal) and node.is_string else None
+    number = _whole(node) if kind in _NUMBERS else None
+    if number is None:
+        return None
+    literal = exp.Literal.number(abs(number))
+    return literal if number >= 0 else exp.Neg(this=literal)
+
+
+def _whole(node: exp.Expr) -> int | None:
+    """What sums and products of whole numbers come to (a dashboard writes `1790000000000 * 1000000`), if the engine
+    would say the same: all of it within 63 bits, where none of its types wraps."""
+    number = None
+    if isinstance(node, exp.Paren):
+        return _whole(node.this)
+    if isinstance(node, exp.Literal) and not node.is_string and _DIGITS.fullmatch(node.name):
+        number = int(node.name)
+    elif isinstance(node, exp.Neg) and (inner := _whole(node.this)) is not None:
+        number = -inner
+    elif isinstance(node, exp.Add | exp.Sub | exp.Mul):
+        left, right = _whole(node.left), _whole(node.right)
+        if left is not None and right is not None:
+            number = {exp.Add: left + right, exp.Sub: left - right, exp.Mul: left * right}[type(node)]
+    return number if number is not None and number in _INT64 else None
 
 
 def _drop_database_from_columns(tree: exp.Expr) -> None:

@@ -23,9 +23,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from leadline.model.errors import DataError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from mmap import mmap
 
     RingBuffer = bytes | bytearray | memoryview | mmap
+    # Bytes of a ring from an offset on, so many or an error; each call looks at the ring anew.
+    Look = Callable[[int, int], bytes]
 
 MAGIC = b"LEADRING"
 SEGMENT_MAGIC = b"LEADSEG1"
@@ -187,13 +190,19 @@ def clock_name(host: str, boot_id: bytes) -> str:
 def read_header(ring: RingBuffer) -> RingHeader:
     """The header of a ring that may be written to meanwhile. Errors: DataError for bytes that are no ring."""
     view = memoryview(ring).cast("B")
-    fixed = _layout(view)
-    return _named(view, fixed, split_strings(bytes(_strings(view, fixed))))
+    return header_at(_slices(view), len(view))
 
 
-def read_live(ring: RingBuffer) -> Live:
-    """The words that change, of a ring whose header was read before: 0.3 us, where the header takes 20."""
-    return Live._make(_LIVE.unpack_from(ring, LIVE))
+def header_at(look: Look, size: int) -> RingHeader:
+    """The same of a ring of that many bytes that is not in memory. Errors: DataError, and what `look` raises."""
+    header, fixed, live = _header(look, size)
+    strings = look(fixed.strings_at, live.strings_written)
+    return _named(memoryview(header), fixed, split_strings(strings))
+
+
+def live_at(look: Look) -> Live:
+    """The words that change, of a ring whose header was read before."""
+    return Live._make(_LIVE.unpack(look(LIVE, _LIVE.size)))
 
 
 def read_segment(ring: RingBuffer, last: int, bytes_max: int = SEGMENT_BYTES_MAX) -> Reading:
@@ -206,17 +215,27 @@ def read_segment(ring: RingBuffer, last: int, bytes_max: int = SEGMENT_BYTES_MAX
     Source: the retry-free reader of a sequence lock, per record: copy, then look whether the numbers still stand.
     """
     view = memoryview(ring).cast("B")
-    fixed = _layout(view)
+    return segment_at(_slices(view), len(view), last, bytes_max)
+
+
+def segment_at(look: Look, size: int, last: int, bytes_max: int = SEGMENT_BYTES_MAX) -> Reading:
+    """The same of a ring of `size` bytes that is not in memory. The order of the looks matters: how far it is written,
+    the records, the strings they name, and whether the records' numbers still stand. Errors: also what `look` raises.
+    """
+    header, fixed, live = _header(look, size)
     capacity, records_at = fixed.capacity, fixed.records_at
-    written = _word(view, WRITTEN)
+    written = live.written
     if written < last:
         raise DataError("ring", f"at least {last} records, as were read before", f"{written}; it is another ring")
     first = max(last + 1, written - capacity + 1)
     count_max = max(GROUP_MAX, bytes_max // RECORD_BYTES)
     count = min(written - first + 1, count_max)
-    copy = _copied(view, records_at, capacity, first, count)
-    strings = bytes(_strings(view, fixed))  # after `written`: every string a record names is in it
-    intact = _first_intact(view, records_at, capacity, first, count)
+    copy = _copied(look, records_at, capacity, first, count)
+    header, fixed_now, live = _header(look, size)  # after `written`: every string a record names is in it
+    if fixed_now != fixed:
+        raise DataError("ring", "the header it had", "another one; it is another ring")
+    strings = look(fixed.strings_at, live.strings_written)
+    intact = _first_intact(look, records_at, capacity, first, count)
     skip = _group_start(copy, intact)
     stop = _group_end(copy, skip, count) if count < written - first + 1 else count
     lost = first - last - 1 + skip
@@ -224,8 +243,27 @@ def read_segment(ring: RingBuffer, last: int, bytes_max: int = SEGMENT_BYTES_MAX
         return Reading(b"", last, 0, False)
     records = copy[skip * RECORD_BYTES : max(skip, stop) * RECORD_BYTES]
     new_last = first + max(skip, stop) - 1
-    head = _segment_head(view, strings, first + skip, lost, len(records) // RECORD_BYTES)
+    head = _segment_head(header, strings, first + skip, lost, len(records) // RECORD_BYTES)
     return Reading(head + strings + records, new_last, lost, new_last < written)
+
+
+def _slices(view: memoryview) -> Look:
+    """Looks at a ring that is in memory."""
+    return lambda at, size: bytes(view[at : at + size])
+
+
+def _header(look: Look, size: int) -> tuple[bytes, Fixed, Live]:
+    """The header and the live words of a ring; every part lies inside its `size` bytes. Errors: DataError.
+
+    The live words come by a look of their own: the kernel copies a few words one by one, each whole, and of more than
+    64 bytes it promises nothing.
+    """
+    if size < HEADER_BYTES:
+        raise DataError("ring", f"a header of {HEADER_BYTES} bytes", f"{size} bytes")
+    live = live_at(look)
+    header = look(0, HEADER_BYTES)
+    header = header[:LIVE] + _LIVE.pack(*live) + header[LIVE + _LIVE.size :]
+    return header, _layout(header, size), live
 
 
 def split_strings(table: bytes) -> list[str]:
@@ -268,9 +306,10 @@ def _fixed(header: bytes | memoryview) -> Fixed:
     return fixed
 
 
-def _layout(view: memoryview) -> Fixed:
-    """The header of a whole ring; every part lies inside it. Errors: DataError."""
-    fixed = _fixed(view)
+def _layout(header: bytes, size: int) -> Fixed:
+    """The header of a ring of so many bytes; every part lies inside it. Errors: DataError."""
+    fixed = _fixed(header)
+    view = memoryview(header)
     if fixed.capacity < GROUP_MAX or fixed.capacity & (fixed.capacity - 1):
         raise DataError("ring, capacity", f"a power of two, at least {GROUP_MAX}", str(fixed.capacity))
     strings_end = fixed.strings_at + fixed.strings_bytes
@@ -278,8 +317,8 @@ def _layout(view: memoryview) -> Fixed:
         got = f"strings from {fixed.strings_at} to {strings_end}, records at {fixed.records_at}"
         raise DataError("ring, its parts", "header, strings, records", got)
     end = fixed.records_at + fixed.capacity * RECORD_BYTES
-    if end > len(view):
-        raise DataError("ring", f"{end} bytes", f"{len(view)}")
+    if end > size:
+        raise DataError("ring", f"{end} bytes", f"{size}")
     if _word(view, STRINGS_WRITTEN) > fixed.strings_bytes:
         raise DataError("ring, strings written", f"at most {fixed.strings_bytes}", str(_word(view, STRINGS_WRITTEN)))
     return fixed
@@ -320,24 +359,27 @@ def _word(view: memoryview, at: int) -> int:
     return int(_WORD.unpack_from(view, at)[0])
 
 
-def _strings(view: memoryview, fixed: Fixed) -> memoryview:
-    return view[fixed.strings_at : fixed.strings_at + _word(view, STRINGS_WRITTEN)]
-
-
-def _copied(view: memoryview, records_at: int, capacity: int, first: int, count: int) -> bytes:
+def _copied(look: Look, records_at: int, capacity: int, first: int, count: int) -> bytes:
     """The slots of `count` records from number `first`, in the order of their numbers."""
     slot = (first - 1) % capacity
     ahead = min(count, capacity - slot)
-    start = records_at + slot * RECORD_BYTES
-    rest = records_at + (count - ahead) * RECORD_BYTES
-    return bytes(view[start : start + ahead * RECORD_BYTES]) + bytes(view[records_at:rest])
+    copy = look(records_at + slot * RECORD_BYTES, ahead * RECORD_BYTES) if ahead else b""
+    return copy + look(records_at, (count - ahead) * RECORD_BYTES) if count > ahead else copy
 
 
-def _first_intact(view: memoryview, records_at: int, capacity: int, first: int, count: int) -> int:
-    """How many of the oldest records were overwritten since: slots are overwritten in order, so the rest stands."""
+def _first_intact(look: Look, records_at: int, capacity: int, first: int, count: int) -> int:
+    """How many of the oldest records were overwritten since: slots are overwritten in order, so the rest stands.
+
+    Nearly always the oldest still stands, and one look says so; else one more copy of all.
+    """
+    if not count:
+        return 0
+    slot = (first - 1) % capacity
+    if _WORD.unpack(look(records_at + slot * RECORD_BYTES, _WORD.size))[0] == first:
+        return 0
+    again = _copied(look, records_at, capacity, first, count)
     for gone in range(count):
-        number = first + gone
-        if _word(view, records_at + (number - 1) % capacity * RECORD_BYTES) == number:
+        if _WORD.unpack_from(again, gone * RECORD_BYTES)[0] == first + gone:
             return gone
     return count
 
@@ -357,7 +399,7 @@ def _group_end(copy: bytes, start: int, count: int) -> int:
     return count
 
 
-def _segment_head(view: memoryview, strings: bytes, first: int, lost: int, count: int) -> bytes:
+def _segment_head(header: bytes, strings: bytes, first: int, lost: int, count: int) -> bytes:
     size = SEGMENT_HEADER_BYTES + len(strings) + count * RECORD_BYTES
     head = SEGMENT.pack(SEGMENT_MAGIC, VERSION, SEGMENT_HEADER_BYTES, size, first, lost, count, len(strings))
-    return head + bytes(view[:HEADER_BYTES])
+    return head + header

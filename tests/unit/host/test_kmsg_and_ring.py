@@ -239,6 +239,91 @@ def test_what_is_no_ring_and_what_was_cut_short(site: Site) -> None:
     source.close()
 
 
+def test_a_ring_that_is_cut_short_while_it_is_read_ends_nothing(site: Site) -> None:
+    """Its owner may do that at any instant; a reader that had mapped it would die of SIGBUS. (The agent is a process of
+    its own here, so that the test would tell of that.)"""
+    path = site.config.ring_dir / "a.ring"
+    write(make_ring(path, os.getpid(), records=8192), 0, 8192)
+    size = path.stat().st_size
+    code = (
+        "import sys, time; from pathlib import Path; from leadline.host.config import AgentConfig; "
+        "from leadline.host.counts import AgentCounts; from leadline.host.sources.ring import Ring; "
+        "from leadline.host.sources.site import Site\n"
+        "site = Site(AgentConfig(ring_dir=Path(sys.argv[1])), 'h', 'h', '', AgentCounts()); source = Ring(site)\n"
+        "spoilt = 0; until = time.monotonic() + 60\n"
+        "while spoilt < 40 and time.monotonic() < until:\n"
+        "    source.poll(5); source.not_kept()\n"
+        "    spoilt = site.counts.all().get(('agent_lost', 'ring_spoilt'), 0)\n"
+        "print(spoilt)"
+    )
+    whole = path.read_bytes()
+    reader = subprocess.Popen([sys.executable, "-c", code, str(path.parent)], stdout=subprocess.PIPE, text=True)
+    with path.open("r+b") as file:
+        while reader.poll() is None:
+            os.ftruncate(file.fileno(), 0)
+            os.pwrite(file.fileno(), whole, 0)
+            time.sleep(0.005)  # long enough for a look of all of it, which most cuts come in the middle of
+    assert (reader.returncode, size) == (0, len(whole))
+    assert reader.stdout is not None
+    with reader.stdout:
+        assert int(reader.stdout.read()) >= 40
+
+
+def owned_ring(site: Site, owner: int, status: str, pid: int = 77) -> Path:
+    """A ring of a user that names process 77, of which a double of /proc tells."""
+    path = site.config.ring_dir / "a.ring"
+    write(make_ring(path, pid), 0, 2)
+    os.chown(path, owner if os.getuid() == 0 else -1, -1)
+    process = site.config.proc_root / "77"
+    process.mkdir(parents=True)
+    (process / "stat").write_text("77 (python) S " + "1 " * 30)
+    (process / "status").write_text(f"Name:\tpython\n{status}\nGid:\t5\t5\t5\t5\n")
+    return path
+
+
+@pytest.fixture
+def other() -> int:
+    """A user that is not root."""
+    return os.getuid() or 1234
+
+
+def test_a_ring_of_somebody_else_than_its_process_is_refused_and_counted_once(tmp_path: Path, other: int) -> None:
+    site = site_with(ring_dir=tmp_path / "ring", proc_root=tmp_path / "proc")
+    path = owned_ring(site, other, "Uid:\t99\t99\t99\t99")
+    source = Ring(site)
+    for _ in range(3):
+        found = source.poll(5)
+        assert (found.segments, found.jobs) == ([], {})
+    assert site.ranks == {}
+    assert site.counts.all() == {("agent_lost", "ring_owner"): 1}
+    assert path.exists()
+    source.close()
+
+
+@pytest.mark.parametrize("uid", [0, 1, 2, 3])
+def test_a_process_may_have_made_its_ring_as_any_of_its_users(tmp_path: Path, other: int, uid: int) -> None:
+    site = site_with(ring_dir=tmp_path / "ring", proc_root=tmp_path / "proc")
+    uids = [99, 99, 99, 99]
+    uids[uid] = other
+    owned_ring(site, other, "Uid:\t" + "\t".join(map(str, uids)))
+    source = Ring(site)
+    assert rows(source.poll(5)) == [0, 1]
+    assert site.ranks[77].entity == "rank:bert-1/3"
+    source.close()
+
+
+def test_a_process_with_another_number_here_is_known_by_the_lock_it_holds(tmp_path: Path, other: int) -> None:
+    for name, uid, segments in (("mine", other, 1), ("theirs", 99, 0)):
+        site = site_with(ring_dir=tmp_path / name, proc_root=tmp_path / f"proc-{name}")
+        path = owned_ring(site, other, f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}", pid=1 << 22)
+        told = path.stat()
+        place = f"{os.major(told.st_dev):02x}:{os.minor(told.st_dev):02x}:{told.st_ino}"
+        (site.config.proc_root / "locks").write_text(f"1: FLOCK  ADVISORY  WRITE 77 {place} 0 EOF\n")
+        source = Ring(site)
+        assert len(source.poll(5).segments) == segments
+        source.close()
+
+
 def test_one_look_for_a_person_takes_nothing_away(site: Site) -> None:
     path = site.config.ring_dir / "a.ring"
     make_ring(path, ended())

@@ -75,6 +75,7 @@ ANSWERED = [
     ("SELECT 1 AS \"a name\"", [{"a name": 1}]),
     ("SELECT 1 AS x -- a comment'\n", [{"x": 1}]),
     ("SELECT x FROM (SELECT message AS x FROM event) ORDER BY x LIMIT 1", [{"x": "1"}]),
+    ("SELECT count() AS n FROM event WHERE kind ILIKE 'K%' AND kind NOT ILIKE '%0'", [{"n": 1}]),
     ("SELECT (SELECT max(message) FROM event) AS m", [{"m": "3"}]),
     ("SELECT count() AS n FROM event WHERE EXISTS (SELECT 1 FROM series)", [{"n": 0}]),
 ]  # fmt: skip
@@ -175,6 +176,17 @@ REFUSED = [
     ("SELECT catboostEvaluate('x', 1)", "refused"),
     ("SELECT addressToLine(1)", "refused"),
     ("SELECT rand()", "refused"),
+    ("SELECT editDistance(message, kind) FROM event", "the function editDistance"),
+    ("SELECT levenshteinDistance(message, kind) FROM event", "the function (levenshtein|edit)Distance"),
+    ("SELECT damerauLevenshteinDistance(message, kind) FROM event", "the function damerauLevenshteinDistance"),
+    ("SELECT hasAny([1], [2])", "refused"),
+    ("SELECT hasAll([1], [2])", "refused"),
+    ("SELECT positionCaseInsensitive(message, kind) FROM event", "refused"),
+    ("SELECT extractAll(message, 'a') FROM event", "the function extractAll"),
+    ("SELECT replaceRegexpAll(message, 'a', 'b') FROM event", "the function replaceRegexpAll"),
+    ("SELECT message ILIKE kind FROM event", "ILIKE with anything but a text"),
+    ("SELECT ilike(message, kind) FROM event", "refused"),
+    ("SELECT notILike(message, 'a') FROM event", "refused"),
     ("SELECT `sleep`(1)", "refused"),
     ('SELECT "sleep"(1)', "refused"),
     ("SELECT COLUMNS('.*') FROM event", "refused"),
@@ -231,6 +243,12 @@ def test_no_condition_is_evaluated_on_another_tenants_row(store: Store, sql: str
     assert SECRET in str(caught.value) or "ivision by zero" in str(caught.value)
 
 
+def test_sums_of_whole_numbers_reach_the_stored_rows_worked_out() -> None:
+    """Grafana writes the times of a dashboard so."""
+    safe = rewrite("SELECT 1 FROM event WHERE time_ns > (1790000000000 * 1000000) - 3600000000000", MINE)
+    assert "'mine' AND (\"time_ns\" > 1789996400000000000))" in safe
+
+
 def test_conditions_on_time_reach_the_stored_rows() -> None:
     safe = rewrite(
         "SELECT count() FROM event e WHERE e.time_ns > 5 AND e.message = 'x' AND length(e.message) > 2", MINE
@@ -251,6 +269,11 @@ def test_conditions_on_time_reach_the_stored_rows() -> None:
         "SELECT 1 FROM event WHERE time_ns > 5 OR message = 'x'",
         "SELECT 1 FROM event WHERE time_ns > toUInt64(message)",
         "SELECT 1 FROM event WHERE time_ns > (SELECT max(time_ns) FROM event)",
+        "SELECT 1 FROM event WHERE time_ns > toDecimal64('0.5', 18)",  # overflows on another tenant's number
+        "SELECT 1 FROM event WHERE time_ns > 0.5 AND time_ns > '5' AND message > 5 AND time_ns IN (1, '2')",
+        "SELECT 1 FROM event WHERE time_ns > toInt64(1) AND time_ns > 1 / 2 AND time_ns > CAST('1' AS Int64)",
+        "SELECT 1 FROM event WHERE time_ns > 9223372036854775807 + 1 AND time_ns < 99999999999999999999",
+        "SELECT 1 FROM event WHERE message = concat('a', 'b') AND message > NULL AND time_ns = NULL",
     ],
 )
 def test_other_conditions_stay_where_they_are(sql: str) -> None:

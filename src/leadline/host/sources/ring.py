@@ -3,34 +3,37 @@
 A ring is done with when its writer is gone and all of it was read. What was overwritten before it was read is counted
 here and told in the segment. Where the reading stands is kept in the spool with the segments themselves.
 
-Rings are mapped, because only a reader that looks at the same memory as the writer can tell a torn record from a whole
-one. Their pages are given back now and then: a job has a ring for each of its threads.
+Rings are read by copy (pread), never mapped: whoever owns one may cut it short while it is read, and a reader of the
+mapped memory would die of that (SIGBUS). The copy comes from the same pages that the writer has mapped, so that
+it shows torn records too.
+
+Whoever may write to the directory may claim to be any rank of any job. So a ring counts only if its file belongs to the
+owner of the process it names, where that is seen here; else to the owner of the process that holds its lock. Of a
+writer that is gone nothing can be told any more. A ring of root's is taken.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import mmap
 import os
+import re
+import stat
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from leadline.host.found import Found, Segment
-from leadline.host.sources.site import RankSeen, Site, process_is
+from leadline.host.sources.site import RankSeen, Site, process_is, read_if_there
 from leadline.host.sources.source import Source
 from leadline.model.errors import DataError
-from leadline.wire.ring_format import RingHeader, read_header, read_live, read_segment
+from leadline.wire.ring_format import RingHeader, header_at, live_at, segment_at
 
 SEGMENT_BYTES = 512 * 1024  # 8,000 records a request
 SEGMENTS_MAX = 8  # of one ring in one look, 64,000 records; the rest comes with the next look
 LOOK_BYTES_MAX = 32 * 1024 * 1024  # of all rings in one look: what an agent that comes late holds in memory
 RINGS_MAX = 1024
 RING_BYTES_MAX = 64 * 1024 * 1024  # anybody may put files there
-# Pages are given back after so much was read of a ring: 2.5 MiB stay mapped of 40 rings. At each look it took a quarter
-# of the time of a look, for the call and for the pages that are mapped again.
-HELD_BYTES_MAX = 64 * 1024
+STRINGS_BYTES_MAX = 1024 * 1024  # go with each segment; the torch hook's table has 64 KiB
 MARK = "ring/"
 
 
@@ -40,13 +43,13 @@ class Tail:
 
     path: Path
     handle: int
-    memory: mmap.mmap
+    size: int  # of the file, when it was opened
     header: RingHeader
     last: int
     inode: tuple[int, int]
+    owner: int  # user id
     dropped: int = 0  # by the writer, as it was last seen
     lost_to: int = 0  # number of the last record that was counted as overwritten before it was read
-    held_bytes: int = 0  # read since its pages were given back
     is_open: bool = True  # its writer lives and may write, or wrote what was not read
 
     @property
@@ -54,11 +57,13 @@ class Tail:
         """One ring of one writer: a file of the same name may be another job's tomorrow."""
         return f"{MARK}{self.path.name}/{self.header.pid}/{self.header.tid}/{self.header.start_ns}"
 
+    def look(self, at: int, size: int) -> bytes:
+        """A copy of so many bytes from there. Errors: DataError if they are not there any more."""
+        return _look(self.path, self.handle, at, size)
+
     def close(self) -> None:
-        """Let go of the file. Views of it that an error still holds are let go with the error."""
+        """Let go of the file."""
         os.close(self.handle)
-        with contextlib.suppress(BufferError):
-            self.memory.close()
 
 
 class Ring(Source):
@@ -70,6 +75,7 @@ class Ring(Source):
         super().__init__(site)
         self._make_directory()
         self._tails: dict[Path, Tail] = {}
+        self._refused: set[tuple[int, int]] = set()  # files of somebody else than the process they name
 
     @property
     def every_s(self) -> float:
@@ -121,13 +127,23 @@ class Ring(Source):
             names = [each for each in os.listdir(self.site.config.ring_dir) if each.endswith(".ring")]
         except OSError:
             return  # no job has begun yet
+        seen: set[tuple[int, int]] = set()
         for name in sorted(names)[:RINGS_MAX]:
             path = self.site.config.ring_dir / name
-            if path not in self._tails:
-                tail = _open(path)
-                if tail is not None:
-                    tail.last = self._kept(tail)
-                    self._tails[path] = tail
+            if path in self._tails:
+                continue
+            tail = _open(path)
+            if tail is None:
+                continue
+            if not _owned(self.site, tail):
+                tail.close()
+                seen.add(tail.inode)
+                if tail.inode not in self._refused:  # each once, however often it is looked at
+                    self.site.counts.add("agent_lost", "ring_owner")
+                continue
+            tail.last = self._kept(tail)
+            self._tails[path] = tail
+        self._refused = seen
 
     def _kept(self, tail: Tail) -> int:
         """The number of the last record that is in the spool."""
@@ -146,14 +162,12 @@ class Ring(Source):
         `room`: so many bytes are left for this look. Errors: DataError for what is no ring any more.
         """
         read_bytes = 0
-        if os.fstat(tail.handle).st_size < len(tail.memory):
-            raise DataError(str(tail.path), f"{len(tail.memory)} bytes", "a ring that was cut short")
-        live = read_live(tail.memory)  # before the records: what it closed with is then read, too
+        live = live_at(tail.look)  # before the records: what it closed with is then read, too
         more = live.written != tail.last
         for _ in range(SEGMENTS_MAX):
             if not more or read_bytes >= room:
                 break
-            reading = read_segment(tail.memory, tail.last, SEGMENT_BYTES)
+            reading = segment_at(tail.look, tail.size, tail.last, SEGMENT_BYTES)
             self._count_lost(tail, tail.last + reading.lost)
             if not reading.segment:
                 more = False
@@ -167,10 +181,6 @@ class Ring(Source):
         if live.dropped > tail.dropped:
             self.site.counts.add("agent_lost", "ring_writer", live.dropped - tail.dropped)
             tail.dropped = live.dropped
-        tail.held_bytes += read_bytes
-        if tail.held_bytes > HELD_BYTES_MAX:
-            tail.memory.madvise(mmap.MADV_DONTNEED)
-            tail.held_bytes = 0
         return read_bytes
 
     def _count_lost(self, tail: Tail, to: int) -> None:
@@ -198,20 +208,65 @@ class Ring(Source):
 
 
 def _open(path: Path) -> Tail | None:
-    """A ring mapped for reading; None for a file that is not one (yet)."""
+    """A ring opened for reading; None for a file that is not one (yet)."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:
         told = os.fstat(handle)
-        if told.st_size > RING_BYTES_MAX:
-            raise DataError(str(path), f"at most {RING_BYTES_MAX} bytes", str(told.st_size))
-        memory = mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
-        return Tail(path, handle, memory, read_header(memory), 0, (told.st_dev, told.st_ino))
-    except (OSError, ValueError, DataError):
+        if not stat.S_ISREG(told.st_mode) or told.st_size > RING_BYTES_MAX:
+            raise DataError(str(path), f"a file of at most {RING_BYTES_MAX} bytes", str(told.st_size))
+        header = header_at(lambda at, size: _look(path, handle, at, size), told.st_size)
+        if header.strings_bytes > STRINGS_BYTES_MAX:
+            raise DataError(str(path), f"at most {STRINGS_BYTES_MAX} bytes of strings", str(header.strings_bytes))
+        return Tail(path, handle, told.st_size, header, 0, (told.st_dev, told.st_ino), told.st_uid)
+    except (OSError, DataError):
         os.close(handle)
         return None
+
+
+def _look(path: Path, handle: int, at: int, size: int) -> bytes:
+    """A copy of so many bytes of a ring. Errors: DataError if they are not there (any more)."""
+    try:
+        found = os.pread(handle, size, at)
+    except OSError as error:
+        raise DataError(str(path), f"{size} bytes at byte {at}", error.strerror or "an error") from error
+    if len(found) != size:
+        raise DataError(str(path), f"{size} bytes at byte {at}", f"{len(found)}: a ring that was cut short")
+    return found
+
+
+def _owned(site: Site, tail: Tail) -> bool:
+    """Whether the file belongs to who the process is that it names, or that holds its lock; also where neither is seen
+    here any more."""
+    if tail.owner == 0:
+        return True
+    pid = tail.header.pid
+    if not process_is(site, pid, tail.header.pid_start_ticks):
+        held_by = _holder(site, tail.inode)
+        if held_by is None:
+            return True
+        pid = held_by
+    owners = _owners(read_if_there(site.config.proc_root / str(pid) / "status"))
+    return not owners or tail.owner in owners  # none: it has ended since
+
+
+def _owners(status: bytes) -> set[int]:
+    """The users of a process, from /proc/PID/status: real, effective, saved, of its files."""
+    found = re.search(rb"^Uid:\s+(.+)$", status, re.MULTILINE)
+    return {int(word) for word in found[1].split()} if found else set()
+
+
+def _holder(site: Site, inode: tuple[int, int]) -> int | None:
+    """The process that holds the lock of a file, by /proc/locks; None if none is seen from here."""
+    device, number = inode
+    name = f"{os.major(device):02x}:{os.minor(device):02x}:{number}".encode()
+    for line in read_if_there(site.config.proc_root / "locks").splitlines():
+        words = line.split()  # 1: FLOCK  ADVISORY  WRITE 2231 00:1b:4 0 EOF
+        if len(words) > 5 and words[1] == b"FLOCK" and words[5] == name and words[4].isdigit():
+            return int(words[4]) or None  # 0: one that has no number here
+    return None
 
 
 def _is_held(handle: int) -> bool:

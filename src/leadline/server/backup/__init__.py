@@ -1,0 +1,1 @@
+"""Back-ups of the store that this server owns."""

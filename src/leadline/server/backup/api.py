@@ -1,0 +1,50 @@
+"""`POST /api/v1/freeze`: what `leadline backup` asks the server for, which owns the store.
+
+The parts are frozen under `store.path`, and nowhere else; who asks puts them together and takes them away.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, Field
+
+from leadline.model.errors import BusyError, RefusedError
+from leadline.model.principal import OPERATE
+from leadline.server.asking import Ways
+from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.store.backup.take import freeze
+
+
+class Freeze(BaseModel):
+    """Nothing is to be said."""
+
+
+class FrozenAnswer(BaseModel):
+    """Where the frozen parts are, on the machine of the server."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    directory: str
+    taken_ns: int
+
+
+def mount_freeze(api: FastAPI, ways: Ways) -> None:
+    """Serve it."""
+    freezing = threading.Lock()
+
+    @api.post("/api/v1/freeze", tags=["state"], responses=ways.problems)
+    def frozen(request: Request, _: Freeze) -> FrozenAnswer:
+        """Freeze all parts of the store for a back-up, as hard links on its disk. For the role operator."""
+        if not ways.who(request).may(OPERATE):
+            raise RefusedError("unauthorized", "a back-up holds the rows of all tenants: for the role operator")
+        if not freezing.acquire(blocking=False):
+            raise BusyError("another back-up begins; ask again when it has", 5)
+        try:
+            ways.parts.intake.save_streams(by_ns=0)  # how far each stream reaches is written once an hour otherwise
+            taken_ns = ways.parts.now_ns()
+            return FrozenAnswer(
+                schema=SCHEMA_VERSION, directory=str(freeze(ways.parts.store).absolute()), taken_ns=taken_ns
+            )
+        finally:
+            freezing.release()
