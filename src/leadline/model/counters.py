@@ -108,6 +108,13 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("store_failed", "append", "appends", ERROR, "Appends that failed and were tried again.", "Read the error in `leadline doctor`."),
     Counter("store_failed", "analysis", "attempts", ERROR, "Windows that could not be loaded or whose verdicts could not be stored; tried again.", "Read the store's error in the log; nothing is lost, verdicts come later."),
     Counter("store_failed", "rollup", "roll-ups", ERROR, "Roll-ups that failed; they run again within the hour.", "Read the error in the log; raw samples are kept 30 days."),
+    Counter("store_failed", "streams", "attempts", ERROR, "Times of metric streams that could not be brought up to date; tried again within five minutes.", "Read the error in the log; samples are not concerned, only how far `leadline show series` says that streams reach."),
+    # parts that run beside the requests, and go on after whatever they raise
+    Counter("background_failed", "scraper", "failures", ERROR, "Failures of the scraper that no answer of a target explains; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "sflow", "failures", ERROR, "Failures of the sFlow listener that no datagram explains; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "alerts", "failures", ERROR, "Failures of the part that tells receivers; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "maintenance", "failures", ERROR, "Failures of the rounds that look after the store; they went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "runner", "failures", ERROR, "Failures of the thread that judges windows, outside of any window; it went on.", "Report the trace in the server's log; `leadline backfill` judges what was left out."),
     Counter("query_refused", "not_allowed", "queries", INFO, "SQL that asked for more than reading one's own tables.", "See `leadline sql --help` for what is allowed."),
     Counter("query_refused", "limit", "queries", INFO, "Queries stopped at their limit of rows, time or memory.", "Ask for a shorter time span or fewer columns."),
     # analyses

@@ -52,6 +52,14 @@ LOOK_EVERY_S = 0.25
 CLOSE_EVERY_NS = 300 * S  # so often spans that nobody tells any more are looked for
 UNTOLD_NS = 600 * S  # a span that was not told for so long, and longer than late rows change windows, is not watched
 RETRY_S_MAX = 30.0  # between looks at a store that does not answer
+RESUME_TRIES = 3  # what fails so often for another reason than the store is left out: the present matters more
+# A runner that neither ends a window nor looks for one for so long makes no progress: twice what one query may take by
+# default (store.load_seconds_max, 300 s), as a window is loaded by several.
+STUCK_S = 600.0
+FAILING_MAX = 5  # failures in a row, 15 s and more of waits between them: whatever it is, it does not pass by itself
+# An analysis that the store failed so often in a row steps aside for RETRY_S_MAX, so that those which read other tables
+# go on: one table that cannot be read must not stop all verdicts.
+ASIDE_AFTER = 4
 STOP_S_MAX = 10.0
 BEHIND_WINDOWS = 3
 # Host clocks may be off: rows of theirs may belong to windows this far from what they say.
@@ -85,6 +93,22 @@ class AnalysisState:
     rows_out: int
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Whether the thread of the runner lives and comes on."""
+
+    runs: bool  # it is meant to: it was started, was not stopped, and there are analyses
+    alive: bool
+    quiet_s: float  # since it last did anything
+    failing: int  # attempts in a row that failed
+    last_error: str
+
+    @property
+    def well(self) -> bool:
+        """Whether verdicts can be expected."""
+        return not self.runs or (self.alive and self.quiet_s < STUCK_S and self.failing < FAILING_MAX)
+
+
 @dataclass(slots=True)
 class _Lane:
     """One analysis while the runner runs."""
@@ -96,6 +120,8 @@ class _Lane:
     behind: Behind | None = None  # of one that judges jobs
     back_ns: int | None = None  # from here on it is judged again: jobs that were behind have come to hurt there
     back_after_ns: int = 0  # not before
+    store_failed: int = 0  # times in a row that the store did not answer it
+    aside_s: float = 0.0  # monotonic; not judged before
     windows: int = 0
     failures: int = 0
     revisions: int = 0
@@ -146,6 +172,8 @@ class Runner:
         self._closed: tuple[int, int] | None = (
             None  # when spans that nobody tells were looked for, and those told before
         )
+        self._beat_s, self._failing, self._fell_of = time.monotonic(), 0, ""
+        self._resume_failed = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
 
@@ -159,8 +187,15 @@ class Runner:
     def start(self) -> None:
         """Begin to judge, in a thread. Without analyses there is none."""
         self.prepare()
+        self._beat_s = time.monotonic()
         if self._lanes:
             self._thread.start()
+
+    def life(self) -> Life:
+        """Whether its thread lives and does something."""
+        runs = bool(self._lanes) and self._thread.ident is not None and not self._stop.is_set()
+        quiet_s = time.monotonic() - self._beat_s
+        return Life(runs, self._thread.is_alive(), quiet_s, self._failing, self._fell_of)
 
     def prepare(self) -> None:
         """Make the schedules, so that rows which come from now on are heard of; `start` does this."""
@@ -339,30 +374,54 @@ class Runner:
     # --- the thread ---
 
     def _run(self) -> None:
-        if self._lanes:
-            self._executor.start()
-        failed = 0
-        resumed_yet = self._from_ns is not None
+        """Judge until stopped. Nothing that goes wrong ends it: without this thread nobody would judge any more."""
+        resumed_yet, started = self._from_ns is not None, False
         while not self._stop.is_set():
+            self._beat_s = time.monotonic()
             try:
-                if not resumed_yet:
-                    self._resume()
-                    resumed_yet = True
+                if not started:
+                    self._executor.start()
+                    started = True
+                resumed_yet = resumed_yet or self._resumed()
                 judged = self.step()
                 self._keep_senders()
                 if not judged and self._from_ns is None:  # of a recording what lasts at its end lasts
                     self.close_unwatched()
-                failed = 0
+                self._failing = 0
             except StoppedError:
                 return
-            except StoreError as error:
-                failed += 1
-                self._count(counter("store_failed", "analysis"), 1)
-                log.warning("the store does not answer the analyses, which try again: %s", error)
-                self._stop.wait(min(RETRY_S_MAX, 0.5 * 2**failed))
+            except Exception as error:
+                self._failing += 1
+                self._fell(error)
+                self._stop.wait(min(RETRY_S_MAX, 0.5 * 2 ** min(self._failing, 10)))
                 continue
             if not judged:
                 self._stop.wait(LOOK_EVERY_S)
+
+    def _fell(self, error: Exception) -> None:
+        """Count and tell what went wrong outside of any window."""
+        self._fell_of = f"{type(error).__name__}: {error}"
+        if isinstance(error, StoreError | RefusedError):  # a limit that no user asked into is a store that cannot
+            self._count(counter("store_failed", "analysis"), 1)
+            log.warning("the store does not answer the analyses, which try again: %s", error)
+            return
+        self._count(counter("background_failed", "runner"), 1)
+        log.error("the runner failed and goes on: %s", self._fell_of, exc_info=error)
+
+    def _resumed(self) -> bool:
+        """Look for what closed while nobody judged. Returns: whether that is over: done, or failed so often that what
+        closes now is judged without it. Errors: StoreError, as nothing can be judged then; what it failed with."""
+        try:
+            self._resume()
+        except StoreError:
+            raise
+        except Exception as error:
+            self._resume_failed += 1
+            if self._resume_failed < RESUME_TRIES:
+                raise
+            self._fell(error)
+            log.error("windows that closed before the start are not judged; `leadline backfill` judges them")
+        return True
 
     def _resume(self) -> None:
         """Have the windows judged that closed while nobody judged them. Errors: StoreError."""
@@ -420,16 +479,17 @@ class Runner:
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
         with self._lock:
+            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= time.monotonic()]
             held = [
                 (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in enumerate(self._lanes)
+                for place, lane in here
                 if (due := self._held(lane, now_ns, come)) is not None
             ]
             if not held:
                 self._go_back(now_ns)
             found = [
                 (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in enumerate(self._lanes)
+                for place, lane in here
                 if (due := lane.schedule.next(now_ns, ended_ns)) is not None
                 and not (due.why is Why.LIVE and self._waits(lane, due.end_ns, now_ns, come))
             ]
@@ -440,9 +500,15 @@ class Runner:
             wanted = self._parts(lane, due, now_ns, come)
         try:
             any_rows = self._judge(lane, due, lambda window: wanted(Job(window.tenant, window.cluster, window.job)))
+            lane.store_failed = 0
         except RefusedError as error:  # more rows than the store may load at once
             any_rows = self._failed(lane, str(error))
-        except (StoreError, StoppedError):
+        except StoreError:
+            lane.store_failed += 1
+            if lane.store_failed >= ASIDE_AFTER:
+                lane.aside_s = time.monotonic() + RETRY_S_MAX
+            raise
+        except StoppedError:
             raise
         except Exception as error:
             log.exception("%s, window that ends at %d ns", lane.analysis.name, due.end_ns)
@@ -456,7 +522,14 @@ class Runner:
             if any_rows:
                 lane.schedule.done(due, now_ns)
                 return True
-        self._pass_over(lane, due, now_ns, ended_ns)
+        try:
+            self._pass_over(lane, due, now_ns, ended_ns)
+        except StoreError:
+            raise
+        except Exception as error:  # where the next row is cannot be asked: window by window it goes on all the same
+            self._fell(error)
+            with self._lock:
+                lane.schedule.done(due, now_ns)
         return True
 
     # --- as far as the data has come ---
@@ -560,6 +633,7 @@ class Runner:
             if revision is not None:
                 keep(self._store, analysis, judged, revision)
                 self._tell(lane, judged)
+            self._beat_s = time.monotonic()
             revised += bool(revision)
             error = judged.outcome.error or error
             self._count_failure(judged)

@@ -38,7 +38,7 @@ from leadline.server.entities_view import mount_entities
 from leadline.server.explain_api import mount_explanation
 from leadline.server.fleet_view import mount_fleet
 from leadline.server.graph_api import mount_graph
-from leadline.server.health import LeadlineCollector, Parts, doctor
+from leadline.server.health import LeadlineCollector, Parts, doctor, require_well
 from leadline.server.health_answers import DoctorAnswer, SendersAnswer, SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.jobs_api import mount_jobs
@@ -209,8 +209,9 @@ def create_api(
 
     @api.get("/ready", tags=["process"], responses=PROBLEMS)
     def ready() -> ReadyAnswer:
-        """The store answers and telemetry is taken."""
+        """The store answers, telemetry is taken, and what was taken is judged."""
         parts.store.query("SELECT 1 AS one")
+        require_well(parts)
         return ReadyAnswer(pid=os.getpid())
 
     @api.get("/metrics", tags=["process"], response_class=PlainTextResponse, responses=PROBLEMS)
