@@ -126,6 +126,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("analysis_late", "too_late", "rows", INFO, "Rows that came so late that their windows are not judged again by themselves; they are stored.", "`leadline backfill` judges those windows again."),
     Counter("analysis_late", "not_backfilled", "windows", INFO, "Windows that closed before a start, longer ago than `runner.backfill_s_max`.", "`leadline backfill` judges them."),
     Counter("analysis_late", "unwatched", "spans", INFO, "Anomalies, symptoms and incidents whose end nobody saw, because nothing was judged or told any more; over since they were seen last.", "See whether Leadline was off, or the job's telemetry ended; `leadline backfill` judges what was missed."),
+    Counter("clock_steps", "server", "steps", ERROR, "Times that the clock of this machine was set by more than 5 s; what was judged by the wrong time is judged again.", "See what sets it (chronyc tracking, timedatectl); a time server that is wrong for a moment is the usual one."),
     # alerts: what receivers are told of incidents
     Counter("alert_accepted", "alerts", "alerts", INFO, "News of incidents that receivers took; an Alertmanager hears of one that lasts again and again.", _NOTHING),
     Counter("alert_skipped", "late", "incidents", INFO, "Incidents that were over for longer than `alerts.late_s` when they were found; nobody was alerted.", _NOTHING),

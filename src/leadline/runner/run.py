@@ -28,9 +28,10 @@ from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
 from leadline.model.tables import BY_NAME, Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
-from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.runner.arrivals import Edges, first_by_job, known_times, times_of
 from leadline.runner.behind import Behind
+from leadline.runner.clock_steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.clocks import is_clocked
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
@@ -56,6 +57,8 @@ RESUME_TRIES = 3  # what fails so often for another reason than the store is lef
 # A runner that neither ends a window nor looks for one for so long makes no progress: twice what one query may take by
 # default (store.load_seconds_max, 300 s), as a window is loaded by several.
 STUCK_S = 600.0
+# Rows that were under way when a clock went wrong: windows before that are judged again too, if only for nothing.
+CLOCK_BACK_NS = 60 * S
 FAILING_MAX = 5  # failures in a row, 15 s and more of waits between them: whatever it is, it does not pass by itself
 # An analysis that the store failed so often in a row steps aside for RETRY_S_MAX, so that those which read other tables
 # go on: one table that cannot be read must not stop all verdicts.
@@ -74,14 +77,15 @@ Count = Callable[[Counter, int], None]
 
 @dataclass(frozen=True, slots=True)
 class AnalysisState:
-    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing was judged yet)."""
+    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing was judged yet), clock (the
+    clock of this machine was set, and nothing is judged until that is settled)."""
 
     name: str
     version: int
     doc: str
     state: str
     judged_to_ns: int | None  # windows up to here are judged, or have no rows
-    lag_s: float | None  # how long ago that was
+    lag_s: float | None  # how long ago that was; less than 0: it lies ahead of the clock, which was set back
     windows: int  # judged since the start
     failures: int
     revisions: int  # verdicts that late rows changed
@@ -147,10 +151,13 @@ class Runner:
         from_ns: int | None = None,
         ended: Callable[[], int | None] = lambda: None,
         settle_ns: int = SETTLE_NS,
+        elapsed_ns: Callable[[], int] | None = None,
     ) -> None:
         """`now_ns`: event time ("now" of a replay is the recorded time that is reached). `from_ns`: windows are judged
         from this one on; None: go on where the store says that judging ended. `ended`: the end of the rows, once no
         more come. `settle_ns`: how long after they are told it may take until rows are seen in the store.
+        `elapsed_ns`: a clock that nobody sets, against which steps of the other are told; the machine's own where
+        `now_ns` is, else none.
 
         Errors: UsageError if the configuration disables an analysis that does not exist.
         """
@@ -169,6 +176,11 @@ class Runner:
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
         self.watermarks = Watermarks()
         self._senders_ns = 0
+        if elapsed_ns is None and now_ns is time.time_ns:
+            elapsed_ns = boot_ns
+        self._clock = ClockSteps(now_ns, elapsed_ns) if elapsed_ns is not None and self._follows else None
+        self.clock_steps: tuple[ClockStep, ...] = ()  # the last ones, oldest first
+        self._clock_news: tuple[ClockStep, ...] = ()  # that are not stored yet
         self._closed: tuple[int, int] | None = (
             None  # when spans that nobody tells were looked for, and those told before
         )
@@ -315,9 +327,12 @@ class Runner:
 
     def _state(self, lane: _Lane, now_ns: int, ended_ns: int | None) -> AnalysisState:
         schedule, rhythm = lane.schedule, lane.schedule.rhythm
-        lag_ns = max(0, now_ns - schedule.judged_to_ns)
+        lag_ns = now_ns - schedule.judged_to_ns
+        in_doubt = self._follows and (lag_ns < 0 or self.clock_in_doubt)
+        if not self._follows:  # at its end all of a recording is judged, though its time stands at the last row
+            lag_ns = max(0, lag_ns)
         behind = lag_ns > BEHIND_WINDOWS * rhythm.window_ns + rhythm.grace_ns
-        state = "behind" if behind else "ok" if lane.windows else "idle"
+        state = "clock" if in_doubt else "behind" if behind else "ok" if lane.windows else "idle"
         return AnalysisState(
             name=lane.analysis.name,
             version=lane.analysis.version,
@@ -383,9 +398,13 @@ class Runner:
                     self._executor.start()
                     started = True
                 resumed_yet = resumed_yet or self._resumed()
+                self.look_at_clock()
                 judged = self.step()
-                self._keep_senders()
-                if not judged and self._from_ns is None:  # of a recording what lasts at its end lasts
+                if not self.clock_in_doubt:
+                    self._keep_senders()
+                if (
+                    not judged and not self.clock_in_doubt and self._from_ns is None
+                ):  # of a recording what lasts at its end lasts
                     self.close_unwatched()
                 self._failing = 0
             except StoppedError:
@@ -448,7 +467,7 @@ class Runner:
         """Close the spans that no window will tell any more, if it is time to look for them; when nothing is due, so
         that all that was missed has been judged. Returns: how many were closed. Errors: StoreError."""
         now_ns = self._now_ns()
-        if self._closed is not None and now_ns < self._closed[0] + CLOSE_EVERY_NS:
+        if self._closed is not None and 0 <= now_ns - self._closed[0] < CLOSE_EVERY_NS:
             return 0
         with self._lock:
             until_ns = {
@@ -475,6 +494,8 @@ class Runner:
 
     def step(self) -> bool:
         """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""
+        if self.clock_in_doubt:
+            return False
         now_ns, ended_ns = self._now_ns(), self._ended()
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
@@ -531,6 +552,48 @@ class Runner:
             with self._lock:
                 lane.schedule.done(due, now_ns)
         return True
+
+    # --- this machine's own clock ---
+
+    @property
+    def clock_in_doubt(self) -> bool:
+        """Whether the clock was just set forward: nothing is judged until it has proved to stay."""
+        return self._clock is not None and self._clock.in_doubt
+
+    def look_at_clock(self) -> ClockStep | None:
+        """Look whether the clock was set, and go on from where it is now: what was judged ahead of it is to be judged
+        when its time comes, and what came while it was wrong is judged again. Errors: StoreError, if a step that it
+        found before cannot be stored."""
+        step = self._clock.look() if self._clock is not None else None
+        if step is not None:
+            log.warning("the clock of this machine was set %+.1f s", step.by_ns / S)
+            self._count(counter("clock_steps", "server"), 1)
+            self.clock_steps = (*self.clock_steps[-9:], step)
+            self._clock_news = (*self._clock_news[-9:], step)
+            if step.by_ns < 0:
+                self._set_right(step)
+        if self._clock_news and not self.clock_in_doubt:
+            rows = clock_event(self._clock_news, self._config.provider)
+            self._store.append(EVENT, rows)
+            self.touched(self._config.provider, rows["cluster"][0].as_py(), EVENT, {"rows": rows}, rows.num_rows)
+            self._clock_news = ()
+        return step
+
+    def _set_right(self, step: ClockStep) -> None:
+        """The clock was set back. As after a start, the present goes first; the windows of the time for which it was
+        wrong are judged again after it."""
+        self.watermarks.clock_stepped(step.at_ns)
+        wrong_ns = min(step.wrong_ns + CLOCK_BACK_NS, self._config.backfill_s_max * S)
+        with self._lock:
+            for lane in self._lanes:
+                lane.back_after_ns = min(lane.back_after_ns, step.at_ns)
+                lane.schedule.clock_stepped(step.at_ns)
+                if lane.behind is not None:
+                    lane.behind.clock_stepped(lane.schedule.judged_to_ns, step.at_ns)
+                try:
+                    lane.schedule.backfill(step.at_ns - wrong_ns, lane.schedule.judged_to_ns)
+                except OverflowError:  # somebody has asked for a hundred spans
+                    lane.schedule.set_back(step.at_ns - wrong_ns, step.at_ns)
 
     # --- as far as the data has come ---
 

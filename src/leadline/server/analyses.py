@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from leadline.runner.clock_steps import ClockStep
 from leadline.runner.run import FAILING_MAX, AnalysisState, Life, Runner
 
 HIDDEN = "its last window failed; why is told to the role operator"
@@ -61,6 +62,23 @@ def life_findings(life: Life) -> Iterator[dict[str, str]]:
             "text": f"nothing is judged: the runner has done nothing for {life.quiet_s:.0f} s",
             "do": "See whether the disk of store.path answers; restart Leadline if it does.",
         }
+
+
+CLOCK_RECENT_NS = 600 * 10**9  # as long as errors of senders are told
+
+
+def clock_findings(steps: Sequence[ClockStep], elapsed_ns: int) -> Iterator[dict[str, str]]:
+    """Steps of this machine's clock within the last minutes."""
+    for each in steps:
+        ago_ns = elapsed_ns - each.elapsed_ns
+        if ago_ns < CLOCK_RECENT_NS:
+            way = "forward" if each.by_ns > 0 else "back"
+            yield {
+                "state": "warning",
+                "text": f"the clock of this machine was set {way} by {abs(each.by_ns) / 1e9:.1f} s, "
+                f"{ago_ns / 1e9:.0f} s ago",
+                "do": "See what set it (chronyc tracking); what was judged by the wrong time is judged again.",
+            }
 
 
 def metrics(states: Sequence[AnalysisState]) -> Iterator[Metric]:

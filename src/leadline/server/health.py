@@ -16,6 +16,7 @@ from leadline.ingest.sources import Source
 from leadline.model.counters import COUNTERS, Counter
 from leadline.model.errors import StoreError
 from leadline.model.principal import OPERATE, Principal
+from leadline.runner.clock_steps import boot_ns
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
@@ -88,6 +89,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     if principal.may(OPERATE):
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
+        findings += analyses.clock_findings(parts.runner.clock_steps, boot_ns()) if parts.runner else []
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
         findings += keeping.findings(parts.background.states() if parts.background else [])
     facts, store_error = _facts(parts.store)
