@@ -23,7 +23,15 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from leadline import __version__
 from leadline.ingest.http import Authorize
 from leadline.model.counters import counter
-from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, UsageError
+from leadline.model.errors import (
+    BusyError,
+    LeadlineError,
+    RefusedError,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+    WorldError,
+)
 from leadline.model.principal import OPERATE, READ, Principal
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
@@ -365,6 +373,8 @@ def _status(error: LeadlineError) -> tuple[int, str]:
         return 429, "busy"
     if isinstance(error, StoreError):
         return 503, "store"
+    if isinstance(error, WorldError):
+        return 503, "world"
     return 400, "bad_request"
 
 

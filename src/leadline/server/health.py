@@ -28,6 +28,8 @@ from leadline.server.background.keeping import Background
 from leadline.server.explain import Explainer
 from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
+from leadline.store.disk.watch import DiskWatch
+from leadline.store.disk.watch import findings as disk_findings
 
 WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
 QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
@@ -52,6 +54,7 @@ class Parts:
     alerts: Alerts | None = None
     explainer: Explainer | None = None
     background: Background | None = None
+    disk: DiskWatch | None = None
 
 
 def sources_of(parts: Parts, principal: Principal) -> list[Source]:
@@ -89,6 +92,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     if principal.may(OPERATE):
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
+        findings += disk_findings(parts.disk) if parts.disk else []
         findings += analyses.clock_findings(parts.runner.clock_steps, boot_ns()) if parts.runner else []
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
         findings += keeping.findings(parts.background.states() if parts.background else [])
@@ -126,6 +130,8 @@ def require_well(parts: Parts) -> None:
     """Errors: StoreError if something that everything depends on does not live any more; `doctor` says what to do."""
     for found in analyses.life_findings(parts.runner.life()) if parts.runner else ():
         raise StoreError(found["text"])
+    for name, why in parts.store.unreadable.items():
+        raise StoreError(f"table {name} cannot be read: {why}")
 
 
 def _for_tenant(parts: Parts, found: dict[str, Any]) -> dict[str, Any]:

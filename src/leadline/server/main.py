@@ -51,6 +51,7 @@ from leadline.server.settings import require_loopback
 from leadline.server.supervisor import CANNOT_START, CRASHED
 from leadline.server.unix_socket import SocketFile
 from leadline.store import Store
+from leadline.store.disk.watch import DiskWatch
 from leadline.wire.warm import warm
 
 log = logging.getLogger("leadline")
@@ -102,10 +103,12 @@ class ServerProcess:
         self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url, late_jobs=self.runner.late_jobs)
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         self.background = Background(self.counts.add)
+        self.disk = DiskWatch(self.store, self.counts.add)
         self.ready = False
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer, background=self.background,
+            disk=self.disk,
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
@@ -163,6 +166,7 @@ class ServerProcess:
         warm()
         self.store.start()
         try:
+            self.disk.start()
             save(self.store, held, time.time_ns(), self._config.runner.provider)
             self.alerts.open()
             self.runner.start()
@@ -172,7 +176,8 @@ class ServerProcess:
         finally:
             await in_order([
                 ("gRPC", self._grpc.stop), ("intake", self.intake.stop), ("decoders", self._decoders.shutdown),
-                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("store", self.store.stop),
+                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("disk", self.disk.stop),
+                ("store", self.store.stop),
                 *([("socket", at_path.remove)] if at_path is not None else []),
             ])  # fmt: skip
 

@@ -37,7 +37,8 @@ from leadline.server.background.keeping import Background, findings, in_order
 from leadline.server.config import Flag, load
 from leadline.server.main import ServerProcess
 from leadline.server.supervisor import CANNOT_START, CRASHED
-from leadline.store import StoreConfig
+from leadline.store import Store, StoreConfig
+from leadline.store.disk.watch import DiskWatch
 from leadline.testing import MemoryStore
 from leadline.testing.analyses import volumes
 
@@ -63,6 +64,7 @@ COVERED = {
     "runner/replay.py Replay.__init__ Thread": TOLD,
     "runner/run.py Runner.__init__ Thread": "test_the_runner_goes_on",
     "runner/execute.py WorkerProcesses._running ProcessPool": WORKER,
+    "store/disk/watch.py DiskWatch.__init__ Thread": "test_the_watch_of_the_disk_goes_on",
     "ingest/http.py IngestApp._decode run_in_executor": ANSWERED,
     "ingest/grpc_server.py OtlpGrpcServer.start ThreadPoolExecutor": ANSWERED,
     "ingest/lanes.py Lane.__init__ Thread": "test_a_lane_goes_on",
@@ -341,6 +343,21 @@ def test_what_can_never_be_resumed_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     assert stepped.wait(10)
     runner.stop()
     assert store.asked == 3
+
+
+@each_error
+def test_the_watch_of_the_disk_goes_on(error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.store.disk.watch.FREE_EVERY_S", 0.001)
+    monkeypatch.setattr("leadline.store.disk.watch.FAILED_WAIT_S", 0.001)
+    counting = Counting()
+    watch = DiskWatch(Store(StoreConfig(path=str(tmp_path))), counting)
+    call, again = failing_first(error)
+    monkeypatch.setattr(watch, "look_aside", lambda: None)
+    monkeypatch.setattr(watch, "look", call)
+    watch.start()
+    assert again.wait(10)
+    watch.stop()
+    assert counting.counted == {"background_failed/disk": 1}
 
 
 def test_a_runner_that_is_dead_or_fails_on_is_told() -> None:
