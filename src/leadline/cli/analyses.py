@@ -11,7 +11,7 @@ from rich.text import Text
 from leadline.cli.output import STATE_STYLE, ago, table, when
 
 # The colour of each state is that of a check that is as bad.
-_AS_BAD_AS = {"ok": "ok", "behind": "warning", "failed": "critical", "idle": "unknown"}
+_AS_BAD_AS = {"ok": "ok", "behind": "warning", "failed": "critical", "idle": "unknown", "clock": "warning"}
 
 
 def print_analyses(out: Console, states: Sequence[Mapping[str, Any]]) -> None:

@@ -6,6 +6,7 @@ into a lane; the returned future resolves when the rows are in the store, and on
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter as Tally
@@ -35,6 +36,8 @@ from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.store import Store, arrow_table
 from leadline.wire.blank import is_dcgm_blank
 from leadline.wire.samples import STALE_NAN_BITS, Floats, Int64s, Samples, UInt64s
+
+log = logging.getLogger(__name__)
 
 LiveSink = Callable[[str, str, Table, Mapping[str, object], int], None]
 """Takes (tenant, cluster, table, columns, rows); must not block and must not raise."""
@@ -119,9 +122,12 @@ class Intake:
             lane.stop()
         try:
             self.save_streams(by_ns=0)
-        except StoreError as error:
+        except Exception as error:
             # All samples are stored or refused; what is missing is how far their streams reach, at most an hour.
-            self._failed(error)
+            # Whatever it was, the rest of the stop goes on.
+            self.counts.add(counter("store_failed", "streams"))
+            log.exception("the times of streams were not saved at the stop; those stored are up to an hour old")
+            self.last_store_error = str(error) or type(error).__name__
 
     @property
     def waiting_rows(self) -> dict[str, int]:
@@ -136,7 +142,10 @@ class Intake:
         return len(self._known)
 
     def save_streams(self, by_ns: int = SAVE_TIMES_EVERY_NS) -> None:
-        """Bring the stored times of streams up to date where they moved on by more than `by_ns`. Errors: StoreError."""
+        """Bring the stored times of streams up to date where they moved on by more than `by_ns`.
+
+        Errors: StoreError, RefusedError("limit"): what was not saved is saved by the next call.
+        """
         self._known.save_times(by_ns)
 
     # -- samples ------------------------------------------------------------------------------------------

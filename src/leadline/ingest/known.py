@@ -3,6 +3,7 @@ brought up to date later."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -12,18 +13,28 @@ import pyarrow as pa
 from leadline.ingest.config import IngestConfig
 from leadline.ingest.streams import Streams
 from leadline.ingest.told import SUFFIXES
-from leadline.model.errors import RefusedError, StoreError
+from leadline.model.errors import RefusedError
 from leadline.model.principal import Principal
 from leadline.model.tables.metrics import SERIES
 from leadline.model.units import canonical_unit
 from leadline.store import Store, arrow_schema, arrow_table
 from leadline.wire.samples import UInt64s
 
+log = logging.getLogger(__name__)
+
 SAVE_TIMES_EVERY_NS = 3600 * 10**9  # `series.last_ns` is written at most this often
 TENANTS_MAX = 10_000  # pairs of tenant and cluster; each takes 100 kB once it has sent a sample
 
+# Rows of streams that are read and written back at a time. The labels come along, since a row is replaced as a whole:
+# of 1,000 streams with the most labels that are taken (64 of 4 KiB) these are 256 MiB, far below what a query of ours
+# may take (store.load_bytes_max, 8 GiB); of usual ones 0.3 MB, so the next slice is as large as SLICE_BYTES allow.
+SLICE_FIRST = 1_000
+SLICE_MAX = 50_000
+SLICE_BYTES = 32 << 20
+
 _ALL = ", ".join(column.name for column in SERIES.columns)
 _OF_ONE = f"SELECT {_ALL} FROM leadline.series WHERE tenant = {{tenant:String}} AND cluster = {{cluster:String}}"
+_SLICE = _OF_ONE + " AND series >= {first:UInt128} AND series <= {last:UInt128}"
 
 
 class KnownStreams:
@@ -79,7 +90,11 @@ class KnownStreams:
     def append_new(self, tenant: str, cluster: str, streams: Streams) -> None:
         """Store the rows of streams that are new, or that somebody has told more about. Errors: StoreError."""
         self._append_unsaved(tenant, cluster, streams)
-        self._append_told(tenant, cluster, streams)
+        try:
+            self._append_told(tenant, cluster, streams)
+        except RefusedError as error:
+            # What a name means can wait, samples cannot: they are stored now, the names are tried with the next ones.
+            log.warning("types and units of streams could not be stored yet: %s", error)
 
     def _append_unsaved(self, tenant: str, cluster: str, streams: Streams) -> None:
         rows, first_ns, last_ns = streams.unsaved()
@@ -135,7 +150,7 @@ class KnownStreams:
     def save_times(self, by_ns: int) -> None:
         """Bring `series.first_ns` and `last_ns` up to date where a stream moved on by more than `by_ns`.
 
-        Errors: StoreError; what was not saved is saved by the next call.
+        Errors: StoreError, RefusedError("limit"); what was not saved is saved by the next call.
         """
         for (tenant, cluster), streams in list(self._streams.items()):
             if streams.moved(by_ns):
@@ -143,18 +158,33 @@ class KnownStreams:
                     self._save_times(tenant, cluster, streams)
 
     def _save_times(self, tenant: str, cluster: str, streams: Streams) -> None:
-        rows = self._store.query(_OF_ONE, {"tenant": tenant, "cluster": cluster})
-        if not rows.num_rows:
-            return
-        held, first_ns, last_ns = streams.times(ids_of(rows["series"]))
-        rows = rows.filter(pa.array(held))
+        """The same of one tenant and cluster, a slice of its streams at a time, in the order in which they lie."""
+        ids, moved_S = streams.in_order()
+        begin, size = 0, SLICE_FIRST
+        while begin < len(ids):
+            end = min(begin + size, len(ids))
+            if moved_S[begin:end].any():
+                rows = self._save_slice({"tenant": tenant, "cluster": cluster}, streams, ids[begin:end])
+                if rows.num_rows:
+                    size = min(max(SLICE_FIRST, SLICE_BYTES * rows.num_rows // max(1, rows.nbytes)), SLICE_MAX)
+            begin = end
+
+    def _save_slice(self, whose: dict[str, str], streams: Streams, ids: UInt64s) -> pa.Table:
+        """Write the rows of these streams anew with the times that are known. Returns: the rows as they were."""
+        bounds = {"first": ids[0].tobytes(), "last": ids[-1].tobytes()}
+        stored = self._store.query(_SLICE, whose | bounds)
+        if not stored.num_rows:
+            return stored
+        held, first_ns, last_ns = streams.times(ids_of(stored["series"]))
+        rows = stored.filter(pa.array(held))
         for name, times in (("first_ns", first_ns), ("last_ns", last_ns)):
             rows = rows.set_column(rows.column_names.index(name), name, pa.array(times))
         try:
             self._store.append(SERIES, rows.combine_chunks().cast(arrow_schema(SERIES)))
-        except StoreError:
+        except Exception:
             streams.unsave()
             raise
+        return stored
 
 
 def u128(ids: UInt64s) -> pa.FixedSizeBinaryArray:

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from leadline.model.errors import BusyError, StoreError
+from leadline.model.errors import BusyError, RefusedError, StoreError
 
 Batch = TypeVar("Batch")
 
@@ -149,10 +149,11 @@ class Lane(Generic[Batch]):
             try:
                 self._append(batches)
                 return None
-            except StoreError as error:
-                self._on_failure(error)
+            except (StoreError, RefusedError) as error:  # a limit of the engine is met by nobody's request here
+                failure = error if isinstance(error, StoreError) else StoreError(str(error))
+                self._on_failure(failure)
                 if tried == APPEND_TRIES:
-                    return error
+                    return failure
             except Exception as error:
                 # Our own bug: these rows are not acknowledged, the sender keeps them, the lane goes on.
                 failure = StoreError(f"append failed: {type(error).__name__}: {error}")

@@ -112,7 +112,12 @@ class Scraper:
         due = time.monotonic()
         try:
             while True:
-                await self._read(client, page)
+                try:
+                    await self._read(client, page)
+                except Exception:
+                    # Our own bug, with this target: its next scrape is tried, and the other targets do not notice.
+                    self._intake.counts.add(counter("background_failed", "scraper"))
+                    log.exception("a scrape of %s failed by a mistake of ours", target.url)
                 due += interval_s
                 late = int((time.monotonic() - due) // interval_s) + 1
                 if late > 0:

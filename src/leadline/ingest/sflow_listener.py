@@ -91,8 +91,16 @@ class SflowListener:
         self._sockets = []
 
     async def run(self) -> None:
-        """Receive and decode until cancelled; then what was received is handed on. Errors: what a thread raised."""
+        """Receive and decode until cancelled; then what was received is handed on. May be run again after it failed.
+
+        Errors: WorldError if it cannot listen (any more); what a thread raised.
+        """
         loop = asyncio.get_running_loop()
+        if not self._sockets:  # it has run before
+            self.open()
+        self._stopping.clear()
+        self._queue = queue.SimpleQueue()
+        self._queued = _Gauge()
         with ThreadPoolExecutor(2, thread_name_prefix="sflow") as threads:
             running = [loop.run_in_executor(threads, work) for work in (self._receive, self._decode)]
             try:
@@ -142,8 +150,8 @@ class SflowListener:
         refreshed = -REFRESH_S
         while True:
             if time.monotonic() - refreshed >= REFRESH_S:
-                self._taker.refresh()
                 refreshed = time.monotonic()
+                self._refresh()
             try:
                 datagrams = self._queue.get(timeout=REFRESH_S)
             except queue.Empty:
@@ -158,6 +166,14 @@ class SflowListener:
                 self._intake.counts.add(counter("sflow_lost", "failed"), len(datagrams.ends))
             finally:
                 self._queued.add(-_held_bytes(datagrams))
+
+    def _refresh(self) -> None:
+        """Look for changed files of senders; what goes wrong with that keeps no datagram waiting."""
+        try:
+            self._taker.refresh()
+        except Exception:
+            self._intake.counts.add(counter("background_failed", "sflow"))
+            log.exception("the files of sFlow senders could not be looked at; the names stay as they were")
 
 
 def _held_bytes(datagrams: Datagrams) -> int:

@@ -174,6 +174,15 @@ class Streams:
             n = len(self._index)
             return bool((self._last_ns[:n] - self._saved_ns[:n] > by_ns).any())
 
+    def in_order(self, by_ns: int = 0) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+        """Ids (S, 2) of all streams as the store orders them, and whether each moved on by more than `by_ns` (S,)."""
+        with self._lock:
+            n = len(self._index)
+            ids = self._index.ids[:n].copy()
+            moved_S = self._last_ns[:n] - self._saved_ns[:n] > by_ns
+        order = np.lexsort((ids[:, 0], ids[:, 1]))
+        return ids[order], moved_S[order]
+
     def times(self, ids: NDArray[np.uint64]) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
         """Which of the streams with these ids (S, 2) have known times (S,), and the first and last of those (K,).
 

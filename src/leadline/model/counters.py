@@ -108,6 +108,18 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("store_failed", "append", "appends", ERROR, "Appends that failed and were tried again.", "Read the error in `leadline doctor`."),
     Counter("store_failed", "analysis", "attempts", ERROR, "Windows that could not be loaded or whose verdicts could not be stored; tried again.", "Read the store's error in the log; nothing is lost, verdicts come later."),
     Counter("store_failed", "rollup", "roll-ups", ERROR, "Roll-ups that failed; they run again within the hour.", "Read the error in the log; raw samples are kept 30 days."),
+    Counter("store_failed", "streams", "attempts", ERROR, "Times of metric streams that could not be brought up to date; tried again within five minutes.", "Read the error in the log; samples are not concerned, only how far `leadline show series` says that streams reach."),
+    Counter("store_disk", "full", "times", ERROR, "Times that the disk of `store.path` had less than `store.free_bytes_min` free; merges stopped, appends were refused and tried again.", "Make room, or set store.path to a larger disk."),
+    Counter("store_disk", "spoilt", "parts", ERROR, "Parts of tables that could not be read; the table was loaded anew from the parts before.", "See what fills the disk of store.path; give the store a file system of its own."),
+    Counter("store_disk", "lost", "rows", LOSS, "Stored rows that were gone after a table was loaded anew.", "Restore them from a back-up, or have them sent again."),
+    Counter("store_disk", "aside", "parts", LOSS, "Parts that the engine put aside at a start, whose rows no other part has.", "`leadline doctor` names each and its rows; restore them from a back-up."),
+    # parts that run beside the requests, and go on after whatever they raise
+    Counter("background_failed", "scraper", "failures", ERROR, "Failures of the scraper that no answer of a target explains; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "sflow", "failures", ERROR, "Failures of the sFlow listener that no datagram explains; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "alerts", "failures", ERROR, "Failures of the part that tells receivers; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "maintenance", "failures", ERROR, "Failures of the rounds that look after the store; they went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "disk", "failures", ERROR, "Failures of the thread that looks after the disk of the store; it went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "runner", "failures", ERROR, "Failures of the thread that judges windows, outside of any window; it went on.", "Report the trace in the server's log; `leadline backfill` judges what was left out."),
     Counter("query_refused", "not_allowed", "queries", INFO, "SQL that asked for more than reading one's own tables.", "See `leadline sql --help` for what is allowed."),
     Counter("query_refused", "limit", "queries", INFO, "Queries stopped at their limit of rows, time or memory.", "Ask for a shorter time span or fewer columns."),
     # analyses
@@ -119,6 +131,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("analysis_late", "too_late", "rows", INFO, "Rows that came so late that their windows are not judged again by themselves; they are stored.", "`leadline backfill` judges those windows again."),
     Counter("analysis_late", "not_backfilled", "windows", INFO, "Windows that closed before a start, longer ago than `runner.backfill_s_max`.", "`leadline backfill` judges them."),
     Counter("analysis_late", "unwatched", "spans", INFO, "Anomalies, symptoms and incidents whose end nobody saw, because nothing was judged or told any more; over since they were seen last.", "See whether Leadline was off, or the job's telemetry ended; `leadline backfill` judges what was missed."),
+    Counter("clock_steps", "server", "steps", ERROR, "Times that the clock of this machine was set by more than 5 s; what was judged by the wrong time is judged again.", "See what sets it (chronyc tracking, timedatectl); a time server that is wrong for a moment is the usual one."),
     # alerts: what receivers are told of incidents
     Counter("alert_accepted", "alerts", "alerts", INFO, "News of incidents that receivers took; an Alertmanager hears of one that lasts again and again.", _NOTHING),
     Counter("alert_skipped", "late", "incidents", INFO, "Incidents that were over for longer than `alerts.late_s` when they were found; nobody was alerted.", _NOTHING),

@@ -73,6 +73,13 @@ class Behind:
         end_ns = min(found)
         return end_ns, frozenset(found[end_ns])
 
+    def clock_stepped(self, others_ns: int, now_ns: int) -> None:
+        """The clock was set: nobody is judged farther than those that are not behind, or waits for a time far ahead."""
+        for waits in self._jobs.values():
+            waits.judged_to_ns = min(waits.judged_to_ns, others_ns)
+            waits.not_before_ns = min(waits.not_before_ns, now_ns + DEBOUNCE_NS_MAX)
+        self._again = {}
+
     def done(self, end_ns: int, jobs: Iterable[Job], others_ns: int) -> None:
         """These jobs were judged on the window that ends there."""
         for job in jobs:

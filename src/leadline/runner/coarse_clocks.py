@@ -46,6 +46,12 @@ class CoarseClocks:
         self._clocks: dict[Clock, _Heard] = {}
         self._news: list[dict[str, Any]] = []
 
+    def clock_stepped(self) -> None:
+        """Our clock was set: what words said of other clocks by the old time is forgotten, unless it was stored."""
+        self._news = []
+        for one in self._clocks.values():
+            one.off_ns.clear()
+
     def heard(self, clock: Clock, told_ns: int, heard_ns: int) -> None:
         """A word of a host came."""
         one = self._clocks.setdefault(clock, _Heard())

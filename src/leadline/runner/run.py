@@ -28,9 +28,10 @@ from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
 from leadline.model.tables import BY_NAME, Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
-from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.runner.arrivals import Edges, first_by_job, known_times, times_of
 from leadline.runner.behind import Behind
+from leadline.runner.clock_steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.clocks import is_clocked
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
@@ -52,6 +53,16 @@ LOOK_EVERY_S = 0.25
 CLOSE_EVERY_NS = 300 * S  # so often spans that nobody tells any more are looked for
 UNTOLD_NS = 600 * S  # a span that was not told for so long, and longer than late rows change windows, is not watched
 RETRY_S_MAX = 30.0  # between looks at a store that does not answer
+RESUME_TRIES = 3  # what fails so often for another reason than the store is left out: the present matters more
+# A runner that neither ends a window nor looks for one for so long makes no progress: twice what one query may take by
+# default (store.load_seconds_max, 300 s), as a window is loaded by several.
+STUCK_S = 600.0
+# Rows that were under way when a clock went wrong: windows before that are judged again too, if only for nothing.
+CLOCK_BACK_NS = 60 * S
+FAILING_MAX = 5  # failures in a row, 15 s and more of waits between them: whatever it is, it does not pass by itself
+# An analysis that the store failed so often in a row steps aside for RETRY_S_MAX, so that those which read other tables
+# go on: one table that cannot be read must not stop all verdicts.
+ASIDE_AFTER = 4
 STOP_S_MAX = 10.0
 BEHIND_WINDOWS = 3
 # Host clocks may be off: rows of theirs may belong to windows this far from what they say.
@@ -66,14 +77,15 @@ Count = Callable[[Counter, int], None]
 
 @dataclass(frozen=True, slots=True)
 class AnalysisState:
-    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing was judged yet)."""
+    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing was judged yet), clock (the
+    clock of this machine was set, and nothing is judged until that is settled)."""
 
     name: str
     version: int
     doc: str
     state: str
     judged_to_ns: int | None  # windows up to here are judged, or have no rows
-    lag_s: float | None  # how long ago that was
+    lag_s: float | None  # how long ago that was; less than 0: it lies ahead of the clock, which was set back
     windows: int  # judged since the start
     failures: int
     revisions: int  # verdicts that late rows changed
@@ -83,6 +95,22 @@ class AnalysisState:
     last_took_s: float | None
     rows_in: int
     rows_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Whether the thread of the runner lives and comes on."""
+
+    runs: bool  # it is meant to: it was started, was not stopped, and there are analyses
+    alive: bool
+    quiet_s: float  # since it last did anything
+    failing: int  # attempts in a row that failed
+    last_error: str
+
+    @property
+    def well(self) -> bool:
+        """Whether verdicts can be expected."""
+        return not self.runs or (self.alive and self.quiet_s < STUCK_S and self.failing < FAILING_MAX)
 
 
 @dataclass(slots=True)
@@ -96,6 +124,8 @@ class _Lane:
     behind: Behind | None = None  # of one that judges jobs
     back_ns: int | None = None  # from here on it is judged again: jobs that were behind have come to hurt there
     back_after_ns: int = 0  # not before
+    store_failed: int = 0  # times in a row that the store did not answer it
+    aside_s: float = 0.0  # monotonic; not judged before
     windows: int = 0
     failures: int = 0
     revisions: int = 0
@@ -121,10 +151,13 @@ class Runner:
         from_ns: int | None = None,
         ended: Callable[[], int | None] = lambda: None,
         settle_ns: int = SETTLE_NS,
+        elapsed_ns: Callable[[], int] | None = None,
     ) -> None:
         """`now_ns`: event time ("now" of a replay is the recorded time that is reached). `from_ns`: windows are judged
         from this one on; None: go on where the store says that judging ended. `ended`: the end of the rows, once no
         more come. `settle_ns`: how long after they are told it may take until rows are seen in the store.
+        `elapsed_ns`: a clock that nobody sets, against which steps of the other are told; the machine's own where
+        `now_ns` is, else none.
 
         Errors: UsageError if the configuration disables an analysis that does not exist.
         """
@@ -142,9 +175,16 @@ class Runner:
         self._of_jobs: dict[str, list[_Lane]] = {}  # by table: who judges jobs and reads it without waiting
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
         self.watermarks = Watermarks()
+        if elapsed_ns is None and now_ns is time.time_ns:
+            elapsed_ns = boot_ns
+        self._clock = ClockSteps(now_ns, elapsed_ns) if elapsed_ns is not None and self._follows else None
+        self.clock_steps: tuple[ClockStep, ...] = ()  # the last ones, oldest first
+        self._clock_news: tuple[ClockStep, ...] = ()  # that are not stored yet
         self._closed: tuple[int, int] | None = (
             None  # when spans that nobody tells were looked for, and those told before
         )
+        self._beat_s, self._failing, self._fell_of = time.monotonic(), 0, ""
+        self._resume_failed = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
         self._senders_thread = threading.Thread(target=self._keep_senders, name="runner-senders", daemon=True)
@@ -159,10 +199,17 @@ class Runner:
     def start(self) -> None:
         """Begin to judge, in a thread. Without analyses there is none."""
         self.prepare()
+        self._beat_s = time.monotonic()
         if self._lanes:
             self._thread.start()
             if self._follows:
                 self._senders_thread.start()
+
+    def life(self) -> Life:
+        """Whether its thread lives and does something."""
+        runs = bool(self._lanes) and self._thread.ident is not None and not self._stop.is_set()
+        quiet_s = time.monotonic() - self._beat_s
+        return Life(runs, self._thread.is_alive(), quiet_s, self._failing, self._fell_of)
 
     def prepare(self) -> None:
         """Make the schedules, so that rows which come from now on are heard of; `start` does this."""
@@ -283,9 +330,12 @@ class Runner:
 
     def _state(self, lane: _Lane, now_ns: int, ended_ns: int | None) -> AnalysisState:
         schedule, rhythm = lane.schedule, lane.schedule.rhythm
-        lag_ns = max(0, now_ns - schedule.judged_to_ns)
+        lag_ns = now_ns - schedule.judged_to_ns
+        in_doubt = self._follows and (lag_ns < 0 or self.clock_in_doubt)
+        if not self._follows:  # at its end all of a recording is judged, though its time stands at the last row
+            lag_ns = max(0, lag_ns)
         behind = lag_ns > BEHIND_WINDOWS * rhythm.window_ns + rhythm.grace_ns
-        state = "behind" if behind else "ok" if lane.windows else "idle"
+        state = "clock" if in_doubt else "behind" if behind else "ok" if lane.windows else "idle"
         return AnalysisState(
             name=lane.analysis.name,
             version=lane.analysis.version,
@@ -342,29 +392,54 @@ class Runner:
     # --- the thread ---
 
     def _run(self) -> None:
-        if self._lanes:
-            self._executor.start()
-        failed = 0
-        resumed_yet = self._from_ns is not None
+        """Judge until stopped. Nothing that goes wrong ends it: without this thread nobody would judge any more."""
+        resumed_yet, started = self._from_ns is not None, False
         while not self._stop.is_set():
+            self._beat_s = time.monotonic()
             try:
-                if not resumed_yet:
-                    self._resume()
-                    resumed_yet = True
+                if not started:
+                    self._executor.start()
+                    started = True
+                resumed_yet = resumed_yet or self._resumed()
+                self.look_at_clock()
                 judged = self.step()
-                if not judged and self._from_ns is None:  # of a recording what lasts at its end lasts
-                    self.close_unwatched()
-                failed = 0
+                if self._from_ns is None and not judged and not self.clock_in_doubt:
+                    self.close_unwatched()  # of a recording what lasts at its end lasts
+                self._failing = 0
             except StoppedError:
                 return
-            except StoreError as error:
-                failed += 1
-                self._count(counter("store_failed", "analysis"), 1)
-                log.warning("the store does not answer the analyses, which try again: %s", error)
-                self._stop.wait(min(RETRY_S_MAX, 0.5 * 2**failed))
+            except Exception as error:
+                self._failing += 1
+                self._fell(error)
+                self._stop.wait(min(RETRY_S_MAX, 0.5 * 2 ** min(self._failing, 10)))
                 continue
             if not judged:
                 self._stop.wait(LOOK_EVERY_S)
+
+    def _fell(self, error: Exception) -> None:
+        """Count and tell what went wrong outside of any window."""
+        self._fell_of = f"{type(error).__name__}: {error}"
+        if isinstance(error, StoreError | RefusedError):  # a limit that no user asked into is a store that cannot
+            self._count(counter("store_failed", "analysis"), 1)
+            log.warning("the store does not answer the analyses, which try again: %s", error)
+            return
+        self._count(counter("background_failed", "runner"), 1)
+        log.error("the runner failed and goes on: %s", self._fell_of, exc_info=error)
+
+    def _resumed(self) -> bool:
+        """Look for what closed while nobody judged. Returns: whether that is over: done, or failed so often that what
+        closes now is judged without it. Errors: StoreError, as nothing can be judged then; what it failed with."""
+        try:
+            self._resume()
+        except StoreError:
+            raise
+        except Exception as error:
+            self._resume_failed += 1
+            if self._resume_failed < RESUME_TRIES:
+                raise
+            self._fell(error)
+            log.error("windows that closed before the start are not judged; `leadline backfill` judges them")
+        return True
 
     def _resume(self) -> None:
         """Have the windows judged that closed while nobody judged them. Errors: StoreError."""
@@ -391,7 +466,7 @@ class Runner:
         """Close the spans that no window will tell any more, if it is time to look for them; when nothing is due, so
         that all that was missed has been judged. Returns: how many were closed. Errors: StoreError."""
         now_ns = self._now_ns()
-        if self._closed is not None and now_ns < self._closed[0] + CLOSE_EVERY_NS:
+        if self._closed is not None and 0 <= now_ns - self._closed[0] < CLOSE_EVERY_NS:
             return 0
         with self._lock:
             until_ns = {
@@ -416,6 +491,8 @@ class Runner:
         of which no state was stored meanwhile was never told.
         """
         while not self._stop.wait(SENDERS_EVERY_NS / S):
+            if self.clock_in_doubt:
+                continue
             now_ns = self._now_ns()
             try:
                 keep_states(self._store, self.watermarks.senders(now_ns), now_ns)
@@ -427,20 +504,23 @@ class Runner:
 
     def step(self) -> bool:
         """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""
+        if self.clock_in_doubt:
+            return False
         now_ns, ended_ns = self._now_ns(), self._ended()
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
         with self._lock:
+            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= time.monotonic()]
             held = [
                 (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in enumerate(self._lanes)
+                for place, lane in here
                 if (due := self._held(lane, now_ns, come)) is not None
             ]
             if not held:
                 self._go_back(now_ns)
             found = [
                 (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in enumerate(self._lanes)
+                for place, lane in here
                 if (due := lane.schedule.next(now_ns, ended_ns)) is not None
                 and not (due.why is Why.LIVE and self._waits(lane, due.end_ns, now_ns, come))
             ]
@@ -451,9 +531,15 @@ class Runner:
             wanted = self._parts(lane, due, now_ns, come)
         try:
             any_rows = self._judge(lane, due, lambda window: wanted(Job(window.tenant, window.cluster, window.job)))
+            lane.store_failed = 0
         except RefusedError as error:  # more rows than the store may load at once
             any_rows = self._failed(lane, str(error))
-        except (StoreError, StoppedError):
+        except StoreError:
+            lane.store_failed += 1
+            if lane.store_failed >= ASIDE_AFTER:
+                lane.aside_s = time.monotonic() + RETRY_S_MAX
+            raise
+        except StoppedError:
             raise
         except Exception as error:
             log.exception("%s, window that ends at %d ns", lane.analysis.name, due.end_ns)
@@ -467,8 +553,57 @@ class Runner:
             if any_rows:
                 lane.schedule.done(due, now_ns)
                 return True
-        self._pass_over(lane, due, now_ns, ended_ns)
+        try:
+            self._pass_over(lane, due, now_ns, ended_ns)
+        except StoreError:
+            raise
+        except Exception as error:  # where the next row is cannot be asked: window by window it goes on all the same
+            self._fell(error)
+            with self._lock:
+                lane.schedule.done(due, now_ns)
         return True
+
+    # --- this machine's own clock ---
+
+    @property
+    def clock_in_doubt(self) -> bool:
+        """Whether the clock was just set forward: nothing is judged until it has proved to stay."""
+        return self._clock is not None and self._clock.in_doubt
+
+    def look_at_clock(self) -> ClockStep | None:
+        """Look whether the clock was set, and go on from where it is now: what was judged ahead of it is to be judged
+        when its time comes, and what came while it was wrong is judged again. Errors: StoreError, if a step that it
+        found before cannot be stored."""
+        step = self._clock.look() if self._clock is not None else None
+        if step is not None:
+            log.warning("the clock of this machine was set %+.1f s", step.by_ns / S)
+            self._count(counter("clock_steps", "server"), 1)
+            self.clock_steps = (*self.clock_steps[-9:], step)
+            self._clock_news = (*self._clock_news[-9:], step)
+            if step.by_ns < 0:
+                self._set_right(step)
+        if self._clock_news and not self.clock_in_doubt:
+            rows = clock_event(self._clock_news, self._config.provider)
+            self._store.append(EVENT, rows)
+            self.touched(self._config.provider, rows["cluster"][0].as_py(), EVENT, {"rows": rows}, rows.num_rows)
+            self._clock_news = ()
+        return step
+
+    def _set_right(self, step: ClockStep) -> None:
+        """The clock was set back. As after a start, the present goes first; the windows of the time for which it was
+        wrong are judged again after it."""
+        self.watermarks.clock_stepped(step.at_ns)
+        wrong_ns = min(step.wrong_ns + CLOCK_BACK_NS, self._config.backfill_s_max * S)
+        with self._lock:
+            for lane in self._lanes:
+                lane.back_after_ns = min(lane.back_after_ns, step.at_ns)
+                lane.schedule.clock_stepped(step.at_ns)
+                if lane.behind is not None:
+                    lane.behind.clock_stepped(lane.schedule.judged_to_ns, step.at_ns)
+                try:
+                    lane.schedule.backfill(step.at_ns - wrong_ns, lane.schedule.judged_to_ns)
+                except OverflowError:  # somebody has asked for a hundred spans
+                    lane.schedule.set_back(step.at_ns - wrong_ns, step.at_ns)
 
     # --- as far as the data has come ---
 
@@ -571,6 +706,7 @@ class Runner:
             if revision is not None:
                 keep(self._store, analysis, judged, revision)
                 self._tell(lane, judged)
+            self._beat_s = time.monotonic()
             revised += bool(revision)
             error = judged.outcome.error or error
             self._count_failure(judged)

@@ -109,6 +109,14 @@ class Watermarks:
         with self._lock:
             return self._clocks.fits()
 
+    def clock_stepped(self, now_ns: int) -> None:
+        """Our clock was set: nobody was heard later than now."""
+        with self._lock:
+            self._clocks.clock_stepped()
+            for said in self._of.values():
+                for each in said.values():
+                    each.heard_ns = min(each.heard_ns, now_ns)
+
     def _take(self, row: Mapping[str, Any], now_ns: int) -> None:
         job = Job(row["tenant"], row["cluster"], row["job"] or "")
         sender = Sender(row["tenant"], row["cluster"], row["host"], row["sender"])

@@ -124,6 +124,15 @@ class Schedule:
         just closed. Not farther back than late rows change windows."""
         self.judged_to_ns = min(self.judged_to_ns, max(self.rhythm.begin(from_ns), self.oldest_ns(now_ns)))
 
+    def clock_stepped(self, now_ns: int) -> None:
+        """The clock was set: nothing that was judged, heard of or put off lies ahead of it any more."""
+        self.judged_to_ns = min(self.judged_to_ns, self.rhythm.closed(now_ns, None))
+        to_ns, latest_ns = self.judged_to_ns, now_ns + DEBOUNCE_NS_MAX
+        self._heard = {end_ns: min(told_ns, now_ns) for end_ns, told_ns in self._heard.items()}
+        self._late = {end_ns: min(due_ns, latest_ns) for end_ns, due_ns in self._late.items() if end_ns <= to_ns}
+        self._again = {end_ns: wait_ns for end_ns, wait_ns in self._again.items() if end_ns <= to_ns}
+        self._spans = [(first, min(last, to_ns)) for first, last in self._spans if first <= to_ns]
+
     def backfill(self, from_ns: int, to_ns: int) -> int:
         """Judge the windows again that lie in [from_ns, to_ns), as far as they were closed. Returns: how many.
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from leadline.runner.run import AnalysisState, Runner
+from leadline.runner.clock_steps import ClockStep
+from leadline.runner.run import FAILING_MAX, AnalysisState, Life, Runner
 
 HIDDEN = "its last window failed; why is told to the role operator"
 
@@ -37,6 +38,46 @@ def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:
                 "state": "warning",
                 "text": f"analysis {each.name} is {each.lag_s or 0:.0f} s behind, {each.waiting} windows wait",
                 "do": "Give Leadline more CPU, or raise runner.workers.",
+            }
+
+
+def life_findings(life: Life) -> Iterator[dict[str, str]]:
+    """What is wrong with the thread that judges."""
+    if life.runs and not life.alive:
+        yield {
+            "state": "critical",
+            "text": f"nothing is judged: the runner's thread has ended ({life.last_error or 'its log says why'})",
+            "do": "Restart Leadline, and report the trace in its log; windows of the last hour are judged then.",
+        }
+    elif life.runs and life.failing >= FAILING_MAX:
+        yield {
+            "state": "critical",
+            "text": f"nothing is judged: the runner failed {life.failing} times in a row, the last time with: "
+            f"{life.last_error}",
+            "do": "It goes on trying; see whether the store answers, else report the trace in its log.",
+        }
+    elif not life.well:
+        yield {
+            "state": "critical",
+            "text": f"nothing is judged: the runner has done nothing for {life.quiet_s:.0f} s",
+            "do": "See whether the disk of store.path answers; restart Leadline if it does.",
+        }
+
+
+CLOCK_RECENT_NS = 600 * 10**9  # as long as errors of senders are told
+
+
+def clock_findings(steps: Sequence[ClockStep], elapsed_ns: int) -> Iterator[dict[str, str]]:
+    """Steps of this machine's clock within the last minutes."""
+    for each in steps:
+        ago_ns = elapsed_ns - each.elapsed_ns
+        if ago_ns < CLOCK_RECENT_NS:
+            way = "forward" if each.by_ns > 0 else "back"
+            yield {
+                "state": "warning",
+                "text": f"the clock of this machine was set {way} by {abs(each.by_ns) / 1e9:.1f} s, "
+                f"{ago_ns / 1e9:.0f} s ago",
+                "do": "See what set it (chronyc tracking); what was judged by the wrong time is judged again.",
             }
 
 

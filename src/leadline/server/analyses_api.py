@@ -20,7 +20,9 @@ class StateAnswer(BaseModel):
     name: str
     version: int
     doc: str
-    state: str = Field(description="ok, behind, failed (its last window), idle (nothing was judged yet)")
+    state: str = Field(
+        description="ok, behind, failed (its last window), idle (nothing was judged yet), clock (the clock was set)"
+    )
     judged_to_ns: int | None
     lag_s: float | None
     windows: int

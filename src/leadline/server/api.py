@@ -25,7 +25,15 @@ from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddle
 from leadline import __version__
 from leadline.ingest.http import Authorize
 from leadline.model.counters import counter
-from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, UsageError
+from leadline.model.errors import (
+    BusyError,
+    LeadlineError,
+    RefusedError,
+    StoreError,
+    UnknownNameError,
+    UsageError,
+    WorldError,
+)
 from leadline.model.principal import OPERATE, READ, Principal, Role
 from leadline.model.tables import BY_NAME, TABLES
 from leadline.server.alerts_api import mount_alerts
@@ -41,7 +49,7 @@ from leadline.server.entities_view import mount_entities
 from leadline.server.explain_api import mount_explanation
 from leadline.server.fleet_view import mount_fleet
 from leadline.server.graph_api import mount_graph
-from leadline.server.health import LeadlineCollector, Parts, doctor
+from leadline.server.health import LeadlineCollector, Parts, doctor, require_well
 from leadline.server.health_answers import DoctorAnswer, SendersAnswer, SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.incidents_api import mount_incidents
 from leadline.server.jobs_api import mount_jobs
@@ -215,8 +223,9 @@ def create_api(
 
     @api.get("/ready", tags=["process"], responses=PROBLEMS)
     def ready() -> ReadyAnswer:
-        """The store answers and telemetry is taken."""
+        """The store answers, telemetry is taken, and what was taken is judged."""
         parts.store.query("SELECT 1 AS one")
+        require_well(parts)
         return ReadyAnswer(pid=os.getpid())
 
     @api.get("/metrics", tags=["process"], response_class=PlainTextResponse, responses=PROBLEMS)
@@ -388,6 +397,8 @@ def _status(error: LeadlineError) -> tuple[int, str]:
         return 429, "busy"
     if isinstance(error, StoreError):
         return 503, "store"
+    if isinstance(error, WorldError):
+        return 503, "world"
     return 400, "bad_request"
 
 

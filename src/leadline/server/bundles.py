@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -115,7 +114,9 @@ def _draft(parts: Parts, span: Span, config_text: str, operator: bool) -> Draft:
         span,
         configured if operator else _NO_CONFIG,
         redacted=redacted,
-        directory=None if config.url else Path(config.path),
+        # Not beside the store: a draft that fills its disk would spoil what is merged there. Where it is the same disk
+        # all the same, the draft ends before appends would be refused.
+        free_bytes_min=config.free_bytes_min,
     )
 
 

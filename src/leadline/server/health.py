@@ -16,15 +16,20 @@ from leadline.ingest.sources import Source
 from leadline.model.counters import COUNTERS, Counter
 from leadline.model.errors import StoreError
 from leadline.model.principal import OPERATE, Principal
+from leadline.runner.clock_steps import boot_ns
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server import analyses, senders_view
 from leadline.server.alerts import Alerts
 from leadline.server.alerts import findings as alert_findings
+from leadline.server.background import keeping
+from leadline.server.background.keeping import Background
 from leadline.server.explain import Explainer
 from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
+from leadline.store.disk.watch import DiskWatch
+from leadline.store.disk.watch import findings as disk_findings
 
 WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
 QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
@@ -48,6 +53,8 @@ class Parts:
     ledger: LedgerConfig = field(default_factory=LedgerConfig)
     alerts: Alerts | None = None
     explainer: Explainer | None = None
+    background: Background | None = None
+    disk: DiskWatch | None = None
 
 
 def sources_of(parts: Parts, principal: Principal) -> list[Source]:
@@ -84,7 +91,11 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     findings += senders_view.findings(senders)
     if principal.may(OPERATE):
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
+        findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
+        findings += disk_findings(parts.disk) if parts.disk else []
+        findings += analyses.clock_findings(parts.runner.clock_steps, boot_ns()) if parts.runner else []
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
+        findings += keeping.findings(parts.background.states() if parts.background else [])
     facts, store_error = _facts(parts.store)
     if store_error:
         findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})
@@ -113,6 +124,14 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         "tables": facts,
         "last_store_error": parts.intake.last_store_error,
     }
+
+
+def require_well(parts: Parts) -> None:
+    """Errors: StoreError if something that everything depends on does not live any more; `doctor` says what to do."""
+    for found in analyses.life_findings(parts.runner.life()) if parts.runner else ():
+        raise StoreError(found["text"])
+    for name, why in parts.store.unreadable.items():
+        raise StoreError(f"table {name} cannot be read: {why}")
 
 
 def _for_tenant(parts: Parts, found: dict[str, Any]) -> dict[str, Any]:

@@ -33,13 +33,14 @@ from leadline.ingest.scrape import Scraper
 from leadline.ingest.sflow_listener import SflowListener
 from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
-from leadline.model.errors import LeadlineError, StoreError, WorldError
+from leadline.model.errors import LeadlineError, WorldError
 from leadline.model.principal import Principal
 from leadline.runner.live import LiveTables
 from leadline.runner.run import Runner
 from leadline.server.access import authorize
 from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
+from leadline.server.background.keeping import Background, in_order
 from leadline.server.changes import Changes
 from leadline.server.config import Config, Flag, load
 from leadline.server.expectations import effective, save
@@ -47,8 +48,10 @@ from leadline.server.explain import Explainer
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_loopback
+from leadline.server.supervisor import CANNOT_START, CRASHED
 from leadline.server.unix_socket import SocketFile
 from leadline.store import Store
+from leadline.store.disk.watch import DiskWatch
 from leadline.wire.warm import warm
 
 log = logging.getLogger("leadline")
@@ -99,9 +102,13 @@ class ServerProcess:
         ingest = IngestApp(self.intake, self._decoders, authorize)
         self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url, late_jobs=self.runner.late_jobs)
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
+        self.background = Background(self.counts.add)
+        self.disk = DiskWatch(self.store, self.counts.add)
+        self.ready = False
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
-            alerts=self.alerts, explainer=explainer,
+            alerts=self.alerts, explainer=explainer, background=self.background,
+            disk=self.disk,
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
@@ -159,31 +166,37 @@ class ServerProcess:
         warm()
         self.store.start()
         try:
+            self.disk.start()
             save(self.store, held, time.time_ns(), self._config.runner.provider)
             self.alerts.open()
             self.runner.start()
             self.intake.start()
             self._grpc.start()
-            await self._serve(loop, listening)
+            await self._serve(listening)
         finally:
-            self._grpc.stop()
-            await loop.run_in_executor(None, self.intake.stop)
-            self._decoders.shutdown()
-            await loop.run_in_executor(None, self.runner.stop)
-            self.alerts.close()
-            self.store.stop()
-            if at_path is not None:
-                at_path.remove()
+            await in_order([
+                ("gRPC", self._grpc.stop), ("intake", self.intake.stop), ("decoders", self._decoders.shutdown),
+                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("disk", self.disk.stop),
+                ("store", self.store.stop),
+                *([("socket", at_path.remove)] if at_path is not None else []),
+            ])  # fmt: skip
 
-    async def _serve(self, loop: asyncio.AbstractEventLoop, listening: list[list[socket.socket]]) -> None:
+    async def _serve(self, listening: list[list[socket.socket]]) -> None:
         serving = [
             asyncio.create_task(listener.serve(sockets))
             for listener, sockets in zip(self._listeners, listening, strict=True)
         ]
-        parts = (self._scraper.run(), self._sflow.run(), self.alerts.run(), self._maintain(loop))
-        behind = [asyncio.create_task(part) for part in parts]
+        keep = self.background.keep
+        behind = [
+            asyncio.create_task(keep(counter("background_failed", "scraper"), self._scraper.run)),
+            asyncio.create_task(keep(counter("background_failed", "sflow"), self._sflow.run)),
+            asyncio.create_task(keep(counter("background_failed", "alerts"), self.alerts.run)),
+            asyncio.create_task(keep(counter("background_failed", "maintenance"), self._maintain)),
+        ]
+        self.ready = True
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
-        await asyncio.wait([*serving, *behind, stopping], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([*serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        asked = self._stop.is_set()
         for task in behind:
             task.cancel()
         await asyncio.gather(*behind, return_exceptions=True)
@@ -195,20 +208,19 @@ class ServerProcess:
         for result in ended:
             if isinstance(result, BaseException):
                 raise result
-        for task in behind:
-            error = None if task.cancelled() else task.exception()
-            if error is not None:
-                raise WorldError(f"a background part of the server stopped: {error!r}") from error
+        if not asked:
+            raise WorldError("a listener of the server ended though nobody asked it to")
 
-    async def _maintain(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _maintain(self) -> None:
         while True:
             await asyncio.sleep(MAINTAIN_EVERY_S)
-            try:
-                await loop.run_in_executor(None, self.intake.save_streams)
-                await loop.run_in_executor(None, self.store.maintain, time.time_ns())
-            except StoreError as error:
-                self.counts.add(counter("store_failed", "rollup"))
-                log.error("maintenance of the store failed and is tried again: %s", error)
+            await self._maintained()
+
+    async def _maintained(self) -> None:
+        """One round. Each step fails for itself: series that cannot be read do not keep raw samples from being rolled
+        up before they are dropped."""
+        await self.background.step(counter("store_failed", "streams"), self.intake.save_streams)
+        await self.background.step(counter("store_failed", "rollup"), lambda: self.store.maintain(time.time_ns()))
 
 
 def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
@@ -239,8 +251,13 @@ def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
 
 
 def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Flag]) -> int:
-    """Load the configuration and run the server process; returns its exit code."""
+    """Load the configuration and run the server process; returns its exit code.
+
+    0: it was asked to stop. CANNOT_START: it could not start, and would not if it were started again. 1: it had been
+    ready and then failed, so whoever looks after it starts it again.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    process: ServerProcess | None = None
     try:
         config = load(path, environ, flags)
         if config.runner.replay_file:
@@ -248,8 +265,9 @@ def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Fl
 
             asyncio.run(ReplayProcess(config).run())
         else:
-            asyncio.run(ServerProcess(config).run())
+            process = ServerProcess(config)
+            asyncio.run(process.run())
     except LeadlineError as error:
         print(f"leadline: {error}", file=sys.stderr)
-        return 2
+        return CRASHED if process is not None and process.ready else CANNOT_START
     return 0

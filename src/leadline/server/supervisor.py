@@ -21,7 +21,8 @@ CRASHES_MAX = 5  # within CRASH_WINDOW_S: a process that cannot live is not rest
 CRASH_WINDOW_S = 60.0
 STOP_WAIT_S = 30.0  # the server's own grace is 15 s for requests, then the lanes drain
 READY_S_MAX = 600.0  # a first start compiles scanners and kernels: minutes of two cores, more on a busy machine
-CANNOT_START = 2  # exit code of a configuration or world error: restarting would not help
+CANNOT_START = 2  # exit code of an error before the server was ready: restarting would not help
+CRASHED = 1  # exit code of one afterwards: it has lived with this configuration, so it is started again
 PR_SET_PDEATHSIG = 1
 
 _BOUND = (

@@ -13,6 +13,7 @@ import hashlib
 import io
 import os
 import platform
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -76,8 +77,12 @@ def our_versions() -> dict[str, str]:
 class Draft:
     """A bundle that is made and not yet written. Closes its temporary files at the end of a `with`."""
 
-    def __init__(self, manifest: Manifest, config_text: str, directory: Path | None) -> None:
-        """`directory`: where the temporary files lie while they are needed; None for the system's place."""
+    def __init__(
+        self, manifest: Manifest, config_text: str, directory: Path | None, *, free_bytes_min: int = 0
+    ) -> None:
+        """`directory`: where the temporary files lie while they are needed; None for the system's place, of whose space
+        `free_bytes_min` stays free."""
+        self._free_bytes_min = free_bytes_min
         self._manifest = replace(manifest, members={})
         self._config = config_text.encode()
         self._directory = directory
@@ -104,10 +109,22 @@ class Draft:
             writer = TableWriter(table, file)
             try:
                 for rows in groups:
+                    self._require_room(rows.nbytes)
                     writer.write(in_order(table, rows))
             finally:
                 writer.close()
             self._take(table, file, writer.rows)
+
+    def _require_room(self, size_bytes: int) -> None:
+        """Errors: WorldError if so much more would leave less free than is to stay so."""
+        where = self._directory or Path(tempfile.gettempdir())
+        free_bytes = shutil.disk_usage(where).free
+        if self._free_bytes_min and free_bytes - size_bytes < self._free_bytes_min:
+            raise WorldError(
+                f"only {free_bytes >> 20} MiB are free on the disk of {where}, where bundles are drafted, and "
+                f"{self._free_bytes_min >> 20} MiB stay free (store.free_bytes_min); ask for a shorter span, or set "
+                "TMPDIR to a larger disk"
+            )
 
     def adopt(self, table: Table, file: BinaryIO, rows: int) -> None:
         """Take over a table's finished file (`bundle_stream`); `close` closes it."""
@@ -167,6 +184,7 @@ def draft_bundle(
     versions: Mapping[str, str] | None = None,
     redacted: bool = False,
     directory: Path | None = None,
+    free_bytes_min: int = 0,
 ) -> Draft:
     """Make the bundle of a span from a store. The caller closes it.
 
@@ -177,7 +195,7 @@ def draft_bundle(
     if span.from_ns >= span.to_ns:
         raise UsageError(f"a bundle needs a span: from {span.from_ns} to {span.to_ns} holds nothing")
     manifest = Manifest(span.from_ns, span.to_ns, span.tenant, span.cluster, redacted, dict(versions or our_versions()))
-    draft = Draft(manifest, config_text, directory)
+    draft = Draft(manifest, config_text, directory, free_bytes_min=free_bytes_min)
     try:
         for table in by_table(TABLES):
             draft.add(table, _groups(store, table, span))

@@ -29,6 +29,7 @@ from leadline.store.asking.process import GuardProcess
 from leadline.store.asking.turns import Turns
 from leadline.store.config import Limits, StoreConfig
 from leadline.store.connect import Pool, connect, error_code, first_line, insert, place
+from leadline.store.disk.parts import UNREADABLE
 from leadline.store.migrate import (
     SCHEMA_VERSION,
     StoredTable,
@@ -111,6 +112,8 @@ class Store:
         # An operator's statements are not read behind those of tenants.
         self._guards = {is_operator: GuardProcess(self.tables) for is_operator in (False, True)}
         self._turns = Turns(max(1, config.readers - 1))
+        self.unreadable: dict[str, str] = {}  # tables that nothing is appended to, and why (`disk.watch`)
+        self.doubted = False  # a query met a part that cannot be read
         self._new_pools()
 
     def _new_pools(self) -> None:
@@ -193,6 +196,8 @@ class Store:
         none of them may be there: append again).
         """
         self._check_started()
+        if why := self.unreadable.get(table.name):
+            raise StoreError(f"nothing is appended to {table.name} now: {why}")
         checked = checked_rows(table, rows)
         if not checked.num_rows:
             return
@@ -204,6 +209,9 @@ class Store:
                 self._check_disk()
                 insert(client, not self.config.url, f"{DATABASE}.{table.name}", checked)
                 self._check_disk()
+            # Whoever is told that rows are stored must be able to read them.
+            if why := self.unreadable.get(table.name):
+                raise StoreError(f"nothing is appended to {table.name} now: {why}")
             stored = checked
         except LeadlineError:
             raise
@@ -325,34 +333,53 @@ class Store:
 
         Appends, queries and merges go on. Errors: StoreError.
         """
-        self._commands([f"ALTER TABLE {DATABASE}.{table} FREEZE WITH NAME '{name}_{table}'" for table in self.tables])
+        for table in self.tables:
+            self.command(f"ALTER TABLE {DATABASE}.{table} FREEZE WITH NAME '{name}_{table}'")
         return list(self.tables)
 
     def detached(self, table: str) -> Path:
         """Where parts are put that `attach` takes in; from now on nothing is merged, until the store is closed."""
-        self._commands(["SYSTEM STOP MERGES", "SYSTEM STOP TTL MERGES"])
+        self.command("SYSTEM STOP MERGES")
+        self.command("SYSTEM STOP TTL MERGES")
         sql = f"SELECT data_paths[1] AS path FROM system.tables WHERE database = '{DATABASE}' AND name = '{table}'"
         return Path(self.query(sql).to_pylist()[0]["path"]) / "detached"
 
     def attach(self, table: str, parts: Sequence[str]) -> None:
         """Take in parts that lie in `detached`; their checksums are looked at. Errors: StoreError."""
-        self._commands([f"ALTER TABLE {DATABASE}.{table} ATTACH PART {quoted(part)}" for part in parts])
+        for part in parts:
+            self.command(f"ALTER TABLE {DATABASE}.{table} ATTACH PART {quoted(part)}")
 
     def rows_of_parts(self, table: str) -> int:
         """Stored rows, those that were appended twice and not merged counted twice."""
         sql = f"SELECT sum(rows) AS n FROM system.parts WHERE active AND database = '{DATABASE}' AND table = '{table}'"
         return int(self.query(sql).to_pylist()[0]["n"])
 
-    def _commands(self, statements: Sequence[str]) -> None:
+    def command(self, statement: str) -> None:
+        """Run a statement of ours that gives no rows. Errors: StoreError."""
         self._check_started()
         try:
             with self._writers.borrow() as client:
-                for statement in statements:
-                    client.command(statement)
+                client.command(statement)
         except LeadlineError:
             raise
         except Exception as error:
-            raise StoreError(f"the store at {place(self.config)}: {first_line(error)}") from error
+            raise StoreError(f"{statement} at {place(self.config)} failed: {first_line(error)}") from error
+
+    def reload(self, table: str) -> None:
+        """Have the engine load a table's parts anew from the disk: one that it cannot read is put aside, and those that
+        it was merged from are read in its place while they are there. Queries of the table fail meanwhile (0.3 s).
+
+        Errors: StoreError; done again it goes on where it stopped.
+        """
+        for statement, over in (
+            (f"DETACH TABLE {DATABASE}.{table} SYNC", 60),
+            (f"ATTACH TABLE {DATABASE}.{table}", 57),
+        ):
+            try:
+                self.command(statement)
+            except StoreError as error:
+                if error.__cause__ is None or error_code(error.__cause__) != over:  # it is gone, or there, already
+                    raise
 
     # --- inside ---
 
@@ -366,8 +393,7 @@ class Store:
         Seen with chDB 26.9: a write(2) that fails with ENOSPC is ignored, the insert reported as done, and the
         part unreadable. So space is looked for before an insert, and again after it, before it is acknowledged:
         what was free then was free in between, unless somebody filled and emptied the disk in those milliseconds.
-        Background merges are not guarded: whoever fills the disk while one runs can spoil rows stored long ago, so
-        the store should have a file system of its own.
+        Background merges are looked after by `disk.watch`; the store should have a file system of its own all the same.
         """
         if self.config.url or not self.config.free_bytes_min:
             return
@@ -389,6 +415,8 @@ class Store:
         except Exception as error:
             if error_code(error) in _OVER_LIMIT:
                 raise RefusedError("limit", _limit_text(error, limits)) from error
+            if error_code(error) in UNREADABLE and not self.config.url:
+                self.doubted = True
             raise StoreError(f"query at {place(self.config)} failed: {first_line(error)}") from error
         if not answer:  # an empty result has a schema still
             raise StoreError(f"query at {place(self.config)} got no answer from the engine; is the disk full?")

@@ -16,6 +16,7 @@ from leadline.model.errors import StoreError
 from leadline.model.tables import Table
 from leadline.store.schema import (
     DATABASE,
+    MERGE_LIMIT,
     Layout,
     clickhouse_type,
     codec,
@@ -159,7 +160,7 @@ def _changed_ttl(table: Table, stored: StoredTable, layout: Layout) -> list[str]
 
 def _changed_settings(table: Table, stored: StoredTable, layout: Layout) -> list[str]:
     wanted = table_settings(table, layout)
-    ours = {*wanted, *table_settings(table, Layout(fsync=True))}
+    ours = {*wanted, *table_settings(table, Layout(fsync=True)), MERGE_LIMIT}
     change = [f"{key} = {value}" for key, value in wanted.items() if stored.settings.get(key) != str(value)]
     reset = [key for key in sorted(ours) if key not in wanted and key in stored.settings]
     alter = f"ALTER TABLE {layout.local(table)}{layout.on_cluster}"

@@ -58,9 +58,13 @@ _PARTITIONS = {
 }
 
 
-# Parts that were merged into another are kept this long, in case power is lost before the kernel has written the merged
-# one (after 30 s: vm.dirty_expire_centisecs). ClickHouse's own 480 s tripled the disk that a busy store takes.
-OLD_PARTS_S = 60
+# Parts that were merged into another are kept this long, ClickHouse's own time: for power that is lost before the
+# kernel has written the merged one, and for a merge that met a full disk. `disk.watch` finds that out within 10 s, and
+# undoes it once there is room. 60 s took a third of the disk on a busy store, and were over before anybody had looked.
+OLD_PARTS_S = 480
+
+# The setting of a table that bounds what a merge makes; set while space is short (`disk.watch`), reset at each start.
+MERGE_LIMIT = "max_bytes_to_merge_at_max_space_in_pool"
 
 # How much larger the sum of parts must be than the largest of them before they are merged. With ClickHouse's 5 every
 # row of a stream of small appends was written 4.4 times (two fifths of the CPU of taking samples in), with 20 it is

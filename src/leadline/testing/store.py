@@ -62,18 +62,23 @@ class MemoryStore:
             self.appends.append((table.name, rows.num_rows))
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
-        """What `ingest` asks: rows of `series`, all of them, of one tenant and cluster, or without a type by name.
+        """What `ingest` asks: rows of `series`, all of them, of one tenant and cluster, of those without a type by
+        name, or in a range of ids.
 
         Errors: UsageError for anything else.
         """
         wanted = dict(parameters or {})
-        if "FROM leadline.series" not in sql or wanted.keys() - {"tenant", "cluster", "names"}:
+        if "FROM leadline.series" not in sql or wanted.keys() - {"tenant", "cluster", "names", "first", "last"}:
             raise UsageError(f"MemoryStore answers what ingest asks about leadline.series; got {sql[:200]!r}")
         names = wanted.pop("names", None)
+        first, last = wanted.pop("first", None), wanted.pop("last", None)
         rows = [row for row in self.rows("series") if all(row[name] == value for name, value in wanted.items())]
         if names is not None:
             assert "type IS NULL" in sql, "names come with streams that have no type"
             rows = [row for row in rows if row["type"] is None and row["name"] in names]
+        if first is not None and last is not None:
+            low, high = int.from_bytes(first, "little"), int.from_bytes(last, "little")
+            rows = [row for row in rows if low <= int.from_bytes(row["series"], "little") <= high]
         rows.sort(key=lambda row: (row["tenant"], row["cluster"]))
         table = arrow_table(
             BY_NAME["series"], {c.name: [row[c.name] for row in rows] for c in BY_NAME["series"].columns}

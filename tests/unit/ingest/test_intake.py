@@ -297,6 +297,31 @@ def test_times_are_saved_when_they_moved_by_more_than_an_hour(bench: Bench) -> N
     assert bench.store.rows("series")[0]["last_ns"] == T
 
 
+def test_times_are_saved_a_slice_of_streams_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no tenant has so many streams that the engine's limit for one query is met."""
+    monkeypatch.setattr("leadline.ingest.known.SLICE_FIRST", 3)
+    monkeypatch.setattr("leadline.ingest.known.SLICE_MAX", 3)
+    names = [f"m{number}" for number in range(10)]
+    for name in names:
+        bench.send(one({"__name__": name}, T))
+    for name in names[:5]:
+        bench.send(one({"__name__": name}, T + 60 * S))
+    query, read = bench.store.query, list[int]()
+
+    def counted_query(sql: str, parameters: Any = None) -> pa.Table:
+        rows = query(sql, parameters)
+        read.append(rows.num_rows)
+        return rows
+
+    bench.store.query = counted_query  # type: ignore[method-assign]
+    bench.intake.save_streams(by_ns=0)
+    assert read
+    assert max(read) <= 3
+    assert {row["name"]: row["last_ns"] - T for row in bench.store.rows("series")} == {
+        name: 60 * S if name in names[:5] else 0 for name in names
+    }
+
+
 def test_a_store_that_fails_at_the_end_does_not_stop_the_stop(make: Make) -> None:
     bench = make()
     bench.send(one(UP, T))

@@ -20,7 +20,7 @@ ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{ta
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(seen_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.conflict ON CLUSTER 'main' AS leadline.conflict_local
 ENGINE = Distributed('main', 'leadline', 'conflict_local', cityHash64(entity));

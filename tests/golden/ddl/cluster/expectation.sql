@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS leadline.expectation_local ON CLUSTER 'main'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 ORDER BY (tenant, cluster, expectation, from_ns)
 TTL toDateTime(fromUnixTimestamp64Nano(ifNull(to_ns, 4102444800000000000), 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.expectation ON CLUSTER 'main' AS leadline.expectation_local
 ENGINE = Distributed('main', 'leadline', 'expectation_local', cityHash64(expectation));

@@ -25,7 +25,7 @@ ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{ta
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, flow, time_ns, switch, batch, batch_row)
 TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(72)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
 
 CREATE TABLE IF NOT EXISTS leadline.flow_sample ON CLUSTER 'main' AS leadline.flow_sample_local
 ENGINE = Distributed('main', 'leadline', 'flow_sample_local', cityHash64(flow));

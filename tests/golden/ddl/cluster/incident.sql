@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS leadline.incident_local ON CLUSTER 'main'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', `seen_ns`)
 ORDER BY (tenant, cluster, incident, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.incident ON CLUSTER 'main' AS leadline.incident_local
 ENGINE = Distributed('main', 'leadline', 'incident_local', cityHash64(incident));

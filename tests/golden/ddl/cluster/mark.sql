@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS leadline.mark_local ON CLUSTER 'main'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 ORDER BY (tenant, cluster, incident, time_ns, entity, rule, actor)
 TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.mark ON CLUSTER 'main' AS leadline.mark_local
 ENGINE = Distributed('main', 'leadline', 'mark_local', cityHash64(incident));

@@ -20,7 +20,7 @@ ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{ta
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, end_ns, bin_s, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(24)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
 
 CREATE TABLE IF NOT EXISTS leadline.profile ON CLUSTER 'main' AS leadline.profile_local
 ENGINE = Distributed('main', 'leadline', 'profile_local', cityHash64(entity));

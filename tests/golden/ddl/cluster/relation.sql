@@ -14,7 +14,7 @@ ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{ta
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(from_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, child, kind, from_ns, parent, source)
 TTL toDateTime(fromUnixTimestamp64Nano(ifNull(to_ns, 4102444800000000000), 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.relation ON CLUSTER 'main' AS leadline.relation_local
 ENGINE = Distributed('main', 'leadline', 'relation_local', cityHash64(child));

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS leadline.series_local ON CLUSTER 'main'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
 ORDER BY (tenant, cluster, series)
 TTL toDateTime(fromUnixTimestamp64Nano(last_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.series ON CLUSTER 'main' AS leadline.series_local
 ENGINE = Distributed('main', 'leadline', 'series_local', cityHash64(series));

@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS leadline.symptom_local ON CLUSTER 'main'
 ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', `seen_ns`)
 ORDER BY (tenant, cluster, entity, start_ns, symptom, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 
 CREATE TABLE IF NOT EXISTS leadline.symptom ON CLUSTER 'main' AS leadline.symptom_local
 ENGINE = Distributed('main', 'leadline', 'symptom_local', cityHash64(entity));

@@ -16,7 +16,7 @@ ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{ta
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(told_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, host, sender, job, told_ns, clock)
 TTL toDateTime(fromUnixTimestamp64Nano(told_ns, 'UTC'), 'UTC') + toIntervalHour(48)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
 
 CREATE TABLE IF NOT EXISTS leadline.watermark ON CLUSTER 'main' AS leadline.watermark_local
 ENGINE = Distributed('main', 'leadline', 'watermark_local', cityHash64(host));

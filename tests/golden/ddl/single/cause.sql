@@ -26,4 +26,4 @@ CREATE TABLE IF NOT EXISTS leadline.cause
 ENGINE = ReplacingMergeTree(`seen_ns`)
 ORDER BY (tenant, cluster, incident, position, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;

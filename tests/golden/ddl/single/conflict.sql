@@ -20,4 +20,4 @@ ENGINE = ReplacingMergeTree(`seen_ns`)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, kind, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(seen_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;

@@ -25,4 +25,4 @@ CREATE TABLE IF NOT EXISTS leadline.incident
 ENGINE = ReplacingMergeTree(`seen_ns`)
 ORDER BY (tenant, cluster, incident, analysis, version, revision)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;

@@ -17,4 +17,4 @@ CREATE TABLE IF NOT EXISTS leadline.series
 ENGINE = ReplacingMergeTree
 ORDER BY (tenant, cluster, series)
 TTL toDateTime(fromUnixTimestamp64Nano(last_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 60;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
