@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -21,7 +21,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
 from leadline import __version__
-from leadline.ingest.http import Authorize
 from leadline.model.counters import counter
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
@@ -57,6 +56,9 @@ from leadline.server.sle_api import mount_sle
 from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
 from leadline.server.telemetry_view import mount_telemetry
+from leadline.server.tokens.gate import Gate
+from leadline.server.tokens.rights import OPEN, caller_of, require_all_listed, right_of
+from leadline.server.tokens.session import mount_session
 
 
 class Sql(BaseModel):
@@ -95,7 +97,7 @@ class RowsAnswer(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer} for status in (400, 401, 404, 422, 429, 503)
+    status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 422, 429, 503)
 }
 
 # Queries at a time, waiting ones included. Each takes one of the 40 threads that answer requests, and the engine
@@ -144,7 +146,7 @@ The same on the terminal: leadline doctor | show tables | show series | sql 'SEL
 
 def create_api(
     parts: Parts,
-    authorize: Authorize,
+    gate: Gate,
     config_view: Callable[[], list[dict[str, Any]]],
     changes: Changes,
     config_text: str = "",
@@ -153,7 +155,15 @@ def create_api(
 
     `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
     """
+
+    async def admit(request: Request) -> None:
+        """Every route passes here, also one that forgets to ask who it is."""
+        right = right_of(request)
+        if right != OPEN:
+            gate(caller_of(request, right))
+
     api = FastAPI(
+        dependencies=[Depends(admit)],
         title="Leadline",
         version=__version__,
         description="Tables of telemetry and verdicts. Times are ns since 1970; every answer carries `schema`.",
@@ -172,7 +182,7 @@ def create_api(
     reading = _Turns(QUERIES_MAX)
 
     def who(request: Request) -> Principal:
-        principal = authorize({name.lower(): value for name, value in request.headers.items()})
+        principal = gate.again(caller_of(request, READ))
         if not principal.may(READ):
             raise RefusedError("unauthorized", f"role {principal.role} may not read")
         return principal
@@ -183,6 +193,8 @@ def create_api(
     def told(_: Request, error: LeadlineError) -> JSONResponse:
         status, reason = _status(error)
         headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, BusyError) else None
+        if status == 401 and gate.asks:
+            headers = {"www-authenticate": "Bearer"}
         return _problem(status, reason, str(error), headers)
 
     @api.exception_handler(RequestValidationError)
@@ -328,8 +340,10 @@ def create_api(
     mount_page(api, HELLO)
     mount_changes(api, ways, changes)
     mount_bundles(api, ways, config_text)
+    mount_session(api, gate, PROBLEMS)
     for mount in MOUNTS:
         mount(api, ways)
+    require_all_listed(api)
     return api
 
 
@@ -357,7 +371,9 @@ def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] 
 
 def _status(error: LeadlineError) -> tuple[int, str]:
     if isinstance(error, RefusedError):
-        return {"unauthorized": 401, "unknown_table": 404, "unknown_incident": 404}.get(error.reason, 400), error.reason
+        return {"unauthorized": 401, "forbidden": 403, "unknown_table": 404, "unknown_incident": 404}.get(
+            error.reason, 400
+        ), error.reason
     if isinstance(error, UnknownNameError):
         return 404, "unknown_name"
     if isinstance(error, BusyError):
