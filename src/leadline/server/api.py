@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -57,7 +57,7 @@ from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
 from leadline.server.telemetry_view import mount_telemetry
 from leadline.server.tokens.gate import Gate
-from leadline.server.tokens.rights import OPEN, caller_of, require_all_listed, right_of
+from leadline.server.tokens.rights import caller_of, guarded, require_all_listed
 from leadline.server.tokens.session import mount_session
 
 
@@ -155,15 +155,7 @@ def create_api(
 
     `config_view` gives the effective settings with their origins, `config_text` is what a bundle keeps of them.
     """
-
-    async def admit(request: Request) -> None:
-        """Every route passes here, also one that forgets to ask who it is."""
-        right = right_of(request)
-        if right != OPEN:
-            gate(caller_of(request, right))
-
     api = FastAPI(
-        dependencies=[Depends(admit)],
         title="Leadline",
         version=__version__,
         description="Tables of telemetry and verdicts. Times are ns since 1970; every answer carries `schema`.",
@@ -171,6 +163,7 @@ def create_api(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
+    api.router.route_class = guarded(gate)
     parts = replace(parts, store=Answering(parts.store))
     # A page of 130 kB in 3 ms. Not what is packed already, and not streams of events (which it leaves out by itself).
     packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, MEDIA_TYPE)

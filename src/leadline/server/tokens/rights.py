@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 
-from leadline.ingest.http import peer_of
+from leadline.ingest.http import Authorize, peer_of
 from leadline.model.principal import MARK, OPERATE, READ, Caller
 from leadline.server.page import VIEWS
 
@@ -75,9 +76,22 @@ RIGHTS: Mapping[Route, str] = {
 }
 
 
-def right_of(request: Request) -> str:
-    """The right that the route of a request needs; OPEN for none. Errors: KeyError for a route that is not listed."""
-    return RIGHTS[request.method, request.scope["route"].path]
+def guarded(gate: Authorize) -> type[APIRoute]:
+    """The routes of an API that all pass a gate, also one that forgets to ask who it is; before the body is read."""
+
+    class Guarded(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            inner = super().get_route_handler()
+
+            async def handler(request: Request) -> Response:
+                right = RIGHTS[request.method, self.path]
+                if right != OPEN:
+                    gate(caller_of(request, right))
+                return await inner(request)
+
+            return handler
+
+    return Guarded
 
 
 def routes_of(api: FastAPI) -> set[Route]:
