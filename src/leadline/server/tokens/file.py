@@ -46,12 +46,12 @@ class TokenFile:
                 f"`leadline token create me --role admin --token-file {path}`"
             )
 
-    def tokens(self) -> Sequence[Token]:
-        """All tokens as they are now, up to LOOK_EVERY_S ago.
+    def tokens(self, look: bool = False) -> Sequence[Token]:
+        """All tokens as they were at most LOOK_EVERY_S ago; with `look`, as they are now.
 
         Errors: BusyError while the file cannot be read: senders keep what they have and try again.
         """
-        if self._monotonic() - self._looked >= LOOK_EVERY_S:
+        if look or self._monotonic() - self._looked >= LOOK_EVERY_S:
             with self._lock:
                 self._look()
         if self._problem:

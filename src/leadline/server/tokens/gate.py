@@ -62,7 +62,8 @@ class Gate:
     def token_of(self, secret: str) -> Token:
         """The good token of a secret. Errors: RefusedError("unauthorized"), BusyError."""
         assert self._tokens is not None, "who asks for no tokens needs none"
-        token = found(self._tokens.tokens(), secret)
+        # One that was made a moment ago is good at once.
+        token = found(self._tokens.tokens(), secret) or found(self._tokens.tokens(look=True), secret)
         if token is None:
             raise RefusedError(
                 "unauthorized", "this token is not known here; `leadline token list` tells those that are"

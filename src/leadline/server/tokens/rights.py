@@ -96,7 +96,9 @@ def guarded(gate: Authorize) -> type[APIRoute]:
 
 def routes_of(api: FastAPI) -> set[Route]:
     """Every route that is served, with its methods."""
-    return {(method, route.path) for route in api.routes if isinstance(route, APIRoute) for method in route.methods}
+    return {
+        (method, route.path) for route in api.routes if isinstance(route, APIRoute) for method in route.methods or ()
+    }
 
 
 def require_all_listed(api: FastAPI) -> None:

@@ -88,6 +88,15 @@ def test_without_a_good_token_nobody_is_let_in(gate: Gate, held: Held) -> None:
         assert secret not in text
 
 
+def test_a_token_that_was_just_made_is_good_at_once(tmp_path: Path) -> None:
+    held = Held(tmp_path)
+    gate = Gate(TokenFile(held.path, monotonic=lambda: 0.0), None)
+    now_ns = time.time_ns()
+    one, secret = token.made("new", "read", "", now_ns, 0, secrets.token_bytes(ID_BYTES + SECRET_BYTES))
+    file.changed(held.path, lambda before: token.added(before, one, now_ns))
+    assert gate(Caller({"authorization": f"Bearer {secret}"})).name == "new"
+
+
 def test_its_own_name_is_not_refused(gate: Gate, held: Held) -> None:
     found = gate(Caller({**held.headers("reader"), "host": "leadline.example:8440"}, peer="10.0.0.9"))
     assert (found.tenant, found.role, found.name) == ("acme", Role.TENANT_READ, "reader")

@@ -24,7 +24,7 @@ def made(
 
 def test_the_secret_finds_its_token_and_is_not_in_the_file() -> None:
     tokens: tuple[Token, ...] = ()
-    secrets = []
+    secrets: list[str] = []
     for number in range(1, 4):
         one, secret = made(f"t{number}", seed=number)
         tokens, secrets = token.added(tokens, one, NOW), [*secrets, secret]
