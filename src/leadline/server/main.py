@@ -55,6 +55,7 @@ from leadline.wire.warm import warm
 log = logging.getLogger("leadline")
 
 MAINTAIN_EVERY_S = 300.0
+TLS_GOODBYE_S = 1.0  # a peer that reads answers at once; asyncio would wait 30 s
 BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (somaxconn) is 4096
 
 
@@ -79,6 +80,18 @@ class _Listener(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, without waiting for idle clients to say goodbye over TLS: agents that keep a connection open need not
+        notice, and would hold the server for all of server.stop_s_max."""
+        asyncio.get_running_loop().call_later(TLS_GOODBYE_S, self._cut_idle)
+        await super().shutdown(sockets)
+
+    def _cut_idle(self) -> None:
+        for each in list(self.server_state.connections):
+            cycle, transport = getattr(each, "cycle", None), getattr(each, "transport", None)
+            if transport is not None and (cycle is None or cycle.response_complete):
+                transport.abort()
 
 
 class ServerProcess:
