@@ -7,6 +7,7 @@ DELETE /api/v1/session ──> the cookie is gone            GET /api/v1/session
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from pydantic import BaseModel, Field
@@ -37,7 +38,7 @@ class SessionAnswer(BaseModel):
     tenant: str
 
 
-def mount_session(api: FastAPI, gate: Gate, problems: dict[int | str, object]) -> None:
+def mount_session(api: FastAPI, gate: Gate, problems: dict[int | str, Any]) -> None:
     """Add the end points."""
 
     def told(principal: Principal) -> SessionAnswer:
@@ -45,12 +46,12 @@ def mount_session(api: FastAPI, gate: Gate, problems: dict[int | str, object]) -
             schema=SCHEMA_VERSION, asks=gate.asks, name=principal.name, role=principal.role, tenant=principal.tenant
         )
 
-    @api.get(PATH, tags=["session"], responses=problems)  # type: ignore[arg-type]
+    @api.get(PATH, tags=["session"], responses=problems)
     async def session(request: Request) -> SessionAnswer:
         """Who asks, by the token of this request."""
         return told(gate.again(caller_of(request, READ)))
 
-    @api.post(PATH, tags=["session"], responses=problems)  # type: ignore[arg-type]
+    @api.post(PATH, tags=["session"], responses=problems)
     async def sign_in(request: Request, response: Response, asked: SignIn) -> SessionAnswer:
         """Keep a token in a cookie of this browser. It must be one that may read."""
         if not gate.asks:
@@ -68,7 +69,7 @@ def mount_session(api: FastAPI, gate: Gate, problems: dict[int | str, object]) -
         )  # fmt: skip
         return told(principal)
 
-    @api.delete(PATH, tags=["session"], responses=problems)  # type: ignore[arg-type]
+    @api.delete(PATH, tags=["session"], responses=problems)
     async def sign_out(response: Response) -> dict[str, int]:
         """Forget the token of this browser. The token itself stays good; `leadline token revoke` ends it."""
         response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
