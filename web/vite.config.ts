@@ -16,6 +16,7 @@ export default defineConfig({
     rolldownOptions: { checks: { pluginTimings: false } }, // a busy machine is no news
     chunkSizeWarningLimit: 2000, // the graph's layout engine, which loads with its view
   },
-  server: { proxy: { "/api": server } },
+  // The page's own host goes on to the server: it answers pages of its own site only.
+  server: { proxy: { "/api": { target: server, changeOrigin: false } } },
   test: { include: ["src/**/*.test.ts"], environment: "node" },
 });

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import httpx
 import typer
 
+from leadline.cli import connecting
+from leadline.host.secret import certificates, secret_of
 from leadline.model.errors import LeadlineError, UnknownNameError, UsageError, WorldError
 from leadline.server.config import load
 
@@ -44,6 +46,9 @@ class Client:
         """Errors: UsageError for an address that is none."""
         self._socket = _socket_path(server)
         self.url = _checked_url(server) if server else default_url()
+        self._secret = secret_of(connecting.GIVEN.token_file, os.environ)
+        # Looked up once: to read the system's authorities takes 20 ms.
+        self._verify = certificates(connecting.GIVEN.ca_file, os.environ) if self.url.startswith("https:") else True
 
     def get(self, path: str, **params: str | int) -> dict[str, Any]:
         """GET, as JSON; empty parameters are left out."""
@@ -78,9 +83,20 @@ class Client:
         try:
             transport = httpx.HTTPTransport(uds=self._socket) if self._socket else None
             timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_S)
-            with httpx.Client(trust_env=False, timeout=timeout, transport=transport) as client:
+            with httpx.Client(
+                trust_env=False,
+                timeout=timeout,
+                transport=transport,
+                verify=self._verify,
+                headers=self._secret.headers(),
+            ) as client:
                 yield client
-        except (httpx.ConnectError, httpx.ConnectTimeout):
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            if "CERTIFICATE" in str(error):
+                raise WorldError(
+                    f"{self.url}: its certificate is not trusted here ({error}); name the file of its authority, or "
+                    "the certificate itself, with --ca-file (LEADLINE_CA_FILE)"
+                ) from None
             raise WorldError(
                 f"no Leadline answers at {self.url}; start it with `leadline up`, or name another with --server"
             ) from None
@@ -99,6 +115,10 @@ class Client:
         if answer.status_code >= 400:
             problem = found.get("error", {})
             message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
+            if answer.status_code == 401:
+                message += "; give it with --token-file FILE (LEADLINE_TOKEN_FILE) or in LEADLINE_TOKEN" * (
+                    not self._secret.headers()
+                )
             raise _error(answer.status_code, problem.get("reason", ""))(message)
         return found
 

@@ -91,6 +91,7 @@ def own_leadline(
         url = f"http://127.0.0.1:{port}"
         flags = [
             Flag("leadline lab", "store", "path", str(directory)),
+            Flag("leadline lab", "server", "token_file", ""),  # for this machine alone
             Flag("leadline lab", "server", "port", port),
             Flag("leadline lab", "server", "otlp_grpc_port", grpc),
             Flag("leadline lab", "server", "otlp_http_port", http),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 import yaml
 
+from leadline.cli import connecting
 from leadline.cli.output import console, size
+from leadline.host.secret import certificates, secret_of
 from leadline.lab.simulate.spec import (
     FULL_DETAIL_GPUS,
     START_NS,
@@ -26,7 +29,7 @@ from leadline.store.bundle_redact import truth_path, write_truth
 
 if TYPE_CHECKING:  # loaded where a fleet is simulated: it brings kernels, and the other verbs need none
     from leadline.lab.simulate.run import Simulation
-    from leadline.lab.simulate.write import Sink
+    from leadline.lab.simulate.write import ServerSink, Sink
 
 TROUBLE = ("silent_switches", "lying_switches", "failing_links")
 
@@ -73,7 +76,7 @@ def simulate(
     from leadline.lab.flow_truth import FlowTruthFile, beside
     from leadline.lab.simulate.live import Live
     from leadline.lab.simulate.run import Simulation
-    from leadline.lab.simulate.write import ServerSink, bundle_sink, require_room, room_needed
+    from leadline.lab.simulate.write import bundle_sink, require_room, room_needed
 
     path = to or Path(f"FLEET{SUFFIX}")
     if flow_truth and (detail or ("all" if gpus <= FULL_DETAIL_GPUS else "hosts")) != "all":
@@ -95,12 +98,12 @@ def simulate(
     _tell_estimate(simulation)
     if not server:
         require_room(path.parent, room_needed(simulation.estimate()))
-    sink: Sink = ServerSink(server) if server else bundle_sink(path, spec.start_ns, spec.end_ns, _config(spec))
+    sink: Sink = _to_server(server) if server else bundle_sink(path, spec.start_ns, spec.end_ns, _config(spec))
     out = console()
     with ExitStack() as stack:
         stack.callback(sink.close)
         flows = stack.enter_context(FlowTruthFile(beside(path))) if flow_truth else None
-        live = Live(server, simulation.watermark_rows) if server else None
+        live = Live(_to_server(server), simulation.watermark_rows) if server else None
         if live is not None:
             stack.callback(live.close)
             live.start()
@@ -156,3 +159,11 @@ def _config(spec: SimulationSpec) -> str:
     }  # fmt: skip
     told |= {name: share for name in TROUBLE if (share := getattr(spec, name))}
     return yaml.safe_dump({"simulation": told}, sort_keys=False)
+
+
+def _to_server(url: str) -> ServerSink:
+    """A running Leadline, with what is needed to be let in."""
+    from leadline.lab.simulate.write import ServerSink
+
+    verify = certificates(connecting.GIVEN.ca_file, os.environ) if url.startswith("https:") else True
+    return ServerSink(url, secret_of(connecting.GIVEN.token_file, os.environ), verify)

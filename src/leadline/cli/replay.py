@@ -23,7 +23,7 @@ from leadline.cli.output import console, when
 from leadline.cli.serving import served, stop_on_signals, url_of
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import Flag, load
-from leadline.server.settings import require_loopback
+from leadline.server.settings import require_guarded
 from leadline.server.supervisor import Supervisor
 from leadline.store.bundle import read_bundle
 
@@ -78,6 +78,10 @@ def play(
         Flag("--speed", "runner", "replay_speed", _speed(speed)),
         Flag("FILE", "runner", "replay_file", str(file.resolve())),
         Flag("leadline replay", "store", "ttl", False),
+        # For this machine alone, even where the configuration lets others connect.
+        Flag("leadline replay", "server", "token_file", ""),
+        Flag("leadline replay", "server", "tls_cert", ""),
+        Flag("leadline replay", "server", "tls_key", ""),
         # A replay has a store of its own, even where the configuration names a ClickHouse server.
         Flag("leadline replay", "store", "url", ""),
         Flag("leadline replay", "store", "cluster", ""),
@@ -89,7 +93,7 @@ def play(
         directory = _directory(stack, data_dir)
         flags.append(Flag("--data-dir", "store", "path", str(directory)))
         settings = load(config, os.environ, flags)
-        require_loopback(settings.server)
+        require_guarded(settings.server)
         url = url_of(settings)
         supervisor = Supervisor(config, flags, os.environ, url)
 

@@ -17,7 +17,7 @@ from leadline.cli.output import console
 from leadline.cli.serving import served, stop_on_signals, url_of
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
-from leadline.server.settings import require_loopback
+from leadline.server.settings import require_guarded
 from leadline.server.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -29,8 +29,15 @@ LOOK_EVERY_S = 0.25
 def up(
     config: ConfigOption = None,
     data_dir: Annotated[Path | None, typer.Option(help="Directory of the embedded store.")] = None,
-    host: Annotated[str | None, typer.Option(help="Loopback address to listen on.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all, which needs --token-file.")
+    ] = None,
     port: Annotated[int | None, typer.Option(help="Port of API, remote-write and OTLP/HTTP.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="Who may connect: the file that `leadline token create` writes.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM), for HTTPS and gRPC over TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Key (PEM) of --tls-cert.")] = None,
     demo: Annotated[
         bool,
         typer.Option("--demo", help="Also train on an emulated cluster and break it (root), or replay a recording."),
@@ -47,12 +54,19 @@ def up(
         Flag("--data-dir", "store", "path", str(data_dir) if data_dir else None),
         Flag("--host", "server", "host", host),
         Flag("--port", "server", "port", port),
+        Flag("--token-file", "server", "token_file", _told(token_file)),
+        Flag("--tls-cert", "server", "tls_cert", _told(tls_cert)),
+        Flag("--tls-key", "server", "tls_key", _told(tls_key)),
     ]
     settings = load(config, os.environ, flags)
-    require_loopback(settings.server)
+    require_guarded(settings.server)
     with ExitStack() as stack:
         story = None
         if demo:
+            if settings.server.token_file or settings.server.tls_cert:
+                raise UsageError(
+                    "--demo is for this machine alone; leave tokens and TLS out (server.token_file, tls_cert)"
+                )
             from leadline.cli import demonstration  # loads the lab, which nobody else starts here
 
             demonstration.play_instead(config, data_dir, host, port, once)
@@ -60,7 +74,7 @@ def up(
             stack.callback(story.stop)
             flags += heard
             settings = load(config, os.environ, flags)
-        supervisor = Supervisor(config, flags, os.environ, url_of(settings))
+        supervisor = Supervisor(config, flags, os.environ, url_of(settings), settings.server.tls_cert)
         stopping = stack.enter_context(stop_on_signals())
         code = served(supervisor, lambda: _run(supervisor, story, settings, stopping, once))
     raise typer.Exit(code)
@@ -78,6 +92,10 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
     )
     if settings.server.socket:
         out.print("  all of it also at", Text(f"unix:{_short(Path(settings.server.socket))}"))
+    if settings.server.token_file:
+        out.print("  asks for tokens:", Text(settings.server.token_file), "  leadline token create | list | revoke")
+        if not (settings.server.tls_cert or settings.server.is_loopback()):
+            out.print("  without TLS: whoever sees the network's packets sees the tokens; see --tls-cert")
     out.print("  leadline doctor | show tables | show series | sql 'SELECT ...'        stop with Ctrl-C")
     sys.stdout.flush()
     show = story.show(once) if story is not None else None
@@ -95,6 +113,10 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
             story.stop()
             show.close()  # the cluster is gone before the server is
     return 0
+
+
+def _told(path: Path | None) -> str | None:
+    return str(path) if path else None
 
 
 def _short(path: Path) -> Path:

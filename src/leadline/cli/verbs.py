@@ -9,8 +9,11 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from leadline.cli import connecting
+
 VERBS: Mapping[str, str] = {
     "up": "leadline.cli.up:up",
+    "token": "leadline.cli.token:app",
     "agent": "leadline.cli.agent:app",
     "diagnose": "leadline.cli.diagnose:diagnose",
     "doctor": "leadline.cli.doctor:doctor",
@@ -52,4 +55,13 @@ def _loaded(name: str) -> Any:
         found.command(name)(alone)
     command = typer.main.get_command(found)
     command.name = name
+    _ask_by_token(command)
     return command
+
+
+def _ask_by_token(command: Any) -> None:
+    """Every verb that asks a server (`--server`) also takes what is needed to connect from elsewhere."""
+    for inner in getattr(command, "commands", {}).values():
+        _ask_by_token(inner)
+    if any(each.name == "server" and "--server" in each.opts for each in command.params):
+        command.params += connecting.options()

@@ -24,6 +24,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from leadline import __version__
 from leadline.host import edges, otlp, rows
@@ -33,7 +34,8 @@ from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, St
 from leadline.host.frames import Item
 from leadline.host.lane import LANES, Lane, Refusals
 from leadline.host.parcels import parcels, parts
-from leadline.host.post import Poster, parse_server
+from leadline.host.post import Poster, Server, parse_server
+from leadline.host.secret import certificates, secret_of
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
 from leadline.host.spool import Spool
@@ -56,12 +58,25 @@ RINGS = "ring"  # the source whose looks say how far the data of jobs has come
 POISON_EVERY_S = 60.0  # at most one event about refused data in this time
 
 
+def server_of(config: AgentConfig) -> Server:
+    """Where to send, with what is needed to be let in.
+
+    Errors: ConfigError for an address that is none, or a file of a token or of certificates that holds none.
+    """
+    token_file, ca_file = (Path(each) if each else None for each in (config.token_file, config.ca_file))
+    server = parse_server(config.server)._replace(secret=secret_of(token_file, os.environ), ca_file=ca_file)
+    server.secret.headers()
+    if server.tls:
+        certificates(ca_file, os.environ)
+    return server
+
+
 class Agent:
     """All of it. Construction opens the spool; `run` acts; `close` stops in reverse order."""
 
     def __init__(self, config: AgentConfig, site: Site) -> None:
         """Errors: ConfigError for an address that is none, WorldError if the spool cannot be used."""
-        server = parse_server(config.server)
+        server = server_of(config)
         self.config = config
         self.site = site
         self._poison_at = -POISON_EVERY_S

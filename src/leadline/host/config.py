@@ -29,6 +29,14 @@ class AgentConfig:
         default="http://127.0.0.1:8440",
         metadata={"doc": "where Leadline listens: http://HOST:PORT, or unix:PATH for its socket"},
     )
+    token_file: str = field(
+        default="",
+        metadata={"doc": "file whose only line is the token; empty: what LEADLINE_TOKEN_FILE names, or LEADLINE_TOKEN"},
+    )
+    ca_file: str = field(
+        default="",
+        metadata={"doc": "certificates (PEM) that the server's is signed by; empty: LEADLINE_CA_FILE, or the system's"},
+    )
     host: str = field(default="", metadata={"doc": "name of this host; empty: what the system calls itself"})
     tenant: str = field(
         default="", metadata={"doc": "tenant of what is sent (header Leadline-Tenant); empty: the server's default"}

@@ -8,6 +8,7 @@ While the server fails, one request at a time is tried, the same bytes again, af
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -19,7 +20,9 @@ from leadline.host.frames import Item
 from leadline.host.post import Poster
 from leadline.host.spool import Spool
 
+LOG = logging.getLogger("leadline.agent")
 LANES = ("urgent", "metrics", "ring")
+TELL_EVERY_S = 60.0  # a failure that lasts is in the log once a minute, not at each try
 IDLE_S = 60.0  # a wait without items ends at the next append; this only bounds it
 
 
@@ -66,6 +69,7 @@ class Lane:
         self._lock = threading.Condition()  # guards the state of delivery
         self._failed = 0  # failures that were judged
         self._not_before = 0.0  # monotonic, while it fails
+        self._told, self._told_at = "", 0.0  # the failure that the log told last, and when (monotonic)
         self._is_probing = False  # somebody tries whether it still fails
         self._stop_at: float | None = None  # monotonic; None: runs on
         self._stopping = threading.Event()
@@ -156,8 +160,19 @@ class Lane:
                 self.state = after
                 self._failed += 1
                 self._not_before = time.monotonic() + after.wait_s
+            self._tell(verdict, outcome.words)
         self._give_back(turn)
         return verdict
+
+    def _tell(self, verdict: Verdict, words: str) -> None:
+        """Into the log: what keeps rows from being delivered, such as a token that was revoked, and when it is over."""
+        now = time.monotonic()
+        if verdict is Verdict.AGAIN and (words != self._told or now - self._told_at >= TELL_EVERY_S):
+            LOG.warning("lane %s: kept and tried again, because it is not delivered: %s", self.name, words)
+            self._told, self._told_at = words, now
+        elif verdict is not Verdict.AGAIN and self._told:
+            LOG.info("lane %s: the server takes it again", self.name)
+            self._told = ""
 
     def _give_back(self, turn: _Turn) -> None:
         with self._lock:

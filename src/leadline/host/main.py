@@ -34,7 +34,9 @@ def parser() -> argparse.ArgumentParser:
         "All settings are in the section `agent` of leadline.yaml; these flags win.",
     )
     flags.add_argument("--config", "-c", type=Path, help="configuration file; by default ./leadline.yaml")
-    flags.add_argument("--server", help="http://HOST:PORT, or unix:PATH")
+    flags.add_argument("--server", help="http://HOST:PORT, https://HOST:PORT, or unix:PATH")
+    flags.add_argument("--token-file", help="file with the token, where the server asks for one")
+    flags.add_argument("--ca-file", help="certificates that an https server is known by")
     flags.add_argument("--host", help="name of this host")
     flags.add_argument("--spool", help="directory of what is not delivered yet")
     flags.add_argument("--ring-dir", help="directory of the jobs' event rings")

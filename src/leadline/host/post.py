@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from leadline import __version__
 from leadline.host.delivery import Outcome
 from leadline.host.frames import Item
+from leadline.host.secret import Secret, certificates
 from leadline.model.errors import ConfigError
 
 Post = Callable[[Item], Outcome]
 WORDS_MAX = 500  # characters of the server's answer that are kept
 ANSWER_BYTES_MAX = 64 * 1024
-# ValueError: a host name or a header that cannot be sent; told with each try, because it may not end the lane.
-FAILURES = (OSError, http.client.HTTPException, ValueError)
+# ValueError: a host name or a header that cannot be sent; ConfigError: a token file that holds none any more. Told with
+# each try, because they may not end the lane.
+FAILURES = (OSError, http.client.HTTPException, ValueError, ConfigError)
 
 
 class Server(NamedTuple):
@@ -32,6 +36,8 @@ class Server(NamedTuple):
     socket: str
     tls: bool
     text: str
+    secret: Secret = Secret()
+    ca_file: Path | None = None
 
 
 def parse_server(text: str) -> Server:
@@ -103,7 +109,12 @@ class Poster:
     def _try(self, item: Item) -> Outcome:
         if self._connection is None:
             self._connection = self._open()
-        headers = {**self._headers, "Content-Type": item.content_type, "Leadline-Batch": item.batch.hex()}
+        headers = {
+            **self._headers,
+            **self._server.secret.headers(),
+            "Content-Type": item.content_type,
+            "Leadline-Batch": item.batch.hex(),
+        }
         self._connection.request("POST", item.path, item.body, headers)
         answer = self._connection.getresponse()
         body = answer.read(ANSWER_BYTES_MAX)
@@ -116,8 +127,11 @@ class Poster:
     def _open(self) -> http.client.HTTPConnection:
         if self._server.socket:
             return _UnixConnection(self._server.socket, self._timeout_s)
-        kind = http.client.HTTPSConnection if self._server.tls else http.client.HTTPConnection
-        return kind(self._server.host, self._server.port, timeout=self._timeout_s)
+        where = self._server.host, self._server.port
+        if not self._server.tls:
+            return http.client.HTTPConnection(*where, timeout=self._timeout_s)
+        context = certificates(self._server.ca_file, os.environ)
+        return http.client.HTTPSConnection(*where, timeout=self._timeout_s, context=context)
 
 
 def _words(status: int, body: bytes) -> str:

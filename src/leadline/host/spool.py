@@ -90,6 +90,8 @@ class Spool:
         self._is_ending = False
         try:
             directory.mkdir(parents=True, exist_ok=True)
+            if directory.stat().st_uid == os.geteuid():
+                directory.chmod(0o700)  # what the jobs of all tenants here have told
             self._guard = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise WorldError(f"spool {directory}: {error.strerror}; name another with --spool") from error

@@ -14,7 +14,7 @@ from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.otlp_answer import protobuf_answer
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError, WorldError
-from leadline.model.principal import WRITE, Principal
+from leadline.model.principal import WRITE, Caller, Principal
 from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 
@@ -48,7 +48,11 @@ METHODS: tuple[tuple[str, str, Take], ...] = (
 class OtlpGrpcServer(_Handler):
     """The gRPC listener. Construction is inert; `start()` binds, `stop()` answers what is in flight."""
 
-    def __init__(self, intake: Intake, authorize: Authorize, address: str) -> None:
+    def __init__(
+        self, intake: Intake, authorize: Authorize, address: str, tls: tuple[bytes, bytes] | None = None
+    ) -> None:
+        """`tls`: key and certificate chain, as PEM; without them the listener speaks in the clear."""
+        self._tls = tls
         self._intake = intake
         self._authorize = authorize
         self._address = address
@@ -66,7 +70,10 @@ class OtlpGrpcServer(_Handler):
             maximum_concurrent_rpcs=self._intake.config.requests_max,
         )
         try:
-            self.port = server.add_insecure_port(self._address)
+            if self._tls is None:
+                self.port = server.add_insecure_port(self._address)
+            else:
+                self.port = server.add_secure_port(self._address, grpc.ssl_server_credentials([self._tls]))
         except RuntimeError as error:
             raise WorldError(f"cannot listen for OTLP/gRPC on {self._address}: {error}") from error
         server.start()
@@ -95,9 +102,12 @@ class OtlpGrpcServer(_Handler):
         name = f"{headers.get('user-agent', 'unknown').split(' ')[0][:80]} at {_peer_host(context.peer())}"
         sender = Sender("", "otlp-grpc", name)
         try:
-            principal = self._authorize(headers)
+            peer = _peer_host(context.peer()) or "unknown"
+            principal = self._authorize(Caller(headers, WRITE, "POST", path, peer))
             if not principal.may(WRITE):
-                raise RefusedError("unauthorized", f"role {principal.role} may not write; use a tenant-write token")
+                raise RefusedError(
+                    "unauthorized", f"role {principal.role} may not write; use a token of the role write"
+                )
             sender = Sender(principal.tenant, "otlp-grpc", name)
             receipt = take(self._intake, body, principal, sender)
             receipt.done.result()
@@ -117,8 +127,8 @@ def _status(error: LeadlineError) -> tuple[str, grpc.StatusCode]:
     if isinstance(error, StoreError):
         return "store_unavailable", grpc.StatusCode.UNAVAILABLE
     if isinstance(error, RefusedError):
-        denied = error.reason == "unauthorized"
-        return error.reason, grpc.StatusCode.UNAUTHENTICATED if denied else grpc.StatusCode.INVALID_ARGUMENT
+        denied = {"unauthorized": grpc.StatusCode.UNAUTHENTICATED, "forbidden": grpc.StatusCode.PERMISSION_DENIED}
+        return error.reason, denied.get(error.reason, grpc.StatusCode.INVALID_ARGUMENT)
     assert isinstance(error, DataError), error
     return "malformed", grpc.StatusCode.INVALID_ARGUMENT
 

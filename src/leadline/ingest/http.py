@@ -24,14 +24,16 @@ from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.ring import take_ring
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
-from leadline.model.principal import WRITE, Principal
+from leadline.model.principal import WRITE, Caller, Principal
 from leadline.wire.body import Body
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Authorize = Callable[[Mapping[str, str]], Principal]
-"""From request headers (lower-case names) to who asks. Raises RefusedError("unauthorized")."""
+Authorize = Callable[[Caller], Principal]
+"""From what is known of a request to who asks. Raises RefusedError("unauthorized") or ("forbidden")."""
+
+OUR_SOCKET = "leadline.socket"  # in the scope of a request that came over the UNIX socket
 
 WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
@@ -45,6 +47,7 @@ STATUS = {
     "decompressed_too_large": 413,
     "unsupported_encoding": 415,
     "unauthorized": 401,
+    "forbidden": 403,
     "verdict_table": 403,
     "unknown_table": 404,
     "span": 404,
@@ -103,9 +106,11 @@ class IngestApp:
         way = _way(path)
         sender = Sender("", way, _sender_name(scope, headers))
         try:
-            principal = self._authorize(headers)
+            principal = self._authorize(Caller(headers, WRITE, "POST", path, peer_of(scope)))
             if not principal.may(WRITE):
-                raise RefusedError("unauthorized", f"role {principal.role} may not write; use a tenant-write token")
+                raise RefusedError(
+                    "unauthorized", f"role {principal.role} may not write; use a token of the role write"
+                )
             sender = Sender(principal.tenant, way, sender.name)
             body = self._body(path, headers)
             try:
@@ -213,6 +218,11 @@ def _way(path: str) -> str:
     if path == RING:
         return "ring"
     return "rows" if path.startswith(ROWS) else "otlp-http"
+
+
+def peer_of(scope: Scope) -> str:
+    """The address of who asks; empty over our socket, and only there: a connection that was reset has no address."""
+    return "" if scope.get(OUR_SOCKET) else (scope.get("client") or ("unknown", 0))[0]
 
 
 def _sender_name(scope: Scope, headers: Mapping[str, str]) -> str:

@@ -23,7 +23,6 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 
 from leadline import __version__
-from leadline.ingest.http import Authorize
 from leadline.model.counters import counter
 from leadline.model.errors import (
     BusyError,
@@ -68,6 +67,9 @@ from leadline.server.sle_api import mount_sle
 from leadline.server.symptoms_view import mount_symptoms
 from leadline.server.table_schema import row_schema
 from leadline.server.telemetry_view import mount_telemetry
+from leadline.server.tokens.gate import Gate
+from leadline.server.tokens.rights import caller_of, guarded, require_all_listed
+from leadline.server.tokens.session import mount_session
 
 
 class Sql(BaseModel):
@@ -106,7 +108,7 @@ class RowsAnswer(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer} for status in (400, 401, 404, 422, 429, 503)
+    status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 422, 429, 503)
 }
 
 # Queries at a time, waiting ones included. Each takes one of the 40 threads that answer requests, and the engine
@@ -157,7 +159,7 @@ The same on the terminal: leadline doctor | show tables | show series | sql 'SEL
 
 def create_api(
     parts: Parts,
-    authorize: Authorize,
+    gate: Gate,
     config_view: Callable[[], list[dict[str, Any]]],
     changes: Changes,
     config_text: str = "",
@@ -174,6 +176,7 @@ def create_api(
         redoc_url=None,
         openapi_url="/openapi.json",
     )
+    api.router.route_class = guarded(gate)
     parts = replace(parts, store=Answering(parts.store))
     # A page of 130 kB in 3 ms. Not what is packed already, and not streams of events (which it leaves out by itself).
     packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, MEDIA_TYPE)
@@ -185,7 +188,7 @@ def create_api(
     reading = _Turns(QUERIES_MAX, QUERIES_OF_A_TENANT_MAX, QUERIES_KEPT)
 
     def who(request: Request) -> Principal:
-        principal = authorize({name.lower(): value for name, value in request.headers.items()})
+        principal = gate.again(caller_of(request, READ))
         if not principal.may(READ):
             raise RefusedError("unauthorized", f"role {principal.role} may not read")
         _asking.set(principal)
@@ -197,6 +200,8 @@ def create_api(
     def told(_: Request, error: LeadlineError) -> JSONResponse:
         status, reason = _status(error)
         headers = {"retry-after": str(error.retry_after_s)} if isinstance(error, BusyError) else None
+        if status == 401 and gate.asks:
+            headers = {"www-authenticate": "Bearer"}
         return _problem(status, reason, str(error), headers)
 
     @api.exception_handler(RequestValidationError)
@@ -344,8 +349,10 @@ def create_api(
     mount_changes(api, ways, changes)
     mount_bundles(api, ways, config_text)
     mount_freeze(api, ways)
+    mount_session(api, gate, PROBLEMS)
     for mount in MOUNTS:
         mount(api, ways)
+    require_all_listed(api)
     return api
 
 
@@ -390,7 +397,9 @@ def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] 
 
 def _status(error: LeadlineError) -> tuple[int, str]:
     if isinstance(error, RefusedError):
-        return {"unauthorized": 401, "unknown_table": 404, "unknown_incident": 404}.get(error.reason, 400), error.reason
+        return {"unauthorized": 401, "forbidden": 403, "unknown_table": 404, "unknown_incident": 404}.get(
+            error.reason, 400
+        ), error.reason
     if isinstance(error, UnknownNameError):
         return 404, "unknown_name"
     if isinstance(error, BusyError):

@@ -16,7 +16,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
-from leadline.model.errors import BusyError
+from leadline.model.errors import BusyError, LeadlineError
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import TABLES
 from leadline.server.asking import Ways
@@ -87,6 +87,10 @@ def mount_changes(api: FastAPI, ways: Ways, changes: Changes) -> None:
         async def all_of_it() -> AsyncIterator[str]:
             yield first
             async for each in stream:
+                try:
+                    ways.who(request)
+                except LeadlineError:  # a token ends while its page is open: the page asks again, and is told why
+                    return
                 yield each
 
         return StreamingResponse(

@@ -37,7 +37,6 @@ from leadline.model.errors import LeadlineError, WorldError
 from leadline.model.principal import Principal
 from leadline.runner.live import LiveTables
 from leadline.runner.run import Runner
-from leadline.server.access import authorize
 from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
 from leadline.server.background.keeping import Background, in_order
@@ -47,8 +46,10 @@ from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
-from leadline.server.settings import require_loopback
+from leadline.server.settings import require_guarded
 from leadline.server.supervisor import CANNOT_START, CRASHED
+from leadline.server.tokens.gate import gate_of
+from leadline.server.tokens.listening import AtSocket, Tls, tls_of
 from leadline.server.unix_socket import SocketFile
 from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
@@ -57,6 +58,7 @@ from leadline.wire.warm import warm
 log = logging.getLogger("leadline")
 
 MAINTAIN_EVERY_S = 300.0
+TLS_GOODBYE_S = 1.0  # a peer that reads answers at once; asyncio would wait 30 s
 BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (somaxconn) is 4096
 
 
@@ -82,6 +84,24 @@ class _Listener(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, without waiting for idle clients to say goodbye over TLS: agents that keep a connection open need not
+        notice, and would hold the server for all of server.stop_s_max."""
+        cutting = asyncio.create_task(self._cut_idle())
+        await asyncio.sleep(0)  # once before they are closed: asyncio cannot abort what was closed twice
+        try:
+            await super().shutdown(sockets)
+        finally:
+            cutting.cancel()
+
+    async def _cut_idle(self) -> None:
+        while self.config.is_ssl:
+            for each in list(self.server_state.connections):
+                cycle, transport = getattr(each, "cycle", None), getattr(each, "transport", None)
+                if transport is not None and (cycle is None or cycle.response_complete):
+                    transport.abort()
+            await asyncio.sleep(TLS_GOODBYE_S)
+
 
 class ServerProcess:
     """Everything that runs in the server process. Construction is inert."""
@@ -89,7 +109,8 @@ class ServerProcess:
     def __init__(self, config: Config) -> None:
         self._config = config
         server = config.server
-        require_loopback(server)
+        require_guarded(server)
+        self._gate, tls = gate_of(config), tls_of(server)
         self.counts = Counts()
         self.sources = Sources(self.counts)
         self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows))
@@ -99,7 +120,7 @@ class ServerProcess:
             config.ingest, self.store, self.counts, self.sources, self.live.add, stored=self.runner.touched
         )
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
-        ingest = IngestApp(self.intake, self._decoders, authorize)
+        ingest = IngestApp(self.intake, self._decoders, self._gate)
         self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url, late_jobs=self.runner.late_jobs)
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         self.background = Background(self.counts.add)
@@ -112,19 +133,21 @@ class ServerProcess:
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
-            parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes,
+            parts, self._gate, lambda: [setting._asdict() for setting in config.settings()], self._changes,
             config_text(config),
         )  # fmt: skip
-        self._listeners = [
-            self._listener(Root(ingest, self.api), server.port),
-            self._listener(ingest, server.otlp_http_port),
-        ]
-        self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host_in_url}:{server.otlp_grpc_port}")
+        root = Root(ingest, self.api)
+        self._listeners = [self._listener(root, server.port, tls), self._listener(ingest, server.otlp_http_port, tls)]
+        if server.socket:
+            self._listeners.append(self._listener(AtSocket(root), 0))
+        self._grpc = OtlpGrpcServer(
+            self.intake, self._gate, f"{server.host_in_url}:{server.otlp_grpc_port}", tls.pem() if tls else None
+        )
         self._scraper = Scraper(config.ingest.scrape, self.intake, self._decoders, Principal())
         self._sflow = SflowListener(config.ingest.sflow, server.host, self.intake)
         self._stop = asyncio.Event()
 
-    def _listener(self, app: Any, port: int) -> _Listener:
+    def _listener(self, app: Any, port: int, tls: Tls | None = None) -> _Listener:
         return _Listener(
             uvicorn.Config(
                 app,
@@ -138,6 +161,8 @@ class ServerProcess:
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(self._config.server.stop_s_max),
                 h11_max_incomplete_event_size=65536,
+                ssl_certfile=tls.cert if tls else None,
+                ssl_keyfile=tls.key if tls else None,
             )
         )
 
@@ -161,7 +186,7 @@ class ServerProcess:
             probe.close()  # gRPC takes no socket of ours
         at_path = SocketFile(Path(server.socket)) if server.socket else None
         if at_path is not None:
-            listening[0].append(at_path.listener)
+            listening.append([at_path.listener])
         self._sflow.open()
         warm()
         self.store.start()
@@ -177,7 +202,7 @@ class ServerProcess:
             await in_order([
                 ("gRPC", self._grpc.stop), ("intake", self.intake.stop), ("decoders", self._decoders.shutdown),
                 ("runner", self.runner.stop), ("alerts", self.alerts.close), ("disk", self.disk.stop),
-                ("store", self.store.stop),
+                ("store", self.store.stop), ("gate", self._gate.close),
                 *([("socket", at_path.remove)] if at_path is not None else []),
             ])  # fmt: skip
 

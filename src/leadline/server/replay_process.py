@@ -29,14 +29,15 @@ from leadline.model.tables.accounts import EXPECTATION
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
-from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.changes import Changes
 from leadline.server.config import Config
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
 from leadline.server.main import listening_on
-from leadline.server.settings import SleConfig, require_loopback
+from leadline.server.settings import SleConfig, require_guarded
+from leadline.server.tokens.gate import gate_of
+from leadline.server.tokens.listening import tls_of
 from leadline.store import Store
 
 BEFORE_NS = (
@@ -58,7 +59,8 @@ class ReplayProcess:
     def __init__(self, config: Config) -> None:
         """Errors: DataError for a file that is no bundle, WorldError if it cannot be read, ConfigError."""
         self._config = config
-        require_loopback(config.server)
+        require_guarded(config.server)
+        self._gate, tls = gate_of(config), tls_of(config.server)
         counts = Counts()
         self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows))
         self.store = Store(config.store)
@@ -83,7 +85,7 @@ class ReplayProcess:
             self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger
         )
         self._changes = Changes(parts)
-        api = create_api(parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes)
+        api = create_api(parts, self._gate, lambda: [setting._asdict() for setting in config.settings()], self._changes)
         self._listener = _Listener(
             uvicorn.Config(
                 api,
@@ -94,6 +96,8 @@ class ReplayProcess:
                 log_config=None,
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(config.server.stop_s_max),
+                ssl_certfile=tls.cert if tls else None,
+                ssl_keyfile=tls.key if tls else None,
             )
         )
         self._stop = asyncio.Event()
@@ -127,3 +131,4 @@ class ReplayProcess:
             await loop.run_in_executor(None, self.replay.stop)
             await loop.run_in_executor(None, self.runner.stop)
             self.store.stop()
+            self._gate.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from leadline.model.errors import ConfigError
 
@@ -16,7 +17,7 @@ class ServerConfig:
 
     host: str = field(
         default="127.0.0.1",
-        metadata={"doc": "address to listen on; only loopback is allowed until tokens exist"},
+        metadata={"doc": "address to listen on, 0.0.0.0 for all; other than loopback only with `token_file`"},
     )
     port: int = field(
         default=8440,
@@ -34,6 +35,14 @@ class ServerConfig:
         default="",
         metadata={"doc": "path of a UNIX socket that serves the same as `port`, for its owner only; empty: none"},
     )
+    token_file: str = field(
+        default="",
+        metadata={"doc": "file of `leadline token create`: who may connect; empty: this machine only, without tokens"},
+    )
+    tls_cert: str = field(
+        default="", metadata={"doc": "certificate chain (PEM) of HTTPS and gRPC over TLS; empty: in the clear"}
+    )
+    tls_key: str = field(default="", metadata={"doc": "key (PEM) of `tls_cert`"})
     stop_s_max: float = field(
         default=20.0,
         metadata={
@@ -51,8 +60,22 @@ class ServerConfig:
 
     @property
     def url(self) -> str:
-        """Address of the API."""
-        return f"http://{self.host_in_url}:{self.port}"
+        """Address of the API, as programs of this machine reach it: all addresses are none to connect to."""
+        here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host_in_url)
+        return f"{'https' if self.tls_cert else 'http'}://{here}:{self.port}"
+
+    @property
+    def token_path(self) -> Path:
+        """Where the token file is; `~` is our user's home."""
+        return Path(self.token_file).expanduser()
+
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect. Names other than `localhost` are not resolved: what they resolve to
+        can change."""
+        try:
+            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +92,17 @@ class SleConfig:
     )
 
 
-def require_loopback(config: ServerConfig) -> None:
-    """Refuse to listen where others can reach us: nobody asks for a token yet.
+def require_guarded(config: ServerConfig) -> None:
+    """Refuse to listen where others can reach us unless tokens say who may.
 
-    Errors: ConfigError. Names other than `localhost` are refused unresolved: what they resolve to can change.
+    Errors: ConfigError, for that and for half of what TLS needs.
     """
-    if config.host == "localhost":
+    if bool(config.tls_cert) != bool(config.tls_key):
+        raise ConfigError("server.tls_cert and server.tls_key belong together; give both or neither")
+    if config.token_file or config.is_loopback():
         return
-    try:
-        if ipaddress.ip_address(config.host).is_loopback:
-            return
-    except ValueError:
-        pass
     raise ConfigError(
-        f"server.host must be a loopback address (127.0.0.1, ::1 or localhost), got {config.host!r}; requests carry "
-        "no token yet, so anyone who reaches the port could read and write. Use an SSH tunnel or a proxy that checks "
-        "who is asking"
+        f"server.host is {config.host!r}, where others can connect, and no tokens say who may: make one with "
+        "`leadline token create me --role admin --token-file FILE`, then start with `--token-file FILE` "
+        "(server.token_file); without tokens only loopback is allowed (127.0.0.1, ::1 or localhost)"
     )

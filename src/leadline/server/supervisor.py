@@ -16,6 +16,7 @@ import httpx
 
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
+from leadline.server.tokens.listening import trusting
 
 CRASHES_MAX = 5  # within CRASH_WINDOW_S: a process that cannot live is not restarted for ever
 CRASH_WINDOW_S = 60.0
@@ -54,7 +55,9 @@ class CannotStartError(WorldError):
 class Supervisor:
     """Runs the server process. Construction is inert."""
 
-    def __init__(self, path: Path | None, flags: Sequence[Flag], environ: Mapping[str, str], url: str) -> None:
+    def __init__(
+        self, path: Path | None, flags: Sequence[Flag], environ: Mapping[str, str], url: str, certificate: str = ""
+    ) -> None:
         self._command = [
             sys.executable,
             "-c",
@@ -63,6 +66,7 @@ class Supervisor:
         ]
         self._environ = dict(environ)
         self._url = url
+        self._certificate = certificate
         self._child: subprocess.Popen[bytes] | None = None
         self._crashes: list[float] = []
 
@@ -81,7 +85,8 @@ class Supervisor:
         Errors: CannotStartError if it ends, having said why; WorldError if it does not get ready in time.
         """
         began = time.monotonic()
-        with httpx.Client(trust_env=False, timeout=2.0) as client:
+        verify = trusting(self._certificate) if self._certificate else True
+        with httpx.Client(trust_env=False, timeout=2.0, verify=verify) as client:
             while time.monotonic() - began < timeout_s:
                 if stopping():
                     break

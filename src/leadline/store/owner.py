@@ -26,8 +26,11 @@ class Owner:
         """Errors: StoreLockedError if somebody holds it, StoreError if the directory cannot be used."""
         assert self._file is None, "taken twice"
         try:
+            is_ours = not self._path.exists() or (self._path / LOCK_FILE).exists()
             self._path.mkdir(parents=True, exist_ok=True)
-            file = os.open(self._path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if is_ours:
+                _keep_private(self._path)
+            file = os.open(self._path / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
                 f"store.path {self._path}: expected a directory that can be written, got {error.strerror}; "
@@ -56,3 +59,13 @@ class Owner:
 
 def _command() -> str:
     return " ".join([Path(sys.argv[0]).name, *sys.argv[1:4]])[:200]
+
+
+def _keep_private(directory: Path) -> None:
+    """Let nobody but its owner into a store: the engine makes files that all may read, with the rows of all tenants.
+
+    A directory that somebody else made for us, or uses too, is left as it is. Errors: OSError.
+    """
+    found = directory.stat()
+    if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+        directory.chmod(0o700)

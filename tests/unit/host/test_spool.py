@@ -352,3 +352,9 @@ def test_what_the_caller_has_still_is_not_counted_as_lost(tmp_path: Path, monkey
         assert not spool.append(item(0, mark="ring/a", at="5"), is_last_chance=False)
     assert sum(lost.values()) == 0
     assert spool.mark("ring/a") == ""
+
+
+def test_nobody_else_may_look_into_it(tmp_path: Path) -> None:
+    (tmp_path / "lane").mkdir(mode=0o755)
+    opened(tmp_path / "lane").close()
+    assert (tmp_path / "lane").stat().st_mode & 0o777 == 0o700

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 
 from leadline.ingest.grpc_server import METHODS, OtlpGrpcServer
 from leadline.model.errors import RefusedError, WorldError
+from leadline.model.principal import Caller as Asking
 from leadline.model.principal import Principal, Role
 from leadline.testing.clock import START_NS as T
 
@@ -25,8 +26,8 @@ TRACES = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 Call = Callable[..., bytes]
 
 
-def authorize(headers: Mapping[str, str]) -> Principal:
-    token = headers.get("authorization", "Bearer writer")
+def authorize(caller: Asking) -> Principal:
+    token = caller.headers.get("authorization", "Bearer writer")
     if token == "Bearer wrong":
         raise RefusedError("unauthorized", "this token is not known")
     return Principal("acme", role=Role.TENANT_READ if token == "Bearer reader" else Role.TENANT_WRITE)

@@ -22,6 +22,7 @@ from tests.oracle import remote_write as oracle
 from leadline.ingest import http
 from leadline.ingest.http import IngestApp
 from leadline.model.errors import RefusedError
+from leadline.model.principal import Caller as Asking
 from leadline.model.principal import Principal, Role
 from leadline.testing.clock import START_NS as T
 
@@ -53,7 +54,7 @@ def decoders() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def anyone(_: Mapping[str, str]) -> Principal:
+def anyone(_: Asking) -> Principal:
     return Principal()
 
 
@@ -319,7 +320,7 @@ def test_a_sender_that_stalls_gives_up_its_room(caller: Caller, monkeypatch: pyt
 def test_who_may_not_write_is_told_before_the_body_is_read(
     bench: Bench, decoders: ThreadPoolExecutor, role: Role | None
 ) -> None:
-    def authorize(headers: Mapping[str, str]) -> Principal:
+    def authorize(caller: Asking) -> Principal:
         if role is None:
             raise RefusedError("unauthorized", "no token")
         return Principal("acme", role=role)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from leadline.model.errors import RefusedError
-from leadline.model.principal import OPERATE, READ, WRITE, Role
-from leadline.server.access import authorize
+from leadline.model.principal import OPERATE, READ, WRITE, Caller, Principal, Role
+from leadline.server import access
+
+
+def authorize(headers: dict[str, str]) -> Principal:
+    return access.authorize(Caller(headers))
 
 
 def test_without_headers_it_is_the_operator() -> None:
@@ -75,3 +79,41 @@ def test_names_of_elsewhere(host: str) -> None:
 def test_origins_that_are_no_page_of_ours(origin: str) -> None:
     with pytest.raises(RefusedError, match="Origin"):
         authorize({"host": "localhost", "origin": origin})
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["http://localhost:9999", "http://127.0.0.1:8440", "https://localhost:8441", "http://localhost:x@evil.com",
+     "http://localhost:8440@evil.com", "http://localhost:8440/", "http://localhost", "http://localhost:99999"],
+)  # fmt: skip
+def test_pages_of_other_ports_are_other_sites(origin: str) -> None:
+    """Anybody on this machine may serve a page on a port; a user before @ is no host."""
+    with pytest.raises(RefusedError, match="Origin"):
+        authorize({"host": "localhost:8440", "origin": origin})
+
+
+@pytest.mark.parametrize(("host", "origin"), [("LOCALHOST:80", "http://localhost"), ("[::1]", "https://[::1]:443")])
+def test_the_usual_port_may_be_left_out(host: str, origin: str) -> None:
+    authorize({"host": host, "origin": origin})
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "anything"])
+def test_what_another_page_asks_is_refused(site: str) -> None:
+    """`<img src=http://localhost:8440/api/v1/bundle>` sends no Origin; another port is the same site and not ours."""
+    asked = {"host": "localhost:8440", "sec-fetch-site": site}
+    with pytest.raises(RefusedError, match="another site") as told:
+        authorize(asked)
+    assert told.value.reason == "unauthorized"
+    went = {**asked, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    access.authorize(Caller(went, path="/api/v1/incidents/i/report"))
+    for refused in (
+        Caller(went, path="/api/v1/bundle"),
+        Caller(went, method="POST", path="/api/v1/incidents/i/report"),
+    ):
+        with pytest.raises(RefusedError):
+            access.authorize(refused)
+
+
+@pytest.mark.parametrize("site", ["none", "same-origin"])
+def test_our_own_page_may_ask(site: str) -> None:
+    authorize({"host": "localhost:8440", "origin": "http://localhost:8440", "sec-fetch-site": site})

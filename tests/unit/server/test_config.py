@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from leadline.model.errors import ConfigError
 from leadline.server.config import SECTIONS, Config, Flag, load
-from leadline.server.settings import ServerConfig, require_loopback
+from leadline.server.settings import ServerConfig, require_guarded
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,29 @@ def test_the_real_sections_load_with_their_defaults() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
 def test_loopback_is_allowed(host: str) -> None:
-    require_loopback(ServerConfig(host=host))
+    require_guarded(ServerConfig(host=host))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "n12", "localhost.example.com", ""])
-def test_anything_else_is_refused_until_tokens_exist(host: str) -> None:
-    with pytest.raises(ConfigError, match="must be a loopback address"):
-        require_loopback(ServerConfig(host=host))
+def test_anything_else_is_allowed_with_tokens_only(host: str) -> None:
+    with pytest.raises(ConfigError, match="leadline token create") as told:
+        require_guarded(ServerConfig(host=host))
+    assert "--token-file" in str(told.value)
+    require_guarded(ServerConfig(host=host, token_file="tokens.json"))
+
+
+@pytest.mark.parametrize("half", [{"tls_cert": "a.pem"}, {"tls_key": "a.pem"}])
+def test_half_of_tls_is_none(half: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="belong together"):
+        require_guarded(ServerConfig(**half))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("host", "cert", "url"),
+    [
+        ("127.0.0.1", "", "http://127.0.0.1:8440"), ("0.0.0.0", "", "http://127.0.0.1:8440"),
+        ("::", "c.pem", "https://[::1]:8440"), ("n12", "c.pem", "https://n12:8440"), ("::1", "", "http://[::1]:8440"),
+    ],
+)  # fmt: skip
+def test_the_address_for_programs_of_this_machine(host: str, cert: str, url: str) -> None:
+    assert ServerConfig(host=host, tls_cert=cert).url == url

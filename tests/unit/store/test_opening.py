@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,6 +16,7 @@ from leadline.model.errors import ConfigError, StoreError, StoreLockedError, Usa
 from leadline.model.tables import BY_NAME, Column, Identity, Partition, Table, Type
 from leadline.store import Store, StoreConfig, arrow_table
 from leadline.store.migrate import SCHEMA_VERSION, StoredTable, check_version, statements_for
+from leadline.store.owner import LOCK_FILE, Owner
 from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key, table_settings
 
 OWN = (
@@ -186,6 +188,20 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
 def test_a_lock_file_left_behind_means_nothing(tmp_path: Path) -> None:
     (tmp_path / "owner.lock").write_text("pid 1 (somebody long dead)\n")
     started(tmp_path, table_with()).stop()
+
+
+def test_nobody_else_may_look_into_a_store(tmp_path: Path) -> None:
+    """Stores of before too; a directory that was there for something else is left alone."""
+    store, shared = tmp_path / "new" / "store", tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    for path, before, after in ((store, None, 0o700), (store, 0o755, 0o700), (shared, 0o755, 0o755)):
+        if before is not None:
+            path.chmod(before)
+        owner = Owner(str(path))
+        owner.take()
+        owner.give_back()
+        assert stat.S_IMODE(path.stat().st_mode) == after
+        (shared / LOCK_FILE).unlink(missing_ok=True)
 
 
 def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ export class ApiError extends Error {
       case "unreachable":
         return "See whether the server runs: leadline status";
       case "unauthorized":
-        return "Open the page by the name localhost or 127.0.0.1";
+        return "Sign in with a token; without tokens open the page by the name localhost or 127.0.0.1";
+      case "forbidden":
+        return "Sign in with a token whose role may do this";
       case "busy":
         return "Many queries run; this one is asked again in a second";
       case "store":
@@ -94,6 +96,19 @@ export async function post<A>(path: string, body: unknown): Promise<A> {
   return got.body as A;
 }
 
+/** Told when the server asks for a token; the page then shows where to give one. */
+export const signedOut = { tell: (): void => undefined };
+
+/** Sign in: the token is kept in a cookie that no script reads. Errors: ApiError. */
+export async function signIn(token: string): Promise<void> {
+  await post("/api/v1/session", { token });
+}
+
+/** Forget the token of this browser. Errors: ApiError. */
+export async function signOut(): Promise<void> {
+  await ask("/api/v1/session", { method: "DELETE" });
+}
+
 async function ask(where: string, init: RequestInit): Promise<{ body: unknown; chars: number }> {
   const asked = `${init.method ?? "GET"} ${where}`;
   let response: Response;
@@ -103,6 +118,7 @@ async function ask(where: string, init: RequestInit): Promise<{ body: unknown; c
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new ApiError("unreachable", "no answer", asked);
   }
+  if (response.status === 401 && response.headers.has("www-authenticate")) signedOut.tell();
   const text = await response.text();
   const body = parsed(text);
   if (response.ok && body !== undefined) return { body, chars: text.length };

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import ssl
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from leadline.host.found import Sample, Stream
 from leadline.host.otlp import CONTENT_TYPE, metrics_request
+from leadline.host.secret import Secret
 from leadline.model.errors import UsageError, WorldError
 from leadline.model.tables import Table
 from leadline.store.bundle import Draft, our_versions, write_bundle
@@ -78,9 +80,9 @@ class ServerSink:
     Its streams are made by the server from their samples: rows of `series` are kept here for their names.
     """
 
-    def __init__(self, url: str, token: str = "") -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=60.0)
+    def __init__(self, url: str, secret: Secret | None = None, verify: ssl.SSLContext | bool = True) -> None:
+        headers = secret.headers() if secret else {}
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=60.0, verify=verify)
         self._bytes = 0
         self._streams: dict[bytes, Stream] = {}
 

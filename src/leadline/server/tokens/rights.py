@@ -1,0 +1,114 @@
+"""What each route of the API needs. A route that is not listed here stops the server from starting, and a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
+
+from leadline.ingest.http import Authorize, peer_of
+from leadline.model.principal import MARK, OPERATE, READ, Caller
+from leadline.server.page import VIEWS
+
+OPEN = ""  # answers whoever asks: the process's state, the page's files, signing in
+Route = tuple[str, str]
+
+_GET_OPEN = ("/", "/health", "/ready", *(f"/{view}{rest}" for view in VIEWS for rest in ("", "/{rest:path}")))
+_GET_OPERATE = ("/metrics", "/api/v1/config", "/api/v1/alerts")
+_GET_READ = (
+    "/api/v1/analyses",
+    "/api/v1/anomalies",
+    "/api/v1/bundle",
+    "/api/v1/changes",
+    "/api/v1/clock",
+    "/api/v1/clusters",
+    "/api/v1/compare",
+    "/api/v1/diagnosis",
+    "/api/v1/doctor",
+    "/api/v1/entities",
+    "/api/v1/expectations",
+    "/api/v1/failures",
+    "/api/v1/fleet",
+    "/api/v1/flows",
+    "/api/v1/graph",
+    "/api/v1/incidents",
+    "/api/v1/incidents/{incident}",
+    "/api/v1/incidents/{incident}/explanation",
+    "/api/v1/incidents/{incident}/report",
+    "/api/v1/jobs",
+    "/api/v1/jobs/{job:path}",
+    "/api/v1/jobs/{job:path}/collectives",
+    "/api/v1/jobs/{job:path}/lateness",
+    "/api/v1/jobs/{job:path}/steps",
+    "/api/v1/ledger",
+    "/api/v1/marks",
+    "/api/v1/mesh",
+    "/api/v1/mesh/pair",
+    "/api/v1/messages",
+    "/api/v1/names",
+    "/api/v1/now",
+    "/api/v1/overlays",
+    "/api/v1/path",
+    "/api/v1/replay",
+    "/api/v1/rules",
+    "/api/v1/samples",
+    "/api/v1/senders",
+    "/api/v1/series",
+    "/api/v1/session",
+    "/api/v1/sle",
+    "/api/v1/sle/minutes",
+    "/api/v1/symptoms",
+    "/api/v1/tables",
+    "/api/v1/tables/{table}",
+    "/api/v1/telemetry",
+)
+RIGHTS: Mapping[Route, str] = {
+    **{("GET", path): OPEN for path in _GET_OPEN},
+    **{("GET", path): READ for path in _GET_READ},
+    **{("GET", path): OPERATE for path in _GET_OPERATE},
+    ("POST", "/api/v1/sql"): READ,
+    ("POST", "/api/v1/marks"): MARK,
+    ("POST", "/api/v1/backfill"): OPERATE,
+    ("POST", "/api/v1/freeze"): OPERATE,
+    ("POST", "/api/v1/session"): OPEN,
+    ("DELETE", "/api/v1/session"): OPEN,
+}
+
+
+def guarded(gate: Authorize) -> type[APIRoute]:
+    """The routes of an API that all pass a gate, also one that forgets to ask who it is; before the body is read."""
+
+    class Guarded(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            inner = super().get_route_handler()
+
+            async def handler(request: Request) -> Response:
+                right = RIGHTS[request.method, self.path]
+                if right != OPEN:
+                    gate(caller_of(request, right))
+                return await inner(request)
+
+            return handler
+
+    return Guarded
+
+
+def routes_of(api: FastAPI) -> set[Route]:
+    """Every route that is served, with its methods."""
+    return {
+        (method, route.path) for route in api.routes if isinstance(route, APIRoute) for method in route.methods or ()
+    }
+
+
+def require_all_listed(api: FastAPI) -> None:
+    """Every route says what it needs; else whoever adds one could forget it."""
+    missing = routes_of(api) - RIGHTS.keys()
+    assert not missing, f"say in server/tokens/rights.py what these routes need: {sorted(missing)}"
+
+
+def caller_of(request: Request, wants: str, headers: Mapping[str, str] | None = None) -> Caller:
+    """What is known of a request. `headers` are its own, if not given."""
+    given = {name.lower(): value for name, value in request.headers.items()} if headers is None else headers
+    return Caller(given, wants, request.method, request.url.path, peer_of(request.scope))
