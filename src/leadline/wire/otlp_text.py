@@ -103,7 +103,8 @@ def request_from_json(body: bytes, message: type[_Request]) -> _Request:
         ParseDict(given, request, ignore_unknown_fields=True)
     except RecursionError:
         raise DataError("the OTLP body", "JSON of at most 100 levels", "more") from None
-    except (ParseError, ValueError, TypeError, AttributeError) as error:
+    except (ParseError, ValueError, TypeError, AttributeError, SystemError) as error:
+        # SystemError: upb's own, where a name holds half of a surrogate pair ("\\ud800").
         raise DataError("the OTLP body", f"{message.DESCRIPTOR.name} as JSON", str(error)[:200]) from None
     return request
 
