@@ -103,6 +103,16 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("sflow_skipped", "sample", "samples", INFO, "Samples of a kind that Leadline does not read; passed over by their length.", _NOTHING),
     Counter("sflow_skipped", "record", "records", INFO, "Records of a kind that Leadline does not read; passed over by their length.", _NOTHING),
     Counter("sflow_senders", "malformed", "files", ERROR, "Files of `ingest.sflow.sender_files` that could not be read; they count as they were.", "The error names the file and the sender in it."),
+    # connections, whichever port they came to
+    Counter("connection_closed", "full", "connections", ERROR, "Connections answered 503 at once: as many were open as may be, and all of them waited for an answer.", "Raise server.connections_max and the limit of open files, or see who connects so often."),
+    Counter("connection_closed", "made_room", "connections", ERROR, "Connections of the sender with most, closed to make room for another; those that had sent nothing first.", "Raise server.connections_max and the limit of open files, or see who connects so often."),
+    Counter("connection_closed", "header_slow", "connections", ERROR, "Connections that sent no whole header within 10 s.", "Look for a program that connects and says nothing; many of them are an attack."),
+    Counter("connection_closed", "header_too_large", "connections", ERROR, "Connections whose header, trailer or chunk framing was over 64 KiB.", "No sender does that by itself: see who it is."),
+    Counter("connection_closed", "body_slow", "connections", ERROR, "Connections that held half a question for 130 s, or sent nothing more of it for 40 s.", "See what holds the client up."),
+    Counter("connection_closed", "reader_slow", "connections", ERROR, "Connections that took nothing of their answer for 120 s.", "See what holds the client up."),
+    Counter("connection_closed", "pipelined", "connections", ERROR, "Connections with more than 64 requests sent ahead of their answers.", "No client does that by itself: see who it is."),
+    Counter("connection_closed", "idle", "connections", INFO, "Connections without a request for 65 s.", _NOTHING),
+    Counter("connection_closed", "body_too_large", "connections", ERROR, "Questions to the API with a body over 1 MiB, answered 413.", "Telemetry goes to the ways in, not to the API."),
     # the fast path
     Counter("live_dropped", "full", "rows", INFO, "Oldest rows let go from the bounded live tables; they are in the store.", _NOTHING),
     Counter("source_overflow", "sources", "sources", ERROR, "Senders beyond the 10,000 that are told apart in `leadline doctor`.", "Put an aggregating sender in front."),

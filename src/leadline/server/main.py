@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
 from leadline.server.changes import Changes
 from leadline.server.config import Config, Flag, load
+from leadline.server.connections.bodies import BoundedBodies
+from leadline.server.connections.files import raise_file_limit
+from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
 from leadline.server.health import Parts
@@ -60,9 +63,9 @@ BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (
 class Root:
     """The ASGI application of port 8440: the hot ways in by path, everything else to the API."""
 
-    def __init__(self, ingest: IngestApp, api: Any) -> None:
+    def __init__(self, ingest: IngestApp, api: Any, refused: Callable[[], None]) -> None:
         self._ingest = ingest
-        self._api = api
+        self._api = BoundedBodies(api, refused)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -108,8 +111,9 @@ class ServerProcess:
             parts, authorize, lambda: [setting._asdict() for setting in config.settings()], self._changes,
             config_text(config),
         )  # fmt: skip
+        self._connections = Connections(server.connections_max, self.counts.add)
         self._listeners = [
-            self._listener(Root(ingest, self.api), server.port),
+            self._listener(Root(ingest, self.api, lambda: self._connections.count("body_too_large")), server.port),
             self._listener(ingest, server.otlp_http_port),
         ]
         self._grpc = OtlpGrpcServer(self.intake, authorize, f"{server.host_in_url}:{server.otlp_grpc_port}")
@@ -123,14 +127,14 @@ class ServerProcess:
                 app,
                 host=self._config.server.host,
                 port=port,
-                http="httptools",
+                http=self._connections.protocol,
                 loop="asyncio",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(self._config.server.stop_s_max),
-                h11_max_incomplete_event_size=65536,
+                timeout_keep_alive=KEEP_ALIVE_S,
             )
         )
 
@@ -240,6 +244,7 @@ def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
 
 def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Flag]) -> int:
     """Load the configuration and run the server process; returns its exit code."""
+    raise_file_limit()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         config = load(path, environ, flags)

@@ -33,6 +33,7 @@ from leadline.server.access import authorize
 from leadline.server.api import create_api
 from leadline.server.changes import Changes
 from leadline.server.config import Config
+from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
 from leadline.server.main import listening_on
@@ -87,13 +88,14 @@ class ReplayProcess:
         self._listener = _Listener(
             uvicorn.Config(
                 api,
-                http="httptools",
+                http=Connections(config.server.connections_max, counts.add).protocol,
                 loop="asyncio",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(config.server.stop_s_max),
+                timeout_keep_alive=KEEP_ALIVE_S,
             )
         )
         self._stop = asyncio.Event()

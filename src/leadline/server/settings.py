@@ -34,6 +34,14 @@ class ServerConfig:
         default="",
         metadata={"doc": "path of a UNIX socket that serves the same as `port`, for its owner only; empty: none"},
     )
+    connections_max: int = field(
+        default=10_000,
+        metadata={
+            "doc": "connections at once, all HTTP ports together, and at most 80 % of the files that may be open; "
+            "when all are taken, the sender with most loses those that do nothing",
+            "min": 16,
+        },
+    )
     stop_s_max: float = field(
         default=20.0,
         metadata={
