@@ -8,16 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 
+import numpy as np
+
 from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.sources import Sender
 from leadline.model.errors import DataError, RefusedError
-from leadline.model.ids import murmur3_128
 from leadline.model.names import event_entity
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import BY_NAME, TABLES, Identity
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.verdicts import ACTION, ANALYSIS_RUN, EVENT, MARK
 from leadline.wire.body import Body, Hold, without_bound
+from leadline.wire.murmur import murmur3_slices
 from leadline.wire.otlp_logs import decode_otlp_logs
 from leadline.wire.otlp_metrics import decode_otlp_metrics
 from leadline.wire.remote_write import decode_remote_write
@@ -25,6 +27,9 @@ from leadline.wire.rows import decode_arrow, decode_rows
 
 log = logging.getLogger(__name__)
 
+OBJECTS_BYTES = (
+    3  # of Python that a byte of JSON becomes: measured 2.1 for the smallest rows of `event`, 1.8 of `relation`
+)
 ARROW = "application/vnd.apache.arrow.stream"
 _BATCH_ID = re.compile("[0-9a-fA-F]{32}")
 V2 = "proto=io.prometheus.write.v2.request"
@@ -107,6 +112,7 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
         if content_type.startswith(ARROW):
             arrow = decode_arrow(body, table)
             return intake.rows(table, arrow, arrow.num_rows, batch, request.principal, request.sender)
+        request.hold(OBJECTS_BYTES * len(body))
         columns = decode_rows(body, content_type, table)
     except DataError as error:
         raise RefusedError("bad_row", str(error)) from error
@@ -159,8 +165,15 @@ def _batch_of(request: Request, table: str, body: bytes) -> int:
 
 
 def batch_of_body(tenant: str, table: str, body: bytes) -> int:
-    """Batch id of a body sent without one: its retry has the same."""
-    return murmur3_128(f"{tenant}/{table}/".encode() + body)
+    """Batch id of a body sent without one: its retry has the same.
+
+    The kernel, not `model.ids.murmur3_128`, which has the same values and takes 100 ns a byte: 13 s for a body of 128
+    MiB that unpacks from 130 kB.
+    """
+    data = np.frombuffer(f"{tenant}/{table}/".encode() + body, np.uint8)
+    ids = np.zeros((1, 2), np.uint64)
+    murmur3_slices(data, np.zeros(1, np.int64), np.full(1, len(data), np.int64), ids)
+    return int(ids[0, 1]) << 64 | int(ids[0, 0])
 
 
 assert all(BY_NAME[name].identity is not Identity.BATCH for name in NOT_BY_ROWS)

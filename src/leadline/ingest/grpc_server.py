@@ -26,6 +26,8 @@ else:
 
 PROTOBUF = "application/x-protobuf"
 WORKERS = 8  # each waits for its append; the decoding itself is short
+HANDSHAKE_MS_MAX = 10_000  # as a header of HTTP: gRPC's own 120 s let idle connections hold files for as long
+IDLE_MS_MAX = 300_000  # without a request; exporters send once a minute or more often, and connect again by themselves
 Take = Callable[[Intake, bytes, Principal, Sender], Receipt]
 
 
@@ -63,7 +65,12 @@ class OtlpGrpcServer(_Handler):
         server = grpc.server(
             ThreadPoolExecutor(WORKERS, thread_name_prefix="otlp-grpc"),
             handlers=[self],
-            options=(("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)),
+            options=(
+                ("grpc.max_receive_message_length", limit),  # before and after it is unpacked
+                ("grpc.so_reuseport", 0),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
+                ("grpc.max_connection_idle_ms", IDLE_MS_MAX),
+            ),
             maximum_concurrent_rpcs=self._intake.config.requests_max,
         )
         try:
