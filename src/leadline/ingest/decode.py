@@ -35,6 +35,10 @@ _BATCH_ID = re.compile("[0-9a-fA-F]{32}")
 V2 = "proto=io.prometheus.write.v2.request"
 
 
+class LargeBodyError(Exception):
+    """The body unpacks to more than is decoded at this turn; nothing became of it yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One request with its body whole and not yet unpacked; `headers` have lower-case names."""
@@ -45,10 +49,16 @@ class Request:
     principal: Principal
     sender: Sender
     hold: Hold = without_bound
+    small_bytes: int | None = None  # what a body may unpack to at this turn; None: whatever it may at all
 
     def unpacked(self) -> bytes:
-        """The body, unpacked now. Errors: those of `Body.finish`."""
-        return self.body.finish(self.hold)
+        """The body, unpacked now. Errors: those of `Body.finish`; LargeBodyError, then it may be tried again."""
+        if self.small_bytes is None:
+            return self.body.finish(self.hold)
+        data = self.body.finish_small(self.small_bytes, self.hold)
+        if data is None:
+            raise LargeBodyError
+        return data
 
 
 def take_remote_write(intake: Intake, request: Request) -> Receipt:

@@ -17,9 +17,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from leadline.ingest.decode import (
+    LargeBodyError,
     Request,
     refuse_traces,
     take_logs,
@@ -45,6 +47,7 @@ Authorize = Callable[[Mapping[str, str]], Principal]
 WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
 RING = "/api/v1/ring"
+SMALL_BYTES = 8 << 20  # unpacked; Prometheus sends 1 MB, an agent's spool 16 MiB after an outage; rows take 0.1 s a MB
 UNREAD = (408, 413)  # what is answered before the body was read to its end
 LINGER_S_MAX = 5.0  # how long a refused sender may take to read the answer before its connection is cut
 
@@ -81,6 +84,8 @@ class IngestApp:
         self._authorize = authorize
         config = intake.config
         self._turns = Turns(decoders, config.decoders + 1, config.requests_max)
+        # A large body takes seconds: with all decoders at such, everybody else would wait for them.
+        self._large_turns = Turns(decoders, max(1, config.decoders - 1), config.requests_max)
 
     @staticmethod
     def serves(path: str) -> bool:
@@ -159,14 +164,17 @@ class IngestApp:
         place.arrived()
 
     async def _decode(self, request: Request, whose: str) -> Receipt:
-        return await self._turns.run(whose, lambda: self._take(request))
+        try:
+            return await self._turns.run(whose, partial(self._take, replace(request, small_bytes=SMALL_BYTES)))
+        except LargeBodyError:
+            return await self._large_turns.run(whose, partial(self._take, request))
 
     def _take(self, request: Request) -> Receipt:
         try:
             if request.path.startswith(ROWS):
                 return take_rows(self._intake, request, request.path[len(ROWS) :])
             return ROUTES[request.path](self._intake, request)
-        except LeadlineError:
+        except (LeadlineError, LargeBodyError):
             raise
         except Exception as error:
             raise unreadable(error) from error

@@ -92,13 +92,40 @@ class Body:
         What came is let go. Errors: as above, and whatever `hold` raises.
         """
         came, self._came = self._came, bytearray()
+        return self._unpacked(came, self._bytes_max, hold)
+
+    def finish_small(self, most: int, hold: Hold = without_bound) -> bytes | None:
+        """As `finish`, if it unpacks to at most `most` bytes; else None, and then nothing more than before is held.
+
+        After None what came is kept, so that `finish` can be called when there is time for a large body. Errors: as
+        `finish`.
+        """
+        held = 0
+
+        def tally(more: int) -> None:
+            nonlocal held
+            hold(more)
+            held += more
+
+        try:
+            data = self._unpacked(self._came, min(most, self._bytes_max), tally)
+        except RefusedError:
+            hold(-held)
+            if most >= self._bytes_max:
+                raise
+            return None
+        self._came = bytearray()
+        return data
+
+    def _unpacked(self, came: bytearray, bytes_max: int, hold: Hold) -> bytes:
         if self._encoding in ("gzip", "deflate"):
-            return _inflated(came, self._encoding, self._bytes_max, hold)
+            return _inflated(came, self._encoding, bytes_max, hold)
         if self._encoding == "snappy":
+            _check_size(self._snappy_size or 0, bytes_max)
             return _unsnapped(came, self._snappy_size, hold)
         if self._encoding == "zstd":
-            return _from_zstd(came, self._bytes_max, hold)
-        _check_size(len(came), self._bytes_max)
+            return _from_zstd(came, bytes_max, hold)
+        _check_size(len(came), bytes_max)
         hold(len(came))
         return bytes(came)
 

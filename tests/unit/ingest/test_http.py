@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -392,6 +393,33 @@ def test_what_bodies_unpack_to_counts_like_what_they_hold(
 
     assert asyncio.run(run()).error["reason"] == "queue_full"
     assert caller.bench.intake.room.held_bytes == 0
+
+
+def test_large_bodies_leave_a_decoder_to_the_others(
+    make: Callable[..., Bench], decoders: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that take long, and a small one that is answered before they are done."""
+    monkeypatch.setattr(http, "SMALL_BYTES", 10_000)
+    caller = Caller(make(), decoders)
+    gate, real = threading.Event(), IngestApp._take
+
+    def take(app: IngestApp, request: Any) -> Any:
+        if request.small_bytes is None:
+            assert gate.wait(10)
+        return real(app, request)
+
+    monkeypatch.setattr(IngestApp, "_take", take)
+
+    async def run() -> list[int]:
+        large = [asyncio.create_task(caller.call(EVENTS, [event(name * 20_000)], NDJSON)) for name in "ab"]
+        while caller.app._large_turns.requests < 2:
+            await asyncio.sleep(0.001)
+        small = await asyncio.wait_for(caller.call(EVENTS, [event("c")], NDJSON), 5)
+        gate.set()
+        return [small.status, *[each.status for each in await asyncio.gather(*large)]]
+
+    assert asyncio.run(run()) == [200, 200, 200]
+    assert len(caller.bench.store.rows("event")) == 3
 
 
 def test_one_sender_has_so_many_unfinished_bodies(make: Callable[..., Bench], decoders: ThreadPoolExecutor) -> None:

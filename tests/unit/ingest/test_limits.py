@@ -79,6 +79,10 @@ def test_what_was_not_held_is_not_given_back() -> None:
 def test_senders_take_turns_however_much_one_of_them_has_waiting() -> None:
     order: list[str] = []
 
+    def said(name: str) -> bool:
+        order.append(name)
+        return True
+
     async def run() -> None:
         gate = threading.Event()
         with ThreadPoolExecutor(1) as pool:
@@ -86,10 +90,10 @@ def test_senders_take_turns_however_much_one_of_them_has_waiting() -> None:
             waiting = [asyncio.create_task(turns.run("flood", gate.wait))]
             await asyncio.sleep(0)
             for number in range(20):
-                waiting.append(asyncio.create_task(turns.run("flood", partial(order.append, f"f{number}"))))
+                waiting.append(asyncio.create_task(turns.run("flood", partial(said, f"f{number}"))))
             await asyncio.sleep(0)
             for name in ("honest", "other"):
-                waiting.append(asyncio.create_task(turns.run(name, partial(order.append, name))))
+                waiting.append(asyncio.create_task(turns.run(name, partial(said, name))))
             await asyncio.sleep(0)
             gate.set()
             await asyncio.gather(*waiting)

@@ -174,3 +174,19 @@ def test_without_room_nothing_is_unpacked(encoding: str) -> None:
     body.feed(packed(encoding, bytes(MB)))
     with pytest.raises(BusyError):
         body.finish(full)
+
+
+@pytest.mark.parametrize("encoding", ALL)
+def test_a_body_may_be_left_for_later_when_it_is_large(encoding: str) -> None:
+    data = bytes(3 * MB)
+    held: list[int] = []
+    body = Body(encoding, 4 * MB, 4 * MB)
+    body.feed(packed(encoding, data))
+    assert body.finish_small(MB, held.append) is None
+    assert sum(held) == 0
+    assert body.finish_small(MB, held.append) is None
+    assert body.finish(held.append) == data
+    assert sum(held) == len(data)
+    small = Body(encoding, 4 * MB, 4 * MB)
+    small.feed(packed(encoding, data))
+    assert small.finish_small(3 * MB) == data
