@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import glob
-import json
 import logging
 import random
 import threading
@@ -22,11 +21,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
-import yaml
 
 from leadline.ingest.config import ScrapeJob
 from leadline.ingest.intake import Intake
 from leadline.ingest.limits import Place
+from leadline.ingest.listed import read_listed
 from leadline.ingest.relabel import Relabelled
 from leadline.ingest.sources import Sender
 from leadline.model.counters import counter
@@ -343,11 +342,7 @@ def static_targets(jobs: list[ScrapeJob]) -> list[Target]:
 
 
 def _file_targets(job: ScrapeJob, path: Path) -> list[Target]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        groups = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: expected a JSON or YAML list of target groups, got {error}") from error
+    groups = read_listed(path)
     if not isinstance(groups, list):
         raise ConfigError(f"{path}: expected a list of {{targets, labels}}, got {type(groups).__name__}")
     found: list[Target] = []
