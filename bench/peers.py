@@ -93,7 +93,7 @@ class Peer(ABC):
 
     def anonymous_bytes(self) -> int:
         """Private anonymous memory of all its processes (smaps_rollup)."""
-        return sum(_anonymous(pid) for pid in self.pids())
+        return sum(anonymous_bytes(pid) for pid in self.pids())
 
     def disk_bytes(self) -> int:
         """Bytes that its data takes on disk, its log left out."""
@@ -245,7 +245,7 @@ def _cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12]) if fields else 0
 
 
-def _anonymous(pid: int) -> int:
+def anonymous_bytes(pid: int) -> int:
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Anonymous:"):

@@ -28,6 +28,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
          "--no-settle"),
         ("samples_per_second", "peak_anonymous_mb"),
     ),
+    (
+        "abuse",
+        ("--seconds", "1", "--connections", "30", "--only", "idle,headers"),
+        ("honest_lost", "private_mb_peak", "answer_p99_s", "recovered_s"),
+    ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
     (
         "agent_rings",

@@ -111,16 +111,23 @@ class IngestConfig:
     requests_max: int = field(
         default=64,
         metadata={
-            "doc": "requests decoded at once; further ones get 429 (remote-write: 503). Bounds memory to this times decompressed_bytes_max in the worst case",
+            "doc": "requests decoded or waiting for it at once; further ones get 429 (remote-write: 503), those of the sender with most first",
             "min": 1,
         },
     )
     decode_bytes_max: int = field(
         default=512 * MIB,
         metadata={
-            "doc": "bytes of request bodies, as received, held at once; further requests get 429 (remote-write: 503)",
+            "doc": "bytes of request bodies held at once, as received and as unpacked; further requests get 429 (remote-write: 503)",
             "unit": "bytes",
             "min": MIB,
+        },
+    )
+    bodies_per_sender_max: int = field(
+        default=128,
+        metadata={
+            "doc": "bodies of one address that have begun and not ended; Prometheus sends from at most 50 shards. Further ones get 429 (remote-write: 503)",
+            "min": 1,
         },
     )
     decoders: int = field(default=2, metadata={"doc": "threads that decode bodies", "min": 1, "max": 64})

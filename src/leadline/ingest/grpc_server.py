@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from leadline.ingest.decode import batch_of_body, take_log_columns
+from leadline.ingest.decode import batch_of_body, take_log_columns, unreadable
 from leadline.ingest.http import Authorize
 from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.limits import sender_key
 from leadline.ingest.otlp_answer import protobuf_answer
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError, WorldError
@@ -25,6 +26,8 @@ else:
 
 PROTOBUF = "application/x-protobuf"
 WORKERS = 8  # each waits for its append; the decoding itself is short
+HANDSHAKE_MS_MAX = 10_000  # as a header of HTTP: gRPC's own 120 s let idle connections hold files for as long
+IDLE_MS_MAX = 300_000  # without a request; exporters send once a minute or more often, and connect again by themselves
 Take = Callable[[Intake, bytes, Principal, Sender], Receipt]
 
 
@@ -66,7 +69,12 @@ class OtlpGrpcServer(_Handler):
         server = grpc.server(
             ThreadPoolExecutor(WORKERS, thread_name_prefix="otlp-grpc"),
             handlers=[self],
-            options=(("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)),
+            options=(
+                ("grpc.max_receive_message_length", limit),  # before and after it is unpacked
+                ("grpc.so_reuseport", 0),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
+                ("grpc.max_connection_idle_ms", IDLE_MS_MAX),
+            ),
             maximum_concurrent_rpcs=self._intake.config.requests_max,
         )
         try:
@@ -99,7 +107,8 @@ class OtlpGrpcServer(_Handler):
 
     def _export(self, path: str, take: Take, body: bytes, context: grpc.ServicerContext) -> bytes:
         headers = {str(name).lower(): str(value) for name, value in context.invocation_metadata() or ()}
-        name = f"{headers.get('user-agent', 'unknown').split(' ')[0][:80]} at {_peer_host(context.peer())}"
+        host = _peer_host(context.peer())
+        name = f"{headers.get('user-agent', 'unknown').split(' ')[0][:80]} at {host}"
         sender = Sender("", "otlp-grpc", name)
         try:
             peer = _peer_host(context.peer()) or "unknown"
@@ -109,7 +118,7 @@ class OtlpGrpcServer(_Handler):
                     "unauthorized", f"role {principal.role} may not write; use a token of the role write"
                 )
             sender = Sender(principal.tenant, "otlp-grpc", name)
-            receipt = take(self._intake, body, principal, sender)
+            receipt = self._take(take, body, principal, sender, host)
             receipt.done.result()
             return protobuf_answer(path, receipt)
         except LeadlineError as error:
@@ -119,11 +128,25 @@ class OtlpGrpcServer(_Handler):
             context.abort(status, str(error))
             raise AssertionError("abort does not return") from error
 
+    def _take(self, take: Take, body: bytes, principal: Principal, sender: Sender, host: str) -> Receipt:
+        """Decode the body, which holds its share of `ingest.decode_bytes_max` until that is done."""
+        place = self._intake.room.enter(sender_key(host.strip("[]")))
+        try:
+            place.hold(len(body))
+            place.arrived()
+            return take(self._intake, body, principal, sender)
+        except LeadlineError:
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
+        finally:
+            place.close()
+
 
 def _status(error: LeadlineError) -> tuple[str, grpc.StatusCode]:
     """Our reason and gRPC's status; OTLP senders try again on UNAVAILABLE only."""
     if isinstance(error, BusyError):
-        return "queue_full", grpc.StatusCode.UNAVAILABLE
+        return error.reason, grpc.StatusCode.UNAVAILABLE
     if isinstance(error, StoreError):
         return "store_unavailable", grpc.StatusCode.UNAVAILABLE
     if isinstance(error, RefusedError):

@@ -16,11 +16,22 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from leadline.ingest.decode import Request, refuse_traces, take_logs, take_metrics, take_remote_write, take_rows
+from leadline.ingest.decode import (
+    LargeBodyError,
+    Request,
+    refuse_traces,
+    take_logs,
+    take_metrics,
+    take_remote_write,
+    take_rows,
+    unreadable,
+)
 from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.limits import BODY_IDLE_S_MAX, BODY_S_MAX, Place, Turns, sender_key
 from leadline.ingest.ring import take_ring
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
@@ -38,11 +49,13 @@ OUR_SOCKET = "leadline.socket"  # in the scope of a request that came over the U
 WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
 RING = "/api/v1/ring"
+SMALL_BYTES = 8 << 20  # unpacked; Prometheus sends 1 MB, an agent's spool 16 MiB after an outage; rows take 0.1 s a MB
+UNREAD = (408, 413)  # what is answered before the body was read to its end
 LINGER_S_MAX = 5.0  # how long a refused sender may take to read the answer before its connection is cut
-CHUNK_S_MAX = 60.0  # a sender that stalls for longer within a body gives up its share of decode_bytes_max
 
 # How each kind of refusal is told: status, and whether the sender should try again.
 STATUS = {
+    "body_slow": 408,
     "body_too_large": 413,
     "decompressed_too_large": 413,
     "unsupported_encoding": 415,
@@ -62,6 +75,7 @@ class Answer:
     body: bytes = b""
     content_type: str = "application/json"
     headers: tuple[tuple[str, str], ...] = ()
+    unread: bool = False  # the rest of the body was not read: this connection carries no more requests
 
 
 class IngestApp:
@@ -71,8 +85,10 @@ class IngestApp:
         self._intake = intake
         self._decoders = decoders
         self._authorize = authorize
-        self._requests = 0
-        self._bytes = 0
+        config = intake.config
+        self._turns = Turns(decoders, config.decoders + 1, config.requests_max)
+        # A large body takes seconds: with all decoders at such, everybody else would wait for them.
+        self._large_turns = Turns(decoders, max(1, config.decoders - 1), config.requests_max)
 
     @staticmethod
     def serves(path: str) -> bool:
@@ -87,7 +103,7 @@ class IngestApp:
         answer = await self._answer(scope, receive)
         headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % len(answer.body))]
         headers += [(name.encode(), value.encode()) for name, value in answer.headers]
-        unread = answer.status == 413  # the rest of the body was not read: this connection carries no more requests
+        unread = answer.unread
         if unread:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
@@ -113,11 +129,12 @@ class IngestApp:
                 )
             sender = Sender(principal.tenant, way, sender.name)
             body = self._body(path, headers)
+            place = self._intake.room.enter(_sender_key(scope))
             try:
-                await self._read(body, headers, receive)
-                receipt = await self._decode(Request(path, headers, body, principal, sender))
+                await self._read(body, place, headers, receive)
+                receipt = await self._decode(Request(path, headers, body, principal, sender, place.hold), place.sender)
             finally:
-                self._bytes -= body.fed_bytes
+                place.close()
             await asyncio.wrap_future(receipt.done)
             return _accepted(path, headers, receipt)
         except LeadlineError as error:
@@ -135,48 +152,46 @@ class IngestApp:
             )
         return Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
 
-    async def _read(self, body: Body, headers: Mapping[str, str], receive: Receive) -> None:
+    async def _read(self, body: Body, place: Place, headers: Mapping[str, str], receive: Receive) -> None:
         """Feed the body as it arrives. What all bodies hold together counts from their first byte on."""
+        due = asyncio.get_running_loop().time() + BODY_S_MAX
         more = True
         while more:
-            try:
-                async with asyncio.timeout(CHUNK_S_MAX):
-                    message = await receive()
-            except TimeoutError:
-                raise DataError("request body", f"more of it within {CHUNK_S_MAX:.0f} s", "nothing") from None
+            message = await _in_time(receive, due)
             if message["type"] == "http.disconnect":
                 expected = headers.get("content-length", "more")
                 raise DataError("request body", f"{expected} bytes", "the sender hung up")
             chunk = message.get("body", b"")
-            if self._bytes and self._bytes + len(chunk) > self._intake.config.decode_bytes_max:
-                raise BusyError(f"{self._bytes} bytes of requests are held already; try again in a second")
             if chunk:
-                self._bytes += len(chunk)
+                place.hold(len(chunk))
                 body.feed(chunk)
             more = message.get("more_body", False)
+        place.arrived()
 
-    async def _decode(self, request: Request) -> Receipt:
-        if self._requests >= self._intake.config.requests_max:
-            raise BusyError(f"{self._requests} requests are being decoded; try again in a second")
-        self._requests += 1
+    async def _decode(self, request: Request, whose: str) -> Receipt:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._decoders, self._take, request)
-        finally:
-            self._requests -= 1
+            return await self._turns.run(whose, partial(self._take, replace(request, small_bytes=SMALL_BYTES)))
+        except LargeBodyError:
+            return await self._large_turns.run(whose, partial(self._take, request))
 
     def _take(self, request: Request) -> Receipt:
-        if request.path.startswith(ROWS):
-            return take_rows(self._intake, request, request.path[len(ROWS) :])
-        return ROUTES[request.path](self._intake, request)
+        try:
+            if request.path.startswith(ROWS):
+                return take_rows(self._intake, request, request.path[len(ROWS) :])
+            return ROUTES[request.path](self._intake, request)
+        except (LeadlineError, LargeBodyError):
+            raise
+        except Exception as error:
+            raise unreadable(error) from error
 
     def _refused(self, sender: Sender, error: LeadlineError) -> Answer:
         text = str(error)
         if isinstance(error, BusyError):
-            self._intake.refuse(sender, "queue_full", text)
+            self._intake.refuse(sender, error.reason, text)
             # Prometheus throws away what is answered 429, unless it is told otherwise (retry_on_http_429).
             return _error(
                 503 if sender.way == "remote-write" else 429,
-                "queue_full",
+                error.reason,
                 text,
                 ("retry-after", str(error.retry_after_s)),
             )
@@ -185,6 +200,8 @@ class IngestApp:
             return _error(503, "store_unavailable", text, ("retry-after", "5"))
         if isinstance(error, RefusedError):
             self._intake.refuse(sender, error.reason, text, error.amount)
+            if error.reason == "body_slow" and sender.way == "remote-write":  # which gives up what is answered 408
+                return replace(_error(503, error.reason, text, ("retry-after", "5")), unread=True)
             return _error(STATUS.get(error.reason, 400), error.reason, text)
         self._intake.refuse(sender, "malformed", text)
         return _error(400, "malformed", text)
@@ -212,6 +229,25 @@ async def _linger(receive: Receive) -> None:
                 pass
 
 
+async def _in_time(receive: Receive, due: float) -> dict[str, Any]:
+    """The next message of a body that must be whole by `due`, by the loop's clock. Errors: RefusedError."""
+    loop = asyncio.get_running_loop()
+    idle = loop.time() + BODY_IDLE_S_MAX
+    try:
+        async with asyncio.timeout_at(min(due, idle)):
+            return await receive()
+    except TimeoutError:
+        what = f"nothing of the body came for {BODY_IDLE_S_MAX:.0f} s"
+        if due < idle:
+            what = f"the body was not whole after {BODY_S_MAX:.0f} s"
+        raise RefusedError("body_slow", f"{what}; send smaller batches, or see what holds them up") from None
+
+
+def _sender_key(scope: Scope) -> str:
+    client = scope.get("client")
+    return sender_key(client[0]) if client else "our socket"
+
+
 def _way(path: str) -> str:
     if path == WRITE_PATH:
         return "remote-write"
@@ -232,7 +268,7 @@ def _sender_name(scope: Scope, headers: Mapping[str, str]) -> str:
 
 def _error(status: int, reason: str, text: str, *headers: tuple[str, str]) -> Answer:
     body = json.dumps({"error": {"reason": reason, "message": text}}).encode() + b"\n"
-    return Answer(status, body, headers=headers)
+    return Answer(status, body, headers=headers, unread=status in UNREAD)
 
 
 def _accepted(path: str, headers: Mapping[str, str], receipt: Receipt) -> Answer:

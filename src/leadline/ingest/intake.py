@@ -26,6 +26,7 @@ from leadline.ingest.config import IngestConfig
 from leadline.ingest.counts import Counts
 from leadline.ingest.known import SAVE_TIMES_EVERY_NS, KnownStreams, u128
 from leadline.ingest.lanes import Lane
+from leadline.ingest.limits import Room
 from leadline.ingest.sources import Sender, Sources
 from leadline.ingest.streams import Streams
 from leadline.model.counters import Severity, accepted, counter, refused
@@ -90,6 +91,7 @@ class Intake:
         self.config = config
         self.counts = counts
         self.sources = sources
+        self.room = Room(config.decode_bytes_max, config.bodies_per_sender_max)
         self._store = store
         self._live = live
         self._stored = stored
@@ -181,6 +183,7 @@ class Intake:
         self.counts.add(accepted("late_samples"), late)
         stale = np.count_nonzero(value.view(np.uint64) == np.uint64(STALE_NAN_BITS))
         self.counts.add(accepted("stale_markers"), int(stale))
+        messages += _words_for(tally, messages)
         self._count_refused(sender, now_ns, tally, messages)
         if admission.tells:
             self.sources.tells(sender, now_ns, admission.tells)
@@ -437,6 +440,14 @@ class Intake:
     def _failed(self, error: StoreError) -> None:
         self.counts.add(counter("store_failed", "append"))
         self.last_store_error = str(error)
+
+
+def _words_for(tally: Mapping[str, int], messages: list[str]) -> list[str]:
+    """What each reason means, where nothing was said of what was refused: the decoder counts whole streams."""
+    if messages:
+        return []
+    wrong = [refused(reason) for reason, amount in tally.items() if amount]
+    return [f"{why.reason}: {why.doc} {why.do}" for why in wrong if why.severity is not Severity.INFO]
 
 
 def _runs(runs: list[tuple[str, int]]) -> pa.DictionaryArray:

@@ -23,7 +23,7 @@ def take_ring(intake: Intake, request: Request) -> Receipt:
     Rows out of time are left out and counted, as are records that the agent lost before it read them.
     Errors: DataError for what is no segment (nothing is taken); BusyError (a part may be taken; send it again).
     """
-    body = request.body.finish()
+    body = request.unpacked()
     rows = decode_ring(body)
     offered: list[Future[None]] = []
     tables: dict[str, int] = {}

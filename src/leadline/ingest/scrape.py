@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import glob
-import json
 import logging
 import random
 import threading
@@ -22,10 +21,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
-import yaml
 
 from leadline.ingest.config import ScrapeJob
 from leadline.ingest.intake import Intake
+from leadline.ingest.limits import Place
+from leadline.ingest.listed import read_listed
 from leadline.ingest.relabel import Relabelled
 from leadline.ingest.sources import Sender
 from leadline.model.counters import counter
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 ACCEPT = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
 FILE_SD_EVERY_S = 5.0
+REDIRECTS_MAX = 3  # within one exporter: `/metrics` to `/metrics/`, and what stands before it
 TARGETS_MAX = 10_000  # one task and some 100 kB of label cache each
 
 
@@ -78,7 +79,7 @@ class Scraper:
         """Scrape all targets; look for new ones every 5 s; returns when cancelled."""
         limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
         # Proxies of the environment are for reaching other networks; exporters are near.
-        async with httpx.AsyncClient(limits=limits, trust_env=False, follow_redirects=True) as client:
+        async with httpx.AsyncClient(limits=limits, trust_env=False) as client:
             try:
                 while True:
                     self._follow(client, targets_of(self._jobs, self._listed, self._say))
@@ -131,43 +132,78 @@ class Scraper:
     async def _read(self, client: httpx.AsyncClient, page: Page) -> None:
         began_ns, began = self._now_ns(), time.monotonic()
         why, error = "", ""
-        body: bytes = b""
+        body: Body | None = None
         content_type = ""
+        place = self._intake.room.enter(page.target.url)
         try:
-            async with asyncio.timeout(page.target.timeout_s):
-                body, content_type = await self._fetch(client, page.target)
-        except (httpx.HTTPError, TimeoutError, OSError) as failure:
-            why, error = "unreachable", f"{page.target.url}: {type(failure).__name__}: {failure}".rstrip(": ")
-        except _StatusError as failure:
-            why, error = "status", str(failure)
-        except RefusedError as failure:
-            why = "malformed" if failure.reason == "unsupported_encoding" else "too_large"
-            error = f"{page.target.url}: {failure}"
-        except DataError as failure:
-            why, error = "malformed", f"{page.target.url}: {failure}"
-        took_s = time.monotonic() - began
-        loop = asyncio.get_running_loop()
-        try:
-            receipt = await loop.run_in_executor(
-                self._decoders, page.take, body, content_type, began_ns, took_s, why, error
+            try:
+                async with asyncio.timeout(page.target.timeout_s):
+                    body, content_type = await self._fetch(client, page.target, place)
+            except (httpx.HTTPError, TimeoutError, OSError) as failure:
+                why, error = "unreachable", f"{page.target.url}: {type(failure).__name__}: {failure}".rstrip(": ")
+            except _StatusError as failure:
+                why, error = "status", str(failure)
+            except (RefusedError, DataError) as failure:
+                why, error = _fault(page.target, failure)
+            took_s = time.monotonic() - began
+            receipt = await asyncio.get_running_loop().run_in_executor(
+                self._decoders, page.take_packed, body, place, content_type, began_ns, took_s, why, error
             )
+        except LeadlineError as failure:
+            # The store, its queue or the room for bodies; the next scrape brings newer values.
+            reason = failure.reason if isinstance(failure, BusyError) else "store_unavailable"
+            self._intake.refuse(page.sender, reason, str(failure))
+            return
+        finally:
+            place.close()
+        try:
             await asyncio.wrap_future(receipt)
         except LeadlineError as failure:
-            # The store or its queue; the next scrape brings newer values.
-            reason = "queue_full" if isinstance(failure, BusyError) else "store_unavailable"
-            self._intake.refuse(page.sender, reason, str(failure))
+            self._intake.refuse(page.sender, "store_unavailable", str(failure))
 
-    async def _fetch(self, client: httpx.AsyncClient, target: Target) -> tuple[bytes, str]:
+    async def _fetch(self, client: httpx.AsyncClient, target: Target, place: Place) -> tuple[Body, str]:
+        """The page as it came, not unpacked. Errors: httpx's, _StatusError, RefusedError, DataError, BusyError."""
         config = self._intake.config
         headers = {"accept": ACCEPT, "accept-encoding": "gzip", "user-agent": "leadline-scrape"}
-        async with client.stream("GET", target.url, headers=headers, timeout=target.timeout_s) as answer:
-            if answer.status_code != 200:
-                raise _StatusError(f"{target.url}: expected status 200, got {answer.status_code}")
-            encoding = answer.headers.get("content-encoding", "").lower()
-            body = Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
-            async for chunk in answer.aiter_raw():
-                body.feed(chunk)
-            return body.finish(), answer.headers.get("content-type", "text/plain")
+        request = client.build_request("GET", target.url, headers=headers, timeout=target.timeout_s)
+        for _ in range(REDIRECTS_MAX + 1):
+            answer = await client.send(request, stream=True)
+            try:
+                if answer.next_request is not None:
+                    request = _same_host(target, answer.status_code, answer.next_request)
+                    continue
+                if answer.status_code != 200:
+                    raise _StatusError(f"{target.url}: expected status 200, got {answer.status_code}")
+                encoding = answer.headers.get("content-encoding", "").lower()
+                body = Body(encoding, config.body_bytes_max, config.decompressed_bytes_max)
+                async for chunk in answer.aiter_raw():
+                    place.hold(len(chunk))
+                    body.feed(chunk)
+                place.arrived()
+                return body, answer.headers.get("content-type", "text/plain")
+            finally:
+                await answer.aclose()
+        raise _StatusError(f"{target.url}: expected a page, got more than {REDIRECTS_MAX} redirects")
+
+
+def _same_host(target: Target, status: int, request: httpx.Request) -> httpx.Request:
+    """The request that a redirect asks for, if it stays where it was (`/metrics` to `/metrics/`).
+
+    Elsewhere it is not followed: an exporter could send Leadline to any address that only Leadline reaches.
+    Errors: _StatusError.
+    """
+    here, there = urlsplit(target.url), request.url
+    if (there.scheme, there.netloc.decode()) != (here.scheme, here.netloc):
+        raise _StatusError(
+            f"{target.url}: expected status 200, got {status} to another address, {str(there)[:200]}; scrape that one"
+        )
+    return request
+
+
+def _fault(target: Target, failure: RefusedError | DataError) -> tuple[str, str]:
+    """Why a page was not taken: the reason of a counter, and the words."""
+    large = isinstance(failure, RefusedError) and failure.reason != "unsupported_encoding"
+    return "too_large" if large else "malformed", f"{target.url}: {failure}"
 
 
 class _StatusError(Exception):
@@ -188,6 +224,18 @@ class Page:
         self._lock = threading.Lock()  # a scrape that is being decoded when its target goes away
         self._ended = False
 
+    def take_packed(
+        self, body: Body | None, place: Place, content_type: str, at_ns: int, took_s: float, why: str, error: str
+    ) -> Future[None]:
+        """As `take`, of a page as it came (None where `why` says that none did). Errors: BusyError."""
+        page = b""
+        if body is not None:
+            try:
+                page = body.finish(place.hold)
+            except (RefusedError, DataError) as failure:
+                why, error = _fault(self.target, failure)
+        return self.take(page, content_type, at_ns, took_s, why, error)
+
     def take(self, body: bytes, content_type: str, at_ns: int, took_s: float, why: str, error: str) -> Future[None]:
         """Hand one scrape (or its failure, `why`) to the intake; returns the future of the stored rows.
 
@@ -198,8 +246,7 @@ class Page:
             try:
                 page = self._relabelled.apply(decode_exposition(body, content_type, at_ns))
             except (DataError, RefusedError) as failure:
-                large = isinstance(failure, RefusedError) and failure.reason != "unsupported_encoding"
-                why, error = "too_large" if large else "malformed", f"{self.target.url}: {failure}"
+                why, error = _fault(self.target, failure)
         if why:
             self._intake.sources.refuse(self.sender, at_ns, counter("scrape_failed", why), 1, error)
         with self._lock:
@@ -300,11 +347,7 @@ def static_targets(jobs: list[ScrapeJob]) -> list[Target]:
 
 
 def _file_targets(job: ScrapeJob, path: Path) -> list[Target]:
-    try:
-        text = path.read_text(encoding="utf-8")
-        groups = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: expected a JSON or YAML list of target groups, got {error}") from error
+    groups = read_listed(path)
     if not isinstance(groups, list):
         raise ConfigError(f"{path}: expected a list of {{targets, labels}}, got {type(groups).__name__}")
     found: list[Target] = []

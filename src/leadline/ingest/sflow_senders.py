@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import glob
 import ipaddress
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from leadline.ingest.config import SflowConfig, SflowSender
+from leadline.ingest.listed import read_listed
 from leadline.model.errors import ConfigError
 from leadline.wire.sflow import Switch
 
 SENDERS_MAX = 10_000  # of all files together, some kB each
-FILE_BYTES_MAX = 16 << 20
 UNKNOWN_MAX = 10_000  # switches called by their agent address
 
 Say = Callable[[str, str], None]
@@ -81,14 +78,7 @@ class Allowed:
 
 def senders_of(path: Path) -> list[SflowSender]:
     """The senders that a file lists. Errors: ConfigError, OSError."""
-    with path.open("rb") as file:
-        raw = file.read(FILE_BYTES_MAX + 1)
-    if len(raw) > FILE_BYTES_MAX:
-        raise ConfigError(f"{path}: expected at most {FILE_BYTES_MAX} bytes of senders, got more")
-    try:
-        listed = json.loads(raw) if path.suffix == ".json" else yaml.safe_load(raw)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: expected a JSON or YAML list of senders, got {error}") from error
+    listed = read_listed(path)
     if not isinstance(listed, list):
         raise ConfigError(f"{path}: expected a list of {{address, switch, ports, agent}}, got {type(listed).__name__}")
     return [_sender(each, f"{path}: sender {number}") for number, each in enumerate(listed, 1)]

@@ -55,11 +55,15 @@ class RefusedError(LeadlineError):
 
 
 class BusyError(LeadlineError):
-    """A bounded queue is full; nothing was taken. Try again after `retry_after_s` seconds."""
+    """A bounded queue is full; nothing was taken. Try again after `retry_after_s` seconds.
 
-    def __init__(self, message: str, retry_after_s: int = 1) -> None:
+    `reason` is that of a counter in `model.counters`: whose share is full.
+    """
+
+    def __init__(self, message: str, retry_after_s: int = 1, reason: str = "queue_full") -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+        self.reason = reason
 
 
 class WorldError(LeadlineError):

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,9 @@ from leadline.server.api import create_api
 from leadline.server.background.keeping import Background, in_order
 from leadline.server.changes import Changes
 from leadline.server.config import Config, Flag, load
+from leadline.server.connections.bodies import BoundedBodies
+from leadline.server.connections.files import raise_file_limit
+from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
 from leadline.server.health import Parts
@@ -65,9 +68,9 @@ BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (
 class Root:
     """The ASGI application of port 8440: the hot ways in by path, everything else to the API."""
 
-    def __init__(self, ingest: IngestApp, api: Any) -> None:
+    def __init__(self, ingest: IngestApp, api: Any, refused: Callable[[], None]) -> None:
         self._ingest = ingest
-        self._api = api
+        self._api = BoundedBodies(api, refused)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -136,7 +139,8 @@ class ServerProcess:
             parts, self._gate, lambda: [setting._asdict() for setting in config.settings()], self._changes,
             config_text(config),
         )  # fmt: skip
-        root = Root(ingest, self.api)
+        self._connections = Connections(server.connections_max, self.counts.add)
+        root = Root(ingest, self.api, lambda: self._connections.count("body_too_large"))
         self._listeners = [self._listener(root, server.port, tls), self._listener(ingest, server.otlp_http_port, tls)]
         if server.socket:
             self._listeners.append(self._listener(AtSocket(root), 0))
@@ -153,16 +157,16 @@ class ServerProcess:
                 app,
                 host=self._config.server.host,
                 port=port,
-                http="httptools",
+                http=self._connections.protocol,
                 loop="asyncio",
                 lifespan="off",
                 access_log=False,
                 log_config=None,
                 server_header=False,
                 timeout_graceful_shutdown=math.ceil(self._config.server.stop_s_max),
-                h11_max_incomplete_event_size=65536,
                 ssl_certfile=tls.cert if tls else None,
                 ssl_keyfile=tls.key if tls else None,
+                timeout_keep_alive=KEEP_ALIVE_S,
             )
         )
 
@@ -281,6 +285,7 @@ def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Fl
     0: it was asked to stop. CANNOT_START: it could not start, and would not if it were started again. 1: it had been
     ready and then failed, so whoever looks after it starts it again.
     """
+    raise_file_limit()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     process: ServerProcess | None = None
     try:

@@ -32,6 +32,7 @@ from leadline.runner.run import Runner
 from leadline.server.api import create_api
 from leadline.server.changes import Changes
 from leadline.server.config import Config
+from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
 from leadline.server.main import listening_on
@@ -89,7 +90,7 @@ class ReplayProcess:
         self._listener = _Listener(
             uvicorn.Config(
                 api,
-                http="httptools",
+                http=Connections(config.server.connections_max, counts.add).protocol,
                 loop="asyncio",
                 lifespan="off",
                 access_log=False,
@@ -98,6 +99,7 @@ class ReplayProcess:
                 timeout_graceful_shutdown=math.ceil(config.server.stop_s_max),
                 ssl_certfile=tls.cert if tls else None,
                 ssl_keyfile=tls.key if tls else None,
+                timeout_keep_alive=KEEP_ALIVE_S,
             )
         )
         self._stop = asyncio.Event()

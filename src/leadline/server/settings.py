@@ -43,6 +43,14 @@ class ServerConfig:
         default="", metadata={"doc": "certificate chain (PEM) of HTTPS and gRPC over TLS; empty: in the clear"}
     )
     tls_key: str = field(default="", metadata={"doc": "key (PEM) of `tls_cert`"})
+    connections_max: int = field(
+        default=10_000,
+        metadata={
+            "doc": "connections at once, all HTTP ports together, and at most 80 % of the files that may be open; "
+            "when all are taken, the sender with most loses those that do nothing",
+            "min": 16,
+        },
+    )
     stop_s_max: float = field(
         default=20.0,
         metadata={

@@ -1,12 +1,14 @@
-"""The body of a request, unpacked as it arrives and bounded at every byte. No sockets: the caller brings chunks.
+"""The body of a request: collected as it arrives, unpacked when it is whole, bounded at every byte. No sockets.
 
     body = Body("snappy", body_bytes_max=16 << 20, decompressed_bytes_max=64 << 20)
     for chunk in chunks:
-        body.feed(chunk)          # refuses at the first byte too many
-    data = body.finish()
+        body.feed(chunk)          # keeps it as it came; refuses at the first byte too many
+    data = body.finish(hold)      # unpacks; `hold` is asked for every MiB before there is one
 
-A bomb is refused as cheaply as its format allows: snappy by its header, within the first 5 bytes; gzip and
-deflate while they unpack, never holding more than the limit; zstd when the output buffer is full.
+To feed is cheap and to finish is not, so that an event loop can do the one and a thread the other: a body of which the
+end never comes holds what was sent of it and costs nothing more. A bomb is refused as cheaply as its format allows:
+snappy by its header, within the first 5 bytes; gzip and deflate while they unpack, never holding more than the limit;
+zstd when the output buffer is full.
 
 Snappy is the block format that remote-write uses. Sources: google/snappy format_description.txt; RFC 1950,
 1952, 8878. A gzip body is one member: nobody sends two, and a body of a million empty ones is an attack.
@@ -15,7 +17,8 @@ Snappy is the block format that remote-write uses. Sources: google/snappy format
 from __future__ import annotations
 
 import zlib
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import cramjam
 import numpy as np
@@ -27,6 +30,18 @@ ENCODINGS: Final = ("", "identity", "gzip", "deflate", "snappy", "zstd")
 # A snappy copy is 3 bytes and stands for at most 64: nothing unpacks to more than 64/3 of its size.
 _SNAPPY_OUT, _SNAPPY_IN = 64, 3
 _SNAPPY_HEADER_BYTES_MAX = 5
+
+STEP_BYTES = (
+    1 << 20
+)  # unpacked at once: a bomb is stopped this far behind its limit, and `hold` costs nothing beside it
+_SLICE_BYTES = 1 << 16  # given to zlib at once: it copies what it did not use of that, at every step
+
+Hold = Callable[[int], None]
+"""Asked before so many bytes more are held, told of bytes given back as a negative number. May raise BusyError."""
+
+
+def without_bound(_: int) -> None:
+    """There is room for everything: the `Hold` of a body that stands alone."""
 
 
 class Body:
@@ -45,17 +60,12 @@ class Body:
                 "unsupported_encoding",
                 f"Content-Encoding: expected one of {', '.join(ENCODINGS[1:])} or none, got {encoding!r}",
             )
-        self._fed_bytes = 0
+        self._encoding = encoding
         self._body_bytes_max = body_bytes_max
-        self._unpacker: _Unpacker
-        if encoding in ("gzip", "deflate"):
-            self._unpacker = _Inflate(encoding, decompressed_bytes_max)
-        elif encoding == "snappy":
-            self._unpacker = _Snappy(decompressed_bytes_max)
-        elif encoding == "zstd":
-            self._unpacker = _Zstd(decompressed_bytes_max)
-        else:
-            self._unpacker = _Identity(decompressed_bytes_max)
+        self._bytes_max = decompressed_bytes_max
+        self._came = bytearray()
+        self._fed_bytes = 0
+        self._snappy_size: int | None = None  # from the header, once it is there
 
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
@@ -65,21 +75,59 @@ class Body:
                 "body_too_large",
                 f"the body is over {self._body_bytes_max} bytes (ingest.body_bytes_max); send smaller batches",
             )
-        self._unpacker.feed(chunk)
+        self._came += chunk
+        if self._encoding == "snappy" and self._snappy_size is None:
+            self._snappy_size = _snappy_size(self._came)
+            if self._snappy_size is not None:
+                _check_size(self._snappy_size, self._bytes_max)
 
     @property
     def fed_bytes(self) -> int:
-        """Bytes fed so far: what this body holds, or held, in memory as it arrived."""
+        """Bytes fed so far: what this body held in memory as it arrived."""
         return self._fed_bytes
 
-    def finish(self) -> bytes:
-        """All of the body has been fed. Returns: it, unpacked."""
-        return self._unpacker.finish()
+    def finish(self, hold: Hold = without_bound) -> bytes:
+        """All of the body has been fed. Returns: it, unpacked; `hold` has been asked for as many bytes.
 
+        What came is let go. Errors: as above, and whatever `hold` raises.
+        """
+        came, self._came = self._came, bytearray()
+        return self._unpacked(came, self._bytes_max, hold)
 
-class _Unpacker(Protocol):
-    def feed(self, chunk: bytes) -> None: ...
-    def finish(self) -> bytes: ...
+    def finish_small(self, most: int, hold: Hold = without_bound) -> bytes | None:
+        """As `finish`, if it unpacks to at most `most` bytes; else None, and then nothing more than before is held.
+
+        After None what came is kept, so that `finish` can be called when there is time for a large body. Errors: as
+        `finish`.
+        """
+        held = 0
+
+        def tally(more: int) -> None:
+            nonlocal held
+            hold(more)
+            held += more
+
+        try:
+            data = self._unpacked(self._came, min(most, self._bytes_max), tally)
+        except RefusedError:
+            hold(-held)
+            if most >= self._bytes_max:
+                raise
+            return None
+        self._came = bytearray()
+        return data
+
+    def _unpacked(self, came: bytearray, bytes_max: int, hold: Hold) -> bytes:
+        if self._encoding in ("gzip", "deflate"):
+            return _inflated(came, self._encoding, bytes_max, hold)
+        if self._encoding == "snappy":
+            _check_size(self._snappy_size or 0, bytes_max)
+            return _unsnapped(came, self._snappy_size, hold)
+        if self._encoding == "zstd":
+            return _from_zstd(came, bytes_max, hold)
+        _check_size(len(came), bytes_max)
+        hold(len(came))
+        return bytes(came)
 
 
 def _check_size(size: int, most: int) -> None:
@@ -90,80 +138,50 @@ def _check_size(size: int, most: int) -> None:
         )
 
 
-class _Identity:
-    """Nothing to unpack."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._data = bytearray()
-
-    def feed(self, chunk: bytes) -> None:
-        _check_size(len(self._data) + len(chunk), self._bytes_max)
-        self._data += chunk
-
-    def finish(self) -> bytes:
-        return bytes(self._data)
-
-
-class _Inflate:
-    """gzip (RFC 1952) and zlib (RFC 1950, which HTTP calls deflate), unpacked as it arrives."""
-
-    def __init__(self, encoding: str, bytes_max: int) -> None:
-        self._encoding = encoding
-        self._bytes_max = bytes_max
-        self._stream = zlib.decompressobj(wbits=31 if encoding == "gzip" else 15)
-        self._data = bytearray()
-
-    def feed(self, chunk: bytes) -> None:
-        if not chunk:
-            return
-        if self._stream.eof:
-            raise self._trailing()
-        try:
+def _inflated(packed: bytearray, encoding: str, bytes_max: int, hold: Hold) -> bytes:
+    """gzip (RFC 1952) and zlib (RFC 1950, which HTTP calls deflate), unpacked step by step."""
+    stream = zlib.decompressobj(wbits=31 if encoding == "gzip" else 15)
+    out = bytearray()
+    view = memoryview(packed)
+    for at in range(0, len(packed), _SLICE_BYTES):
+        left: bytes | memoryview = view[at : at + _SLICE_BYTES]
+        while left:
+            if stream.eof:
+                raise _trailing(encoding)
             # One byte beyond the limit tells a body that is too large from one that just fits.
-            self._data += self._stream.decompress(chunk, self._bytes_max + 1 - len(self._data))
-        except zlib.error as error:
-            raise DataError(f"{self._encoding} body", f"{self._encoding} data", str(error)) from error
-        _check_size(len(self._data), self._bytes_max)
-        if self._stream.unused_data:
-            raise self._trailing()
+            step = min(STEP_BYTES, bytes_max + 1 - len(out))
+            hold(step)
+            before = len(out)
+            try:
+                out += stream.decompress(left, step)
+            except zlib.error as error:
+                raise DataError(f"{encoding} body", f"{encoding} data", str(error)) from error
+            hold(len(out) - before - step)
+            _check_size(len(out), bytes_max)
+            left = stream.unconsumed_tail
+        if stream.unused_data:
+            raise _trailing(encoding)
+    if not stream.eof:
+        raise DataError(f"{encoding} body", "its end", f"a body cut off, {len(out)} bytes unpacked")
+    return bytes(out)
 
-    def finish(self) -> bytes:
-        if not self._stream.eof:
-            raise DataError(f"{self._encoding} body", "its end", f"a body cut off, {len(self._data)} bytes unpacked")
-        return bytes(self._data)
 
-    def _trailing(self) -> DataError:
-        return DataError(f"{self._encoding} body", "its end", "more bytes behind it; send one gzip member, no padding")
+def _trailing(encoding: str) -> DataError:
+    return DataError(f"{encoding} body", "its end", "more bytes behind it; send one gzip member, no padding")
 
 
-class _Snappy:
+def _unsnapped(packed: bytearray, size: int | None, hold: Hold) -> bytes:
     """Snappy's block format: the size it unpacks to, then literals and copies."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._packed = bytearray()
-        self._size: int | None = None  # from the header, once it is there
-
-    def feed(self, chunk: bytes) -> None:
-        self._packed += chunk
-        if self._size is None:
-            self._size = _snappy_size(self._packed)
-            if self._size is not None:
-                _check_size(self._size, self._bytes_max)
-
-    def finish(self) -> bytes:
-        if self._size is None:
-            raise DataError("snappy body", "a header with its size", f"{len(self._packed)} bytes")
-        # Checked before anything is allocated: ten bytes cannot make us reserve the whole limit.
-        if self._size * _SNAPPY_IN > len(self._packed) * _SNAPPY_OUT:
-            raise DataError(
-                "snappy body", f"a header of at most 64/3 of its {len(self._packed)} bytes", f"{self._size}"
-            )
-        try:
-            return bytes(cramjam.snappy.decompress_raw(self._packed))
-        except cramjam.DecompressionError as error:
-            raise DataError("snappy body", "snappy block data", str(error)) from error
+    if size is None:
+        raise DataError("snappy body", "a header with its size", f"{len(packed)} bytes")
+    # Checked before anything is allocated: ten bytes cannot make us reserve the whole limit.
+    if size * _SNAPPY_IN > len(packed) * _SNAPPY_OUT:
+        raise DataError("snappy body", f"a header of at most 64/3 of its {len(packed)} bytes", f"{size}")
+    hold(size)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(packed))
+    except cramjam.DecompressionError as error:
+        raise DataError("snappy body", "snappy block data", str(error)) from error
 
 
 def _snappy_size(packed: bytearray) -> int | None:
@@ -180,25 +198,19 @@ def _snappy_size(packed: bytearray) -> int | None:
     return None
 
 
-class _Zstd:
-    """Zstandard frames (RFC 8878), unpacked at the end into a buffer as large as the limit.
+def _from_zstd(packed: bytearray, bytes_max: int, hold: Hold) -> bytes:
+    """Zstandard frames (RFC 8878), unpacked into a buffer as large as the limit.
 
-    The buffer is address space: only pages that are written to become memory.
+    The buffer is address space: only pages that are written to become memory. How many that will be is not known
+    before, so all of it is asked for, and what was not needed is given back.
     """
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._packed = bytearray()
-
-    def feed(self, chunk: bytes) -> None:
-        self._packed += chunk
-
-    def finish(self) -> bytes:
-        out = np.empty(self._bytes_max, np.uint8)
-        try:
-            size = cramjam.zstd.decompress_into(self._packed, out.data)
-        except cramjam.DecompressionError as error:
-            if "failed to write whole buffer" in str(error):
-                _check_size(self._bytes_max + 1, self._bytes_max)
-            raise DataError("zstd body", "zstd frames", str(error)) from error
-        return out[:size].tobytes()
+    hold(bytes_max)
+    out = np.empty(bytes_max, np.uint8)
+    try:
+        size = cramjam.zstd.decompress_into(packed, out.data)
+    except cramjam.DecompressionError as error:
+        if "failed to write whole buffer" in str(error):
+            _check_size(bytes_max + 1, bytes_max)
+        raise DataError("zstd body", "zstd frames", str(error)) from error
+    hold(size - bytes_max)
+    return out[:size].tobytes()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,8 +28,15 @@ NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
 
+_BLANK_STEP, _BLANK_STEPS_MAX = 64, 1 << 20  # bytes looked at first for more blank lines, and at once
 _DEFAULTS = {"host": "", "clock": ""}  # columns of every host row that a sender need not give
+# Of one JSON value: it is parsed in one go, and no other thread runs meanwhile (4 MiB of numbers: 0.2 s, of empty lists
+# 1 s). 128 MiB, which pack into 130 kB, stood everything still for 6 s.
+JSON_BYTES_MAX = 4 << 20
 _BAD_ROWS_MAX = 5  # named in one error; the rest is counted
+_BAD_ROWS_READ = (
+    1000  # then the body is read no further: 64 million of them pack into 130 kB and take minutes of a core
+)
 _EXCERPT = 40  # characters of a bad value that an error shows
 
 ROWS_MAX = 5_000_000  # of one Arrow body; the largest table row (step) is about 200 bytes, so 1 GB unpacked
@@ -60,19 +67,51 @@ def decode_rows(body: bytes, content_type: str, table: Table) -> dict[str, list[
     Returns: one list per column: int (also U128, written as 32 hex digits), float, bool, str, dict (MAP), list
     (SYMS) or None.
     Errors: DataError for the first bad row, followed by up to four more and the number of all; RefusedError for
-    another content type.
+    another content type, and for a row or an array over JSON_BYTES_MAX.
     """
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type in NDJSON:
-        lines = bytes(body).split(b"\n")
-        numbered = ((f"line {number}", line) for number, line in enumerate(lines, 1) if line.strip())
-        return _checked(table, ((where, lambda line=line: _parsed(line)) for where, line in numbered))
+        numbered = _lines(bytes(body))
+        return _checked(table, ((f"line {number}", lambda line=line: _parsed(line)) for number, line in numbered))
     if media_type == JSON:
         rows = _array(bytes(body))
         return _checked(table, ((f"row {number}", lambda row=row: row) for number, row in enumerate(rows, 1)))
     raise RefusedError(
         "unsupported_encoding", f"rows are {NDJSON[0]}, {JSON} or {ARROW}; got {media_type or 'no content type'}"
     )
+
+
+def _lines(body: bytes) -> Iterator[tuple[int, bytes]]:
+    """Lines that are not blank, with their numbers.
+
+    Blank ones are passed over many at a time: 128 MiB of line feeds, which pack into 130 kB, would be minutes of Python
+    and a list of a gigabyte. Not all of them at once either, because no other thread runs meanwhile.
+    """
+    number, at = 1, 0
+    while at < len(body):
+        end = body.find(b"\n", at)
+        end = len(body) if end < 0 else end
+        line = body[at:end]
+        if line.strip():
+            yield number, line
+            number, at = number + 1, end + 1
+        else:
+            blank = _blank(body, at, end + 1)
+            number, at = number + body.count(b"\n", at, blank), blank
+
+
+def _blank(body: bytes, begin: int, at: int) -> int:
+    """Where the blank lines from `begin` on end, of which the first ends at `at`; perhaps some before that."""
+    step = _BLANK_STEP
+    while at < len(body) and at - begin < _BLANK_STEPS_MAX:
+        piece = body[at : at + step]
+        blank = len(piece) - len(piece.lstrip())
+        cut = piece.rfind(b"\n", 0, blank) + 1
+        at += cut
+        if blank < len(piece) or not cut:
+            break
+        step = 2 * step
+    return at
 
 
 def _checked(table: Table, rows: Any) -> dict[str, list[Any]]:
@@ -89,6 +128,8 @@ def _checked(table: Table, rows: Any) -> dict[str, list[Any]]:
             bad_count += 1
             if len(bad) < _BAD_ROWS_MAX:
                 bad.append((where, problem))
+            if bad_count == _BAD_ROWS_READ:
+                break
     if bad:
         raise _refusal(bad, bad_count)
     return columns
@@ -141,12 +182,18 @@ def _refusal(bad: list[tuple[str, _BadRow]], count: int) -> DataError:
     for place, (_, each) in zip(places[1:], bad[1:], strict=True):
         got += f"; {place}: expected {each.expected}, got {each.got}"
     if count > len(bad):
-        got += f"; {count} bad rows in all"
+        got += f"; {count} bad rows {'in all' if count < _BAD_ROWS_READ else 'and perhaps more, not read further'}"
     return DataError(where, first.expected, got)
 
 
 def _parsed(text: bytes) -> Any:
-    """One JSON value. Errors: _BadRow."""
+    """One JSON value. Errors: _BadRow; RefusedError("decompressed_too_large")."""
+    if len(text) > JSON_BYTES_MAX:
+        raise RefusedError(
+            "decompressed_too_large",
+            f"a row, or an array of rows, may have {JSON_BYTES_MAX} bytes as JSON, got {len(text)}; send {NDJSON[0]}, "
+            "a row a line, or Arrow",
+        )
     try:
         return json.loads(text, object_pairs_hook=_pairs, parse_constant=_no_constant)
     except _BadRow:

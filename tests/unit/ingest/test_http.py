@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -293,27 +294,181 @@ def test_other_methods_and_paths_are_told(caller: Caller) -> None:
 def test_a_sender_that_hangs_up_is_counted(caller: Caller) -> None:
     answer = asyncio.run(caller.call(WRITE, [GOOD[:5]], {**V1, "content-length": str(len(GOOD))}, hang_up=True))
     assert (answer.status, answer.error["reason"]) == (400, "malformed")
-    assert caller.app._bytes == 0, "what it held is given back"
+    assert caller.bench.intake.room.held_bytes == 0, "what it held is given back"
 
 
-def test_a_sender_that_stalls_gives_up_its_room(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "CHUNK_S_MAX", 0.02)
+@pytest.mark.parametrize(
+    ("path", "limit", "status"),
+    [(WRITE, "BODY_IDLE_S_MAX", 503), (EVENTS, "BODY_IDLE_S_MAX", 408), (EVENTS, "BODY_S_MAX", 408)],
+)
+def test_a_sender_that_stalls_gives_up_its_room(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, path: str, limit: str, status: int
+) -> None:
+    """A body whose pieces keep coming is bounded too: a byte every 50 s held it for ever."""
+    monkeypatch.setattr(http, limit, 0.05)
 
     async def stall() -> Answer:
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
-            await asyncio.sleep(5)
-            raise AssertionError("waited for longer than it should")
+            if sent:
+                return {"type": "http.disconnect"}
+            await asyncio.sleep(5 if limit == "BODY_IDLE_S_MAX" else 0.01)
+            return {"type": "http.request", "body": b" ", "more_body": True}
 
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        await caller.app({"type": "http", "method": "POST", "path": WRITE, "headers": []}, receive, send)
-        return Answer(sent[0]["status"], {}, sent[1]["body"])
+        await caller.app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
+        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        return Answer(sent[0]["status"], headers, sent[1]["body"])
 
-    assert asyncio.run(stall()).status == 400
-    assert caller.app._bytes == 0
+    answer = asyncio.run(asyncio.wait_for(stall(), 4))
+    assert (answer.status, answer.headers["connection"]) == (status, "close"), (
+        "Prometheus gives up what is answered 408"
+    )
+    assert answer.error["reason"] == "body_slow"
+    assert caller.bench.refused() == {"body_slow": 1}
+    assert caller.bench.intake.room.held_bytes == 0
+
+
+class Unfinished:
+    """Bodies that have begun and do not end before `end` is set; each is a request of its own."""
+
+    def __init__(self, app: IngestApp) -> None:
+        self._app = app
+        self.end = asyncio.Event()
+
+    def begin(self, body: bytes, headers: Mapping[str, str], address: str = "10.0.0.66") -> asyncio.Task[None]:
+        chunks = [body]
+
+        async def receive() -> dict[str, Any]:
+            if chunks:
+                return {"type": "http.request", "body": chunks.pop(), "more_body": True}
+            await self.end.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            pass
+
+        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "POST", "path": EVENTS, "headers": raw, "client": (address, 1)}
+        return asyncio.create_task(self._app(scope, receive, send))
+
+
+def test_unfinished_bombs_hold_what_was_sent_of_them(make: Callable[..., Bench], decoders: ThreadPoolExecutor) -> None:
+    """40 bodies of 32 kB that stand for 32 MB each, without their last bytes: 1.3 MB, not 1.3 GB."""
+    caller = Caller(make(decompressed_bytes_max=64 << 20), decoders)
+    bomb = gzip.compress(bytes(32 << 20))[:-8]
+
+    async def run() -> tuple[int, Answer]:
+        bodies = Unfinished(caller.app)
+        tasks = [bodies.begin(bomb, {**NDJSON, "content-encoding": "gzip"}) for _ in range(40)]
+        await asyncio.sleep(0.05)
+        held = caller.bench.intake.room.held_bytes
+        honest = await caller.call(EVENTS, [event("a")], NDJSON)
+        bodies.end.set()
+        await asyncio.gather(*tasks)
+        return held, honest
+
+    held, honest = asyncio.run(run())
+    assert held == 40 * len(bomb) < 2_000_000
+    assert honest.status == 200
+    assert caller.bench.intake.room.held_bytes == 0
+
+
+def test_what_bodies_unpack_to_counts_like_what_they_hold(
+    make: Callable[..., Bench], decoders: ThreadPoolExecutor
+) -> None:
+    caller = Caller(make(decode_bytes_max=8 << 20, decompressed_bytes_max=64 << 20), decoders)
+    bomb = gzip.compress(bytes(32 << 20))
+
+    async def run() -> Answer:
+        bodies = Unfinished(caller.app)
+        task = bodies.begin(b" ", NDJSON)
+        await asyncio.sleep(0)
+        answer = await caller.call(EVENTS, [bomb], {**NDJSON, "content-encoding": "gzip"})
+        bodies.end.set()
+        await task
+        return answer
+
+    assert asyncio.run(run()).error["reason"] == "queue_full"
+    assert caller.bench.intake.room.held_bytes == 0
+
+
+def test_large_bodies_leave_a_decoder_to_the_others(
+    make: Callable[..., Bench], decoders: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that take long, and a small one that is answered before they are done."""
+    monkeypatch.setattr(http, "SMALL_BYTES", 10_000)
+    caller = Caller(make(), decoders)
+    gate, real = threading.Event(), IngestApp._take
+
+    def take(app: IngestApp, request: Any) -> Any:
+        if request.small_bytes is None:
+            assert gate.wait(10)
+        return real(app, request)
+
+    monkeypatch.setattr(IngestApp, "_take", take)
+
+    async def run() -> list[int]:
+        large = [asyncio.create_task(caller.call(EVENTS, [event(name * 20_000)], NDJSON)) for name in "ab"]
+        while caller.app._large_turns.requests < 2:
+            await asyncio.sleep(0.001)
+        small = await asyncio.wait_for(caller.call(EVENTS, [event("c")], NDJSON), 5)
+        gate.set()
+        return [small.status, *[each.status for each in await asyncio.gather(*large)]]
+
+    assert asyncio.run(run()) == [200, 200, 200]
+    assert len(caller.bench.store.rows("event")) == 3
+
+
+def test_one_sender_has_so_many_unfinished_bodies(make: Callable[..., Bench], decoders: ThreadPoolExecutor) -> None:
+    caller = Caller(make(bodies_per_sender_max=3), decoders)
+
+    async def run() -> tuple[int, Answer]:
+        bodies = Unfinished(caller.app)
+        tasks = [bodies.begin(b" ", NDJSON) for _ in range(5)]
+        await asyncio.sleep(0)
+        unfinished = caller.bench.intake.room.unfinished["10.0.0.66"][0]
+        honest = await caller.call(EVENTS, [event("a")], NDJSON)
+        bodies.end.set()
+        await asyncio.gather(*tasks)
+        return unfinished, honest
+
+    unfinished, honest = asyncio.run(run())
+    assert (unfinished, honest.status) == (3, 200), "others are not kept out"
+    assert caller.bench.refused() == {"sender_full": 2, "malformed": 3}
+    assert caller.bench.intake.room.unfinished == {}
+
+
+def test_a_decoder_that_breaks_is_a_body_refused(
+    bench: Bench, decoders: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise SystemError("error return without exception set")
+
+    monkeypatch.setitem(http.ROUTES, "/v1/metrics", broken)
+    answer = Caller(bench, decoders).post("/v1/metrics", b"", OTLP)
+    assert (answer.status, answer.error["reason"]) == (400, "malformed")
+    assert bench.refused() == {"malformed": 1}
+
+
+@pytest.mark.parametrize("path", ["/v1/metrics", "/v1/logs"])
+def test_half_a_surrogate_as_a_name_is_bad_json(caller: Caller, path: str) -> None:
+    """It made protobuf raise a SystemError, which was answered 500 and not counted."""
+    answer = caller.post(path, b'{"\\ud800":1}', {"content-type": "application/json"})
+    assert (answer.status, answer.error["reason"]) == (400, "malformed")
+    assert caller.bench.refused() == {"malformed": 1}
+
+
+def test_a_stream_without_a_name_is_refused_in_words(caller: Caller) -> None:
+    request = oracle.V2["Request"](symbols=["", "job", "x"])
+    request.timeseries.add(labels_refs=[1, 2]).samples.add(timestamp=T // MS, value=2.5)
+    body = bytes(cramjam.snappy.compress_raw(request.SerializeToString()))
+    for answer in (caller.post(WRITE, body, V2), caller.post(WRITE, v1_body(({"job": "x"}, [T])), V1)):
+        assert answer.status == 400
+        assert "without a name" in answer.error["message"]
 
 
 @pytest.mark.parametrize("role", [Role.TENANT_READ, None])
@@ -394,7 +549,7 @@ def test_more_requests_than_are_decoded_at_once_are_told_to_wait(
     assert asyncio.run(run()).status == 200
     assert answers[0].status == 429
     assert [row["message"] for row in caller.bench.store.rows("event")] == ["a"]
-    assert caller.app._requests == caller.app._bytes == 0
+    assert caller.app._turns.requests == caller.bench.intake.room.held_bytes == 0
 
 
 def test_bodies_held_together_are_bounded(make: Callable[..., Bench], decoders: ThreadPoolExecutor) -> None:
@@ -426,7 +581,7 @@ def test_bodies_held_together_are_bounded(make: Callable[..., Bench], decoders: 
 
     busy, slow = asyncio.run(run())
     assert (busy.status, slow.status) == (429, 200)
-    assert caller.app._bytes == 0
+    assert caller.bench.intake.room.held_bytes == 0
 
 
 def test_a_store_that_fails_answers_503_and_the_retry_succeeds(caller: Caller) -> None:

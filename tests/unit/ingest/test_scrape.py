@@ -212,6 +212,9 @@ PAGES: dict[str, tuple[int, dict[str, str], bytes]] = {
     "/large": (200, {"content-type": TEXT}, b"#" * 300_000),
     "/error": (500, {}, b"oh no"),
     "/malformed": (200, {"content-type": TEXT}, b"a b c d\n"),
+    "/slash": (307, {"location": "/metrics"}, b""),
+    "/elsewhere": (302, {"location": "http://169.254.169.254/latest/meta-data"}, b""),
+    "/round": (302, {"location": "/round"}, b""),
 }
 
 
@@ -263,6 +266,9 @@ def scrape_once(bench: Bench, url: str, timeout_s: float = 5.0) -> None:
         ("/brotli", "malformed"),
         ("/malformed", "malformed"),
         ("/error", "status"),
+        ("/slash", None),
+        ("/elsewhere", "status"),
+        ("/round", "status"),
     ],
 )
 def test_each_way_a_scrape_can_fail_is_counted(

@@ -9,7 +9,7 @@ import zlib
 import cramjam
 import pytest
 
-from leadline.model.errors import DataError, RefusedError
+from leadline.model.errors import BusyError, DataError, RefusedError
 from leadline.wire.body import Body
 
 TEXT = b"node_load1 0.5\n" * 100
@@ -135,5 +135,58 @@ def test_two_gzip_members_are_refused_in_one_chunk_and_in_two() -> None:
         unpack("gzip", member + member)
     body = Body("gzip", MB, MB)
     body.feed(member)
+    body.feed(member)
     with pytest.raises(DataError, match="one gzip member"):
-        body.feed(member)
+        body.finish()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_a_body_without_its_end_holds_no_more_than_what_came(encoding: str) -> None:
+    """Nothing is unpacked before the end is there: 126 kB that stand for 127 MB are 126 kB."""
+    bomb = packed(encoding, bytes(32 * MB))
+    tracemalloc.start()
+    try:
+        body = Body(encoding, MB, 32 * MB)
+        body.feed(bomb[:-8])
+        held_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert held_bytes < 2 * len(bomb) + 10_000
+
+
+@pytest.mark.parametrize("encoding", ALL)
+def test_room_is_asked_for_before_it_is_taken_and_what_is_held_is_the_size(encoding: str) -> None:
+    data = bytes(3 * MB + 5)
+    held: list[int] = []
+    body = Body(encoding, 4 * MB, 8 * MB)
+    body.feed(packed(encoding, data))
+    assert body.finish(held.append) == data
+    assert sum(held) == len(data)
+    assert held[0] >= min(MB, len(data)), "asked for first"
+
+
+@pytest.mark.parametrize("encoding", ALL)
+def test_without_room_nothing_is_unpacked(encoding: str) -> None:
+    def full(_: int) -> None:
+        raise BusyError("full")
+
+    body = Body(encoding, 4 * MB, 8 * MB)
+    body.feed(packed(encoding, bytes(MB)))
+    with pytest.raises(BusyError):
+        body.finish(full)
+
+
+@pytest.mark.parametrize("encoding", ALL)
+def test_a_body_may_be_left_for_later_when_it_is_large(encoding: str) -> None:
+    data = bytes(3 * MB)
+    held: list[int] = []
+    body = Body(encoding, 4 * MB, 4 * MB)
+    body.feed(packed(encoding, data))
+    assert body.finish_small(MB, held.append) is None
+    assert sum(held) == 0
+    assert body.finish_small(MB, held.append) is None
+    assert body.finish(held.append) == data
+    assert sum(held) == len(data)
+    small = Body(encoding, 4 * MB, 4 * MB)
+    small.feed(packed(encoding, data))
+    assert small.finish_small(3 * MB) == data
