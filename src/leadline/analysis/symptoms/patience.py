@@ -80,7 +80,8 @@ class Paces:
         """Times between two steps of a rank, ns."""
         order_N = np.lexsort((self.begin_N, self.rank_N))
         rank_N, begin_N, end_N = (each[order_N] for each in (self.rank_N, self.begin_N, self.end_N))
-        return (begin_N[1:] - end_N[:-1])[rank_N[1:] == rank_N[:-1]]
+        gap_N: Ints = (begin_N[1:] - end_N[:-1])[rank_N[1:] == rank_N[:-1]]
+        return gap_N
 
     def last_ns(self, rank: int) -> int | None:
         """When a rank's newest step was over; None: none was."""
