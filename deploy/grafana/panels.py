@@ -307,11 +307,6 @@ _CAUSES = (
 )
 
 
-def _told(name: str, value: str = '"([^"]*)"') -> str:
-    """One field of each row of the JSON list `evidence`, as text; one with quotes in it ends at them."""
-    return f"""extractAll(evidence, '"{name}": ?{value}')"""
-
-
 _JOB_OF = f"(SELECT job FROM incident WHERE {_OF})"
 INCIDENT_DASHBOARD = Dashboard(
     "leadline-incident", "Leadline: incident", "One incident: what hurts, ranked causes with evidence, what was said.",
@@ -335,10 +330,10 @@ INCIDENT_DASHBOARD = Dashboard(
               f"sum(lost_gpu_seconds) / {LENGTH_S} AS value FROM {LEDGER} "
               f"WHERE job IN {_JOB_OF} AND lost_gpu_seconds > 0 GROUP BY t_ms, who ORDER BY t_ms, who", "short", "bars"),
         Panel("Evidence", "What speaks for the causes, the most telling first.",
-              "SELECT cause, tupleElement(one, 1) AS seen_on, tupleElement(one, 2) AS evidence, "
-              "intDiv(toInt64OrNull(tupleElement(one, 3)), 1000000) AS at_ms FROM ("
-              f"SELECT toString(entity) AS cause, arrayJoin(arrayZip({_told('entity')}, {_told('text')}, "
-              f"{_told('time_ns', '([0-9]+|null)')})) AS one FROM {_CAUSES} WHERE chosen) LIMIT 50", "short", "table"),
+              "SELECT cause, simpleJSONExtractString(one, 'entity') AS seen_on, simpleJSONExtractString(one, 'text') AS evidence, "
+              "intDiv(nullIf(simpleJSONExtractInt(one, 'time_ns'), 0), 1000000) AS at_ms FROM ("
+              "SELECT toString(entity) AS cause, arrayJoin(JSONExtractArrayRaw(evidence)) AS one "
+              f"FROM {_CAUSES} WHERE chosen) LIMIT 50", "short", "table"),
         Panel("Symptoms", "Who suffers, what it lost.",
               "SELECT intDiv(start_ns, 1000000) AS since_ms, toString(entity) AS entity, toString(symptom) AS symptom, "
               "lost_gpu_seconds AS lost, blamed FROM "

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 202  # for all operations together
+EXAMPLES = 210  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -72,6 +72,10 @@ OPERATIONS = [
     ("GET", "/api/v1/rules"),
     ("GET", "/api/v1/analyses"),
     ("POST", "/api/v1/backfill"),
+    ("POST", "/api/v1/freeze"),
+    ("GET", "/api/v1/session"),
+    ("POST", "/api/v1/session"),
+    ("DELETE", "/api/v1/session"),
 ]
 ENDLESS = [("GET", "/api/v1/changes")]  # a stream: tests/unit/server/test_changes.py
 # Most of what can go wrong is in the operations that take something.

@@ -65,7 +65,8 @@ COVERED = {
     "runner/run.py Runner.__init__ Thread": "test_the_runner_goes_on",
     "runner/execute.py WorkerProcesses._running ProcessPool": WORKER,
     "store/disk/watch.py DiskWatch.__init__ Thread": "test_the_watch_of_the_disk_goes_on",
-    "ingest/http.py IngestApp._decode run_in_executor": ANSWERED,
+    "ingest/limits.py Turns.run run_in_executor": ANSWERED,
+    "server/main.py _Listener.shutdown create_task": "test_a_stop_stops_everything",
     "ingest/grpc_server.py OtlpGrpcServer.start ThreadPoolExecutor": ANSWERED,
     "ingest/lanes.py Lane.__init__ Thread": "test_a_lane_goes_on",
     "ingest/scrape.py Scraper._follow create_task": "test_a_scrape_goes_on",
@@ -299,7 +300,7 @@ class BrokenStore:
         return called
 
 
-PLACES = ("_executor.start", "_resume", "step", "_keep_senders", "close_unwatched")
+PLACES = ("_executor.start", "_resume", "step", "close_unwatched")
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -323,6 +324,20 @@ def test_the_runner_goes_on(error: Exception, place: str, monkeypatch: pytest.Mo
     assert sum(counting.counted.values()) == 2
     of_store = isinstance(error, StoreError | RefusedError)
     assert counting.counted["store_failed/analysis" if of_store else "background_failed/runner"] == 2
+
+
+@each_error
+def test_how_senders_are_is_stored_after_any_error(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a thread of its own, which nothing may end: without its rows no silence is ever told."""
+    call, again = failing_first(error)
+    runner = Runner(RunnerConfig(), BrokenStore(error, 0, ""), Counting(), analyses=[volumes], executor=InProcess())  # type: ignore[arg-type]
+    monkeypatch.setattr("leadline.runner.run.keep_states", call)
+    monkeypatch.setattr("leadline.runner.run.SENDERS_EVERY_NS", 10**6)
+    for name in PLACES[1:]:
+        monkeypatch.setattr(runner, name, lambda: False)
+    runner.start()
+    assert again.wait(10)
+    runner.stop()
 
 
 def test_what_can_never_be_resumed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,7 +207,7 @@ def test_a_port_that_another_has_is_named(tmp_path: Path, which: str) -> None:
         (
             "",
             {"LEADLINE_SERVER__HOST": "0.0.0.0"},
-            ["server.host must be a loopback address", "no token yet", "tunnel"],
+            ["server.host is '0.0.0.0'", "leadline token create", "--token-file"],
         ),
         ("server:\n  port: much\n", {"LEADLINE_SERVER__PORT": ""}, ["leadline.yaml, line 2", "server.port"]),
         ("server:\n  prot: 1\n", {}, ["leadline.yaml, line 2", "did you mean port?"]),
