@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from dataclasses import replace
 from itertools import pairwise
 
@@ -30,7 +32,10 @@ WORDS = st.lists(st.sampled_from([
 ]), min_size=1, max_size=12).map(" ".join)  # fmt: skip
 CITES = st.lists(st.integers(-1, 12), max_size=4)
 SENTENCES = st.lists(st.fixed_dictionaries({"text": WORDS, "cites": CITES}) | JSON, max_size=6)
-NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9-]{2,8}[a-z0-9]", fullmatch=True), unique=True, min_size=1, max_size=5)
+# Not as keys of known services begin: with `-bert` behind it such a name is cut as a secret, for good.
+KEY = re.compile(r"sk|pk|rk|gh[opsu]|glpat|xox|hf|nvapi")
+NAME = st.from_regex(r"[a-z][a-z0-9-]{2,8}[a-z0-9]", fullmatch=True).filter(lambda name: not KEY.match(name))
+NAMES = st.lists(NAME, unique=True, min_size=1, max_size=5)
 
 
 @given(JSON | st.fixed_dictionaries({"sentences": SENTENCES}))
