@@ -93,8 +93,10 @@ def parts(store: Store) -> Any:
         series_known=4, last_store_error="",
     )  # fmt: skip
     live = SimpleNamespace(rows=lambda: {"step": 10})
-    return SimpleNamespace(store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, background=None,
-                           started_ns=0)  # fmt: skip
+    return SimpleNamespace(
+        store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, background=None,
+        started_ns=0,
+    )  # fmt: skip
 
 
 def ask(parts: Any, who: Principal = OPERATOR) -> dict[str, Any]:
