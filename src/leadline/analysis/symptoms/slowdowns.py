@@ -303,9 +303,8 @@ class _Job:
             held[row["end_ns"]] += _sound(row["gpu_seconds"])
             if row["category"] not in NOT_LOST:
                 lost[row["end_ns"]] += _sound(row["lost_gpu_seconds"])
-                if (
-                    ":" in (row["owner"] or "") and row["category"] != Category.UNKNOWN
-                ):  # whose owner is what is missing
+                # The owner of what is unknown is what is missing, in words that may have a colon.
+                if row["category"] != Category.UNKNOWN and ":" in (row["owner"] or ""):
                     most[row["end_ns"]] = max(most[row["end_ns"]], _sound(row["lost_gpu_seconds"]))
             length[row["end_ns"]] = max(0, min(row["window_ns"], NEAR_NS))
         found = []

@@ -170,7 +170,9 @@ class _Job:
             return None if last is None else self._ended(last, max(crashed.start_ns, last.start_ns))
         if last is not None and self.window.to_ns - last.start_ns > KNOWN_NS and not self._is_over():
             return self._goes_on(last)
-        found = None if self._is_over() or self.mixed else self._waits(last)
+        if self.mixed and not self._is_over():  # no new one; one that was told before lasts until something moves
+            return None if last is None else self._goes_on(last)
+        found = None if self._is_over() else self._waits(last)
         if found is None:
             return None if last is None else self._ended(last, self._moved_ns(last) or self._left_ns())
         decision, since_ns = found

@@ -88,5 +88,16 @@ def test_a_stall_waits_while_another_job_of_its_name_comes_up() -> None:
         assert [row["symptom"] for row in told(stalls, given, window(12, 2))] == expected, places[-1]
 
 
+def test_a_stall_that_lasts_does_not_end_because_a_second_process_comes_up() -> None:
+    """Somebody starts the job again while the old one still stands."""
+    stuck = {
+        **stuck_job(),
+        "relation": table("relation", processes(4.0)),
+        "symptom": table("symptom", [symptom(0.3, "stall")]),
+    }
+    (row,) = told(stalls, stuck, window(12, 2))
+    assert (row["symptom"], row["end_ns"]) == ("stall", None)
+
+
 def test_no_processes_are_no_second_job() -> None:
     assert not comes_up({}, T0)
