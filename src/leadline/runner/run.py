@@ -17,26 +17,26 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from leadline.analysis import ANALYSES, Analysis
-from leadline.analysis.spec import Part, Read, Window
+from leadline.analysis.spec import Read, Window
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
-from leadline.model.tables import BY_NAME, Identity, Table
+from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
-from leadline.runner.arrivals import Edges, first_by_job, known_times, times_of
-from leadline.runner.behind import Behind
+from leadline.runner.arrivals import Edges, known_times, times_of
 from leadline.runner.clock_steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.clocks import is_clocked
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
+from leadline.runner.following import Following
 from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
+from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
 from leadline.runner.load import StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
@@ -54,86 +54,17 @@ CLOSE_EVERY_NS = 300 * S  # so often spans that nobody tells any more are looked
 UNTOLD_NS = 600 * S  # a span that was not told for so long, and longer than late rows change windows, is not watched
 RETRY_S_MAX = 30.0  # between looks at a store that does not answer
 RESUME_TRIES = 3  # what fails so often for another reason than the store is left out: the present matters more
-# A runner that neither ends a window nor looks for one for so long makes no progress: twice what one query may take by
-# default (store.load_seconds_max, 300 s), as a window is loaded by several.
-STUCK_S = 600.0
 # Rows that were under way when a clock went wrong: windows before that are judged again too, if only for nothing.
 CLOCK_BACK_NS = 60 * S
-FAILING_MAX = 5  # failures in a row, 15 s and more of waits between them: whatever it is, it does not pass by itself
 # An analysis that the store failed so often in a row steps aside for RETRY_S_MAX, so that those which read other tables
 # go on: one table that cannot be read must not stop all verdicts.
 ASIDE_AFTER = 4
 STOP_S_MAX = 10.0
-BEHIND_WINDOWS = 3
 # Host clocks may be off: rows of theirs may belong to windows this far from what they say.
 CLOCK_MARGIN_NS = S
-# A window of all jobs waits so much longer than its grace for jobs whose data is nearly there: their agents are 1 s
-# behind, and to judge them one by one as each comes would cost a load of rows for each.
-TOGETHER_NS = S
 SENDERS_EVERY_NS = 5 * S  # so often it is stored how each sender is: the windows of `telemetry`
 
 Count = Callable[[Counter, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class AnalysisState:
-    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing was judged yet), clock (the
-    clock of this machine was set, and nothing is judged until that is settled)."""
-
-    name: str
-    version: int
-    doc: str
-    state: str
-    judged_to_ns: int | None  # windows up to here are judged, or have no rows
-    lag_s: float | None  # how long ago that was; less than 0: it lies ahead of the clock, which was set back
-    windows: int  # judged since the start
-    failures: int
-    revisions: int  # verdicts that late rows changed
-    late_rows: int  # rows that came after their window was judged
-    waiting: int  # windows
-    last_error: str  # of the last window, empty if that was judged well
-    last_took_s: float | None
-    rows_in: int
-    rows_out: int
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """Whether the thread of the runner lives and comes on."""
-
-    runs: bool  # it is meant to: it was started, was not stopped, and there are analyses
-    alive: bool
-    quiet_s: float  # since it last did anything
-    failing: int  # attempts in a row that failed
-    last_error: str
-
-    @property
-    def well(self) -> bool:
-        """Whether verdicts can be expected."""
-        return not self.runs or (self.alive and self.quiet_s < STUCK_S and self.failing < FAILING_MAX)
-
-
-@dataclass(slots=True)
-class _Lane:
-    """One analysis while the runner runs."""
-
-    analysis: Analysis
-    schedule: Schedule
-    above: list[int]  # places of the analyses whose verdicts it reads
-    fed_by: list[_Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
-    behind: Behind | None = None  # of one that judges jobs
-    back_ns: int | None = None  # from here on it is judged again: jobs that were behind have come to hurt there
-    back_after_ns: int = 0  # not before
-    store_failed: int = 0  # times in a row that the store did not answer it
-    aside_s: float = 0.0  # monotonic; not judged before
-    windows: int = 0
-    failures: int = 0
-    revisions: int = 0
-    late_rows: int = 0
-    last_error: str = ""
-    last_took_s: float | None = None
-    rows_in: int = 0
-    rows_out: int = 0
 
 
 class Runner:
@@ -169,10 +100,10 @@ class Runner:
         self._recent = None if store.config.url else Recent(store)  # others may write to a server
         self._rows = StoreRows(store, self._recent)
         self._lock = threading.RLock()  # schedules and figures
-        self._lanes: list[_Lane] = []
-        self._readers: dict[str, list[tuple[_Lane, Read]]] = {}
+        self._lanes: list[Lane] = []
+        self._following = Following(self._lanes)
+        self._readers: dict[str, list[tuple[Lane, Read]]] = {}
         self._edges: dict[str, Edges] = {}  # by table that is read as valid
-        self._of_jobs: dict[str, list[_Lane]] = {}  # by table: who judges jobs and reads it without waiting
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
         self.watermarks = Watermarks()
         if elapsed_ns is None and now_ns is time.time_ns:
@@ -219,7 +150,7 @@ class Runner:
             from_ns = now_ns - rhythm.grace_ns if self._from_ns is None else self._from_ns
             recorded = self._from_ns is not None
             schedule = Schedule(rhythm, from_ns, self._settle_ns, nothing_before=recorded)
-            lane = _Lane(analysis, schedule, above[place])
+            lane = Lane(analysis, schedule, above[place])
             self._lanes.append(lane)
             for read in analysis.reads:
                 if not read.waits:
@@ -228,24 +159,7 @@ class Runner:
                 if read.valid:
                     self._edges[read.table.name] = Edges()
         if self._follows:
-            self._prepare_following()
-
-    def _prepare_following(self) -> None:
-        for lane in self._lanes:
-            if lane.analysis.part is Part.JOB:
-                lane.behind = Behind(lane.analysis.window_ns)
-        for lane in self._lanes:
-            read_on = {read.table.name for read in lane.analysis.reads if not read.waits}
-            if lane.behind is None:
-                lane.fed_by = [
-                    each
-                    for each in self._lanes
-                    if each.behind is not None and read_on & {table.name for table in each.analysis.writes}
-                ]
-                continue
-            for read in lane.analysis.reads:
-                if not read.waits and not read.valid and read.table.identity is not Identity.REVISION:
-                    self._of_jobs.setdefault(read.table.name, []).append(lane)
+            self._following.begin()
 
     def stop(self) -> None:
         """Judge no more. A window that is being judged is given up; it is judged at the next start."""
@@ -269,8 +183,10 @@ class Runner:
             if rows and self._follows and isinstance(told, pa.Table):
                 if table is WATERMARK:
                     self.watermarks.take(told, self._now_ns())
-                elif table.name in self._of_jobs:
-                    self._set_back(table, told)
+                elif self._following.reads(table):
+                    times_N = known_times(table, told)
+                    with self._lock:
+                        self._following.set_back(table, told, times_N, self._now_ns(), self.watermarks.jobs_on)
         except Exception:
             log.exception("rows of %s were not heard of; windows judged before they came stay as they are", table.name)
 
@@ -282,25 +198,6 @@ class Runner:
         """Jobs whose data is late: how they are now is not known yet."""
         now_ns = self._now_ns()
         return [job for job, to_ns in self.watermarks.all(now_ns).items() if now_ns - to_ns > LATE_NS]
-
-    def _set_back(self, table: Table, rows: pa.Table) -> None:
-        """Have jobs judged again from the first of these rows on, if they were judged without it."""
-        lanes, now_ns = self._of_jobs[table.name], self._now_ns()
-        times_N = known_times(table, rows)
-        with self._lock:
-            newest_ns = max(lane.schedule.judged_to_ns for lane in lanes)
-            late_N = times_N < newest_ns
-            if not late_N.any():
-                return
-            firsts = first_by_job(rows.filter(pa.array(late_N)), times_N[late_N], self.watermarks.jobs_on)
-            for job, first_ns in firsts.items():
-                for lane in lanes:
-                    assert lane.behind is not None
-                    schedule = lane.schedule
-                    if first_ns < lane.behind.judged_to_ns(job, schedule.judged_to_ns):
-                        to_ns = max(schedule.rhythm.begin(first_ns), schedule.oldest_ns(now_ns))
-                        if to_ns < schedule.judged_to_ns:
-                            lane.behind.set_back(job, to_ns, now_ns)
 
     def backfill(self, from_ns: int, to_ns: int, names: Sequence[str] = ()) -> int:
         """Judge the closed windows of a span again, or for the first time. Returns: how many wait for that.
@@ -326,42 +223,16 @@ class Runner:
         """How each analysis does, in the order in which they run."""
         now_ns, ended_ns = self._now_ns(), self._ended()
         with self._lock:
-            return [self._state(lane, now_ns, ended_ns) for lane in self._lanes]
-
-    def _state(self, lane: _Lane, now_ns: int, ended_ns: int | None) -> AnalysisState:
-        schedule, rhythm = lane.schedule, lane.schedule.rhythm
-        lag_ns = now_ns - schedule.judged_to_ns
-        in_doubt = self._follows and (lag_ns < 0 or self.clock_in_doubt)
-        if not self._follows:  # at its end all of a recording is judged, though its time stands at the last row
-            lag_ns = max(0, lag_ns)
-        behind = lag_ns > BEHIND_WINDOWS * rhythm.window_ns + rhythm.grace_ns
-        state = "clock" if in_doubt else "behind" if behind else "ok" if lane.windows else "idle"
-        return AnalysisState(
-            name=lane.analysis.name,
-            version=lane.analysis.version,
-            doc=lane.analysis.doc,
-            state="failed" if lane.last_error else state,
-            judged_to_ns=schedule.judged_to_ns,
-            lag_s=lag_ns / S,
-            windows=lane.windows,
-            failures=lane.failures,
-            revisions=lane.revisions,
-            late_rows=lane.late_rows,
-            waiting=schedule.waiting(now_ns, ended_ns),
-            last_error=lane.last_error,
-            last_took_s=lane.last_took_s,
-            rows_in=lane.rows_in,
-            rows_out=lane.rows_out,
-        )
+            return [state_of(lane, now_ns, ended_ns, self._follows, self.clock_in_doubt) for lane in self._lanes]
 
     def _hear(
         self,
-        readers: list[tuple[_Lane, Read]],
+        readers: list[tuple[Lane, Read]],
         table: Table,
         columns: Mapping[str, object],
         *,
         counted: bool,
-        own: tuple[_Lane | None, int] = (None, 0),
+        own: tuple[Lane | None, int] = (None, 0),
     ) -> None:
         """`own`: who concluded the rows, and the end of the window that they were concluded from."""
         now_ns = self._now_ns()
@@ -514,21 +385,21 @@ class Runner:
             held = [
                 (*closing(due, lane.schedule.rhythm), place, due)
                 for place, lane in here
-                if (due := self._held(lane, now_ns, come)) is not None
+                if (due := self._following.held(lane, now_ns, come)) is not None
             ]
             if not held:
-                self._go_back(now_ns)
+                self._following.go_back(now_ns)
             found = [
                 (*closing(due, lane.schedule.rhythm), place, due)
                 for place, lane in here
                 if (due := lane.schedule.next(now_ns, ended_ns)) is not None
-                and not (due.why is Why.LIVE and self._waits(lane, due.end_ns, now_ns, come))
+                and not (due.why is Why.LIVE and self._following.waits(lane, due.end_ns, now_ns, come))
             ]
             if not found and not held:
                 return False
             *_, place, due = min(found + held)
             lane = self._lanes[place]
-            wanted = self._parts(lane, due, now_ns, come)
+            wanted = self._following.parts(lane, due, now_ns, come)
         try:
             any_rows = self._judge(lane, due, lambda window: wanted(Job(window.tenant, window.cluster, window.job)))
             lane.store_failed = 0
@@ -605,75 +476,7 @@ class Runner:
                 except OverflowError:  # somebody has asked for a hundred spans
                     lane.schedule.set_back(step.at_ns - wrong_ns, step.at_ns)
 
-    # --- as far as the data has come ---
-
-    def _waits(self, lane: _Lane, end_ns: int, now_ns: int, come: Mapping[Job, int]) -> bool:
-        """Whether a window that is closed by the clock waits a little: for data that is nearly there, or for the jobs
-        that this makes wait."""
-        if lane.behind is not None:
-            soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
-            return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
-        if lane.back_ns is not None and now_ns >= lane.back_after_ns:
-            return True  # it goes back as soon as these have caught up
-        if now_ns - end_ns >= LATE_NS:
-            return False
-        for each in lane.fed_by:
-            assert each.behind is not None
-            first_ns = each.behind.first_ns()
-            if each.schedule.judged_to_ns < end_ns or (first_ns is not None and first_ns < end_ns):
-                return True
-        return False
-
-    def _go_back(self, now_ns: int) -> None:
-        """Have what judges all jobs judged again from where one that was behind hurts; once it has caught up, and the
-        farther back the less often: an eighth of the time at most is spent on it, at the speed of a recording."""
-        for lane in self._lanes:
-            if lane.back_ns is not None and now_ns >= lane.back_after_ns:
-                lane.back_after_ns = now_ns + max(0, lane.schedule.judged_to_ns - lane.back_ns) // 8
-                lane.schedule.set_back(lane.back_ns, now_ns)
-                lane.back_ns = None
-
-    def _held(self, lane: _Lane, now_ns: int, come: Mapping[Job, int]) -> Due | None:
-        """The next window of jobs that are behind."""
-        if not lane.behind:
-            return None
-        found = lane.behind.next(lane.schedule.judged_to_ns, now_ns, lambda job, end_ns: self._free(
-            lane, job, end_ns, come
-        ))  # fmt: skip
-        return None if found is None else Due(Why.HELD, found[0])
-
-    def _free(self, lane: _Lane, job: Job, end_ns: int, come: Mapping[Job, int]) -> bool:
-        """Whether a job can be judged on a window: its data has come, and what closed before it was judged."""
-        to_ns = come.get(job)
-        if to_ns is not None and to_ns < end_ns:
-            return False
-        own = end_ns + lane.schedule.rhythm.grace_ns, self._lanes.index(lane)
-        for place, each in enumerate(self._lanes):
-            next_ns = each.behind.oldest_ns(job) if each.behind is not None else None
-            if next_ns is not None and (next_ns + each.schedule.rhythm.grace_ns, place) < own:
-                return False
-        return True
-
-    def _parts(self, lane: _Lane, due: Due, now_ns: int, come: Mapping[Job, int]) -> Callable[[Job], bool]:
-        """Which parts of a window are judged now. Jobs that cannot be are behind from here on."""
-        behind = lane.behind
-        if behind is None:
-            return lambda _: True
-        if due.why is Why.HELD:
-            found = behind.next(lane.schedule.judged_to_ns, now_ns, lambda job, end_ns: self._free(
-                lane, job, end_ns, come
-            ))  # fmt: skip
-            jobs = found[1] if found else frozenset()
-            return lambda job: job in jobs
-        if due.why is Why.LIVE:
-            waiting = {job for each in self._lanes if each.behind is not None for job in each.behind}
-            for job in {*come, *waiting}:
-                if not self._free(lane, job, due.end_ns, come):
-                    behind.hold(job, due.end_ns - lane.analysis.window_ns)
-        later = frozenset(job for job in behind if behind.judged_to_ns(job, due.end_ns) < due.end_ns)
-        return lambda job: job not in later
-
-    def _pass_over(self, lane: _Lane, due: Due, now_ns: int, ended_ns: int | None) -> None:
+    def _pass_over(self, lane: Lane, due: Due, now_ns: int, ended_ns: int | None) -> None:
         """Go on behind a window without rows, at the next one that has some."""
         following_ns = next_row_ns(lane.analysis, due.end_ns, self._rows)
         with self._lock:
@@ -681,7 +484,7 @@ class Runner:
             known_ns.append(lane.schedule.rhythm.closed(now_ns, ended_ns))
             lane.schedule.empty(due, following_ns, now_ns, min(known_ns))
 
-    def _judge(self, lane: _Lane, due: Due, wanted: Callable[[Window], bool]) -> bool:
+    def _judge(self, lane: Lane, due: Due, wanted: Callable[[Window], bool]) -> bool:
         """Judge the `wanted` parts of a window and keep the verdicts. Returns: whether it had rows. Errors: StoreError,
         RefusedError."""
         analysis, began_ns = lane.analysis, time.monotonic_ns()
@@ -721,18 +524,15 @@ class Runner:
                 lane.rows_in, lane.rows_out = lane.rows_in + rows_in, lane.rows_out + rows_out
         return parts > 0
 
-    def _tell(self, lane: _Lane, judged: Judged) -> None:
+    def _tell(self, lane: Lane, judged: Judged) -> None:
         """Verdicts are rows that others read: who has judged without them judges again. The analysis itself only
         later windows: what it concluded from a window is no news to that one, nor to those before it."""
         for name, rows in judged.outcome.tables.items():
             if readers := self._readers.get(name):
                 self._hear(readers, BY_NAME[name], {"rows": rows}, counted=False, own=(lane, judged.window.to_ns))
-        if lane.behind is not None and any(rows.num_rows for rows in judged.outcome.tables.values()):
+        if any(rows.num_rows for rows in judged.outcome.tables.values()):
             with self._lock:
-                for each in self._lanes:
-                    if lane in each.fed_by and each.schedule.judged_to_ns >= judged.window.to_ns:
-                        back_ns = judged.window.to_ns - 1  # it has judged that time without this job
-                        each.back_ns = back_ns if each.back_ns is None else min(each.back_ns, back_ns)
+                self._following.told(lane, judged.window.to_ns)
 
     def _count_failure(self, judged: Judged) -> None:
         state = judged.outcome.state
@@ -746,7 +546,7 @@ class Runner:
             self._count(counter("analysis_failed", "error"), 1)
         log.error("an analysis failed on the window that ends at %d ns: %s", judged.window.to_ns, judged.outcome.error)
 
-    def _failed(self, lane: _Lane, error: str) -> bool:
+    def _failed(self, lane: Lane, error: str) -> bool:
         """A window could not be judged at all. Returns: True, it is over."""
         self._count(counter("analysis_failed", "not_loaded"), 1)
         with self._lock:

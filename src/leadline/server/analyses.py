@@ -9,7 +9,8 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leadline.runner.clock_steps import ClockStep
-from leadline.runner.run import FAILING_MAX, AnalysisState, Life, Runner
+from leadline.runner.lanes import FAILING_MAX, AnalysisState, Life
+from leadline.runner.run import Runner
 
 HIDDEN = "its last window failed; why is told to the role operator"
 

@@ -15,7 +15,7 @@ from fastapi import FastAPI, Request
 
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import Principal, Role
-from leadline.runner.run import AnalysisState
+from leadline.runner.lanes import AnalysisState
 from leadline.server.analyses import HIDDEN, findings, metrics, told
 from leadline.server.analyses_api import mount_analyses
 from leadline.server.asking import Ways

@@ -1,0 +1,149 @@
+"""How far each analysis follows the data of each job: what waits, what is held back, what is judged again.
+
+    watermarks: up to when all data of a job is there ──> waits, holds its windows, lets them go in order
+    rows that came late in spite of it               ──> set_back
+    verdicts on a job that was behind                ──> who judged all jobs without them goes back
+
+Not thread-safe: the runner calls it under its lock, and brings the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from leadline.analysis.spec import Part
+from leadline.model.tables import Identity, Table
+from leadline.runner.arrivals import Ints, first_by_job
+from leadline.runner.behind import Behind
+from leadline.runner.lanes import Lane
+from leadline.runner.watermarks import LATE_NS, Job
+from leadline.runner.windows import Due, S, Why
+
+# A window of all jobs waits so much longer than its grace for jobs whose data is nearly there: their agents are 1 s
+# behind, and to judge them one by one as each comes would cost a load of rows for each.
+TOGETHER_NS = S
+
+JobsOn = Callable[[str, str, str], Iterable[Job]]
+
+
+class Following:
+    """The lanes of a runner that follows live data."""
+
+    def __init__(self, lanes: Sequence[Lane]) -> None:
+        self._lanes = lanes
+        self._of_jobs: dict[str, list[Lane]] = {}  # by table: who judges jobs and reads it without waiting
+
+    def begin(self) -> None:
+        """From now on jobs are judged as far as their data has come. A recording's are not: there the time of each row
+        says when it was known."""
+        for lane in self._lanes:
+            if lane.analysis.part is Part.JOB:
+                lane.behind = Behind(lane.analysis.window_ns)
+        for lane in self._lanes:
+            read_on = {read.table.name for read in lane.analysis.reads if not read.waits}
+            if lane.behind is None:
+                lane.fed_by = [
+                    each
+                    for each in self._lanes
+                    if each.behind is not None and read_on & {table.name for table in each.analysis.writes}
+                ]
+                continue
+            for read in lane.analysis.reads:
+                if not read.waits and not read.valid and read.table.identity is not Identity.REVISION:
+                    self._of_jobs.setdefault(read.table.name, []).append(lane)
+
+    def reads(self, table: Table) -> bool:
+        """Whether rows of a table that come late set jobs back."""
+        return table.name in self._of_jobs
+
+    def set_back(self, table: Table, rows: pa.Table, times_N: Ints, now_ns: int, jobs_on: JobsOn) -> None:
+        """Have jobs judged again from the first of these rows on, if they were judged without it. `times_N`: when each
+        row was known at the earliest, ns."""
+        lanes = self._of_jobs[table.name]
+        newest_ns = max(lane.schedule.judged_to_ns for lane in lanes)
+        late_N = times_N < newest_ns
+        if not late_N.any():
+            return
+        firsts = first_by_job(rows.filter(pa.array(late_N)), times_N[late_N], jobs_on)
+        for job, first_ns in firsts.items():
+            for lane in lanes:
+                assert lane.behind is not None
+                schedule = lane.schedule
+                if first_ns < lane.behind.judged_to_ns(job, schedule.judged_to_ns):
+                    to_ns = max(schedule.rhythm.begin(first_ns), schedule.oldest_ns(now_ns))
+                    if to_ns < schedule.judged_to_ns:
+                        lane.behind.set_back(job, to_ns, now_ns)
+
+    def told(self, lane: Lane, to_ns: int) -> None:
+        """A lane has concluded something of a window that ends there: who has judged that time without it goes back."""
+        for each in self._lanes if lane.behind is not None else ():
+            if lane in each.fed_by and each.schedule.judged_to_ns >= to_ns:
+                each.back_ns = to_ns - 1 if each.back_ns is None else min(each.back_ns, to_ns - 1)
+
+    def waits(self, lane: Lane, end_ns: int, now_ns: int, come: Mapping[Job, int]) -> bool:
+        """Whether a window that is closed by the clock waits a little: for data that is nearly there, or for the jobs
+        that this makes wait."""
+        if lane.behind is not None:
+            soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
+            return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
+        if lane.back_ns is not None and now_ns >= lane.back_after_ns:
+            return True  # it goes back as soon as these have caught up
+        if now_ns - end_ns >= LATE_NS:
+            return False
+        for each in lane.fed_by:
+            assert each.behind is not None
+            first_ns = each.behind.first_ns()
+            if each.schedule.judged_to_ns < end_ns or (first_ns is not None and first_ns < end_ns):
+                return True
+        return False
+
+    def go_back(self, now_ns: int) -> None:
+        """Have what judges all jobs judged again from where one that was behind hurts; once it has caught up, and the
+        farther back the less often: an eighth of the time at most is spent on it, at the speed of a recording."""
+        for lane in self._lanes:
+            if lane.back_ns is not None and now_ns >= lane.back_after_ns:
+                lane.back_after_ns = now_ns + max(0, lane.schedule.judged_to_ns - lane.back_ns) // 8
+                lane.schedule.set_back(lane.back_ns, now_ns)
+                lane.back_ns = None
+
+    def held(self, lane: Lane, now_ns: int, come: Mapping[Job, int]) -> Due | None:
+        """The next window of jobs that are behind."""
+        if not lane.behind:
+            return None
+        found = lane.behind.next(lane.schedule.judged_to_ns, now_ns, lambda job, end_ns: self._free(
+            lane, job, end_ns, come
+        ))  # fmt: skip
+        return None if found is None else Due(Why.HELD, found[0])
+
+    def _free(self, lane: Lane, job: Job, end_ns: int, come: Mapping[Job, int]) -> bool:
+        """Whether a job can be judged on a window: its data has come, and what closed before it was judged."""
+        to_ns = come.get(job)
+        if to_ns is not None and to_ns < end_ns:
+            return False
+        own = end_ns + lane.schedule.rhythm.grace_ns, self._lanes.index(lane)
+        for place, each in enumerate(self._lanes):
+            next_ns = each.behind.oldest_ns(job) if each.behind is not None else None
+            if next_ns is not None and (next_ns + each.schedule.rhythm.grace_ns, place) < own:
+                return False
+        return True
+
+    def parts(self, lane: Lane, due: Due, now_ns: int, come: Mapping[Job, int]) -> Callable[[Job], bool]:
+        """Which parts of a window are judged now. Jobs that cannot be are behind from here on."""
+        behind = lane.behind
+        if behind is None:
+            return lambda _: True
+        if due.why is Why.HELD:
+            found = behind.next(lane.schedule.judged_to_ns, now_ns, lambda job, end_ns: self._free(
+                lane, job, end_ns, come
+            ))  # fmt: skip
+            jobs = found[1] if found else frozenset()
+            return lambda job: job in jobs
+        if due.why is Why.LIVE:
+            waiting = {job for each in self._lanes if each.behind is not None for job in each.behind}
+            for job in {*come, *waiting}:
+                if not self._free(lane, job, due.end_ns, come):
+                    behind.hold(job, due.end_ns - lane.analysis.window_ns)
+        later = frozenset(job for job in behind if behind.judged_to_ns(job, due.end_ns) < due.end_ns)
+        return lambda job: job not in later
