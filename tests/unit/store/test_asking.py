@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -77,6 +78,22 @@ def test_one_that_ended_meanwhile_is_begun_again(guard: GuardProcess) -> None:
     assert guard.pid is not None
     os.kill(guard.pid, signal.SIGKILL)
     assert guard.rewritten(SQL, MINE) == rewrite(SQL, MINE)
+
+
+def test_a_process_with_many_open_files_reads_statements_too(guard: GuardProcess) -> None:
+    """Its pipes have handles from 1,024 on, which `select` refuses: so has a server with many connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip(f"needs a limit of 1,200 open files, the hard limit is {hard}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    guard.close()
+    with ExitStack() as held:
+        while True:
+            handle = held.enter_context(open(os.devnull, "rb"))
+            if handle.fileno() >= 1030:
+                break
+        assert guard.rewritten(SQL, MINE) == rewrite(SQL, MINE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_name_has_its_turns_and_no_more() -> None:

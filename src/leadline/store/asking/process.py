@@ -139,17 +139,24 @@ def _send(handle: int, data: bytes, deadline: float) -> None:
     """All of it into a pipe that does not block. Errors: TimeoutError, BrokenPipeError."""
     left = memoryview(data)
     while left:
-        if not select.select([], [handle], [], max(0.0, deadline - time.monotonic()))[1]:
+        if not _ready(handle, select.POLLOUT, deadline - time.monotonic()):
             raise TimeoutError
         left = left[os.write(handle, left) :]
+
+
+def _ready(handle: int, events: int, wait_s: float | None) -> bool:
+    """Whether a pipe can be read or written, or has ended, within a time."""
+    # `select` refuses handles from 1,024 on, and a busy server has more.
+    poll = select.poll()
+    poll.register(handle, events)
+    return bool(poll.poll(None if wait_s is None else max(0.0, wait_s) * 1000))
 
 
 def _exactly(handle: int, size: int, deadline: float | None) -> bytes:
     """So many bytes from a pipe. Errors: EOFError if it ends before, TimeoutError."""
     found = bytearray()
     while len(found) < size:
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
-        if not select.select([handle], [], [], left)[0]:
+        if not _ready(handle, select.POLLIN, None if deadline is None else deadline - time.monotonic()):
             raise TimeoutError
         piece = os.read(handle, size - len(found))
         if not piece:
@@ -170,7 +177,7 @@ def serve() -> None:
     from leadline.store.guard import rewrite
 
     os.write(1, b"+")
-    while select.select([0], [], [], IDLE_S)[0]:
+    while _ready(0, select.POLLIN, IDLE_S):
         try:
             (length,) = _LENGTH.unpack(_exactly(0, _LENGTH.size, None))
             asked = json.loads(_exactly(0, length, None))
