@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that derive from declarations: tables, counters, names, settings, and who imports whom.
+"""Writes the pages of docs/ that derive from declarations: tables, counters, names, settings, figures, who imports whom.
 
 python docs/generate.py            write them
 python docs/generate.py --check    write nothing; list the pages that are out of date and end with 1
@@ -13,6 +13,9 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from leadline.model.counters import COUNTERS
 from leadline.model.metric_units import UNITS_BY_NAME, UNITS_BY_SUFFIX
@@ -286,6 +289,59 @@ def architecture_page() -> str:
     return re.sub(pattern, lambda _: fresh, text, flags=re.S)
 
 
+# --- figures ----------------------------------------------------------------------------------------------------
+
+FIGURE_WORDS = frozenset(
+    {"figure", "value", "goal", "met", "seen", "shipped", "chosen_on", "command", "date", "commit"}
+)
+FIGURES_HEAD = """# Figures
+
+What was measured, how, when and at which commit.
+
+- *seen*: *simulated*; *lab*, an emulated cluster; *replay*, recorded data from outside; *real*, real programs
+- *shipped*: the verb or path that users have and that was measured; **no** where only an eval runs that code
+- *chosen on*: rules were chosen while looking at that data, so the figure says nothing about unseen data
+
+Figures of users' own jobs are in [own-jobs](analyses/own-jobs.md). What was tried and failed is in the [log](log.md).
+
+Machine: {machine}. Ratios hold better than absolutes.
+"""
+
+
+def figures_page() -> str:
+    """What was measured, from docs/figures.yaml. Errors: AssertionError for a word that no figure has."""
+    told = yaml.safe_load((DOCS / "figures.yaml").read_text())
+    parts = [FIGURES_HEAD.format(machine=told["machine"])]
+    for section in told["sections"]:
+        intro = f"{section['intro']}\n\n" if "intro" in section else ""
+        figures = [{**section["defaults"], **figure} for figure in section["figures"]]
+        assert not (unknown := {word for figure in figures for word in figure} - FIGURE_WORDS), unknown
+        parts.append(f"\n## {section['title']}\n\n{intro}" + figures_grid(figures))
+    return "".join(parts)
+
+
+def figures_grid(figures: Iterable[dict[str, Any]]) -> str:
+    """A row for each figure."""
+    verdicts = {True: "met", False: "**not met**", None: ""}
+    return grid(
+        ("figure", "value", "goal", "", "seen", "shipped", "chosen on", "command", "measured"),
+        (
+            (
+                each["figure"],
+                each["value"],
+                each.get("goal", ""),
+                verdicts[each.get("met")],
+                each["seen"],
+                each["shipped"],
+                "yes" if each.get("chosen_on") else "",
+                f"`{each['command']}`",
+                f"{each['date']}, {each['commit']}",
+            )
+            for each in figures
+        ),
+    )
+
+
 # --- pages ------------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +364,7 @@ PAGES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("counters.md", lambda: GENERATED + counters_page()),
     ("names.md", lambda: GENERATED + names_page()),
     ("configuration.md", lambda: GENERATED + configuration_page()),
+    ("figures.md", lambda: GENERATED + figures_page()),
     ("architecture.md", architecture_page),
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from leadline.lab.faults import FAULTS
 from leadline.model.counters import COUNTERS
 from leadline.model.ids import ENTITY_KINDS
 from leadline.model.names import EVENT_RULES, RULES
@@ -18,6 +19,7 @@ from leadline.server.config import SECTIONS
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "tests").rglob("README.md")})
+README_WORDS_MAX = 900  # a sentence, a picture, two commands, how to connect, what it does, limits
 
 
 def page(name: str) -> str:
@@ -93,3 +95,14 @@ def test_pages_name_files_that_exist(path: Path) -> None:
 def test_no_page_names_a_place_outside_the_repository() -> None:
     for path in PAGES:
         assert not re.search(r"(?<![\w.])/(work|tmp)/", path.read_text()), path
+
+
+def test_readme_states_how_many_there_are() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert f"[{len(TABLES)} tables]" in text
+    assert f"[{len(FAULTS)} faults" in text
+
+
+def test_readme_is_two_screens() -> None:
+    words = len((ROOT / "README.md").read_text().split())
+    assert words <= README_WORDS_MAX, f"{words} words; move what is not for the first look to docs/"
