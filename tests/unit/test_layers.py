@@ -116,7 +116,7 @@ def test_now_is_an_argument(path: Path) -> None:
 def test_the_agent_stays_small() -> None:
     """It lives on somebody else's machine: no numpy, no pyarrow, no pydantic."""
     for path in files("host"):
-        assert third_party(path) <= {"httpx", "pyroute2", "yaml"}, path
+        assert third_party(path) <= {"yaml"}, path
     assert imports()["host"] <= {"model", "wire"}
 
 
@@ -138,18 +138,71 @@ def test_the_agent_process_loads_little() -> None:
     assert tops - set(sys.stdlib_module_names) - ours == set()
 
 
-def test_what_is_imported_is_declared() -> None:
-    """Every third-party import of the source comes from a distribution that pyproject.toml names."""
+def declared_distributions() -> set[str]:
+    """Names of all distributions that pyproject.toml asks for, in the core and in extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for group in project["optional-dependencies"].values() for line in group)]
-    declared = {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in lines}  # type: ignore[index]
-    # These come with opentelemetry-proto, with fastapi and with numba, which cannot do without them.
-    declared |= {"protobuf", "googleapis-common-protos", "starlette", "llvmlite"}
+    return {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in lines}  # type: ignore[index]
+
+
+# These come with opentelemetry-proto, with fastapi and with numba, which cannot do without them.
+ALWAYS_BROUGHT = {"protobuf", "googleapis-common-protos", "starlette", "llvmlite"}
+# Used without an import: programs, plug-ins of pytest, types, and what another package loads by its name.
+NOT_IMPORTED = {
+    "ruff",
+    "mypy",
+    "pytest-timeout",
+    "pytest-xdist",
+    "types-pyyaml",
+    "types-psutil",
+    "grpc-stubs",
+    "httptools",
+}
+
+
+def test_what_is_declared_is_imported() -> None:
+    """Nobody installs what nothing uses."""
+    providers = importlib.metadata.packages_distributions()
+    everywhere = [
+        path for folder in ("src", "tests", "bench", "evals", "docs") for path in (ROOT / folder).rglob("*.py")
+    ]
+    tops = {name.split(".")[0] for path in everywhere for name in all_imports_of(path)}
+    # One folder of several distributions, such as opentelemetry, counts for all of them.
+    used = {name.lower().replace("_", "-") for top in tops for name in providers.get(top, [])}
+    assert declared_distributions() - NOT_IMPORTED - used == set()
+
+
+def all_imports_of(path: Path) -> set[str]:
+    """Full names of what a file imports, relative imports left out."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(), str(path))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module)
+    return found
+
+
+def test_what_is_imported_is_declared() -> None:
+    """Every third-party import of the source comes from a distribution that pyproject.toml names."""
+    declared = declared_distributions() | ALWAYS_BROUGHT
     providers = importlib.metadata.packages_distributions()
     for path in files(*LAYER, *OUTSIDE):
         for top in third_party(path):
             names = {name.lower().replace("_", "-") for name in providers.get(top, [])}
             assert names & declared, f"{path.relative_to(ROOT)} imports {top}, which pyproject.toml does not declare"
+
+
+def test_what_tests_import_is_declared() -> None:
+    """A distribution that only another one brings is gone when that one goes."""
+    declared = declared_distributions() | ALWAYS_BROUGHT
+    providers = importlib.metadata.packages_distributions()
+    missing = set()
+    for path in (path for folder in ("tests", "bench", "evals") for path in (ROOT / folder).rglob("*.py")):
+        for name in all_imports_of(path):
+            given = {each.lower().replace("_", "-") for each in providers.get(name.split(".")[0], [])}
+            missing |= {(path.name, name)} if given and not given & declared else set()
+    assert missing == set()
 
 
 def test_the_reader_of_imports_sees_everything(tmp_path: Path) -> None:
