@@ -32,8 +32,8 @@ from leadline.lab.realise.status import status
 from leadline.lab.relay import Relay
 from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.topology import load
-from leadline.lab.workloads.bert import Bert
-from leadline.lab.workloads.bulk import Bulk, Transfer
+from leadline.lab.workloads.bert.job import Bert
+from leadline.lab.workloads.bulk.job import Bulk, Transfer
 from leadline.model.errors import WorldError
 from leadline.wire import sflow_headers as header
 from leadline.wire.sflow import decode_sflow

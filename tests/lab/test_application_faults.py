@@ -17,8 +17,8 @@ from leadline.lab.faults.slow_worker import SlowWorker
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import build, load, read_shape
-from leadline.lab.workloads.bert import Bert
-from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.bert.job import Bert
+from leadline.lab.workloads.rings.job import Rings
 
 SHARED = """
 name: shared

@@ -14,7 +14,7 @@ from tests.unit.torch.job import rows_of
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.topology import load
 from leadline.lab.workloads.base import signal_process
-from leadline.lab.workloads.bert import Bert
+from leadline.lab.workloads.bert.job import Bert
 from leadline.model.errors import UsageError
 
 pytestmark = pytest.mark.slow

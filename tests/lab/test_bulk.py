@@ -6,7 +6,7 @@ import re
 
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.topology import load
-from leadline.lab.workloads.bulk import Bulk, Transfer, colliding_ports
+from leadline.lab.workloads.bulk.job import Bulk, Transfer, colliding_ports
 
 
 def sent_bytes(cluster: Cluster, node: str, port: str) -> int:

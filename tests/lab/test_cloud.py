@@ -17,8 +17,8 @@ from leadline.lab.run import ScenarioRun
 from leadline.lab.scenarios.spec import parse
 from leadline.lab.topology import load
 from leadline.lab.truth import TruthFile, read_truth
-from leadline.lab.workloads.bulk import Bulk, Transfer
-from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.bulk.job import Bulk, Transfer
+from leadline.lab.workloads.rings.job import Rings
 
 RATE = 20_000_000
 SHARING = f"""

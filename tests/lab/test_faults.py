@@ -24,7 +24,7 @@ from leadline.lab.realise.status import status
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.topology import Topology, build, load, read_shape
-from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.rings.job import Rings
 
 CLOCKS = {"clock-step", "clock-drift"}
 NOBODY = ("127.0.0.1", 9)  # where the switches of this test send: nothing listens there

@@ -19,7 +19,7 @@ from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.topology import load
-from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.rings.job import Rings
 from leadline.model.errors import UsageError
 
 NOBODY = ("127.0.0.1", 9)

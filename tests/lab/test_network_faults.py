@@ -22,7 +22,7 @@ from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.kernel_log import append
 from leadline.lab.topology import load
 from leadline.lab.truth import Magnitude
-from leadline.lab.workloads.incast import Incast
+from leadline.lab.workloads.incast.job import Incast
 
 LONG = 400_000  # bytes: segments as long as the path takes
 PATIENCE_S = 1.5  # unhindered it takes some 20 ms

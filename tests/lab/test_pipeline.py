@@ -15,7 +15,7 @@ from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import load
 from leadline.lab.workloads.base import signal_process
-from leadline.lab.workloads.pipeline import Pipeline, events_in
+from leadline.lab.workloads.pipeline.job import Pipeline, events_in
 from leadline.model.errors import UsageError
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ from leadline.lab.agents import Agents
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.relay import Relay
 from leadline.lab.topology import load
-from leadline.lab.workloads.bert import Bert
+from leadline.lab.workloads.bert.job import Bert
 
 RANKS = 2  # each takes seconds of CPU to start
 START_S = 120.0  # they import torch beside whatever else the machine does

@@ -14,7 +14,7 @@ import pytest
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.topology import load
 from leadline.lab.workloads.base import signal_process
-from leadline.lab.workloads.ray_job import ActorProcess, Ray
+from leadline.lab.workloads.ray_cluster.job import ActorProcess, Ray
 from leadline.wire.ring import decode_ring
 from leadline.wire.ring_format import read_segment
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.topology import load
-from leadline.lab.workloads.rings import Rings, hw_counters_directory
+from leadline.lab.workloads.rings.job import Rings, hw_counters_directory
 
 KiB = 1 << 10
 

@@ -10,7 +10,7 @@ from tests.unit.torch.job import rows_of
 
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.topology import load
-from leadline.lab.workloads.serve import Serve
+from leadline.lab.workloads.serve.job import Serve
 from leadline.model.errors import UsageError
 
 pytestmark = pytest.mark.slow

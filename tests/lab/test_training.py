@@ -17,11 +17,11 @@ from leadline.lab.harmless.preemption import Preemption
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import load
-from leadline.lab.workloads.bert import Bert
-from leadline.lab.workloads.finetune import Finetune
-from leadline.lab.workloads.recommendation import Recommendation
-from leadline.lab.workloads.training import TrainingJob
-from leadline.lab.workloads.vision import Vision
+from leadline.lab.workloads.bert.job import Bert
+from leadline.lab.workloads.finetune.job import Finetune
+from leadline.lab.workloads.recommendation.job import Recommendation
+from leadline.lab.workloads.training.job import TrainingJob
+from leadline.lab.workloads.vision.job import Vision
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.lab.workloads.go_back_n import RETRIES, TIMEOUT_NS, Requester, Responder, unfold
-from leadline.lab.workloads.queue_pair import RECEIVES_POSTED, QueuePair
-from leadline.lab.workloads.rocev2 import ACK, NAK_SEQUENCE, RNR_NAK, RNR_TIMER, SEQUENCES, read_packet
+from leadline.lab.workloads.transport.go_back_n import RETRIES, TIMEOUT_NS, Requester, Responder, unfold
+from leadline.lab.workloads.transport.queue_pair import RECEIVES_POSTED, QueuePair
+from leadline.lab.workloads.transport.rocev2 import ACK, NAK_SEQUENCE, RNR_NAK, RNR_TIMER, SEQUENCES, read_packet
 from leadline.testing.clock import FakeClock
 
 MTU = 1024

@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.lab.workloads.collectives import Collective, Stamps, edges_of
-from leadline.lab.workloads.ring_data import pattern, prepare, wrong
-from leadline.lab.workloads.ring_math import OPS, Op, ring_of, usable_count
-from leadline.lab.workloads.transport import RECV, SEND, Edge, EdgeFlow, Transfer
+from leadline.lab.workloads.rings.algorithm import OPS, Op, ring_of, usable_count
+from leadline.lab.workloads.rings.collectives import Collective, Stamps, edges_of
+from leadline.lab.workloads.rings.data import pattern, prepare, wrong
+from leadline.lab.workloads.transport.base import RECV, SEND, Edge, EdgeFlow, Transfer
 from leadline.testing.clock import FakeClock
 
 

@@ -17,8 +17,8 @@ from leadline.lab.scenarios.parts import WITHOUT_GPU, PlannedWorkload, Scenario
 from leadline.lab.topology import Topology, build
 from leadline.lab.workloads import WORKLOADS
 from leadline.lab.workloads.base import Lab, RankJob, Workload, free_store_port
-from leadline.lab.workloads.bulk import Bulk
-from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.bulk.job import Bulk
+from leadline.lab.workloads.rings.job import Rings
 from leadline.model.errors import ConfigError, UsageError
 
 

@@ -14,7 +14,7 @@ from leadline.lab.levers import Lever, Levers, merged, strongest
 from leadline.lab.realise.plan import HOST_QUEUE_BYTES
 from leadline.lab.telemetry import overlay
 from leadline.lab.workloads.base import Process, RankProcess, Workload, signal_process
-from leadline.lab.workloads.training import TrainingJob
+from leadline.lab.workloads.training.job import TrainingJob
 from leadline.model.errors import UsageError
 
 if TYPE_CHECKING:

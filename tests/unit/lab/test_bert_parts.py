@@ -14,10 +14,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.lab.workloads.bert_model import IGNORED, Bert, Config, masked
+from leadline.lab.workloads.bert.model import IGNORED, Bert, Config, masked
 from leadline.lab.workloads.control import Control, write_control
-from leadline.lab.workloads.storage import StorageClient
-from leadline.lab.workloads.storage_server import KEPT, StorageServer
+from leadline.lab.workloads.storage.client import StorageClient
+from leadline.lab.workloads.storage.server import KEPT, StorageServer
 from leadline.lab.workloads.text import MASK, SEP, SPECIAL, UNK, Language
 from leadline.model.errors import WorldError
 
@@ -143,7 +143,7 @@ def test_what_does_not_fit_is_refused(server: StorageServer, path: str, headers:
 
 
 def test_a_server_that_is_gone_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.lab.workloads.storage.BETWEEN_S", 0.0)
+    monkeypatch.setattr("leadline.lab.workloads.storage.client.BETWEEN_S", 0.0)
     with pytest.raises(WorldError, match=r"127\.0\.0\.1:9: GET /shards/0 failed 3 times"):
         StorageClient("127.0.0.1:9").shard(0)
 

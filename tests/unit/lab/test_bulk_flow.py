@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.lab.workloads.bulk import Bulk, Transfer
-from leadline.lab.workloads.bulk_flow import FLOWS_MAX, BulkFlow, dumped, loaded
+from leadline.lab.workloads.bulk.flow import FLOWS_MAX, BulkFlow, dumped, loaded
+from leadline.lab.workloads.bulk.job import Bulk, Transfer
 from leadline.model.errors import DataError, UsageError
 
-PROGRAM = [sys.executable, "-m", "leadline.lab.workloads.bulk_rank"]
+PROGRAM = [sys.executable, "-m", "leadline.lab.workloads.bulk.rank"]
 SINK, SENDER = "127.0.61.1", "127.0.61.2"
 
 

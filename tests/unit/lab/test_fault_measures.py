@@ -18,7 +18,7 @@ from leadline.lab.faults.measured import cores_used, cpu_seconds, same_batches, 
 from leadline.lab.realise.cgroups import Cgroup, Hierarchy
 from leadline.lab.topology import load
 from leadline.lab.workloads.base import RankProcess
-from leadline.lab.workloads.storage_log import Request, line, requests
+from leadline.lab.workloads.storage.log import Request, line, requests
 from leadline.model.errors import UsageError
 
 

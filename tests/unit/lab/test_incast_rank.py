@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from leadline.lab.workloads.incast import Incast
+from leadline.lab.workloads.incast.job import Incast
 from leadline.model.errors import UsageError
 
 
@@ -25,7 +25,7 @@ def _rank(rank: int, world: int, port: int, *options: str) -> subprocess.Popen[s
         "MASTER_PORT": str(port), "LEADLINE_JOB": "incast-1", "LEADLINE_HOST": f"h{rank + 1}",
     }  # fmt: skip
     environment.pop("LEADLINE_RING_DIR", None)
-    argv = [sys.executable, "-m", "leadline.lab.workloads.incast_rank", *options]
+    argv = [sys.executable, "-m", "leadline.lab.workloads.incast.rank", *options]
     return subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.lab.faults.imbalanced_stage import compared
-from leadline.lab.workloads.pipeline import Pipeline, StageStep, steps_in
-from leadline.lab.workloads.pipeline_schedule import (
+from leadline.lab.workloads.pipeline.job import Pipeline, StageStep, steps_in
+from leadline.lab.workloads.pipeline.schedule import (
     Work,
     bubble_ratio,
     layers_of,

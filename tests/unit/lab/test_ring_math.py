@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.lab.workloads.ring_math import (
+from leadline.lab.workloads.rings.algorithm import (
     OPS,
     Span,
     bandwidths,

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from leadline.lab.workloads.control import write_control
-from leadline.lab.workloads.hw_counters import COUNTERS, HwCounters
+from leadline.lab.workloads.transport.hw_counters import COUNTERS, HwCounters
 from leadline.wire.ring import decode_ring
 from leadline.wire.ring_format import read_segment
 
-PROGRAM = [sys.executable, "-m", "leadline.lab.workloads.rings_rank"]
+PROGRAM = [sys.executable, "-m", "leadline.lab.workloads.rings.rank"]
 EVERY_OP = "all_reduce,all_gather,reduce_scatter,broadcast,all_to_all"
 
 

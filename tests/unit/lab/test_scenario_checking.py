@@ -13,9 +13,10 @@ from leadline.lab.run import plan_for
 from leadline.lab.scenarios.parameters import misfit, parameters_of_workload
 from leadline.lab.scenarios.spec import parse, scenario_of, shipped
 from leadline.lab.topology import load
-from leadline.lab.workloads import WORKLOADS, ray_job
+from leadline.lab.workloads import WORKLOADS
 from leadline.lab.workloads.base import store_port
-from leadline.lab.workloads.pipeline import Pipeline
+from leadline.lab.workloads.pipeline.job import Pipeline
+from leadline.lab.workloads.ray_cluster import job as ray_job
 from leadline.model.errors import ConfigError
 
 # Line 1 is empty; workloads are in lines 5 and 6, what is tried in line 8 and after it.

@@ -13,7 +13,7 @@ from leadline.lab.faults.base import Fault
 from leadline.lab.running import link_named
 from leadline.lab.scenarios.spec import parse, scenario_of, shipped, time_line
 from leadline.lab.topology import load
-from leadline.lab.workloads.bulk import Bulk
+from leadline.lab.workloads.bulk.job import Bulk
 from leadline.model.errors import ConfigError, UsageError
 
 PLAIN = """

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.lab.workloads.control import Control
-from leadline.lab.workloads.serve import Serve
-from leadline.lab.workloads.serve_batching import Batcher, Policy, Window, arrivals, percentile
-from leadline.lab.workloads.serve_client import Load
-from leadline.lab.workloads.serve_rank import arguments, bounded, endpoint, flow_edges
-from leadline.lab.workloads.serve_server import Server
-from leadline.lab.workloads.serve_wire import PAYLOAD_MAX, REPLY, REQUEST, Frame, Frames, encode
+from leadline.lab.workloads.serve.batching import Batcher, Policy, Window, arrivals, percentile
+from leadline.lab.workloads.serve.client import Load
+from leadline.lab.workloads.serve.job import Serve
+from leadline.lab.workloads.serve.rank import arguments, bounded, endpoint, flow_edges
+from leadline.lab.workloads.serve.server import Server
+from leadline.lab.workloads.serve.wire import PAYLOAD_MAX, REPLY, REQUEST, Frame, Frames, encode
 from leadline.model.errors import DataError, UsageError
 
 POLICIES = st.builds(

@@ -36,7 +36,7 @@ from leadline.lab.telemetry.plan import (
 from leadline.lab.telemetry.rtnetlink import Counters, Queue
 from leadline.lab.telemetry.sysfs_tree import SharedCounters, Tree, infiniband_files, net_files
 from leadline.lab.topology import load
-from leadline.lab.workloads.hw_counters import HwCounters
+from leadline.lab.workloads.transport.hw_counters import HwCounters
 from leadline.model.errors import DataError, UsageError
 from leadline.model.names import entity_of
 from leadline.model.nic_counters import HW_COUNTERS, SYSFS_COUNTERS

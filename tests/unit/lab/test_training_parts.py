@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from tests.unit.torch.job import run_job
 from torch import Tensor, nn
 
-from leadline.lab.workloads.bert_model import Bert, Config
+from leadline.lab.workloads.bert.model import Bert, Config
 from leadline.lab.workloads.control import Control, write_control
-from leadline.lab.workloads.finetune_model import Classifier, topics_of, topics_of_words
-from leadline.lab.workloads.recommendation_model import FEATURES, HASHED_ROWS, Ranker, features_of
-from leadline.lab.workloads.storage import StorageClient
-from leadline.lab.workloads.storage_server import StorageServer
+from leadline.lab.workloads.finetune.model import Classifier, topics_of, topics_of_words
+from leadline.lab.workloads.recommendation.model import FEATURES, HASHED_ROWS, Ranker, features_of
+from leadline.lab.workloads.storage.client import StorageClient
+from leadline.lab.workloads.storage.server import StorageServer
 from leadline.lab.workloads.text import Language
-from leadline.lab.workloads.training import _earlier_logs, _steps_of
-from leadline.lab.workloads.training_checkpoint import Checkpoints
-from leadline.lab.workloads.training_control import VARIED, Obedience, SlowOperator, scan_directory
-from leadline.lab.workloads.training_task import Shards
-from leadline.lab.workloads.vision_model import CLASSES, ResNet, images_of, patterns, resized
+from leadline.lab.workloads.training.checkpoint import Checkpoints
+from leadline.lab.workloads.training.control import VARIED, Obedience, SlowOperator, scan_directory
+from leadline.lab.workloads.training.job import _earlier_logs, _steps_of
+from leadline.lab.workloads.training.task import Shards
+from leadline.lab.workloads.vision.model import CLASSES, ResNet, images_of, patterns, resized
 from leadline.model.errors import DataError, WorldError
 
 LANGUAGE = Language()
@@ -103,7 +103,7 @@ def test_a_rank_says_what_it_computes_with_at_first_and_when_it_changes(tmp_path
 
 def test_a_pause_is_made_once_for_each_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr("leadline.lab.workloads.training_control.time.sleep", slept.append)
+    monkeypatch.setattr("leadline.lab.workloads.training.control.time.sleep", slept.append)
     one, path, told, control = obedience_of(tmp_path)
     for number in (1, 1, 2, 0, 2):  # the last one is another one: in between there was none
         write_control(path, {"pause_number": number, "pause_s": 1.5, "data_delay_s": len(slept)})
@@ -210,7 +210,7 @@ def test_the_dense_part_takes_histories_of_any_length() -> None:
 
 
 EXCHANGE = """
-from leadline.lab.workloads import recommendation_model as model
+from leadline.lab.workloads.recommendation.job import model
 watch = leadline_torch.watch()
 join()
 for features in (model.FEATURES, ("candidate", "history")):  # of two tables one rank of three has none

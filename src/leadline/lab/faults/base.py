@@ -23,7 +23,7 @@ from leadline.lab.workloads.base import RankProcess
 from leadline.model.errors import ConfigError, UsageError
 
 TRAINING = ("bert", "vision", "recommendation", "finetune")
-"""Kinds of jobs whose ranks are a `training_rank`: they obey what faults write into their control files."""
+"""Kinds of jobs whose ranks are a `training.rank`: they obey what faults write into their control files."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ from leadline.lab.faults.loop_bug import jobs_of
 from leadline.lab.faults.measured import step_s
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Topology
-from leadline.lab.workloads.storage_log import requests
+from leadline.lab.workloads.storage.log import requests
 from leadline.model.errors import UsageError
 
-BURST = "burst-"  # what ranks write for it begins so, see lab/workloads/training_control.py
+BURST = "burst-"  # what ranks write for it begins so, see lab/workloads/training/control.py
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from leadline.lab.levers import Lever
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Host, Topology
 from leadline.lab.workloads.base import RankProcess, stop_all
-from leadline.lab.workloads.bulk import Bulk
+from leadline.lab.workloads.bulk.job import Bulk
 from leadline.model.errors import UsageError
 
 BURN = ("/bin/sh", "-c", "while :; do :; done")

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from leadline.lab.faults.base import ONE_OR_MORE, Fault
 from leadline.lab.running import RunningLab
-from leadline.lab.workloads.bulk import SINK_PORT, Bulk, colliding_ports
+from leadline.lab.workloads.bulk.job import SINK_PORT, Bulk, colliding_ports
 from leadline.model.errors import UsageError
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Self
 
 from leadline.lab.faults.base import RankFault, Within
 from leadline.lab.running import RunningLab
-from leadline.lab.workloads.pipeline import Pipeline, StageStep
+from leadline.lab.workloads.pipeline.job import Pipeline, StageStep
 
 LAST_STEPS = 5  # that are looked at: what they took before and after is then of one kind
 

@@ -13,7 +13,7 @@ from leadline.lab.faults.exporters import several
 from leadline.lab.faults.link import port_counters
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Link
-from leadline.lab.workloads.incast import Incast as IncastJob
+from leadline.lab.workloads.incast.job import Incast as IncastJob
 
 
 @dataclass(frozen=True, slots=True)

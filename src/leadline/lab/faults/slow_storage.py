@@ -12,7 +12,7 @@ from leadline.lab.levers import Lever
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Port, Topology
 from leadline.lab.workloads.base import Process
-from leadline.lab.workloads.storage_log import requests
+from leadline.lab.workloads.storage.log import requests
 from leadline.model.errors import UsageError
 
 RECENT = 5  # requests whose median time is told

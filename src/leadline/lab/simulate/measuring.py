@@ -21,9 +21,9 @@ from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.status import status
 from leadline.lab.simulate.cases import BertCase, QueueCase, RingCase, arrivals
 from leadline.lab.topology import load
-from leadline.lab.workloads.bert import Bert
-from leadline.lab.workloads.bulk import Bulk, Transfer
-from leadline.lab.workloads.rings import Rings
+from leadline.lab.workloads.bert.job import Bert
+from leadline.lab.workloads.bulk.job import Bulk, Transfer
+from leadline.lab.workloads.rings.job import Rings
 from leadline.model.errors import WorldError
 
 Record = dict[str, object]

@@ -1,0 +1,1 @@
+"""The `bert` workload: masked language modelling."""

@@ -1,0 +1,1 @@
+"""The `bulk` workload: storage and shuffle traffic between hosts."""

@@ -1,0 +1,1 @@
+"""The `finetune` workload: a short job that starts from a model on storage."""

@@ -1,0 +1,1 @@
+"""The `recommendation` workload: embedding tables spread over the ranks."""

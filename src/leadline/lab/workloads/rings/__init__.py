@@ -1,0 +1,1 @@
+"""The `rings` workload: a collectives benchmark in the manner of nccl-tests."""

@@ -1,0 +1,1 @@
+"""The `serve` workload: batched inference, and the clients that measure its latency."""

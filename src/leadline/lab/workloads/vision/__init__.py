@@ -1,0 +1,1 @@
+"""The `vision` workload: image classification."""
