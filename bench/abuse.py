@@ -48,7 +48,7 @@ from bench.figures import Figure, conditions, tell
 from bench.peers import Leadline, anonymous_bytes, free_port
 from leadline.model.ids import canonical_labels
 from leadline.store import Store, StoreConfig
-from leadline.wire.sflow_encode import Agent, InterfaceCounters, counter_sample, interface_counters
+from leadline.wire.sflow.encode import Agent, InterfaceCounters, counter_sample, interface_counters
 
 ROOT = Path(__file__).parents[1]
 ATTACKER = "127.0.0.2"

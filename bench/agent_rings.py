@@ -36,8 +36,8 @@ from bench.figures import Figure, conditions, tell
 from leadline.host.found import Segment
 from leadline.host.parcels import parcels
 from leadline.host.spool import Spool
-from leadline.wire.ring_format import read_segment
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 JOB, BACKLOG_JOB = "bench", "backlog"

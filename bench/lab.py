@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.figures import Figure, conditions, tell
 from bench.lab_realise import leftovers_after_kills, rate_error_ratio, up_and_down_s
-from leadline.cli.lab_leadline import Listening, own_leadline
+from leadline.cli.lab.server import Listening, own_leadline
 from leadline.lab.agents import Agents
 from leadline.lab.realise import privileges
 from leadline.lab.realise.cluster import Cluster
@@ -35,8 +35,8 @@ from leadline.lab.topology import load
 from leadline.lab.workloads.bert.job import Bert
 from leadline.lab.workloads.bulk.job import Bulk, Transfer
 from leadline.model.errors import WorldError
-from leadline.wire import sflow_headers as header
-from leadline.wire.sflow import decode_sflow
+from leadline.wire.sflow.datagrams import decode_sflow
+from leadline.wire.sflow.datagrams import headers as header
 
 RATE = 100  # one packet in so many
 SETTLE_STEPS = 4  # not counted: of the training, and after telemetry came or went

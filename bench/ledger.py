@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from bench.figures import Figure, conditions, tell
 from bench.path import clear_peak, peak_mb
-from leadline.analysis.ledger.collectives import from_collectives
+from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.ledger import ledger
 from leadline.analysis.spec import Window
 from leadline.model.accounts import Category

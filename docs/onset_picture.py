@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 from evals.onset import SMALL, Run, runs  # noqa: E402
 
-from leadline.analysis.ledger.onset import Straggler, stragglers  # noqa: E402
+from leadline.analysis.ledger.onset.onset import Straggler, stragglers  # noqa: E402
 
 PICTURE = ROOT / "docs" / "img" / "onset.svg"
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM, RIGHT = 860, 280, 64, 58, 46, 20

@@ -23,8 +23,8 @@ import numpy as np
 from bench.figures import Figure, conditions, tell
 
 from leadline.analysis.columns import Floats, Ints
-from leadline.analysis.ledger.changes import segments
-from leadline.analysis.ledger.onset import LENGTH_MIN, PENALTY, Found, Straggler, stragglers
+from leadline.analysis.ledger.onset.changes import segments
+from leadline.analysis.ledger.onset.onset import LENGTH_MIN, PENALTY, Found, Straggler, stragglers
 from leadline.model.errors import DataError
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "alibaba_minibatch"

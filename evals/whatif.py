@@ -20,9 +20,9 @@ from typing import Any
 from bench.figures import Figure, conditions, tell
 
 from evals.whatif_data import Published, Told, read, traces
-from leadline.analysis.ledger.operations_cause import Cause, Finding, finding
-from leadline.analysis.ledger.operations_trace import Left, read_trace
-from leadline.analysis.ledger.operations_whatif import WhatIf, what_if
+from leadline.analysis.ledger.operations.cause import Cause, Finding, finding
+from leadline.analysis.ledger.operations.trace import Left, read_trace
+from leadline.analysis.ledger.operations.whatif import WhatIf, what_if
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "straggler_whatif"
 HOW_TO_GET = "traces are in the public repository ByteDance-Seed/StragglerAnalysis, folder data/ (Apache-2.0)"

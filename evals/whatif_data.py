@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.ledger.operations_cause import Cause
+from leadline.analysis.ledger.operations.cause import Cause
 
 NUMBERS = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "mb_id")
 SECONDS = ("start_ts", "duration")

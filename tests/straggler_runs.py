@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.analysis.ledger.onset import Found, stragglers
+from leadline.analysis.ledger.onset.onset import Found, stragglers
 
 Matrix = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int], Matrix]

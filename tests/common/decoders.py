@@ -22,16 +22,16 @@ from tests.unit.wire.rings import everything, fresh
 
 from leadline.model.tables import BY_NAME
 from leadline.wire.body import ENCODINGS, Body
-from leadline.wire.exposition import decode_exposition
-from leadline.wire.otlp_logs import decode_otlp_logs
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.remote_write import decode_remote_write
-from leadline.wire.ring import decode_ring
-from leadline.wire.ring_format import read_segment
-from leadline.wire.ring_writer import RingWriter
+from leadline.wire.exposition.pages import decode_exposition
+from leadline.wire.otlp.logs import decode_otlp_logs
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.remote_write.requests import decode_remote_write
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.segments import decode_ring
+from leadline.wire.ring.writer import RingWriter
 from leadline.wire.rows import decode_arrow, decode_rows
-from leadline.wire.sflow import Switch, decode_sflow, flow_columns
-from leadline.wire.sflow_counters import CounterStreams
+from leadline.wire.sflow.counters import CounterStreams
+from leadline.wire.sflow.datagrams import Switch, decode_sflow, flow_columns
 
 T = 1_750_000_000 * 10**9
 MIB = 1 << 20

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from leadline.model.counters import COUNTERS, Counter, Severity, UnknownCounterError, accepted, counter, refused
-from leadline.wire.otlp_metrics import _DROPPED
-from leadline.wire.remote_write_parts import REASONS
+from leadline.wire.otlp.metrics import _DROPPED
+from leadline.wire.remote_write.parts import REASONS
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "leadline"
 FILES = [path for path in sorted(SOURCE.rglob("*.py")) if path.name != "counters.py"]
@@ -50,8 +50,8 @@ def named_in(path: Path, text: str) -> Iterator[tuple[str, str | None, str]]:
 # Of the files that may name one only: every process that collects tests reads this.
 CALLS = re.compile(r"\b(tally|refused|accepted|counter|RefusedError|_RefusedStream|refuse)\b")
 NAMED = [each for path in FILES if CALLS.search(text := path.read_text()) for each in named_in(path, text)]
-NAMED += [("wire/remote_write_parts.py", "ingest_refused", reason) for reason in REASONS]
-NAMED += [("wire/otlp_metrics.py", "ingest_refused", reason) for reason, _ in _DROPPED]
+NAMED += [("wire/remote_write/parts.py", "ingest_refused", reason) for reason in REASONS]
+NAMED += [("wire/otlp/metrics.py", "ingest_refused", reason) for reason, _ in _DROPPED]
 FAMILIES = {each.family for each in COUNTERS}
 
 

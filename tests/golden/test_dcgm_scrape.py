@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from leadline.wire.blank import is_dcgm_blank
-from leadline.wire.exposition import decode_exposition
+from leadline.wire.exposition.pages import decode_exposition
 
 CASE = Path(__file__).parent / "dcgm_scrape"
 NOW_NS = 1_700_000_000_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from leadline.wire.kernel_events import event_rows
-from leadline.wire.kmsg import read_dmesg, read_kmsg
+from leadline.wire.kernel_log.events import event_rows
+from leadline.wire.kernel_log.kmsg import read_dmesg, read_kmsg
 
 CASE = Path(__file__).parent / "gpu_kernel_logs"
 BOOT_NS = 1_740_000_000 * 10**9

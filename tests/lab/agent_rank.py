@@ -12,7 +12,7 @@ import time
 import uuid
 from pathlib import Path
 
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 directory = Path(os.environ["LEADLINE_RING_DIR"])
 stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()

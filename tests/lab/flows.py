@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from leadline.lab.realise.cluster import Cluster
-from leadline.wire.sflow import SflowBatch, decode_sflow
+from leadline.wire.sflow.datagrams import SflowBatch, decode_sflow
 
 PATIENCE_S = 20.0
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from leadline.lab.faults import BY_NAME, Fault
-from leadline.lab.faults.colocated import ColocatedNeighbour
-from leadline.lab.faults.slow_worker import SlowWorker
+from leadline.lab.faults.host.colocated import ColocatedNeighbour
+from leadline.lab.faults.host.slow_worker import SlowWorker
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import build, load, read_shape

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from tests.lab.flows import collecting, transfer, wait_for
 
-from leadline.lab.faults import flows as routes
+from leadline.lab.faults.network import flows as routes
 from leadline.lab.flow_truth import FlowTruthFile, counting, read_flow_truth, ways
 from leadline.lab.flow_truth.watching import FlowWatch
 from leadline.lab.realise.cluster import Cluster
@@ -21,7 +21,7 @@ from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.topology import load
 from leadline.lab.workloads.rings.job import Rings
 from leadline.model.ids import flow_id
-from leadline.wire import sflow_headers as headers
+from leadline.wire.sflow.datagrams import headers
 
 EVER = 1 << 62
 FOUR = "name: four\nleaves: 2\nspines: 2\nhosts: 4\nhomes: 2\n"

@@ -19,7 +19,7 @@ import pytest
 from bench.lab_realise import traces
 from tests.senders.running import wait_for
 
-from leadline.cli.lab_leadline import LOCK, MADE_AS
+from leadline.cli.lab.server import LOCK, MADE_AS
 from leadline.lab import state
 from leadline.lab.flow_truth import read_flow_truth
 from leadline.lab.truth import read_truth

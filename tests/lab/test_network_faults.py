@@ -15,8 +15,8 @@ import pytest
 
 from leadline.lab import clock
 from leadline.lab.faults.base import of_magnitude
-from leadline.lab.faults.clock import ClockDrift, ClockStep
-from leadline.lab.faults.wrong_mtu import WrongMtu
+from leadline.lab.faults.network.wrong_mtu import WrongMtu
+from leadline.lab.faults.telemetry.clock import ClockDrift, ClockStep
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.kernel_log import append

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.unit.torch.job import rows_of
 
-from leadline.lab.faults.imbalanced_stage import ImbalancedStage
+from leadline.lab.faults.application.imbalanced_stage import ImbalancedStage
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import load

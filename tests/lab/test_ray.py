@@ -15,8 +15,8 @@ from leadline.lab.realise.cluster import Cluster
 from leadline.lab.topology import load
 from leadline.lab.workloads.base import signal_process
 from leadline.lab.workloads.ray_cluster.job import ActorProcess, Ray
-from leadline.wire.ring import decode_ring
-from leadline.wire.ring_format import read_segment
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.segments import decode_ring
 
 pytestmark = pytest.mark.slow
 

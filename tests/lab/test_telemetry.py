@@ -25,7 +25,7 @@ from leadline.lab.telemetry.sockets import open_node
 from leadline.lab.telemetry.switch_sampler import TABLE
 from leadline.lab.topology import load
 from leadline.model.errors import UsageError
-from leadline.wire.sflow import Switch, flow_columns
+from leadline.wire.sflow.datagrams import Switch, flow_columns
 
 RATE = 20
 SIZE = 40_000_000

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.unit.torch.job import rows_of
 
-from leadline.lab.faults.slow_loader import SlowLoader
+from leadline.lab.faults.application.slow_loader import SlowLoader
 from leadline.lab.harmless.job import ExtraCheckpoint, Recompilation, Reinitialisation, VariableSequences
 from leadline.lab.harmless.preemption import Preemption
 from leadline.lab.realise.cluster import Cluster

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.oracle.remote_write import V1, V2
 
 from leadline.model.errors import DataError, RefusedError
-from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.remote_write.requests import decode_remote_write
 
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0

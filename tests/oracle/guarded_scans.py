@@ -17,9 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from leadline.wire import exposition_kernels, otlp_requests
+from leadline.wire.exposition.pages import kernels as exposition_kernels
 from leadline.wire.labels import LABELS_MAX
-from leadline.wire.otlp_tables import empty_tables
+from leadline.wire.otlp import requests as otlp_requests
+from leadline.wire.otlp.tables import empty_tables
 
 PAGE = mmap.PAGESIZE
 PROT_NONE = 0

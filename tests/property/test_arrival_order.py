@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.collective_rows import JOB, MS, T0, Call, collectives, empty
 
-from leadline.analysis.ledger.collectives import from_collectives
+from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.segments import CATEGORIES, Segments
 from leadline.analysis.spec import Window
 

@@ -16,7 +16,7 @@ from tests.oracle import exposition as oracle
 
 from leadline.model.errors import DataError
 from leadline.model.ids import series_id
-from leadline.wire.exposition import OPENMETRICS, decode_exposition
+from leadline.wire.exposition.pages import OPENMETRICS, decode_exposition
 from leadline.wire.samples import NORMAL_NAN_BITS, Samples
 
 NOW_NS = 1_700_000_000_123_456_789

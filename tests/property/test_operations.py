@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.operation_traces import Planted, S, trace
 
-from leadline.analysis.ledger.operations import from_operations
-from leadline.analysis.ledger.operations_cause import finding
-from leadline.analysis.ledger.operations_trace import Trace, read_trace
-from leadline.analysis.ledger.operations_whatif import Replay, what_if
+from leadline.analysis.ledger.operations.cause import finding
+from leadline.analysis.ledger.operations.operations import from_operations
+from leadline.analysis.ledger.operations.trace import Trace, read_trace
+from leadline.analysis.ledger.operations.whatif import Replay, what_if
 from leadline.analysis.spec import Window
 
 FEW = settings(max_examples=25, deadline=None)

@@ -18,9 +18,9 @@ from tests.oracle import otlp_metrics as oracle
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.ids import series_id
-from leadline.wire import otlp_metrics
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.otlp_tables import TWICE
+from leadline.wire.otlp import metrics as otlp_metrics
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.otlp.tables import TWICE
 from leadline.wire.proto import GROUP
 from leadline.wire.samples import Samples
 

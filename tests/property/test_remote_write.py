@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.oracle import remote_write as oracle
 
 from leadline.model.errors import DataError, RefusedError
-from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.remote_write.requests import decode_remote_write
 from leadline.wire.samples import NORMAL_NAN_BITS, STALE_NAN_BITS, Samples
 
 # Few names, so that duplicates, equal prefixes and missing names occur; a value over 127 bytes takes two bytes of

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.wire.rings import T, everything, fresh
 
 from leadline.model.errors import DataError
-from leadline.wire.ring import decode_ring
-from leadline.wire.ring_format import RECORD_BYTES, SEGMENT, read_header, read_segment
-from leadline.wire.ring_writer import RingWriter
+from leadline.wire.ring.format import RECORD_BYTES, SEGMENT, read_header, read_segment
+from leadline.wire.ring.segments import decode_ring
+from leadline.wire.ring.writer import RingWriter
 
 LAW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 Call = Callable[[RingWriter], None]

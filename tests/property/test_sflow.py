@@ -24,11 +24,9 @@ from tests.oracle import sflow as oracle
 
 from leadline.model.errors import DataError
 from leadline.model.ids import flow_id
-from leadline.wire import sflow_encode as encode
-from leadline.wire import sflow_headers as header
-from leadline.wire import sflow_kernels as kernels
-from leadline.wire.sflow import SflowBatch, Switch, address_text, decode_sflow, flow_columns
-from leadline.wire.sflow_counters import CounterStreams
+from leadline.wire.sflow.counters import CounterStreams
+from leadline.wire.sflow.datagrams import SflowBatch, Switch, address_text, decode_sflow, encode, flow_columns, kernels
+from leadline.wire.sflow.datagrams import headers as header
 
 logging.getLogger("scapy").setLevel(logging.CRITICAL)  # it looks for a route to the addresses that we make up
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.analysis.columns import Floats, Ints
-from leadline.analysis.ledger.onset import Found, stragglers
+from leadline.analysis.ledger.onset.onset import Found, stragglers
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from tests.senders.running import RunningLeadline, wait_for
 
-from leadline.wire.ring_format import read_header, read_segment
+from leadline.wire.ring.format import read_header, read_segment
 
 # Writes collectives whose fields all follow from their number, without a pause, for at most 20 s.
 WRITER = """
 import mmap, os, sys, time
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 path = sys.argv[1]
 with open(path + ".new", "w+b") as file:
     file.truncate(ring_bytes(1024, 4096))

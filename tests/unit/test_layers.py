@@ -124,7 +124,7 @@ def test_the_hook_in_users_jobs_needs_torch_only() -> None:
     for path in files("torch"):
         assert third_party(path) <= {"torch"}, path
     assert imports()["torch"] <= {"model", "wire"}
-    code = "import sys, leadline.wire.ring_writer; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, leadline.wire.ring.writer; print(*{name.partition('.')[0] for name in sys.modules})"
     tops = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
     ours = {"leadline"} | {name for name in tops if name.startswith(("_", "sitecustomize"))}
     assert tops - set(sys.stdlib_module_names) - ours == set()

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli.client import Client, ConfigOption, ServerOption
+from leadline.cli.client import Client
+from leadline.cli.options import ConfigOption, ServerOption
 from leadline.model.errors import WorldError
 from leadline.server.config import load
 from leadline.store import Store

@@ -5,31 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-import typer
 
 from leadline.cli import connecting
 from leadline.host.secret import certificates, secret_of
 from leadline.model.errors import LeadlineError, UnknownNameError, UsageError, WorldError
 from leadline.server.config import load
 
-ServerOption = Annotated[
-    str,
-    typer.Option(
-        "--server",
-        envvar="LEADLINE_SERVER",
-        help="Address of the server, or unix:PATH; by default that of leadline.yaml or http://127.0.0.1:8440.",
-        show_default=False,
-    ),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
-]
 TIMEOUT_S = 310.0  # a query may run 300 s
 CONNECT_S = 5.0
 UNKNOWN = ("unknown_name", "unknown_incident", "unknown_table")  # reasons of the server for a name that nobody told

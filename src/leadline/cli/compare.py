@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from leadline.cli.client import Client, ServerOption
-from leadline.cli.output import Output, OutputOption, console, emit, table, when
+from leadline.cli.client import Client
+from leadline.cli.options import AtOption, ClusterOption, Output, OutputOption, ServerOption
+from leadline.cli.output import console, emit, table, when
 from leadline.cli.ranges import counted
-from leadline.cli.show_graph import AtOption, ClusterOption
 
 ROWS_MAX = 30
 VALUES_MAX = 3  # of one setting on one side

@@ -6,8 +6,8 @@ import os
 
 import typer
 
-from leadline.cli.client import ConfigOption
-from leadline.cli.output import Output, OutputOption, console, emit, table
+from leadline.cli.options import ConfigOption, Output, OutputOption
+from leadline.cli.output import console, emit, table
 from leadline.server.config import load
 from leadline.server.rows_view import SCHEMA_VERSION
 

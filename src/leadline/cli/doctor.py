@@ -6,10 +6,11 @@ from typing import Any
 
 import typer
 
-from leadline.cli.analyses import print_analyses
-from leadline.cli.client import Client, ServerOption
+from leadline.cli.client import Client
 from leadline.cli.exits import EXIT_OF_STATE
-from leadline.cli.output import Output, OutputOption, ago, console, emit, size, state_text, table
+from leadline.cli.options import Output, OutputOption, ServerOption
+from leadline.cli.output import ago, console, emit, size, state_text, table
+from leadline.cli.show.analyses import print_analyses
 from leadline.model.errors import WorldError
 
 

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from leadline.cli.client import Client, ServerOption
-from leadline.cli.output import Output, OutputOption, console, emit
-from leadline.cli.show_graph import ClusterOption
+from leadline.cli.client import Client
+from leadline.cli.options import ClusterOption, Output, OutputOption, ServerOption
+from leadline.cli.output import console, emit
 
 
 def explain(

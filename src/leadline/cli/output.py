@@ -6,26 +6,15 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 import yaml
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-
-class Output(StrEnum):
-    """Form of the answer."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.", show_default=True)]
+from leadline.cli.options import Output
 
 STATE_STYLE = {"ok": "green", "warning": "yellow", "critical": "red", "unknown": "dim"}
 

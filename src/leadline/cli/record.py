@@ -12,7 +12,8 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli.client import Client, ConfigOption, ServerOption
+from leadline.cli.client import Client
+from leadline.cli.options import ConfigOption, ServerOption
 from leadline.cli.output import console, size
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import Flag, load

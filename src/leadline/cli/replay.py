@@ -18,7 +18,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from leadline.cli.client import ConfigOption
+from leadline.cli.options import ConfigOption
 from leadline.cli.output import console, when
 from leadline.cli.serving import served, stop_on_signals, url_of
 from leadline.model.errors import UsageError, WorldError

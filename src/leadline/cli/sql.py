@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from leadline.cli.client import Client, ServerOption
-from leadline.cli.output import Output, OutputOption, console, emit, table
+from leadline.cli.client import Client
+from leadline.cli.options import Output, OutputOption, ServerOption
+from leadline.cli.output import console, emit, table
 
 
 def sql(

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.text import Text
 
-from leadline.cli.client import Client, ServerOption
-from leadline.cli.diagnosis_words import causes_words
-from leadline.cli.output import Output, OutputOption, ago, console, emit, state_text
-from leadline.cli.show_graph import ClusterOption
+from leadline.cli.client import Client
+from leadline.cli.diagnosis.words import causes_words
+from leadline.cli.options import ClusterOption, Output, OutputOption, ServerOption
+from leadline.cli.output import ago, console, emit, state_text
 from leadline.model.errors import WorldError
 from leadline.server.rows_view import SCHEMA_VERSION
 

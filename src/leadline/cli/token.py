@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from leadline.cli.client import ConfigOption
-from leadline.cli.output import Output, OutputOption, console, emit
+from leadline.cli.options import ConfigOption, Output, OutputOption
+from leadline.cli.output import console, emit
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import load
 from leadline.server.tokens import file, token

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from leadline.cli.client import ConfigOption
+from leadline.cli.options import ConfigOption
 from leadline.cli.output import console
 from leadline.cli.serving import served, stop_on_signals, url_of
 from leadline.model.errors import UsageError
@@ -21,7 +21,7 @@ from leadline.server.settings import require_guarded
 from leadline.server.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from leadline.cli.demo import Demo
+    from leadline.cli.demo.demo import Demo
 
 LOOK_EVERY_S = 0.25
 

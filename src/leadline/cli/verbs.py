@@ -15,10 +15,10 @@ VERBS: Mapping[str, str] = {
     "up": "leadline.cli.up:up",
     "token": "leadline.cli.token:app",
     "agent": "leadline.cli.agent:app",
-    "diagnose": "leadline.cli.diagnose:diagnose",
+    "diagnose": "leadline.cli.diagnosis.diagnose:diagnose",
     "doctor": "leadline.cli.doctor:doctor",
     "status": "leadline.cli.status:status",
-    "top": "leadline.cli.top:top",
+    "top": "leadline.cli.top.top:top",
     "sql": "leadline.cli.sql:sql",
     "compare": "leadline.cli.compare:compare",
     "explain": "leadline.cli.explain:explain",
@@ -28,9 +28,9 @@ VERBS: Mapping[str, str] = {
     "backup": "leadline.cli.backup:backup",
     "restore": "leadline.cli.backup:restore",
     "backfill": "leadline.cli.backfill:backfill",
-    "show": "leadline.cli.show:app",
+    "show": "leadline.cli.show.app:app",
     "config": "leadline.cli.config_verb:app",
-    "lab": "leadline.cli.lab:app",
+    "lab": "leadline.cli.lab.app:app",
 }
 """A function, or the Typer app of a verb with verbs of its own, by `module:NAME`; in the order of `--help`."""
 

@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from leadline.host.found import Segment
 from leadline.host.frames import Item
-from leadline.wire.ring_format import SEGMENT, SEGMENT_HEADER_BYTES
+from leadline.wire.ring.format import SEGMENT, SEGMENT_HEADER_BYTES
 
 RING_PATH, RING_TYPE = "/api/v1/ring", "application/octet-stream"
 # Of one request: 32,000 records, one file of the spool by default. Eight ranks at 20 steps/s fill a twentieth of it.

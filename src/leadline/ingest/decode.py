@@ -20,9 +20,9 @@ from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.verdicts import ACTION, ANALYSIS_RUN, EVENT, MARK
 from leadline.wire.body import Body, Hold, without_bound
 from leadline.wire.murmur import murmur3_slices
-from leadline.wire.otlp_logs import decode_otlp_logs
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.otlp.logs import decode_otlp_logs
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.remote_write.requests import decode_remote_write
 from leadline.wire.rows import decode_arrow, decode_rows
 
 log = logging.getLogger(__name__)

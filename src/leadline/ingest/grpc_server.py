@@ -16,8 +16,8 @@ from leadline.ingest.otlp_answer import protobuf_answer
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError, WorldError
 from leadline.model.principal import WRITE, Caller, Principal
-from leadline.wire.otlp_logs import decode_otlp_logs
-from leadline.wire.otlp_metrics import decode_otlp_metrics
+from leadline.wire.otlp.logs import decode_otlp_logs
+from leadline.wire.otlp.metrics import decode_otlp_metrics
 
 if TYPE_CHECKING:  # generic in the stubs only
     _Handler = grpc.GenericRpcHandler[bytes, bytes]

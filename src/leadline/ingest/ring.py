@@ -14,7 +14,7 @@ from hashlib import blake2b
 from leadline.ingest.decode import Request
 from leadline.ingest.intake import Intake, Receipt
 from leadline.model.tables import BY_NAME
-from leadline.wire.ring import RingRows, decode_ring
+from leadline.wire.ring.segments import RingRows, decode_ring
 
 
 def take_ring(intake: Intake, request: Request) -> Receipt:

@@ -32,7 +32,7 @@ from leadline.model.counters import counter
 from leadline.model.errors import BusyError, ConfigError, DataError, LeadlineError, RefusedError
 from leadline.model.principal import Principal
 from leadline.wire.body import Body
-from leadline.wire.exposition import decode_exposition
+from leadline.wire.exposition.pages import decode_exposition
 from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples, samples_from
 
 log = logging.getLogger(__name__)

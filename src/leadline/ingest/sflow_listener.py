@@ -27,7 +27,7 @@ from leadline.ingest.sflow import Datagrams, SflowIntake
 from leadline.ingest.sflow_senders import plain_address
 from leadline.model.counters import counter
 from leadline.model.errors import ConfigError, WorldError
-from leadline.wire.sflow import DATAGRAM_BYTES_MAX
+from leadline.wire.sflow.datagrams import DATAGRAM_BYTES_MAX
 
 log = logging.getLogger(__name__)
 

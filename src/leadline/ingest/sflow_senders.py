@@ -15,7 +15,7 @@ from typing import Any
 from leadline.ingest.config import SflowConfig, SflowSender
 from leadline.ingest.listed import read_listed
 from leadline.model.errors import ConfigError
-from leadline.wire.sflow import Switch
+from leadline.wire.sflow.datagrams import Switch
 
 SENDERS_MAX = 10_000  # of all files together, some kB each
 UNKNOWN_MAX = 10_000  # switches called by their agent address

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.wire import sflow_kernels as kernels
-from leadline.wire.sflow import SflowBatch, Switch
+from leadline.wire.sflow.datagrams import SflowBatch, Switch, kernels
 
 AGENTS_MAX = 10_000  # some kB each
 SOURCES_MAX = 200_000  # ports that sample, all switches; some 200 bytes each

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.ledger.onset import scale_of_differences
+from leadline.analysis.ledger.onset.onset import scale_of_differences
 
 VALUES_MIN = 8  # independent values for an interval
 SURE = 0.95

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.torch.identity import Identity
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 log = logging.getLogger("leadline.torch")
 

@@ -17,12 +17,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from leadline.wire.exposition import decode_exposition
+from leadline.wire.exposition.pages import decode_exposition
 from leadline.wire.murmur import murmur3_slices
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.remote_write import decode_remote_write
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.remote_write.requests import decode_remote_write
 from leadline.wire.series_index import SeriesIndex, touch
-from leadline.wire.sflow import decode_sflow
+from leadline.wire.sflow.datagrams import decode_sflow
 
 
 def _murmur() -> object:

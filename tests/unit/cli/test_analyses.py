@@ -14,8 +14,8 @@ import pytest
 import yaml
 from tests.unit.cli.conftest import Run
 
-from leadline.cli.analyses import took
 from leadline.cli.backfill import span
+from leadline.cli.show.analyses import took
 from leadline.model.errors import UsageError
 
 NOW_NS = 1_750_000_000 * 10**9

@@ -10,8 +10,8 @@ from rich.console import Console
 from tests.unit.server.incident_rows import FLAP, NOW, ROWS, THIN, S, newest
 
 from leadline.cli.client import Client
-from leadline.cli.conclusions import Conclusions
-from leadline.cli.diagnosis_truth import compared, same_place
+from leadline.cli.demo.conclusions import Conclusions
+from leadline.cli.diagnosis.truth import compared, same_place
 from leadline.lab.truth import Entry
 from leadline.server.incidents_view import incidents_of
 

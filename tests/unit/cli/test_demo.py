@@ -12,11 +12,10 @@ import httpx
 import pytest
 from rich.console import Console
 
-from leadline.cli import demo
 from leadline.cli.client import Client
-from leadline.cli.demo import Demo
-from leadline.cli.lab_leadline import Listening, tell_inventory
-from leadline.cli.story import Story, Told
+from leadline.cli.demo.demo import Demo, demo
+from leadline.cli.demo.story import Story, Told
+from leadline.cli.lab.server import Listening, tell_inventory
 from leadline.lab.run import Happening, ScenarioRun
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.topology import load_named

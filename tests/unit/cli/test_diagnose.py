@@ -18,10 +18,10 @@ from tests.unit.cli.conftest import Run
 from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest
 
 from leadline.analysis.cause.rules import BY_NAME as RULES
-from leadline.cli import diagnosis_offline
-from leadline.cli.diagnosis_words import HURT, HURTS, SUPPRESSED, different, moment, state_line, sure, tell
+from leadline.cli.diagnosis import offline as diagnosis_offline
+from leadline.cli.diagnosis.words import HURT, HURTS, SUPPRESSED, different, moment, state_line, sure, tell
 from leadline.cli.picture.diagnosis import diagnosis_picture
-from leadline.cli.show_incidents import tell as tell_list
+from leadline.cli.show.incidents import tell as tell_list
 from leadline.lab.incidents import incident
 from leadline.model.incidents import Suppressed, Symptom
 from leadline.model.tables import BY_NAME

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from leadline.cli.client import Client
-from leadline.cli.ledger_story import cost_words, owner_place, time_words
-from leadline.cli.story import LEDGER_EVERY_S, LEDGER_LAG_S, Story
+from leadline.cli.demo.story import LEDGER_EVERY_S, LEDGER_LAG_S, Story
+from leadline.cli.words.costs import cost_words, owner_place, time_words
 from leadline.lab.scenarios.spec import scenario_of
 
 S = 10**9

@@ -14,8 +14,9 @@ from tests.senders.running import RunningLeadline, imported, ndjson
 from tests.unit.server.incident_rows import FLAP, NOW, cause, incident
 from typer.testing import CliRunner
 
-from leadline.cli import explain, show_rules
+from leadline.cli import explain
 from leadline.cli.main import app
+from leadline.cli.show.app import rules as show_rules
 from leadline.model.errors import UnknownNameError, UsageError
 from leadline.model.incidents import RULE_MARKS_MIN
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from leadline.cli.flow_words import nodes_along, path_words, percent
 from leadline.cli.picture.flows import flows_picture
 from leadline.cli.picture.folding import folded, merged, ordered
 from leadline.cli.picture.graph import graph_picture
 from leadline.cli.picture.path import path_picture
 from leadline.cli.picture.svg import FONT, SMALL, Drawing, shortened, text_width
 from leadline.cli.ranges import counted, natural, ranges
+from leadline.cli.words.flows import nodes_along, path_words, percent
 
 SVG = "{http://www.w3.org/2000/svg}"
 WHEN = "2026-11-22 10:00:00Z"

@@ -19,11 +19,11 @@ from tests.unit.cli.conftest import Run
 from tests.unit.server.ledger_rows import BEGIN, ROWS, WINDOW
 from tests.unit.server.path_rows import filled
 
-from leadline.cli.ledger_words import bar, gpu_time, money, owner_words, share, span
 from leadline.cli.output import when
 from leadline.cli.picture.ledger import FILLS, LEFT, RIGHT, WIDTH, ledger_picture
-from leadline.cli.show_failures import tell as tell_failures
-from leadline.cli.show_ledger import headlines, tell
+from leadline.cli.show.failures import tell as tell_failures
+from leadline.cli.show.ledger import headlines, tell
+from leadline.cli.words.ledger import bar, gpu_time, money, owner_words, share, span
 from leadline.model.accounts import Category
 from leadline.model.principal import Principal
 from leadline.model.tables import BY_NAME

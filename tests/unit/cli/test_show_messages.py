@@ -22,8 +22,8 @@ from tests.unit.cli.test_pictures import NASTY, SVG, box_of, points
 
 from leadline.analysis.messages.messages import messages
 from leadline.analysis.spec import Window
-from leadline.cli.message_words import delay_words, order_words, span_words
 from leadline.cli.picture.messages import messages_picture
+from leadline.cli.words.messages import delay_words, order_words, span_words
 from leadline.model.tables import BY_NAME, Type
 from leadline.runner.worker import finished
 

@@ -14,7 +14,7 @@ from tests.senders.running import RunningLeadline, ndjson
 from tests.unit.cli.conftest import Run
 from tests.unit.server.sle_rows import GPU, PORT, held, loss
 
-from leadline.cli.show_sle import share, verdict
+from leadline.cli.show.sle import share, verdict
 from leadline.model.tables import BY_NAME
 from leadline.server.sle_spans import MINUTE_NS
 

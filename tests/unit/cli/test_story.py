@@ -7,8 +7,8 @@ import io
 from rich.console import Console
 
 from leadline.cli.client import Client
-from leadline.cli.recorded_story import RecordedStory, happenings
-from leadline.cli.story import Story, Told, paths_words
+from leadline.cli.demo.recorded_story import RecordedStory, happenings
+from leadline.cli.demo.story import Story, Told, paths_words
 from leadline.lab.incidents import incident
 from leadline.lab.run import Happening
 from leadline.lab.scenarios.spec import scenario_of

@@ -15,9 +15,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
-from leadline.cli import top as verb
-from leadline.cli import top_rows
-from leadline.cli.top_app import Top
+from leadline.cli.top.app import Top
+from leadline.cli.top.top import rows as top_rows
+from leadline.cli.top.top import top as verb
 from leadline.model.errors import UsageError, WorldError
 
 ANSWERS: dict[str, Any] = json.loads((Path(__file__).parent / "top_answers.json").read_text())
@@ -180,7 +180,7 @@ def test_without_textual_it_is_said_how_to_have_it(monkeypatch: pytest.MonkeyPat
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name, *args, **more)
 
-    monkeypatch.delitem(sys.modules, "leadline.cli.top_app", raising=False)
+    monkeypatch.delitem(sys.modules, "leadline.cli.top.app", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(UsageError, match=r"pip install 'leadline\[top\]'"):
         verb.top(server="http://127.0.0.1:1")

@@ -15,8 +15,8 @@ from tests.unit.wire.rings import everything, fresh
 
 from leadline.cli.client import Client
 from leadline.model.errors import UsageError, WorldError
-from leadline.wire.ring_format import read_segment
-from leadline.wire.ring_writer import RingWriter
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.writer import RingWriter
 
 from .conftest import Run
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from evals import onset
 
-from leadline.analysis.ledger.onset import Found, stragglers
+from leadline.analysis.ledger.onset.onset import Found, stragglers
 from leadline.model.errors import DataError
 
 

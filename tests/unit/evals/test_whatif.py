@@ -11,7 +11,7 @@ import pytest
 from evals.whatif import SMALL, error, figures, judged, line, main
 from evals.whatif_data import cause_of, read, traces
 
-from leadline.analysis.ledger.operations_cause import Cause
+from leadline.analysis.ledger.operations.cause import Cause
 
 
 @pytest.fixture

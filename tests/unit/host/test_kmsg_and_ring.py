@@ -16,10 +16,10 @@ from leadline.host.found import Found
 from leadline.host.sources.kmsg import Kmsg
 from leadline.host.sources.ring import Ring
 from leadline.host.sources.site import Site
-from leadline.wire.kernel_events import xid_line
-from leadline.wire.kmsg import kmsg_record
-from leadline.wire.ring import decode_ring
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.kernel_log.events import xid_line
+from leadline.wire.kernel_log.kmsg import kmsg_record
+from leadline.wire.ring.segments import decode_ring
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 from .conftest import site_with
 

@@ -11,7 +11,7 @@ from leadline.host.otlp import CONTENT_TYPE, metrics_request
 from leadline.host.rows import Relation, event_rows, relation_rows
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.verdicts import EVENT
-from leadline.wire.otlp_metrics import decode_otlp_metrics
+from leadline.wire.otlp.metrics import decode_otlp_metrics
 from leadline.wire.rows import decode_rows
 
 T = 1_750_000_000 * 10**9

@@ -17,9 +17,9 @@ from leadline.host.frames import Item
 from leadline.host.lane import Lane, Refusals
 from leadline.host.parcels import PARCEL_BYTES_MAX, parcels, parts
 from leadline.host.spool import Spool
-from leadline.wire.ring import SEGMENTS_MAX, decode_ring
-from leadline.wire.ring_format import SEGMENT_HEADER_BYTES, read_segment
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.format import SEGMENT_HEADER_BYTES, read_segment
+from leadline.wire.ring.segments import SEGMENTS_MAX, decode_ring
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 
 def segment(number: int, records: int = 3) -> Segment:

@@ -22,7 +22,7 @@ from leadline.host.sources.ring import Ring
 from leadline.host.sources.source import Source
 from leadline.host.watermark import Gone, Jobs, Kept
 from leadline.model.tables import BY_NAME
-from leadline.wire.ring import decode_ring
+from leadline.wire.ring.segments import decode_ring
 
 from .conftest import AnsweringDouble, site_with
 from .test_kmsg_and_ring import ended, make_ring, write

@@ -15,9 +15,9 @@ from leadline.ingest.decode import batch_of_body
 from leadline.ingest.limits import Room, Turns, sender_key
 from leadline.model.errors import BusyError, RefusedError
 from leadline.model.ids import murmur3_128
-from leadline.wire.otlp_logs import decode_otlp_logs
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.otlp_text import JSON_BYTES_MAX
+from leadline.wire.otlp.logs import decode_otlp_logs
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.otlp.text import JSON_BYTES_MAX
 
 
 @pytest.mark.parametrize(

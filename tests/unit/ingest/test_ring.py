@@ -19,8 +19,8 @@ from leadline.model.errors import StoreError
 from leadline.model.principal import Principal
 from leadline.model.tables import Table
 from leadline.testing.clock import START_NS as T
-from leadline.wire.ring_format import read_segment
-from leadline.wire.ring_writer import RingWriter
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.writer import RingWriter
 
 from .conftest import Bench
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from leadline.lab.faults.exporter_hangs import ExporterHangs
-from leadline.lab.faults.signals import has_stopped
+from leadline.lab.faults.application.signals import has_stopped
+from leadline.lab.faults.telemetry.exporter_hangs import ExporterHangs
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import main
 from leadline.lab.topology import load

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from leadline.lab.faults import flows
-from leadline.lab.faults.blackhole import Blackhole
-from leadline.lab.faults.link import _bps
-from leadline.lab.faults.wrong_mtu import WrongMtu
+from leadline.lab.faults.network import flows
+from leadline.lab.faults.network.blackhole import Blackhole
+from leadline.lab.faults.network.link import _bps
+from leadline.lab.faults.network.wrong_mtu import WrongMtu
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Topology, load
 from leadline.lab.workloads.base import RankProcess

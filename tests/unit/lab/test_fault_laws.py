@@ -22,7 +22,8 @@ from typing import Any
 
 import pytest
 
-from leadline.lab.faults import BY_NAME, FAULTS, Fault, measured, signals
+from leadline.lab.faults import BY_NAME, FAULTS, Fault, measured
+from leadline.lab.faults.application import signals
 from leadline.lab.faults.base import JobFault, fault_from, of_magnitude, parameters_of
 from leadline.lab.harmless import HARMLESS
 from leadline.lab.levers import Lever

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.lab.faults.imbalanced_stage import compared
+from leadline.lab.faults.application.imbalanced_stage import compared
 from leadline.lab.workloads.pipeline.job import Pipeline, StageStep, steps_in
 from leadline.lab.workloads.pipeline.schedule import (
     Work,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leadline.lab.faults.signals import Hang, state_of
+from leadline.lab.faults.application.signals import Hang, state_of
 from leadline.lab.harmless.job import Recompilation
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.running import RunningLab

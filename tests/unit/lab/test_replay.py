@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from leadline.lab.faults import BY_NAME, FAULTS
 from leadline.lab.faults.base import Fault
-from leadline.lab.faults.replay import ABOUT, REPLAYS, parts_of
-from leadline.lab.faults.wrong_dscp import marking_text
+from leadline.lab.faults.hardware.replay import ABOUT, REPLAYS, parts_of
+from leadline.lab.faults.hardware.wrong_dscp import marking_text
 from leadline.lab.telemetry.exporters import HostGpus, NodePorts
 from leadline.lab.telemetry.gpu_processes import GpuProcesses
 from leadline.lab.telemetry.kernel_log import append_xid
@@ -46,11 +46,11 @@ from leadline.lab.topology import load
 from leadline.model.errors import DataError, UsageError
 from leadline.model.names import entity_of
 from leadline.model.nic_counters import ETHTOOL_COUNTERS, HW_COUNTERS, SYSFS_COUNTERS
-from leadline.wire.exposition import decode_exposition
-from leadline.wire.kernel_events import event_rows, recognise
-from leadline.wire.kmsg import read_kmsg
-from leadline.wire.sflow import Switch, decode_sflow
-from leadline.wire.sflow_counters import CounterStreams
+from leadline.wire.exposition.pages import decode_exposition
+from leadline.wire.kernel_log.events import event_rows, recognise
+from leadline.wire.kernel_log.kmsg import read_kmsg
+from leadline.wire.sflow.counters import CounterStreams
+from leadline.wire.sflow.datagrams import Switch, decode_sflow
 
 S = 1_000_000_000
 NIC, PORT = "port:h1/eth0", "swport:leaf1/Ethernet1"

@@ -14,8 +14,8 @@ import pytest
 
 from leadline.lab.workloads.control import write_control
 from leadline.lab.workloads.transport.hw_counters import COUNTERS, HwCounters
-from leadline.wire.ring import decode_ring
-from leadline.wire.ring_format import read_segment
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.segments import decode_ring
 
 PROGRAM = [sys.executable, "-m", "leadline.lab.workloads.rings.rank"]
 EVERY_OP = "all_reduce,all_gather,reduce_scatter,broadcast,all_to_all"

@@ -40,8 +40,8 @@ from leadline.lab.workloads.transport.hw_counters import HwCounters
 from leadline.model.errors import DataError, UsageError
 from leadline.model.names import entity_of
 from leadline.model.nic_counters import HW_COUNTERS, SYSFS_COUNTERS
-from leadline.wire.exposition import decode_exposition
-from leadline.wire.kmsg import kmsg_record
+from leadline.wire.exposition.pages import decode_exposition
+from leadline.wire.kernel_log.kmsg import kmsg_record
 
 LINK = Counters(2, "eth0", True, "up", 3, 2, 1, 10, 11, 1200, 1300, 1, 2, 3, 4, 5)
 QUEUE = Queue(2, "htb", 1, 1514, 7, 0, 9)

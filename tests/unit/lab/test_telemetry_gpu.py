@@ -26,7 +26,7 @@ from leadline.lab.telemetry.gpu_pages import Shown, gpu_page
 from leadline.lab.telemetry.gpu_processes import GpuProcesses, Use, visible_devices, wanted_cpu_ns
 from leadline.model.errors import DataError
 from leadline.model.names import entity_of
-from leadline.wire.exposition import decode_exposition
+from leadline.wire.exposition.pages import decode_exposition
 
 SPEC = GpuSpec()
 UUID, OTHER = "GPU-855c860a-277d-543a-8443-21197eabb7ae", "GPU-11111111-2222-5333-8444-555555555555"

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from tests.unit.server.path_rows import filled
 
-from leadline.cli.show_anomalies import tell
+from leadline.cli.show.anomalies import tell
 from leadline.model.principal import Principal, Role
 from leadline.server.anomalies_view import NOTHING, anomalies_answer
 from leadline.server.flows_view import Asked

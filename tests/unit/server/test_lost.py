@@ -14,8 +14,8 @@ from tests.golden.lost.recorded import NAMES, recorded
 from tests.unit.server.compare_rows import row
 from tests.unit.server.path_rows import filled
 
-from leadline.cli import top_rows
-from leadline.cli.ledger_words import gpu_time
+from leadline.cli.top.top import rows as top_rows
+from leadline.cli.words.ledger import gpu_time
 from leadline.ingest.counts import Counts
 from leadline.ingest.sources import Sources
 from leadline.model.principal import Principal, Role

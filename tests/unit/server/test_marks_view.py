@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.incident_rows import FLAP, NOW, ROWS, THIN, S, cause, incident
 from tests.unit.server.path_rows import append, filled
 
-from leadline.cli.show_rules import state_of
+from leadline.cli.show.rules import state_of
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.incidents import RULE_MARKS_MIN, Mark
 from leadline.model.principal import Principal, Role

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leadline.wire.ring import decode_ring
-from leadline.wire.ring_format import read_segment
+from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.segments import decode_ring
 
 HEAD = """
 import os, sys, time, datetime

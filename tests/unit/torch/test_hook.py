@@ -23,7 +23,7 @@ from leadline.torch.announce import Announcer, flow_edges
 from leadline.torch.identity import identity_from
 from leadline.torch.rings import Rings, make_ring, ring_directory
 from leadline.torch.sockets import Socket, own_sockets, parse_address
-from leadline.wire.ring_format import read_header
+from leadline.wire.ring.format import read_header
 
 pytestmark = pytest.mark.slow  # left out of make check
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 T = 1_750_000_000 * 10**9
 BOOT = bytes.fromhex("7f3a90b1000000000000000000000001")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from leadline.model.errors import DataError, RefusedError
-from leadline.wire.exposition import OPENMETRICS, decode_exposition
+from leadline.wire.exposition.pages import OPENMETRICS, decode_exposition
 from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX
 from leadline.wire.samples import NORMAL_NAN_BITS, Metadata, Samples
 

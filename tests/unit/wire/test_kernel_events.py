@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.wire.kernel_events import Finding, event_rows, gpu_named, pci_key, recognise, xid_line
-from leadline.wire.kmsg import LogLine
+from leadline.wire.kernel_log.events import Finding, event_rows, gpu_named, pci_key, recognise, xid_line
+from leadline.wire.kernel_log.kmsg import LogLine
 
 UUID = "GPU-509665ad-b600-ac93-3616-d754b23d636d"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.wire.kernel_events import event_rows
-from leadline.wire.kmsg import TEXT_CHARS_MAX, kmsg_record, read_dmesg, read_kmsg
+from leadline.wire.kernel_log.events import event_rows
+from leadline.wire.kernel_log.kmsg import TEXT_CHARS_MAX, kmsg_record, read_dmesg, read_kmsg
 
 S = 10**9
 BOOT = 1_700_000_000 * S

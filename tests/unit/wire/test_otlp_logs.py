@@ -13,8 +13,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.tables.verdicts import EVENT
-from leadline.wire import otlp_logs
-from leadline.wire.otlp_logs import decode_otlp_logs
+from leadline.wire.otlp import logs as otlp_logs
+from leadline.wire.otlp.logs import decode_otlp_logs
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 

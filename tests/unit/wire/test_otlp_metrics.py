@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.wire.labels import NAME_BYTES_MAX
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.otlp_text import number_text
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.otlp.text import number_text
 from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples
 
 PROTOBUF = "application/x-protobuf"

@@ -10,11 +10,11 @@ import pytest
 
 from leadline.model.errors import DataError, RefusedError, UsageError
 from leadline.model.tables import BY_NAME
-from leadline.wire import ring as ring_module
-from leadline.wire import ring_format as layout
-from leadline.wire.ring import RingRows, decode_ring
-from leadline.wire.ring_format import GROUP_MAX, RECORD_BYTES, SEGMENT_HEADER_BYTES, read_header, read_segment
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.format import GROUP_MAX, RECORD_BYTES, SEGMENT_HEADER_BYTES, read_header, read_segment
+from leadline.wire.ring.segments import RingRows, decode_ring
+from leadline.wire.ring.segments import format as layout
+from leadline.wire.ring.segments import segments as ring_module
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 from .rings import BOOT, T, everything, fresh
 
@@ -355,8 +355,8 @@ def test_a_ring_used_again_is_empty() -> None:
 
 def test_what_jobs_and_agents_import_is_the_standard_library_alone() -> None:
     program = (
-        "import sys, leadline.wire.ring_writer, leadline.wire.ring_format, leadline.wire.kmsg, "
-        "leadline.wire.kernel_events; print(sorted({name.split('.')[0] for name in sys.modules} - "
+        "import sys, leadline.wire.ring.writer, leadline.wire.ring.format, leadline.wire.kernel_log.kmsg, "
+        "leadline.wire.kernel_log.events; print(sorted({name.split('.')[0] for name in sys.modules} - "
         "set(sys.stdlib_module_names)))"
     )
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

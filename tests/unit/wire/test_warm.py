@@ -5,28 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numba.core.dispatcher import Dispatcher
 
-from leadline.wire import (
-    exposition_kernels,
-    labels,
-    murmur,
-    otlp_arena,
-    otlp_attributes,
-    otlp_points,
-    otlp_requests,
-    otlp_streams,
-    proto,
-    remote_write_parts,
-    remote_write_v1,
-    remote_write_v2,
-    series_index,
-    sflow_headers,
-    sflow_kernels,
-)
-from leadline.wire.exposition import OPENMETRICS, decode_exposition
-from leadline.wire.otlp_metrics import decode_otlp_metrics
-from leadline.wire.remote_write import decode_remote_write
+from leadline.wire import labels, murmur, proto, series_index
+from leadline.wire.exposition.pages import OPENMETRICS, decode_exposition
+from leadline.wire.exposition.pages import kernels as exposition_kernels
+from leadline.wire.otlp import arena as otlp_arena
+from leadline.wire.otlp import attributes as otlp_attributes
+from leadline.wire.otlp import points as otlp_points
+from leadline.wire.otlp import requests as otlp_requests
+from leadline.wire.otlp import streams as otlp_streams
+from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.remote_write.requests import decode_remote_write
+from leadline.wire.remote_write.requests import parts as remote_write_parts
+from leadline.wire.remote_write.requests import v1 as remote_write_v1
+from leadline.wire.remote_write.requests import v2 as remote_write_v2
 from leadline.wire.series_index import SeriesIndex, touch
-from leadline.wire.sflow import decode_sflow
+from leadline.wire.sflow.datagrams import decode_sflow
+from leadline.wire.sflow.datagrams import headers as sflow_headers
+from leadline.wire.sflow.datagrams import kernels as sflow_kernels
 from leadline.wire.warm import warm
 
 UP = bytes.fromhex("0a1e 0a0e 0a08 5f5f6e616d655f5f 1202 7570 120c 09 000000000000f03f 10e807")  # up 1 1000

@@ -1,7 +1,7 @@
 """What events say of failures: which are one by themselves, which only where a job dies soon after, of which class.
 
 Sources: `model.hardware_codes` for XIDs; Cui et al., "Characterizing GPU Resilience" (Delta, 2025) for errors that kill
-jobs; the kinds are those of `wire/kernel_events.py`, the agent and schedulers.
+jobs; the kinds are those of `wire/kernel_log/events.py`, the agent and schedulers.
 """
 
 from __future__ import annotations

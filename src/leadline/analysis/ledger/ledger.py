@@ -18,15 +18,15 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints, ints
-from leadline.analysis.ledger.arrival_kernels import in_parts
-from leadline.analysis.ledger.arrivals import ended
-from leadline.analysis.ledger.blame import placed
-from leadline.analysis.ledger.collectives import from_collectives
+from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
+from leadline.analysis.ledger.collectives.arrivals import ended
+from leadline.analysis.ledger.collectives.blame import placed
+from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
 from leadline.analysis.ledger.layers import Account, S, accounts, covered, merged
-from leadline.analysis.ledger.operations import from_operations
-from leadline.analysis.ledger.operations_bound import newest_steps
+from leadline.analysis.ledger.operations.bound import newest_steps
+from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
 from leadline.analysis.ledger.presence_kernels import by_second, read_only
 from leadline.analysis.ledger.steps import from_steps

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numba import njit
 
 from leadline.analysis.columns import Bools, Ints, ints
-from leadline.analysis.ledger.arrival_kernels import in_parts
-from leadline.analysis.ledger.wait_kernels import Phases
+from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
+from leadline.analysis.ledger.collectives.wait_kernels import Phases
 
 PHASE_NS_MAX = 3600 * 10**9  # no phase lasts longer: such a row is not of a step
 

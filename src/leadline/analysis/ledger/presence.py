@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
-from leadline.analysis.ledger.arrival_kernels import in_parts
+from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.layers import S, merged
 from leadline.analysis.ledger.presence_kernels import largest, marked, read_only
 

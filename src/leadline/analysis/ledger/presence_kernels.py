@@ -12,7 +12,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.ledger.arrival_kernels import Bytes
+from leadline.analysis.ledger.collectives.arrival_kernels import Bytes
 
 SECOND_NS = 1_000_000_000
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.ledger.arrivals import ALL, DONE, NEVER, arrivals
+from leadline.analysis.ledger.collectives.arrivals import ALL, DONE, NEVER, arrivals
 
 LENGTH_NS_MAX = 3600 * 10**9
 

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
-from leadline.analysis.ledger.collectives import from_collectives
-from leadline.analysis.ledger.operations import from_operations
-from leadline.analysis.ledger.operations_trace import read_trace
-from leadline.analysis.ledger.operations_whatif import what_if
+from leadline.analysis.ledger.collectives.collectives import from_collectives
+from leadline.analysis.ledger.operations.operations import from_operations
+from leadline.analysis.ledger.operations.trace import read_trace
+from leadline.analysis.ledger.operations.whatif import what_if
 from leadline.analysis.ledger.presence_kernels import by_second, largest, marked, read_only
 from leadline.analysis.ledger.segments import Segments
 from leadline.analysis.spec import S, Window

@@ -14,10 +14,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.cli.diagnosis_words import chance, counting, different, piece_words, state_line, sure, why_not
-from leadline.cli.ledger_words import gpu_time, span
+from leadline.cli.diagnosis.words import chance, counting, different, piece_words, state_line, sure, why_not
 from leadline.cli.output import when
 from leadline.cli.picture.svg import SMALL, Drawing, shortened
+from leadline.cli.words.ledger import gpu_time, span
 
 WIDTH, LEFT, TOP, ROW = 1280.0, 270.0, 108.0, 24.0
 EVIDENCE_MAX, CONSIDERED_MAX, CAUSES_MAX = 6, 5, 4

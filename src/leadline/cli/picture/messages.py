@@ -12,11 +12,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.cli.flow_words import percent
-from leadline.cli.message_words import order_words, span_words
 from leadline.cli.output import size
 from leadline.cli.picture.svg import SMALL, Drawing, shortened
 from leadline.cli.ranges import counted
+from leadline.cli.words.flows import percent
+from leadline.cli.words.messages import order_words, span_words
 
 WIDTH, TOP = 1080.0, 84.0
 PANEL = 400.0  # height of a communicator

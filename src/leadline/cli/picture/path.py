@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leadline.cli.flow_words import bytes_words, nodes_along, path_words, percent, rank_words, tuple_words
 from leadline.cli.picture.svg import SMALL, Drawing, shortened, text_width
 from leadline.cli.ranges import counted, natural, ranges
+from leadline.cli.words.flows import bytes_words, nodes_along, path_words, percent, rank_words, tuple_words
 
 WIDTH, TOP, BOX_WIDTH, BOX = 1280.0, 92.0, 108.0, 34.0
 STEP = 62.0  # px from one switch of a column to the next

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from leadline.cli.output import console
 from leadline.model.errors import UsageError, WorldError
-
-SvgOption = Annotated[Path | None, typer.Option("--svg", help="Draw it into this file too, NAME.svg.")]
 
 
 def save(path: Path, svg: str) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from leadline.host.found import Event, Found
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
-from leadline.wire.kernel_events import event_rows, gpu_named
-from leadline.wire.kmsg import LogLine, read_kmsg
+from leadline.wire.kernel_log.events import event_rows, gpu_named
+from leadline.wire.kernel_log.kmsg import LogLine, read_kmsg
 
 RECORD_BYTES_MAX = 8192  # of one record; the kernel gives no longer ones
 READ_BYTES_MAX = 256 * 1024  # in one go; the rest comes with the next

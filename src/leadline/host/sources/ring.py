@@ -26,7 +26,7 @@ from leadline.host.found import Found, Segment
 from leadline.host.sources.site import RankSeen, Site, process_is, read_if_there
 from leadline.host.sources.source import Source
 from leadline.model.errors import DataError
-from leadline.wire.ring_format import RingHeader, header_at, live_at, segment_at
+from leadline.wire.ring.format import RingHeader, header_at, live_at, segment_at
 
 SEGMENT_BYTES = 512 * 1024  # 8,000 records a request
 SEGMENTS_MAX = 8  # of one ring in one look, 64,000 records; the rest comes with the next look

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
+from leadline.lab.faults.application.checkpoint_storm import CheckpointStorm
+from leadline.lab.faults.application.divergence import Divergence
+from leadline.lab.faults.application.imbalanced_sequences import ImbalancedSequences
+from leadline.lab.faults.application.imbalanced_stage import ImbalancedStage
+from leadline.lab.faults.application.loop_bug import LoopBug
+from leadline.lab.faults.application.signals import Crash, Hang
+from leadline.lab.faults.application.slow_loader import SlowLoader
+from leadline.lab.faults.application.slow_operator import SlowOperator
 from leadline.lab.faults.base import Fault
-from leadline.lab.faults.blackhole import Blackhole
-from leadline.lab.faults.checkpoint_storm import CheckpointStorm
-from leadline.lab.faults.clock import ClockDrift, ClockStep
-from leadline.lab.faults.colocated import ColocatedNeighbour
-from leadline.lab.faults.congestion import EcmpCollision, NeighbourCongestion
-from leadline.lab.faults.dead_spine import DeadSpine
-from leadline.lab.faults.divergence import Divergence
-from leadline.lab.faults.exporter_hangs import ExporterHangs
-from leadline.lab.faults.gpu import DuplicateUuid, GpuThrottle, Xid
-from leadline.lab.faults.gpu_lost import GpuLost
-from leadline.lab.faults.imbalanced_sequences import ImbalancedSequences
-from leadline.lab.faults.imbalanced_stage import ImbalancedStage
-from leadline.lab.faults.incast import Incast
-from leadline.lab.faults.labels_missing import LabelsMissing
-from leadline.lab.faults.link import DeadNic, FlappingLink, LossyLink, SlowLink
-from leadline.lab.faults.loop_bug import LoopBug
-from leadline.lab.faults.marginal_optic import MarginalOptic
-from leadline.lab.faults.memory_pressure import MemoryPressure
-from leadline.lab.faults.nvlink_errors import NvlinkErrors
-from leadline.lab.faults.oom_kill import OomKill
-from leadline.lab.faults.pcie_width import PcieWidth
-from leadline.lab.faults.pfc_storm import PfcStorm
-from leadline.lab.faults.row_remaps import RowRemaps
-from leadline.lab.faults.signals import Crash, Hang
-from leadline.lab.faults.slow_loader import SlowLoader
-from leadline.lab.faults.slow_operator import SlowOperator
-from leadline.lab.faults.slow_storage import SlowStorage
-from leadline.lab.faults.slow_worker import SlowWorker
-from leadline.lab.faults.stale_source import StaleSource
-from leadline.lab.faults.switch_silent import SwitchStopsSampling
-from leadline.lab.faults.wrong_dscp import WrongDscp
-from leadline.lab.faults.wrong_gid import WrongGid
-from leadline.lab.faults.wrong_mtu import WrongMtu
+from leadline.lab.faults.hardware.gpu import DuplicateUuid, GpuThrottle, Xid
+from leadline.lab.faults.hardware.gpu_lost import GpuLost
+from leadline.lab.faults.hardware.marginal_optic import MarginalOptic
+from leadline.lab.faults.hardware.nvlink_errors import NvlinkErrors
+from leadline.lab.faults.hardware.pcie_width import PcieWidth
+from leadline.lab.faults.hardware.pfc_storm import PfcStorm
+from leadline.lab.faults.hardware.row_remaps import RowRemaps
+from leadline.lab.faults.hardware.wrong_dscp import WrongDscp
+from leadline.lab.faults.hardware.wrong_gid import WrongGid
+from leadline.lab.faults.host.colocated import ColocatedNeighbour
+from leadline.lab.faults.host.memory_pressure import MemoryPressure
+from leadline.lab.faults.host.oom_kill import OomKill
+from leadline.lab.faults.host.slow_storage import SlowStorage
+from leadline.lab.faults.host.slow_worker import SlowWorker
+from leadline.lab.faults.network.blackhole import Blackhole
+from leadline.lab.faults.network.congestion import EcmpCollision, NeighbourCongestion
+from leadline.lab.faults.network.dead_spine import DeadSpine
+from leadline.lab.faults.network.incast import Incast
+from leadline.lab.faults.network.link import DeadNic, FlappingLink, LossyLink, SlowLink
+from leadline.lab.faults.network.wrong_mtu import WrongMtu
+from leadline.lab.faults.telemetry.clock import ClockDrift, ClockStep
+from leadline.lab.faults.telemetry.exporter_hangs import ExporterHangs
+from leadline.lab.faults.telemetry.labels_missing import LabelsMissing
+from leadline.lab.faults.telemetry.stale_source import StaleSource
+from leadline.lab.faults.telemetry.switch_silent import SwitchStopsSampling
 
 FAULTS: tuple[type[Fault], ...] = (
     SlowWorker,

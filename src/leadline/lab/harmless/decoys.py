@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import SOME, Fault, Harmless
-from leadline.lab.faults.link import port_counters
+from leadline.lab.faults.network.link import port_counters
 from leadline.lab.running import RunningLab
 from leadline.lab.telemetry.kernel_log import append
 from leadline.lab.topology import Port

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leadline.lab.telemetry.gpu_model import pci_address
-from leadline.wire.kernel_events import xid_line
-from leadline.wire.kmsg import kmsg_record
+from leadline.wire.kernel_log.events import xid_line
+from leadline.wire.kernel_log.kmsg import kmsg_record
 
 ERROR, WARNING, INFO = 3, 4, 6
 FILE = "kmsg"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from leadline.lab.telemetry.nflog import Packet
 from leadline.lab.telemetry.rtnetlink import Counters, Queue, prefix_length
-from leadline.wire.sflow_encode import (
+from leadline.wire.sflow.encode import (
     Agent,
     InterfaceCounters,
     counter_sample,
@@ -27,7 +27,7 @@ from leadline.wire.sflow_encode import (
     interface_counters,
     raw_header,
 )
-from leadline.wire.sflow_reasons import DROP_REASONS
+from leadline.wire.sflow.reasons import DROP_REASONS
 
 TABLE = "leadline_sflow"  # our nft table in each switch
 _REASON_CODES = {name: code for code, name in DROP_REASONS.items()}

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from leadline.wire.ring_writer import RingWriter, format_ring, ring_bytes
+from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 SOURCE = "ring-benchmark"
 

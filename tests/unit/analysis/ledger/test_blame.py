@@ -10,7 +10,7 @@ import pytest
 from tests.fabrics import T0, S
 from tests.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
 
-from leadline.analysis.ledger.blame import last_rank, placed
+from leadline.analysis.ledger.collectives.blame import last_rank, placed
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.spec import Window
 from leadline.model.accounts import Category, Depth

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from leadline.analysis.ledger.busiest import busiest_edge, edges_of
+from leadline.analysis.ledger.collectives.busiest import busiest_edge, edges_of
 
 H = "link:h{0}/eth0~leaf1/Ethernet{0}"
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.ledger.changes import medians, segments
-from leadline.analysis.ledger.changes_kernels import last_begins
+from leadline.analysis.ledger.onset.changes import medians, segments
+from leadline.analysis.ledger.onset.changes_kernels import last_begins
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

@@ -7,9 +7,9 @@ import pytest
 from tests.collective_rows import JOB, MS, T0, Call, collectives, empty
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.ledger.arrivals import arrivals
-from leadline.analysis.ledger.clocks import UNKNOWN_NS, Clocks, clocks
-from leadline.analysis.ledger.collectives import from_collectives
+from leadline.analysis.ledger.collectives.arrivals import arrivals
+from leadline.analysis.ledger.collectives.clocks import UNKNOWN_NS, Clocks, clocks
+from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.segments import CATEGORIES
 from leadline.analysis.spec import Window
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from tests.collective_rows import JOB, MS, T0, Call, collectives, edges, empty, steps, usual
 
-from leadline.analysis.ledger.collectives import from_collectives
-from leadline.analysis.ledger.edges import slow_rank
+from leadline.analysis.ledger.collectives.collectives import from_collectives
+from leadline.analysis.ledger.collectives.edges import slow_rank
 from leadline.analysis.ledger.segments import CATEGORIES
 from leadline.analysis.spec import Window
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from tests.collective_rows import empty
 
-from leadline.analysis.ledger.collectives import from_collectives
+from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.segments import CATEGORIES
 from leadline.analysis.ledger.served import served
 from leadline.analysis.spec import S, Window

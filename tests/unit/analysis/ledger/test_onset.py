@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.straggler_runs import SHAPES, Noise, judged, uneven, white
 
-from leadline.analysis.ledger.onset import medians_of_others, scale_of_differences, stragglers
+from leadline.analysis.ledger.onset.onset import medians_of_others, scale_of_differences, stragglers
 
 GOLDEN = Path(__file__).resolve().parents[3] / "golden" / "alibaba_minibatch" / "job_1_norm.csv"
 JOBS = 34  # of each shape: 204 in all

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from tests.operation_traces import Planted, S, trace
 
-from leadline.analysis.ledger.operations import from_operations
-from leadline.analysis.ledger.operations_trace import read_trace
-from leadline.analysis.ledger.operations_whatif import what_if
+from leadline.analysis.ledger.operations.operations import from_operations
+from leadline.analysis.ledger.operations.trace import read_trace
+from leadline.analysis.ledger.operations.whatif import what_if
 from leadline.analysis.ledger.segments import CATEGORIES, Segments
 from leadline.analysis.ledger.warm import warm_operations
 from leadline.analysis.spec import Window

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from tests.operation_traces import Planted, trace
 
-from leadline.analysis.ledger.operations import from_operations
-from leadline.analysis.ledger.operations_bound import newest_steps
+from leadline.analysis.ledger.operations.bound import newest_steps
+from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.spec import Window
 
 

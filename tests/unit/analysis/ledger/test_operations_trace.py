@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pytest
 from tests.operation_traces import Planted, trace
 
-from leadline.analysis.ledger.operations_trace import read_trace
-from leadline.analysis.ledger.operations_whatif import what_if
+from leadline.analysis.ledger.operations.trace import read_trace
+from leadline.analysis.ledger.operations.whatif import what_if
 
 WHOLE = trace(Planted(slow_worker=(1, 2, 1.8)))
 

@@ -10,9 +10,9 @@ import pytest
 from evals.whatif_data import read
 from tests.operation_traces import Planted, trace
 
-from leadline.analysis.ledger.operations_cause import Cause, finding
-from leadline.analysis.ledger.operations_trace import Trace, read_trace
-from leadline.analysis.ledger.operations_whatif import WhatIf, what_if
+from leadline.analysis.ledger.operations.cause import Cause, finding
+from leadline.analysis.ledger.operations.trace import Trace, read_trace
+from leadline.analysis.ledger.operations.whatif import WhatIf, what_if
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "straggler_whatif"
 

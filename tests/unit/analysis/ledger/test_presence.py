@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from leadline.analysis.ledger.arrival_kernels import SMALL
+from leadline.analysis.ledger.collectives.arrival_kernels import SMALL
 from leadline.analysis.ledger.presence import RANKS_MAX, claimed_size, distinct_of
 from leadline.analysis.ledger.presence_kernels import by_second, largest, marked
 from leadline.analysis.ledger.warm import warm_presence

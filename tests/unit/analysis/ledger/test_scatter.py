@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.ledger.scatter import beyond_scatter
+from leadline.analysis.ledger.collectives.scatter import beyond_scatter
 
 RANKS = 4
 

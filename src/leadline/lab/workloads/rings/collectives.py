@@ -16,7 +16,7 @@ from leadline.lab.workloads.transport.base import RECV, SEND, Edge, Transfer, Tr
 from leadline.model.errors import WorldError
 
 if TYPE_CHECKING:
-    from leadline.wire.ring_writer import RingWriter
+    from leadline.wire.ring.writer import RingWriter
 
     Array = np.ndarray[Any, np.dtype[Any]]
 

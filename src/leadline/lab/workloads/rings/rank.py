@@ -36,7 +36,7 @@ from leadline.lab.workloads.transport.base import SEND, Transport
 from leadline.lab.workloads.transport.roce import RoceTransport
 from leadline.lab.workloads.transport.tcp import TcpTransport
 from leadline.model.errors import LeadlineError
-from leadline.wire.ring_writer import RingWriter
+from leadline.wire.ring.writer import RingWriter
 
 RECORDS = 32_768  # 2 MiB. An all-reduce of 8 ranks on 2 channels writes 114: a minute of 4 in a second
 STRINGS_BYTES = 128 * 1024  # a flow per edge of 34 bytes: all-to-all of 64 ranks on 8 channels has 1,008 of them

@@ -1,0 +1,1 @@
+"""Since which iteration a worker is slow."""

@@ -1,0 +1,1 @@
+"""The ledger from operation traces: dependency graph, replay, what-if."""

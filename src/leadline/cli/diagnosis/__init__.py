@@ -1,0 +1,1 @@
+"""`leadline diagnose`: of a running server, or of a recording."""

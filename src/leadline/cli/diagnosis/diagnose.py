@@ -1,0 +1,114 @@
+"""`leadline diagnose`: what hurts, why, what to do; of a job, an incident or everything, or of a recording."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from leadline.cli.client import Client
+from leadline.cli.diagnosis.offline import recorded_diagnosis
+from leadline.cli.diagnosis.truth import compared, comparison
+from leadline.cli.diagnosis.words import state_line, tell
+from leadline.cli.exits import EXIT_OF_STATE
+from leadline.cli.options import AtOption, ClusterOption, ConfigOption, Output, OutputOption, ServerOption, SvgOption
+from leadline.cli.output import console, emit, when
+from leadline.cli.picture.diagnosis import diagnosis_picture
+from leadline.cli.picture.save import save
+from leadline.lab.truth import Entry, read_truth
+from leadline.model.errors import LeadlineError, UsageError
+from leadline.server.config import load
+from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.store.bundle_format import SUFFIX
+from leadline.store.bundle_redact import truth_path
+
+
+def diagnose(
+    about: Annotated[
+        str,
+        typer.Argument(
+            help="A job (bert-1), an incident by its id, an entity (host:h3), or a recording (NAME.leadline). "
+            "By default all."
+        ),
+    ] = "",
+    within: Annotated[
+        str, typer.Argument(help="Of a recording only this job, incident or entity.", show_default=False)
+    ] = "",
+    truth: Annotated[
+        bool, typer.Option("--truth", help="Hold a recording against what was really broken, NAME.truth.json.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Tell each incident whole, not only the costliest.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Print one line only, as a Nagios plug-in.")] = False,
+    svg: SvgOption = None,
+    at: AtOption = "",
+    cluster: ClusterOption = "",
+    config: ConfigOption = None,
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Say what hurts, since when, the cause with its evidence, what to do, and what it costs to wait.
+
+    Exit code 0: nothing hurts; 1: something does, and its cause is unknown or it is suppressed; 2: something does, and
+    the cause is known; 3: nothing can be said, or nobody knows the name. In a recording all that happened counts.
+    """
+    try:
+        found, faults = _found(
+            about, within, truth, at, cluster, config, server, quiet=check or output is not Output.TABLE
+        )
+    except LeadlineError as error:
+        raise typer.Exit(_nothing(about, str(error), output, check=check)) from error
+    lines = compared(faults, found["incidents"]) if faults is not None else None
+    if lines is not None:
+        found["truth"] = [each.as_json() for each in lines]
+    if svg is not None:
+        save(svg, diagnosis_picture(found, when(found["at_ns"])))
+    if not emit(found, output):
+        out = console()
+        if check:
+            out.print(state_line(found), soft_wrap=True)
+        else:
+            tell(out, found, every)
+            if lines is not None:
+                out.print("\nheld against the truth", style="bold")
+                out.print(comparison(lines) if lines else "nothing was broken, and nothing was found")
+    raise typer.Exit(EXIT_OF_STATE[found["state"]])
+
+
+def _found(
+    about: str, within: str, truth: bool, at: str, cluster: str, config: Path | None, server: str, *, quiet: bool
+) -> tuple[dict[str, Any], list[Entry] | None]:
+    """The answer, and the faults of its truth if that was asked for. Errors: LeadlineError."""
+    path = Path(about)
+    if not about.endswith(SUFFIX) and not (about and path.is_file()):
+        if truth:
+            raise UsageError(f"--truth is for a recording (NAME{SUFFIX}), got {about or 'no name'!r}")
+        if within:
+            raise UsageError(f"one name is asked for, or a recording (NAME{SUFFIX}) and one; got {about} and {within}")
+        return Client(server).get("/api/v1/diagnosis", job=about, at=at, cluster=cluster), None
+    if at or cluster or server:
+        raise UsageError("--at, --cluster and --server are for a running Leadline; a recording is judged here, whole")
+    faults = _faults(path) if truth else None
+    price = load(config, os.environ).ledger
+    if not quiet:
+        console(stderr=True).print(f"judging {path} ...", style="dim")
+    return recorded_diagnosis(path, price, within), faults
+
+
+def _faults(path: Path) -> list[Entry]:
+    beside = truth_path(path)
+    if not beside.exists():
+        raise UsageError(f"--truth: there is no {beside}; the lab writes it beside a recording")
+    return read_truth(beside)[0]
+
+
+def _nothing(about: str, message: str, output: Output, *, check: bool) -> int:
+    """Say that nothing can be said."""
+    answer = {"schema": SCHEMA_VERSION, "state": "unknown", "about": about, "why": message, "incidents": []}
+    if not emit(answer, output):
+        if check:
+            console().print(f"UNKNOWN: {message}", soft_wrap=True)
+        else:
+            console(stderr=True).print(f"leadline: {message}", soft_wrap=True)
+    return EXIT_OF_STATE["unknown"]

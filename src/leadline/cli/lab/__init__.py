@@ -1,0 +1,1 @@
+"""`leadline lab ...`: the emulated cluster, its faults, and simulated fleets."""

@@ -1,0 +1,122 @@
+"""`leadline lab run` and `leadline lab demo`: a scenario on an emulated cluster, watched by a Leadline of its own."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from leadline.cli.client import Client
+from leadline.cli.demo.demo import told
+from leadline.cli.lab.server import own_leadline, tell_inventory
+from leadline.cli.options import LabOption, SeedOption
+from leadline.cli.output import console
+from leadline.cli.record import record_run
+from leadline.cli.serving import stop_on_signals
+from leadline.lab.flow_truth import beside
+from leadline.lab.run import ScenarioRun, plan_for
+from leadline.lab.scenarios.spec import scenario_of
+from leadline.lab.state import checked_name
+from leadline.lab.telemetry import TelemetryConfig
+from leadline.lab.topology import load_named
+from leadline.lab.truth import TruthFile
+from leadline.model.errors import UsageError
+from leadline.store.bundle_format import SUFFIX
+
+LOOK_EVERY_S = 0.25
+DELIVER_S = 4.0  # what agents still hold when the cluster goes is delivered by then
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(help="A shipped scenario, a fault's name, or a YAML file.")],
+    seed: SeedOption = 1,
+    record: Annotated[Path | None, typer.Option(help="Write NAME.leadline, and NAME.truth.json beside it.")] = None,
+    truth: Annotated[
+        Path | None, typer.Option(help="Where the truth goes; by default beside --record, or SCENARIO.truth.json.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="Instead of the scenario's duration: `healthy` for hours.")
+    ] = None,
+    topology: Annotated[str, typer.Option(help="Instead of the scenario's: a preset or a YAML file.")] = "",
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Keep the store here. By default it is gone at the end.")
+    ] = None,
+    flow_truth: Annotated[
+        bool, typer.Option("--flow-truth", help="Count every flow at every switch: NAME.flows.parquet beside --record.")
+    ] = False,
+    inventory: Annotated[
+        bool, typer.Option(help="Tell Leadline what hangs on what, as a site's inventory does: switches, links.")
+    ] = True,
+    sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
+    name: LabOption = "lab",
+) -> None:
+    """Run a scenario: cluster, training, faults with their truth, watched by a Leadline of its own.
+
+    Needs root and Linux network namespaces. Ctrl-C ends it and removes everything it made.
+    """
+    planned = scenario_of(scenario, seconds)
+    cluster = load_named(topology or planned.topology)
+    if record is not None and record.suffix != SUFFIX:
+        raise UsageError(f"--record: expected NAME{SUFFIX}, got {record}")
+    if record is not None and not record.parent.is_dir():
+        raise UsageError(f"--record: {record.parent} is no directory; make it first")
+    written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
+    flows = beside(record or Path(f"{planned.name}{SUFFIX}")) if flow_truth or planned.flow_truth else None
+    plan = plan_for(planned, cluster, seed)
+    plan.require_machine()  # nothing is started for what cannot be
+    with ExitStack() as stack:
+        stopping = stack.enter_context(stop_on_signals())
+        listening = stack.enter_context(own_leadline(checked_name(name), data_dir, lambda: bool(stopping)))
+        if stopping:
+            console().print("interrupted before anything was made")
+            raise typer.Exit(128 + stopping[0])
+        console().print("Leadline is at", Text(listening.url, style="bold"), "while this runs")
+        one = ScenarioRun(
+            planned,
+            cluster,
+            lab_name=name,
+            seed=seed,
+            truth=TruthFile(written, planned.name, seed),
+            leadline=listening.url,
+            telemetry=TelemetryConfig(collectors=(listening.sflow,), sampling_rate=sampling),
+            stopping=lambda: bool(stopping),
+            flow_truth=flows,
+        )
+        began_ns = time.time_ns()
+        if inventory:
+            tell_inventory(listening.url, plan.topology, began_ns)
+        story = told(one, listening.url)
+        try:
+            for _ in story:
+                listening.watch()
+                time.sleep(LOOK_EVERY_S)
+        except BaseException:
+            stopping.append(0)  # the scenario goes on in a thread until it is told to stop
+            story.close()
+            raise
+        deliver_until = time.monotonic() + DELIVER_S
+        while record is not None and not stopping and time.monotonic() < deliver_until:
+            time.sleep(LOOK_EVERY_S)
+        lost = record is not None and bool(stopping)
+        if record is not None and not lost:
+            record_run(Client(listening.url), began_ns, time.time_ns(), record)
+    out = console()
+    if stopping:
+        told_so = "interrupted: the cluster and all that ran on it are gone"
+        out.print(told_so + ("; nothing was recorded" if lost else ""))
+    out.print(f"the truth is in {written}" + (f", that of flows in {flows}" if flows else ""), soft_wrap=True)
+    if stopping:
+        raise typer.Exit(128 + stopping[0])
+
+
+def demo(
+    seed: SeedOption = 1,
+    scenario: Annotated[str, typer.Option(help="Another story: a scenario, a fault's name, a YAML file.")] = "demo",
+    name: LabOption = "lab",
+) -> None:
+    """Tell the story of a fault on the terminal: what the lab does, and beside it what Leadline is told."""
+    run(scenario, seed=seed, name=name)

@@ -1,0 +1,50 @@
+"""Options that several verbs take, so that one name means one thing everywhere."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """Form of the answer."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+ServerOption = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        envvar="LEADLINE_SERVER",
+        help="Address of the server, or unix:PATH; by default that of leadline.yaml or http://127.0.0.1:8440.",
+        show_default=False,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.", show_default=True)]
+SvgOption = Annotated[Path | None, typer.Option("--svg", help="Draw it into this file too, NAME.svg.")]
+ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
+AtOption = Annotated[
+    str,
+    typer.Option(
+        "--at", help="When: ns since 1970, ISO 8601 or -15m; if not given now, or the last time it was there."
+    ),
+]
+FromOption = Annotated[str, typer.Option("--from", help="Since when: ns since 1970, ISO 8601 or -2h.")]
+ToOption = Annotated[str, typer.Option("--to", help="Until when; if not given now, or the end of a job that is over.")]
+LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
+SeedOption = Annotated[
+    int,
+    typer.Option(
+        help="What a scenario leaves open is chosen from it: what breaks, which hosts a job gets, who shares a machine."
+    ),
+]

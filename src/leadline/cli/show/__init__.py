@@ -1,0 +1,1 @@
+"""`leadline show ...`: what the store holds, and what was concluded from it."""

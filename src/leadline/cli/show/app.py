@@ -1,0 +1,119 @@
+"""`leadline show ...`: what the store holds, and what concludes from it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated
+
+import typer
+
+from leadline.cli.client import Client
+from leadline.cli.exits import require_known
+from leadline.cli.options import Output, OutputOption, ServerOption
+from leadline.cli.output import console, emit, size, table, when
+from leadline.cli.show.analyses import print_analyses
+from leadline.cli.show.anomalies import anomalies
+from leadline.cli.show.failures import failures
+from leadline.cli.show.flows import flows
+from leadline.cli.show.graph import graph
+from leadline.cli.show.incidents import incidents
+from leadline.cli.show.ledger import ledger
+from leadline.cli.show.messages import messages
+from leadline.cli.show.path import path
+from leadline.cli.show.rules import rules
+from leadline.cli.show.sle import expectations, sle
+from leadline.cli.show.symptoms import symptoms
+from leadline.model.errors import UnknownNameError
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show what is stored.")
+app.command()(graph)
+app.command()(path)
+app.command()(flows)
+app.command()(ledger)
+app.command()(incidents)
+app.command()(symptoms)
+app.command()(failures)
+app.command()(anomalies)
+app.command()(sle)
+app.command()(expectations)
+app.command()(rules)
+app.command()(messages)
+
+
+@app.command()
+def tables(
+    name: Annotated[str, typer.Argument(help="Only this table, with its columns.")] = "",
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List the tables and how full they are; with a NAME, its columns."""
+    found = Client(server).get("/api/v1/tables")
+    if name:
+        known = [each["name"] for each in found["tables"]]
+        found["tables"] = [each for each in found["tables"] if each["name"] == name]
+        if not found["tables"]:
+            near = difflib.get_close_matches(name, known, 3) or known[:3]
+            raise UnknownNameError(
+                f"no table {name!r} is known; did you mean {' or '.join(near)}? `leadline show tables` lists all"
+            )
+    if emit(found, output):
+        return
+    out = console()
+    if name:
+        only = found["tables"][0]
+        out.print(f"{name}: {only['doc']}\nwritten by {only['written_by']}; kept {_kept(only['kept_hours'])}\n")
+        out.print(table(only["columns"], ["name", "type", "unit", "nullable", "doc"]))
+        return
+    rows = [
+        {
+            "table": each["name"],
+            "rows": each["rows"],
+            "on disk": size(each["bytes"]),
+            "oldest": when(each["oldest_ns"]),
+            "newest": when(each["newest_ns"]),
+            "kept": _kept(each["kept_hours"]),
+            "what": each["doc"],
+        }
+        for each in found["tables"]
+    ]
+    out.print(table(rows, list(rows[0]), right=["rows", "on disk", "kept"]))
+
+
+@app.command()
+def series(
+    match: Annotated[str, typer.Argument(help="Part of the metric name.")] = "",
+    entity: Annotated[str, typer.Option(help="Only streams of this entity, such as gpu:GPU-5c1e.")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Metric names at most.")] = 100,
+    server: ServerOption = "",
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """List metric names: how many streams each has, of which entities, which label has the most values."""
+    client = Client(server)
+    found = client.get("/api/v1/series", match=match, entity=entity, limit=limit)
+    if not found["rows"]:
+        require_known(client, "entity", entity)
+    if emit(found, output):
+        return
+    rows = [
+        {**row, "newest": when(row["last_ns"]), "labels with most values": row["most_values"]} for row in found["rows"]
+    ]
+    columns = ["name", "streams", "entities", "entity_kind", "type", "unit", "newest", "labels with most values"]
+    console().print(table(rows, columns, right=["streams", "entities"]))
+    if len(rows) == limit:
+        console(stderr=True).print(f"first {limit} names; --limit shows more", style="dim")
+
+
+@app.command()
+def analyses(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
+    """List the analyses: what each concludes, how far it has judged, what failed."""
+    found = Client(server).get("/api/v1/analyses")
+    if emit(found, output):
+        return
+    out = console()
+    print_analyses(out, found["analyses"])
+    for each in found["analyses"]:
+        out.print(f"{each['name']}: {each['doc']}", style="dim")
+
+
+def _kept(hours: int) -> str:
+    return f"{hours // 24} d" if hours >= 24 else f"{hours} h"

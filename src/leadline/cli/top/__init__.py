@@ -1,0 +1,1 @@
+"""`leadline top`: the terminal interface."""

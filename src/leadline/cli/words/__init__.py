@@ -1,0 +1,1 @@
+"""Answers of the API in words, for several verbs."""

@@ -1,0 +1,1 @@
+"""Faults of the training program: its input, its steps, its processes."""

@@ -1,0 +1,1 @@
+"""Faults of hardware that namespaces lack, replayed as counters and log lines."""

@@ -1,0 +1,1 @@
+"""Faults of hosts and storage: processor, memory, neighbours, the file system."""

@@ -1,0 +1,1 @@
+"""Faults of what observes: clocks, exporters, samplers."""

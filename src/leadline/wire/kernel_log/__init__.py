@@ -1,0 +1,1 @@
+"""Kernel log lines, and the events they stand for."""

@@ -1,0 +1,1 @@
+"""Event rings of ranks: format, writer, decoder of segments."""

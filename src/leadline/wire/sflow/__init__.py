@@ -1,0 +1,1 @@
+"""sFlow version 5."""
