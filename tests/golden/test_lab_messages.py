@@ -13,8 +13,8 @@ import pytest
 from leadline.analysis.messages.messages import messages
 from leadline.model.tables import BY_NAME
 from leadline.runner.offline import judge_bundle
-from leadline.server.rings import channel_of
 from leadline.store.bundle import read_bundle
+from leadline.views.messages.rings import channel_of
 
 BUNDLE = Path(__file__).parent / "lab_messages" / "rings.leadline"
 JOBS = ("tcp-1", "roce-1")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from leadline.model.accounts import FailureClass
-from leadline.server.failures_view import classes, fleet, resolve
-from leadline.server.reliability import weibull_shape
+from leadline.views.ledger.failures import classes, fleet, resolve
+from leadline.views.ledger.reliability import weibull_shape
 
 CASE = Path(__file__).parent / "lanl_failures"
 S = 10**9

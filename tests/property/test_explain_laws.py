@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from tests.unit.server.incident_rows import FLAP, NOW, S
 from tests.unit.server.notices import one, told
 
-from leadline.server.alerts_config import AlertsConfig
-from leadline.server.alerts_due import Rhythm, due
-from leadline.server.alerts_sent import Told
-from leadline.server.explain_check import checked, contains
-from leadline.server.explain_facts import explanation
-from leadline.server.explain_redact import Redactor
+from leadline.alerts.config import AlertsConfig
+from leadline.alerts.due import Rhythm, due
+from leadline.alerts.sent import Told
+from leadline.explain.check import checked, contains
+from leadline.explain.redact import Redactor
+from leadline.views.incidents.facts import explanation
 
 EXPLAINED = explanation(one(FLAP))
 NUMBERS = {each.number for each in EXPLAINED.facts}

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.model.accounts import TICK_S, Category
-from leadline.server.ledger_books import SUMS
-from leadline.server.ledger_config import LedgerConfig
-from leadline.server.ledger_view import OWNERS_MAX, _categories, _owners, goodput
+from leadline.views.ledger.books import SUMS
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.ledger.view import OWNERS_MAX, _categories, _owners, goodput
 
 GPUS = 4096
 

@@ -20,7 +20,7 @@ import pytest
 from tests.senders.running import RunningLeadline, free_ports, imported, ndjson, running, wait_for
 from tests.unit.server.incident_rows import FLAP, FLAP_EVIDENCE, NOW, THIN, S, cause, incident
 
-from leadline.server.alerts_wire import signature
+from leadline.alerts.wire import signature
 
 ALERTMANAGER = """
 route: {{receiver: people, group_by: [incident], group_wait: 100ms, group_interval: 500ms, repeat_interval: 1h}}

@@ -11,7 +11,7 @@ from leadline.cli.client import Client
 from leadline.cli.options import Output, OutputOption, ServerOption
 from leadline.cli.output import console, emit, when
 from leadline.model.errors import UsageError
-from leadline.server.rows_view import parse_time
+from leadline.views.rows import parse_time
 
 
 def backfill(

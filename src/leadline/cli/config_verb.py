@@ -9,7 +9,7 @@ import typer
 from leadline.cli.options import ConfigOption, Output, OutputOption
 from leadline.cli.output import console, emit, table
 from leadline.server.config import load
-from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at the configuration.")
 

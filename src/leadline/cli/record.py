@@ -18,12 +18,12 @@ from leadline.cli.output import console, size
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import Flag, load
 from leadline.server.recorded_config import config_text
-from leadline.server.rows_view import parse_time
 from leadline.store import Store
 from leadline.store.bundle import Bundle, draft_bundle, read_bundle, write_bundle
 from leadline.store.bundle_format import SUFFIX
 from leadline.store.bundle_redact import Redactor, draft_redacted, read_truth, redacted_truth, truth_path, write_truth
 from leadline.store.bundle_rows import Span
+from leadline.views.rows import parse_time
 
 USUAL_SPAN = "10m"
 

@@ -14,7 +14,7 @@ from leadline.cli.diagnosis.words import causes_words
 from leadline.cli.options import ClusterOption, Output, OutputOption, ServerOption
 from leadline.cli.output import ago, console, emit, state_text
 from leadline.model.errors import WorldError
-from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION
 
 NAMED = 3  # in one line
 OK, WARNING, CRITICAL = "ok", "warning", "critical"

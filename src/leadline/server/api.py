@@ -35,41 +35,41 @@ from leadline.model.errors import (
 )
 from leadline.model.principal import OPERATE, READ, Principal, Role
 from leadline.model.tables import BY_NAME, TABLES
-from leadline.server.alerts_api import mount_alerts
-from leadline.server.analyses_api import mount_analyses
-from leadline.server.anomalies_view import mount_anomalies
-from leadline.server.answering import Answering
 from leadline.server.asking import Ways
 from leadline.server.backup.api import mount_freeze
 from leadline.server.bundles import MEDIA_TYPE, mount_bundles
 from leadline.server.changes import Changes, mount_changes
-from leadline.server.compare_api import mount_compare
-from leadline.server.entities_view import mount_entities
-from leadline.server.explain_api import mount_explanation
-from leadline.server.fleet_view import mount_fleet
-from leadline.server.graph_api import mount_graph
 from leadline.server.health import LeadlineCollector, Parts, doctor, require_well
 from leadline.server.health_answers import DoctorAnswer, SendersAnswer, SeriesAnswer, TableAnswer, TablesAnswer
-from leadline.server.incidents_api import mount_incidents
-from leadline.server.jobs_api import mount_jobs
-from leadline.server.ledger_api import mount_ledger
-from leadline.server.marks_api import mount_marks
-from leadline.server.mesh_view import mount_mesh
-from leadline.server.messages_api import mount_messages
-from leadline.server.names_api import mount_names
-from leadline.server.now_view import mount_now
 from leadline.server.page import mount_page, not_found_page
-from leadline.server.report_view import mount_report
-from leadline.server.rows_view import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
-from leadline.server.samples_view import mount_samples
-from leadline.server.senders_view import as_json, senders_of
-from leadline.server.sle_api import mount_sle
-from leadline.server.symptoms_view import mount_symptoms
+from leadline.server.routes.alerts import mount_alerts
+from leadline.server.routes.analyses import mount_analyses
+from leadline.server.routes.anomalies import mount_anomalies
+from leadline.server.routes.compare import mount_compare
+from leadline.server.routes.entities import mount_entities
+from leadline.server.routes.explanation import mount_explanation
+from leadline.server.routes.fleet import mount_fleet
+from leadline.server.routes.graph import mount_graph
+from leadline.server.routes.incidents import mount_incidents
+from leadline.server.routes.jobs import mount_jobs
+from leadline.server.routes.ledger import mount_ledger
+from leadline.server.routes.marks import mount_marks
+from leadline.server.routes.mesh import mount_mesh
+from leadline.server.routes.messages import mount_messages
+from leadline.server.routes.names import mount_names
+from leadline.server.routes.now import mount_now
+from leadline.server.routes.report import mount_report
+from leadline.server.routes.samples import mount_samples
+from leadline.server.routes.sle import mount_sle
+from leadline.server.routes.symptoms import mount_symptoms
+from leadline.server.routes.telemetry import mount_telemetry
 from leadline.server.table_schema import row_schema
-from leadline.server.telemetry_view import mount_telemetry
 from leadline.server.tokens.gate import Gate
 from leadline.server.tokens.rights import caller_of, guarded, require_all_listed
 from leadline.server.tokens.session import mount_session
+from leadline.views.answering import Answering
+from leadline.views.rows import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
+from leadline.views.senders import as_json, senders_of
 
 
 class Sql(BaseModel):

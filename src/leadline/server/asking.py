@@ -15,10 +15,9 @@ from pydantic import BaseModel
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal
-from leadline.server.flows_view import Asked
-from leadline.server.graph_view import only_cluster
 from leadline.server.health import Parts
-from leadline.server.rows_view import parse_time
+from leadline.views.asked import Asked, only_cluster
+from leadline.views.rows import parse_time
 
 At = Annotated[
     str,

@@ -15,9 +15,9 @@ from leadline.model.errors import BusyError
 from leadline.model.principal import OPERATE
 from leadline.server.asking import Ways
 from leadline.server.health import Parts
-from leadline.server.rows_view import SCHEMA_VERSION, parse_time
 from leadline.store.bundle import Draft, draft_bundle
 from leadline.store.bundle_rows import Span
+from leadline.views.rows import SCHEMA_VERSION, parse_time
 
 MEDIA_TYPE = "application/x-tar"
 USUAL_SPAN = "-10m"

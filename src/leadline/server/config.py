@@ -26,15 +26,15 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from leadline.alerts.config import AlertsConfig
+from leadline.explain.config import ExplainConfig
 from leadline.host.config import AgentConfig
 from leadline.ingest.config import IngestConfig
 from leadline.model.errors import ConfigError
 from leadline.runner.config import RunnerConfig
-from leadline.server.alerts_config import AlertsConfig
-from leadline.server.explain_config import ExplainConfig
-from leadline.server.ledger_config import LedgerConfig
 from leadline.server.settings import ServerConfig, SleConfig
 from leadline.store.config import StoreConfig
+from leadline.views.ledger.config import LedgerConfig
 
 # Every section of the file, in the order in which it is shown. A new package adds a line.
 SECTIONS: tuple[tuple[str, type], ...] = (

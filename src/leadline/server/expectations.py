@@ -23,11 +23,11 @@ from leadline.model.accounts import EVERYWHERE
 from leadline.model.errors import ConfigError
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables.accounts import EXPECTATION
-from leadline.server.flows_view import Asked
-from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.server.settings import SleConfig
 from leadline.store import Store
 from leadline.store.schema import arrow_table
+from leadline.views.asked import Asked
+from leadline.views.rows import SCHEMA_VERSION
 
 OF_DEFAULTS, OF_SITE = "defaults", "site"
 FILE_BYTES_MAX = 1 << 20

@@ -11,32 +11,25 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leadline import __version__
+from leadline.alerts.alerts import Alerts
+from leadline.alerts.alerts import findings as alert_findings
+from leadline.explain.explain import Explainer
 from leadline.ingest.intake import Intake
-from leadline.ingest.sources import Source
-from leadline.model.counters import COUNTERS, Counter
 from leadline.model.errors import StoreError
 from leadline.model.principal import OPERATE, Principal
 from leadline.runner.clock_steps import boot_ns
 from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
-from leadline.server import analyses, senders_view
-from leadline.server.alerts import Alerts
-from leadline.server.alerts import findings as alert_findings
+from leadline.server import analyses
 from leadline.server.background import keeping
 from leadline.server.background.keeping import Background
-from leadline.server.explain import Explainer
-from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
 from leadline.store.disk.watch import findings as disk_findings
-
-WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
-QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
-QUIET_INTERVALS = 5.0  # ... and late after this many of its own intervals
-RECENT_S = 600.0  # an error older than this is shown, but does not make the verdict
-
-OK, WARNING, CRITICAL = "ok", "warning", "critical"
+from leadline.views import senders as senders_view
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.sources import CRITICAL, OK, WARNING, counter_of, own_sources, refusal, state_of_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +50,6 @@ class Parts:
     disk: DiskWatch | None = None
 
 
-def sources_of(parts: Parts, principal: Principal) -> list[Source]:
-    """The senders that somebody may know of: an operator all, a tenant its own."""
-    return [
-        source
-        for source in parts.intake.sources.all()
-        if principal.may(OPERATE) or source.sender.tenant == principal.tenant
-    ]
-
-
 def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     """What is connected, how fresh, what is refused and why; `state` is the worst of what was found.
 
@@ -78,7 +62,9 @@ def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
 
 def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     findings: list[dict[str, str]] = []
-    sources = [state_of_source(source, now_ns, findings) for source in sources_of(parts, principal)]
+    sources = [
+        state_of_source(source, now_ns, findings) for source in own_sources(parts.intake.sources.all(), principal)
+    ]
     if not sources and parts.replay is None:
         findings.append(
             {
@@ -150,52 +136,6 @@ def _for_tenant(parts: Parts, found: dict[str, Any]) -> dict[str, Any]:
         "accepted": {name: sum(each[name] for each in own) for name in ("samples", "rows")},
         "analyses": states, "last_store_error": silent if found["last_store_error"] else "",
     }  # fmt: skip
-
-
-def refusal(why: Counter, amount: int) -> dict[str, Any]:
-    """What was refused or dropped for one reason, and what to do about it."""
-    return {
-        "counter": why.family, "reason": why.reason, "amount": amount, "unit": why.unit,
-        "severity": why.severity.value, "doc": why.doc, "do": why.do,
-    }  # fmt: skip
-
-
-def counter_of(way: str, reason: str) -> Counter:
-    """The counter of a reason that a sender of this way in was refused for: words are shared between families."""
-    found = [each for each in COUNTERS if each.reason == reason and not each.family.endswith("accepted")]
-    return min(found, key=lambda each: (not each.family.startswith(way), each.family != "ingest_refused"))
-
-
-def state_of_source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict[str, Any]:
-    """How one sender is; what is wrong with it is added to `findings`."""
-    quiet_s = (now_ns - source.last_ns) / 1e9
-    heard_s = (source.last_ns - source.first_ns) / 1e9
-    interval_s = heard_s / (source.requests - 1) if source.requests > 1 else 0.0
-    late = source.sender.way not in WITHOUT_RHYTHM and quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * interval_s)
-    recent_error = bool(source.last_error) and (now_ns - source.last_error_ns) / 1e9 < RECENT_S
-    name = f"{source.sender.way} {source.sender.name}"
-    if late and source.requests:
-        findings.append(
-            {"state": WARNING, "text": f"{name}: silent for {quiet_s:.0f} s", "do": "See whether the sender runs."}
-        )
-    if recent_error:
-        findings.append({"state": WARNING, "text": f"{name}: {source.last_error}", "do": source.last_do})
-    return {
-        "tenant": source.sender.tenant,
-        "way": source.sender.way,
-        "name": source.sender.name,
-        "tells": sorted(source.tells),
-        "state": WARNING if late or recent_error else OK,
-        "last_heard_s": quiet_s,
-        "newest_ns": source.newest_ns,
-        "data_age_s": (now_ns - source.newest_ns) / 1e9 if source.newest_ns else None,
-        "interval_s": interval_s,
-        "requests": source.requests,
-        "samples": source.samples,
-        "rows": source.rows,
-        "refused": dict(source.refused),
-        "last_error": source.last_error,
-    }
 
 
 def _worst(findings: list[dict[str, str]]) -> str:

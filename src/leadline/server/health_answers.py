@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from leadline.server.analyses_api import StateAnswer
-from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.server.routes.analyses import StateAnswer
+from leadline.views.rows import SCHEMA_VERSION
+from leadline.views.sources import Refusal, SourceState
 
 
 class Finding(BaseModel):
@@ -16,25 +17,6 @@ class Finding(BaseModel):
     state: str = Field(description="warning or critical")
     text: str
     do: str
-
-
-class SourceState(BaseModel):
-    """One sender."""
-
-    tenant: str
-    way: str = Field(description="remote-write, otlp-http, otlp-grpc, scrape, rows, ring, sflow")
-    name: str
-    tells: list[str] = Field(description="services and exporters whose metrics it sends, tables whose rows")
-    state: str = Field(description="ok or warning")
-    last_heard_s: float
-    newest_ns: int = Field(description="the newest time of its data; 0: none")
-    data_age_s: float | None
-    interval_s: float
-    requests: int
-    samples: int
-    rows: int
-    refused: dict[str, int]
-    last_error: str
 
 
 class SenderAnswer(BaseModel):
@@ -58,18 +40,6 @@ class SendersAnswer(BaseModel):
 
     schema_version: int = Field(alias="schema")
     senders: list[SenderAnswer]
-
-
-class Refusal(BaseModel):
-    """What was refused or dropped for one reason since the start."""
-
-    counter: str
-    reason: str
-    amount: int
-    unit: str
-    severity: str = Field(description="info, error, data_loss")
-    doc: str
-    do: str
 
 
 class TableFact(BaseModel):

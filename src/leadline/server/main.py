@@ -25,6 +25,8 @@ from typing import Any
 
 import uvicorn
 
+from leadline.alerts.alerts import Alerts
+from leadline.explain.explain import Explainer
 from leadline.ingest.counts import Counts
 from leadline.ingest.grpc_server import OtlpGrpcServer
 from leadline.ingest.http import IngestApp
@@ -37,7 +39,6 @@ from leadline.model.errors import LeadlineError, WorldError
 from leadline.model.principal import Principal
 from leadline.runner.live import LiveTables
 from leadline.runner.run import Runner
-from leadline.server.alerts import Alerts
 from leadline.server.api import create_api
 from leadline.server.background.keeping import Background, in_order
 from leadline.server.changes import Changes
@@ -46,7 +47,6 @@ from leadline.server.connections.bodies import BoundedBodies
 from leadline.server.connections.files import raise_file_limit
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
-from leadline.server.explain import Explainer
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_guarded

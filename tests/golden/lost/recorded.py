@@ -29,7 +29,7 @@ def main() -> None:
     """Judge all of them again."""
     from leadline.lab.incidents import incident
     from leadline.runner.offline import judge_bundle
-    from leadline.server.rows_view import json_rows
+    from leadline.views.rows import json_rows
 
     found = {}
     for name in NAMES:

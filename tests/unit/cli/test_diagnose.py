@@ -25,10 +25,10 @@ from leadline.cli.show.incidents import tell as tell_list
 from leadline.lab.incidents import incident
 from leadline.model.incidents import Suppressed, Symptom
 from leadline.model.tables import BY_NAME
-from leadline.server.diagnosis_view import Watched, WatchedJob, diagnosis
-from leadline.server.incidents_view import incidents_of
-from leadline.server.ledger_config import LedgerConfig
 from leadline.store.schema import arrow_table
+from leadline.views.incidents.diagnosis import Watched, WatchedJob, diagnosis
+from leadline.views.incidents.view import incidents_of
+from leadline.views.ledger.config import LedgerConfig
 
 HOWTO = Path(__file__).parents[3] / "docs" / "how-to" / "diagnose.md"
 FOUND = incidents_of(newest("incident"), ROWS["cause"], ROWS["symptom"], {"gpu:GPU-6": "host:h6"})

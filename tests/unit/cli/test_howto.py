@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.senders.running import RunningLeadline
 
-from leadline.server.alerts_wire import signature
+from leadline.alerts.wire import signature
 from leadline.server.config import load
 
 HOWTO = Path(__file__).resolve().parents[3] / "docs" / "how-to"

@@ -27,10 +27,10 @@ from leadline.cli.words.ledger import bar, gpu_time, money, owner_words, share, 
 from leadline.model.accounts import Category
 from leadline.model.principal import Principal
 from leadline.model.tables import BY_NAME
-from leadline.server.failures_view import failures_answer
-from leadline.server.flows_view import Asked
-from leadline.server.ledger_config import LedgerConfig
-from leadline.server.ledger_view import ledger_answer
+from leadline.views.asked import Asked
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.ledger.failures import failures_answer
+from leadline.views.ledger.view import ledger_answer
 
 HOWTO = Path(__file__).parents[3] / "docs" / "how-to" / "see-where-the-time-went.md"
 SVG = "{http://www.w3.org/2000/svg}"

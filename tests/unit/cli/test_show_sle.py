@@ -16,7 +16,7 @@ from tests.unit.server.sle_rows import GPU, PORT, held, loss
 
 from leadline.cli.show.sle import share, verdict
 from leadline.model.tables import BY_NAME
-from leadline.server.sle_spans import MINUTE_NS
+from leadline.views.sle.spans import MINUTE_NS
 
 HOWTO = Path(__file__).parents[3] / "docs" / "how-to" / "hold-expectations.md"
 HOT = """\

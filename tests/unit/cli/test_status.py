@@ -15,7 +15,7 @@ from tests.unit.server.incident_rows import FLAP, NOW, QUIET, S, symptom
 
 from leadline.cli.show.app import symptoms as show_symptoms
 from leadline.cli.status import lines_of
-from leadline.server.symptoms_view import _told
+from leadline.views.symptoms import _told
 
 DOCTOR: dict[str, Any] = {
     "state": "ok", "version": "1", "up_s": 7200.0, "findings": [], "sources": [{"state": "ok", "name": "h1"}],

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.unit.server.incident_rows import FLAP, ROWS, newest
 
-from leadline.server.alerts_notice import Notice, notice
-from leadline.server.incidents_view import Incident, incidents_of
+from leadline.alerts.notice import Notice, notice
+from leadline.views.incidents.view import Incident, incidents_of
 
 URL = "http://127.0.0.1:8440"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from leadline.model.tables import BY_NAME
-from leadline.server.sle_spans import HOUR_NS, MINUTE_NS
 from leadline.store import Store, StoreConfig
 from leadline.store.schema import arrow_table
+from leadline.views.sle.spans import HOUR_NS, MINUTE_NS
 
 END = 485_000 * HOUR_NS  # an hour's end, in 2025
 GPU, PORT = "gpu:GPU-5c1e", "port:h3/eth0"

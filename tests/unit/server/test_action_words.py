@@ -11,8 +11,8 @@ from tests.unit.server.incident_rows import FLAP, NOW, WORKER, S
 from tests.unit.server.notices import one
 
 from leadline.model.incidents import ActionKind
-from leadline.server.action_words import PATTERNS, ToDo, advice, to_do
-from leadline.server.incidents_view import Cause
+from leadline.views.incidents.actions import PATTERNS, ToDo, advice, to_do
+from leadline.views.incidents.view import Cause
 
 FLAPPING = one(FLAP)
 TAKES_OUT = (ActionKind.DRAIN, ActionKind.QUARANTINE, ActionKind.REPLACE_NODE)

@@ -18,15 +18,15 @@ from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER
 from tests.unit.server.notices import URL, one, told
 from tests.unit.server.path_rows import append, filled
 
+from leadline.alerts.alerts import Alerts, findings
+from leadline.alerts.config import AlertsConfig, Receiver
+from leadline.alerts.delivery import Delivery
+from leadline.alerts.due import Rhythm, current, due
+from leadline.alerts.notice import Notice, annotations_of
+from leadline.alerts.secrets import without_password
+from leadline.alerts.sent import KEEP_NS, Sent, Told
+from leadline.alerts.wire import alertmanager, cloudevents, rfc3339, signature, webhook
 from leadline.model.errors import ConfigError, WorldError
-from leadline.server.alerts import Alerts, findings
-from leadline.server.alerts_config import AlertsConfig, Receiver
-from leadline.server.alerts_delivery import Delivery
-from leadline.server.alerts_due import Rhythm, current, due
-from leadline.server.alerts_notice import Notice, annotations_of
-from leadline.server.alerts_secrets import without_password
-from leadline.server.alerts_sent import KEEP_NS, Sent, Told
-from leadline.server.alerts_wire import alertmanager, cloudevents, rfc3339, signature, webhook
 from leadline.store import Store, StoreConfig
 
 CONFIG = AlertsConfig(settle_s=4.0, change_s_min=30.0, resend_s=60.0, stale_s=900.0, late_s=3600.0)

@@ -17,8 +17,8 @@ from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import Principal, Role
 from leadline.runner.lanes import AnalysisState
 from leadline.server.analyses import HIDDEN, findings, metrics, told
-from leadline.server.analyses_api import mount_analyses
 from leadline.server.asking import Ways
+from leadline.server.routes.analyses import mount_analyses
 
 STATE = AnalysisState(
     name="path", version=1, doc="Paths of flows.", state="ok", judged_to_ns=50, lag_s=12.0, windows=3, failures=0,

@@ -13,9 +13,9 @@ from tests.unit.server.path_rows import filled
 
 from leadline.cli.show.anomalies import tell
 from leadline.model.principal import Principal, Role
-from leadline.server.anomalies_view import NOTHING, anomalies_answer
-from leadline.server.flows_view import Asked
 from leadline.store import Store
+from leadline.views.anomalies import NOTHING, anomalies_answer
+from leadline.views.asked import Asked
 
 S = 10**9
 BEGIN = 1_750_000_000 * S

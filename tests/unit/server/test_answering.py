@@ -7,9 +7,9 @@ from typing import Any
 from tests.incidents import Names, rows_of
 
 from leadline.model.tables import BY_NAME
-from leadline.server.answering import Answering
-from leadline.server.counting import latest_sql
 from leadline.store import Store
+from leadline.views.answering import Answering
+from leadline.views.counting import latest_sql
 
 VOLUME = BY_NAME["flow_volume"]
 

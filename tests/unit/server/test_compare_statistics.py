@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.server.compare_statistics import against_peers, difference, independent, quantile, strength
+from leadline.views.compare.statistics import against_peers, difference, independent, quantile, strength
 
 
 def test_the_interval_of_a_median_holds_it_in_95_of_100_samples() -> None:

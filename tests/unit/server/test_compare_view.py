@@ -14,12 +14,12 @@ from tests.unit.server.path_rows import filled
 from leadline.cli.compare import tell
 from leadline.model.errors import UnknownNameError, UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.compare_answers import CompareAnswer
-from leadline.server.compare_sides import runs_of
-from leadline.server.compare_times import bus_bytes
-from leadline.server.compare_view import compare_answer
-from leadline.server.flows_view import Asked
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.compare.sides import runs_of
+from leadline.views.compare.times import bus_bytes
+from leadline.views.compare.types import CompareAnswer
+from leadline.views.compare.view import compare_answer
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from tests.judgements import conflict, run, volume
 
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner import verdicts
-from leadline.server import counting
-from leadline.server.counting import UNCOUNTED_MAX, Judgements, latest_sql, shortened
 from leadline.store import Store
+from leadline.views import counting
+from leadline.views.counting import UNCOUNTED_MAX, Judgements, latest_sql, shortened
 
 VOLUME, LEDGER, CONFLICT, FIT = (BY_NAME[name] for name in ("flow_volume", "ledger", "conflict", "clock_fit"))
 HOUR_NS = counting.HOUR_NS

@@ -9,9 +9,9 @@ import pytest
 from tests.unit.server.path_rows import END, fabric, filled
 
 from leadline.model.principal import Principal, Role
-from leadline.server.entities_view import clusters_answer, entities_answer
-from leadline.server.flows_view import Asked
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.entities import clusters_answer, entities_answer
 
 ASKED = Asked(Principal(), "default", END)
 BETA = replace(ASKED, principal=Principal("beta", "default", Role.TENANT_READ))

@@ -15,10 +15,10 @@ from leadline.model.errors import ConfigError
 from leadline.model.principal import Principal, Role
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.server.expectations import Held, effective, expectations_answer, save
-from leadline.server.flows_view import Asked
 from leadline.server.main import run_server
 from leadline.server.settings import SleConfig
 from leadline.store import Store
+from leadline.views.asked import Asked
 
 T, S = 1_750_000_000 * 10**9, 10**9
 OWN = """\

@@ -18,11 +18,11 @@ from tests.doubles.openai_api import Answer, OpenAiApi, completion, redirect, sa
 from tests.unit.server.incident_rows import FLAP, NOW
 from tests.unit.server.notices import one
 
+from leadline.explain.budget import DAY_NS
+from leadline.explain.config import ExplainConfig
+from leadline.explain.explain import Explainer
 from leadline.model.errors import ConfigError
-from leadline.server.explain import Explainer
-from leadline.server.explain_budget import DAY_NS
-from leadline.server.explain_config import ExplainConfig
-from leadline.server.incidents_view import Incident
+from leadline.views.incidents.view import Incident
 
 INCIDENT = one(FLAP)
 SLOW = ("bert-1 is slow and has lost 105 GPU-seconds so far.", [1])

@@ -10,11 +10,11 @@ from tests.unit.server.incident_rows import FLAP, FLAP_EVIDENCE, THIN, WORKER
 from tests.unit.server.notices import one
 
 from leadline.analysis.cause.rules import BY_NAME
-from leadline.server.explain_check import checked
-from leadline.server.explain_facts import Explanation, explanation
-from leadline.server.explain_prompt import SENTENCES_MAX, examples, messages
-from leadline.server.explain_redact import Redactor
-from leadline.server.explain_words import stem
+from leadline.explain.check import checked
+from leadline.explain.prompt import SENTENCES_MAX, examples, messages
+from leadline.explain.redact import Redactor
+from leadline.explain.words import stem
+from leadline.views.incidents.facts import Explanation, explanation
 
 FLAPPING = explanation(one(FLAP))
 UNKNOWN = explanation(one(THIN))

@@ -11,9 +11,9 @@ from tests.unit.server.ledger_rows import BEGIN, ROWS, WINDOW, S, failure
 from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal, Role
-from leadline.server.failures_view import classes, failures_answer, fleet, resolve, sizes
-from leadline.server.flows_view import Asked
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.ledger.failures import classes, failures_answer, fleet, resolve, sizes
 
 END = BEGIN + 5 * WINDOW
 ASKED = Asked(Principal(), "default", END)

@@ -13,10 +13,10 @@ from tests.unit.server.incident_rows import NOW, S
 from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal, Role
-from leadline.server.fleet_places import group_name
-from leadline.server.fleet_view import EMPTY, FleetAnswer, fleet_answer
-from leadline.server.flows_view import Asked
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.fleet.places import group_name
+from leadline.views.fleet.view import EMPTY, FleetAnswer, fleet_answer
 
 ASKED = Asked(Principal(), "default", NOW)
 ACME = replace(ASKED, principal=Principal("acme", "default", Role.TENANT_READ))

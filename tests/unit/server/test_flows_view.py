@@ -26,12 +26,13 @@ from tests.unit.server.path_rows import (
 
 from leadline.model.principal import Principal, Role
 from leadline.model.tables.paths import FLOW_PATH
-from leadline.server.flows_view import NOBODY, Asked, flows_answer, nodes_of
-from leadline.server.graph_answers import FlowsAnswer
-from leadline.server.path_view import path_answer
-from leadline.server.rows_view import PageQuery, page_sql
 from leadline.store import Store
 from leadline.store.bundle_rows import slice_sql
+from leadline.views.asked import Asked
+from leadline.views.graph.types import FlowsAnswer
+from leadline.views.paths.flows import NOBODY, flows_answer, nodes_of
+from leadline.views.paths.path import path_answer
+from leadline.views.rows import PageQuery, page_sql
 
 OPERATOR = Principal()
 ACME = Principal("acme", "default", Role.TENANT_READ)

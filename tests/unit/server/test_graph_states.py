@@ -12,11 +12,11 @@ from tests.unit.server.path_rows import END, ROWS, STARTED, S, append, edge, fab
 
 from leadline.model.principal import Principal, Role
 from leadline.runner.live import LiveTables
-from leadline.server.flows_view import Asked
-from leadline.server.graph_answers import GraphAnswer
-from leadline.server.graph_states import HEARD_NS
-from leadline.server.graph_view import Graphs, graph_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.graph.states import HEARD_NS
+from leadline.views.graph.types import GraphAnswer
+from leadline.views.graph.view import Graphs, graph_answer
 
 OPERATOR, ACME = Principal(), Principal("acme", "default", Role.TENANT_READ)
 

@@ -14,11 +14,11 @@ from leadline.model.errors import StoreError, UsageError
 from leadline.model.principal import Principal, Role
 from leadline.model.tables.fabric import RELATION
 from leadline.runner.live import LiveTables
-from leadline.server.flows_view import Asked
-from leadline.server.graph_view import Graphs, graph_answer, hidden_names, only_cluster
-from leadline.server.path_view import path_answer
 from leadline.store import Store
 from leadline.store.schema import arrow_table
+from leadline.views.asked import Asked, only_cluster
+from leadline.views.graph.view import Graphs, graph_answer, hidden_names
+from leadline.views.paths.path import path_answer
 
 OPERATOR = Principal()
 
@@ -218,7 +218,7 @@ def test_batches_that_went_before_they_were_seen_make_it_read_again() -> None:
 
 
 def test_a_request_takes_the_old_graph_where_reading_again_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.server.graph_view.WAIT_S", 0.01)
+    monkeypatch.setattr("leadline.views.graph.view.WAIT_S", 0.01)
     counted, clock = CountedStore(list(fabric())), Clock()
     held = graphs(counted, clock=clock)
     first = held.of("default")

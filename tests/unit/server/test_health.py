@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leadline.ingest.sources import Sender, Source
-from leadline.server.health import state_of_source
+from leadline.views.sources import state_of_source
 
 S = 10**9
 

@@ -13,11 +13,11 @@ from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME
-from leadline.server.diagnosis_view import Watched, WatchedJob, diagnosis_answer, state_of
-from leadline.server.flows_view import Asked
-from leadline.server.incidents_view import Incidents, host_of, incidents_answer, incidents_of, order_of
-from leadline.server.ledger_config import LedgerConfig
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.incidents.diagnosis import Watched, WatchedJob, diagnosis_answer, state_of
+from leadline.views.incidents.view import Incidents, host_of, incidents_answer, incidents_of, order_of
+from leadline.views.ledger.config import LedgerConfig
 
 ASKED = Asked(Principal(), "default", NOW, latest=True)
 BETA = Principal("beta", "default", Role.TENANT_READ)

@@ -11,12 +11,12 @@ from tests.unit.server.incident_rows import NOW, S, run, step
 from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal
-from leadline.server.diagnosis_view import diagnosis_answer
-from leadline.server.flows_view import Asked
-from leadline.server.job_lives import Life, lives, lives_of
-from leadline.server.job_rows import JobRows
-from leadline.server.jobs_view import job_answer, jobs_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.incidents.diagnosis import diagnosis_answer
+from leadline.views.jobs.lives import Life, lives, lives_of
+from leadline.views.jobs.rows import JobRows
+from leadline.views.jobs.view import job_answer, jobs_answer
 
 KEY = ("acme", "default", "a")
 ASKED = Asked(Principal(), "", NOW, latest=True)

@@ -13,13 +13,14 @@ from tests.unit.server.path_rows import filled
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.job_collectives import collectives_answer
-from leadline.server.job_lateness import _carried, lateness_answer
-from leadline.server.job_overlays import Mark, joined, overlays_answer, together
-from leadline.server.job_rows import JobRows
-from leadline.server.job_steps import steps_answer
-from leadline.server.jobs_answers import (
+from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.jobs.collectives import collectives_answer
+from leadline.views.jobs.lateness import _carried, lateness_answer
+from leadline.views.jobs.overlays import Mark, joined, overlays_answer, together
+from leadline.views.jobs.rows import JobRows
+from leadline.views.jobs.steps import steps_answer
+from leadline.views.jobs.types import (
     CollectivesAnswer,
     JobAnswer,
     JobsAnswer,
@@ -27,8 +28,7 @@ from leadline.server.jobs_answers import (
     OverlaysAnswer,
     StepsAnswer,
 )
-from leadline.server.jobs_view import job_answer, jobs_answer
-from leadline.store import Store
+from leadline.views.jobs.view import job_answer, jobs_answer
 
 S = 10**9
 T0 = 1_750_000_000 * S

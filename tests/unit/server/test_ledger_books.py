@@ -9,8 +9,8 @@ from tests.unit.server.ledger_rows import BEGIN, ROWS, WINDOW
 from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal
-from leadline.server.flows_view import Asked
-from leadline.server.ledger_books import Books, Span
+from leadline.views.asked import Asked
+from leadline.views.ledger.books import Books, Span
 
 
 @pytest.mark.parametrize(

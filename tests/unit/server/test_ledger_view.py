@@ -12,11 +12,11 @@ from tests.unit.server.path_rows import filled
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.ledger_answers import LedgerAnswer
-from leadline.server.ledger_config import LedgerConfig
-from leadline.server.ledger_view import goodput, ledger_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.ledger.types import LedgerAnswer
+from leadline.views.ledger.view import goodput, ledger_answer
 
 END = BEGIN + 5 * WINDOW
 ASKED = Asked(Principal(), "default", END, latest=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,18 +15,16 @@ from tests.unit.server.path_rows import filled
 
 from leadline.cli.top.top import rows as top_rows
 from leadline.cli.words.ledger import gpu_time
-from leadline.ingest.counts import Counts
-from leadline.ingest.sources import Sources
 from leadline.model.principal import Principal, Role
-from leadline.server.diagnosis_view import diagnosis_answer
-from leadline.server.flows_view import Asked
-from leadline.server.incidents_view import Incidents, incidents_answer
-from leadline.server.jobs_view import jobs_answer
-from leadline.server.ledger_config import LedgerConfig
-from leadline.server.ledger_view import ledger_answer
-from leadline.server.lost import Claim, Judged, Loss, claims_of, judged_of, losses, losses_of
-from leadline.server.now_view import now_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.incidents.diagnosis import diagnosis_answer
+from leadline.views.incidents.view import Incidents, incidents_answer
+from leadline.views.jobs.view import jobs_answer
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.ledger.view import ledger_answer
+from leadline.views.lost import Claim, Judged, Loss, claims_of, judged_of, losses, losses_of
+from leadline.views.now import now_answer
 
 S = 10**9
 JOB = ("acme", "default", "a")
@@ -150,10 +147,8 @@ def asked(name: str) -> Asked:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_view_tells_the_same(store: tuple[Store, float], name: str) -> None:
     rows, behind_s = store
-    parts: Any = SimpleNamespace(store=rows, ledger=LedgerConfig(), replay=None, now_ns=lambda: END_NS[name],
-                                 intake=SimpleNamespace(sources=Sources(Counts())))  # fmt: skip
     question = asked(name)
-    now = now_answer(parts, question, END_NS[name] - 3600 * S)
+    now = now_answer(rows, question, END_NS[name] - 3600 * S, LedgerConfig(), [])
     (job,) = jobs_answer(rows, question)["jobs"]
     ledger = ledger_answer(rows, question, "bert-1")
     listed = {each["incident"]: each for each in incidents_answer(rows, question)["incidents"]}

@@ -14,10 +14,10 @@ from leadline.cli.show.rules import state_of
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.incidents import RULE_MARKS_MIN, Mark
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.marks_view import Said, save_mark
-from leadline.server.rules_view import rules_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.incidents.marks import Said, save_mark
+from leadline.views.rules import rules_answer
 
 OPERATOR = Principal()
 ACME = Principal("acme", "default", Role.TENANT_WRITE)

@@ -10,8 +10,9 @@ from tests.unit.server.compare_rows import row
 from tests.unit.server.path_rows import filled
 
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.mesh_view import (
+from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.mesh import (
     HOSTS_MAX,
     LOOK_NS,
     NO_CLOCK,
@@ -23,7 +24,6 @@ from leadline.server.mesh_view import (
     mesh_answer,
     pair_answer,
 )
-from leadline.store import Store
 
 S = 10**9
 END = 1_750_000_000 * S

@@ -17,10 +17,10 @@ from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME
 from leadline.runner.worker import finished
-from leadline.server.flows_view import Asked
-from leadline.server.messages_answers import MessagesAnswer
-from leadline.server.messages_view import messages_answer, span_of
 from leadline.store import Store, StoreConfig
+from leadline.views.asked import Asked
+from leadline.views.messages.types import MessagesAnswer
+from leadline.views.messages.view import messages_answer, span_of
 
 END = WINDOW.to_ns
 ACME = Principal("acme", "default", Role.TENANT_READ)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +12,13 @@ from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER
 from tests.unit.server.path_rows import append, filled
 
 from leadline.ingest.counts import Counts
-from leadline.ingest.sources import Sender, Sources
+from leadline.ingest.sources import Sender, Source, Sources
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.ledger_config import LedgerConfig
-from leadline.server.now_view import DAY_NS, now_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.now import DAY_NS, now_answer
+from leadline.views.sources import own_sources
 
 HOUR_NS = 3600 * S
 ACME = Principal("acme", "default", Role.TENANT_READ)
@@ -53,18 +53,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-def parts(store: Store) -> Any:
+def senders() -> list[Source]:
     sources = Sources(Counts())
     wall_ns = time.time_ns()  # as `now` takes it for senders
     sources.heard(Sender("acme", "rows", "h1"), wall_ns, rows=1)
     sources.heard(Sender("beta", "rows", "h2"), wall_ns, rows=1)
-    return SimpleNamespace(
-        store=store, ledger=LedgerConfig(), replay=None, intake=SimpleNamespace(sources=sources), now_ns=lambda: NOW
-    )
+    return sources.all()
 
 
 def asked(store: Store, who: Principal | None = None) -> dict[str, Any]:
-    return now_answer(parts(store), Asked(who or Principal(), "default", NOW, latest=True), NOW - HOUR_NS)
+    who = who or Principal()
+    mine = own_sources(senders(), who)
+    return now_answer(store, Asked(who, "default", NOW, latest=True), NOW - HOUR_NS, LedgerConfig(), mine)
 
 
 def test_what_costs_most_is_first_and_what_alerts_nobody_apart(store: Store) -> None:

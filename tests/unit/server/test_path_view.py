@@ -9,9 +9,9 @@ from tests.unit.server.path_rows import END, HEX, THERE, filled, over
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.path_view import path_answer, rank_name, symmetry
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.paths.path import path_answer, rank_name, symmetry
 
 OPERATOR = Principal()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadline.model.ids import link_id
-from leadline.server.possible_paths import between, net_of, node_of, same_names, shortest
+from leadline.views.paths.possible import between, net_of, node_of, same_names, shortest
 
 
 def clos(leaves: int = 2, spines: int = 2, parallel: int = 1) -> list[tuple[str, str]]:

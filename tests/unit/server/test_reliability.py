@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.server.reliability import best_interval_h, expected_ettr, first_failure_h, mttf, weibull_shape
+from leadline.views.ledger.reliability import best_interval_h, expected_ettr, first_failure_h, mttf, weibull_shape
 
 YEAR_5_H = 5 * 365 * 24
 

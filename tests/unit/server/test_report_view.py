@@ -14,11 +14,11 @@ from tests.unit.server.path_rows import append, filled
 from leadline.model.errors import RefusedError
 from leadline.model.incidents import Mark
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.marks_view import Said, marks_answer, save_mark
-from leadline.server.report_plot import drawn, figure, gap_after
-from leadline.server.report_view import report
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.incidents.marks import Said, marks_answer, save_mark
+from leadline.views.incidents.report import report
+from leadline.views.incidents.report_plot import drawn, figure, gap_after
 
 ASKED = Asked(Principal(), "default", NOW, latest=True)
 EVIL = "<script>alert(1)</script>"

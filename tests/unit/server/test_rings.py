@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.server.rings import channel_of, in_ring_order
+from leadline.views.messages.rings import channel_of, in_ring_order
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.unit.server.path_rows import filled
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.samples_view import LATENESS, SILENT, samples_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.samples import LATENESS, SILENT, samples_answer
 
 S = 10**9
 T0 = 1_750_000_000 * S

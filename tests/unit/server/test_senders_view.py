@@ -6,7 +6,7 @@ import pytest
 
 from leadline.model.principal import Principal
 from leadline.runner.watermarks import Sender, SenderState
-from leadline.server.senders_view import findings, senders_of
+from leadline.views.senders import findings, senders_of
 
 
 def state(of: str, behind_s: float = 1.0, heard_s: float = 0.2, off_s: float = 0.0, *jobs: str) -> SenderState:

@@ -11,10 +11,10 @@ from tests.unit.server.sle_rows import END, GPU, PORT, a_store, append, held, ho
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
-from leadline.server.sle_spans import HOUR_NS, MINUTE_NS
-from leadline.server.sle_view import Wanted, sle_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.sle.spans import HOUR_NS, MINUTE_NS
+from leadline.views.sle.view import Wanted, sle_answer
 
 numbers = itertools.count()
 

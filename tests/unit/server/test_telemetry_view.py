@@ -16,11 +16,12 @@ from leadline.ingest.counts import Counts
 from leadline.ingest.sources import Sender, Sources
 from leadline.model.counters import counter, refused
 from leadline.model.principal import Principal, Role
-from leadline.server.flows_view import Asked
 from leadline.server.health import counter_of, doctor
 from leadline.server.health_answers import DoctorAnswer
-from leadline.server.telemetry_view import KINDS, LATE_NS, LOOK_NS, TelemetryAnswer, feeds, telemetry_answer
 from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.sources import own_sources
+from leadline.views.telemetry import KINDS, LATE_NS, LOOK_NS, TelemetryAnswer, feeds, telemetry_answer
 
 S = 10**9
 NOW = 1_750_000_000 * S
@@ -100,7 +101,8 @@ def parts(store: Store) -> Any:
 
 
 def ask(parts: Any, who: Principal = OPERATOR) -> dict[str, Any]:
-    found = telemetry_answer(parts, Asked(who, "", NOW))
+    senders = own_sources(parts.intake.sources.all(), who)
+    found = telemetry_answer(parts.store, Asked(who, "", NOW), senders, 1000)
     TelemetryAnswer.model_validate(found)
     return found
 

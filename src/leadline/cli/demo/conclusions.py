@@ -14,7 +14,7 @@ from leadline.cli.diagnosis.truth import compared, comparison
 from leadline.cli.diagnosis.words import chance
 from leadline.cli.output import ago
 from leadline.lab.truth import Entry
-from leadline.server.diagnosis_view import SYMPTOM_ANALYSES
+from leadline.views.incidents.diagnosis import SYMPTOM_ANALYSES
 
 S = 10**9
 SHOWN = 4

@@ -20,9 +20,9 @@ from leadline.cli.picture.save import save
 from leadline.lab.truth import Entry, read_truth
 from leadline.model.errors import LeadlineError, UsageError
 from leadline.server.config import load
-from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store.bundle_format import SUFFIX
 from leadline.store.bundle_redact import truth_path
+from leadline.views.rows import SCHEMA_VERSION
 
 
 def diagnose(

@@ -12,13 +12,22 @@ import pyarrow.compute as pc
 
 from leadline.model.errors import UnknownNameError
 from leadline.model.tables import BY_NAME
-from leadline.server.diagnosis_view import OK, SOURCES, SYMPTOM_ANALYSES, UNKNOWN, About, Watched, WatchedJob, diagnosis
-from leadline.server.incidents_view import GPU_LABEL, Incident, incidents_of, with_losses
-from leadline.server.ledger_config import LedgerConfig
-from leadline.server.lost import claims_of, judged_of, losses
-from leadline.server.names_view import Kind, Names, said
-from leadline.server.rows_view import json_rows
 from leadline.store.bundle import Bundle, read_bundle
+from leadline.views.incidents.diagnosis import (
+    OK,
+    SOURCES,
+    SYMPTOM_ANALYSES,
+    UNKNOWN,
+    About,
+    Watched,
+    WatchedJob,
+    diagnosis,
+)
+from leadline.views.incidents.view import GPU_LABEL, Incident, incidents_of, with_losses
+from leadline.views.ledger.config import LedgerConfig
+from leadline.views.lost import claims_of, judged_of, losses
+from leadline.views.names import Kind, Names, said
+from leadline.views.rows import json_rows
 
 S = 10**9
 VERDICTS = ("incident", "cause", "symptom")

@@ -21,7 +21,7 @@ from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.status import NodeStatus, status
 from leadline.lab.topology import load_named, preset_names
 from leadline.model.errors import UsageError
-from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION
 
 app = typer.Typer(
     add_completion=False,

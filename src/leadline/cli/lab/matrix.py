@@ -32,7 +32,7 @@ from leadline.lab.scenarios.spec import parse
 from leadline.lab.state import checked_name
 from leadline.lab.topology import load_named
 from leadline.model.errors import WorldError
-from leadline.server.rows_view import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION
 
 LOOK_EVERY_S = 0.2
 USUAL, QUICK = Times(), Times(6.0, 6.0, 3.0)

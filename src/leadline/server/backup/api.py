@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 from leadline.model.errors import BusyError, RefusedError
 from leadline.model.principal import OPERATE
 from leadline.server.asking import Ways
-from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.store.backup.take import freeze
+from leadline.views.rows import SCHEMA_VERSION
 
 
 class Freeze(BaseModel):

@@ -14,9 +14,9 @@ from pydantic import BaseModel, Field
 
 from leadline.model.errors import RefusedError
 from leadline.model.principal import READ, Principal
-from leadline.server.rows_view import SCHEMA_VERSION
 from leadline.server.tokens.gate import COOKIE, Gate
 from leadline.server.tokens.rights import caller_of
+from leadline.views.rows import SCHEMA_VERSION
 
 PATH = "/api/v1/session"
 KEPT_S = 30 * 86_400  # a browser that was not used for so long signs in again

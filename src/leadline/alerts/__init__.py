@@ -1,0 +1,1 @@
+"""Incidents, sent to receivers as they begin, change and end."""

@@ -1,0 +1,1 @@
+"""The explanation of an incident by a language model, checked against facts."""

@@ -1,0 +1,80 @@
+"""The API's part about analyses: `GET /api/v1/analyses`, `POST /api/v1/backfill`."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, Field
+
+from leadline.model.errors import RefusedError, UsageError
+from leadline.model.principal import OPERATE
+from leadline.server.analyses import told, told_to_tenants
+from leadline.server.asking import Ways
+from leadline.views.rows import SCHEMA_VERSION
+
+INT64_MAX = 2**63 - 1
+
+
+class StateAnswer(BaseModel):
+    """How one analysis does."""
+
+    name: str
+    version: int
+    doc: str
+    state: str = Field(
+        description="ok, behind, failed (its last window), idle (nothing was judged yet), clock (the clock was set)"
+    )
+    judged_to_ns: int | None
+    lag_s: float | None
+    windows: int
+    failures: int
+    revisions: int
+    late_rows: int
+    waiting: int
+    last_error: str
+    last_took_s: float | None
+    rows_in: int
+    rows_out: int
+
+
+class AnalysesAnswer(BaseModel):
+    """Every analysis that runs, in the order in which they read each other."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    analyses: list[StateAnswer]
+
+
+class BackfillRequest(BaseModel):
+    """A span whose windows are judged again; all analyses, or those named."""
+
+    from_ns: int = Field(ge=-INT64_MAX, le=INT64_MAX)
+    to_ns: int = Field(ge=-INT64_MAX, le=INT64_MAX)
+    analyses: list[str] = Field(default_factory=list, max_length=100)
+
+
+class BackfillAnswer(BaseModel):
+    """How many windows wait to be judged again; those without rows are passed over."""
+
+    schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
+    windows: int
+
+
+def mount_analyses(api: FastAPI, ways: Ways) -> None:
+    """Add the end points."""
+    runner = ways.parts.runner
+
+    @api.get("/api/v1/analyses", tags=["state"], responses=ways.problems)
+    def analyses(request: Request) -> AnalysesAnswer:
+        """How each analysis does: how far it has judged, what failed (why, for the role operator: an error may quote
+        any tenant's rows)."""
+        states = told(runner) if ways.who(request).may(OPERATE) else told_to_tenants(runner)
+        return AnalysesAnswer(schema=SCHEMA_VERSION, analyses=[StateAnswer(**each) for each in states])
+
+    @api.post("/api/v1/backfill", tags=["state"], responses=ways.problems)
+    def backfill(request: Request, asked: BackfillRequest) -> BackfillAnswer:
+        """Judge the windows of a span again, or for the first time. For the role operator."""
+        if not ways.who(request).may(OPERATE):
+            raise RefusedError("unauthorized", "to judge again is for the role operator")
+        if runner is None:
+            raise UsageError("no analysis runs in this server")
+        windows = runner.backfill(asked.from_ns, asked.to_ns, asked.analyses)
+        return BackfillAnswer(schema=SCHEMA_VERSION, windows=windows)

@@ -1,0 +1,1 @@
+"""Two runs or hosts side by side."""

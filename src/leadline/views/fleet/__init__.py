@@ -1,0 +1,1 @@
+"""Every host with its place, state and measures."""

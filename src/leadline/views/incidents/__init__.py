@@ -1,0 +1,1 @@
+"""Incidents: their causes, what to do, marks, reports."""

@@ -1,0 +1,111 @@
+"""What people say of causes: checked against the incident, and kept as rows of `mark`.
+
+POST /api/v1/marks ── checked ──> mark ──> analysis `cause`: rules that are often wrong fall silent, what was
+                                   └────> GET /api/v1/rules      dismissed does not alert
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leadline.model.errors import RefusedError, UsageError
+from leadline.model.incidents import Mark
+from leadline.model.principal import WRITE, Principal
+from leadline.model.tables.verdicts import MARK
+from leadline.store import Store
+from leadline.store.schema import arrow_table
+from leadline.views.asked import Asked
+from leadline.views.incidents.view import Cause, Incident, Incidents
+from leadline.views.names import no_incident
+from leadline.views.rows import SCHEMA_VERSION, json_rows
+
+MARKS_MAX = 1000  # told in one answer
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What somebody says. Empty `entity` and `rule`: of the one cause that is named."""
+
+    incident: str
+    mark: Mark
+    entity: str = ""
+    rule: str = ""
+    reason: str = ""
+    actor: str = ""  # the person's name, as the client tells it
+
+
+def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> list[dict[str, Any]]:
+    """Store what was said; one row for each tenant that the incident hurts and that the principal may write for.
+
+    Returns: the rows. Errors: RefusedError("unauthorized"), ("unknown_incident"); UsageError for a cause that was not
+    named, or a dismissal without a reason; StoreError.
+    """
+    if not principal.may(WRITE):
+        raise RefusedError("unauthorized", f"role {principal.role} may not mark; ask somebody with tenant-write")
+    found = Incidents(store, Asked(principal, "", now_ns)).named(said.incident)
+    if not found:
+        raise no_incident(store, Asked(principal, "", now_ns), said.incident)
+    about = _about(found, said)
+    rows = [
+        {
+            "tenant": one.tenant, "cluster": one.cluster, "incident": one.incident, "entity": entity, "rule": rule,
+            "mark": said.mark.value, "actor": principal.signature(said.actor), "reason": said.reason, "time_ns": now_ns,
+        }
+        for one, entity, rule in sorted(about, key=lambda each: each[0].tenant)
+    ]  # fmt: skip
+    columns = {column.name: [row[column.name] for row in rows] for column in MARK.columns}
+    store.append(MARK, arrow_table(MARK, columns))
+    return rows
+
+
+def marks_answer(store: Store, asked: Asked, incident: str) -> dict[str, Any]:
+    """What `GET /api/v1/marks` says: what was said of an incident, or of all; the newest first."""
+    where = " AND ".join([*asked.conditions(), *(["incident = {incident:String}"] if incident else [])])
+    names = ", ".join(column.name for column in MARK.columns)
+    condition = f"WHERE {where} " if where else ""
+    sql = f"SELECT {names} FROM leadline.{MARK.name} {condition}ORDER BY time_ns DESC, actor, entity LIMIT {MARKS_MAX}"
+    parameters = asked.parameters(sql) | ({"incident": incident} if incident else {})
+    return {"schema": SCHEMA_VERSION, "marks": json_rows(store.query(sql, parameters))}
+
+
+def _about(found: Sequence[Incident], said: Said) -> list[tuple[Incident, str, str]]:
+    """Of each row of the incident the component and the rule that are spoken of. Errors: UsageError."""
+    if said.mark is Mark.DISMISSED:
+        if said.entity or said.rule:
+            raise UsageError("an incident is dismissed as a whole; leave entity and rule out, or mark the cause wrong")
+        if not said.reason.strip():
+            raise UsageError("say in `reason` why the incident is dismissed: others will ask")
+        return [(one, one.entity, "") for one in found]
+    spoken = [(one, cause) for one in found if (cause := _named(one, said)) is not None]
+    if not spoken:
+        raise UsageError(_why_not(found, said))
+    return [(one, cause.entity, cause.rule) for one, cause in spoken]
+
+
+def _named(one: Incident, said: Said) -> Cause | None:
+    """The named cause that fits, if it is the only one."""
+    fitting = [each for each in one.chosen if _fits(each, said)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _fits(cause: Cause, said: Said) -> bool:
+    return said.entity in ("", cause.entity) and said.rule in ("", cause.rule)
+
+
+def _why_not(found: Sequence[Incident], said: Said) -> str:
+    one = found[0]
+    named = ", ".join(f"{each.rule} at {each.entity}" for each in one.chosen)
+    asked = " and ".join(part for part in (said.rule, said.entity) if part)
+    if not one.chosen:
+        return f"{one.incident} has no named cause, so none is {said.mark}; dismiss the incident if it is none"
+    if len([each for each in one.chosen if _fits(each, said)]) > 1:
+        return f"{one.incident} has several causes, {named}; say which with entity and rule"
+    considered = any(_fits(each, said) for each in one.considered)
+    if considered:
+        return (
+            f"{asked} was considered for {one.incident} and not named; its causes are {named}: mark that wrong, and "
+            "say in `reason` what it was"
+        )
+    return f"{asked} is no cause of {one.incident}; its causes are {named}"

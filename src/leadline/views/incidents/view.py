@@ -1,0 +1,495 @@
+"""Incidents with their causes: what hurts, what it is, how that is known, what else was considered, what to do.
+
+Everything was concluded by the analyses `stalls`, `slowdowns`, `burning` (table `symptom`) and `cause` (`incident`,
+`cause`); here the rows that count are put together. The same rows make the same incidents, whether they come from a
+store (`Incidents`) or from a bundle that was judged offline (`incidents_of`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from leadline.model.hardware_codes import Xid, death_of
+from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched, repeated
+from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.metrics import SERIES
+from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
+from leadline.store import Store
+from leadline.views.asked import Asked, plain_job
+from leadline.views.counting import latest_sql
+from leadline.views.incidents.actions import advice, to_do
+from leadline.views.lost import Key as LossKey
+from leadline.views.lost import Loss, losses_of
+from leadline.views.rows import SCHEMA_VERSION, json_rows
+
+OPEN, OVER = "open", "over"
+STATES = (OPEN, OVER)
+INCIDENTS_MAX = 1000  # told in one answer; `incidents_total` counts all of them
+BEFORE, AFTER, TOGETHER, ORDER_UNKNOWN = "before", "after", "together", "unknown"
+Rows = Iterable[Mapping[str, Any]]
+GPU_LABEL = "gpu"  # of a series of dcgm-exporter: the number that nvidia-smi calls it by
+_NUMBER = re.compile(r"\d{1,4}")
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A row that speaks for a cause, or for a symptom. `after_s`: seconds after the first lost second.
+
+    `order`: before, after or together with the first lost second (the difference is within the bounds of the clocks);
+    unknown where a clock has no bound: then the difference orders nothing.
+    """
+
+    table: str
+    entity: str
+    what: str
+    time_ns: int | None
+    bound_ns: int | None
+    text: str
+    after_s: float | None
+    order: str
+    code: str = ""  # of an event: its vendor's number
+    times: int = 1  # how often it was seen
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One ranked cause; columns of the table `cause`. `host`: where its component is, if it is known.
+
+    `name`: what people call it, `h5 GPU 4`, where its id says it to nobody; empty: the id does.
+    """
+
+    position: int
+    entity: str
+    host: str | None
+    rule: str
+    chosen: bool
+    layer: str
+    fault_class: str
+    probability: float
+    start_ns: int
+    told_ns: int | None  # end of the window that named it first; None: not told
+    score: Mapping[str, Any]
+    evidence: tuple[Evidence, ...]
+    action: str
+    action_cost: float | None  # GPU-seconds, as the next two
+    saves: float | None
+    waiting_cost: float
+    text: str
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        """Its name, with the id behind where they differ: `h5 GPU 4 (GPU-be1914a2)`."""
+        return f"{self.name} ({self.entity.partition(':')[2]})" if self.name else self.entity
+
+    @property
+    def death(self) -> Xid | None:
+        """What says that the component is dead until it is reset; None: nothing does."""
+        found = (death_of(each.what, each.code) for each in self.evidence if each.table == "event")
+        return next((each for each in found if each is not None), None)
+
+    def as_json(self) -> dict[str, Any]:
+        """As the API tells it; the class is called `class` there."""
+        out = asdict(self)
+        out["class"] = out.pop("fault_class")
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Hurt:
+    """One symptom of an incident. What only its row in `symptom` knows is None where that is gone."""
+
+    entity: str
+    symptom: str
+    start_ns: int | None
+    end_ns: int | None
+    lost_gpu_seconds: float
+    lost_share: float | None
+    missing: str | None
+    blamed: tuple[Mapping[str, Any], ...]
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Symptoms of one cause, or of one set of causes; columns of the table `incident`, of one tenant."""
+
+    tenant: str
+    cluster: str
+    incident: str
+    entity: str
+    job: str | None
+    jobs: tuple[str, ...]
+    symptom: str
+    start_ns: int
+    end_ns: int | None
+    bound_ns: int | None
+    told_ns: int
+    seen_ns: int
+    state: str
+    verdict: str
+    missing: str | None
+    lost_gpu_seconds: float
+    suppressed: str | None
+    symptoms: tuple[Hurt, ...]
+    causes: tuple[Cause, ...]  # by position
+    estimated_gpu_seconds: float = 0.0  # of what was lost: not judged by the ledger yet, as its symptoms take it
+
+    def with_loss(self, loss: Loss | None) -> Incident:
+        """The same with what it lost by the ledger; its symptoms add up to that. None: nothing was judged of it."""
+        loss = loss or Loss(self.lost_gpu_seconds, self.lost_gpu_seconds)
+        whole = sum(each.lost_gpu_seconds for each in self.symptoms)
+        part = loss.gpu_seconds / whole if whole else 0.0
+        hurts = tuple(replace(each, lost_gpu_seconds=each.lost_gpu_seconds * part) for each in self.symptoms)
+        return replace(self, lost_gpu_seconds=loss.gpu_seconds, estimated_gpu_seconds=loss.estimated, symptoms=hurts)
+
+    @property
+    def chosen(self) -> tuple[Cause, ...]:
+        """The causes named, the likeliest first."""
+        return tuple(cause for cause in self.causes if cause.chosen)
+
+    @property
+    def considered(self) -> tuple[Cause, ...]:
+        """What was considered and is not it."""
+        return tuple(cause for cause in self.causes if not cause.chosen)
+
+    @property
+    def known(self) -> bool:
+        """Whether a cause is named."""
+        return self.verdict == Verdict.KNOWN and bool(self.chosen)
+
+    @property
+    def open(self) -> bool:
+        """Whether it still hurts."""
+        return self.state == OPEN
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing hurts any more, and it is open because a part of its cause is dead until it is reset."""
+        return self.open and all(each.end_ns is not None for each in self.symptoms) and bool(self.symptoms)
+
+    @property
+    def over_ns(self) -> int | None:
+        """When its last symptom was over; None: one lasts."""
+        ends = [each.end_ns for each in self.symptoms]
+        return None if None in ends else max((each for each in ends if each is not None), default=self.end_ns)
+
+    @property
+    def unwatched(self) -> bool:
+        """Whether its end was not seen: nobody watched it since `end_ns`."""
+        return is_unwatched(self.end_ns, self.seen_ns)
+
+    def concerns(self, job: str) -> bool:
+        """Whether this job suffers."""
+        return job in self.jobs or job == self.job or self.entity == f"job:{job}"
+
+    def names(self, entity: str) -> bool:
+        """Whether this entity suffers, is a cause that is named, is where one is, or is an end of a link that is."""
+        said = {self.entity, *(f"job:{job}" for job in self.jobs), *(hurt.entity for hurt in self.symptoms)}
+        for cause in self.chosen:
+            ends = cause.entity.removeprefix("link:").split("~") if cause.entity.startswith("link:") else []
+            said |= {cause.entity, cause.host or "", *(f"{kind}:{end}" for end in ends for kind in ("port", "swport"))}
+        return entity in said
+
+    def as_json(self) -> dict[str, Any]:
+        """As the API tells it."""
+        out = {**asdict(self), "unwatched": self.unwatched, "held": self.held, "over_ns": self.over_ns}
+        out["advice"] = [asdict(each) for each in advice(self)]
+        out["causes"] = [self._caused(cause) for cause in self.chosen]
+        out["considered"] = [self._caused(cause) for cause in self.considered]
+        return out
+
+    def _caused(self, cause: Cause) -> dict[str, Any]:
+        return {**cause.as_json(), "todo": asdict(to_do(self, cause))}
+
+
+# --- from rows ----------------------------------------------------------------------------------------------------
+
+
+def incidents_of(
+    incidents: Rows,
+    causes: Rows,
+    symptoms: Rows,
+    hosts: Mapping[str, str] | None = None,
+    indices: Mapping[str, str] | None = None,
+) -> list[Incident]:
+    """Incidents from the rows that count of the three tables: open ones first, of these what lost most.
+
+    `hosts`: the host of an entity (`gpu:GPU-5c1e`: `host:h3`), where its id does not say so. `indices`: the number that
+    a GPU has on its host (`gpu:GPU-5c1e`: `4`), where it is told.
+    """
+    causes_of: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for row in causes:
+        causes_of.setdefault(_key(row), []).append(row)
+    symptom_of = {_symptom_key(row, row): row for row in symptoms}
+    where = Where(hosts or {}, indices or {})
+    found = [_incident(row, causes_of.get(_key(row), []), symptom_of, where) for row in incidents]
+    return sorted(found, key=_urgency)
+
+
+def _urgency(one: Incident) -> tuple[object, ...]:
+    """Open before over; open ones by what they lost, others by when they ended, the newest first."""
+    over_ns = 0 if one.open else -(one.end_ns or one.seen_ns)
+    return not one.open, over_ns, -one.lost_gpu_seconds, -one.start_ns, one.incident, one.tenant
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["tenant"], row["cluster"], row["incident"]
+
+
+def _symptom_key(row: Mapping[str, Any], of: Mapping[str, Any]) -> tuple[object, ...]:
+    return row["tenant"], row["cluster"], of.get("entity"), of.get("symptom"), of.get("start_ns")
+
+
+def _incident(
+    row: Mapping[str, Any],
+    causes: Sequence[Mapping[str, Any]],
+    symptom_of: Mapping[tuple[object, ...], Mapping[str, Any]],
+    where: Where,
+) -> Incident:
+    start = row["start_ns"], row["bound_ns"]
+    told = [each for each in _list(row["symptoms"]) if isinstance(each, Mapping)]
+    return Incident(
+        **{name: row[name] for name in _PLAIN},
+        jobs=tuple(row["jobs"] or ()),
+        symptoms=tuple(_hurt(each, symptom_of.get(_symptom_key(row, each)), start) for each in told),
+        causes=_by_name([_cause(each, start, where) for each in _of_newest(row, causes)]),
+    )
+
+
+_PLAIN = (
+    "tenant", "cluster", "incident", "entity", "job", "symptom", "start_ns", "end_ns", "bound_ns", "told_ns", "seen_ns",
+    "state", "verdict", "missing", "lost_gpu_seconds", "suppressed",
+)  # fmt: skip
+
+
+def _of_newest(incident: Mapping[str, Any], causes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The causes that the newest window named, by position: places that only an earlier one had are gone.
+
+    An incident that is unknown now has none of those that were named before.
+    """
+    newest_ns = max((row["seen_ns"] for row in causes), default=0)
+    if incident["verdict"] == Verdict.UNKNOWN:
+        newest_ns = incident["seen_ns"] - UNWATCHED_NS * is_unwatched(incident["end_ns"], incident["seen_ns"])
+    return sorted((row for row in causes if row["seen_ns"] == newest_ns), key=lambda row: row["position"])
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where parts are: hosts of entities, and numbers of GPUs on their host."""
+
+    hosts: Mapping[str, str]
+    indices: Mapping[str, str]
+
+    def name(self, entity: str) -> str:
+        """What people call a GPU: `h5 GPU 4`; empty where nobody tells its number, and of all else."""
+        host, number = self.hosts.get(entity, "").removeprefix("host:"), self.indices.get(entity, "")
+        return f"{host} GPU {number}" if host and number else ""
+
+
+def _cause(row: Mapping[str, Any], start: tuple[int, int | None], where: Where) -> Cause:
+    found = Cause(
+        position=row["position"], entity=row["entity"], host=host_of(row["entity"], where.hosts), rule=row["rule"],
+        chosen=bool(row["chosen"]), layer=row["layer"], fault_class=row["class"], probability=row["probability"],
+        start_ns=row["start_ns"], told_ns=row.get("told_ns"), score=_object(row["score"]),
+        evidence=_evidence(row["evidence"], start), action=row["action"], action_cost=row["action_cost"],
+        saves=row["saves"], waiting_cost=row["waiting_cost"], text=row["text"], name=where.name(row["entity"]),
+    )  # fmt: skip
+    if not found.name or not found.host:
+        return found
+    plain = f"{found.entity} on {found.host.removeprefix('host:')}"
+    return replace(found, text=found.text.replace(plain, found.called))
+
+
+def _by_name(causes: Sequence[Cause]) -> tuple[Cause, ...]:
+    """Causes whose texts call each other's components as people do."""
+    names = {each.entity: each.name for each in causes if each.name}
+    found = []
+    for each in causes:
+        text = each.text
+        for entity, name in names.items():
+            text = text.replace(entity, name)
+        found.append(replace(each, text=text))
+    return tuple(found)
+
+
+def _hurt(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[int, int | None]) -> Hurt:
+    more: Mapping[str, Any] = row or {}
+    return Hurt(
+        entity=str(told.get("entity", "")), symptom=str(told.get("symptom", "")), start_ns=told.get("start_ns"),
+        end_ns=more.get("end_ns") if row else _whole(told.get("end_ns")),
+        lost_gpu_seconds=float(told.get("lost_gpu_seconds") or 0.0),
+        lost_share=more.get("lost_share"), missing=more.get("missing"),
+        blamed=tuple(each for each in _list(more.get("blamed")) if isinstance(each, Mapping)),
+        evidence=_evidence(more.get("evidence"), start),
+    )  # fmt: skip
+
+
+def hurt_of(row: Mapping[str, Any]) -> Hurt:
+    """A symptom from its own row."""
+    return _hurt(row, row, (row["start_ns"], row["bound_ns"]))
+
+
+def _evidence(text: str | None, start: tuple[int, int | None]) -> tuple[Evidence, ...]:
+    """Rows of evidence, in their order; each held against the first lost second."""
+    return tuple(_piece(each, *start) for each in _list(text))
+
+
+def _piece(each: Any, start_ns: int, start_bound_ns: int | None) -> Evidence:
+    if not isinstance(each, Mapping):  # a sentence alone
+        return Evidence("", "", "", None, None, str(each), None, ORDER_UNKNOWN)
+    time_ns, bound_ns = _whole(each.get("time_ns")), _whole(each.get("bound_ns"))
+    after_ns = None if time_ns is None else time_ns - start_ns
+    times = max(1, _whole(each.get("times")) or 1)
+    return Evidence(
+        str(each.get("table") or ""), str(each.get("entity") or ""), str(each.get("what") or ""), time_ns, bound_ns,
+        repeated(str(each.get("text") or ""), times, time_ns, _whole(each.get("last_ns"))),
+        None if after_ns is None else after_ns / 1e9, order_of(after_ns, bound_ns, start_bound_ns),
+        str(each.get("code") or ""), times,
+    )  # fmt: skip
+
+
+def order_of(after_ns: int | None, bound_ns: int | None, start_bound_ns: int | None) -> str:
+    """Whether something was before, after or together with the first lost second, by the bounds of both clocks."""
+    if after_ns is None or bound_ns is None or start_bound_ns is None:
+        return ORDER_UNKNOWN
+    if abs(after_ns) <= bound_ns + start_bound_ns:
+        return TOGETHER
+    return BEFORE if after_ns < 0 else AFTER
+
+
+def host_of(entity: str, hosts: Mapping[str, str]) -> str | None:
+    """The host of a component: by its id where that names one, else by `hosts`; None where neither says so."""
+    kind, _, name = entity.partition(":")
+    if kind == "host":
+        return entity
+    if kind == "port" and "/" in name:
+        return f"host:{name.partition('/')[0]}"
+    return next((hosts[each] for each in looked_up(entity) if each in hosts), None)
+
+
+def looked_up(entity: str) -> list[str]:
+    """What to look for in the relations to find the host of an entity: itself; of a link the NIC ports at its ends."""
+    if not entity.startswith("link:"):
+        return [entity]
+    return [f"port:{end}" for end in entity.removeprefix("link:").split("~")]
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _list(text: Any) -> list[Any]:
+    """A JSON list that stands in a column; nothing where it is none (rows may come from an import)."""
+    found = _json(text)
+    return found if isinstance(found, list) else []
+
+
+def _object(text: Any) -> dict[str, Any]:
+    found = _json(text)
+    return found if isinstance(found, dict) else {}
+
+
+def _json(text: Any) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except (TypeError, ValueError):
+        return None
+
+
+# --- from a store -------------------------------------------------------------------------------------------------
+
+
+def with_losses(found: Iterable[Incident], losses: Mapping[LossKey, Loss]) -> list[Incident]:
+    """Incidents with what they lost by the ledger; what urges most first."""
+    counted = [one.with_loss(losses.get((one.tenant, one.cluster, one.incident))) for one in found]
+    return sorted(counted, key=_urgency)
+
+
+class Incidents:
+    """The incidents of a store that somebody may see."""
+
+    def __init__(self, store: Store, asked: Asked) -> None:
+        self._store, self._asked = store, asked
+
+    def between(
+        self, from_ns: int | None = None, job: str = "", state: str = "", *, with_losses: bool = True
+    ) -> list[Incident]:
+        """Those that hurt at some time from `from_ns` to `asked.at_ns`, and were told by then; what urges most first.
+
+        Of the present (`asked.latest`) also those that were told later: a replay judges the windows after its end.
+        """
+        to_ns = self._asked.at_ns
+        found = [
+            one
+            for one in self._all()
+            if (self._asked.latest or (one.start_ns < to_ns and one.told_ns <= to_ns))
+            and (from_ns is None or one.open or (one.end_ns or one.seen_ns) >= from_ns)
+            and (not job or one.concerns(plain_job(job)))
+            and (not state or one.state == state)
+        ]
+        return self._with_losses(found) if with_losses else found
+
+    def named(self, incident: str) -> list[Incident]:
+        """The one with this id: one for each tenant that it hurts, what lost most first; empty if there is none."""
+        return self._with_losses(self._all(incident))
+
+    def _with_losses(self, found: Sequence[Incident]) -> list[Incident]:
+        """The same with what the ledger says that they lost."""
+        return with_losses(found, losses_of(self._store, self._asked).whole) if found else []
+
+    def _all(self, incident: str = "") -> list[Incident]:
+        where = [*self._asked.conditions(), *(["incident = {incident:String}"] if incident else [])]
+        told = self._rows(latest_sql(INCIDENT, " AND ".join(where)), incident)
+        if not told:
+            return []
+        causes = self._rows(latest_sql(CAUSE, " AND ".join(where)), incident)
+        symptoms = self._rows(latest_sql(SYMPTOM, " AND ".join(self._asked.conditions())), "")
+        named = {row["entity"] for row in causes}
+        return incidents_of(told, causes, symptoms, self.hosts(named), self.indices(named))
+
+    def _rows(self, sql: str, incident: str) -> list[dict[str, Any]]:
+        given = {"incident": incident} if incident else {}
+        return json_rows(self._store.query(sql, {**self._asked.parameters(sql), **given}))
+
+    def hosts(self, entities: Iterable[str]) -> dict[str, str]:
+        """The host that each of these was on last, of ranks, GPUs and processes, as far as it is told."""
+        wanted = sorted({part for each in entities if host_of(each, {}) is None for part in looked_up(each)})
+        if not wanted:
+            return {}
+        where = " AND ".join([*self._asked.conditions(), "from_ns <= {at_ns:Int64}"])
+        sql = (
+            "SELECT toString(child) AS part, toString(argMax(parent, from_ns)) AS host "
+            f"FROM leadline.{RELATION.name} WHERE child IN {{entities:Array(String)}} AND startsWith(parent, 'host:') "
+            f"AND {where} GROUP BY part"
+        )
+        rows = json_rows(self._store.query(sql, {**self._asked.parameters(sql), "entities": wanted}))
+        return {row["part"]: row["host"] for row in rows}
+
+    def indices(self, entities: Iterable[str]) -> dict[str, str]:
+        """The number on its host of each of these that is a GPU, as its exporter labels it (DCGM: `gpu`)."""
+        wanted = sorted(each for each in entities if each.startswith("gpu:"))
+        if not wanted:
+            return {}
+        where = " AND ".join([*self._asked.conditions(), f"labels['{GPU_LABEL}'] != ''"])
+        sql = (
+            f"SELECT toString(entity) AS part, toString(argMax(labels['{GPU_LABEL}'], last_ns)) AS number "
+            f"FROM leadline.{SERIES.name} WHERE entity IN {{entities:Array(String)}} AND {where} GROUP BY part"
+        )
+        rows = json_rows(self._store.query(sql, {**self._asked.parameters(sql), "entities": wanted}))
+        return {row["part"]: row["number"] for row in rows if _NUMBER.fullmatch(row["number"])}
+
+
+def incidents_answer(
+    store: Store, asked: Asked, from_ns: int | None = None, job: str = "", state: str = ""
+) -> dict[str, Any]:
+    """What `/api/v1/incidents` says: open ones first, of these what lost most; then the newest."""
+    found = Incidents(store, asked).between(from_ns, job, state)
+    return {
+        "schema": SCHEMA_VERSION, "from_ns": from_ns, "to_ns": asked.at_ns, "incidents_total": len(found),
+        "incidents": [one.as_json() for one in found[:INCIDENTS_MAX]],
+    }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Jobs: their list, one job, and the series that its plots show."""

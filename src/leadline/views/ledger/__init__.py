@@ -1,0 +1,1 @@
+"""Where the time of a job went, what failed, and what it cost."""

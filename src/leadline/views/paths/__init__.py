@@ -1,0 +1,1 @@
+"""Flows of a job and the paths between ranks."""

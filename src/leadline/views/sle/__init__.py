@@ -1,0 +1,1 @@
+"""How well expectations are met."""
