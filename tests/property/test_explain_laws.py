@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.server.incident_rows import FLAP, NOW, S
-from tests.unit.server.notices import one, told
+from tests.unit.alerts.notices import one, told
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, S
 
 from leadline.alerts.config import AlertsConfig
 from leadline.alerts.due import Rhythm, due

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.senders.running import RunningLeadline, free_ports, imported, ndjson, running, wait_for
-from tests.unit.server.incident_rows import FLAP, FLAP_EVIDENCE, NOW, THIN, S, cause, incident
+from tests.unit.views.incidents.incident_rows import FLAP, FLAP_EVIDENCE, NOW, THIN, S, cause, incident
 
 from leadline.alerts.wire import signature
 

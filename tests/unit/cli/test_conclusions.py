@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.unit.server.incident_rows import FLAP, NOW, ROWS, THIN, S, newest
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, ROWS, THIN, S, newest
 
 from leadline.cli.client import Client
 from leadline.cli.demo.conclusions import Conclusions

@@ -15,7 +15,7 @@ from rich.console import Console
 from tests.incidents import Names, rows_of
 from tests.senders.running import RunningLeadline
 from tests.unit.cli.conftest import Run
-from tests.unit.server.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest
 
 from leadline.analysis.cause.rules import BY_NAME as RULES
 from leadline.cli.diagnosis import offline as diagnosis_offline

@@ -11,8 +11,8 @@ import httpx
 import pytest
 from tests.senders.running import RunningLeadline, wait_for
 from tests.unit.cli.conftest import Run
-from tests.unit.server.incident_rows import FLAP, NOW, ROWS, WORKER, S
-from tests.unit.server.path_rows import filled
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, ROWS, WORKER, S
+from tests.unit.views.paths.path_rows import filled
 
 from leadline.cli.exits import exit_of
 from leadline.model.errors import BusyError, ConfigError, DataError, RefusedError, UnknownNameError, UsageError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tests.senders.running import RunningLeadline, imported, ndjson
-from tests.unit.server.incident_rows import FLAP, NOW, cause, incident
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, cause, incident
 from typer.testing import CliRunner
 
 from leadline.cli import explain

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tests.senders.running import RunningLeadline, imported, ndjson
 from tests.unit.cli.conftest import Run
-from tests.unit.server.path_rows import END, ROWS, S, fabric
+from tests.unit.views.paths.path_rows import END, ROWS, S, fabric
 
 from leadline.model.tables import BY_NAME, Type
 

@@ -16,8 +16,8 @@ import yaml
 from rich.console import Console
 from tests.senders.running import RunningLeadline, imported, ndjson
 from tests.unit.cli.conftest import Run
-from tests.unit.server.ledger_rows import BEGIN, ROWS, WINDOW
-from tests.unit.server.path_rows import filled
+from tests.unit.views.ledger.ledger_rows import BEGIN, ROWS, WINDOW
+from tests.unit.views.paths.path_rows import filled
 
 from leadline.cli.output import when
 from leadline.cli.picture.ledger import FILLS, LEFT, RIGHT, WIDTH, ledger_picture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.senders.running import RunningLeadline, ndjson
 from tests.unit.cli.conftest import Run
-from tests.unit.server.sle_rows import GPU, PORT, held, loss
+from tests.unit.views.sle.sle_rows import GPU, PORT, held, loss
 
 from leadline.cli.show.sle import share, verdict
 from leadline.model.tables import BY_NAME

@@ -11,7 +11,7 @@ from rich.console import Console
 from tests.senders.running import RunningLeadline
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_diagnose import answer
-from tests.unit.server.incident_rows import FLAP, NOW, QUIET, S, symptom
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, QUIET, S, symptom
 
 from leadline.cli.show.app import symptoms as show_symptoms
 from leadline.cli.status import lines_of

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
-from tests.unit.server.compare_rows import row
-from tests.unit.server.path_rows import append, filled
+from tests.unit.views.compare.compare_rows import row
+from tests.unit.views.paths.path_rows import append, filled
 
 from leadline.lab.incidents import SHOWN, incident
 from leadline.model.principal import Principal

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.unit.runner.test_run import World, opened
 from tests.unit.runner.toy_rows import BEGIN_NS, S
-from tests.unit.server import incident_rows as made
-from tests.unit.server.incident_rows import anomaly
+from tests.unit.views.incidents import incident_rows as made
+from tests.unit.views.incidents.incident_rows import anomaly
 
 from leadline.model.incidents import is_unwatched
 from leadline.model.tables import BY_NAME

@@ -57,7 +57,7 @@ COVERED = {
     "server/background/keeping.py in_order run_in_executor": "test_a_stop_stops_everything",
     "alerts/alerts.py Alerts.run create_task": "test_no_part_ends_the_server",
     "alerts/alerts.py Alerts.run run_in_executor": "test_no_part_ends_the_server",
-    "alerts/delivery.py Delivery._keep to_thread": "Alerts._kept goes on (tests/unit/server/test_alerts.py)",
+    "alerts/delivery.py Delivery._keep to_thread": "Alerts._kept goes on (tests/unit/alerts/test_alerts.py)",
     "views/graph/view.py Graphs._read_behind Thread": ANSWERED,
     "server/replay_process.py ReplayProcess.run create_task": TOLD,
     "server/replay_process.py ReplayProcess.run run_in_executor": TOLD,

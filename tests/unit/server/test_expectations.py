@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.server.sle_rows import a_store
+from tests.unit.views.sle.sle_rows import a_store
 
 from leadline.analysis.sle.expectations import DEFAULTS, to_text
 from leadline.model.errors import ConfigError

@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 from tests.senders.running import Pages, RunningLeadline, imported, ndjson, wait_for
-from tests.unit.server import incident_rows as made
+from tests.unit.views.incidents import incident_rows as made
 from typer.testing import CliRunner
 
 from leadline.cli.main import app

@@ -1,0 +1,143 @@
+"""What people say of causes: what is taken, what is refused and why, and what becomes of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, ROWS, THIN, S, cause, incident
+from tests.unit.views.paths.path_rows import append, filled
+
+from leadline.cli.show.rules import state_of
+from leadline.model.errors import RefusedError, UsageError
+from leadline.model.incidents import RULE_MARKS_MIN, Mark
+from leadline.model.principal import Principal, Role
+from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.incidents.marks import Said, save_mark
+from leadline.views.rules import rules_answer
+
+OPERATOR = Principal()
+ACME = Principal("acme", "default", Role.TENANT_WRITE)
+BETA = Principal("beta", "default", Role.TENANT_WRITE)
+BOTH = "both-slow-1"
+RIGHT = Said(FLAP, Mark.RIGHT)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The incidents, and one that hurts two tenants and has two causes of which beta is told one."""
+    two = {
+        "incident": [incident(BOTH, "bert-1", -48), incident(BOTH, "resnet-2", -48, tenant="beta")],
+        "cause": [
+            cause(BOTH, 1, "port:h3/eth0", "link-down", 0.5, -48),
+            cause(BOTH, 2, "host:h6", "cpu-throttled", 0.5, -48, chosen=True),
+            cause(BOTH, 1, "port:h3/eth0", "link-down", 0.9, -48, tenant="beta"),
+        ],
+    }
+    with filled(tmp_path_factory.mktemp("marks"), ROWS) as store:
+        append(store, two)
+        yield store
+
+
+def stored(store: Store) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = store.query("SELECT * FROM leadline.mark ORDER BY time_ns").to_pylist()
+    return rows
+
+
+def test_the_one_cause_that_is_named_is_meant_where_none_is_given(store: Store) -> None:
+    (row,) = save_mark(store, OPERATOR, replace(RIGHT, actor="kim", reason="cable swapped"), NOW)
+    assert (row["entity"], row["rule"], row["mark"]) == ("port:h3/eth0", "link-down", "right")
+    assert (row["tenant"], row["actor"]) == ("acme", "operator:default/kim")
+    assert row in stored(store)
+
+
+def test_a_tenant_marks_its_own_and_cannot_tell_that_others_are_there(store: Store) -> None:
+    (row,) = save_mark(store, ACME, replace(RIGHT, mark=Mark.WRONG), NOW + S)
+    assert row["actor"] == "tenant-write:acme"
+    with pytest.raises(RefusedError, match="no incident 'bert-1-slow-1'") as refused:
+        save_mark(store, BETA, RIGHT, NOW)
+    assert refused.value.reason == "unknown_incident"
+    with pytest.raises(RefusedError, match="no incident 'nothing'"):
+        save_mark(store, BETA, Said("nothing", Mark.RIGHT), NOW)
+
+
+def test_who_may_only_read_may_not_mark(store: Store) -> None:
+    with pytest.raises(RefusedError, match="role tenant-read may not mark"):
+        save_mark(store, replace(ACME, role=Role.TENANT_READ), RIGHT, NOW)
+
+
+def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: Store) -> None:
+    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.DISMISSED, reason="a drill"), NOW + 2 * S)
+    assert [(row["tenant"], row["entity"], row["rule"]) for row in rows] == [
+        ("acme", "job:bert-1", ""), ("beta", "job:resnet-2", "")]  # fmt: skip
+    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW + 3 * S)
+    assert [row["tenant"] for row in rows] == ["acme"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            Said(FLAP, Mark.RIGHT, "host:h6"),
+            "was considered .* not named; its causes are link-down at port:h3/eth0",
+        ),
+        (Said(FLAP, Mark.RIGHT, "host:h1"), "host:h1 is no cause of bert-1-slow-1; its causes are link-down"),
+        (Said(FLAP, Mark.WRONG, rule="slow-gpu"), "slow-gpu is no cause"),
+        (Said(BOTH, Mark.WRONG), "has several causes, link-down at .*, cpu-throttled at host:h6; say which"),
+        (Said(THIN, Mark.WRONG), "has no named cause, so none is wrong; dismiss the incident"),
+        (Said(FLAP, Mark.DISMISSED, reason=" "), "say in `reason` why"),
+        (Said(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "dismissed as a whole"),
+    ],
+)
+def test_what_is_refused_says_what_to_do(store: Store, said: Said, told: str) -> None:
+    before = len(stored(store))
+    principal = ACME if said.incident == BOTH else OPERATOR
+    with pytest.raises(UsageError, match=told):
+        save_mark(store, principal, said, NOW)
+    assert len(stored(store)) == before
+
+
+def test_a_rule_that_is_often_wrong_falls_silent_and_the_newest_mark_of_a_person_counts(store: Store) -> None:
+    hot = Said("hot-slow-1", Mark.WRONG)
+    append(store, {
+        "incident": [incident(hot.incident, "hot-1", -48, cluster="two")],
+        "cause": [cause(hot.incident, 1, "gpu:GPU-6", "slow-gpu", 0.9, -48, cluster="two")],
+    })  # fmt: skip
+    assert first_rule(store, OPERATOR)["precision"] is None
+    for place in range(RULE_MARKS_MIN):
+        mark = Mark.RIGHT if place == 0 else Mark.WRONG
+        save_mark(store, OPERATOR, replace(hot, mark=mark, actor=f"person{place}"), NOW + place * S)
+    first = first_rule(store, OPERATOR)
+    assert (first["rule"], first["right"], first["wrong"], first["silent"]) == ("slow-gpu", 1, 4, True)
+    assert (first["precision"], bool(first["words"])) == (0.2, True)
+    for place in range(1, RULE_MARKS_MIN):
+        save_mark(store, OPERATOR, replace(hot, mark=Mark.RIGHT, actor=f"person{place}"), NOW + 60 * S)
+    first = first_rule(store, OPERATOR)
+    assert (first["right"], first["wrong"], first["silent"]) == (5, 0, False)
+
+
+def test_a_rule_that_one_tenant_finds_wrong_speaks_to_the_others(store: Store) -> None:
+    cold = Said("cold-slow-1", Mark.WRONG)
+    rows = {"tenant": "beta", "cluster": "three"}
+    append(store, {
+        "incident": [incident(cold.incident, "cold-1", -48, **rows)],
+        "cause": [cause(cold.incident, 1, "gpu:GPU-6", "slow-gpu", 0.9, -48, **rows)],
+    })  # fmt: skip
+    for place in range(RULE_MARKS_MIN):
+        save_mark(store, BETA, replace(cold, actor=f"operator:{place}"), NOW + place * S)
+    for principal, told in ((OPERATOR, (5, True)), (BETA, (5, True)), (ACME, (0, False))):
+        first = first_rule(store, principal, "three")
+        assert (first["wrong"], first["silent"]) == told, principal
+    save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW)
+    append(store, {"mark": [{**stored(store)[0], "cluster": "three", "tenant": "acme"}]})
+    first = first_rule(store, OPERATOR, "three")
+    assert (first["silent"], first["silent_for"]) == (False, ["beta"])
+    assert state_of(first) == "silent for beta"
+
+
+def first_rule(store: Store, principal: Principal, cluster: str = "two") -> dict[str, Any]:
+    found: dict[str, Any] = rules_answer(store, Asked(principal, cluster, NOW))["rules"][0]
+    return found
