@@ -35,8 +35,8 @@ from leadline.lab.topology import load
 from leadline.lab.workloads.bert.job import Bert
 from leadline.lab.workloads.bulk.job import Bulk, Transfer
 from leadline.model.errors import WorldError
+from leadline.wire.sflow import headers as header
 from leadline.wire.sflow.datagrams import decode_sflow
-from leadline.wire.sflow.datagrams import headers as header
 
 RATE = 100  # one packet in so many
 SETTLE_STEPS = 4  # not counted: of the training, and after telemetry came or went

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from tests.oracle import sflow as oracle
 
+from leadline.wire.sflow import headers as header
+from leadline.wire.sflow import kernels
 from leadline.wire.sflow.counters import CounterStreams
-from leadline.wire.sflow.datagrams import Switch, decode_sflow, flow_columns, kernels
-from leadline.wire.sflow.datagrams import headers as header
+from leadline.wire.sflow.datagrams import Switch, decode_sflow, flow_columns
 
 CASE = Path(__file__).parent / "sflow_datagrams"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((CASE / "expected.json").read_text())

@@ -21,7 +21,7 @@ from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.topology import load
 from leadline.lab.workloads.rings.job import Rings
 from leadline.model.ids import flow_id
-from leadline.wire.sflow.datagrams import headers
+from leadline.wire.sflow import headers
 
 EVER = 1 << 62
 FOUR = "name: four\nleaves: 2\nspines: 2\nhosts: 4\nhomes: 2\n"

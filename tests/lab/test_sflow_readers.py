@@ -20,7 +20,7 @@ from leadline.lab.realise.cluster import Cluster
 from leadline.lab.telemetry import Telemetry, TelemetryConfig
 from leadline.lab.telemetry.plan import read_plan
 from leadline.lab.topology import load
-from leadline.wire.sflow.datagrams import headers as sflow_headers
+from leadline.wire.sflow import headers as sflow_headers
 
 pytestmark = pytest.mark.senders
 PROGRAMS = ("sfcapd", "nfdump", "sfacctd")

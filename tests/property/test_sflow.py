@@ -24,9 +24,10 @@ from tests.oracle import sflow as oracle
 
 from leadline.model.errors import DataError
 from leadline.model.ids import flow_id
+from leadline.wire.sflow import encode, kernels
+from leadline.wire.sflow import headers as header
 from leadline.wire.sflow.counters import CounterStreams
-from leadline.wire.sflow.datagrams import SflowBatch, Switch, address_text, decode_sflow, encode, flow_columns, kernels
-from leadline.wire.sflow.datagrams import headers as header
+from leadline.wire.sflow.datagrams import SflowBatch, Switch, address_text, decode_sflow, flow_columns
 
 logging.getLogger("scapy").setLevel(logging.CRITICAL)  # it looks for a route to the addresses that we make up
 

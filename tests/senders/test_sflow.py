@@ -32,7 +32,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from tests.senders.running import RunningLeadline, running, wait_for
 
-from leadline.wire.sflow.datagrams import encode
+from leadline.wire.sflow import encode
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sflow_datagrams"
 RELAY, LAB, OVS = "127.79.0.1", "127.79.0.2", "127.0.0.1"  # source addresses: they say who sends

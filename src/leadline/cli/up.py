@@ -67,7 +67,7 @@ def up(
                 raise UsageError(
                     "--demo is for this machine alone; leave tokens and TLS out (server.token_file, tls_cert)"
                 )
-            from leadline.cli import demonstration  # loads the lab, which nobody else starts here
+            from leadline.cli.demo import demonstration  # loads the lab, which nobody else starts here
 
             demonstration.play_instead(config, data_dir, host, port, once)
             story, heard = demonstration.begun(settings)

@@ -28,9 +28,9 @@ from leadline.model.principal import Principal
 from leadline.model.tables.fabric import FLOW_SAMPLE
 from leadline.wire.murmur import murmur3_slices
 from leadline.wire.samples import Int64s, Samples, UInt64s
+from leadline.wire.sflow import kernels as sflow_kernels
 from leadline.wire.sflow.counters import CounterStreams
 from leadline.wire.sflow.datagrams import SflowBatch, Switch, decode_sflow, flow_columns
-from leadline.wire.sflow.datagrams import kernels as sflow_kernels
 
 WAY = "sflow"
 BUSY_S_MAX = 5.0  # a store that is behind for longer loses samples; the queue before us holds some seconds more

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from leadline.wire.sflow.datagrams import SflowBatch, Switch, kernels
+from leadline.wire.sflow import kernels
+from leadline.wire.sflow.datagrams import SflowBatch, Switch
 
 AGENTS_MAX = 10_000  # some kB each
 SOURCES_MAX = 200_000  # ports that sample, all switches; some 200 bytes each

@@ -13,7 +13,8 @@ import pytest
 from rich.console import Console
 
 from leadline.cli.client import Client
-from leadline.cli.demo.demo import Demo, demo
+from leadline.cli.demo import demo
+from leadline.cli.demo.demo import Demo
 from leadline.cli.demo.story import Story, Told
 from leadline.cli.lab.server import Listening, tell_inventory
 from leadline.lab.run import Happening, ScenarioRun

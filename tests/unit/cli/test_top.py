@@ -15,8 +15,8 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
+from leadline.cli.top import rows as top_rows
 from leadline.cli.top.app import Top
-from leadline.cli.top.top import rows as top_rows
 from leadline.cli.top.top import top as verb
 from leadline.model.errors import UsageError, WorldError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.lab.workloads.transport.base import rocev2
+from leadline.lab.workloads.transport import rocev2
 from leadline.lab.workloads.transport.rocev2 import ack_packet, mtu_for, opcode_of, packets_of, read_packet, send_packet
 from leadline.model.errors import DataError
 

@@ -17,9 +17,9 @@ from leadline.lab.telemetry.nflog import Packet
 from leadline.lab.telemetry.switch_sampler import SwitchAgent, SwitchPort, nft_rules, port_counters, reason_of
 from leadline.lab.telemetry.tcp_diag import Connection, TcpCounts, TcpSums
 from leadline.model.errors import DataError
+from leadline.wire.sflow import kernels as sflow_kernels
 from leadline.wire.sflow.counters import CounterStreams
 from leadline.wire.sflow.datagrams import SflowBatch, Switch, decode_sflow, flow_columns
-from leadline.wire.sflow.datagrams import kernels as sflow_kernels
 
 MAC = bytes.fromhex("0200000000020200000000010800")
 PORTS = [SwitchPort(2, "Ethernet1", 250_000_000, "10.1.1.1"), SwitchPort(3, "Ethernet2", 250_000_000, "10.201.1.0")]

@@ -13,7 +13,7 @@ from tests.golden.lost.recorded import NAMES, recorded
 from tests.unit.views.compare.compare_rows import row
 from tests.unit.views.paths.path_rows import filled
 
-from leadline.cli.top.top import rows as top_rows
+from leadline.cli.top import rows as top_rows
 from leadline.cli.words.ledger import gpu_time
 from leadline.model.principal import Principal, Role
 from leadline.store import Store

@@ -13,9 +13,9 @@ from leadline.model.counters import refused as counter_of
 from leadline.model.errors import DataError, RefusedError, UsageError
 from leadline.model.ids import canonical_labels, series_id
 from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX
+from leadline.wire.remote_write import requests as remote_write
 from leadline.wire.remote_write.parts import REASONS
 from leadline.wire.remote_write.requests import METADATA_MAX, TEXT_BYTES_MAX, decode_remote_write
-from leadline.wire.remote_write.requests import requests as remote_write
 from leadline.wire.samples import STALE_NAN_BITS, Metadata, Samples
 
 NOW = 1_760_000_000_000  # ms

@@ -10,10 +10,10 @@ import pytest
 
 from leadline.model.errors import DataError, RefusedError, UsageError
 from leadline.model.tables import BY_NAME
+from leadline.wire.ring import format as layout
+from leadline.wire.ring import segments as ring_module
 from leadline.wire.ring.format import GROUP_MAX, RECORD_BYTES, SEGMENT_HEADER_BYTES, read_header, read_segment
 from leadline.wire.ring.segments import RingRows, decode_ring
-from leadline.wire.ring.segments import format as layout
-from leadline.wire.ring.segments import segments as ring_module
 from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
 from .rings import BOOT, T, everything, fresh

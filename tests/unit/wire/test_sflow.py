@@ -12,9 +12,10 @@ from leadline.model.ids import flow_id
 from leadline.model.names import entity_of, unit_of
 from leadline.model.tables.fabric import FLOW_SAMPLE
 from leadline.store.schema import arrow_table
+from leadline.wire.sflow import headers as header
+from leadline.wire.sflow import kernels
 from leadline.wire.sflow.counters import METADATA, CounterStreams
-from leadline.wire.sflow.datagrams import SflowBatch, Switch, decode_sflow, flow_columns, kernels, reason_name
-from leadline.wire.sflow.datagrams import headers as header
+from leadline.wire.sflow.datagrams import SflowBatch, Switch, decode_sflow, flow_columns, reason_name
 
 T = 1_750_000_000 * 10**9
 LEAF = Switch("leaf1", {7: "Ethernet1", 9: "Ethernet3"})

@@ -8,8 +8,9 @@ import numpy as np
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 
+from leadline.wire.sflow import encode
 from leadline.wire.sflow.counters import CounterStreams
-from leadline.wire.sflow.datagrams import Switch, decode_sflow, encode, flow_columns
+from leadline.wire.sflow.datagrams import Switch, decode_sflow, flow_columns
 
 FRAME = bytes(
     Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")

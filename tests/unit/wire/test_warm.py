@@ -14,14 +14,14 @@ from leadline.wire.otlp import points as otlp_points
 from leadline.wire.otlp import requests as otlp_requests
 from leadline.wire.otlp import streams as otlp_streams
 from leadline.wire.otlp.metrics import decode_otlp_metrics
+from leadline.wire.remote_write import parts as remote_write_parts
+from leadline.wire.remote_write import v1 as remote_write_v1
+from leadline.wire.remote_write import v2 as remote_write_v2
 from leadline.wire.remote_write.requests import decode_remote_write
-from leadline.wire.remote_write.requests import parts as remote_write_parts
-from leadline.wire.remote_write.requests import v1 as remote_write_v1
-from leadline.wire.remote_write.requests import v2 as remote_write_v2
 from leadline.wire.series_index import SeriesIndex, touch
+from leadline.wire.sflow import headers as sflow_headers
+from leadline.wire.sflow import kernels as sflow_kernels
 from leadline.wire.sflow.datagrams import decode_sflow
-from leadline.wire.sflow.datagrams import headers as sflow_headers
-from leadline.wire.sflow.datagrams import kernels as sflow_kernels
 from leadline.wire.warm import warm
 
 UP = bytes.fromhex("0a1e 0a0e 0a08 5f5f6e616d655f5f 1202 7570 120c 09 000000000000f03f 10e807")  # up 1 1000

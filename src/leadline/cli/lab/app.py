@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from leadline.cli.exits import EXIT_OF_STATE
-from leadline.cli.lab.app import matrix as lab_matrix
-from leadline.cli.lab.app import run as lab_run
-from leadline.cli.lab.app import server as lab_leadline
-from leadline.cli.lab.app import simulate as lab_simulate
+from leadline.cli.lab import matrix as lab_matrix
+from leadline.cli.lab import run as lab_run
+from leadline.cli.lab import server as lab_leadline
+from leadline.cli.lab import simulate as lab_simulate
 from leadline.cli.options import LabOption, Output, OutputOption
 from leadline.cli.output import ago, console, emit, size, state_text, table
 from leadline.lab import state

@@ -12,8 +12,8 @@ from textual.containers import VerticalScroll
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
+from leadline.cli.top import rows as top_rows
 from leadline.cli.top.rows import COLUMNS, HOSTS, INCIDENTS, JOBS, MARKS, SPANS, TABLES, Row
-from leadline.cli.top.top import rows as top_rows
 from leadline.model.errors import LeadlineError
 
 Get = Callable[..., dict[str, Any]]

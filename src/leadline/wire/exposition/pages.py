@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.units import COUNT, canonical_unit
-from leadline.wire.exposition.pages import kernels
+from leadline.wire.exposition import kernels
 from leadline.wire.labels import LABELS_MAX
 from leadline.wire.samples import Metadata, Samples
 

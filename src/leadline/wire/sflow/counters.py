@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from leadline.model.units import BPS, BYTES, COUNT, PACKETS
 from leadline.wire.samples import Floats, Int64s, Metadata, Samples, UInt64s, samples_from
-from leadline.wire.sflow.datagrams import SflowBatch, Switch, kernels
+from leadline.wire.sflow import kernels
+from leadline.wire.sflow.datagrams import SflowBatch, Switch
 
 STREAMS_MAX = 50_000  # labels kept ready, one entry for each record of each port; some 2 kB each
 

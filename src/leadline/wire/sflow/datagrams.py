@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from leadline.model.errors import DataError
 from leadline.wire.samples import Int64s, UInt64s
-from leadline.wire.sflow.datagrams import headers as header
-from leadline.wire.sflow.datagrams import kernels
+from leadline.wire.sflow import headers as header
+from leadline.wire.sflow import kernels
 from leadline.wire.sflow.reasons import DROP_REASONS
 
 # What stands in an error, by the codes of `sflow_kernels`.

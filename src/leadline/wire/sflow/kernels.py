@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from leadline.wire.kernel import kernel
 from leadline.wire.murmur import murmur3_slice
-from leadline.wire.sflow.datagrams import headers as header
+from leadline.wire.sflow import headers as header
 from leadline.wire.sflow.headers import Bytes, Row, be32, put_address
 from leadline.wire.words import byte_at
 

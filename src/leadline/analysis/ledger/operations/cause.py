@@ -15,8 +15,8 @@ from enum import StrEnum
 import numpy as np
 
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.ledger.operations import kinds
 from leadline.analysis.ledger.operations.kernels import Cube
-from leadline.analysis.ledger.operations.operations import kinds
 from leadline.analysis.ledger.operations.trace import Trace
 from leadline.analysis.ledger.operations.whatif import WhatIf
 

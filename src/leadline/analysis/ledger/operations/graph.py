@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from leadline.analysis.columns import Bools, Ints
-from leadline.analysis.ledger.operations.operations import kinds
+from leadline.analysis.ledger.operations import kinds
 
 CLOCK_SLACK_NS = 50_000
 """Begin and end of operations of one worker are compared with this much slack, as in the artifact."""

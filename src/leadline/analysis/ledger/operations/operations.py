@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.ledger.operations import kinds
 from leadline.analysis.ledger.operations.kernels import critical
-from leadline.analysis.ledger.operations.operations import kinds
 from leadline.analysis.ledger.operations.trace import Trace, read_trace, unfinished
 from leadline.analysis.ledger.operations.whatif import Replay
 from leadline.analysis.ledger.segments import PLACE_OF, Segments

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Ints, codes, ints
+from leadline.analysis.ledger.operations import kinds
 from leadline.analysis.ledger.operations.graph import Graph, Node, graph_of
 from leadline.analysis.ledger.operations.kernels import Cube
-from leadline.analysis.ledger.operations.operations import kinds
 
 LONG_NS = 2**53
 """Whole numbers up to here are exact in float64; a step or an operation that takes 104 days is nonsense."""

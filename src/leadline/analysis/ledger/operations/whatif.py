@@ -17,8 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from leadline.analysis.columns import Bools, Floats
+from leadline.analysis.ledger.operations import kinds
 from leadline.analysis.ledger.operations.kernels import Cube, launched, lengths, met, replayed
-from leadline.analysis.ledger.operations.operations import kinds
 from leadline.analysis.ledger.operations.trace import Trace
 
 EARLY_NS = 10_000_000

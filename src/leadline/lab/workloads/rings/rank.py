@@ -27,10 +27,11 @@ import numpy as np
 
 from leadline.lab.workloads.control import Control
 from leadline.lab.workloads.rank_ring import Announced, Member, member_from, open_ring
+from leadline.lab.workloads.rings import nccl_table
 from leadline.lab.workloads.rings.algorithm import OPS, Op, bandwidths, op_named, sizes, usable_count
 from leadline.lab.workloads.rings.collectives import Communicator, edges_of
 from leadline.lab.workloads.rings.data import DTYPES, pattern, prepare, wrong
-from leadline.lab.workloads.rings.job import TRANSPORTS, nccl_table
+from leadline.lab.workloads.rings.job import TRANSPORTS
 from leadline.lab.workloads.rings.rendezvous import Meeting
 from leadline.lab.workloads.transport.base import SEND, Transport
 from leadline.lab.workloads.transport.roce import RoceTransport
