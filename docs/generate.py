@@ -38,7 +38,8 @@ def tables_page() -> str:
     identities = {
         Identity.KEY: "the same key is the same row; the last one appended is read",
         Identity.BATCH: "a row is known by its batch and its place in it; a repeated batch is stored once",
-        Identity.REVISION: "readers take the highest revision of each window",
+        Identity.REVISION: "a window that is judged again replaces its rows and takes back those it no longer has: what you "
+        "select is what is effective",
     }
     parts = [
         "# Tables\n\nTables are the interface: sources write them, analyses read and write them, screens show them. "

@@ -24,11 +24,11 @@ from leadline.runner.arrivals import known_times
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.run import Runner
-from leadline.runner.verdicts import latest_sql
 from leadline.store import Store
 from leadline.store.bundle import read_bundle
 from leadline.store.schema import arrow_table
 from leadline.testing import FakeClock
+from leadline.views.rows import rows_where
 
 S = 10**9
 LANES = ("usual", "ledger", "stalls", "slowdowns", "cause")
@@ -152,7 +152,7 @@ class Site:
     def look(self) -> None:
         """Remember which symptoms and incidents count now."""
         for name, key in (("symptom", ("entity", "symptom", "start_ns")), ("incident", ("incident",))):
-            rows = self.store.query(f"SELECT {', '.join(key)} FROM ({latest_sql(BY_NAME[name])})")
+            rows = self.store.query(f"SELECT {', '.join(key)} FROM ({rows_where(BY_NAME[name])})")
             self.seen |= {(name, str(tuple(row.values()))) for row in rows.to_pylist()}
 
     def verdicts(self) -> dict[str, list[dict[str, Any]]]:
@@ -161,7 +161,7 @@ class Site:
         for name in VERDICTS:
             table = BY_NAME[name]
             names = [column.name for column in table.columns if column.name != "revision"]
-            sql = f"SELECT {', '.join(names)} FROM ({latest_sql(table)}) ORDER BY {', '.join(names)}"
+            sql = f"SELECT {', '.join(names)} FROM ({rows_where(table)}) ORDER BY {', '.join(names)}"
             found[name] = self.store.query(sql).to_pylist()
         return found
 

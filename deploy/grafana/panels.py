@@ -2,8 +2,7 @@
 
 SQL is one for the embedded store (through the API) and for a ClickHouse server. A time is `t_ms`, ms since 1970, or not
 there; every other column is a name or a value. `FROM_NS`, `TO_NS`, `BIN` are the span and the width of a step, ms;
-`${job:sqlstring}` and the like are Grafana's variables, quoted by it. Verdicts are told again as late rows come: `newest`
-and `seen_last` read what counts.
+`${job:sqlstring}` and the like are Grafana's variables, quoted by it.
 """
 
 # ruff: noqa: E501  (a query reads better in one line)
@@ -64,23 +63,18 @@ def binned(column: str) -> str:
     return f"intDiv(intDiv({column}, 1000000), {BIN}) * {BIN}"
 
 
-def newest(table: str, of: str = "tenant, cluster, end_ns, window_ns") -> str:
-    """Rows of a table of windows: of each window (and job) those of the highest version and revision."""
-    best = "max((version, revision))"
-    return (
-        f"(SELECT * FROM {table} WHERE {within('end_ns')} AND ({of}, version, revision) IN ("
-        f"SELECT {of}, tupleElement({best}, 1), tupleElement({best}, 2) FROM {table} "
-        f"WHERE {within('end_ns')} GROUP BY {of}))"
-    )
+def windows(table: str) -> str:
+    """Rows of a table of windows: those that end in the span."""
+    return f"(SELECT * FROM {table} WHERE {within('end_ns')})"
 
 
-def seen_last(table: str, key: str, where: str = "1") -> str:
-    """Rows of a table of spans: of each key the one that was seen last."""
-    return f"(SELECT * FROM {table} WHERE {where} ORDER BY seen_ns DESC, revision DESC LIMIT 1 BY {key})"
+def lasting(table: str, where: str = "1") -> str:
+    """Rows of a table of spans under a condition."""
+    return f"(SELECT * FROM {table} WHERE {where})"
 
 
-LEDGER = newest("ledger", "tenant, cluster, job, end_ns, window_ns")
-INCIDENTS = seen_last("incident", "tenant, incident", f"start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
+LEDGER = windows("ledger")
+INCIDENTS = lasting("incident", f"start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
 
 
 def mean(name: str, who: str, where: str = "1", value: str = "avg(value)") -> str:
@@ -247,8 +241,7 @@ NODE = Dashboard(
         Panel("Unusual", "Metrics of this host and its ports outside their past or their peers.",
               "SELECT intDiv(start_ns, 1000000) AS since_ms, toString(entity) AS entity, toString(metric) AS metric, "
               "toString(direction) AS direction, round(score, 1) AS score, expected, seen FROM "
-              + seen_last("anomaly", "tenant, entity, metric, label, start_ns",
-                          f"start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
+              + lasting("anomaly", f"start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
               + f" WHERE entity = concat('host:', {HOST}) OR startsWith(ifNull(entity, ''), concat('port:', {HOST}, '/')) "
               "ORDER BY score DESC LIMIT 50", "short", "table"),
         Panel("What happened", "Events of this host.",
@@ -277,17 +270,16 @@ FABRIC = Dashboard(
         Panel("Queues", "Bytes that wait in the queues of switch ports.", mean("node_qdisc_backlog", PORT, _SWPORT), "bytes"),
         Panel("Evenness of ECMP groups", "Share of a group's capacity that is usable before its busiest link is full; 1 is even.",
               f"SELECT {binned('end_ns')} AS t_ms, concat(toString(switch), ' ', toString(`group`)) AS who, "
-              f"min(efficiency) AS value FROM {newest('ecmp_group')} GROUP BY t_ms, who ORDER BY t_ms, who",
+              f"min(efficiency) AS value FROM {windows('ecmp_group')} GROUP BY t_ms, who ORDER BY t_ms, who",
               "percentunit", low_is_bad=True),
         Panel("Links by volume", "Bytes that traced flows carried over a link in the span; of all jobs.",
               "SELECT toString(link) AS link, sum(bytes) AS bytes, uniqExact(job) AS jobs "
-              f"FROM {newest('flow_volume')} GROUP BY link ORDER BY bytes DESC LIMIT 30",
+              f"FROM {windows('flow_volume')} GROUP BY link ORDER BY bytes DESC LIMIT 30",
               "bytes", "table", units={"jobs": "short"}),
         Panel("Links and switches under suspicion", "Where packets vanish that nobody counts, by flows that suffer.",
               "SELECT intDiv(start_ns, 1000000) AS since_ms, toString(entity) AS entity, toString(kind) AS kind, "
               "round(probability, 2) AS probability FROM "
-              + seen_last("suspect", "tenant, entity, kind, start_ns",
-                          f"start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
+              + lasting("suspect", f"start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
               + " ORDER BY probability DESC LIMIT 30", "short", "table"),
         Panel("Flaps", "Links that went down or up.",
               "SELECT intDiv(time_ns, 1000000) AS at_ms, toString(entity) AS entity, toString(kind) AS kind, message "
@@ -295,7 +287,7 @@ FABRIC = Dashboard(
               "short", "table"),
         Panel("Contradictions", "Sources that disagree about what is linked to what.",
               "SELECT intDiv(start_ns, 1000000) AS since_ms, toString(entity) AS entity, toString(kind) AS kind, text FROM "
-              + seen_last("conflict", "tenant, entity, start_ns, kind", f"start_ns <= {TO_NS} AND seen_ns > {FROM_NS}")
+              + lasting("conflict", f"start_ns <= {TO_NS} AND seen_ns > {FROM_NS}")
               + " ORDER BY seen_ns DESC LIMIT 30", "short", "table"),
     ),
 )  # fmt: skip
@@ -315,7 +307,7 @@ INCIDENT_DASHBOARD = Dashboard(
               "SELECT intDiv(start_ns, 1000000) AS since_ms, intDiv(end_ns, 1000000) AS until_ms, "
               "toString(job) AS job, toString(symptom) AS symptom, toString(state) AS state, "
               "toString(verdict) AS verdict, missing, lost_gpu_seconds AS lost "
-              f"FROM {seen_last('incident', 'tenant, incident', _OF)}", "s", "table", 24, 5),
+              f"FROM {lasting('incident', _OF)}", "s", "table", 24, 5),
         Panel("Causes", "The most likely first; what was considered and not chosen below.",
               "SELECT position, toString(entity) AS entity, toString(rule) AS rule, chosen, "
               "round(least(probability, 0.99), 2) AS probability, intDiv(start_ns, 1000000) AS since_ms, "
@@ -337,8 +329,7 @@ INCIDENT_DASHBOARD = Dashboard(
         Panel("Symptoms", "Who suffers, what it lost.",
               "SELECT intDiv(start_ns, 1000000) AS since_ms, toString(entity) AS entity, toString(symptom) AS symptom, "
               "lost_gpu_seconds AS lost, blamed FROM "
-              + seen_last("symptom", "tenant, entity, symptom, start_ns",
-                          f"job IN {_JOB_OF} AND start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
+              + lasting("symptom", f"job IN {_JOB_OF} AND start_ns <= {TO_NS} AND (end_ns IS NULL OR end_ns > {FROM_NS})")
               + " ORDER BY start_ns LIMIT 30", "s", "table"),
         Panel("What people said", "Marks: right, wrong, dismissed, with who and why.",
               "SELECT intDiv(time_ns, 1000000) AS at_ms, toString(mark) AS mark, toString(entity) AS entity, "

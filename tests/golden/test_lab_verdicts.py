@@ -17,11 +17,11 @@ from leadline.runner.execute import InProcess
 from leadline.runner.offline import judge_bundle
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
-from leadline.runner.verdicts import latest_sql
 from leadline.store import Store, StoreConfig
 from leadline.store.bundle import read_bundle
 from leadline.store.bundle_rows import in_order
 from leadline.testing import FakeClock
+from leadline.views.rows import rows_where
 
 BY = [each for each in ANALYSES if each.name in ("messages", "usual", "ledger", "failures", "sle")]
 WRITTEN = ("message", "edge", "usual", "ledger", "failure", "sle", "sle_loss")
@@ -92,7 +92,7 @@ def test_a_replay_and_the_file_say_the_same(tmp_path: Path, name: str, speed: fl
         for written in WRITTEN:
             table = BY_NAME[written]
             columns = ", ".join(column.name for column in table.columns)
-            rows = in_order(table, store.query(f"SELECT {columns} FROM ({latest_sql(table)})"))
+            rows = in_order(table, store.query(f"SELECT {columns} FROM ({rows_where(table)})"))
             told = offline.get(written)
             if told is None or not told.num_rows:
                 assert not rows.num_rows, written

@@ -28,11 +28,10 @@ from leadline.model.errors import ConfigError, LeadlineError
 from leadline.model.incidents import Symptom
 from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import CAUSE, INCIDENT
-from leadline.runner.verdicts import latest_sql
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.incidents.view import Incident, Incidents, incidents_of
-from leadline.views.rows import json_rows
+from leadline.views.rows import json_rows, rows_where
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +128,7 @@ class Alerts:
         """Rows of incidents that are not on the board as they are. Errors: StoreError."""
         back_ns = self._back_ns()
         since_ns = self._now_ns() - (back_ns if self._looked else max(back_ns, KEEP_NS))
-        rows = json_rows(self._store.query(latest_sql(INCIDENT, "seen_ns >= {since:Int64}"), {"since": since_ns}))
+        rows = json_rows(self._store.query(rows_where(INCIDENT, "seen_ns >= {since:Int64}"), {"since": since_ns}))
         return [row for row in rows if self._seen.get(_key(row)) != _stamp(row)]
 
     def _back_ns(self) -> int:
@@ -154,7 +153,7 @@ class Alerts:
         for first in range(0, len(rows), CAUSES_AT_ONCE):
             some = rows[first : first + CAUSES_AT_ONCE]
             names = sorted({row["incident"] for row in some})
-            sql = latest_sql(CAUSE, "incident IN {incidents:Array(String)}")
+            sql = rows_where(CAUSE, "incident IN {incidents:Array(String)}")
             causes = json_rows(self._store.query(sql, {"incidents": names}))
             asked = Asked(Principal(), "", self._now_ns())
             hosts = Incidents(self._store, asked).hosts({row["entity"] for row in causes})

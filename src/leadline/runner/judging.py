@@ -21,10 +21,10 @@ from leadline.model.tables import Identity
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.execute import Executor, InProcess
 from leadline.runner.judge import Judged, judge
-from leadline.runner.keep import run_row
 from leadline.runner.load import HeldRows, next_row_ns
 from leadline.runner.plan import rhythms, upstream
-from leadline.runner.verdicts import latest_rows
+from leadline.runner.store_verdicts import run_row
+from leadline.runner.verdicts import effective_rows, of_last_judgements
 from leadline.runner.windows import Due, Schedule, closing
 from leadline.runner.worker import DONE, FAILED, Outcome
 from leadline.store.bundle_rows import LASTING, in_order
@@ -72,7 +72,7 @@ class Judging:
         found = {}
         for name, parts in sorted(self._told.items()):
             table, rows = TABLES[name], pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-            found[name] = in_order(table, latest_rows(table, rows) if table.newest else rows)
+            found[name] = in_order(table, effective_rows(table, rows) if table.newest else rows)
         return found
 
     def forget(self, now_ns: int) -> None:
@@ -142,8 +142,8 @@ def failures(told: Mapping[str, pa.Table]) -> Iterator[str]:
 
 
 def rows_that_count(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Rows of a recording: of verdicts in it those whose revision counts."""
+    """Rows of a recording: of verdicts in it those of the last judgement of each window."""
     return {
-        name: latest_rows(TABLES[name], rows) if TABLES[name].identity is Identity.REVISION else rows
+        name: of_last_judgements(TABLES[name], rows) if TABLES[name].identity is Identity.REVISION else rows
         for name, rows in tables.items()
     }

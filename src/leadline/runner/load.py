@@ -26,11 +26,10 @@ from leadline.analysis.spec import Analysis, Part, Read, Window
 from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT
-from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
-from leadline.runner.verdicts import NO_RUNS, counted_by, counting_rows, latest_rows, runs_of
+from leadline.runner.verdicts import effective_rows
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
@@ -137,30 +136,17 @@ class StoreRows:
 
     def chosen(self, chosen: Chosen) -> pa.Table:
         """See `Rows`."""
-        if chosen.table.identity is Identity.REVISION:
-            return as_declared(chosen, self._that_count(chosen))
-        return as_declared(chosen, self.stored(chosen.table, chosen.columns, chosen.conditions[0]))
+        before, after = chosen.conditions
+        names = tuple(dict.fromkeys((*chosen.columns, *(each.column for each in after))))
+        return as_declared(chosen, fulfilling(self.stored(chosen.table, names, before), after))
 
     def stored(self, table: Table, names: Sequence[str], conditions: Sequence[Condition]) -> pa.Table:
-        """These columns of the rows that fulfil conditions; of verdicts those of every revision."""
+        """These columns of the rows that fulfil conditions."""
         held = self._recent.stored(table, names, conditions) if self._recent else None
         if held is not None:
             return held
         condition, parameters = where(conditions)
         return self._selected(names, f"leadline.{table.name}", condition, parameters)
-
-    def _that_count(self, chosen: Chosen) -> pa.Table:
-        """Rows of verdicts whose revision counts. To choose them here, of all their revisions, takes a tenth of the
-        time that the engine takes to think about `latest_sql`."""
-        table, (before, after) = chosen.table, chosen.conditions
-        names = tuple(dict.fromkeys((*chosen.columns, *counted_by(table), *(each.column for each in after))))
-        rows = self.stored(table, names, before)
-        return fulfilling(counting_rows(table, rows, self._runs(table, rows)), after)
-
-    def _runs(self, table: Table, rows: pa.Table) -> pa.Table:
-        """The runs that decide which of these verdicts count."""
-        conditions = runs_of(table, rows)
-        return NO_RUNS if conditions is None else self.stored(ANALYSIS_RUN, NO_RUNS.column_names, conditions)
 
     def _selected(self, columns: Sequence[str], source: str, where: str, parameters: dict[str, Any]) -> pa.Table:
         names = ", ".join(f"`{name}`" for name in columns)
@@ -226,7 +212,7 @@ class HeldRows:
         held = self._tables.get(table.name)
         told = rows if held is None else pa.concat_tables([held, rows])
         if told.num_columns and told.column(0).num_chunks > PIECES_MAX:
-            told = (latest_rows(table, told) if table.newest else told).unify_dictionaries().combine_chunks()
+            told = (effective_rows(table, told) if table.newest else told).unify_dictionaries().combine_chunks()
         self._tables[table.name] = told
 
     def rows_held(self) -> int:
@@ -265,7 +251,7 @@ class HeldRows:
             return pa.table({c.name: pa.array([], ARROW_TYPES[c.type]) for c in chosen.table.columns})
         before, after = chosen.conditions
         rows = fulfilling(held, before)
-        return fulfilling(latest_rows(chosen.table, rows), after) if chosen.table.newest else rows
+        return fulfilling(effective_rows(chosen.table, rows), after) if chosen.table.newest else rows
 
 
 def owner_columns(chosen: Chosen) -> tuple[str, ...]:

@@ -35,11 +35,11 @@ from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.following import Following
 from leadline.runner.judge import Judged, StoppedError, judge
-from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
 from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
 from leadline.runner.load import StoreRows, next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
+from leadline.runner.store_verdicts import VerdictStore, judged_to_ns, revision_of, runs_before
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
@@ -99,6 +99,7 @@ class Runner:
         self._executor = executor or WorkerProcesses(workers=config.workers, nice=config.nice)
         self._recent = None if store.config.url else Recent(store)  # others may write to a server
         self._rows = StoreRows(store, self._recent)
+        self._verdicts = VerdictStore(store)
         self._lock = threading.RLock()  # schedules and figures
         self._lanes: list[Lane] = []
         self._following = Following(self._lanes)
@@ -507,7 +508,7 @@ class Runner:
             earlier = before.get((window.tenant, window.cluster, window.job))
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
-                keep(self._store, analysis, judged, revision)
+                self._verdicts.store(analysis, judged, revision, earlier)
                 self._tell(lane, judged)
             self._beat_s = time.monotonic()
             revised += bool(revision)

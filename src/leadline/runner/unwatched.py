@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 from leadline.model.incidents import UNWATCHED_NS
 from leadline.model.tables import TABLES, Table
 from leadline.model.tables.verdicts import INCIDENT
-from leadline.runner.keep import StoreKeeping
-from leadline.runner.verdicts import latest_sql
+from leadline.runner.store_verdicts import StoreWriting
 
 SPANS: tuple[Table, ...] = tuple(
     table
@@ -33,7 +32,7 @@ SPANS: tuple[Table, ...] = tuple(
 ROWS_MAX = 100_000  # closed of a table in one look; the rest after the next start
 
 
-def close_unwatched(store: StoreKeeping, watched_ns: Callable[[str], int], since_ns: int) -> int:
+def close_unwatched(store: StoreWriting, watched_ns: Callable[[str], int], since_ns: int) -> int:
     """Close the open spans that their analysis should have told again and has not. Returns: how many.
 
     `watched_ns`: of an analysis by its name, the time before which a span it last told is judged by no window any more.
@@ -41,8 +40,8 @@ def close_unwatched(store: StoreKeeping, watched_ns: Callable[[str], int], since
     """
     closed = 0
     for table in SPANS:
-        told = latest_sql(table, f"`{table.newest}` >= {{since:Int64}}")
-        sql = f"SELECT * FROM ({told}) WHERE isNull(end_ns) LIMIT {ROWS_MAX}"
+        where = f"`{table.newest}` >= {{since:Int64}} AND isNull(end_ns)"
+        sql = f"SELECT * FROM leadline.{table.name} WHERE {where} LIMIT {ROWS_MAX}"
         rows = store.query(sql, {"since": since_ns})
         last = {name: watched_ns(name) for name in pc.unique(rows["analysis"].cast(pa.string())).to_pylist()}
         names = rows["analysis"].cast(pa.string()).to_pylist()

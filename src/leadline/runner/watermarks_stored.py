@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import WATERMARK
-from leadline.runner.keep import StoreKeeping
+from leadline.runner.store_verdicts import StoreWriting
 from leadline.runner.watermarks import COLUMNS, GIVE_UP_NS, SERVER, SenderState
 from leadline.store.schema import arrow_table
 
@@ -20,7 +20,7 @@ STARTING_NS = 3600 * S
 ENDED_NS = 60 * S  # so long a sender is still told of that has no more to send
 
 
-def newest_watermarks(store: StoreKeeping, now_ns: int) -> pa.Table:
+def newest_watermarks(store: StoreWriting, now_ns: int) -> pa.Table:
     """The newest word of every sender before a start. Errors: StoreError."""
     names = ", ".join(COLUMNS)
     return store.query(
@@ -30,7 +30,7 @@ def newest_watermarks(store: StoreKeeping, now_ns: int) -> pa.Table:
     )
 
 
-def keep_states(store: StoreKeeping, states: Sequence[SenderState], now_ns: int) -> None:
+def keep_states(store: StoreWriting, states: Sequence[SenderState], now_ns: int) -> None:
     """Store how each sender is, stamped by the server's clock: a row for each of its jobs. Errors: StoreError."""
     host = socket.gethostname()
     rows = [
@@ -47,7 +47,7 @@ def keep_states(store: StoreKeeping, states: Sequence[SenderState], now_ns: int)
     keep_rows(store, WATERMARK, rows)
 
 
-def keep_rows(store: StoreKeeping, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+def keep_rows(store: StoreWriting, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Store rows, if there are any. Errors: StoreError."""
     if rows:
         store.append(table, arrow_table(table, {name: [row[name] for row in rows] for name in rows[0]}))

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
@@ -67,7 +66,6 @@ from leadline.server.table_schema import row_schema
 from leadline.server.tokens.gate import Gate
 from leadline.server.tokens.rights import caller_of, guarded, require_all_listed
 from leadline.server.tokens.session import mount_session
-from leadline.views.answering import Answering
 from leadline.views.rows import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
 from leadline.views.senders import as_json, senders_of
 
@@ -177,7 +175,6 @@ def create_api(
         openapi_url="/openapi.json",
     )
     api.router.route_class = guarded(gate)
-    parts = replace(parts, store=Answering(parts.store))
     # A page of 130 kB in 3 ms. Not what is packed already, and not streams of events (which it leaves out by itself).
     packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, MEDIA_TYPE)
     api.add_middleware(GZipMiddleware, minimum_size=PACKED_BYTES_MIN, compresslevel=4, exclude_content_types=packed)

@@ -33,13 +33,14 @@ from leadline.store.disk.parts import UNREADABLE
 from leadline.store.migrate import (
     SCHEMA_VERSION,
     StoredTable,
+    before_name,
     check_version,
     migration_statements,
     statements_for,
 )
 from leadline.store.owner import Owner
 from leadline.store.rollup import Rollup
-from leadline.store.schema import DATABASE, Layout, checked_rows, quoted
+from leadline.store.schema import DATABASE, OVERRULES, Layout, checked_rows, quoted
 
 _TYPED = re.compile(r"\{\s*(\w+)\s*:\s*([^{}]+?)\s*\}")
 
@@ -174,7 +175,8 @@ class Store:
                 stored = _stored_tables(client)
                 for table in tables:
                     local = self._layout.local(table).partition(".")[2]
-                    for statement in statements_for(table, stored.get(local), self._layout):
+                    before = stored.get(before_name(table.name))
+                    for statement in statements_for(table, stored.get(local), self._layout, before):
                         client.command(statement)
                 if stored_version < SCHEMA_VERSION:
                     client.command(
@@ -187,8 +189,10 @@ class Store:
 
     # --- rows in, rows out ---
 
-    def append(self, table: Table, rows: pa.Table) -> None:
+    def append(self, table: Table, rows: pa.Table, overrules: pa.Array | None = None) -> None:
         """Store rows; returns once they survive the death of this process.
+
+        `overrules`: of verdicts, the stamp of the stored row whose place each takes (`schema.STAMP`).
 
         Blocks while `writers` other appends run. Repeating an append is harmless. One append is best 10,000 to
         1,000,000 rows of one day: each partition it touches becomes a part of its own.
@@ -203,16 +207,18 @@ class Store:
             return
         # A piece is a block of its own to the engine: 200 of them cost ten times as much as one.
         checked = checked.combine_chunks()
+        sent = checked if overrules is None else checked.append_column(OVERRULES, overrules)
         stored = None
         try:
             with self._writers.borrow() as client:
                 self._check_disk()
-                insert(client, not self.config.url, f"{DATABASE}.{table.name}", checked)
+                insert(client, not self.config.url, f"{DATABASE}.{table.name}", sent)
                 self._check_disk()
             # Whoever is told that rows are stored must be able to read them.
             if why := self.unreadable.get(table.name):
                 raise StoreError(f"nothing is appended to {table.name} now: {why}")
-            stored = checked
+            # What takes the place of a newer row is not what a reader in memory expects: it reads once more.
+            stored = checked if overrules is None else None
         except LeadlineError:
             raise
         except Exception as error:

@@ -14,20 +14,23 @@ from dataclasses import dataclass, field
 
 from leadline.model.errors import StoreError
 from leadline.model.tables import Table
+from leadline.store.revisions import before_name, latest_sql
 from leadline.store.schema import (
     DATABASE,
+    HIDDEN,
     MERGE_LIMIT,
     Layout,
     clickhouse_type,
     codec,
     create_statements,
+    is_verdicts,
     partition_key,
     sorting_key,
     table_settings,
     ttl_clause,
 )
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 # Declared before, written by nobody until this version changed their columns: nothing is lost by making them anew.
 _NEVER_WRITTEN = {2: ("message", "ledger", "sle", "sle_loss"), 3: ("anomaly", "incident", "cause")}
@@ -83,11 +86,16 @@ def migration_statements(stored: int, tables: tuple[Table, ...], layout: Layout)
     ]
 
 
-def statements_for(table: Table, stored: StoredTable | None, layout: Layout) -> list[str]:
+def statements_for(
+    table: Table, stored: StoredTable | None, layout: Layout, before: StoredTable | None = None
+) -> list[str]:
     """The statements that bring one table to its spec; none if it is there already.
 
+    `before`: the table as it was, where an earlier start was ended in the middle of moving its rows.
     Errors: StoreError if it cannot be done without a written migration.
     """
+    if before is not None or (stored is not None and of_all_revisions(table, stored)):
+        return moved_verdicts(table, layout, renamed=before is not None)
     if stored is None:
         return create_statements(table, layout)
     _check_columns(table, stored)
@@ -99,9 +107,34 @@ def statements_for(table: Table, stored: StoredTable | None, layout: Layout) -> 
     )
 
 
+def of_all_revisions(table: Table, stored: StoredTable) -> bool:
+    """Whether a table of verdicts is one of schema version 3 or before, which kept every revision of a row."""
+    return is_verdicts(table) and stored.sorting_key == ", ".join([*sorting_key(table), "version", "revision"])
+
+
+def moved_verdicts(table: Table, layout: Layout, *, renamed: bool) -> list[str]:
+    """The statements that make a table of verdicts anew from the rows of one that kept all revisions.
+
+    A start that is ended in between leaves the old table under another name, and is done again (`renamed`).
+    Errors: StoreError in a cluster, where nobody has tried it.
+    """
+    if layout.cluster:
+        raise _needs_migration(table, "keeps every revision of a verdict, as schema version 3 did, in a cluster")
+    old, new = f"{DATABASE}.{before_name(table.name)}", layout.local(table)
+    names = ", ".join(f"`{column.name}`" for column in table.columns)
+    return [
+        f"DROP TABLE IF EXISTS {new} SYNC" if renamed else f"RENAME TABLE {new} TO {old}",
+        *create_statements(table, layout),
+        f"INSERT INTO {new} ({names}) SELECT {names} FROM ({latest_sql(table, old)}) SETTINGS final = 1",
+        f"DROP TABLE {old} SYNC",
+    ]
+
+
 def _check_columns(table: Table, stored: StoredTable) -> None:
     declared = {column.name: clickhouse_type(column) for column in table.columns}
     for name, got in stored.columns.items():
+        if is_verdicts(table) and name in HIDDEN:
+            continue
         if name not in declared:
             raise _needs_migration(table, f"has a column {name} ({got}) that the spec does not declare")
         if got != declared[name]:

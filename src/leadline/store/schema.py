@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.model.errors import DataError
-from leadline.model.tables import Column, Partition, Table, Type
+from leadline.model.tables import Column, Identity, Partition, Table, Type
 
 DATABASE = "leadline"
 
@@ -220,6 +220,38 @@ def _wanted(column: Column) -> str:
     return f"{column.type}{' or null' if column.nullable else ', never null'}"
 
 
+# --- verdicts ------------------------------------------------------------------------------------------------
+
+STAMP, OVERRULES, TAKEN_BACK = "stamp", "overrules", "taken_back"
+"""Columns of tables of verdicts that no `SELECT *` shows, and no spec declares.
+
+Of the rows of one key the engine reads the one with the greatest `stamp`, and none if that one is `taken_back`. A row
+is newer the later the window that reports it (`Table.newest`), then by version and revision, in whatever order they
+were stored. Whoever takes back a row, or puts an older one in its place, gives the stamp that it `overrules`.
+"""
+HIDDEN = frozenset({STAMP, OVERRULES, TAKEN_BACK})
+
+
+def is_verdicts(table: Table) -> bool:
+    """Whether rows of a table are verdicts, which a later judgement replaces or takes back."""
+    return table.identity is Identity.REVISION
+
+
+def _hidden_columns(table: Table) -> list[str]:
+    if not is_verdicts(table):
+        return []
+    # 32 bits each for version and revision, which count from 0 or 1; 64 for a time in ns.
+    revision = "toUInt128(if(revision < 0, -1 - revision, revision))"
+    own = f"bitOr(bitShiftLeft(toUInt128(version), 32), {revision})"
+    if table.newest:
+        own = f"bitOr(bitShiftLeft(toUInt128({table.newest}), 64), {own})"
+    return [
+        f"    `{OVERRULES}` UInt128 EPHEMERAL 0",
+        f"    `{STAMP}` UInt128 MATERIALIZED greatest({own}, {OVERRULES} + 1) CODEC(ZSTD(1))",
+        f"    `{TAKEN_BACK}` UInt8 MATERIALIZED revision < 0",
+    ]
+
+
 # --- DDL -----------------------------------------------------------------------------------------------------
 
 
@@ -298,10 +330,11 @@ def table_settings(table: Table, layout: Layout) -> dict[str, int]:
 
 def create_statements(table: Table, layout: Layout = Layout()) -> list[str]:
     """The statements that make a table: one, or the local and the distributed table of a cluster."""
-    newest = f"`{table.newest}`" if table.newest else ""
+    chosen_by = [STAMP, TAKEN_BACK] if is_verdicts(table) else [f"`{table.newest}`"] if table.newest else []
     if not layout.cluster:
-        return [_create_merge_tree(table, layout, f"ReplacingMergeTree({newest})" if newest else "ReplacingMergeTree")]
-    places = ["'/clickhouse/tables/{shard}/{database}/{table}'", "'{replica}'", *([newest] if newest else [])]
+        engine = f"ReplacingMergeTree({', '.join(chosen_by)})" if chosen_by else "ReplacingMergeTree"
+        return [_create_merge_tree(table, layout, engine)]
+    places = ["'/clickhouse/tables/{shard}/{database}/{table}'", "'{replica}'", *chosen_by]
     engine = f"ReplicatedReplacingMergeTree({', '.join(places)})"
     distributed = (
         f"CREATE TABLE IF NOT EXISTS {DATABASE}.{table.name}{layout.on_cluster} AS {layout.local(table)}\n"
@@ -318,7 +351,8 @@ def sharding_key(table: Table) -> str:
 
 
 def _create_merge_tree(table: Table, layout: Layout, engine: str) -> str:
-    columns = ",\n".join(f"    `{c.name}` {clickhouse_type(c)} CODEC({codec(c)})" for c in table.columns)
+    declared = [f"    `{c.name}` {clickhouse_type(c)} CODEC({codec(c)})" for c in table.columns]
+    columns = ",\n".join([*declared, *_hidden_columns(table)])
     lines = [
         f"CREATE TABLE IF NOT EXISTS {layout.local(table)}{layout.on_cluster}\n(\n{columns}\n)",
         f"ENGINE = {engine}",

@@ -9,8 +9,7 @@ from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 S = 10**9
 SPAN_NS = 15 * 60 * S  # looked at if no time is asked for
@@ -60,7 +59,7 @@ def _rows(store: Store, asked: Asked, from_ns: int, entity: str) -> list[dict[st
     sql = (
         f"SELECT {', '.join(columns)}, if(isNull(label), NULL, toString(label)) AS label, "
         "if(end_ns > {at_ns:Int64}, NULL, end_ns) AS end_ns "
-        f"FROM ({latest_sql(ANOMALY, where)}) WHERE ifNull(end_ns, seen_ns) > {{from_ns:Int64}} "
+        f"FROM ({rows_where(ANOMALY, where)}) WHERE ifNull(end_ns, seen_ns) > {{from_ns:Int64}} "
         f"ORDER BY score DESC, entity, metric, witness, start_ns LIMIT {ROWS_MAX + 1}"
     )
     parameters = {**asked.parameters(sql), "from_ns": from_ns} | ({"entity": entity} if entity else {})

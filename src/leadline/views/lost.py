@@ -27,8 +27,7 @@ from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.verdicts import INCIDENT
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
-from leadline.views.rows import json_rows
+from leadline.views.rows import json_rows, rows_where
 
 S = 10**9
 CLAIMS_MAX = 1000  # incidents that are held against the ledger, the newest: as many as one answer tells
@@ -235,7 +234,7 @@ def judged_of(ledger: Iterable[Mapping[str, Any]]) -> dict[JobKey, Judged]:
 def losses_of(store: Store, asked: Asked, span: tuple[int, int] | None = None) -> Losses:
     """What the incidents of a store lost, as somebody may see them, whole and within a span. Errors: StoreError."""
     conditions = asked.conditions()
-    sql = latest_sql(INCIDENT, " AND ".join(conditions))
+    sql = rows_where(INCIDENT, " AND ".join(conditions))
     rows = sorted(json_rows(store.query(sql, asked.parameters(sql))), key=lambda row: -row["start_ns"])
     claims = claims_of(rows[:CLAIMS_MAX])
     if not claims:
@@ -251,7 +250,7 @@ def _judged(store: Store, asked: Asked, claims: Sequence[Claim]) -> dict[JobKey,
     sql = (
         "SELECT toString(tenant) AS tenant, toString(cluster) AS cluster, toString(job) AS job, end_ns, window_ns, "
         "toString(category) AS category, sum(gpu_seconds) AS held, sum(lost_gpu_seconds) AS lost "
-        f"FROM ({latest_sql(LEDGER, where, (spans[0][0], spans[-1][1] + APART_NS))}) "
+        f"FROM ({rows_where(LEDGER, where)}) "
         "GROUP BY tenant, cluster, job, end_ns, window_ns, category"
     )
     jobs = sorted({claim.job[2] for claim in claims})

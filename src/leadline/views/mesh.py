@@ -17,8 +17,7 @@ from pydantic import BaseModel, Field
 from leadline.model.tables.fabric import CLOCK_FIT, DELAY
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 S = 10**9
 LOOK_NS = 600 * S  # a pair whose newest window is older than this is not known now
@@ -158,7 +157,7 @@ def clock_answer(store: Store, asked: Asked) -> Row:
     told = ", ".join(f"toString({name}) AS {name}" for name in names)
     sql = (
         f"SELECT {told}, end_ns, offset_ns, bound_ns, rate_ppb, noise_ns, island, toString(state) AS state "
-        f"FROM ({latest_sql(CLOCK_FIT, where)}) ORDER BY end_ns DESC LIMIT 1 BY {', '.join(names)}"
+        f"FROM ({rows_where(CLOCK_FIT, where)}) ORDER BY end_ns DESC LIMIT 1 BY {', '.join(names)}"
     )
     clocks = sorted(_rows(store, asked, sql), key=lambda row: (row["state"] != "lost", -row["bound_ns"], row["host"]))
     held = [row for row in clocks if row["state"] != "lost"]
@@ -181,7 +180,7 @@ def _pairs_sql(asked: Asked, from_ns: int, *, newest: bool, only: str = "1") -> 
     smallest of the smallest, worst 99th percentile and bound, medians weighted by probes, loss by port (each port is
     probed as often; a port that lost all has no probes to weigh).
     """
-    rows = latest_sql(DELAY, _where(asked, from_ns, only), (from_ns, asked.at_ns))
+    rows = rows_where(DELAY, _where(asked, from_ns, only))
     whole = "countIf(src_port IS NULL) > 0"
     of_all = "src_port IS NULL"
 

@@ -18,13 +18,12 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
 from leadline.views.incidents.diagnosis import S, diagnosis_answer
 from leadline.views.incidents.types import DiagnosedIncident
 from leadline.views.ledger.config import LedgerConfig
 from leadline.views.ledger.view import goodput
 from leadline.views.lost import Losses, losses_of
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 from leadline.views.sources import OK, state_of_source
 
 SPAN_NS_MAX = 7 * 24 * 3600 * S
@@ -207,7 +206,7 @@ class _Rows:
         )
         rows = self._rows(
             f"SELECT toString(category) AS category, {sums} "
-            f"FROM ({latest_sql(LEDGER, where, (from_ns - DAY_NS, to_ns))}) GROUP BY category ORDER BY category"
+            f"FROM ({rows_where(LEDGER, where)}) GROUP BY category ORDER BY category"
         )
         now, before = (
             [{"category": row["category"], **{each: row[f"{name}_{each}"] for each in _SUMS}} for row in rows]

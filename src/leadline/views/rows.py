@@ -56,6 +56,11 @@ class PageQuery:
     limit: int = 1000
 
 
+def rows_where(table: Table, where: str = "") -> str:
+    """Rows of a table under a condition, as a sub-query; of verdicts those that are effective."""
+    return f"SELECT * FROM leadline.{table.name}" + (f" WHERE {where}" if where else "")
+
+
 def page_sql(table: Table, query: PageQuery, principal: Principal) -> tuple[str, dict[str, object]]:
     """The SQL of one page and its typed parameters; oldest rows first.
 

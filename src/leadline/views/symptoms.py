@@ -10,9 +10,8 @@ from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import SYMPTOM
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
-from leadline.views.counting import latest_sql
 from leadline.views.incidents.view import OPEN, OVER, hurt_of
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 S = 10**9
 STALE, UNWATCHED = "stale", "unwatched"
@@ -23,7 +22,7 @@ SYMPTOMS_MAX = 1000  # told in one answer; `symptoms_total` counts all of them
 
 def symptoms_answer(store: Store, asked: Asked, from_ns: int | None = None, job: str = "") -> dict[str, Any]:
     """What `/api/v1/symptoms` says: open ones first, of these what lost most; then the newest."""
-    sql = latest_sql(SYMPTOM, " AND ".join(asked.conditions()) or "1")
+    sql = rows_where(SYMPTOM, " AND ".join(asked.conditions()))
     rows = json_rows(store.query(sql, asked.parameters(sql)))
     found = [
         _told(row, asked.at_ns)

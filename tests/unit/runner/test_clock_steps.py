@@ -14,12 +14,12 @@ from leadline.runner.clock_steps import DOUBT_NS, ClockSteps
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.run import Runner
-from leadline.runner.verdicts import latest_sql
 from leadline.runner.windows import Rhythm, Schedule
 from leadline.server.analyses import clock_findings
 from leadline.store import Store, StoreConfig
 from leadline.testing import FakeClock
 from leadline.testing.analyses import volumes
+from leadline.views.rows import rows_where
 
 HOUR_S = 3600
 TABLES = ("flow_sample", "flow_volume", "relation", "event", "analysis_run", "clock_fit")  # to make all takes seconds
@@ -61,7 +61,7 @@ class World:
         for row in flows(range(self.seconds)).to_pylist():
             end_s = ((row["time_ns"] - BEGIN_NS) // S // 10 + 1) * 10
             sent[end_s] += row["rate"] * row["frame_bytes"]
-        said = self.store.query(latest_sql(BY_NAME["flow_volume"]))
+        said = self.store.query(rows_where(BY_NAME["flow_volume"]))
         found: Tally[int] = Tally()
         for row in said.to_pylist():
             found[(row["end_ns"] - BEGIN_NS) // S] += round(row["bytes"])

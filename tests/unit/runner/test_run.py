@@ -24,13 +24,13 @@ from leadline.runner.load import Chosen
 from leadline.runner.offline import judge_bundle
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
-from leadline.runner.verdicts import latest_sql
 from leadline.store import Store, StoreConfig
 from leadline.store.bundle import Draft, write_bundle
 from leadline.store.bundle_format import Manifest
 from leadline.store.bundle_rows import in_order
 from leadline.testing import FakeClock
 from leadline.testing.analyses import ALL, TOYS, trouble, volumes
+from leadline.views.rows import rows_where
 
 WRITTEN = ("ecmp_group", "flow_volume", "ledger")
 
@@ -85,7 +85,7 @@ def verdicts(store: Store) -> dict[str, pa.Table]:
     for name in WRITTEN:
         table = BY_NAME[name]
         columns = ", ".join(column.name for column in table.columns)
-        rows = store.query(f"SELECT {columns} FROM ({latest_sql(table)})")
+        rows = store.query(f"SELECT {columns} FROM ({rows_where(table)})")
         out[name] = in_order(table, plain(rows))
     return out
 
@@ -181,7 +181,7 @@ def revisions(store: Store, name: str = "toy-volume") -> list[tuple[int, int, st
 
 def bytes_of(store: Store, end_s: int) -> float:
     """What all flows carried in the window that ends so many seconds after the begin, by what counts."""
-    sql = latest_sql(BY_NAME["flow_volume"], "end_ns = {end_ns:Int64}")
+    sql = rows_where(BY_NAME["flow_volume"], "end_ns = {end_ns:Int64}")
     found = store.query(f"SELECT sum(bytes) AS n FROM ({sql})", {"end_ns": BEGIN_NS + end_s * S}).to_pylist()
     return float(found[0]["n"])
 
@@ -412,7 +412,7 @@ def test_own_verdicts_are_no_news_to_the_windows_they_came_from(store: Store) ->
         world.come("event", told(second, kind))
     for _ in range(9):
         world.go(10)
-    (found,) = store.query(f"SELECT start_ns, end_ns FROM ({latest_sql(BY_NAME['failure'])})").to_pylist()
+    (found,) = store.query(f"SELECT start_ns, end_ns FROM ({rows_where(BY_NAME['failure'])})").to_pylist()
     assert found == {"start_ns": BEGIN_NS + 30 * S, "end_ns": BEGIN_NS + 390 * S}
     assert world.counted["judged_again"] == 0
 

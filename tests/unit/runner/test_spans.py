@@ -12,8 +12,8 @@ from tests.incidents import Names, rows_of
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner.conditions import fulfilling
 from leadline.runner.load import Chosen, HeldRows, StoreRows
-from leadline.runner.verdicts import latest_sql
 from leadline.store import Store
+from leadline.views.rows import rows_where
 
 CONFLICT, INCIDENT, FAILURE, VOLUME, LEDGER = (
     BY_NAME[name] for name in ("conflict", "incident", "failure", "flow_volume", "ledger")
@@ -151,7 +151,7 @@ def test_the_quick_way_gives_what_the_query_gives(store: Store, table: Table) ->
         shown = ("tenant", name, "end_ns", "revision")
         chosen = Chosen(table, shown, 5, 100, bool(table.newest), cluster)
         names = ", ".join(column.name for column in table.columns)
-        counting = latest_sql(table, f"cluster = '{cluster}'")
+        counting = rows_where(table, f"cluster = '{cluster}'")
         whole = store.query(f"SELECT {names} FROM ({counting})")
         wanted = fulfilling(whole, [each for part in chosen.conditions for each in part]).select(shown)
         assert rows_in(StoreRows(store).chosen(chosen)) == rows_in(wanted), seed

@@ -18,9 +18,9 @@ from leadline.model.tables import BY_NAME
 from leadline.model.tables.verdicts import ANOMALY, INCIDENT, SYMPTOM
 from leadline.runner.run import CLOSE_EVERY_NS, UNTOLD_NS
 from leadline.runner.unwatched import SPANS, close_unwatched
-from leadline.runner.verdicts import latest_sql
 from leadline.store import Store
 from leadline.store.schema import arrow_table
+from leadline.views.rows import rows_where
 
 NOW = made.NOW
 
@@ -38,7 +38,7 @@ def keep(store: Store, name: str, *rows: dict[str, Any]) -> None:
 
 def told(store: Store, name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]]
-    rows = store.query(f"SELECT * FROM ({latest_sql(BY_NAME[name])}) ORDER BY start_ns").to_pylist()
+    rows = store.query(f"SELECT * FROM ({rows_where(BY_NAME[name])}) ORDER BY start_ns").to_pylist()
     return rows
 
 

@@ -38,8 +38,8 @@ class Identity(StrEnum):
     harmless by itself.
     BATCH: rows are only repeated by a retry, which carries the same batch id; the row is known by its key, its
     batch and its place in the batch.
-    REVISION: a verdict row is known by its key, analysis, version and revision; readers take the highest
-    revision of each window.
+    REVISION: a verdict row is known by its key and the analysis that wrote it. Where a window was judged again the
+    row with the highest version and revision is read, and none where that judgement no longer has it.
     """
 
     KEY = "key"
@@ -84,6 +84,7 @@ BATCH_ROW = Column("batch_row", U64, None, "place of the row in its batch")
 ANALYSIS = Column("analysis", SYM, None, "analysis that wrote the row")
 VERSION = Column("version", I64, None, "version of that analysis")
 REVISION = Column("revision", I64, None, "0 at first, higher when late rows changed the verdict")
+"""Stored below 0 (-1 for revision 0, -2 for 1) it takes back the row of its key; readers never see such a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Table:
         if self.identity is Identity.BATCH:
             return (*key, BATCH.name, BATCH_ROW.name)
         if self.identity is Identity.REVISION:
-            return (*key, ANALYSIS.name, VERSION.name, REVISION.name)
+            return (*key, ANALYSIS.name)
         return key
 
     def column(self, name: str) -> Column:

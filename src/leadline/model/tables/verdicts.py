@@ -264,7 +264,7 @@ ACTION = Table(
 
 ANALYSIS_RUN = Table(
     "analysis_run",
-    doc="One window of one analysis that was judged: which revision of its verdicts counts.",
+    doc="One window of one analysis that was judged: how, and at which revision.",
     own=(
         Column("analysis", SYM, None, "name of the analysis"),
         Column("part", SYM, None, "job that was judged; empty: the whole cluster"),

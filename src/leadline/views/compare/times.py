@@ -20,7 +20,7 @@ from leadline.model.accounts import Category
 from leadline.model.tables.accounts import LEDGER
 from leadline.views.compare.sides import Reader, Side
 from leadline.views.compare.statistics import difference, quantile
-from leadline.views.counting import latest_sql
+from leadline.views.rows import rows_where
 
 STEPS_MAX = 100_000  # the last ones
 COLLECTIVES_MAX = 200_000
@@ -203,7 +203,7 @@ def _ledger(reader: Reader, side: Side) -> list[dict[str, Any]]:
     )
     sql = (
         "SELECT toString(category) AS category, ifNull(toString(owner), '') AS owner, end_ns, sum(seconds) AS seconds "
-        f"FROM ({latest_sql(LEDGER, where, (side.from_ns, side.to_ns))}) GROUP BY category, owner, end_ns"
+        f"FROM ({rows_where(LEDGER, where)}) GROUP BY category, owner, end_ns"
     )
     return reader.query(sql, job=side.name)
 

@@ -15,10 +15,9 @@ from leadline.model.metric_words import is_state, metric_words
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
 from leadline.views.fleet.places import Places
 from leadline.views.incidents.view import Cause, Incident, Incidents
-from leadline.views.rows import json_rows
+from leadline.views.rows import json_rows, rows_where
 
 GOOD, WATCH, BAD, UNKNOWN, SUPPRESSED = "good", "watch", "bad", "unknown", "suppressed"
 STATES = (GOOD, SUPPRESSED, UNKNOWN, WATCH, BAD)  # the worse the later; codes of the answer
@@ -101,7 +100,7 @@ def _of_anomalies(store: Store, asked: Asked, places: Places) -> Iterator[Reason
         "SELECT toString(told.entity) AS entity, toString(argMax(metric, score)) AS worst, max(score) AS far, "
         "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way, argMax(seen, score) AS seen_value, "
         "argMax(expected, score) AS expected_value, argMax(toString(witness), score) AS beside "
-        f"FROM ({latest_sql(ANOMALY, where)}) AS told "
+        f"FROM ({rows_where(ANOMALY, where)}) AS told "
         f"WHERE score >= {SCORE_MIN} AND entity_kind IN ({kinds}) AND metric != 'up' "
         f"AND ifNull(end_ns, {1 << 62}) > {{at_ns:Int64}} AND seen_ns > {{at_ns:Int64}} - {SEEN_NS} GROUP BY entity"
     )

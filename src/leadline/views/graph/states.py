@@ -17,7 +17,6 @@ from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
 from leadline.views.fleet.states import (
     BAD,
     GOOD,
@@ -31,7 +30,7 @@ from leadline.views.fleet.states import (
     odd_words,
 )
 from leadline.views.incidents.view import Incident, incidents_of
-from leadline.views.rows import json_rows
+from leadline.views.rows import json_rows, rows_where
 
 HEARD_NS = 120 * S
 """Of a part that nothing came of for so long its state is not known."""
@@ -71,8 +70,8 @@ class Conditions:
         self._store, self._asked, self._answer = store, asked, answer
         # What is known of that time today, not only what was known then; symptoms and hosts are not asked for.
         mine = " AND ".join(asked.conditions())
-        told = self._rows(latest_sql(INCIDENT, mine))
-        self._incidents = incidents_of(told, self._rows(latest_sql(CAUSE, mine)), ()) if told else []
+        told = self._rows(rows_where(INCIDENT, mine))
+        self._incidents = incidents_of(told, self._rows(rows_where(CAUSE, mine)), ()) if told else []
 
     def of_parts(self) -> dict[str, Condition]:
         """By entity: nodes and links."""
@@ -133,7 +132,7 @@ class Conditions:
             "SELECT toString(told.entity) AS part, toString(argMax(metric, score)) AS worst, max(score) AS far, "
             "min(start_ns) AS since_ns, argMax(toString(direction), score) AS way, argMax(seen, score) AS seen_value, "
             "argMax(expected, score) AS expected_value, argMax(toString(witness), score) AS beside "
-            f"FROM ({latest_sql(ANOMALY, ' AND '.join(where))}) AS told "
+            f"FROM ({rows_where(ANOMALY, ' AND '.join(where))}) AS told "
             f"WHERE score >= {SCORE_MIN} AND metric != 'up' AND entity_kind NOT IN ({_VICTIMS}) "
             f"AND ifNull(end_ns, {1 << 62}) > {{at_ns:Int64}} "
             f"AND seen_ns > {{at_ns:Int64}} - {SEEN_NS} AND told.entity IN {{parts:Array(String)}} GROUP BY part"

@@ -20,11 +20,10 @@ from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
-from leadline.views.counting import latest_sql
 from leadline.views.incidents.actions import advice, to_do
 from leadline.views.lost import Key as LossKey
 from leadline.views.lost import Loss, losses_of
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 OPEN, OVER = "open", "over"
 STATES = (OPEN, OVER)
@@ -444,11 +443,11 @@ class Incidents:
 
     def _all(self, incident: str = "") -> list[Incident]:
         where = [*self._asked.conditions(), *(["incident = {incident:String}"] if incident else [])]
-        told = self._rows(latest_sql(INCIDENT, " AND ".join(where)), incident)
+        told = self._rows(rows_where(INCIDENT, " AND ".join(where)), incident)
         if not told:
             return []
-        causes = self._rows(latest_sql(CAUSE, " AND ".join(where)), incident)
-        symptoms = self._rows(latest_sql(SYMPTOM, " AND ".join(self._asked.conditions())), "")
+        causes = self._rows(rows_where(CAUSE, " AND ".join(where)), incident)
+        symptoms = self._rows(rows_where(SYMPTOM, " AND ".join(self._asked.conditions())), "")
         named = {row["entity"] for row in causes}
         return incidents_of(told, causes, symptoms, self.hosts(named), self.indices(named))
 

@@ -16,10 +16,9 @@ from typing import Any
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
-from leadline.views.counting import latest_sql
 from leadline.views.incidents.view import incidents_of
 from leadline.views.jobs.rows import JobRows, S
-from leadline.views.rows import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION, rows_where
 
 MARKS_MAX = 500
 EVENTS_MAX = 5000  # that are looked at, the most severe first
@@ -192,11 +191,11 @@ def _incidents(rows: JobRows) -> Iterator[Mark]:
     mine = "(job = {job:String} OR has(jobs, {job:String}))"
     where = f"tenant = {{owner:String}}{rows.in_cluster()} AND start_ns < {rows.to_ns}"
     # Which jobs suffer may change: of the rows that count it is asked, not of all.
-    incidents = rows.query(f"SELECT * FROM ({latest_sql(INCIDENT, where)}) WHERE {mine}")
+    incidents = rows.query(f"SELECT * FROM ({rows_where(INCIDENT, where)}) WHERE {mine}")
     if not incidents:
         return
     causes = rows.query(
-        latest_sql(CAUSE, f"tenant = {{owner:String}}{rows.in_cluster()} AND incident IN {{incidents:Array(String)}}"),
+        rows_where(CAUSE, f"tenant = {{owner:String}}{rows.in_cluster()} AND incident IN {{incidents:Array(String)}}"),
         incidents=sorted({row["incident"] for row in incidents}),
     )
     for one in incidents_of(incidents, causes, []):

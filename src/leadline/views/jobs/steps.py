@@ -10,9 +10,8 @@ import pyarrow as pa
 from leadline.analysis.ledger.usual import usual_ns
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import STEP
-from leadline.views.counting import latest_sql
 from leadline.views.jobs.rows import STEP_S, JobRows, S, plain
-from leadline.views.rows import SCHEMA_VERSION
+from leadline.views.rows import SCHEMA_VERSION, rows_where
 
 PHASES = ("data", "forward", "backward", "optimizer", "checkpoint")
 USUAL_NS = 24 * 3600 * S  # of the past, by which the ledger tells what is usual
@@ -63,7 +62,7 @@ def usual_step_s(rows: JobRows) -> float | None:
     """What a step of the job usually takes, s, as the ledger holds it against: of the last 24 hours."""
     span = rows.to_ns - USUAL_NS, rows.to_ns
     where = f"{rows.mine()} AND what = 'step' AND end_ns > {span[0]} AND end_ns <= {span[1]}"
-    return usual_s(rows.columns(f"SELECT what, count, low_s, median_s FROM ({latest_sql(USUAL, where, span)})"))
+    return usual_s(rows.columns(f"SELECT what, count, low_s, median_s FROM ({rows_where(USUAL, where)})"))
 
 
 def usual_s(usual: pa.Table) -> float | None:

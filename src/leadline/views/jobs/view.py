@@ -22,13 +22,12 @@ from leadline.model.tables.verdicts import INCIDENT
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.compare.sides import BUCKET_NS, PAUSE_NS, runs_of
-from leadline.views.counting import latest_sql
 from leadline.views.jobs.lives import Key, Life, lives_of
 from leadline.views.jobs.rows import RANKS_MAX, STEP_S, JobRows, S, from_or_hour, plain
 from leadline.views.jobs.steps import HOW, USUAL_NS, usual_s
 from leadline.views.ledger.view import PRODUCTIVE, goodput
 from leadline.views.lost import losses_of
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 JOBS_MAX = 500  # told, those that lost most; `jobs_total` counts all
 POINTS = 60  # of a line
@@ -176,12 +175,11 @@ class _Jobs:
         )
 
     def _ledger(self) -> dict[Key, list[dict[str, Any]]]:
-        span = self._from_ns, self._asked.at_ns
         found = self._rows(
             f"SELECT {_KEY}, toString(category) AS kind, sum(gpu_seconds) AS held, "
             "sum(lost_gpu_seconds) AS lost, min(end_ns - window_ns) AS since_ns, max(end_ns) AS until_ns, "
             "max(if(seconds > 0, gpu_seconds / seconds, 0)) AS gpus "
-            f"FROM ({latest_sql(LEDGER, self._where('end_ns'), span)}) GROUP BY whose, place, name, kind "
+            f"FROM ({rows_where(LEDGER, self._where('end_ns'))}) GROUP BY whose, place, name, kind "
             "ORDER BY kind"
         )
         names = {"kind": "category", "held": "gpu_seconds", "lost": "lost_gpu_seconds"}
@@ -192,7 +190,7 @@ class _Jobs:
     def _usual(self) -> dict[Key, float | None]:
         span = self._asked.at_ns - USUAL_NS, self._asked.at_ns
         where = f"{self._where('end_ns', span[0])} AND what = 'step'"
-        found = self._columns(f"SELECT {_KEY}, what, count, low_s, median_s FROM ({latest_sql(USUAL, where, span)})")
+        found = self._columns(f"SELECT {_KEY}, what, count, low_s, median_s FROM ({rows_where(USUAL, where)})")
         keys = pc.binary_join_element_wise(*(pc.cast(found[name], pa.string()) for name in _NAMES), "\0")
         found = found.append_column("key", keys)
         usual: dict[Key, float | None] = {}
@@ -208,7 +206,7 @@ class _Jobs:
             "SELECT toString(tenant) AS whose, toString(cluster) AS place, "
             "toString(arrayJoin(if(empty(jobs) AND isNotNull(job), [assumeNotNull(job)], jobs))) AS name, "
             f"state = 'over' AS over, verdict = '{Verdict.KNOWN}' AS known, isNotNull(suppressed) AS quiet "
-            f"FROM ({latest_sql(INCIDENT, where)}) WHERE state != 'over' OR ifNull(end_ns, seen_ns) > {self._from_ns}"
+            f"FROM ({rows_where(INCIDENT, where)}) WHERE state != 'over' OR ifNull(end_ns, seen_ns) > {self._from_ns}"
         )
 
 

@@ -16,10 +16,9 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
-from leadline.views.counting import latest_sql
 from leadline.views.jobs.rows import owner
 from leadline.views.near import near_jobs
-from leadline.views.rows import json_rows
+from leadline.views.rows import json_rows, rows_where
 
 S = 10**9
 SPAN_NS = 24 * 3600 * S  # looked at, where nothing else is asked for
@@ -96,7 +95,7 @@ class Books:
         where = (
             f"{self._mine()} AND window_ns = {span.window_ns} AND end_ns > {span.from_ns} AND end_ns <= {span.to_ns}"
         )
-        return f"({latest_sql(LEDGER, where, (span.from_ns, span.to_ns))})"
+        return f"({rows_where(LEDGER, where)})"
 
     def sums(self, span: Span) -> list[dict[str, Any]]:
         """Sums by category, owner and depth, with the first and last window in which something was lost to it."""
@@ -181,7 +180,7 @@ class Books:
         where = f"job = {{job:String}} AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns}{tenant}{cluster}"
         return self._query(
             "SELECT toString(entity) AS entity, toString(kind) AS kind, toString(`class`) AS `class`, gpus, start_ns, "
-            f"end_ns, evidence FROM ({latest_sql(FAILURE, where)}) ORDER BY start_ns, entity"
+            f"end_ns, evidence FROM ({rows_where(FAILURE, where)}) ORDER BY start_ns, entity"
         )
 
     def hosts(self, span: Span, ranks: Collection[str]) -> dict[str, str]:

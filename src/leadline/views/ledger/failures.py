@@ -15,9 +15,8 @@ from leadline.model.accounts import FailureClass
 from leadline.model.tables.accounts import FAILURE, LEDGER
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
 from leadline.views.ledger.reliability import GAPS_MIN, first_failure_h, mttf, weibull_shape
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 S = 10**9
 HOUR_NS = 3600 * S
@@ -62,7 +61,7 @@ def _failures(store: Store, asked: Asked, from_ns: int) -> list[dict[str, Any]]:
         "SELECT toString(entity) AS entity, toString(entity_kind) AS entity_kind, toString(kind) AS kind, "
         "toString(`class`) AS `class`, if(isNull(job), NULL, toString(job)) AS job, gpus, start_ns, "
         "if(end_ns > {at_ns:Int64}, NULL, end_ns) AS end_ns, evidence "
-        f"FROM ({latest_sql(FAILURE, where)}) ORDER BY start_ns, entity, kind"
+        f"FROM ({rows_where(FAILURE, where)}) ORDER BY start_ns, entity, kind"
     )
     return json_rows(store.query(sql, {**asked.parameters(sql), "from_ns": from_ns}))
 
@@ -72,7 +71,7 @@ def _jobs(store: Store, asked: Asked, from_ns: int) -> list[dict[str, Any]]:
     where = "end_ns > {from_ns:Int64} AND end_ns <= {at_ns:Int64}" + _conditions(asked)
     sql = (
         "SELECT toString(tenant) AS tenant, toString(job) AS job, sum(seconds) AS whole, sum(gpu_seconds) AS held, "
-        f"min(end_ns - window_ns) AS first_ns, max(end_ns) AS last_ns FROM ({latest_sql(LEDGER, where)}) "
+        f"min(end_ns - window_ns) AS first_ns, max(end_ns) AS last_ns FROM ({rows_where(LEDGER, where)}) "
         "GROUP BY tenant, job ORDER BY tenant, job"
     )
     found = json_rows(store.query(sql, {**asked.parameters(sql), "from_ns": from_ns}))

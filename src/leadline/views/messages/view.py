@@ -16,10 +16,9 @@ from leadline.model.tables import Table
 from leadline.model.tables.training import EDGE, MESSAGE
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
-from leadline.views.counting import latest_sql
 from leadline.views.messages.rings import Channel, channel_of, in_ring_order
 from leadline.views.near import near_jobs
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 ANALYSIS = "messages"
 S = 10**9
@@ -114,7 +113,7 @@ class _Rows:
         ]  # fmt: skip
         if self.asked.cluster:
             where.append("cluster = {cluster:String}")
-        return f"({latest_sql(table, ' AND '.join(where))})"
+        return f"({rows_where(table, ' AND '.join(where))})"
 
     def _query(self, sql: str) -> list[dict[str, Any]]:
         parameters = {**self.asked.parameters(sql), "job": self.job, "owner": self.tenant}

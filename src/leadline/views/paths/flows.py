@@ -17,8 +17,7 @@ from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
-from leadline.views.counting import latest_sql
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 FLOWS_MAX = 1000  # told of a job, the largest; `flows_total` counts all of them
 LINKS_MAX = 2000  # told, the busiest; `links_total` counts all of them
@@ -32,11 +31,10 @@ _HIDDEN = {"tenant", "cluster", "analysis", "version", "revision"}
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One window that was judged. `run`: version and revision that count, where one run decides for the cluster."""
+    """One window that was judged."""
 
     end_ns: int
     window_ns: int
-    run: tuple[int, int] | None = None
 
 
 class Verdicts:
@@ -52,15 +50,12 @@ class Verdicts:
         done = f"leadline.{ANALYSIS_RUN.name} WHERE analysis = '{ANALYSIS}' AND state = 'done' AND"
         before = f"end_ns <= {{at_ns:Int64}} {cluster}"
         sql = (
-            f"SELECT end_ns, window_ns, part, version, revision FROM {done} {before} AND end_ns = "
-            f"(SELECT max(end_ns) FROM {done} {before}) ORDER BY window_ns"
+            f"SELECT end_ns, window_ns FROM {done} {before} AND end_ns = "
+            f"(SELECT max(end_ns) FROM {done} {before}) ORDER BY window_ns LIMIT 1"
         )
         runs = self._store.query(sql, self.asked.parameters(sql)).to_pylist()
         if runs:
-            own = [run for run in runs if run["window_ns"] == runs[0]["window_ns"]]
-            told = {(run["part"], run["version"], run["revision"]) for run in own}
-            one = next(iter(told)) if len(told) == 1 and self.asked.cluster else ("?", 0, 0)
-            return Judged(own[0]["end_ns"], own[0]["window_ns"], None if one[0] else (one[1], one[2]))
+            return Judged(**runs[0])
         sql = f"SELECT end_ns, window_ns FROM leadline.{FLOW_PATH.name} WHERE {before} ORDER BY end_ns DESC, window_ns"
         found = self._store.query(f"{sql} LIMIT 1", self.asked.parameters(sql)).to_pylist()
         return Judged(**found[0]) if found else None
@@ -70,10 +65,7 @@ class Verdicts:
         assert self.window is not None, "nothing was judged"
         where = [f"end_ns = {self.window.end_ns}", f"window_ns = {self.window.window_ns}", f"analysis = '{ANALYSIS}'"]
         where += [each for each in self.asked.conditions() if not (of_all_tenants and each.startswith("tenant"))]
-        if self.window.run is not None:  # what `latest_sql` would find out for each statement
-            where += [f"version = {self.window.run[0]}", f"revision = {self.window.run[1]}"]
-            return f"(SELECT * FROM leadline.{table.name} WHERE {' AND '.join(where)})"
-        return f"({latest_sql(table, ' AND '.join(where), (self.window.end_ns, self.window.end_ns))})"
+        return f"({rows_where(table, ' AND '.join(where))})"
 
     def rows(self, sql: str, **parameters: object) -> list[dict[str, Any]]:
         """Rows of a statement over `source`s."""
@@ -302,7 +294,7 @@ def _conflicts(verdicts: Verdicts) -> list[dict[str, Any]]:
     where = [f"seen_ns = {verdicts.window.end_ns}", f"analysis = '{ANALYSIS}'", *verdicts.asked.conditions()]
     columns = ", ".join(column.name for column in CONFLICT.columns if column.name not in _HIDDEN)
     return verdicts.rows(
-        f"SELECT {columns} FROM ({latest_sql(CONFLICT, ' AND '.join(where))}) "
+        f"SELECT {columns} FROM ({rows_where(CONFLICT, ' AND '.join(where))}) "
         f"ORDER BY count DESC, entity, kind LIMIT {CONFLICTS_MAX}"
     )
 

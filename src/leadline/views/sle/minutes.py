@@ -9,8 +9,7 @@ from leadline.model.errors import UsageError
 from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.counting import latest_sql
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 from leadline.views.sle.spans import MINUTE_NS
 
 MINUTES_MAX = 1440  # a day
@@ -37,8 +36,8 @@ def minutes_answer(
 
     condition = " AND ".join(where)
     columns = "end_ns, good_s, bad_s, missing_s, toString(why_missing) AS why_missing, lost_gpu_seconds"
-    found = rows(latest_sql(SLE, condition), columns)
-    lost = rows(latest_sql(SLE_LOSS, condition), "end_ns, classifier, metric, culprit, bound, seconds")
+    found = rows(rows_where(SLE, condition), columns)
+    lost = rows(rows_where(SLE_LOSS, condition), "end_ns, classifier, metric, culprit, bound, seconds")
     by_minute: dict[int, list[dict[str, Any]]] = {}
     for row in lost:
         by_minute.setdefault(row.pop("end_ns"), []).append(row)

@@ -18,8 +18,7 @@ from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
-from leadline.views.counting import latest_sql
-from leadline.views.rows import SCHEMA_VERSION, json_rows
+from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 from leadline.views.sle.spans import HOUR_NS, MINUTE_NS, SPANS_S, Sources, sources
 
 ANALYSES = ("sle", "sle-hours")
@@ -128,10 +127,9 @@ class _Rows:
 
     def _source(self, table: Table) -> str:
         """The rows of a table that count, as a sub-query."""
-        span = (self.sources.first_ns, self.sources.end_ns)
-        parts = [latest_sql(table, self.where(self.sources.minutes()), span)]
+        parts = [rows_where(table, self.where(self.sources.minutes()))]
         if self.sources.summed:
-            parts.append(latest_sql(table, self.where(self.sources.hours()), span))
+            parts.append(rows_where(table, self.where(self.sources.hours())))
         return "(" + " UNION ALL ".join(f"SELECT * FROM ({part})" for part in parts) + ")"
 
     def held(self) -> list[dict[str, Any]]:

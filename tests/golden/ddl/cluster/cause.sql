@@ -21,10 +21,13 @@ CREATE TABLE IF NOT EXISTS leadline.cause_local ON CLUSTER 'main'
     `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
-    `revision` Int64 CODEC(Delta, ZSTD(1))
+    `revision` Int64 CODEC(Delta, ZSTD(1)),
+    `overrules` UInt128 EPHEMERAL 0,
+    `stamp` UInt128 MATERIALIZED greatest(bitOr(bitShiftLeft(toUInt128(seen_ns), 64), bitOr(bitShiftLeft(toUInt128(version), 32), toUInt128(if(revision < 0, -1 - revision, revision)))), overrules + 1) CODEC(ZSTD(1)),
+    `taken_back` UInt8 MATERIALIZED revision < 0
 )
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', `seen_ns`)
-ORDER BY (tenant, cluster, incident, position, analysis, version, revision)
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', stamp, taken_back)
+ORDER BY (tenant, cluster, incident, position, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
 SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
 

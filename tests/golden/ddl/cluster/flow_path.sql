@@ -29,11 +29,14 @@ CREATE TABLE IF NOT EXISTS leadline.flow_path_local ON CLUSTER 'main'
     `busiest_bytes` Nullable(Float64) CODEC(Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
-    `revision` Int64 CODEC(Delta, ZSTD(1))
+    `revision` Int64 CODEC(Delta, ZSTD(1)),
+    `overrules` UInt128 EPHEMERAL 0,
+    `stamp` UInt128 MATERIALIZED greatest(bitOr(bitShiftLeft(toUInt128(version), 32), toUInt128(if(revision < 0, -1 - revision, revision))), overrules + 1) CODEC(ZSTD(1)),
+    `taken_back` UInt8 MATERIALIZED revision < 0
 )
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}')
+ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', stamp, taken_back)
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, flow, end_ns, window_ns, analysis, version, revision)
+ORDER BY (tenant, cluster, flow, end_ns, window_ns, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(336)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
 

@@ -20,10 +20,13 @@ CREATE TABLE IF NOT EXISTS leadline.anomaly
     `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
-    `revision` Int64 CODEC(Delta, ZSTD(1))
+    `revision` Int64 CODEC(Delta, ZSTD(1)),
+    `overrules` UInt128 EPHEMERAL 0,
+    `stamp` UInt128 MATERIALIZED greatest(bitOr(bitShiftLeft(toUInt128(seen_ns), 64), bitOr(bitShiftLeft(toUInt128(version), 32), toUInt128(if(revision < 0, -1 - revision, revision)))), overrules + 1) CODEC(ZSTD(1)),
+    `taken_back` UInt8 MATERIALIZED revision < 0
 )
-ENGINE = ReplacingMergeTree(`seen_ns`)
+ENGINE = ReplacingMergeTree(stamp, taken_back)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, entity, start_ns, metric, witness, analysis, version, revision)
+ORDER BY (tenant, cluster, entity, start_ns, metric, witness, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

@@ -12,10 +12,13 @@ CREATE TABLE IF NOT EXISTS leadline.flow_volume
     `high` Float64 CODEC(Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),
-    `revision` Int64 CODEC(Delta, ZSTD(1))
+    `revision` Int64 CODEC(Delta, ZSTD(1)),
+    `overrules` UInt128 EPHEMERAL 0,
+    `stamp` UInt128 MATERIALIZED greatest(bitOr(bitShiftLeft(toUInt128(version), 32), toUInt128(if(revision < 0, -1 - revision, revision))), overrules + 1) CODEC(ZSTD(1)),
+    `taken_back` UInt8 MATERIALIZED revision < 0
 )
-ENGINE = ReplacingMergeTree
+ENGINE = ReplacingMergeTree(stamp, taken_back)
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
-ORDER BY (tenant, cluster, link, end_ns, window_ns, flow, analysis, version, revision)
+ORDER BY (tenant, cluster, link, end_ns, window_ns, flow, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(720)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

@@ -1,0 +1,218 @@
+"""Verdicts into the store: rows first, then the run that names them, so that a crash between is repaired by judging the
+window again (the same rows under the same keys).
+
+    judged again ──> its rows ──> rows of before that it no longer has: taken back
+                                  ... of a span that an earlier window reports: the word of that one, in their place
+                 ──> the run
+
+The store then has the rows that are effective and no others, whoever reads them (`store.schema.STAMP`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.analysis.spec import Analysis, Window
+from leadline.model.tables import Table
+from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.runner.conditions import Condition
+from leadline.runner.judge import Judged
+from leadline.runner.load import StoreRows
+from leadline.runner.recent import CODED, in_type
+from leadline.runner.verdicts import has_windows
+from leadline.runner.words import KEPT_NS, Whose, Words, keys_of
+from leadline.runner.worker import DONE
+from leadline.store.schema import DATABASE, STAMP, arrow_schema, arrow_table
+
+Part = tuple[str, str, str]  # tenant, cluster, job
+STAMP_TYPE = pa.binary(16)
+
+
+class StoreWriting(Protocol):
+    """What is needed of a store to write verdicts."""
+
+    def append(self, table: Table, rows: pa.Table, overrules: pa.Array | None = None) -> None:
+        """Store rows."""
+
+    def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
+        """Rows of a statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a part of a window was judged before."""
+
+    version: int
+    revision: int
+    state: str
+    digest: bytes
+
+
+def runs_before(rows: StoreRows, analysis: Analysis, end_ns: int) -> dict[Part, Run]:
+    """How the parts of a window were judged before. Errors: StoreError."""
+    names = ("tenant", "cluster", "part", "version", "revision", "state", "digest")
+    of_window = [Condition("end_ns", ">=", end_ns), Condition("end_ns", "<=", end_ns)]
+    of_window += [Condition("window_ns", "<=", analysis.window_ns), Condition("analysis", "in", (analysis.name,))]
+    found = rows.stored(ANALYSIS_RUN, (*names, "window_ns"), of_window)
+    return {
+        (row["tenant"], row["cluster"], row["part"]): Run(row["version"], row["revision"], row["state"], row["digest"])
+        for row in found.to_pylist()
+        if row["window_ns"] == analysis.window_ns
+    }
+
+
+def judged_to_ns(store: StoreWriting) -> dict[str, int]:
+    """End of the newest window judged, by analysis. Errors: StoreError."""
+    found = store.query("SELECT analysis, max(end_ns) AS end_ns FROM leadline.analysis_run GROUP BY analysis")
+    return {row["analysis"]: row["end_ns"] for row in found.to_pylist()}
+
+
+def revision_of(analysis: Analysis, judged: Judged, before: Run | None) -> int | None:
+    """The revision that a judgement becomes; None if it is not kept, because one that counts already says the same or,
+    of one that failed, because one that did not fail stands."""
+    if before is None or before.version != analysis.version:
+        return None if before is not None and before.state == DONE and judged.outcome.state != DONE else 0
+    if before.state != DONE:
+        return before.revision
+    if judged.outcome.state != DONE or before.digest == judged.outcome.digest:
+        return None
+    return before.revision + 1
+
+
+class VerdictStore:
+    """Stores verdicts, and takes back what a window reported before and reports no more. Used by one thread."""
+
+    def __init__(self, store: StoreWriting) -> None:
+        self._store = store
+        self._words = Words()
+
+    def store(self, analysis: Analysis, judged: Judged, revision: int, before: Run | None) -> None:
+        """Store the verdicts of a call and its run. `before`: how the window was judged before. Repeating this is
+        harmless. Errors: StoreError."""
+        again = before is not None and before.state == DONE
+        for table in analysis.writes:
+            rows = judged.outcome.tables.get(table.name)
+            told = _empty(table) if rows is None else with_revision(rows, revision)
+            if table.newest:
+                self._store_spans(analysis, table, judged.window, told, revision, again)
+            else:
+                self._store.append(table, told)
+                if again:
+                    self._take_back(analysis, table, judged.window, told, revision)
+        self._store.append(ANALYSIS_RUN, run_row(analysis, judged, revision, time.monotonic_ns() - judged.began_ns))
+
+    def _take_back(self, analysis: Analysis, table: Table, window: Window, told: pa.Table, revision: int) -> None:
+        """Take back the rows of a window's earlier judgement that `told` does not have."""
+        stored, _ = self._stored(analysis, table, window, "end_ns = {end:Int64}")
+        keys = set(keys_of(table, told))
+        gone = [place for place, key in enumerate(keys_of(table, stored)) if key not in keys]
+        self._store.append(
+            table, with_revision(stored.take(pa.array(gone, pa.int64())), -1 - revision, analysis.version)
+        )
+
+    def _store_spans(
+        self, analysis: Analysis, table: Table, window: Window, told: pa.Table, revision: int, again: bool
+    ) -> None:
+        """Store what a window reports of spans. Of each the word of the latest window is effective; where an earlier
+        one is judged, for the first time or again, each row is compared with what is stored."""
+        whose = (table.name, analysis.name, window.tenant, window.cluster, window.job)
+        if again or window.to_ns < self._words.newest_ns(whose):
+            self._correct(analysis, table, window, told, revision, whose)
+        else:
+            self._store.append(table, told)
+        self._words.remember(whose, window.to_ns, told)
+
+    def _correct(
+        self, analysis: Analysis, table: Table, window: Window, told: pa.Table, revision: int, whose: Whose
+    ) -> None:
+        since = f"`{table.newest}` >= {{end:Int64}} - {KEPT_NS}"
+        stored, stamps = self._stored(analysis, table, window, since, last_of_each_key=True)
+        gone_N = stored["revision"].to_numpy() < 0
+        seen_N = stored[table.newest].to_numpy()
+        place_of = {key: place for place, key in enumerate(keys_of(table, stored))}
+        told_at = {key: place for place, key in enumerate(keys_of(table, told))}
+        rows: list[pa.Table] = []
+        overruled: list[bytes] = []
+        for key, place in place_of.items():
+            row: pa.Table | None = None
+            if key in told_at and (gone_N[place] or seen_N[place] <= window.to_ns):
+                row = told.slice(told_at[key], 1)
+            elif key not in told_at and not gone_N[place] and seen_N[place] == window.to_ns:
+                row = self._words.before(table, whose, window.to_ns, key)
+                if row is None:
+                    row = with_revision(stored.slice(place, 1), -1 - revision, analysis.version)
+            if row is not None:  # else a later window has the last word, or an earlier one that stays
+                rows.append(row)
+                overruled.append(stamps[place])
+        new = [place for key, place in told_at.items() if key not in place_of]
+        self._store.append(table, told.take(pa.array(new, pa.int64())))
+        if rows:
+            self._store.append(table, pa.concat_tables(rows), pa.array(overruled, STAMP_TYPE))
+
+    def _stored(
+        self, analysis: Analysis, table: Table, window: Window, which: str, *, last_of_each_key: bool = False
+    ) -> tuple[pa.Table, list[bytes]]:
+        """Rows that an analysis has reported of the part that a window is of, with their stamps.
+
+        `last_of_each_key`: also the rows that take others back.
+        """
+        names = ", ".join(f"`{column.name}`" for column in table.columns)
+        where = [which, "analysis = {analysis:String}", "cluster = {cluster:String}"]
+        given: dict[str, Any] = {"analysis": analysis.name, "cluster": window.cluster, "end": window.to_ns}
+        if has_windows(table):
+            where.append("window_ns = {window:Int64}")
+            given["window"] = window.window_ns
+        if window.job:
+            where.append("tenant = {tenant:String}")
+            given["tenant"] = window.tenant
+            if any(column.name == "job" for column in table.columns):
+                where.append("job = {job:String}")
+                given["job"] = window.job
+        sql = f"SELECT {names}, {STAMP} FROM {DATABASE}.{table.name} WHERE {' AND '.join(where)}"
+        if last_of_each_key:
+            sql += f" ORDER BY {STAMP} DESC LIMIT 1 BY {', '.join(table.key)}"
+        found = self._store.query(f"{sql} {CODED}, final = {int(not last_of_each_key)}", given)
+        schema = arrow_schema(table)
+        rows = pa.table([in_type(found[each.name], each.type) for each in schema], schema=schema)
+        return rows, found[STAMP].to_pylist()
+
+
+def _empty(table: Table) -> pa.Table:
+    return arrow_schema(table).empty_table()
+
+
+def with_revision(rows: pa.Table, revision: int, version: int | None = None) -> pa.Table:
+    """Verdicts with their revision; they come with 0. `version`: of the analysis, if it is to be another one."""
+    for name, value in (("revision", revision or None), ("version", version)):
+        if value is not None:
+            place = rows.column_names.index(name)
+            rows = rows.set_column(place, rows.schema.field(place), pa.array(np.full(rows.num_rows, value, np.int64)))
+    return rows
+
+
+def run_row(analysis: Analysis, judged: Judged, revision: int, took_ns: int) -> pa.Table:
+    """The row of `analysis_run` about a call."""
+    window, outcome = judged.window, judged.outcome
+    row = {
+        "tenant": window.tenant,
+        "cluster": window.cluster,
+        "analysis": analysis.name,
+        "part": window.job,
+        "end_ns": window.to_ns,
+        "window_ns": window.window_ns,
+        "version": analysis.version,
+        "revision": revision,
+        "state": outcome.state,
+        "rows_in": judged.rows_in,
+        "rows_out": outcome.rows,
+        "digest": outcome.digest,
+        "took_ns": took_ns,
+        "error": outcome.error,
+    }
+    return arrow_table(ANALYSIS_RUN, {name: [value] for name, value in row.items()})
