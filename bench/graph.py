@@ -31,8 +31,8 @@ from leadline.analysis.spec import Window
 from leadline.lab.simulate.fleet import Fleet, joined, text
 from leadline.lab.simulate.happenings import of_run, standing
 from leadline.lab.simulate.run import Simulation
-from leadline.lab.simulate.scheduler import Run
 from leadline.lab.simulate.spec import SimulationSpec
+from leadline.lab.simulate.targets import Run
 from leadline.model.tables import BY_NAME
 from leadline.store import Store, StoreConfig
 

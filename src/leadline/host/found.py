@@ -102,3 +102,14 @@ class Found:
     jobs: dict[str, int] | None = None
     is_whole: bool = True
     mark: tuple[str, str] | None = None  # how far the input is read, stored with the events
+
+
+class Watermark(NamedTuple):
+    """A row of `watermark`, whose names these are. `job` empty: the host itself."""
+
+    told_ns: int
+    to_ns: int
+    sender: str
+    job: str
+    ranks: int
+    state: str

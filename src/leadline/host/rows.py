@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from leadline.host.found import Event, FlowSent
+from leadline.host.found import Event, FlowSent, Watermark
 from leadline.model.ids import parse_entity_id
-
-if TYPE_CHECKING:
-    from leadline.host.watermark import Watermark
 
 CONTENT_TYPE = "application/x-ndjson"
 

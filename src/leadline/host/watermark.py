@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from leadline.host import rows
 from leadline.host.delivery import Delivery, Verdict, judge
+from leadline.host.found import Watermark
 from leadline.host.frames import Item
 from leadline.host.post import Poster
 
@@ -29,17 +30,6 @@ SENDER = "agent"
 OPEN, ENDED = "open", "ended"
 JOBS_MAX = 1024  # as many as there are rings; one more is an error of ours
 STOP_S_MAX = 1.0  # longest time at stop for the last word; without it the next agent says it
-
-
-class Watermark(NamedTuple):
-    """A row of `watermark`, whose names these are. `job` empty: the host itself."""
-
-    told_ns: int
-    to_ns: int
-    sender: str
-    job: str
-    ranks: int
-    state: str
 
 
 class Gone(NamedTuple):

@@ -49,7 +49,9 @@ from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
+from leadline.server.replay_process import ReplayProcess
 from leadline.server.settings import require_guarded
+from leadline.server.sockets import listening_on
 from leadline.server.supervisor import CANNOT_START, CRASHED
 from leadline.server.tokens.gate import gate_of
 from leadline.server.tokens.listening import AtSocket, Tls, tls_of
@@ -62,7 +64,6 @@ log = logging.getLogger("leadline")
 
 MAINTAIN_EVERY_S = 300.0
 TLS_GOODBYE_S = 1.0  # a peer that reads answers at once; asyncio would wait 30 s
-BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (somaxconn) is 4096
 
 
 class Root:
@@ -252,33 +253,6 @@ class ServerProcess:
         await self.background.step(counter("store_failed", "rollup"), lambda: self.store.maintain(time.time_ns()))
 
 
-def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
-    """Sockets that listen on every address of `host` (`localhost` may have two).
-
-    Errors: WorldError, naming the address, the cause and the setting that chooses another port.
-    """
-    made: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        for family, _, _, _, address in dict.fromkeys(found):
-            # TCP by name: asyncio switches Nagle's delay off only where a socket says so, and without that the body of
-            # each answer waits 40 ms for the acknowledgement of its header.
-            made.append(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
-            made[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                made[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            made[-1].bind(address)
-            made[-1].listen(BACKLOG)
-    except OSError as error:
-        for each in made:
-            each.close()
-        raise WorldError(
-            f"cannot listen on {host}:{port} ({setting}): {error.strerror}; stop the program that has the port, or "
-            f"choose another with {setting}"
-        ) from error
-    return made
-
-
 def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Flag]) -> int:
     """Load the configuration and run the server process; returns its exit code.
 
@@ -291,8 +265,6 @@ def run_server(path: Path | None, environ: Mapping[str, str], flags: Sequence[Fl
     try:
         config = load(path, environ, flags)
         if config.runner.replay_file:
-            from leadline.server.replay_process import ReplayProcess  # it needs `listening_on` of this module
-
             asyncio.run(ReplayProcess(config).run())
         else:
             process = ServerProcess(config)

@@ -35,8 +35,8 @@ from leadline.server.config import Config
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
-from leadline.server.main import listening_on
 from leadline.server.settings import SleConfig, require_guarded
+from leadline.server.sockets import listening_on
 from leadline.server.tokens.gate import gate_of
 from leadline.server.tokens.listening import tls_of
 from leadline.store import Store

@@ -12,8 +12,8 @@ import stat
 from pathlib import Path
 
 from leadline.model.errors import WorldError
+from leadline.server.sockets import BACKLOG
 
-BACKLOG = 2048
 PROBE_S = 1.0  # a server that is alive accepts at once: the kernel does it for it
 _SETTING = "server.socket"
 

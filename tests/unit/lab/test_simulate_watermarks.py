@@ -7,8 +7,8 @@ import pytest
 
 from leadline.lab.simulate.archetypes import ARCHETYPES
 from leadline.lab.simulate.run import Simulation
-from leadline.lab.simulate.scheduler import Run
 from leadline.lab.simulate.spec import SimulationSpec
+from leadline.lab.simulate.targets import Run
 from leadline.lab.simulate.watermarks import ENDED, OPEN, Said, Watermarks
 from leadline.model.tables import BY_NAME
 from leadline.store.schema import checked_rows

@@ -19,7 +19,7 @@ from tests.unit.views.incidents import incident_rows as made
 from typer.testing import CliRunner
 
 from leadline.cli.main import app
-from leadline.server.main import listening_on
+from leadline.server.sockets import listening_on
 from leadline.store import Store, StoreConfig
 
 EXIT_CANNOT_START = 2

@@ -15,10 +15,10 @@ from leadline.lab.simulate.flow_rows import truth_rows
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.network import ROCE
 from leadline.lab.simulate.sampling import ROCE_PORT, UDP, Flows, Samples, Spray, columns, flow_ids, flow_samples
-from leadline.lab.simulate.scheduler import Run
 from leadline.lab.simulate.spraying import possible_paths
 from leadline.lab.simulate.step_model import traffic_of
 from leadline.lab.simulate.switch_faults import SwitchFaults
+from leadline.lab.simulate.targets import Run
 
 MOMENTS = 16  # of a span, at which the pace of a job is looked at
 

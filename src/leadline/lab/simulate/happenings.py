@@ -15,8 +15,7 @@ from leadline.lab.simulate.fleet import Fleet, joined, text
 from leadline.lab.simulate.flows import Edges, address, queue_pair
 from leadline.lab.simulate.metrics import PCI
 from leadline.lab.simulate.rows import Coded
-from leadline.lab.simulate.scheduler import Run
-from leadline.lab.simulate.targets import Befallen
+from leadline.lab.simulate.targets import Befallen, Run
 
 RANKS_TOLD_MAX = 64  # of a software version, of a recompilation: so many ranks tell it
 

@@ -13,9 +13,8 @@ import numpy as np
 from leadline.lab.simulate.fabric import Fabric, Floats, Ints
 from leadline.lab.simulate.fleet import FABRIC_BPS, HOST_BPS, Fleet
 from leadline.lab.simulate.network import ROCE, LinkState, still
-from leadline.lab.simulate.scheduler import Run
 from leadline.lab.simulate.step_model import StepPlan, StepTimes, collective_times, sent_bytes, steps
-from leadline.lab.simulate.targets import Befallen
+from leadline.lab.simulate.targets import Befallen, Run
 
 CELLS_MAX = 1_000_000  # steps x ranks x collectives that are laid at once
 TREE_RANKS = 512  # larger jobs reduce by halving and doubling: a ring's rounds would take longer than its bytes

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from leadline.lab.simulate.archetypes import Archetype
 from leadline.lab.simulate.fabric import Ints
 from leadline.lab.simulate.jobs import Laid
-from leadline.lab.simulate.scheduler import Run
+from leadline.lab.simulate.targets import Run
 from leadline.model.tables import BY_NAME, Column, Identity, Table, Type
 from leadline.store.schema import ARROW_TYPES, arrow_schema, arrow_table
 

@@ -31,9 +31,10 @@ from leadline.lab.simulate.happenings import (
 from leadline.lab.simulate.jobs import JobSteps
 from leadline.lab.simulate.metrics import CATALOGUE, Load, Streams
 from leadline.lab.simulate.rows import Coded, Common, Told, collective_columns, made, step_columns
-from leadline.lab.simulate.scheduler import Run, harmless_of_a_day, schedule
+from leadline.lab.simulate.scheduler import harmless_of_a_day, schedule
 from leadline.lab.simulate.spec import SimulationSpec
 from leadline.lab.simulate.switch_faults import LIES, switch_faults
+from leadline.lab.simulate.targets import Run
 from leadline.lab.simulate.truth_simulated import truth
 from leadline.lab.simulate.watermarks import SENDER, Said, Watermarks
 from leadline.lab.simulate.write import Sink

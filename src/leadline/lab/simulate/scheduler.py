@@ -8,37 +8,21 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from leadline.lab.simulate.archetypes import ARCHETYPES, Archetype
 from leadline.lab.simulate.effects import EFFECTS, effect_of
-from leadline.lab.simulate.fleet import Fleet, Ints
+from leadline.lab.simulate.fleet import Fleet
 from leadline.lab.simulate.hazards import Failure, failures
 from leadline.lab.simulate.spec import Planned, SimulationSpec
-from leadline.lab.simulate.targets import Befallen, Where, uses
+from leadline.lab.simulate.targets import Befallen, Run, Where, uses
 from leadline.lab.truth import Magnitude
 
 RESTART_S = 90.0  # from the death of a job until its next incarnation may start
 QUEUE_LOOK = 64  # how far behind the first that does not fit another may start
 TIMEOUT_S = 600.0  # a collective library gives up after this
-
-
-@dataclass(slots=True)
-class Run:
-    """One incarnation of a job: these hosts, from then till then. `start_s` may be before the begin of the span."""
-
-    number: int
-    job: str
-    archetype: Archetype
-    hosts: Ints
-    start_s: float
-    end_s: float
-    first_step: int
-    incarnation: int = 0
-    end: str = ""  # exit/0, signal/SIGKILL, ...; empty: it still runs at the end
-    faults: list[Befallen] = field(default_factory=list)
 
 
 @dataclass(slots=True)

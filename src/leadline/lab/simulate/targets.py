@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from leadline.lab.simulate.archetypes import Archetype
 from leadline.lab.simulate.effects import Effect, level
-from leadline.lab.simulate.fleet import Fleet
+from leadline.lab.simulate.fleet import Fleet, Ints
 from leadline.lab.truth import Magnitude
-
-if TYPE_CHECKING:
-    from leadline.lab.simulate.scheduler import Run
 
 
 @dataclass(slots=True)
@@ -38,6 +35,22 @@ class Befallen:
     def level(self) -> int:
         """Place in the triples of the effect."""
         return level(self.magnitude)
+
+
+@dataclass(slots=True)
+class Run:
+    """One incarnation of a job: these hosts, from then till then. `start_s` may be before the begin of the span."""
+
+    number: int
+    job: str
+    archetype: Archetype
+    hosts: Ints
+    start_s: float
+    end_s: float
+    first_step: int
+    incarnation: int = 0
+    end: str = ""  # exit/0, signal/SIGKILL, ...; empty: it still runs at the end
+    faults: list[Befallen] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from leadline.lab.simulate.scheduler import Run
+from leadline.lab.simulate.targets import Run
 
 OPEN, ENDED = "open", "ended"
 SENDER = "simulator"
