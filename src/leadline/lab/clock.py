@@ -1,42 +1,20 @@
-"""The wall clock of an emulated machine: what its hosts' programs read as the time of day may be wrong.
-
-A kernel has one wall clock for all its namespaces, so a host's own is made in the programs: libfaketime (Debian:
-libfaketime), preloaded, adds an offset to CLOCK_REALTIME and leaves CLOCK_MONOTONIC alone. The offset stands in one
-file per machine, because the hosts of a machine share its oscillator; whoever replaces the file moves them all at once.
-
-    <state>/machines/<machine>/clock      +0.250000000      seconds, as libfaketime reads them
-
-Only labs in which a clock is to go wrong have these files, and only their programs are slower for it: the file is
-read whenever somebody asks for the time (some 4 us instead of 0.05; with libfaketime's cache it would be 0.5, but then
-each process would learn of a step up to a second after the others). What the kernel stamps itself (packets, files)
-stays true.
-"""
+"""The wall clocks of a lab's machines, set wrong and read. How that is made: `faketime`."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leadline.lab.faketime import clock_file, require, variables, write_offset
 from leadline.lab.levers import Lever
-from leadline.model.errors import UsageError, WorldError
+from leadline.model.errors import WorldError
 
 if TYPE_CHECKING:
     from leadline.lab.running import RunningLab
 
-_NAME = "libfaketimeMT.so.1"  # MT: the variant for programs with threads
-_PLACES = (
-    "/usr/lib/x86_64-linux-gnu/faketime",
-    "/usr/lib/aarch64-linux-gnu/faketime",
-    "/usr/lib/faketime",
-    "/usr/lib64/faketime",
-    "/usr/local/lib/faketime",
-)
-_START = Path(__file__).parent / "clock_start"  # holds a sitecustomize.py, see there
 _PROBE = """
 import ctypes, time
 class Time(ctypes.Structure):
@@ -51,47 +29,21 @@ print(min(gaps, key=abs))
 """
 
 
-def faketime() -> Path | None:
-    """Where libfaketime is, or None."""
-    return next((path for place in _PLACES if (path := Path(place) / _NAME).exists()), None)
-
-
-def require() -> None:
-    """Errors: UsageError if libfaketime is not installed."""
-    if faketime() is None:
-        raise UsageError("a wrong clock needs libfaketime (Debian: apt install libfaketime); leave that fault out")
-
-
 def prepare(lab: RunningLab) -> None:
     """Give every machine of the lab a clock that can go wrong; before anything runs there. Errors: UsageError."""
     require()
     for machine, hosts in lab.cluster.topology.machines().items():
-        if not _file(lab.state, machine).exists():
-            write_offset(_file(lab.state, machine), 0.0)
+        if not clock_file(lab.state, machine).exists():
+            write_offset(clock_file(lab.state, machine), 0.0)
         for host in hosts:
             link = lab.state / "hosts" / host.name / "clock"
             if not link.is_symlink():
-                link.symlink_to(os.path.relpath(_file(lab.state, machine), link.parent))
-
-
-def variables(state: Path, host: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a program of this host needs in its environment to read its clock: nothing where no clock goes wrong."""
-    clock, found = state / "hosts" / host / "clock", faketime()
-    if found is None or not clock.exists():
-        return {}
-    return {
-        "LD_PRELOAD": " ".join(each for each in (str(found), environment.get("LD_PRELOAD", "")) if each),
-        "PYTHONPATH": os.pathsep.join(each for each in (str(_START), environment.get("PYTHONPATH", "")) if each),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "NO_FAKE_STAT": "1",  # times of files are the kernel's
-    }
+                link.symlink_to(os.path.relpath(clock_file(lab.state, machine), link.parent))
 
 
 def offset(lab: RunningLab, machine: str) -> Lever:
     """The offset of a machine's clock from the true one, in seconds: what several want of it adds up."""
-    path = _file(lab.state, machine)
+    path = clock_file(lab.state, machine)
     return Lever(("clock", machine), sum, lambda seconds: write_offset(path, seconds or 0.0))
 
 
@@ -110,15 +62,3 @@ def read_offset_ns(lab: RunningLab, host: str) -> int:
     if done.returncode != 0:
         raise WorldError(f"{host}: its clock cannot be read: {done.stderr.strip() or 'no word'}")
     return int(done.stdout)
-
-
-def write_offset(path: Path, seconds: float) -> None:
-    """Replace the file of a machine's clock: at any moment it holds the old or the new offset."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_file = path.with_name(path.name + ".part")
-    partial_file.write_text(f"{seconds:+.9f}\n")
-    partial_file.replace(path)
-
-
-def _file(state: Path, machine: str) -> Path:
-    return state / "machines" / machine / "clock"

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from leadline.lab import clock, state
+from leadline.lab import faketime, state
 from leadline.lab.realise import cgroups, drops, leftovers, namespaces, offload, plan, privileges, process
 from leadline.lab.realise.cgroups import Cgroup
 from leadline.lab.realise.drops import DropRule
@@ -177,7 +177,7 @@ class Cluster:
         entrances = [] if group.make() else group.entrances()
         command = process.wrapped(argv, entrances, nice, bound=not detached)
         log = stdout or self.state / "log" / f"{node}.{name}.log"
-        variables = {**clock.variables(self.state, node), **(env or {})}
+        variables = {**faketime.variables(self.state, node), **(env or {})}
         popen = self._resident(node).run(partial(process.start, command, variables, log))
         started = Process(name, node, popen, group)
         self._started = [each for each in self._started if each.popen.poll() is None] + [started]
