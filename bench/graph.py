@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bench.figures import Figure, conditions, tell
+from leadline.analysis.graph.answers import neighbourhood
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.spec import Window
@@ -152,7 +153,7 @@ def neighbourhoods_ms(whole: Graph, jobs: Sequence[str], at_ns: int) -> list[flo
     out = []
     for job in jobs:
         began = time.perf_counter()
-        whole.stands_on(job, at_ns).as_answer()
+        neighbourhood(whole, job, at_ns).as_answer()
         out.append((time.perf_counter() - began) * 1e3)
     return out
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leadline.analysis.graph import graph as graph_module
+from leadline.analysis.graph.answers import changes, neighbourhood
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.graph.neighbourhood import Neighbourhood
@@ -51,7 +52,7 @@ def key(row: Row) -> Row:
 def answers(whole: Graph) -> list[dict[str, Any]]:
     paths = {"link:s/1~t/1": ["a"], "link:s/2~t/1": ["job:b", "a"], "nonsense": ["a"], "link:": ["b"]}
     return [
-        whole.stands_on(name, at_ns, traced).as_answer()
+        neighbourhood(whole, name, at_ns, traced).as_answer()
         for name in ("job:a", "gpu:GPU-1", "host:h1", "switch:s", "link:h1/0~s/1", "", "flow:1")
         for at_ns, traced in ((0, None), (5, paths))
     ]
@@ -96,7 +97,7 @@ def test_nonsense_is_answered(rows: list[Row]) -> None:
         nodes = [node["entity"] for node in answer["nodes"]]
         assert len(set(nodes)) == len(nodes)
         assert {edge[end] for edge in answer["edges"] for end in ("child", "parent")} <= set(nodes)
-    assert all(each.at_ns in (-1, 0, 1) for each in whole.changes("host:h1", -1, 2))
+    assert all(each.at_ns in (-1, 0, 1) for each in changes(whole, "host:h1", -1, 2))
     judged = conflicts(table(rows), window=Window(0, 10))["conflict"]
     assert all(end is None or end >= start for start, end in zip(judged["start_ns"], judged["end_ns"], strict=True))
 
@@ -106,7 +107,7 @@ def test_nonsense_is_answered(rows: list[Row]) -> None:
 def test_only_what_holds_at_the_time_is_shown(rows: list[Row]) -> None:
     whole = graph(table(rows))
     for name in ("job:a", "host:h1", "switch:s"):
-        found = whole.stands_on(name, 5)
+        found = neighbourhood(whole, name, 5)
         assert all(edge.from_ns <= 5 and (edge.to_ns is None or edge.to_ns > 5) for edge in found.edges)
         told = {key(row)[:3] for row in rows if row[3] <= 5 and (row[4] is None or row[4] > 5)}
         assert _kinds(found) <= {kind for _, _, kind in told}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,14 +10,12 @@ from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.graph.contradictions import contradictions
 from leadline.analysis.graph.depends import KIND, KINDS, WAY_OF_RULE, Way, layer_of
 from leadline.analysis.graph.fold import Drawn, Owners, drawn, edges, joined, owners
+from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.missing import missing
 from leadline.analysis.graph.neighbourhood import Change, Edge, Neighbourhood, Node, Shared
 from leadline.analysis.graph.rows import OPEN, Rows, distinct
 from leadline.analysis.graph.traced import Traced, traced
 from leadline.analysis.graph.walk import Around, Paths, around, labels
-
-if TYPE_CHECKING:
-    from leadline.analysis.graph.graph import Graph
 
 _SHARED = np.isin(KINDS, ("gpu", "host", "storage", "switch"))
 Labels = dict[int, tuple[str, ...]]

@@ -9,20 +9,16 @@ base, both become a new base.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Bools, Ints
-from leadline.analysis.graph.answers import changes, neighbourhood
 from leadline.analysis.graph.depends import KIND, RELATION_NUMBER, RULE_OF, UNKNOWN_RELATION
 from leadline.analysis.graph.entities import Ambiguous, Identity, Names, identity, may_change, names, spelled_so
 from leadline.analysis.graph.kernels import Hashes
-from leadline.analysis.graph.lasting import Lasting, lasting
-from leadline.analysis.graph.near import near
-from leadline.analysis.graph.neighbourhood import Change, Neighbourhood, Shared
 from leadline.analysis.graph.rows import (
     Numbers,
     Rows,
@@ -197,32 +193,6 @@ class Graph:
             return identity(new_names)
         same_N = np.concatenate([self.same.same_N, np.arange(old, len(new_names), dtype=np.int32)])
         return replace(self.same, same_N=same_N)
-
-    def stands_on(
-        self,
-        entity: str,
-        at_ns: int,
-        paths: Mapping[str, Iterable[str]] | None = None,
-        tenants: Iterable[str] | None = None,
-    ) -> Neighbourhood:
-        """What an entity stands on and, if it is no job, what stands on it, at a time; see `walk.neighbourhood`."""
-        return neighbourhood(self, entity, at_ns, paths, tenants)
-
-    def sharing(self, job: str, at_ns: int, paths: Mapping[str, Iterable[str]] | None = None) -> tuple[Shared, ...]:
-        """What a job shares with which other jobs at a time: GPUs, hosts, machines, links, switches, storage."""
-        return neighbourhood(self, job, at_ns, paths).shared
-
-    def changes(self, entity: str, from_ns: int, to_ns: int) -> tuple[Change, ...]:
-        """Edges of an entity that came or went in a span of time, in order of time."""
-        return changes(self, entity, from_ns, to_ns)
-
-    def lasting(self, entity: str, tenants: Iterable[str] | None = None) -> Lasting | None:
-        """Since when and until when an entity was there, and when it was whole for the last time."""
-        return lasting(self, entity, tenants)
-
-    def near(self, entity: str, tenants: Iterable[str] | None = None) -> tuple[str, ...]:
-        """What may be meant by the name of an entity that is not there."""
-        return near(self, entity, tenants)
 
     def counts(self) -> Mapping[str, int]:
         """How many edges there are, and how many say nothing that we understand: by reason."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.graph.answers import ends_of
 from leadline.analysis.graph.depends import KIND
+from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.rows import OPEN, Rows, distinct, joined
 from leadline.analysis.graph.walk import tenant_numbers
-
-if TYPE_CHECKING:
-    from leadline.analysis.graph.graph import Graph
 
 ENDING_NS = 60 * 10**9  # the parts of one thing are told to be gone one by one, within such a time
 

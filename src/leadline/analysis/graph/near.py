@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +11,9 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.graph.depends import KIND, KINDS, UNKNOWN_KIND
+from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.rows import distinct
 from leadline.analysis.graph.walk import tenant_numbers
-
-if TYPE_CHECKING:
-    from leadline.analysis.graph.graph import Graph
 
 NEAR_MAX = 3
 COMPARED_MAX = 2000  # names, at some 10 us each; of more, those that begin alike

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +11,8 @@ from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.graph.arrows import STEPS_MAX, Arrows, arrows, jobs_below, reached
 from leadline.analysis.graph.claims import Claims, alive, claims, unused
 from leadline.analysis.graph.depends import KIND, WAY_OF_RULE, Way
+from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.rows import Rows, among, distinct
-
-if TYPE_CHECKING:
-    from leadline.analysis.graph.graph import Graph
 
 Paths = Mapping[str, Iterable[str]]
 """Links that traced paths cross, each with the jobs whose flows do: `{"link:...": ["job:a", ...]}`."""

@@ -16,8 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from leadline.analysis.graph.answers import changes, neighbourhood
 from leadline.analysis.graph.graph import Graph, graph
-from leadline.analysis.graph.lasting import Lasting
+from leadline.analysis.graph.lasting import Lasting, lasting
+from leadline.analysis.graph.near import near
 from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
 from leadline.model.principal import OPERATE
@@ -160,14 +162,14 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str, 
     held = graphs.of(cluster)
     mine = None if asked.principal.may(OPERATE) else [asked.principal.tenant]
     entity = f"job:{plain_job(job)}" if job else entity_of(held.graph, of, mine)
-    told = held.graph.lasting(entity, mine)
+    told = lasting(held.graph, entity, mine)
     at_ns, note = shown_at(entity, told, asked)
     shown = replace(asked, cluster=cluster, at_ns=at_ns)
     verdicts = Verdicts(store, shown)
     crossed, carried = crossed_links(verdicts)
-    answer = held.graph.stands_on(entity, at_ns, crossed or None, mine).as_answer()
+    answer = neighbourhood(held.graph, entity, at_ns, crossed or None, mine).as_answer()
     if mine is not None:
-        everybody = held.graph.stands_on(entity, at_ns, crossed or None, None)
+        everybody = neighbourhood(held.graph, entity, at_ns, crossed or None, None)
         answer["shared"] = hidden_names(answer, everybody.as_answer()["shared"])
     for each in answer["shared"]:
         each.setdefault("others", 0)
@@ -192,8 +194,8 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str, 
     if found is not None and told is not None:
         span = (told.from_ns, told.to_ns or held.as_of_ns)
         # Whose edges came and went is not told apart by tenant.
-        changes = held.graph.changes(name, *span) if mine is None else ()
-        answer["moments"] = found.moments(name, changes, span)
+        changed = changes(held.graph, name, *span) if mine is None else ()
+        answer["moments"] = found.moments(name, changed, span)
     return answer
 
 
@@ -202,8 +204,8 @@ def entity_of(graph: Graph, text: str, tenants: Sequence[str] | None) -> str:
     try:
         return str(parse_entity_id(text))
     except UsageError as error:
-        near = graph.near(text, tenants)
-        raise UsageError(f"{error}; there is {' and '.join(near)}" if near else str(error)) from None
+        meant = near(graph, text, tenants)
+        raise UsageError(f"{error}; there is {' and '.join(meant)}" if meant else str(error)) from None
 
 
 def shown_at(entity: str, told: Lasting | None, asked: Asked) -> tuple[int, str]:
@@ -215,8 +217,8 @@ def shown_at(entity: str, told: Lasting | None, asked: Asked) -> tuple[int, str]
 
 def never_told(graph: Graph, entity: str, tenants: Sequence[str] | None) -> str:
     """That nobody (whom the caller may hear) tells of an entity, and what it may have been meant for."""
-    near = graph.near(entity, tenants)
-    return f"no source tells of {entity}" + (f"; did you mean {' or '.join(near)}?" if near else "")
+    meant = near(graph, entity, tenants)
+    return f"no source tells of {entity}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
 
 
 def crossed_links(verdicts: Verdicts) -> tuple[dict[str, list[str]], dict[str, float]]:

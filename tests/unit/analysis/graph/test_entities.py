@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 from tests.fabrics import T0, Claim, relation_table
 
+from leadline.analysis.graph.answers import neighbourhood
 from leadline.analysis.graph.depends import KINDS
 from leadline.analysis.graph.entities import identity, names
 from leadline.analysis.graph.graph import graph
@@ -98,9 +99,9 @@ def test_what_is_told_under_two_names_is_one_thing_in_the_graph() -> None:
         Claim("rank:j/0", "runs-on", "host:n12", "torch-hook"),
         Claim("rank:j/0", "in", "job:j", "torch-hook"),
     ]))  # fmt: skip
-    found = whole.stands_on("gpu:Gpu-5c1E", T0)  # a spelling that nobody used
-    assert found.nodes == whole.stands_on("gpu:GPU-5C1E", T0).nodes
+    found = neighbourhood(whole, "gpu:Gpu-5c1E", T0)  # a spelling that nobody used
+    assert found.nodes == neighbourhood(whole, "gpu:GPU-5C1E", T0).nodes
     assert (whole.shown("gpu:Gpu-5c1E"), whole.shown("host:other")) == ("gpu:GPU-5C1E", "host:other")
-    nodes = {node.entity: node.jobs for node in whole.stands_on("job:j", T0).nodes}
+    nodes = {node.entity: node.jobs for node in neighbourhood(whole, "job:j", T0).nodes}
     assert nodes.keys() == {"job:j", "rank:j/0", "gpu:GPU-5C1E", "host:n12"}
-    assert whole.stands_on("host:n12.x.org", T0).nodes == whole.stands_on("host:n12", T0).nodes
+    assert neighbourhood(whole, "host:n12.x.org", T0).nodes == neighbourhood(whole, "host:n12", T0).nodes
