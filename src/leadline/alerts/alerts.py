@@ -30,7 +30,8 @@ from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import CAUSE, INCIDENT
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.incidents.view import Incident, Incidents, incidents_of
+from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.view import Incidents, incidents_of
 from leadline.views.rows import json_rows, rows_where
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 from leadline.model.incidents import Symptom
-from leadline.views.incidents.actions import advice
+from leadline.views.incidents.actions import advice, incident_json
 from leadline.views.incidents.facts import explanation, percent
-from leadline.views.incidents.view import Incident
+from leadline.views.incidents.incident import Incident
 from leadline.views.rows import json_number
 
 DOCUMENT_VERSION = 1
@@ -78,7 +78,7 @@ def notice(incident: Incident, url: str) -> Notice:
         key=(incident.tenant, incident.cluster, incident.incident), state=state,
         version=hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12],
         start_ns=incident.start_ns, end_ns=incident.end_ns, told_ns=incident.told_ns, seen_ns=incident.seen_ns,
-        labels=labels, annotations=annotations_of(incident, url), incident=_finite(incident.as_json()),
+        labels=labels, annotations=annotations_of(incident, url), incident=_finite(incident_json(incident)),
     )  # fmt: skip
 
 

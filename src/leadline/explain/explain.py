@@ -33,7 +33,7 @@ from leadline.explain.redact import Redactor
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import ConfigError
 from leadline.views.incidents.facts import Explanation, Sentence, explanation
-from leadline.views.incidents.view import Incident
+from leadline.views.incidents.incident import Incident
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,8 @@ from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import SYMPTOM
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
-from leadline.views.incidents.view import OPEN, OVER, hurt_of
+from leadline.views.incidents.incident import OPEN, OVER
+from leadline.views.incidents.view import hurt_of
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 S = 10**9

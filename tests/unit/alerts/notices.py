@@ -8,7 +8,8 @@ from typing import Any
 from tests.unit.views.incidents.incident_rows import FLAP, ROWS, newest
 
 from leadline.alerts.notice import Notice, notice
-from leadline.views.incidents.view import Incident, incidents_of
+from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.view import incidents_of
 
 URL = "http://127.0.0.1:8440"
 

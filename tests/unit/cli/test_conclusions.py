@@ -13,9 +13,10 @@ from leadline.cli.client import Client
 from leadline.cli.demo.conclusions import Conclusions
 from leadline.cli.diagnosis.truth import compared, same_place
 from leadline.lab.truth import Entry
+from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.view import incidents_of
 
-TOLD = {one.incident: one.as_json() for one in incidents_of(newest("incident"), ROWS["cause"], ROWS["symptom"])}
+TOLD = {one.incident: incident_json(one) for one in incidents_of(newest("incident"), ROWS["cause"], ROWS["symptom"])}
 LINK = Entry("flapping-link", ("link:h3/eth0~leaf1/Ethernet3",), "network", "transient", NOW - 50 * S, NOW - 20 * S)
 
 

@@ -26,6 +26,7 @@ from leadline.lab.incidents import incident
 from leadline.model.incidents import Suppressed, Symptom
 from leadline.model.tables import BY_NAME
 from leadline.store.schema import arrow_table
+from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.diagnosis import Watched, WatchedJob, diagnosis
 from leadline.views.incidents.view import incidents_of
 from leadline.views.ledger.config import LedgerConfig
@@ -181,7 +182,7 @@ def test_one_line_for_monitoring() -> None:
 
 def test_the_list_has_a_line_for_each() -> None:
     out = Console(width=200, file=io.StringIO(), color_system=None)
-    found = {"incidents_total": 4, "to_ns": NOW, "incidents": [one.as_json() for one in FOUND]}
+    found = {"incidents_total": 4, "to_ns": NOW, "incidents": [incident_json(one) for one in FOUND]}
     tell_list(out, found)
     told = lines(str(out.file.getvalue()))  # type: ignore[attr-defined]
     assert told[0] == "incidents: 4, of which 3 open"

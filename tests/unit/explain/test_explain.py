@@ -22,7 +22,7 @@ from leadline.explain.budget import DAY_NS
 from leadline.explain.config import ExplainConfig
 from leadline.explain.explain import Explainer
 from leadline.model.errors import ConfigError
-from leadline.views.incidents.view import Incident
+from leadline.views.incidents.incident import Incident
 
 INCIDENT = one(FLAP)
 SLOW = ("bert-1 is slow and has lost 105 GPU-seconds so far.", [1])

@@ -18,6 +18,7 @@ from leadline.cli.words.ledger import gpu_time
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.diagnosis import diagnosis_answer
 from leadline.views.incidents.view import Incidents, incidents_answer
 from leadline.views.jobs.view import jobs_answer
@@ -165,7 +166,7 @@ def test_every_view_tells_the_same(store: tuple[Store, float], name: str) -> Non
     assert now["lost_gpu_seconds"] >= sum(each["lost_gpu_seconds"] for each in listed.values()) - NEAR
     for one in now["incidents"]:
         same = [listed[one["incident"]], diagnosis_answer(rows, question, one["incident"])["incidents"][0],
-                Incidents(rows, question).named(one["incident"])[0].as_json()]  # fmt: skip
+                incident_json(Incidents(rows, question).named(one["incident"])[0])]  # fmt: skip
         for each in same:
             assert each["lost_gpu_seconds"] == pytest.approx(one["lost_gpu_seconds"])
             whole = sum(symptom["lost_gpu_seconds"] for symptom in each["symptoms"])

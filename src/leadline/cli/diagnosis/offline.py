@@ -23,7 +23,8 @@ from leadline.views.incidents.diagnosis import (
     WatchedJob,
     diagnosis,
 )
-from leadline.views.incidents.view import GPU_LABEL, Incident, incidents_of, with_losses
+from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.view import GPU_LABEL, incidents_of, with_losses
 from leadline.views.ledger.config import LedgerConfig
 from leadline.views.lost import claims_of, judged_of, losses
 from leadline.views.names import Kind, Names, said

@@ -14,8 +14,9 @@ from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import INCIDENT
 from leadline.server.asking import Cluster, Ways
 from leadline.store import Store
+from leadline.views.incidents.incident import Incident
 from leadline.views.incidents.types import ExplanationAnswer
-from leadline.views.incidents.view import Incident, Incidents
+from leadline.views.incidents.view import Incidents
 from leadline.views.names import no_incident
 from leadline.views.rows import SCHEMA_VERSION
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI, Query, Request
 
 from leadline.model.errors import UsageError
 from leadline.server.asking import At, Cluster, From, SomeJob, To, Ways
+from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.diagnosis import diagnosis_answer
 from leadline.views.incidents.types import DiagnosisAnswer, IncidentsAnswer, OneIncidentAnswer
 from leadline.views.incidents.view import STATES, Incidents, incidents_answer
@@ -42,7 +43,7 @@ def mount_incidents(api: FastAPI, ways: Ways) -> None:
             found = Incidents(ways.parts.store, question).named(incident)
             if not found:
                 raise no_incident(ways.parts.store, question, incident)
-        return {"schema": SCHEMA_VERSION, "incidents": [each.as_json() for each in found]}
+        return {"schema": SCHEMA_VERSION, "incidents": [incident_json(each) for each in found]}
 
     @api.get("/api/v1/diagnosis", tags=["incidents"], **ways.answers(DiagnosisAnswer))
     def diagnosis(

@@ -16,7 +16,8 @@ from leadline.model.tables.verdicts import ANOMALY
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.fleet.places import Places
-from leadline.views.incidents.view import Cause, Incident, Incidents
+from leadline.views.incidents.incident import Cause, Incident
+from leadline.views.incidents.view import Incidents
 from leadline.views.rows import json_rows, rows_where
 
 GOOD, WATCH, BAD, UNKNOWN, SUPPRESSED = "good", "watch", "bad", "unknown", "suppressed"

@@ -29,7 +29,8 @@ from leadline.views.fleet.states import (
     S,
     odd_words,
 )
-from leadline.views.incidents.view import Incident, incidents_of
+from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.view import incidents_of
 from leadline.views.rows import json_rows, rows_where
 
 HEARD_NS = 120 * S

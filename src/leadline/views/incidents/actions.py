@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
 from leadline.model.incidents import ActionKind, Symptom
-
-if TYPE_CHECKING:
-    from leadline.views.incidents.view import Cause, Incident
+from leadline.views.incidents.incident import Cause, Incident
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _EVERY = "ALL"  # Slurm takes it, in any case, for every node there is
@@ -219,3 +217,18 @@ def _why_not(incident: Incident) -> str:
     if incident.open:
         return "acting would cost more than it saves in the next hour"
     return f"it recovered by itself at {_clock(incident.end_ns)}" if incident.end_ns is not None else "it is over"
+
+
+def incident_json(incident: Incident) -> dict[str, Any]:
+    """An incident as the API gives it, with what to do about it and about each of its causes."""
+
+    def caused(cause: Cause) -> dict[str, Any]:
+        return {**cause.as_json(), "todo": asdict(to_do(incident, cause))}
+
+    derived = {"unwatched": incident.unwatched, "held": incident.held, "over_ns": incident.over_ns}
+    return {
+        **asdict(incident), **derived,
+        "advice": [asdict(each) for each in advice(incident)],
+        "causes": [caused(cause) for cause in incident.chosen],
+        "considered": [caused(cause) for cause in incident.considered],
+    }  # fmt: skip

@@ -18,7 +18,9 @@ from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
-from leadline.views.incidents.view import Incident, Incidents
+from leadline.views.incidents.actions import incident_json
+from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.view import Incidents
 from leadline.views.jobs.lives import lives_of
 from leadline.views.ledger.config import LedgerConfig
 from leadline.views.names import is_entity, unknown_text
@@ -85,7 +87,11 @@ def diagnosis(
     state, why = state_of(about, incidents, watched, at_ns, recorded=recorded, kind=kind)
     ranks = {each.job: each.ranks for each in watched.jobs}
     told = [
-        {**one.as_json(), "gpus": sum(ranks.get(job, 0) for job in one.jobs) or None, "waiting_cost": waiting_cost(one)}
+        {
+            **incident_json(one),
+            "gpus": sum(ranks.get(job, 0) for job in one.jobs) or None,
+            "waiting_cost": waiting_cost(one),
+        }
         for one in incidents[:INCIDENTS_SHOWN]
     ]
     return {

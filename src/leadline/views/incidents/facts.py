@@ -16,7 +16,7 @@ from leadline.analysis.cause.rules import BY_NAME
 from leadline.model.incidents import Symptom
 from leadline.views.asked import time_text
 from leadline.views.incidents.actions import Advice, advice
-from leadline.views.incidents.view import AFTER, BEFORE, TOGETHER, Cause, Evidence, Incident
+from leadline.views.incidents.incident import AFTER, BEFORE, TOGETHER, Cause, Evidence, Incident
 
 EVIDENCE_MAX = 5  # of one cause: what tells most comes first
 CONSIDERED_MAX = 4

@@ -17,7 +17,8 @@ from leadline.model.tables.verdicts import MARK
 from leadline.store import Store
 from leadline.store.schema import arrow_table
 from leadline.views.asked import Asked
-from leadline.views.incidents.view import Cause, Incident, Incidents
+from leadline.views.incidents.incident import Cause, Incident
+from leadline.views.incidents.view import Incidents
 from leadline.views.names import no_incident
 from leadline.views.rows import SCHEMA_VERSION, json_rows
 

@@ -17,9 +17,10 @@ from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.incidents.actions import Advice, advice
 from leadline.views.incidents.facts import Explanation, explanation, lost_words, percent
+from leadline.views.incidents.incident import Cause, Evidence, Incident
 from leadline.views.incidents.marks import marks_answer
 from leadline.views.incidents.report_plot import HEIGHT, WIDTH, Drawn, drawn
-from leadline.views.incidents.view import Cause, Evidence, Incident, Incidents
+from leadline.views.incidents.view import Incidents
 from leadline.views.names import no_incident
 from leadline.views.samples import S, samples_answer
 

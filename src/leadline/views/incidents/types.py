@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from leadline.model.incidents import Mark
 from leadline.views.incidents.actions import Advice, ToDo
 from leadline.views.incidents.diagnosis import About, Watched
-from leadline.views.incidents.view import Evidence
+from leadline.views.incidents.incident import Evidence
 
 
 class _Answer(BaseModel):

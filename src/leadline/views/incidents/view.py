@@ -10,200 +10,37 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from leadline.model.hardware_codes import Xid, death_of
 from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched, repeated
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
-from leadline.views.incidents.actions import advice, to_do
+from leadline.views.incidents.actions import incident_json
+from leadline.views.incidents.incident import (
+    AFTER,
+    BEFORE,
+    OPEN,
+    ORDER_UNKNOWN,
+    OVER,
+    TOGETHER,
+    Cause,
+    Evidence,
+    Hurt,
+    Incident,
+)
 from leadline.views.lost import Key as LossKey
 from leadline.views.lost import Loss, losses_of
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
-OPEN, OVER = "open", "over"
 STATES = (OPEN, OVER)
 INCIDENTS_MAX = 1000  # told in one answer; `incidents_total` counts all of them
-BEFORE, AFTER, TOGETHER, ORDER_UNKNOWN = "before", "after", "together", "unknown"
 Rows = Iterable[Mapping[str, Any]]
 GPU_LABEL = "gpu"  # of a series of dcgm-exporter: the number that nvidia-smi calls it by
 _NUMBER = re.compile(r"\d{1,4}")
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """A row that speaks for a cause, or for a symptom. `after_s`: seconds after the first lost second.
-
-    `order`: before, after or together with the first lost second (the difference is within the bounds of the clocks);
-    unknown where a clock has no bound: then the difference orders nothing.
-    """
-
-    table: str
-    entity: str
-    what: str
-    time_ns: int | None
-    bound_ns: int | None
-    text: str
-    after_s: float | None
-    order: str
-    code: str = ""  # of an event: its vendor's number
-    times: int = 1  # how often it was seen
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One ranked cause; columns of the table `cause`. `host`: where its component is, if it is known.
-
-    `name`: what people call it, `h5 GPU 4`, where its id says it to nobody; empty: the id does.
-    """
-
-    position: int
-    entity: str
-    host: str | None
-    rule: str
-    chosen: bool
-    layer: str
-    fault_class: str
-    probability: float
-    start_ns: int
-    told_ns: int | None  # end of the window that named it first; None: not told
-    score: Mapping[str, Any]
-    evidence: tuple[Evidence, ...]
-    action: str
-    action_cost: float | None  # GPU-seconds, as the next two
-    saves: float | None
-    waiting_cost: float
-    text: str
-    name: str = ""
-
-    @property
-    def called(self) -> str:
-        """Its name, with the id behind where they differ: `h5 GPU 4 (GPU-be1914a2)`."""
-        return f"{self.name} ({self.entity.partition(':')[2]})" if self.name else self.entity
-
-    @property
-    def death(self) -> Xid | None:
-        """What says that the component is dead until it is reset; None: nothing does."""
-        found = (death_of(each.what, each.code) for each in self.evidence if each.table == "event")
-        return next((each for each in found if each is not None), None)
-
-    def as_json(self) -> dict[str, Any]:
-        """As the API tells it; the class is called `class` there."""
-        out = asdict(self)
-        out["class"] = out.pop("fault_class")
-        return out
-
-
-@dataclass(frozen=True, slots=True)
-class Hurt:
-    """One symptom of an incident. What only its row in `symptom` knows is None where that is gone."""
-
-    entity: str
-    symptom: str
-    start_ns: int | None
-    end_ns: int | None
-    lost_gpu_seconds: float
-    lost_share: float | None
-    missing: str | None
-    blamed: tuple[Mapping[str, Any], ...]
-    evidence: tuple[Evidence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Incident:
-    """Symptoms of one cause, or of one set of causes; columns of the table `incident`, of one tenant."""
-
-    tenant: str
-    cluster: str
-    incident: str
-    entity: str
-    job: str | None
-    jobs: tuple[str, ...]
-    symptom: str
-    start_ns: int
-    end_ns: int | None
-    bound_ns: int | None
-    told_ns: int
-    seen_ns: int
-    state: str
-    verdict: str
-    missing: str | None
-    lost_gpu_seconds: float
-    suppressed: str | None
-    symptoms: tuple[Hurt, ...]
-    causes: tuple[Cause, ...]  # by position
-    estimated_gpu_seconds: float = 0.0  # of what was lost: not judged by the ledger yet, as its symptoms take it
-
-    def with_loss(self, loss: Loss | None) -> Incident:
-        """The same with what it lost by the ledger; its symptoms add up to that. None: nothing was judged of it."""
-        loss = loss or Loss(self.lost_gpu_seconds, self.lost_gpu_seconds)
-        whole = sum(each.lost_gpu_seconds for each in self.symptoms)
-        part = loss.gpu_seconds / whole if whole else 0.0
-        hurts = tuple(replace(each, lost_gpu_seconds=each.lost_gpu_seconds * part) for each in self.symptoms)
-        return replace(self, lost_gpu_seconds=loss.gpu_seconds, estimated_gpu_seconds=loss.estimated, symptoms=hurts)
-
-    @property
-    def chosen(self) -> tuple[Cause, ...]:
-        """The causes named, the likeliest first."""
-        return tuple(cause for cause in self.causes if cause.chosen)
-
-    @property
-    def considered(self) -> tuple[Cause, ...]:
-        """What was considered and is not it."""
-        return tuple(cause for cause in self.causes if not cause.chosen)
-
-    @property
-    def known(self) -> bool:
-        """Whether a cause is named."""
-        return self.verdict == Verdict.KNOWN and bool(self.chosen)
-
-    @property
-    def open(self) -> bool:
-        """Whether it still hurts."""
-        return self.state == OPEN
-
-    @property
-    def held(self) -> bool:
-        """Whether nothing hurts any more, and it is open because a part of its cause is dead until it is reset."""
-        return self.open and all(each.end_ns is not None for each in self.symptoms) and bool(self.symptoms)
-
-    @property
-    def over_ns(self) -> int | None:
-        """When its last symptom was over; None: one lasts."""
-        ends = [each.end_ns for each in self.symptoms]
-        return None if None in ends else max((each for each in ends if each is not None), default=self.end_ns)
-
-    @property
-    def unwatched(self) -> bool:
-        """Whether its end was not seen: nobody watched it since `end_ns`."""
-        return is_unwatched(self.end_ns, self.seen_ns)
-
-    def concerns(self, job: str) -> bool:
-        """Whether this job suffers."""
-        return job in self.jobs or job == self.job or self.entity == f"job:{job}"
-
-    def names(self, entity: str) -> bool:
-        """Whether this entity suffers, is a cause that is named, is where one is, or is an end of a link that is."""
-        said = {self.entity, *(f"job:{job}" for job in self.jobs), *(hurt.entity for hurt in self.symptoms)}
-        for cause in self.chosen:
-            ends = cause.entity.removeprefix("link:").split("~") if cause.entity.startswith("link:") else []
-            said |= {cause.entity, cause.host or "", *(f"{kind}:{end}" for end in ends for kind in ("port", "swport"))}
-        return entity in said
-
-    def as_json(self) -> dict[str, Any]:
-        """As the API tells it."""
-        out = {**asdict(self), "unwatched": self.unwatched, "held": self.held, "over_ns": self.over_ns}
-        out["advice"] = [asdict(each) for each in advice(self)]
-        out["causes"] = [self._caused(cause) for cause in self.chosen]
-        out["considered"] = [self._caused(cause) for cause in self.considered]
-        return out
-
-    def _caused(self, cause: Cause) -> dict[str, Any]:
-        return {**cause.as_json(), "todo": asdict(to_do(self, cause))}
 
 
 # --- from rows ----------------------------------------------------------------------------------------------------
@@ -490,5 +327,5 @@ def incidents_answer(
     found = Incidents(store, asked).between(from_ns, job, state)
     return {
         "schema": SCHEMA_VERSION, "from_ns": from_ns, "to_ns": asked.at_ns, "incidents_total": len(found),
-        "incidents": [one.as_json() for one in found[:INCIDENTS_MAX]],
+        "incidents": [incident_json(one) for one in found[:INCIDENTS_MAX]],
     }  # fmt: skip

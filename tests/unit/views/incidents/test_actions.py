@@ -12,7 +12,7 @@ from tests.unit.views.incidents.incident_rows import FLAP, NOW, WORKER, S
 
 from leadline.model.incidents import ActionKind
 from leadline.views.incidents.actions import PATTERNS, ToDo, advice, to_do
-from leadline.views.incidents.view import Cause
+from leadline.views.incidents.incident import Cause
 
 FLAPPING = one(FLAP)
 TAKES_OUT = (ActionKind.DRAIN, ActionKind.QUARANTINE, ActionKind.REPLACE_NODE)

@@ -15,6 +15,7 @@ from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.diagnosis import Watched, WatchedJob, diagnosis_answer, state_of
 from leadline.views.incidents.view import Incidents, host_of, incidents_answer, incidents_of, order_of
 from leadline.views.ledger.config import LedgerConfig
@@ -162,7 +163,7 @@ def test_every_column_of_an_incident_is_told(store: Store) -> None:
     hidden = {"analysis", "version", "revision"}
     of_incident = {"tenant", "cluster", "incident", "seen_ns"}
     (one,) = Incidents(store, ASKED).named(FLAP)
-    told = one.as_json()
+    told = incident_json(one)
     assert {column.name for column in BY_NAME["incident"].columns} - hidden <= told.keys()
     assert {column.name for column in BY_NAME["cause"].columns} - hidden - of_incident <= told["causes"][0].keys()
 
@@ -185,4 +186,4 @@ def test_one_that_is_open_for_a_dead_part_says_since_when_nobody_suffers() -> No
     assert (held.open, held.held, held.over_ns) == (True, True, over["end_ns"])
     (lasts,) = incidents_of([{**told, "symptoms": json.dumps([over, {**hurt, "end_ns": None}])}], (), ())
     assert (lasts.held, lasts.over_ns) == (False, None)
-    assert held.as_json()["held"]
+    assert incident_json(held)["held"]
