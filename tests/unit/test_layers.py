@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib.metadata
 import importlib.util
 import re
@@ -82,6 +83,23 @@ def test_arrows_point_down(package: str) -> None:
             f"{package} (layer {LAYER[package]}) imports {imported} (layer {LAYER[imported]}); "
             "packages of one layer meet through bytes or tables"
         )
+
+
+def test_no_file_imports_itself_through_others() -> None:
+    """Inside functions and for types alone as well: a circle means that neither file can be read without the other."""
+    paths = {path: ".".join(("leadline", *path.relative_to(SOURCE).with_suffix("").parts)) for path in files(*LAYER)}
+    names = {name.removesuffix(".__init__") for name in paths.values()}
+    edges: dict[str, set[str]] = {}
+    for path, name in paths.items():
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= (inner & names) or {node.module}
+        edges[name.removesuffix(".__init__")] = (found & names) - {name.removesuffix(".__init__")}
+    graphlib.TopologicalSorter(edges).prepare()  # raises CycleError with the files
 
 
 def test_few_packages_of_one_layer_import_each_other() -> None:
