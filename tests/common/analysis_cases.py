@@ -10,22 +10,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+from tests.builders.anomalies import WINDOW as ODD_WINDOW
+from tests.builders.anomalies import odd_site
+from tests.builders.causes import throttled_host
+from tests.builders.expectation_hours import HOUR, minutes
+from tests.builders.expectations import MINUTE, hot_gpu
+from tests.builders.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
+from tests.builders.failures import WINDOW as MINUTE_WINDOW
+from tests.builders.failures import failing_job
+from tests.builders.lossy_links import WINDOW as LOSSY_WINDOW
+from tests.builders.lossy_links import lossy_link
+from tests.builders.messages import WINDOW as RING_WINDOW
+from tests.builders.messages import ring_job
+from tests.builders.slow_jobs import burning_host, lost_senders, slow_job, stalled_and_crashed
+from tests.builders.slow_jobs import window as suffering_window
+from tests.builders.small_job import slow_rank_job
 from tests.common.analysis_laws import Case
-from tests.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
-from tests.failing import WINDOW as MINUTE_WINDOW
-from tests.failing import failing_job
-from tests.hurting import throttled_host
-from tests.lossy import WINDOW as LOSSY_WINDOW
-from tests.lossy import lossy_link
-from tests.odd_metrics import WINDOW as ODD_WINDOW
-from tests.odd_metrics import odd_site
-from tests.promised import MINUTE, hot_gpu
-from tests.promised_hours import HOUR, minutes
-from tests.small_job import slow_rank_job
-from tests.suffering import burning_host, lost_senders, slow_job, stalled_and_crashed
-from tests.suffering import window as suffering_window
-from tests.transfers import WINDOW as RING_WINDOW
-from tests.transfers import ring_job
 
 from leadline.analysis.spec import Analysis, Window
 

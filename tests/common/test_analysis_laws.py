@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
+from tests.builders.fabrics import T0, S
 from tests.common import analysis_cases, analysis_laws
 from tests.common.analysis_cases import case_of, tiny_site
 from tests.common.analysis_laws import LAWS, Case, Law
 from tests.common.analysis_laws import given as given_rows
 from tests.common.analysis_nonsense import nonsense, survives
-from tests.fabrics import T0, S
 
 from leadline.analysis.columns import codes, ids, ints
 from leadline.analysis.spec import Analysis, Read, Verdicts, Window, analysis

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.anomalies import WINDOW, Said, counted, since, tables, wavy
 from tests.common.analysis_laws import judged
-from tests.odd_metrics import WINDOW, Said, counted, since, tables, wavy
 
 from leadline.analysis.anomaly.anomaly import anomalies
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.collective_rows import JOB, MS, T0, Call, collectives, empty
+from tests.builders.collectives import JOB, MS, T0, Call, collectives, empty
 
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.segments import CATEGORIES, Segments

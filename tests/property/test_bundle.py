@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.incidents import Names, incident, truth_of, write_incident
+from tests.builders.incident import Names, incident, truth_of, write_incident
 
 from leadline.model.errors import DataError
 from leadline.model.tables import BY_NAME, TABLES, Table, Type

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.late_delivery import Recording, played, recording
+from tests.builders.late_delivery import Recording, played, recording
 
 from leadline.store import Store, StoreConfig
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import JOB, MS, RANKS, collective, event, relations, step, table
 from tests.common.analysis_laws import judged
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, RANKS, collective, event, relations, step, table
 
 from leadline.analysis.ledger.layers import accounts, dealt_ticks, merged, orderly, ticks_of
 from leadline.analysis.ledger.ledger import ledger

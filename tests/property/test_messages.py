@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.builders.fabrics import T0, S
+from tests.builders.messages import MS, WINDOW, Row, Transfer, collective_rows, rows_table
 from tests.common.analysis_laws import Case, assert_same, moved, said, shuffled
-from tests.fabrics import T0, S
-from tests.transfers import MS, WINDOW, Row, Transfer, collective_rows, rows_table
 
 from leadline.analysis.messages.ends import LONGEST_NS, RECEIVED_WAITS_NS, SENT_WAITS_NS
 from leadline.analysis.messages.messages import messages

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.operation_traces import Planted, S, trace
+from tests.builders.operation_traces import Planted, S, trace
 
 from leadline.analysis.ledger.operations.cause import finding
 from leadline.analysis.ledger.operations.operations import from_operations

@@ -10,7 +10,19 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fabrics import PROVIDER, T0, TCP, Claim, Clos, Flow, S, Sample, relation_table, sample_table, samples
+from tests.builders.fabrics import (
+    PROVIDER,
+    T0,
+    TCP,
+    Claim,
+    Clos,
+    Flow,
+    S,
+    Sample,
+    relation_table,
+    sample_table,
+    samples,
+)
 
 from leadline.analysis.path.paths import paths
 from leadline.analysis.spec import Window

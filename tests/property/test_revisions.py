@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 
 from leadline.analysis.spec import Window
 from leadline.model.tables import BY_NAME, Identity, Table

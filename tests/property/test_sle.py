@@ -7,10 +7,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.builders.expectation_hours import HOUR, loss, minute
+from tests.builders.expectations import MINUTE, Said, gpus, hot_gpu, promise, tables
+from tests.builders.small_job import table
 from tests.common.analysis_laws import judged, rows_of
-from tests.promised import MINUTE, Said, gpus, hot_gpu, promise, tables
-from tests.promised_hours import HOUR, loss, minute
-from tests.small_job import table
 
 from leadline.analysis.sle import expectations as words
 from leadline.analysis.sle.expectations import Bound, Expectation, Indicator, Source, Threshold, parse, to_text

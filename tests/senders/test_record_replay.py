@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.incidents import Names, truth_of
+from tests.builders.incident import Names, truth_of
 from tests.senders.running import RunningLeadline, free_ports, ndjson, wait_for
 
 from leadline.analysis import ANALYSES

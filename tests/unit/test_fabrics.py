@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from tests.fabrics import (
+from tests.builders.fabrics import (
     BERT,
     FLOWS,
     LIED_ABOUT,

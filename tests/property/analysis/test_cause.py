@@ -7,7 +7,7 @@ import math
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.hurting import RING, anomaly, blame, case, event, flows, symptom, told
+from tests.builders.causes import RING, anomaly, blame, case, event, flows, symptom, told
 
 from leadline.analysis.cause.score import UNKNOWN_LOGIT
 

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests import plain_symptoms as plain
-from tests.small_job import JOB, table
+from tests.builders import symptom_oracle as plain
+from tests.builders.small_job import JOB, table
 
 from leadline.analysis.symptoms.calls import GROUPS_MORE, Calls, calls_of
 from leadline.analysis.symptoms.excursions import excursion, level_of, onset

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, RANKS
-from tests.suffering import both, slow_job, stuck_job, tables, told, window, working
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import both, slow_job, stuck_job, tables, told, window, working
+from tests.builders.small_job import JOB, MS, RANKS
 
 from leadline.analysis.symptoms.calls import Group
 from leadline.analysis.symptoms.decisions import earliest

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import yaml
 from rich.console import Console
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 from tests.senders.running import RunningLeadline
 from tests.unit.cli.conftest import Run
 from tests.unit.views.incidents.incident_rows import FLAP, NOW, QUIET, ROWS, THIN, WORKER, S, newest

@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from tests.builders.fabrics import S
+from tests.builders.messages import JOB, WINDOW, ring_job
 from tests.common.analysis_laws import judged, moved
-from tests.fabrics import S
 from tests.senders.running import RunningLeadline, ndjson
-from tests.transfers import JOB, WINDOW, ring_job
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_pictures import NASTY, SVG, box_of, points
 

@@ -6,7 +6,7 @@ import numpy as np
 from evals.anomaly_live import BIN_NS, BINS, live
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.small_job import Row, table
+from tests.builders.small_job import Row, table
 
 from leadline.analysis.anomaly.anomaly import LOOK_BACK_NS
 from leadline.analysis.anomaly.kinds import OTHER

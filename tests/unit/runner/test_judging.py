@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.fabrics import T0
-from tests.small_job import table
-from tests.suffering import stuck_job, working
+from tests.builders.fabrics import T0
+from tests.builders.slow_jobs import stuck_job, working
+from tests.builders.small_job import table
 
 from leadline.analysis import ANALYSES
 from leadline.lab.incidents import incident

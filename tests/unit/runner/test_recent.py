@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 
 from leadline.model.errors import StoreError
 from leadline.model.tables import BY_NAME, Table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.incidents import BEGIN_NS, END_NS, SECOND_NS, Names, incident, rows_of, write_incident
+from tests.builders.incident import BEGIN_NS, END_NS, SECOND_NS, Names, incident, rows_of, write_incident
 
 from leadline.model.errors import DataError, StoreError
 from leadline.model.tables import BY_NAME, TABLES, Table

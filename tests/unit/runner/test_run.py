@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 from tests.unit.runner.toy_rows import BEGIN_NS, SECONDS, S, edges, fits, flows, steps, story
 
 from leadline.analysis import BY_NAME as ANALYSIS

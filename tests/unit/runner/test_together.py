@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.incidents import Names, rows_of
-from tests.judgements import conflict, volume
+from tests.builders.incident import Names, rows_of
+from tests.builders.verdicts import conflict, volume
 
 from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME

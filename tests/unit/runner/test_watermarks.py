@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 
 from leadline.model.tables.fabric import WATERMARK
 from leadline.runner.behind import Behind

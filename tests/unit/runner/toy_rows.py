@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tests.incidents import Names, rows_of
+from tests.builders.incident import Names, rows_of
 
 from leadline.model.tables import BY_NAME
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.incidents import BEGIN_NS, END_NS, SECOND_NS, Names, incident, rows_of, write_incident
+from tests.builders.incident import BEGIN_NS, END_NS, SECOND_NS, Names, incident, rows_of, write_incident
 from tests.unit.store.conftest import RunningDouble, started
 
 from leadline.model.errors import DataError, UsageError, WorldError

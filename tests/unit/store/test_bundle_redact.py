@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.incidents import Names, incident, truth_of, write_incident
+from tests.builders.incident import Names, incident, truth_of, write_incident
 
 from leadline.model.errors import DataError, WorldError
 from leadline.model.ids import flow_id, link_id, parse_entity_id, series_id

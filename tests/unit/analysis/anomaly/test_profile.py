@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders.anomalies import WINDOW, Said, job_rows, tables, wavy
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import Row, table
 from tests.common.analysis_laws import judged
-from tests.fabrics import T0, S
-from tests.odd_metrics import WINDOW, Said, job_rows, tables, wavy
-from tests.small_job import Row, table
 
 from leadline.analysis.anomaly.anomaly import anomalies
 from leadline.analysis.anomaly.profile import BINS_KNOWN, FACTORS, Bins, Profile, begun, distances, learnt, matched

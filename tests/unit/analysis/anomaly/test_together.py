@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders.anomalies import WINDOW, Said, since, tables, wavy
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import table
 from tests.common.analysis_laws import judged
-from tests.fabrics import T0, S
-from tests.odd_metrics import WINDOW, Said, since, tables, wavy
-from tests.small_job import table
 from tests.unit.analysis.anomaly.test_anomaly import series_of_windows, told
 
 from leadline.analysis.anomaly.anomaly import LEFT_OUT, TOLD_MAX, anomalies

@@ -1,4 +1,4 @@
-"""From what hurts to the component: one story each, on the site of `tests.hurting`."""
+"""From what hurts to the component: one story each, on the site of `tests.builders.causes`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from tests.common.analysis_laws import Case
-from tests.hurting import (
+from tests.builders.causes import (
     RING,
     UPLINK_1,
     Row,
@@ -24,6 +23,7 @@ from tests.hurting import (
     told,
     volume,
 )
+from tests.common.analysis_laws import Case
 
 LATE = blame("rank:bert-1/2", "late-rank")
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.builders.causes import WINDOW, Row, at, blame, case, event, host_link, symptom, told
+from tests.builders.failures import rows_of
 from tests.common.analysis_laws import Case
-from tests.failing import rows_of
-from tests.hurting import WINDOW, Row, at, blame, case, event, host_link, symptom, told
 
 from leadline.analysis.cause.cause import cause
 from leadline.model.tables.verdicts import INCIDENT

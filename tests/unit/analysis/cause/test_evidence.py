@@ -7,7 +7,7 @@ import re
 from dataclasses import asdict, replace
 
 import pytest
-from tests.hurting import at, blame, symptom
+from tests.builders.causes import at, blame, symptom
 
 from leadline.analysis.cause.evidence import Face, Piece, remembered
 from leadline.analysis.cause.hurts import hurts_of, lost_of, retold, told

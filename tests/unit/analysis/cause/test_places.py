@@ -1,11 +1,11 @@
-"""Who is where, and what is a part of what, on the site of `tests.hurting`."""
+"""Who is where, and what is a part of what, on the site of `tests.builders.causes`."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.failing import rows_of
-from tests.hurting import RING, UPLINK_1, flows, host_link, relations
+from tests.builders.causes import RING, UPLINK_1, flows, host_link, relations
+from tests.builders.failures import rows_of
 
 from leadline.analysis.cause.places import Places, places_of
 from leadline.analysis.cause.reach import ANYONE, FAR, Ground

@@ -6,8 +6,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.failing import rows_of
-from tests.hurting import RING, WINDOW, Row, anomaly, at, blame, case, event, flows, host_link, relations, symptom, told
+from tests.builders.causes import (
+    RING,
+    WINDOW,
+    Row,
+    anomaly,
+    at,
+    blame,
+    case,
+    event,
+    flows,
+    host_link,
+    relations,
+    symptom,
+    told,
+)
+from tests.builders.failures import rows_of
 
 from leadline.analysis.cause.cause import cause
 from leadline.model.tables.verdicts import CAUSE

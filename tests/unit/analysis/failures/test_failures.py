@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.failing import MINUTE, WINDOW, at, event, exits, failing_job, places, rows_of, steps
+from tests.builders.failures import MINUTE, WINDOW, at, event, exits, failing_job, places, rows_of, steps
 
 from leadline.analysis.failures.failures import failures
 from leadline.analysis.spec import Window

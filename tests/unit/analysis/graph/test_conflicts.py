@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.fabrics import T0, Claim, S, relation_table
+from tests.builders.fabrics import T0, Claim, S, relation_table
 
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.graph.contradictions import overlaps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.fabrics import T0, Claim, relation_table
+from tests.builders.fabrics import T0, Claim, relation_table
 
 from leadline.analysis.graph.answers import neighbourhood
 from leadline.analysis.graph.depends import KINDS

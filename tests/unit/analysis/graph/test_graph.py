@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pyarrow as pa
-from tests.fabrics import BERT, T0, TINY, Claim, S, relation_table, tiny_claims
+from tests.builders.fabrics import BERT, T0, TINY, Claim, S, relation_table, tiny_claims
 
 from leadline.analysis.graph.answers import neighbourhood
 from leadline.analysis.graph.graph import graph

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.fabrics import T0, Claim, S, relation_table
+from tests.builders.fabrics import T0, Claim, S, relation_table
 
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.graph.lasting import Lasting, lasting

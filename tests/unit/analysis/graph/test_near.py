@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fabrics import T0, Claim, relation_table
+from tests.builders.fabrics import T0, Claim, relation_table
 
 from leadline.analysis.graph.graph import graph
 from leadline.analysis.graph.near import COMPARED_MAX

@@ -1,4 +1,4 @@
-"""What a job stands on, on the tiny Clos of `tests.fabrics`: two jobs, four hosts, two leaves, two spines."""
+"""What a job stands on, on the tiny Clos of `tests.builders.fabrics`: two jobs, four hosts, two leaves, two spines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tests.fabrics import BERT, BOOT, MOE, PROVIDER, STARTED, T0, TINY, Claim, S, relation_table, tiny_claims
+from tests.builders.fabrics import BERT, BOOT, MOE, PROVIDER, STARTED, T0, TINY, Claim, S, relation_table, tiny_claims
 
 from leadline.analysis.graph.answers import changes, neighbourhood
 from leadline.analysis.graph.graph import Graph, graph

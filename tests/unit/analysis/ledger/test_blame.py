@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
 
 from leadline.analysis.ledger.collectives.blame import last_rank, placed
 from leadline.analysis.ledger.segments import PLACE_OF, Segments

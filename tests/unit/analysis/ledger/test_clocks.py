@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.collective_rows import JOB, MS, T0, Call, collectives, empty
+from tests.builders.collectives import JOB, MS, T0, Call, collectives, empty
 
 from leadline.analysis.columns import Floats
 from leadline.analysis.ledger.collectives.arrivals import arrivals

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.collective_rows import JOB, MS, T0, Call, collectives, edges, empty, steps, usual
+from tests.builders.collectives import JOB, MS, T0, Call, collectives, edges, empty, steps, usual
 
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.collectives.edges import slow_rank

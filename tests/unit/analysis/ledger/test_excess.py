@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, RANKS, step, table
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import JOB, MS, RANKS, step, table
 
 from leadline.analysis.ledger.excess import excess_ns, within
 from leadline.analysis.ledger.pieces import COMM, RANK, Pieces

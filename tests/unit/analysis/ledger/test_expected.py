@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import JOB, RANKS, step, table
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import JOB, RANKS, step, table
 
 from leadline.analysis.ledger.expected import expected
 from leadline.analysis.spec import Window

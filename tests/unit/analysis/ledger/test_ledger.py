@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import JOB, MS, RANKS, event, relations, slow_rank_job, step, steps, table
 from tests.common.analysis_laws import judged
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, RANKS, event, relations, slow_rank_job, step, steps, table
 
 from leadline.analysis.ledger.ledger import ledger
 from leadline.analysis.ledger.usual import usual, usual_ns

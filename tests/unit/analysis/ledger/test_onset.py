@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.straggler_runs import SHAPES, Noise, judged, uneven, white
+from tests.builders.straggler_runs import SHAPES, Noise, judged, uneven, white
 
 from leadline.analysis.ledger.onset.onset import medians_of_others, scale_of_differences, stragglers
 

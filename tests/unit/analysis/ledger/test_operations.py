@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.operation_traces import Planted, S, trace
+from tests.builders.operation_traces import Planted, S, trace
 
 from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.operations.trace import read_trace

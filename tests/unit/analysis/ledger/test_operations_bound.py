@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.operation_traces import Planted, trace
+from tests.builders.operation_traces import Planted, trace
 
 from leadline.analysis.ledger.operations.bound import newest_steps
 from leadline.analysis.ledger.operations.operations import from_operations

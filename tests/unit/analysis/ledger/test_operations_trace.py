@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.operation_traces import Planted, trace
+from tests.builders.operation_traces import Planted, trace
 
 from leadline.analysis.ledger.operations.trace import read_trace
 from leadline.analysis.ledger.operations.whatif import what_if

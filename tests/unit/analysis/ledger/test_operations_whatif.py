@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from evals.whatif_data import read
-from tests.operation_traces import Planted, trace
+from tests.builders.operation_traces import Planted, trace
 
 from leadline.analysis.ledger.operations.cause import Cause, finding
 from leadline.analysis.ledger.operations.trace import Trace, read_trace

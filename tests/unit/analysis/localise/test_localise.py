@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tests.fabrics import T0, S
-from tests.lossy import FLOWS, LEAF1_SPINE1, SPINE1_LEAF2, WINDOW, Site, blackhole, edge, lossy_link, rows_of
+from tests.builders.fabrics import T0, S
+from tests.builders.lossy_links import (
+    FLOWS,
+    LEAF1_SPINE1,
+    SPINE1_LEAF2,
+    WINDOW,
+    Site,
+    blackhole,
+    edge,
+    lossy_link,
+    rows_of,
+)
 
 from leadline.analysis.cause.evidence import pieces_of
 from leadline.analysis.localise.localise import localise

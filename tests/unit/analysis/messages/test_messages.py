@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.common.analysis_laws import Case, said
-from tests.fabrics import T0, S
-from tests.transfers import (
+from tests.builders.fabrics import T0, S
+from tests.builders.messages import (
     COMM,
     JOB,
     MS,
@@ -23,6 +22,7 @@ from tests.transfers import (
     rows_table,
     with_bounds,
 )
+from tests.common.analysis_laws import Case, said
 
 from leadline.analysis.messages.ends import RECEIVED_WAITS_NS, SENT_WAITS_NS
 from leadline.analysis.messages.messages import messages

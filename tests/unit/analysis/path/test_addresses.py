@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.fabrics import TINY, Claim, relation_table
+from tests.builders.fabrics import TINY, Claim, relation_table
 
 from leadline.analysis.path.addresses import addresses, many, spelled, told_addresses
 from leadline.analysis.path.topology import Topology, claimed_links, structure, topology

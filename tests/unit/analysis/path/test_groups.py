@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from tests.fabrics import T0, TINY, Flow, S, Sample, sample_table, samples, tiny_samples
+from tests.builders.fabrics import T0, TINY, Flow, S, Sample, sample_table, samples, tiny_samples
 
 from leadline.analysis.path.groups import FRAME_MAX, Samples, grouped, of_the_window
 

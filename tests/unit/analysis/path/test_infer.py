@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from tests.fabrics import Clos, relation_table
+from tests.builders.fabrics import Clos, relation_table
 
 from leadline.analysis.path.infer import ERROR, SILENT, Ends, Evidence, Fabric, Posterior, ends, fabric, posterior
 from leadline.analysis.path.infer_kernels import ALTERNATIVES_MAX, UNREACHABLE

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.fabrics import BERT, MOE, T0, TCP, TINY, UDP, Claim, S, relation_table
+from tests.builders.fabrics import BERT, MOE, T0, TCP, TINY, UDP, Claim, S, relation_table
 
 from leadline.analysis.columns import Codes, codes
 from leadline.analysis.conflict import ROWS_MAX

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.fabrics import (
+from tests.builders.fabrics import (
     PROVIDER,
     T0,
     TCP,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tests.fabrics import BOOT, STARTED, TINY, Claim, relation_table
+from tests.builders.fabrics import BOOT, STARTED, TINY, Claim, relation_table
 
 from leadline.analysis.path.topology import (
     ClaimedLink,

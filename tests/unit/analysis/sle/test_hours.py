@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+from tests.builders.expectation_hours import HOUR, loss, minute, minutes
+from tests.builders.small_job import table
 from tests.common.analysis_laws import judged, rows_of
-from tests.promised_hours import HOUR, loss, minute, minutes
-from tests.small_job import table
 
 from leadline.analysis.sle.hours import sle_hours
 

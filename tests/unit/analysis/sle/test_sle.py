@@ -5,10 +5,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.builders.expectations import MINUTE, T0, Said, always, gpus, hot_gpu, promise, since, tables
+from tests.builders.fabrics import S
+from tests.builders.small_job import collective, event, relations, step
 from tests.common.analysis_laws import judged, rows_of
-from tests.fabrics import S
-from tests.promised import MINUTE, T0, Said, always, gpus, hot_gpu, promise, since, tables
-from tests.small_job import collective, event, relations, step
 
 from leadline.analysis.sle.expectations import parse, to_text
 from leadline.analysis.sle.sle import OWN_MAX, OWN_SPEC_MAX, promises, sles

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0, S
-from tests.small_job import JOB, relations, table
-from tests.suffering import MINUTE, burning_host, symptom
-from tests.suffering import told as told_by
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import MINUTE, burning_host, symptom
+from tests.builders.slow_jobs import told as told_by
+from tests.builders.small_job import JOB, relations, table
 
 from leadline.analysis.symptoms.burning import burning
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import JOB
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import JOB
 
 from leadline.analysis.symptoms.lateness import Lateness
 from leadline.analysis.symptoms.onsets import began, dated

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from tests.fabrics import T0, S
-from tests.small_job import RANKS, table
-from tests.suffering import both, tables
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import both, tables
+from tests.builders.small_job import RANKS, table
 
 from leadline.analysis.symptoms.calls import calls_of
 from leadline.analysis.symptoms.pace import Pace, pace_of

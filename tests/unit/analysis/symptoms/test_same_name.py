@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import JOB, relations, table
-from tests.suffering import slow_job, stuck_job, symptom, tables, told, window, working
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import slow_job, stuck_job, symptom, tables, told, window, working
+from tests.builders.small_job import JOB, relations, table
 
 from leadline.analysis.symptoms.same_name import comes_up, shared_of
 from leadline.analysis.symptoms.slowdowns import slowdowns

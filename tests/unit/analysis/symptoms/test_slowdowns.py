@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import COMM, JOB, RANKS, collective, event, step, table
-from tests.suffering import blamed, both, slow_job, symptom, tables, window, working
-from tests.suffering import told as told_by
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import blamed, both, slow_job, symptom, tables, window, working
+from tests.builders.slow_jobs import told as told_by
+from tests.builders.small_job import COMM, JOB, RANKS, collective, event, step, table
 
 from leadline.analysis.spec import Window
 from leadline.analysis.symptoms.excursions import excursion, jump, level_of

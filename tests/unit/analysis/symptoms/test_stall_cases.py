@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, event
-from tests.stall_cases import Call, Cluster, judged
-from tests.suffering import Row, blamed
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import Row, blamed
+from tests.builders.small_job import JOB, MS, event
+from tests.builders.stalls import Call, Cluster, judged
 
 LAYOUTS = [("ring", 4), ("ring", 16), ("3d", 4), ("3d", 8), ("3d", 16)]
 HANGS = 21  # number of the step in which it happens

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.fabrics import T0, S
-from tests.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
-from tests.suffering import blamed, both, crashed_job, stuck_job, symptom, tables, window, working
-from tests.suffering import told as told_by
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import blamed, both, crashed_job, stuck_job, symptom, tables, window, working
+from tests.builders.slow_jobs import told as told_by
+from tests.builders.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
 
 from leadline.analysis.spec import Window
 from leadline.analysis.symptoms.stalls import stalls

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from tests.builders.fabrics import S
+from tests.builders.messages import JOB, WINDOW, Transfer, collective_rows, ends_table, ring, ring_job, rows_table
 from tests.common.analysis_laws import judged
-from tests.fabrics import S
-from tests.transfers import JOB, WINDOW, Transfer, collective_rows, ends_table, ring, ring_job, rows_table
 
 from leadline.analysis.messages.messages import messages
 from leadline.analysis.spec import Window

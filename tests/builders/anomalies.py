@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0, S
-from tests.small_job import MS, Row, collective, event, step, table
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import MS, Row, collective, event, step, table
 
 from leadline.analysis.spec import Window
 from leadline.model.ids import series_id

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, collective, event, relations, step, table
-from tests.suffering import Row, told, window
+from tests.builders.fabrics import T0, S
+from tests.builders.slow_jobs import Row, told, window
+from tests.builders.small_job import JOB, MS, collective, event, relations, step, table
 
 from leadline.analysis.symptoms.stalls import stalls
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0, Claim, S, relation_table
+from tests.builders.fabrics import T0, Claim, S, relation_table
 
 from leadline.analysis.spec import Window
 from leadline.model.tables import BY_NAME

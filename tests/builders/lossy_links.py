@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from tests.fabrics import T0, S
+from tests.builders.fabrics import T0, S
 
 from leadline.analysis.spec import Window
 from leadline.model.ids import flow_id, series_id

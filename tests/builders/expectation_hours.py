@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import S
-from tests.promised import MINUTE, T0
-from tests.small_job import table
+from tests.builders.expectations import MINUTE, T0
+from tests.builders.fabrics import S
+from tests.builders.small_job import table
 
 HOUR_S = 3600
 HOUR = replace(MINUTE, from_ns=T0 - T0 % (HOUR_S * S), to_ns=T0 - T0 % (HOUR_S * S) + HOUR_S * S)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0, S
+from tests.builders.fabrics import T0, S
 
 from leadline.analysis.spec import Window
 from leadline.model.tables import BY_NAME

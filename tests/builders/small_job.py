@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0, S
+from tests.builders.fabrics import T0, S
 
 from leadline.model.tables import BY_NAME
 from leadline.store.schema import arrow_table

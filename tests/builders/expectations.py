@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from tests.fabrics import T0 as FABRIC_T0
-from tests.fabrics import S
-from tests.small_job import table
+from tests.builders.fabrics import T0 as FABRIC_T0
+from tests.builders.fabrics import S
+from tests.builders.small_job import table
 
 from leadline.analysis.spec import Window
 from leadline.model.ids import series_id

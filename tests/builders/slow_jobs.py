@@ -1,6 +1,6 @@
-"""Jobs that hurt, as rows of their senders: they stall, crash, become slow; times in ns from `tests.fabrics.T0`.
+"""Slow, stalled and crashed jobs, as rows of their senders; times in ns from `tests.builders.fabrics.T0`.
 
-The job of `tests.small_job`: four ranks, a step each second, two all-reduces in it.
+The job of `tests.builders.small_job`: four ranks, a step each second, two all-reduces in it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+from tests.builders.fabrics import T0, S
+from tests.builders.small_job import JOB, MS, RANKS, collective, event, relations, step, table
 from tests.common.analysis_laws import given as asked
-from tests.fabrics import T0, S
-from tests.small_job import JOB, MS, RANKS, collective, event, relations, step, table
 
 from leadline.analysis.spec import Analysis, Window
 

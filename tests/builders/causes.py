@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
+from tests.builders.fabrics import STARTED, T0, S
+from tests.builders.failures import rows_of
 from tests.common.analysis_laws import Case, judged
-from tests.fabrics import STARTED, T0, S
-from tests.failing import rows_of
 
 from leadline.analysis.cause.cause import cause
 from leadline.analysis.spec import Window

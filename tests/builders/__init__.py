@@ -1,0 +1,1 @@
+"""Rows and sites for tests, built by subject: a job, a fabric, a fault, a verdict."""
