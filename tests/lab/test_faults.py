@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.lab import clock
+from leadline.lab import faketime
 from leadline.lab.faults import BY_NAME, FAULTS, Fault
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.status import status
@@ -48,7 +48,7 @@ def lab() -> Iterator[RunningLab]:
         running.telemetry = Telemetry(cluster, config)
         running.telemetry.start()
         for kind in FAULTS:
-            if kind.name not in CLOCKS or clock.faketime() is not None:
+            if kind.name not in CLOCKS or faketime.faketime() is not None:
                 kind().prepare(running)
         try:
             yield running
@@ -85,7 +85,7 @@ ELSEWHERE = {"colocated-neighbour"}  # needs a machine with several hosts: test_
 
 @pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind.name not in ELSEWHERE], ids=lambda kind: kind.name)
 def test_a_fault_breaks_what_it_says_and_is_mended(busy: RunningLab, kind: type[Fault]) -> None:
-    if kind.name in CLOCKS and clock.faketime() is None:
+    if kind.name in CLOCKS and faketime.faketime() is None:
         pytest.skip("needs libfaketime (Debian: apt install libfaketime)")
     fault = kind().chosen(busy, random.Random(7))
     assert fault == kind().chosen(busy, random.Random(7)), "the same seed breaks the same thing"

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from leadline.lab import clock
+from leadline.lab import clock, faketime
 from leadline.lab.faults.base import of_magnitude
 from leadline.lab.faults.network.wrong_mtu import WrongMtu
 from leadline.lab.faults.telemetry.clock import ClockDrift, ClockStep
@@ -92,7 +92,7 @@ def test_a_wrong_mtu_lets_short_packets_pass_and_stops_long_ones_where_nobody_te
     assert passes(lab, "h2", "h1", LONG)
 
 
-@pytest.mark.skipif(clock.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)")
+@pytest.mark.skipif(faketime.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)")
 def test_an_agent_tells_the_time_of_its_machine(lab: RunningLab) -> None:
     """The agent of the host whose clock stepped stamps its readings so; the other host's does not."""
     step = ClockStep(host="h1", step_s=-1000.0).chosen(lab, random.Random(1))
@@ -109,7 +109,7 @@ def test_an_agent_tells_the_time_of_its_machine(lab: RunningLab) -> None:
     assert abs(clock.read_offset_ns(lab, "h1")) < 10**6
 
 
-@pytest.mark.skipif(clock.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)")
+@pytest.mark.skipif(faketime.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)")
 def test_a_drift_adds_to_a_step_and_each_ends_by_itself(lab: RunningLab) -> None:
     step, drift = ClockStep(host="h2", step_s=5.0), ClockDrift(host="h2", drift_ppm=500.0)
     step.prepare(lab)

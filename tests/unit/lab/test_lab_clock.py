@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from leadline.lab import clock
+from leadline.lab import clock, faketime
 from leadline.lab.levers import Levers
 from leadline.lab.topology import load
 
@@ -35,12 +35,12 @@ def lab(tmp_path: Path) -> Any:
 
 
 needs_library = pytest.mark.skipif(
-    clock.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)"
+    faketime.faketime() is None, reason="needs libfaketime (Debian: apt install libfaketime)"
 )
 
 
 def test_without_a_clock_file_nobody_pays(lab: Any) -> None:
-    assert clock.variables(lab.state, "h1") == {}
+    assert faketime.variables(lab.state, "h1") == {}
 
 
 @needs_library
@@ -49,7 +49,7 @@ def test_hosts_of_a_machine_share_its_clock_and_others_do_not(lab: Any) -> None:
     clock.prepare(lab)  # a second fault asks for the same
     machines = lab.cluster.topology.machines()
     first, *others = machines
-    clock.write_offset(lab.state / "machines" / first / "clock", 1.5)
+    faketime.write_offset(lab.state / "machines" / first / "clock", 1.5)
     told = {name: {(lab.state / "hosts" / h.name / "clock").read_text() for h in machines[name]} for name in machines}
     assert told[first] == {"+1.500000000\n"}
     assert all(told[name] == {"+0.000000000\n"} for name in others)
@@ -77,8 +77,8 @@ def test_a_program_reads_the_wrong_time_and_sleeps_as_long_as_it_should(lab: Any
     import time
 
     clock.prepare(lab)
-    clock.write_offset(lab.state / "machines" / lab.cluster.topology.host("h1").machine / "clock", seconds)
-    environment = {**os.environ, **clock.variables(lab.state, "h1")}
+    faketime.write_offset(lab.state / "machines" / lab.cluster.topology.host("h1").machine / "clock", seconds)
+    environment = {**os.environ, **faketime.variables(lab.state, "h1")}
     before_ns = time.time_ns()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True, timeout=60
@@ -90,15 +90,15 @@ def test_a_program_reads_the_wrong_time_and_sleeps_as_long_as_it_should(lab: Any
 
 
 def test_what_was_preloaded_before_stays(lab: Any) -> None:
-    if clock.faketime() is None:
+    if faketime.faketime() is None:
         pytest.skip("needs libfaketime (Debian: apt install libfaketime)")
     clock.prepare(lab)
-    told = clock.variables(lab.state, "h1", {"LD_PRELOAD": "/lib/other.so", "PYTHONPATH": "/src"})
-    assert told["LD_PRELOAD"] == f"{clock.faketime()} /lib/other.so"
+    told = faketime.variables(lab.state, "h1", {"LD_PRELOAD": "/lib/other.so", "PYTHONPATH": "/src"})
+    assert told["LD_PRELOAD"] == f"{faketime.faketime()} /lib/other.so"
     assert told["PYTHONPATH"].endswith(f"{os.pathsep}/src")
 
 
 def test_a_machine_without_the_library_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "faketime", lambda: None)
     with pytest.raises(Exception, match="apt install libfaketime"):
-        clock.require()
+        faketime.require()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
-from leadline.lab import clock
+from leadline.lab import clock, faketime
 from leadline.lab.faults.background import Background
 from leadline.lab.faults.base import Fault
 from leadline.lab.levers import Lever
@@ -35,7 +35,7 @@ class _ClockFault(Fault):
         return self if self.host else replace(self, host=rng.choice([one.host for one in lab.ranks(None)]))
 
     def require(self) -> None:
-        clock.require()
+        faketime.require()
 
     def prepare(self, lab: RunningLab) -> None:
         clock.prepare(lab)
