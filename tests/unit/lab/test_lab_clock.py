@@ -99,6 +99,6 @@ def test_what_was_preloaded_before_stays(lab: Any) -> None:
 
 
 def test_a_machine_without_the_library_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock, "faketime", lambda: None)
+    monkeypatch.setattr(faketime, "faketime", lambda: None)
     with pytest.raises(Exception, match="apt install libfaketime"):
         faketime.require()
