@@ -33,12 +33,12 @@ from leadline.store.disk.parts import UNREADABLE
 from leadline.store.migrate import (
     SCHEMA_VERSION,
     StoredTable,
-    before_name,
     check_version,
     migration_statements,
     statements_for,
 )
 from leadline.store.owner import Owner
+from leadline.store.revisions import before_name
 from leadline.store.rollup import Rollup
 from leadline.store.schema import DATABASE, OVERRULES, Layout, checked_rows, quoted
 
