@@ -93,7 +93,7 @@ JOB_RULES: tuple[Rule, ...] = (
         "takes longer for its own work than the others, and nothing below it shows why",
         ("rank",),
         Layer.APPLICATION,
-        SLOW,
+        SLOW | {Symptom.STALL},  # it may take so long that the job stands still meanwhile
         (
             Sign("anomaly", r"step\.(forward|backward|compute|optimizer)_seconds", WEAK, "high"),
             Sign("anomaly", r"collective\.lateness", WEAK, "high"),

@@ -47,8 +47,20 @@ class Paces:
     rank_N: Ints
     begin_N: Ints
     length_N: Ints
-    checkpoint_ns: int  # the longest checkpoint
+    checkpoint_N: Ints  # how long each wrote a checkpoint
     has_phases: bool  # some tell how long the forward pass took
+
+    @property
+    def checkpoint_ns(self) -> int:
+        """The longest checkpoint."""
+        return int(self.checkpoint_N.max(initial=0))
+
+    def wrote(self, rank: int, begin_ns: int, end_ns: int) -> bool:
+        """Whether a rank wrote a checkpoint for more than half of a span."""
+        mine_N = (self.rank_N == rank) & (self.checkpoint_N > 0)
+        done_N, took_N = self.end_N[mine_N], self.checkpoint_N[mine_N]
+        shared_N = np.minimum(done_N, end_ns) - np.maximum(done_N - took_N, begin_ns)
+        return bool(2 * shared_N.max(initial=0) > end_ns - begin_ns)
 
     @property
     def usual_ns(self) -> int:
@@ -96,10 +108,9 @@ def paces_of(step: pa.Table, to_ns: int) -> Paces:
     begin_N, end_N, rank_N = begin_N[keep_N], end_N[keep_N], rank_N[keep_N]
     checkpoint_N = np.clip(ints(step, "checkpoint_ns", 0)[keep_N], 0, end_N - begin_N)
     order_N = np.lexsort((begin_N, rank_N, end_N))
-    checkpoint = int(checkpoint_N.max()) if len(checkpoint_N) else 0
     length_N = (end_N - begin_N - checkpoint_N)[order_N]
     has_phases = step["forward_ns"].null_count < len(step)
-    return Paces(end_N[order_N], rank_N[order_N], begin_N[order_N], length_N, checkpoint, has_phases)
+    return Paces(end_N[order_N], rank_N[order_N], begin_N[order_N], length_N, checkpoint_N[order_N], has_phases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from leadline.analysis.columns import ints
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
@@ -43,6 +44,9 @@ BEST_SHARE = 0.25  # of the windows of `usual`: trouble that lasts does not beco
 BACK_NS = 10 * S  # as usual for so long, and it is over
 BACK_BLOCKS = 2
 LOST_SHARE_MIN = 0.05
+CHECKPOINT_TIMES = (
+    1.5  # of the first that was seen, that a checkpoint may take; as the ledger has it (CHECKPOINT_RATIO)
+)
 LEDGER_NS = 15 * S  # of its windows in a row
 # Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (a user's jobs beside other work: by
 # 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how
@@ -129,6 +133,24 @@ def _ledger_rows(ledger: pa.Table, window: Window) -> list[dict[str, Any]]:
     )
 
 
+def writers(step: pa.Table, window: Window) -> frozenset[str]:
+    """The ranks that wrote the first checkpoint that is seen, of which the newest takes no longer than the first by
+    half: the same rank by custom, and storage that answers as it did."""
+    took_N, end_N, rank_N = ints(step, "checkpoint_ns", 0), ints(step, "end_ns"), ints(step, "rank")
+    keep_N = (took_N > 0) & (end_N > 0) & (end_N <= window.to_ns)
+    took_N, end_N, rank_N = took_N[keep_N], end_N[keep_N], rank_N[keep_N]
+    if not len(end_N):
+        return frozenset()
+    first = int(np.argmin(end_N))
+    together_N = end_N - took_N < end_N[first]  # begun before the first was written: of the same checkpoint
+    found = set()
+    for rank in np.unique(rank_N[together_N]).tolist():
+        mine_M = took_N[rank_N == rank][np.argsort(end_N[rank_N == rank], kind="stable")]
+        if mine_M[-1] <= CHECKPOINT_TIMES * mine_M[0]:
+            found.add(f"rank:{window.job}/{rank}")
+    return frozenset(found)
+
+
 def _usual_s(usual: pa.Table) -> float | None:
     """What steps took in the best windows of a day, s."""
     rows = sorted(
@@ -180,6 +202,12 @@ class _Job:
     def pace(self) -> Pace:
         found = pace_of(self.step, lambda: self.calls, self.window.to_ns)
         return found.take(~inside(found, self.held)) if self.held else found
+
+    @cached_property
+    def _writers(self) -> frozenset[str]:
+        """Ranks that write the job's checkpoints, while theirs take no longer than they did: time that others wait for
+        them is lost, but the job is not slower than it was."""
+        return writers(self.step, self.window)
 
     @cached_property
     def places(self) -> Places:
@@ -301,7 +329,8 @@ class _Job:
         length: dict[int, int] = {}
         for row in self.ledger:
             held[row["end_ns"]] += _sound(row["gpu_seconds"])
-            if row["category"] not in NOT_LOST:
+            usual = row["category"] == Category.CHECKPOINT and row["owner"] in self._writers
+            if row["category"] not in NOT_LOST and not usual:
                 lost[row["end_ns"]] += _sound(row["lost_gpu_seconds"])
                 # The owner of what is unknown is what is missing, in words that may have a colon.
                 if row["category"] != Category.UNKNOWN and ":" in (row["owner"] or ""):

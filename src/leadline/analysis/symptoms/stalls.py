@@ -16,10 +16,10 @@ import pyarrow as pa
 from leadline.analysis.spec import Part, Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.calls import NEVER, Calls, Group, calls_of, groups_waiting
 from leadline.analysis.symptoms.crashes import Crash, crash_of, gone_of
-from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, Decision, decide, with_cut
+from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NEVER_ENTERED, Decision, decide, with_cut
 from leadline.analysis.symptoms.happened import BACK, Happened, happened_of
 from leadline.analysis.symptoms.patience import PARTS_NS, Paces, Patience, paces_of
-from leadline.analysis.symptoms.places import Places, places_of
+from leadline.analysis.symptoms.places import Places, places_of, rank_number
 from leadline.analysis.symptoms.programs import Programs
 from leadline.analysis.symptoms.same_name import comes_up, shared_of
 from leadline.analysis.symptoms.spans import (
@@ -31,6 +31,7 @@ from leadline.analysis.symptoms.spans import (
     seconds,
     told_before,
 )  # fmt: skip
+from leadline.model.accounts import Category
 from leadline.model.incidents import Symptom
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
@@ -275,7 +276,20 @@ class _Job:
         return min((at for at in moved if at is not None), default=None)
 
     def _ended(self, last: Told, end_ns: int) -> Told:
-        return self._costs(replace(last, end_ns=max(end_ns, last.start_ns)))
+        """It is over. Who was missing and wrote a checkpoint all that time was late by that: it is told when it is
+        written."""
+        end_ns = max(end_ns, last.start_ns)
+        blamed = tuple(
+            replace(each, category=Category.CHECKPOINT.value, how="steps")
+            if each.category == NEVER_ENTERED and self._wrote(each.owner, last.start_ns, end_ns)
+            else each
+            for each in last.blamed
+        )
+        return self._costs(replace(last, end_ns=end_ns, blamed=blamed))
+
+    def _wrote(self, owner: str, begin_ns: int, end_ns: int) -> bool:
+        rank = rank_number(owner, self.window.job)
+        return rank is not None and self.paces.wrote(rank, begin_ns, end_ns)
 
     # --- rows -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tests.builders.small_job import COMM, JOB, RANKS, collective, event, step, 
 
 from leadline.analysis.spec import Window
 from leadline.analysis.symptoms.excursions import excursion, jump, level_of
-from leadline.analysis.symptoms.slowdowns import slowdowns
+from leadline.analysis.symptoms.slowdowns import slowdowns, writers
 
 
 def told(given: Mapping[str, pa.Table], of: Window) -> list[dict[str, Any]]:
@@ -140,6 +140,38 @@ def test_a_checkpoint_is_taken_off_its_step() -> None:
     steps, calls = working(-30, 0)
     steps += [step(rank, 30 + at, T0 + at * 3 * S, 3 * S, checkpoint=2000) for at in range(3) for rank in range(RANKS)]
     assert told(tables(steps, calls), window(10, 5)) == []
+
+
+def checkpoints(rank: int, seconds: tuple[float, ...]) -> dict[str, pa.Table]:
+    """A job in which a rank writes a checkpoint after each five steps of a second, from its begin on. The others wait in
+    the next step for it, and the ledger calls that lost."""
+    steps, calls, at, number = [], [], 0.0, 0
+    ledger = []
+    for took_s in seconds:
+        for _ in range(4):
+            more, called = working(at, at + 1.0, number=number, seq=2 * number)
+            steps, calls, at, number = steps + more, calls + called, at + 1.0, number + 1
+        more, called = working(at, at + 1.0 + took_s, 1.0, number=number, seq=2 * number, late={rank: took_s})
+        for row in more:
+            if row["rank"] == rank:
+                row["checkpoint_ns"] = round(took_s * S)
+        steps, calls, at, number = steps + more, calls + called, at + 1.0 + took_s, number + 1
+    share = sum(seconds) / at
+    for end_s in range(10, int(at) + 1, 10):
+        ledger.append({**ledger_window(end_s, share), "category": "checkpoint", "owner": f"rank:{JOB}/{rank}"})
+    return tables(steps, calls, ledger=ledger)
+
+
+def test_checkpoints_that_the_same_rank_has_written_from_the_begin_on_are_no_slowdown() -> None:
+    given = checkpoints(0, (0.6,) * 8)
+    for end_s in range(20, 46, 2):
+        assert told(given, window(end_s, 2)) == [], end_s
+
+
+def test_checkpoints_that_take_twice_as_long_as_they_did_are_lost_time() -> None:
+    given = checkpoints(0, (0.6, 0.6, 2.0, 2.0, 2.0, 2.0))
+    assert writers(given["step"], window(40, 2)) == frozenset()
+    assert writers(given["step"], window(10, 2)) == {f"rank:{JOB}/0"}
 
 
 def test_a_job_without_steps_is_judged_by_its_collectives() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.builders.fabrics import T0, S
 from tests.builders.slow_jobs import blamed, both, crashed_job, stuck_job, symptom, tables, window, working
 from tests.builders.slow_jobs import told as told_by
-from tests.builders.small_job import COMM, JOB, MS, RANKS, collective, event, relations, table
+from tests.builders.small_job import COMM, JOB, MS, RANKS, collective, event, relations, step, table
 
 from leadline.analysis.spec import Window
 from leadline.analysis.symptoms.stalls import stalls
@@ -110,6 +110,23 @@ def test_it_is_over_when_a_call_ends() -> None:
     (row,) = told({**given, "symptom": table("symptom", [known])}, window(6, 2))
     assert (row["start_ns"], row["end_ns"]) == (known["start_ns"], T0 + 5 * S)
     assert told(given, window(8, 2)) == []
+
+
+@pytest.mark.parametrize(("wrote_s", "category"), [(4.5, "checkpoint"), (1.0, "never-entered")])
+def test_who_was_missing_while_it_wrote_a_checkpoint_is_told_so_when_it_is_over(wrote_s: float, category: str) -> None:
+    given = stuck_job(absent=(2,))
+    late = [row for rank in range(RANKS) for row in both(rank, 40, T0 + (210 + rank) * MS, T0 + 5 * S)]
+    written = step(2, 19, T0 - S, 6 * S, checkpoint=round(wrote_s * 1000))
+    known = symptom(0.213, "stall")
+    known["blamed"] = json.dumps([{"owner": f"rank:{JOB}/2", "category": "never-entered", "how": "decision:2",
+                                   "lost_gpu_seconds": 1.0, "since_ns": T0}])  # fmt: skip
+    given = {
+        **given, "collective": table("collective", [*given["collective"].to_pylist(), *late]),
+        "step": table("step", [*given["step"].to_pylist(), written]), "symptom": table("symptom", [known]),
+    }  # fmt: skip
+    (row,) = told(given, window(6, 2))
+    assert row["end_ns"] == T0 + 5 * S
+    assert [each[1] for each in blamed(row)] == [category]
 
 
 def test_a_stall_keeps_its_key_while_it_lasts() -> None:
