@@ -13,7 +13,7 @@ import pytest
 
 from leadline.model.errors import DataError, RefusedError, StoreError, UsageError
 from leadline.model.principal import Principal, Role
-from leadline.model.tables import BY_NAME, TABLES, Table, Type
+from leadline.model.tables import BY_NAME, TABLES, Identity, Table, Type
 from leadline.store import Limits, Store, arrow_schema, arrow_table
 
 NOW_NS = time.time_ns() // 10**9 * 10**9
@@ -39,6 +39,8 @@ def rows_of(table: Table, tenant: str, nulls: bool = False) -> pa.Table:
         columns |= {column.name: [None] * 3 for column in table.columns if column.nullable}
     columns["tenant"] = [tenant] * 3
     columns[table.time] = [NOW_NS, NOW_NS + 1, NOW_NS + 2]
+    if table.identity is Identity.REVISION:  # below 0 it takes a row back
+        columns["revision"] = [0, 1, 2**31 - 1]
     return arrow_table(table, columns)
 
 

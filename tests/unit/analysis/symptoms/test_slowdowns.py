@@ -143,8 +143,8 @@ def test_a_checkpoint_is_taken_off_its_step() -> None:
 
 
 def checkpoints(rank: int, seconds: tuple[float, ...]) -> dict[str, pa.Table]:
-    """A job in which a rank writes a checkpoint after each five steps of a second, from its begin on. The others wait in
-    the next step for it, and the ledger calls that lost."""
+    """A job in which a rank writes a checkpoint after each five steps of a second, from its begin on; others wait for
+    it in their next step, and the ledger calls that lost."""
     steps, calls, at, number = [], [], 0.0, 0
     ledger = []
     for took_s in seconds:
