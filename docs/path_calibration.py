@@ -203,7 +203,7 @@ def tables(told: Json) -> str:
     rows += [_condition_row(each) for each in told["judged"].values()]
     bins = [["stated from", "to", "mean", "right", "95 % interval", "paths"]]
     bins += [_bin_row(each) for each in told["reliability"]["all"]]
-    return head + markdown(rows) + "\nStated probability and observed share, all conditions together:\n\n" + markdown(bins)
+    return head + markdown(rows) + "\nStated and observed probability, all conditions together:\n\n" + markdown(bins)
 
 
 def _condition_row(each: Json) -> list[str]:
