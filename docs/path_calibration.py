@@ -187,8 +187,8 @@ _COLUMNS = (
     ("right", "path_right_share"),
     ("wrong", "path_wrong_share"),
     ("unknown", "path_unknown_share"),
-    ("sprayed told", "sprayed_told_share"),
-    ("moved told", "moved_told_share"),
+    ("sprayed found", "sprayed_told_share"),
+    ("moved found", "moved_told_share"),
     ("owner right", "owner_right_share"),
     ("volumes covered", "volume_coverage"),
 )
@@ -203,7 +203,7 @@ def tables(told: Json) -> str:
     rows += [_condition_row(each) for each in told["judged"].values()]
     bins = [["stated from", "to", "mean", "right", "95 % interval", "paths"]]
     bins += [_bin_row(each) for each in told["reliability"]["all"]]
-    return head + markdown(rows) + "\nStated probability and what came, all conditions together:\n\n" + markdown(bins)
+    return head + markdown(rows) + "\nStated and observed probability, all conditions together:\n\n" + markdown(bins)
 
 
 def _condition_row(each: Json) -> list[str]:
