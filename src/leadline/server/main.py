@@ -47,6 +47,7 @@ from leadline.server.connections.files import raise_file_limit
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
+from leadline.server.graph_view import LIVE
 from leadline.server.health import Parts
 from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_guarded
@@ -116,7 +117,7 @@ class ServerProcess:
         self._gate, tls = gate_of(config), tls_of(server)
         self.counts = Counts()
         self.sources = Sources(self.counts)
-        self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows))
+        self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows), tables=LIVE)
         self.store = Store(config.store)
         self.runner = Runner(config.runner, self.store, self.counts.add)
         self.intake = Intake(

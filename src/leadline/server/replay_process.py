@@ -34,6 +34,7 @@ from leadline.server.changes import Changes
 from leadline.server.config import Config
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
+from leadline.server.graph_view import LIVE
 from leadline.server.health import Parts
 from leadline.server.main import listening_on
 from leadline.server.settings import SleConfig, require_guarded
@@ -63,7 +64,7 @@ class ReplayProcess:
         require_guarded(config.server)
         self._gate, tls = gate_of(config), tls_of(config.server)
         counts = Counts()
-        self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows))
+        self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows), tables=LIVE)
         self.store = Store(config.store)
         runner = config.runner
         self.replay = Replay(Path(runner.replay_file), runner.replay_speed, self.store, self._played)
