@@ -115,6 +115,12 @@ class Answering(Store):
             found.append(TableFacts(name, row["rows"], row["bytes"], *known[name][2]))
         return found
 
+    def forget(self) -> None:
+        """Keep none of the answers so far."""
+        with self._answers_lock:
+            self._answers.clear()
+            self._answers_bytes = 0
+
     def _keep(self, key: _Key, answer: _Answer) -> None:
         if answer.rows.nbytes > ANSWER_BYTES_MAX:
             return

@@ -49,6 +49,9 @@ from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
 from leadline.server.graph_view import LIVE
 from leadline.server.health import Parts
+from leadline.server.memory.limit import bytes_max
+from leadline.server.memory.release import releases
+from leadline.server.memory.watch import MemoryWatch
 from leadline.server.recorded_config import config_text
 from leadline.server.settings import require_guarded
 from leadline.server.supervisor import CANNOT_START, CRASHED
@@ -129,11 +132,14 @@ class ServerProcess:
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         self.background = Background(self.counts.add)
         self.disk = DiskWatch(self.store, self.counts.add)
+        self.memory = MemoryWatch(
+            bytes_max(server.memory_bytes_max), self.intake.room, releases(self.store, self.runner), self.counts.add
+        )
         self.ready = False
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer, background=self.background,
-            disk=self.disk,
+            disk=self.disk, memory=self.memory,
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
@@ -197,6 +203,7 @@ class ServerProcess:
         self.store.start()
         try:
             self.disk.start()
+            self.memory.start()
             save(self.store, held, time.time_ns(), self._config.runner.provider)
             self.alerts.open()
             self.runner.start()
@@ -206,8 +213,8 @@ class ServerProcess:
         finally:
             await in_order([
                 ("gRPC", self._grpc.stop), ("intake", self.intake.stop), ("decoders", self._decoders.shutdown),
-                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("disk", self.disk.stop),
-                ("store", self.store.stop), ("gate", self._gate.close),
+                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("memory", self.memory.stop),
+                ("disk", self.disk.stop), ("store", self.store.stop), ("gate", self._gate.close),
                 *([("socket", at_path.remove)] if at_path is not None else []),
             ])  # fmt: skip
 
