@@ -49,6 +49,7 @@ from leadline.server.expectations import effective, save
 from leadline.server.explain import Explainer
 from leadline.server.graph_view import LIVE
 from leadline.server.health import Parts
+from leadline.server.memory.allocators import trim
 from leadline.server.memory.limit import bytes_max
 from leadline.server.memory.release import releases
 from leadline.server.memory.watch import MemoryWatch
@@ -133,8 +134,9 @@ class ServerProcess:
         self.background = Background(self.counts.add)
         self.disk = DiskWatch(self.store, self.counts.add)
         self.memory = MemoryWatch(
-            bytes_max(server.memory_bytes_max), self.intake.room, releases(self.store, self.runner), self.counts.add
-        )
+            bytes_max(server.memory_bytes_max), self.intake.room, releases(self.store, self.runner), self.counts.add,
+            trim=trim,
+        )  # fmt: skip
         self.ready = False
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,

@@ -3,6 +3,7 @@
     each 0.25 s  held ──> pressure ── full ──> Room.shut: bodies are answered 429 or 503; queries 429; /ready 503
                              │                 until it is not
                              └─ tight, full ──> release: caches let go, allocators give back (a thread of its own)
+    each minute  allocators give back what is free
 
 What was acknowledged is stored, and what is refused its sender keeps: nothing is lost, it comes later. Datagrams of
 sFlow have no sender that keeps them; they go on being taken, within `ingest.sflow.queue_bytes_max`.
@@ -28,6 +29,7 @@ log = logging.getLogger("leadline.memory")
 LOOK_EVERY_S = 0.25  # at 1,000,000 samples/s, 32 bytes each, 8 MB come in between
 RELEASE_EVERY_S = 30.0  # caches that are dropped more often than this are no caches
 RELEASE_FULL_EVERY_S = 2.0
+TRIM_EVERY_S = 60.0
 RETRY_AFTER_S = 5
 RECENT_S = 600.0  # for so long it is told that it was full, as errors of senders are
 MIB = 1 << 20
@@ -46,12 +48,14 @@ class MemoryWatch:
         releases: Sequence[Release],
         count: Count,
         held: Callable[[], int] = held_bytes,
+        trim: Callable[[], object] = lambda: None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`releases`: names of what is let go, and how; one that fails is logged and the next is done."""
+        """`releases`: names of what is let go, and how; one that fails is logged and the next is done.
+        `trim` is done each minute, however much is held."""
         self.bytes_max = bytes_max
         self._room, self._releases, self._count = room, releases, count
-        self._held, self._clock_s = held, clock_s
+        self._held, self._trim, self._clock_s = held, trim, clock_s
         self.pressure = Pressure.EASY
         self.held_bytes = 0
         self.full_at_s: float | None = None  # when it was full last
@@ -144,11 +148,14 @@ class MemoryWatch:
 
     def _run_releases(self) -> None:
         while True:
-            self._wanted.wait()
+            wanted = self._wanted.wait(TRIM_EVERY_S)
             self._wanted.clear()
             if self._stop.is_set():
                 return
-            self.release()
+            if wanted:
+                self.release()
+            else:
+                self._trim()
 
 
 def findings(watch: MemoryWatch) -> Iterator[dict[str, str]]:

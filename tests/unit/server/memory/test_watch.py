@@ -36,7 +36,7 @@ class World:
             [(name, self._let_go(name, name == fails)) for name in ("answers", "caches")],
             self._count,
             lambda: int(self.held * MIB),
-            lambda: self.clock_s,
+            clock_s=lambda: self.clock_s,
         )
 
     def _let_go(self, name: str, fails: bool) -> Callable[[], None]:
