@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from leadline.ingest.limits import Room
 from leadline.model.counters import Counter, counter
-from leadline.model.errors import BusyError, WorldError
+from leadline.model.errors import BusyError, ConfigError, WorldError
 from leadline.server.memory.limit import held_bytes
 from leadline.server.memory.pressure import Pressure, pressure
 
@@ -30,6 +30,7 @@ LOOK_EVERY_S = 0.25  # at 1,000,000 samples/s, 32 bytes each, 8 MB come in betwe
 RELEASE_EVERY_S = 30.0  # caches that are dropped more often than this are no caches
 RELEASE_FULL_EVERY_S = 2.0
 TRIM_EVERY_S = 60.0
+SAY_EVERY_S = 60.0
 RETRY_AFTER_S = 5
 RECENT_S = 600.0  # for so long it is told that it was full, as errors of senders are
 MIB = 1 << 20
@@ -60,6 +61,7 @@ class MemoryWatch:
         self.held_bytes = 0
         self.full_at_s: float | None = None  # when it was full last
         self._released_s: float | None = None
+        self._said_s: float | None = None
         self._stop = threading.Event()
         self._wanted = threading.Event()
         self._threads = [
@@ -68,7 +70,12 @@ class MemoryWatch:
         ]
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to look. Errors: ConfigError if the budget is less than what the process holds already."""
+        if (held := self._held()) >= self.bytes_max:
+            raise ConfigError(
+                f"server.memory_bytes_max must be more than the {held // MIB} MiB that the server holds at its "
+                f"start, got {self.bytes_max // MIB}; give it 1 GiB, or remove the setting for half of the machine's"
+            )
         for thread in self._threads:
             thread.start()
 
@@ -108,7 +115,7 @@ class MemoryWatch:
         before, now = self.pressure, pressure(self.held_bytes, self.bytes_max, self.pressure)
         if now is not before:
             self.pressure = now
-            log.warning("memory is %s, was %s: %s", now.word, before.word, self._share())
+            self._say("memory is %s, was %s: %s", now.word, before.word, self._share())
         if now > before:
             self._count(counter("memory", now.word), 1)
         if now is Pressure.FULL:
@@ -127,7 +134,13 @@ class MemoryWatch:
             except Exception as error:
                 self._count(counter("background_failed", "memory"), 1)
                 log.error("letting go of %s failed, the rest is let go: %s", name, error, exc_info=error)
-        log.warning("memory: %d MiB were let go of %d", max(0, before - self._held()) // MIB, before // MIB)
+        log.info("memory: %d MiB were let go of %d", max(0, before - self._held()) // MIB, before // MIB)
+
+    def _say(self, text: str, *words: str) -> None:
+        """Log, once a minute at most: a budget that is too small is full every few seconds, which counters tell."""
+        if self._said_s is None or self._clock_s() - self._said_s >= SAY_EVERY_S:
+            self._said_s = self._clock_s()
+            log.warning(text, *words)
 
     def _share(self) -> str:
         return f"{self.held_bytes // MIB} of {self.bytes_max // MIB} MiB"

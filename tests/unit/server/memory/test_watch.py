@@ -9,12 +9,15 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from leadline.ingest.limits import Room
 from leadline.model.counters import Counter
-from leadline.model.errors import BusyError, WorldError
+from leadline.model.errors import BusyError, ConfigError, WorldError
+from leadline.server.health import require_well
 from leadline.server.memory.limit import held_bytes
 from leadline.server.memory.pressure import Pressure
 from leadline.server.memory.watch import RECENT_S, RELEASE_EVERY_S, MemoryWatch, findings
@@ -122,6 +125,22 @@ def test_the_doctor_tells_of_it_and_for_a_while_after() -> None:
     assert world.states() == ["warning"]
     world.look(500, RECENT_S)
     assert world.states() == []
+
+
+def test_a_budget_that_is_held_from_the_beginning_is_refused() -> None:
+    world = World()
+    world.held = 1000
+    with pytest.raises(ConfigError, match=r"server.memory_bytes_max must be more than the 1000 MiB"):
+        world.watch.start()
+
+
+def test_the_server_is_not_ready_while_it_takes_nothing() -> None:
+    world = World()
+    parts: Any = SimpleNamespace(memory=world.watch, runner=None, store=SimpleNamespace(unreadable={}))
+    require_well(parts)
+    world.look(1000)
+    with pytest.raises(WorldError, match="holds all the memory that it may"):
+        require_well(parts)
 
 
 @pytest.fixture
