@@ -81,11 +81,7 @@ class Peer(ABC):
     def pids(self) -> list[int]:
         """Its process and all descendants."""
         assert self.process is not None
-        parents = {int(entry): _parent(entry) for entry in os.listdir("/proc") if entry.isdigit()}
-        found = [self.process.pid]
-        for pid in found:
-            found += [child for child, parent in parents.items() if parent == pid]
-        return found
+        return process_tree(self.process.pid)
 
     def cpu_s(self) -> float:
         """User and system time of all its processes since they began."""
@@ -228,6 +224,15 @@ def _promql_count(url: str, job: str) -> int:
     return int(float(result[0]["value"][1])) if result else 0
 
 
+def process_tree(root: int) -> list[int]:
+    """A process, first, and all its descendants."""
+    parents = {int(entry): _parent(entry) for entry in os.listdir("/proc") if entry.isdigit()}
+    found = [root]
+    for pid in found:
+        found += [child for child, parent in parents.items() if parent == pid]
+    return found
+
+
 def _stat(pid: int | str) -> list[str]:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -246,6 +251,7 @@ def _cpu_ticks(pid: int) -> int:
 
 
 def anonymous_bytes(pid: int) -> int:
+    """Private anonymous memory of a process (smaps_rollup); 0 of one that has ended."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Anonymous:"):

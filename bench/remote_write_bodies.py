@@ -49,7 +49,7 @@ def make_bodies(series: int, steps: int, body_samples: int, connections: int, en
     samples in the order they were scraped, `body_samples` in a body, every sample with all labels of its stream.
     """
     rng = np.random.default_rng(seed)
-    labels = [_labels(number) for number in range(series)]
+    labels = [stream_labels(number) for number in range(series)]
     values = np.stack([_values(rng, _METRICS[number % len(_METRICS)][1], steps) for number in range(series)])
     times_ms = [(end_ns - (steps - 1 - step) * STEP_NS) // 10**6 for step in range(steps)]
     by_connection: list[list[bytes]] = []
@@ -60,16 +60,17 @@ def make_bodies(series: int, steps: int, body_samples: int, connections: int, en
             raw = bytearray()
             for place in range(begin, min(begin + body_samples, len(share) * steps)):
                 step, number = place // len(share), int(share[place % len(share)])
-                sample = b"\x09" + struct.pack("<d", values[number, step]) + b"\x10" + _varint(times_ms[step])
-                stream = labels[number] + b"\x12" + _varint(len(sample)) + sample
-                raw += b"\x0a" + _varint(len(stream)) + stream
+                sample = b"\x09" + struct.pack("<d", values[number, step]) + b"\x10" + varint(times_ms[step])
+                stream = labels[number] + b"\x12" + varint(len(sample)) + sample
+                raw += b"\x0a" + varint(len(stream)) + stream
             raw_bytes += len(raw)
             bodies.append(bytes(cramjam.snappy.compress_raw(bytes(raw))))
         by_connection.append(bodies)
     return Bodies(by_connection, series * steps, series, raw_bytes)
 
 
-def _labels(number: int) -> bytes:
+def stream_labels(number: int) -> bytes:
+    """Labels of a stream as its fields of a TimeSeries message: 80 numbers are the metrics of a host's eight GPUs."""
     host, gpu = number // 80, number // len(_METRICS) % 8
     name = _METRICS[number % len(_METRICS)][0]
     return canonical_labels(
@@ -94,7 +95,8 @@ def _values(rng: np.random.Generator, kind: str, steps: int) -> np.ndarray[tuple
     return np.full(steps, float(rng.integers(0, 80_000)))
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A whole number as Protocol Buffers write it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -33,6 +33,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--seconds", "1", "--connections", "30", "--only", "idle,headers"),
         ("honest_lost", "private_mb_peak", "answer_p99_s", "recovered_s"),
     ),
+    (
+        "memory",
+        ("--minutes", "0.3", "--series", "200", "--rate", "100", "--churn", "0.5"),
+        ("private_mb", "growth_mb_per_hour", "workers_mb", "open_files_max", "samples_lost", "judging_lag_s_max"),
+    ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
     (
         "agent_rings",

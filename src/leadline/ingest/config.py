@@ -169,6 +169,10 @@ class IngestConfig:
             "min": 1,
         },
     )
+    series_all_max: int = field(
+        default=4_000_000,
+        metadata={"doc": "the same of all tenants and clusters together, so 400 MB", "min": 1},
+    )
     labels_per_series_max: int = field(default=64, metadata={"doc": "labels of one stream, name included", "min": 1})
     label_bytes_max: int = field(
         default=4096, metadata={"doc": "longest label name or value", "unit": "bytes", "min": 16}

@@ -61,8 +61,12 @@ class KnownStreams:
                     raise RefusedError(
                         "tenant_limit", f"{TENANTS_MAX} pairs of tenant and cluster send already; {key} is refused"
                     )
-                streams = self._streams.setdefault(key, Streams(self._config))
+                streams = self._streams.setdefault(key, Streams(self._config, self._left))
         return streams
+
+    def _left(self) -> int:
+        """How many more streams may become known. Who join at the same moment may be some more than that."""
+        return self._config.series_all_max - len(self)
 
     def restore(self) -> None:
         """Learn the streams that the store knows. Errors: StoreError."""

@@ -2,7 +2,8 @@
 
     headers ──> Room.enter ──> chunks: Place.hold ──> whole: Place.arrived ──> Turns.run ──> unpacked: Place.hold
 
-What is unpacked counts like what is on its way, so that `bytes_max` is memory and not the sender's word. A sender is an
+What is unpacked counts like what is on its way, so that `bytes_max` is memory and not the sender's word. While the
+process has no memory left (`shut`) nothing new is held, and bodies under way end. A sender is an
 address until tokens say more: a tenant's name may be made up, where somebody connects from may not.
 """
 
@@ -22,6 +23,7 @@ from leadline.model.errors import BusyError
 T = TypeVar("T")
 
 BODY_S_MAX = 120.0  # first byte to last: 32 MiB at 2.2 Mbit/s, slower than any link that telemetry is sent over
+SHUT_RETRY_S = 5  # the caches of the process are let go meanwhile
 BODY_IDLE_S_MAX = 30.0  # between two pieces: TCP tries again after 1, 3, 7 and 15 s (RFC 6298), so four losses in a row
 # Of the room for all bodies, what the unfinished ones of one sender may hold: with all of it, one that never ends its
 # bodies would keep everybody else out for BODY_S_MAX at a time.
@@ -50,6 +52,7 @@ class Room:
         self._bytes_max = bytes_max
         self._bodies_max = bodies_per_sender_max
         self._bytes = 0
+        self._shut = ""
         self._unfinished: dict[str, list[int]] = {}  # by sender: bodies, bytes
 
     @property
@@ -63,9 +66,14 @@ class Room:
         with self._lock:
             return {sender: (bodies, size) for sender, (bodies, size) in self._unfinished.items()}
 
+    def shut(self, why: str) -> None:
+        """Hold nothing more, for a reason that senders are given; empty: hold again."""
+        self._shut = why
+
     def enter(self, sender: str) -> Place:
         """A place for one body that begins to arrive; `close` it. Errors: BusyError."""
         with self._lock:
+            self._require_open()
             bodies = self._unfinished.setdefault(sender, [0, 0])
             if bodies[0] >= self._bodies_max:
                 raise BusyError(
@@ -76,8 +84,14 @@ class Room:
             bodies[0] += 1
         return Place(self, sender)
 
+    def _require_open(self) -> None:
+        if self._shut:
+            raise BusyError(self._shut, SHUT_RETRY_S, "memory_full")
+
     def _hold(self, place: Place, more: int) -> None:
         with self._lock:
+            if more > 0:
+                self._require_open()
             others = self._bytes - place.size_bytes
             # A body larger than all the room is taken when it is alone: it could never be taken else.
             if more > 0 and others and self._bytes + more > self._bytes_max:

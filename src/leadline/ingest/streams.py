@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter as Tally
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,8 +60,10 @@ class Admission:
 class Streams:
     """Known streams of one tenant and cluster. Thread-safe."""
 
-    def __init__(self, config: IngestConfig) -> None:
+    def __init__(self, config: IngestConfig, left: Callable[[], int] | None = None) -> None:
+        """`left`: how many more streams may be known of everybody together."""
         self._config = config
+        self._left = left or (lambda: config.series_all_max)
         self._lock = threading.Lock()
         self._index = SeriesIndex(config.series_max, secrets.randbits(64))
         self._unsaved: dict[int, SeriesRow] = {}
@@ -110,12 +113,14 @@ class Streams:
             rows: list[SeriesRow] = []
             joined: list[int] = []
             seen: set[tuple[int, int]] = set()
+            left = self._left()
             for stream in unknown.tolist():
                 key = (int(samples.ids[stream, 0]), int(samples.ids[stream, 1]))
                 if key in seen:
                     continue
                 try:
-                    row = self._row(samples, stream, key, source, len(rows))
+                    self._require_place(len(rows), left)
+                    row = self._row(samples, stream, key, source)
                 except _RefusedStream as error:
                     refused[error.reason] += int(weight[stream])
                     if len(messages) < 5:
@@ -223,13 +228,22 @@ class Streams:
         self._saved_ns = np.concatenate((self._saved_ns, np.zeros(more, np.int64)))
         self._dcgm = np.concatenate((self._dcgm, np.zeros(more, np.bool_)))
 
-    def _row(self, samples: Samples, stream: int, key: tuple[int, int], source: str, joining: int) -> SeriesRow:
+    def _require_place(self, joining: int, left: int) -> None:
         config = self._config
         if len(self._index) + joining >= config.series_max:
             raise _RefusedStream(
                 "series_limit",
                 f"{config.series_max} streams are known; a new one is refused (ingest.series_max)",
             )
+        if joining >= left:
+            raise _RefusedStream(
+                "series_limit",
+                f"{config.series_all_max} streams of all tenants are known; a new one is refused "
+                "(ingest.series_all_max)",
+            )
+
+    def _row(self, samples: Samples, stream: int, key: tuple[int, int], source: str) -> SeriesRow:
+        config = self._config
         try:
             labels = samples.labels(stream)
         except DataError as error:

@@ -1,14 +1,15 @@
 """Live tables: what `ingest` has just accepted, in memory, for judgements that cannot wait for the store.
 
 Bounded by rows, batches and bytes per table; the oldest go first and are counted. Everything here is (or is about
-to be) in the store too, so nothing is lost by letting go.
+to be) in the store too, so nothing is lost by letting go. Only tables that somebody reads are held: the samples of
+everybody, which nobody reads here, would be 40 MB.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from leadline.model.tables import Table
@@ -39,7 +40,10 @@ class LiveTables:
         rows_max: int = ROWS_MAX,
         bytes_max: int = BYTES_MAX,
         batches_max: int = BATCHES_MAX,
+        tables: Collection[str] | None = None,
     ) -> None:
+        """`tables`: names of those that are held; None: all."""
+        self._tables = tables
         self._dropped = dropped
         self._rows_max = rows_max
         self._bytes_max = bytes_max
@@ -52,6 +56,8 @@ class LiveTables:
 
     def add(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
         """Append rows of a table; the oldest batches make room (the newest one always stays)."""
+        if self._tables is not None and table.name not in self._tables:
+            return
         let_go = 0
         size_bytes = sum(getattr(column, "nbytes", 0) for column in columns.values())
         with self._lock:

@@ -69,6 +69,11 @@ class Recent:
         """Hear of no more rows."""
         self._store.unlisten(self.appended)
 
+    def forget(self) -> None:
+        """Hold nothing: the next read of each table begins anew. Called by any thread."""
+        with self._lock:
+            self._held.clear()
+
     def appended(self, table: Table, rows: pa.Table | None) -> None:
         """Hear of rows that were stored; None: of some that perhaps were."""
         with self._lock:

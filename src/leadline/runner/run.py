@@ -172,6 +172,11 @@ class Runner:
         if self._recent:
             self._recent.close()
 
+    def forget(self) -> None:
+        """Let go of the rows that are held for analyses; they are read from the store again."""
+        if self._recent:
+            self._recent.forget()
+
     # --- what others say ---
 
     def touched(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:

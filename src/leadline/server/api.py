@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Annotated, Any
 
@@ -191,7 +191,12 @@ def create_api(
         _asking.set(principal)
         return principal
 
-    ways = Ways(parts, who, reading.turn, PROBLEMS)
+    def turn() -> AbstractContextManager[None]:
+        if parts.memory:
+            parts.memory.require_room()
+        return reading.turn()
+
+    ways = Ways(parts, who, turn, PROBLEMS)
 
     @api.exception_handler(LeadlineError)
     def told(_: Request, error: LeadlineError) -> JSONResponse:
@@ -307,7 +312,7 @@ def create_api(
             limit=limit,
         )
         sql, parameters = page_sql(spec, query, principal)
-        with reading.turn():
+        with turn():
             found = parts.store.query(sql, parameters)
         got, following = page_rows(spec, query, found)
         names = list(query.columns) or [column.name for column in spec.columns]
@@ -323,7 +328,7 @@ def create_api(
         """Metric names with how many streams, entities and label values each has: most streams first."""
         principal = who(request)
         sql, parameters = _series_sql(principal, match, entity, limit)
-        with reading.turn():
+        with turn():
             found = parts.store.query(sql, parameters)
         return {"schema": SCHEMA_VERSION, "columns": found.column_names, "rows": json_rows(found), "cursor": ""}
 
@@ -332,7 +337,7 @@ def create_api(
         """Run one SELECT over one's own tables. Reads only, within store.query_rows_max, _seconds_max, _bytes_max."""
         principal = who(request)
         try:
-            with reading.turn():
+            with turn():
                 found = parts.store.query_as(principal, query.sql)
         except UsageError:
             parts.intake.counts.add(counter("query_refused", "not_allowed"))

@@ -24,6 +24,8 @@ from leadline.runner.run import Runner
 from leadline.server import analyses
 from leadline.server.background import keeping
 from leadline.server.background.keeping import Background
+from leadline.server.memory.watch import MemoryWatch
+from leadline.server.memory.watch import findings as memory_findings
 from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
 from leadline.store.disk.watch import findings as disk_findings
@@ -48,6 +50,7 @@ class Parts:
     explainer: Explainer | None = None
     background: Background | None = None
     disk: DiskWatch | None = None
+    memory: MemoryWatch | None = None
 
 
 def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
@@ -79,6 +82,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
         findings += disk_findings(parts.disk) if parts.disk else []
+        findings += memory_findings(parts.memory) if parts.memory else []
         findings += analyses.clock_findings(parts.runner.clock_steps, boot_ns()) if parts.runner else []
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
         findings += keeping.findings(parts.background.states() if parts.background else [])
@@ -113,7 +117,10 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
 
 
 def require_well(parts: Parts) -> None:
-    """Errors: StoreError if something that everything depends on does not live any more; `doctor` says what to do."""
+    """Errors: StoreError if something that everything depends on does not live any more, WorldError while memory is
+    full; `doctor` says what to do."""
+    if parts.memory:
+        parts.memory.require_ready()
     for found in analyses.life_findings(parts.runner.life()) if parts.runner else ():
         raise StoreError(found["text"])
     for name, why in parts.store.unreadable.items():
@@ -205,6 +212,12 @@ class LeadlineCollector:
         yield live
         yield GaugeMetricFamily("leadline_series", "Metric streams known.", value=self._parts.intake.series_known)
         yield GaugeMetricFamily("leadline_sources", "Senders heard of.", value=len(self._parts.intake.sources.all()))
+        if self._parts.memory is not None:
+            yield GaugeMetricFamily(
+                "leadline_memory_bytes_max",
+                "Memory that the server process may hold (server.memory_bytes_max).",
+                value=self._parts.memory.bytes_max,
+            )
         yield GaugeMetricFamily(
             "leadline_private_bytes", "Private anonymous memory of the server process.", value=private_bytes()
         )

@@ -48,6 +48,10 @@ from leadline.server.connections.files import raise_file_limit
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
+from leadline.server.memory.allocators import trim
+from leadline.server.memory.limit import bytes_max
+from leadline.server.memory.release import releases
+from leadline.server.memory.watch import MemoryWatch
 from leadline.server.recorded_config import config_text
 from leadline.server.replay_process import ReplayProcess
 from leadline.server.settings import require_guarded
@@ -58,6 +62,7 @@ from leadline.server.tokens.listening import AtSocket, Tls, tls_of
 from leadline.server.unix_socket import SocketFile
 from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
+from leadline.views.graph.view import LIVE
 from leadline.wire.warm import warm
 
 log = logging.getLogger("leadline")
@@ -117,7 +122,7 @@ class ServerProcess:
         self._gate, tls = gate_of(config), tls_of(server)
         self.counts = Counts()
         self.sources = Sources(self.counts)
-        self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows))
+        self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows), tables=LIVE)
         self.store = Store(config.store)
         self.runner = Runner(config.runner, self.store, self.counts.add)
         self.intake = Intake(
@@ -129,11 +134,15 @@ class ServerProcess:
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         self.background = Background(self.counts.add)
         self.disk = DiskWatch(self.store, self.counts.add)
+        self.memory = MemoryWatch(
+            bytes_max(server.memory_bytes_max), self.intake.room, releases(self.store, self.runner), self.counts.add,
+            trim=trim,
+        )  # fmt: skip
         self.ready = False
         parts = Parts(
             self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer, background=self.background,
-            disk=self.disk,
+            disk=self.disk, memory=self.memory,
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
@@ -197,6 +206,7 @@ class ServerProcess:
         self.store.start()
         try:
             self.disk.start()
+            self.memory.start()
             save(self.store, held, time.time_ns(), self._config.runner.provider)
             self.alerts.open()
             self.runner.start()
@@ -206,8 +216,8 @@ class ServerProcess:
         finally:
             await in_order([
                 ("gRPC", self._grpc.stop), ("intake", self.intake.stop), ("decoders", self._decoders.shutdown),
-                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("disk", self.disk.stop),
-                ("store", self.store.stop), ("gate", self._gate.close),
+                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("memory", self.memory.stop),
+                ("disk", self.disk.stop), ("store", self.store.stop), ("gate", self._gate.close),
                 *([("socket", at_path.remove)] if at_path is not None else []),
             ])  # fmt: skip
 

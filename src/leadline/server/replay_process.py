@@ -40,6 +40,7 @@ from leadline.server.sockets import listening_on
 from leadline.server.tokens.gate import gate_of
 from leadline.server.tokens.listening import tls_of
 from leadline.store import Store
+from leadline.views.graph.view import LIVE
 
 BEFORE_NS = (
     3600 * 10**9
@@ -63,7 +64,7 @@ class ReplayProcess:
         require_guarded(config.server)
         self._gate, tls = gate_of(config), tls_of(config.server)
         counts = Counts()
-        self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows))
+        self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows), tables=LIVE)
         self.store = Store(config.store)
         runner = config.runner
         self.replay = Replay(Path(runner.replay_file), runner.replay_speed, self.store, self._played)

@@ -51,6 +51,16 @@ class ServerConfig:
             "min": 16,
         },
     )
+    memory_bytes_max: int = field(
+        default=0,
+        metadata={
+            "doc": "private memory that the server process may hold, its workers not counted; from 85 % on caches are "
+            "let go, at all of it bodies are answered 429 (remote-write: 503) and queries 429; 0: half of the memory "
+            "of the machine or of its control group, at least 1 GiB",
+            "unit": "bytes",
+            "min": 0,
+        },
+    )
     stop_s_max: float = field(
         default=20.0,
         metadata={

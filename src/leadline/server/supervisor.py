@@ -16,6 +16,7 @@ import httpx
 
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
+from leadline.server.memory import allocators
 from leadline.server.tokens.listening import trusting
 
 CRASHES_MAX = 5  # within CRASH_WINDOW_S: a process that cannot live is not restarted for ever
@@ -64,7 +65,7 @@ class Supervisor:
             _SERVER,
             json.dumps([str(path) if path else None, [list(flag) for flag in flags]]),
         ]
-        self._environ = dict(environ)
+        self._environ = allocators.environ(environ)
         self._url = url
         self._certificate = certificate
         self._child: subprocess.Popen[bytes] | None = None

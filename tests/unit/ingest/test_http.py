@@ -584,6 +584,19 @@ def test_bodies_held_together_are_bounded(make: Callable[..., Bench], decoders: 
     assert caller.bench.intake.room.held_bytes == 0
 
 
+def test_while_memory_is_full_senders_are_told_to_try_again_and_then_taken(caller: Caller) -> None:
+    caller.bench.intake.room.shut("the server holds all the memory that it may")
+    for path, body, headers, status in ((WRITE, GOOD, V1, 503), (EVENTS, event("a"), NDJSON, 429)):
+        answer = caller.post(path, body, headers)
+        assert (answer.status, answer.error["reason"]) == (status, "memory_full")
+        assert int(answer.headers["retry-after"]) >= 1
+    assert caller.bench.refused() == {"memory_full": 2}
+    assert caller.bench.stored() == []
+    caller.bench.intake.room.shut("")
+    assert [caller.post(WRITE, GOOD, V1).status, caller.post(EVENTS, event("a"), NDJSON).status] == [204, 200]
+    assert caller.bench.intake.room.held_bytes == 0
+
+
 def test_a_store_that_fails_answers_503_and_the_retry_succeeds(caller: Caller) -> None:
     caller.bench.faults.broken = "disk is full"
     for path, body, headers in ((WRITE, GOOD, V1), (EVENTS, event("a"), NDJSON)):

@@ -36,6 +36,16 @@ def test_new_streams_are_numbered_on_and_known_ones_keep_their_number() -> None:
     assert len(streams) == 3
 
 
+def test_streams_of_all_tenants_together_are_bounded() -> None:
+    known = [1]
+    streams = Streams(SMALL, lambda: 3 - known[0])
+    admission = streams.admit(page(named("a"), named("b"), named("c")), "scrape")
+    assert (admission.number.tolist(), dict(admission.refused)) == ([0, 1, -1], {"series_limit": 1})
+    assert "ingest.series_all_max" in admission.messages[0]
+    known[0] += 2
+    assert streams.admit(page(named("a"), named("b")), "scrape").refused == {}, "who is known stays"
+
+
 def test_a_stream_twice_in_one_request_is_one_stream() -> None:
     streams = Streams(SMALL)
     admission = streams.admit(page(named("a"), named("a")), "scrape")

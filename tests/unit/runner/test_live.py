@@ -35,6 +35,13 @@ def test_what_was_added_is_read_in_order_as_it_came() -> None:
     assert live.since("step") == []
 
 
+def test_tables_that_nobody_reads_are_not_held() -> None:
+    live = LiveTables(Dropped(), tables={"event"})
+    live.add("t", "c", SAMPLE, {}, 1)
+    live.add("t", "c", EVENT, {}, 1)
+    assert live.rows() == {"event": 1}
+
+
 def test_a_reader_goes_on_from_the_last_number() -> None:
     live = LiveTables(Dropped())
     seen: list[int] = []

@@ -33,6 +33,7 @@ from leadline.views.paths.flows import Verdicts
 from leadline.views.rows import SCHEMA_VERSION
 
 COLUMNS = ("tenant", "child", "parent", "kind", "from_ns", "to_ns", "source", "confidence")
+LIVE = frozenset({RELATION.name})  # what is read of the live tables
 CLUSTERS_MAX = 16  # graphs held; the one asked least recently goes
 RELOAD_S = 300.0  # after that the store is read again, for rows that others wrote into it
 WAIT_S = 2.0  # so long a request waits where batches went unseen and the store is read again, then takes what is there
