@@ -1,8 +1,13 @@
-"""How every verb prints: a table for people, JSON or YAML for programs."""
+"""How every verb prints: a table for people, JSON or YAML for programs.
+
+Names and messages come from senders. A terminal acts on control characters in them (change the title, write to the
+clipboard, overwrite a line) and on marks that reverse the direction of text, so none of these reaches it.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,7 +15,8 @@ from typing import Any
 
 import yaml
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +27,30 @@ STATE_STYLE = {"ok": "green", "warning": "yellow", "critical": "red", "unknown":
 # Wide enough for a table in a pipe or a log, where there is no terminal to ask.
 PIPE_WIDTH = 160
 
+# C0 and C1 but for tab and line feed, and what changes the direction of text (CVE-2021-42574).
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """The text with a visible escape (`\\u001b`) in place of each character that a terminal would act on."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+class _Printable:
+    """What is to be printed, its texts printable. Rich's own control codes are added after this."""
+
+    def __init__(self, renderable: ConsoleRenderable) -> None:
+        self._renderable = renderable
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
+class _OnlyPrintable(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [_Printable(each) for each in renderables]
+
 
 def console(stderr: bool = False) -> Console:
     """A console on stdout (or stderr) that is not squeezed to 80 columns when it is a pipe.
@@ -28,9 +58,11 @@ def console(stderr: bool = False) -> Console:
     Texts are printed as they are: brackets and colons in what a sender told us are no markup and no emoji.
     """
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    made = Console(
         file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False
     )
+    made.push_render_hook(_OnlyPrintable())
+    return made
 
 
 def emit(answer: Mapping[str, Any], output: Output) -> bool:
@@ -38,9 +70,12 @@ def emit(answer: Mapping[str, Any], output: Output) -> bool:
     if output is Output.TABLE:
         return False
     if output is Output.JSON:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        # What json leaves unescaped (C1, directions) becomes its own escape, which reads back as the same text.
+        sys.stdout.write(printable(json.dumps(answer, indent=2, ensure_ascii=False)) + "\n")
     else:
-        yaml.safe_dump(dict(answer), sys.stdout, sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(dict(answer), sort_keys=False, allow_unicode=True)
+        safe = printable(text) == text
+        sys.stdout.write(text if safe else yaml.safe_dump(dict(answer), sort_keys=False))
     return True
 
 

@@ -2,15 +2,18 @@
 
     Task ── tables as Arrow in an unnamed file in memory (memfd) ──> worker: maps them, judges ── verdicts ──> Outcome
 
-A worker that runs too long is killed, one that dies fails the task it had, and is replaced. Workers are spawned, never
-forked: the embedded engine of the store has threads in this process.
+A worker that runs too long is killed, one that dies fails the task it had, and is replaced. The time of a call begins
+when a worker takes it; if none takes any (a worker that was stopped, or hangs in the kernel), all are replaced. Workers
+are spawned, never forked: the embedded engine of the store has threads in this process.
 """
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, Future
 from contextlib import suppress
@@ -34,10 +37,16 @@ from leadline.runner.worker import (
     work,
 )
 
+log = logging.getLogger("leadline")
+
 TRIES = 2  # of a task whose worker died: the first may have died of what another did to the machine
 STOP_S_MAX = 5.0
 _STOPPED = "the workers were stopped"
 WARM_S_MAX = 300.0  # kernels that are not in the cache yet are compiled
+# So long beyond the time of a call nothing may be answered while calls wait: a worker that is replaced loads for some
+# seconds, on a busy machine for half a minute.
+STUCK_S = 60.0
+LOOK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +98,21 @@ class WorkerProcesses:
         self._registry, self._workers, self._nice = registry, workers, nice
         self._lock = threading.Lock()
         self._pool: Any = None
-        self._open: set[Future[Outcome]] = set()  # asked for and not answered
+        self._open: dict[Future[Outcome], float] = {}  # asked for and not answered, with the seconds that it may take
+        self._moved_s = 0.0  # monotonic: when a call was answered last, or asked for when none was open
+        self._warming = 0  # workers that load what they need
+        self._watched: threading.Thread | None = None
+        self._ending = threading.Event()
         self._closed = False
 
     def start(self) -> None:
         """Start the workers; they load what they need meanwhile."""
         with suppress(RuntimeError):  # closed meanwhile
             for _ in range(self._workers):
-                self._running().schedule(warm_up, timeout=WARM_S_MAX)
+                warming = self._running().schedule(warm_up, timeout=WARM_S_MAX)
+                with self._lock:
+                    self._warming += 1
+                warming.add_done_callback(self._warmed)
 
     def submit(self, task: Task) -> Future[Outcome]:
         """See `Executor`."""
@@ -104,12 +120,17 @@ class WorkerProcesses:
         memory = _written(task.tables)
         done.add_done_callback(lambda _: os.close(memory))
         with self._lock:
-            self._open.add(done)
+            self._moved_s = self._moved_s if self._open else time.monotonic()
+            self._open[done] = task.analysis.seconds_max
+            if self._watched is None:
+                self._watched = threading.Thread(target=self._watch, name="runner-workers", daemon=True)
+                self._watched.start()
         self._try(task, f"/proc/{os.getpid()}/fd/{memory}", done, TRIES)
         return done
 
     def close(self) -> None:
         """See `Executor`; what runs is killed, its outcome is `crashed`."""
+        self._ending.set()
         with self._lock:
             self._closed, pool, self._pool = True, self._pool, None
         if pool is not None:
@@ -119,6 +140,31 @@ class WorkerProcesses:
             left = list(self._open)
         for done in left:  # the pool forgets what it had not handed to a worker yet
             self._answer(done, Outcome(CRASHED, {}, error=_STOPPED))
+
+    def _warmed(self, _: Future[Any]) -> None:
+        with self._lock:
+            self._warming = max(0, self._warming - 1)
+            self._moved_s = time.monotonic()
+
+    def _watch(self) -> None:
+        """Replace workers that take no calls, until `close`."""
+        while not self._ending.wait(LOOK_EVERY_S):
+            self._replace_stuck()
+
+    def _replace_stuck(self) -> None:
+        with self._lock:
+            waited_s = time.monotonic() - self._moved_s
+            allowed_s = max(self._open.values(), default=0.0) + STUCK_S + (WARM_S_MAX if self._warming else 0.0)
+            if not self._open or waited_s < allowed_s or self._pool is None or self._closed:
+                return
+            pool, self._pool, left = self._pool, None, list(self._open)
+            self._warming, self._moved_s = 0, time.monotonic()
+        text = f"no worker process took a call for {waited_s:.0f} s; all were replaced"
+        log.error("%s", text)
+        for done in left:  # before the pool ends, which would try again what was running
+            self._answer(done, Outcome(CRASHED, {}, error=text))
+        pool.stop()
+        pool.join(STOP_S_MAX)
 
     def _running(self) -> Any:
         """The pool; a new one if the old one broke. Errors: RuntimeError after `close`."""
@@ -136,7 +182,7 @@ class WorkerProcesses:
     def _try(self, task: Task, place: str, done: Future[Outcome], tries: int) -> None:
         def ended(future: Future[Any]) -> None:
             error = None if future.cancelled() else future.exception()
-            if error is None or not _died(error) or tries == 1 or self._closed:
+            if error is None or not _died(error) or tries == 1 or self._closed or done not in self._open:
                 self._answer(done, _outcome(task, future, error))
             else:
                 self._try(task, place, done, tries - 1)
@@ -153,7 +199,8 @@ class WorkerProcesses:
         with self._lock:
             if done not in self._open:
                 return
-            self._open.discard(done)
+            del self._open[done]
+            self._moved_s = time.monotonic()
         done.set_result(outcome)
 
 

@@ -117,6 +117,8 @@ class Runner:
         )
         self._beat_s, self._failing, self._fell_of = time.monotonic(), 0, ""
         self._resume_failed = 0
+        # The span that closed while Leadline was down, too long ago to be judged unless it is asked for; None: none.
+        self.not_judged: tuple[int, int] | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
         self._senders_thread = threading.Thread(target=self._keep_senders, name="runner-senders", daemon=True)
@@ -208,7 +210,8 @@ class Runner:
     def backfill(self, from_ns: int, to_ns: int, names: Sequence[str] = ()) -> int:
         """Judge the closed windows of a span again, or for the first time. Returns: how many wait for that.
 
-        Windows that turn out to have no rows are passed over. Errors: UsageError for an empty span or a name that no
+        Windows that turn out to have no rows are passed over, those from before the age at which the rows would have
+        been dropped are left out. Errors: UsageError for an empty span or a name that no
         analysis has, BusyError if too many spans wait already.
         """
         if from_ns >= to_ns:
@@ -216,8 +219,13 @@ class Runner:
         _require_known(names, self._analyses, "analyses")
         with self._lock:
             lanes = [lane for lane in self._lanes if not names or lane.analysis.name in names]
+            if self.not_judged and not names and from_ns <= self.not_judged[0] and self.not_judged[1] <= to_ns:
+                self.not_judged = None
             try:
-                return sum(lane.schedule.backfill(from_ns, to_ns) for lane in lanes)
+                now_ns = self._now_ns()
+                return sum(
+                    lane.schedule.backfill(max(from_ns, now_ns - kept_ns(lane.analysis)), to_ns) for lane in lanes
+                )
             except OverflowError as error:
                 raise BusyError(f"{error}; ask again when some are done", 60) from error
 
@@ -337,6 +345,9 @@ class Runner:
                 if from_ns < to_ns:
                     lane.schedule.backfill(from_ns, to_ns)
                 self._count(counter("analysis_late", "not_backfilled"), skipped_ns // rhythm.window_ns)
+                if skipped_ns >= rhythm.window_ns:
+                    begin_ns, end_ns = self.not_judged or (from_ns, from_ns)
+                    self.not_judged = min(begin_ns, from_ns - skipped_ns), max(end_ns, from_ns)
         self._close(until_ns)  # first, for what seems to last is read by every window of those that were missed
 
     def close_unwatched(self) -> int:
@@ -569,6 +580,11 @@ def _spans(
         return [(first_ns, last_ns)]
     begins = np.unique(times // window_ns) * window_ns
     return [(int(begin), int(begin) + window_ns - 1) for begin in begins]
+
+
+def kept_ns(analysis: Analysis) -> int:
+    """How long the rows that an analysis reads are kept: before that there is nothing to judge."""
+    return max((read.table.keep_hours for read in analysis.reads), default=0) * 3600 * S
 
 
 def _require_known(names: Sequence[str], analyses: Sequence[Analysis], where: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -13,6 +14,8 @@ from leadline.runner.lanes import FAILING_MAX, AnalysisState, Life
 from leadline.runner.run import Runner
 
 HIDDEN = "its last window failed; why is told to the role operator"
+# Counts over all tenants: from their growth one could read how much another one sends.
+_OF_ALL = {"windows": 0, "failures": 0, "revisions": 0, "late_rows": 0, "waiting": 0, "rows_in": 0, "rows_out": 0}
 
 
 def told(runner: Runner | None) -> list[dict[str, Any]]:
@@ -21,8 +24,11 @@ def told(runner: Runner | None) -> list[dict[str, Any]]:
 
 
 def told_to_tenants(runner: Runner | None) -> list[dict[str, Any]]:
-    """The same for who is no operator: an error may quote any tenant's rows."""
-    return [{**each, "last_error": HIDDEN if each["last_error"] else ""} for each in told(runner)]
+    """The same for anyone but the operator: without counts over all tenants, and without errors, which quote rows."""
+    return [
+        {**each, **_OF_ALL, "last_took_s": None, "last_error": HIDDEN if each["last_error"] else ""}
+        for each in told(runner)
+    ]
 
 
 def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:
@@ -62,6 +68,17 @@ def life_findings(life: Life) -> Iterator[dict[str, str]]:
             "state": "critical",
             "text": f"nothing is judged: the runner has done nothing for {life.quiet_s:.0f} s",
             "do": "See whether the disk of store.path answers; restart Leadline if it does.",
+        }
+
+
+def gap_findings(not_judged: tuple[int, int] | None) -> Iterator[dict[str, str]]:
+    """The time that was not analysed because Leadline was down, until somebody asks for it."""
+    if not_judged is not None:
+        begin, end = (datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for ns in not_judged)
+        yield {
+            "state": "warning",
+            "text": f"not analysed: {begin} to {end}, when Leadline was down, longer ago than runner.backfill_s_max",
+            "do": f"`leadline backfill --from {begin} --to {end}` analyses what was stored of it meanwhile or since.",
         }
 
 

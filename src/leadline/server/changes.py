@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,6 +26,8 @@ from leadline.server.health import Parts
 EVERY_S = 1.0
 TENANT_EVERY_S = 2.0  # how often a tenant's page asks again
 LISTENERS_MAX = 64  # pages that follow at a time; each costs one small message a second
+TENANT_LISTENERS_MAX = 16  # of these, pages of one tenant
+TENANTS_LISTENERS_MAX = 48  # of these, pages of all tenants; the rest is kept for the operator
 
 
 class Changes:
@@ -32,7 +35,7 @@ class Changes:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._listeners = 0
+        self._listeners: Counter[str] = Counter()  # by tenant; "" is the operator
         self._closed = False
 
     def close(self) -> None:
@@ -49,11 +52,11 @@ class Changes:
     async def events(self, principal: Principal) -> AsyncIterator[str]:
         """The stream of one page: everything at first, then what changed, at least the time once a second.
 
-        Errors: BusyError if too many pages follow.
+        Errors: BusyError if too many pages follow, of this tenant or in all.
         """
-        if self._listeners >= LISTENERS_MAX:
-            raise BusyError(f"{LISTENERS_MAX} pages follow this server; close some")
-        self._listeners += 1
+        whose = "" if principal.may(OPERATE) else principal.tenant
+        self._require_room(whose)
+        self._listeners[whose] += 1
         try:
             known: dict[str, int] = {}
             while not self._closed:
@@ -63,7 +66,18 @@ class Changes:
                 yield _event({"now_ns": self._parts.now_ns(), "tables": news})
                 await asyncio.sleep(EVERY_S)
         finally:
-            self._listeners -= 1
+            self._listeners[whose] -= 1
+            self._listeners += Counter()  # drops those at zero
+
+    def _require_room(self, whose: str) -> None:
+        """Errors: BusyError."""
+        every = self._listeners.total()
+        if every >= LISTENERS_MAX:
+            raise BusyError(f"{LISTENERS_MAX} pages follow this server; close some")
+        if whose and self._listeners[whose] >= TENANT_LISTENERS_MAX:
+            raise BusyError(f"{TENANT_LISTENERS_MAX} pages of tenant {whose} follow this server; close some")
+        if whose and every - self._listeners[""] >= TENANTS_LISTENERS_MAX:
+            raise BusyError(f"{TENANTS_LISTENERS_MAX} pages of tenants follow this server; try again later")
 
 
 def _event(said: dict[str, Any]) -> str:

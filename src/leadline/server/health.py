@@ -81,6 +81,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     if principal.may(OPERATE):
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
+        findings += analyses.gap_findings(parts.runner.not_judged) if parts.runner else []
         findings += disk_findings(parts.disk) if parts.disk else []
         findings += memory_findings(parts.memory) if parts.memory else []
         findings += analyses.clock_findings(parts.runner.clock_steps, boot_ns()) if parts.runner else []

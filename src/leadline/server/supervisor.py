@@ -19,8 +19,11 @@ from leadline.server.config import Flag
 from leadline.server.memory import allocators
 from leadline.server.tokens.listening import trusting
 
-CRASHES_MAX = 5  # within CRASH_WINDOW_S: a process that cannot live is not restarted for ever
-CRASH_WINDOW_S = 60.0
+# A crash that comes again (an out-of-memory kill under a load that lasts) ends when its reason does, and nobody may be
+# there to start Leadline by hand. So it is always started again, each time later, up to once a minute.
+FIRST_WAIT_S = 0.2
+WAIT_S_MAX = 60.0
+LIVED_S = 120.0  # one that ran so long has recovered: the next crash waits FIRST_WAIT_S again
 STOP_WAIT_S = 30.0  # the server's own grace is 15 s for requests, then the lanes drain
 READY_S_MAX = 600.0  # a first start compiles scanners and kernels: minutes of two cores, more on a busy machine
 CANNOT_START = 2  # exit code of an error before the server was ready: restarting would not help
@@ -69,7 +72,9 @@ class Supervisor:
         self._url = url
         self._certificate = certificate
         self._child: subprocess.Popen[bytes] | None = None
-        self._crashes: list[float] = []
+        self._crashes = 0  # in a row
+        self._started = 0.0
+        self._start_again: float | None = None  # when, while a crashed server waits for it
 
     @property
     def pid(self) -> int | None:
@@ -78,6 +83,7 @@ class Supervisor:
 
     def start(self) -> None:
         """Start the server process. It ends with us, even if we are killed."""
+        self._started, self._start_again = time.monotonic(), None
         self._child = subprocess.Popen(bound_to_parent(self._command), env=self._environ, start_new_session=True)
 
     def wait_ready(self, timeout_s: float = READY_S_MAX, stopping: Callable[[], bool] = lambda: False) -> float:
@@ -109,7 +115,10 @@ class Supervisor:
             return False
 
     def watch(self) -> int | None:
-        """Look after the server once: restart it if it crashed. Returns an exit code when it is over, else None."""
+        """Look after the server once: restart it if it crashed, after a wait that doubles with each crash in a row.
+
+        Returns: an exit code when it is over, else None. Never waits itself, so that a wish to stop is obeyed at once.
+        """
         assert self._child is not None, "start() comes first"
         code = self._child.poll()
         if code is None:
@@ -117,17 +126,18 @@ class Supervisor:
         if code in (0, CANNOT_START):
             return code
         now = time.monotonic()
-        self._crashes = [at for at in self._crashes if now - at < CRASH_WINDOW_S] + [now]
-        if len(self._crashes) > CRASHES_MAX:
+        if self._start_again is None:
+            self._crashes = 1 if now - self._started >= LIVED_S else self._crashes + 1
+            wait_s = min(WAIT_S_MAX, FIRST_WAIT_S * 2 ** min(self._crashes - 1, 20))
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             print(
-                f"leadline: the server crashed {len(self._crashes)} times in {CRASH_WINDOW_S:.0f} s; giving up",
+                f"leadline: the server ended with {how}; starting it again in {wait_s:.1f} s",
                 file=sys.stderr,
+                flush=True,
             )
-            return 1
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        print(f"leadline: the server ended with {how}; starting it again", file=sys.stderr, flush=True)
-        time.sleep(0.2 * 2 ** (len(self._crashes) - 1))
-        self.start()
+            self._start_again = now + wait_s
+        if now >= self._start_again:
+            self.start()
         return None
 
     def stop(self) -> int:

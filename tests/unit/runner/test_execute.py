@@ -17,6 +17,7 @@ import pytest
 from tests.unit.runner.toy_rows import BEGIN_NS, S, edges, flows
 
 from leadline.analysis.spec import Analysis, Window
+from leadline.runner import execute
 from leadline.runner.execute import InProcess, Task, WorkerProcesses
 from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome, digest, judged
 from leadline.testing.analyses import REGISTRY, seconds, trouble, volumes
@@ -135,6 +136,27 @@ def test_a_call_that_hangs_is_stopped_and_one_that_dies_fails_alone(workers: Wor
     assert [each.state for each in found] == [TIMEOUT, DONE, "crashed", DONE]
     assert found[0].error == "took longer than 1 s and was stopped"
     assert "died, 2 times" in found[2].error
+
+
+def test_a_worker_that_takes_no_calls_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    def working() -> set[psutil.Process]:
+        return {each for each in psutil.Process().children() if "spawn_main" in " ".join(each.cmdline())}
+
+    workers, others = WorkerProcesses(REGISTRY), working()
+    try:
+        assert run(workers, volume_task()).state == DONE
+        (worker,) = working() - others
+        worker.suspend()
+        monkeypatch.setattr(execute, "STUCK_S", 1.0)
+        asked = [workers.submit(trouble_task("nothing")) for _ in range(2)]
+        found = [each.result(WAIT_S) for each in asked]
+        assert [each.state for each in found] == ["crashed"] * 2
+        assert "no worker process took a call" in found[0].error
+        monkeypatch.setattr(execute, "STUCK_S", 60.0)  # a new one takes its time to load
+        assert run(workers, volume_task()).state == DONE
+        assert not worker.is_running()
+    finally:
+        workers.close()
 
 
 def test_what_is_closed_answers_and_takes_nothing_more() -> None:

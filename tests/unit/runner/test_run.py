@@ -23,7 +23,8 @@ from leadline.runner.execute import InProcess
 from leadline.runner.load import Chosen
 from leadline.runner.offline import judge_bundle
 from leadline.runner.replay import Replay
-from leadline.runner.run import Runner
+from leadline.runner.run import Runner, kept_ns
+from leadline.server.analyses import gap_findings
 from leadline.store import Store, StoreConfig
 from leadline.store.bundle import Draft, write_bundle
 from leadline.store.bundle_format import Manifest
@@ -268,6 +269,16 @@ def test_rows_later_than_that_are_counted_and_judged_when_asked(store: Store) ->
     assert world.runner.waiting() == 0
 
 
+def test_a_span_that_begins_before_all_that_is_kept_is_cut_to_that(store: Store) -> None:
+    world = World(store, [volumes])
+    world.runner._resume()
+    world.go(20)
+    kept = kept_ns(volumes)
+    assert 0 < kept < 10 * 365 * 86_400 * S
+    windows = world.runner.backfill(-(2**62), BEGIN_NS + 20 * S)
+    assert kept // volumes.window_ns - 3 <= windows <= kept // volumes.window_ns + 1
+
+
 def test_a_span_that_is_empty_and_a_name_nobody_has_are_refused(store: Store) -> None:
     runner = World(store).runner
     with pytest.raises(UsageError, match="before to_ns"):
@@ -313,6 +324,13 @@ def test_a_gap_longer_than_allowed_is_told(store: Store) -> None:
     again.go(0)
     assert [each[0] for each in revisions(store)] == [10, 50, 60]
     assert again.counted["not_backfilled"] == 3
+    begin_ns, end_ns = again.runner.not_judged or (0, 0)
+    assert end_ns - begin_ns == 30 * S, "from 10 to 40 s"
+    assert [each["state"] for each in gap_findings(again.runner.not_judged)] == ["warning"]
+    again.runner.backfill(begin_ns, begin_ns + S)
+    assert again.runner.not_judged, "a part of it is not all of it"
+    again.runner.backfill(begin_ns, end_ns)
+    assert list(gap_findings(again.runner.not_judged)) == []
 
 
 def test_a_failing_analysis_is_told_and_others_go_on(store: Store) -> None:

@@ -20,6 +20,7 @@ from leadline.server.changes import Changes
 
 OPERATOR = Principal()
 TENANT = Principal(tenant="a", role=Role.TENANT_READ)
+OTHER = Principal(tenant="b", role=Role.TENANT_READ)
 
 
 class Written:
@@ -85,6 +86,38 @@ def test_streams_are_bounded_and_free_their_place(parts: Any, monkeypatch: pytes
             await anext(changes.events(OPERATOR))
         await one.aclose()  # type: ignore[attr-defined]
         await anext(changes.events(OPERATOR))
+
+    asyncio.run(follow())
+
+
+def test_one_tenant_takes_neither_the_places_of_others_nor_those_of_the_operator(
+    parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LISTENERS_MAX", 4)
+    monkeypatch.setattr(module, "TENANTS_LISTENERS_MAX", 3)
+    monkeypatch.setattr(module, "TENANT_LISTENERS_MAX", 2)
+
+    async def follow() -> None:
+        changes = Changes(parts)
+        held = []
+        for principal, full in (
+            (TENANT, False),
+            (TENANT, False),
+            (TENANT, True),
+            (OTHER, False),
+            (OTHER, True),
+            (OPERATOR, False),
+        ):
+            stream = changes.events(principal)
+            if full:
+                with pytest.raises(BusyError):
+                    await anext(stream)
+            else:
+                await anext(stream)
+                held.append(stream)
+        for stream in held:
+            await stream.aclose()  # type: ignore[attr-defined]
+        await anext(changes.events(TENANT))
 
     asyncio.run(follow())
 

@@ -11,19 +11,15 @@ import pytest
 
 from leadline.model.errors import WorldError
 from leadline.server import supervisor as module
-from leadline.server.supervisor import CANNOT_START, CRASHES_MAX, CannotStartError, Supervisor
+from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
 
 
 @pytest.fixture
-def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that the supervisor meant to wait between starts; it does not."""
-    naps: list[float] = []
-
-    def nap(seconds: float) -> None:
-        naps.append(seconds)
-
-    monkeypatch.setattr(module.time, "sleep", nap)
-    return naps
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The monotonic clock of the supervisor, seconds; it goes on by hand."""
+    at = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: at[0])
+    return at
 
 
 def supervising(code: str) -> Supervisor:
@@ -39,26 +35,36 @@ def ended(supervisor: Supervisor) -> int | None:
     return supervisor.watch()
 
 
-def test_a_crash_is_followed_by_a_start_until_there_are_too_many(
-    slept: list[float], capfd: pytest.CaptureFixture[str]
+def test_a_crash_is_followed_by_a_start_however_often_each_time_later(
+    clock: list[float], capfd: pytest.CaptureFixture[str]
 ) -> None:
     supervisor = supervising("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    for number in range(CRASHES_MAX):
-        pid = supervisor.pid
+    for number in range(12):
+        pid, wait_s = supervisor.pid, min(60.0, 0.2 * 2**number)
         assert ended(supervisor) is None
+        clock[0] += wait_s * 0.9
+        assert supervisor.watch() is None
+        assert supervisor.pid == pid, (
+            "not before its time, and without a wait that a wish to stop would have to sit out"
+        )
+        clock[0] += wait_s * 0.2
+        assert supervisor.watch() is None
         assert supervisor.pid != pid
-        assert slept[-1] == 0.2 * 2**number
-    assert ended(supervisor) == 1
     said = capfd.readouterr().err
-    assert said.count("the server ended with signal SIGSEGV; starting it again") == CRASHES_MAX
-    assert "crashed 6 times in 60 s; giving up" in said
+    assert "the server ended with signal SIGSEGV; starting it again in 0.2 s" in said
+    assert said.count("starting it again in 60.0 s") == 3
+    clock[0] += module.LIVED_S
+    assert ended(supervisor) is None
+    assert "starting it again in 0.2 s" in capfd.readouterr().err, "one that lived for long has recovered"
     assert supervisor.stop() == -11
 
 
 @pytest.mark.parametrize("code", [0, CANNOT_START])
-def test_an_end_in_order_and_a_wrong_setting_are_no_crash(code: int, slept: list[float]) -> None:
-    assert ended(supervising(f"raise SystemExit({code})")) == code
-    assert slept == []
+def test_an_end_in_order_and_a_wrong_setting_are_no_crash(code: int) -> None:
+    supervisor = supervising(f"raise SystemExit({code})")
+    pid = supervisor.pid
+    assert ended(supervisor) == code
+    assert supervisor.pid == pid
 
 
 def test_one_that_ends_before_it_is_ready_says_how() -> None:

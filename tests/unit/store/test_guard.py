@@ -292,7 +292,8 @@ def test_a_tenants_name_is_only_ever_a_text(store: Store, tenant: str) -> None:
 
 
 def test_engine_errors_of_the_user_are_usage_errors(store: Store) -> None:
-    for sql in ("SELECT nope FROM event", "SELECT toUInt64('x')", "SELECT message + 1 FROM event"):
+    addresses = ("SELECT toIPv4(message) FROM event", "SELECT toIPv6('x')")
+    for sql in ("SELECT nope FROM event", "SELECT toUInt64('x')", "SELECT message + 1 FROM event", *addresses):
         with pytest.raises(UsageError, match="cannot run"):
             store.query_as(MINE, sql)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
 from leadline.analysis.cause.choice import Verdict, family, verdict_of
@@ -185,9 +186,17 @@ def _until(trouble: Trouble, now_ns: int) -> int:
     return now_ns if trouble.end_ns is None else trouble.end_ns
 
 
-def id_of(trouble: Trouble) -> str:
-    """Id of a new incident: what hurts first, its symptom, and when: `bert-7-slow-20261122T170102Z`."""
+def id_of(trouble: Trouble, provider: str) -> str:
+    """Id of a new incident: what hurts first, its symptom, and when: `bert-7-slow-20261122T170102Z`.
+
+    Every tenant that suffers reads it, also one that joins later, and none may learn the names of another's jobs. So
+    where anybody but the provider suffers, there is a number in place of the name: `job-9f86d081-slow-...`.
+    """
     first = trouble.first
     seconds = min(max(first.start_ns // S, 0), STAMP_MAX_S)
-    name = first.entity.partition(":")[2] or first.entity
+    kind, _, name = first.entity.partition(":")
+    name = name or first.entity
+    if any(each.tenant != provider for each in trouble.hurts):
+        whole = f"{first.tenant}\0{first.entity}\0{first.start_ns}".encode()
+        name = f"{kind}-{blake2b(whole, digest_size=4).hexdigest()}"
     return f"{name}-{first.symptom.value}-{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"

@@ -46,7 +46,7 @@ class Telling:
 
     @property
     def id(self) -> str:
-        return self.earlier_id or id_of(self.trouble)
+        return self.earlier_id or id_of(self.trouble, self.window.provider)
 
     @property
     def tenants(self) -> list[str]:

@@ -64,8 +64,8 @@ def mount_analyses(api: FastAPI, ways: Ways) -> None:
 
     @api.get("/api/v1/analyses", tags=["state"], responses=ways.problems)
     def analyses(request: Request) -> AnalysesAnswer:
-        """How each analysis does: how far it has judged, what failed (why, for the role operator: an error may quote
-        any tenant's rows)."""
+        """How each analysis does: how far it has judged, what failed. Counts are over all tenants and, like errors,
+        only for the role operator; others get 0."""
         states = told(runner) if ways.who(request).may(OPERATE) else told_to_tenants(runner)
         return AnalysesAnswer(schema=SCHEMA_VERSION, analyses=[StateAnswer(**each) for each in states])
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.incidents import Mark
-from leadline.model.principal import WRITE, Principal
+from leadline.model.principal import MARK as MAY_MARK
+from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import MARK
 from leadline.store import Store
 from leadline.store.schema import arrow_table
@@ -43,8 +44,8 @@ def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> li
     Returns: the rows. Errors: RefusedError("unauthorized"), ("unknown_incident"); UsageError for a cause that was not
     named, or a dismissal without a reason; StoreError.
     """
-    if not principal.may(WRITE):
-        raise RefusedError("unauthorized", f"role {principal.role} may not mark; ask somebody with tenant-write")
+    if not principal.may(MAY_MARK):
+        raise RefusedError("unauthorized", f"role {principal.role} may not mark; use a token of the role operate")
     found = Incidents(store, Asked(principal, "", now_ns)).named(said.incident)
     if not found:
         raise no_incident(store, Asked(principal, "", now_ns), said.incident)

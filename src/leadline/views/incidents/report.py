@@ -5,6 +5,7 @@ incident, explanation, marks, samples of its evidence ──> report.html.jinja2
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -186,5 +187,7 @@ def _template() -> Template:
         loader=jinja2.PackageLoader("leadline.views.incidents", "templates"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
-    engine.filters.update(moment=_moment, lost=lost_words, percent=percent, after=_after, why_not=_why_not)
+    engine.filters.update(
+        moment=_moment, lost=lost_words, percent=percent, after=_after, why_not=_why_not, quoted=shlex.quote
+    )
     return engine.get_template("report.html.jinja2")

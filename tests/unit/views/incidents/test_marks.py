@@ -64,9 +64,15 @@ def test_a_tenant_marks_its_own_and_cannot_tell_that_others_are_there(store: Sto
         save_mark(store, BETA, Said("nothing", Mark.RIGHT), NOW)
 
 
-def test_who_may_only_read_may_not_mark(store: Store) -> None:
-    with pytest.raises(RefusedError, match="role tenant-read may not mark"):
-        save_mark(store, replace(ACME, role=Role.TENANT_READ), RIGHT, NOW)
+def test_a_token_to_operate_one_tenant_marks(store: Store) -> None:
+    (row,) = save_mark(store, replace(ACME, role=Role.TENANT_OPERATE, name="kim"), RIGHT, NOW + 2 * S)
+    assert (row["tenant"], row["actor"]) == ("acme", "tenant-operate:acme/kim")
+
+
+@pytest.mark.parametrize("role", [Role.TENANT_READ, Role.SENDER, Role.PROVIDER])
+def test_who_may_only_read_or_send_may_not_mark(store: Store, role: Role) -> None:
+    with pytest.raises(RefusedError, match=f"role {role} may not mark"):
+        save_mark(store, replace(ACME, role=role), RIGHT, NOW)
 
 
 def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: Store) -> None:

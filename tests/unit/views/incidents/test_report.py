@@ -22,6 +22,7 @@ from leadline.views.incidents.report_plot import drawn, figure, gap_after
 
 ASKED = Asked(Principal(), "default", NOW, latest=True)
 EVIL = "<script>alert(1)</script>"
+ODD_ID = "evil $(id)"  # ids of incidents hold names of jobs
 SPAN = (NOW - 100 * S, NOW)
 
 
@@ -32,10 +33,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         odd = {"table": "anomaly", "entity": "host:h6", "what": "temp", "time_ns": NOW - 50 * S, "bound_ns": None,
                "text": f"temp {EVIL}"}  # fmt: skip
         rows = [each | {"evidence": json.dumps([odd]), "text": EVIL} for each in ROWS["cause"][-1:]]
-        name = {**ROWS["incident"][1], "incident": "evil", "start_ns": NOW - 48 * S}
+        name = {**ROWS["incident"][1], "incident": ODD_ID, "start_ns": NOW - 48 * S}
         append(store, {
             "incident": [name],
-            "cause": [{**rows[0], "incident": "evil", "chosen": True, "position": 1, "seen_ns": NOW}],
+            "cause": [{**rows[0], "incident": ODD_ID, "chosen": True, "position": 1, "seen_ns": NOW}],
             "series": [row("series", series=7, name="temp", entity="host:h6", entity_kind="host", type="gauge",
                            tenant=name["tenant"], last_ns=NOW)],
             "metric_sample": [row("metric_sample", series=7, time_ns=NOW - (90 - at) * S, value=float(at),
@@ -57,10 +58,12 @@ def test_a_report_needs_nothing_else(store: Store) -> None:
 
 
 def test_names_from_telemetry_are_text(store: Store) -> None:
-    text = report(store, ASKED, "evil")
+    text = report(store, ASKED, ODD_ID)
     assert EVIL not in text
     assert "&lt;script&gt;" in text
     assert "temp of host:h6" in text  # its plot
+    for command in ("leadline mark {} right", "leadline diagnose {}"):
+        assert command.format(f"&#39;{ODD_ID}&#39;") in text, "a command to copy is quoted for the shell"
 
 
 def test_only_ones_own_incidents_have_a_report(store: Store) -> None:
