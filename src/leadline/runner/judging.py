@@ -22,7 +22,8 @@ from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.execute import Executor, InProcess
 from leadline.runner.judge import Judged, judge
 from leadline.runner.keep import run_row
-from leadline.runner.load import HeldRows, next_row_ns
+from leadline.runner.load import HeldRows
+from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import rhythms, upstream
 from leadline.runner.verdicts import latest_rows
 from leadline.runner.windows import Due, Schedule, closing

@@ -93,10 +93,10 @@ def run_row(analysis: Analysis, judged: Judged, revision: int, took_ns: int) -> 
     """The row of `analysis_run` about a call."""
     window, outcome = judged.window, judged.outcome
     row = {
-        "tenant": window.tenant,
+        "tenant": window.whose,
         "cluster": window.cluster,
         "analysis": analysis.name,
-        "part": window.job,
+        "part": window.part,
         "end_ns": window.to_ns,
         "window_ns": window.window_ns,
         "version": analysis.version,

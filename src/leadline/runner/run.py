@@ -37,7 +37,8 @@ from leadline.runner.following import Following
 from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
 from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
-from leadline.runner.load import StoreRows, next_row_ns
+from leadline.runner.load import StoreRows
+from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
 from leadline.runner.unwatched import close_unwatched
@@ -504,7 +505,7 @@ class Runner:
         for judged in found:
             before = runs_before(self._rows, analysis, due.end_ns) if before is None else before
             window = judged.window
-            earlier = before.get((window.tenant, window.cluster, window.job))
+            earlier = before.get((window.whose, window.cluster, window.part))
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 keep(self._store, analysis, judged, revision)

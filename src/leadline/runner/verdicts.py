@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.speakers import OWN_PART
 from leadline.model.tables import Identity, Table
 from leadline.runner.conditions import Condition
 
@@ -71,6 +72,8 @@ def latest_sql(table: Table, where: str = "", span: tuple[int, int] | None = Non
     run = f"{window}, version, revision"
     of_cluster = f"({run}) IN " + judged(run, "part = ''")
     of_job = f"(tenant, {run}{mine}) IN " + judged(f"tenant, {run}{part}", "part != ''")
+    if names_job:  # what one tenant was told of a cluster: rows of any of its jobs
+        of_job += f" OR (tenant, {run}) IN " + judged(f"tenant, {run}", f"startsWith(part, '{OWN_PART}')")
     unknown = f"{rows} {'AND' if where else 'WHERE'} ({window}) NOT IN {judged(window, '1')}"
     by_runs = f"SELECT {names} FROM ({rows}) WHERE {of_cluster} OR {of_job}"
     return f"{by_runs} UNION ALL {_highest(unknown, names, f'tenant, {window}')}"
@@ -113,11 +116,11 @@ def all_count(table: Table, rows: pa.Table, runs: pa.Table) -> bool:
         return True
     known: dict[tuple[Any, ...], set[tuple[str, str]]] = {}  # window -> (tenant, job); ("", "") is everybody
     for tenant, part, *window in _distinct(runs, ["tenant", "part", *_WINDOW]):
-        known.setdefault(tuple(window), set()).add((tenant if part else "", part))
+        known.setdefault(tuple(window), set()).add((tenant if part else "", _part(part)))
     jobs = ["job"] if "job" in rows.column_names else []
     for tenant, *window_job in _distinct(rows, ["tenant", *_WINDOW, *jobs]):
         told = known.get(tuple(window_job[: len(_WINDOW)]), {("", "")})
-        mine = [(tenant, job or "") in told for job in window_job[len(_WINDOW) :]]
+        mine = [(tenant, each) in told for job in window_job[len(_WINDOW) :] for each in (job or "", OWN_PART)]
         if ("", "") not in told and not any(mine or [whose == tenant for whose, _ in told]):
             return False
     return True
@@ -141,17 +144,22 @@ def counting_rows(table: Table, rows: pa.Table, runs: pa.Table) -> pa.Table:
     for tenant, part, *run in _distinct(runs, ["tenant", "part", *theirs, "version", "revision"]):
         known.add(tuple(run[: len(ours)]))
         of_all = table.newest or not part
-        said.add(("", "", *run) if of_all else (tenant, part if names_job else "", *run))
+        said.add(("", "", *run) if of_all else (tenant, _part(part) if names_job else "", *run))
     named, unknown = [], []
     for (tenant, *run_job), places in _groups(rows, ["tenant", *ours, "version", "revision", *["job"] * names_job]):
         run, job = run_job[: len(ours) + 2], (run_job[-1] or "") if names_job else ""
         if tuple(run[: len(ours)]) not in known:
             unknown.append(places)
-        elif ("", "", *run) in said or (tenant, job, *run) in said:
+        elif said & {("", "", *run), (tenant, job, *run), (tenant, OWN_PART, *run)}:
             named.append(places)
     if table.newest:
         return latest_rows(table, _at(rows, [*named, *unknown]))
     return pa.concat_tables([_at(rows, named), latest_rows(table, _at(rows, unknown))])
+
+
+def _part(part: str) -> str:
+    """A job that was judged, or `OWN_PART` for all rows of the tenant that the run is of."""
+    return OWN_PART if part.startswith(OWN_PART) else part
 
 
 def _groups(rows: pa.Table, names: list[str]) -> list[tuple[tuple[Any, ...], npt.NDArray[np.int64]]]:

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.speakers import OWN_PART
 from leadline.model.tables import BY_NAME, Identity, Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner import verdicts
@@ -228,6 +229,9 @@ class _Counting:
                 runs(f"{ran}, tenant, {'part' if job != _NO_JOB else job}", "part != ''"),
             )
             named += f"{of_cluster} AND ({judged}, {tenant}, {job}) NOT IN {of_part}"
+            if job != _NO_JOB:  # what one tenant was told of a cluster: rows of any of its jobs
+                of_tenant = runs(f"{ran}, tenant", f"startsWith(part, '{OWN_PART}')")
+                named += f" AND ({judged}, {tenant}) NOT IN {of_tenant}"
         columns = ", ".join(f"{_plain(name)} AS c{place}" for place, name in enumerate((*self._judged, *self._part)))
         return f"SELECT DISTINCT {columns} FROM {self._rows} {self._more} {named} LIMIT {UNCOUNTED_MAX + 1}"
 
