@@ -10,7 +10,7 @@ import pyarrow as pa
 from evals.tenants.same import normal
 from evals.tenants.scene import Row
 from leadline.model.tables import BY_NAME
-from leadline.runner.verdicts import latest_rows
+from leadline.runner.verdicts import effective_rows
 
 TABLES = ("incident", "cause", "symptom", "ledger", "sle", "failure")
 # What is another each time the same is judged.
@@ -25,7 +25,7 @@ def verdicts(
     whose = set(tenants)
     out: dict[str, dict[str, Row]] = {}
     for name in tables:
-        rows = latest_rows(BY_NAME[name], judged[name]).to_pylist() if name in judged else []
+        rows = effective_rows(BY_NAME[name], judged[name]).to_pylist() if name in judged else []
         out[name] = {said(row): row for row in rows if row["tenant"] in whose}
     return out
 

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from leadline.model.principal import DEFAULT_TENANT
+from leadline.model.speakers import OWN_PART
 from leadline.model.tables.spec import Identity, Table
 
 S = 10**9  # ns of a second
@@ -46,11 +47,22 @@ class Window:
     cluster: str = "default"
     job: str = ""  # for Part.JOB
     provider: str = DEFAULT_TENANT  # whose word on hosts and links counts for all tenants
+    own: str = ""  # for Part.CLUSTER: only this tenant's verdicts are kept, of its rows and the provider's
 
     @property
     def window_ns(self) -> int:
         """Its length, ns."""
         return self.to_ns - self.from_ns
+
+    @property
+    def part(self) -> str:
+        """What of a cluster is judged, as `analysis_run` tells it: a job, one tenant's own, or (empty) all of it."""
+        return f"{OWN_PART}{self.own}" if self.own else self.job
+
+    @property
+    def whose(self) -> str:
+        """The tenant that the judgement is of."""
+        return self.own or self.tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +110,7 @@ class Analysis:
     seconds_max: float  # a call that takes longer is killed and told as a time-out
     judge: Callable[..., Verdicts]
     doc: str
+    joint: bool = False
 
     def __post_init__(self) -> None:
         assert self.doc, f"{self.name}: an analysis says in its docstring what it concludes"
@@ -127,10 +140,12 @@ def analysis(
     late_s: float = 600.0,
     part: Part = Part.CLUSTER,
     seconds_max: float = 60.0,
+    joint: bool = False,
 ) -> Callable[[Callable[..., Verdicts]], Analysis]:
     """Attach a declaration to a function; what comes out is called as the function.
 
-    The first line of its docstring is what `leadline doctor` and the docs say of it.
+    The first line of its docstring is what `leadline doctor` and the docs say of it. `joint`: of a cluster it is called
+    once for all tenants, as what all share would be counted twice otherwise; else once for each (`runner.whose`).
     """
 
     def declare(judge: Callable[..., Verdicts]) -> Analysis:
@@ -146,6 +161,7 @@ def analysis(
             seconds_max=seconds_max,
             judge=judge,
             doc=(judge.__doc__ or "").strip().partition("\n")[0],
+            joint=joint,
         )
 
     return declare

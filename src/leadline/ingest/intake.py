@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from leadline.ingest.config import IngestConfig
 from leadline.ingest.counts import Counts
+from leadline.ingest.foreign import Foreign
 from leadline.ingest.known import SAVE_TIMES_EVERY_NS, KnownStreams, u128
 from leadline.ingest.lanes import Lane
 from leadline.ingest.limits import Room
@@ -31,7 +32,7 @@ from leadline.ingest.sources import Sender, Sources
 from leadline.ingest.streams import Streams
 from leadline.model.counters import Severity, accepted, counter, refused
 from leadline.model.errors import BusyError, RefusedError, StoreError
-from leadline.model.principal import Principal
+from leadline.model.principal import DEFAULT_TENANT, Principal
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.store import Store, arrow_table
@@ -86,8 +87,10 @@ class Intake:
         live: LiveSink,
         now_ns: Callable[[], int] = time.time_ns,
         stored: LiveSink = lambda *_: None,
+        provider: str = DEFAULT_TENANT,
     ) -> None:
-        """`live` hears of rows when they are accepted, `stored` when a reader of the store sees them."""
+        """`live` hears of rows when they are accepted, `stored` when a reader of the store sees them. `provider`: who
+        may speak of everything."""
         self.config = config
         self.counts = counts
         self.sources = sources
@@ -98,6 +101,7 @@ class Intake:
         self.now_ns = now_ns
         self._lock = threading.Lock()
         self._known = KnownStreams(config, store, now_ns)
+        self._foreign = Foreign(provider)
         self._lanes: dict[str, Lane[pa.Table]] = {}
         self._samples_lane: Lane[_SampleBatch] = self._lane("metric_sample", self._append_samples)
         self._recent: OrderedDict[tuple[str, str, str, int], None] = OrderedDict()
@@ -107,8 +111,9 @@ class Intake:
     # -- life ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Learn the streams that the store knows, then take telemetry."""
+        """Learn the streams that the store knows and what is whose, then take telemetry."""
         self._known.restore()
+        self._foreign.restore(self._store)
         self._samples_lane.start()
         self._started = True
 
@@ -169,6 +174,7 @@ class Intake:
         # Before the lane has them: it stores new streams with their times. A lane that is full changes nothing of
         # this, the streams are known and wait for the retry.
         self.counts.add(accepted("series"), admission.new)
+        self._not_yours(sender, now_ns, self._foreign.streams(admission.about, *_whose(principal), now_ns))
         late = streams.touch(admission.number, series, time_ns)
         done = Future[None]()
         taken = len(time_ns)
@@ -294,6 +300,7 @@ class Intake:
             done.set_result(None)
             return Receipt(done, 0)
         done = self._lane_of(table).offer(arrow, count, arrow.nbytes)
+        self._not_yours(sender, now_ns, self._foreign.rows(table, arrow, *_whose(principal), now_ns))
         self._tell(done, principal, table, {"rows": arrow}, count)
         done.add_done_callback(self._stored_batch(key, count))
         done.add_done_callback(self._heard(sender, rows=count))
@@ -396,6 +403,11 @@ class Intake:
         """Count a request that was refused whole."""
         self.sources.refuse(sender, self.now_ns(), refused(reason), amount, message)
 
+    def _not_yours(self, sender: Sender, now_ns: int, amount: int) -> None:
+        """Count what is stored and is nobody's evidence but the sender's own."""
+        if amount:
+            self.sources.refuse(sender, now_ns, refused("not_yours"), amount)
+
     def _count_refused(self, sender: Sender, now_ns: int, tally: Mapping[str, int], messages: list[str]) -> None:
         text = "; ".join(messages[:3])
         for reason, amount in tally.items():
@@ -440,6 +452,10 @@ class Intake:
     def _failed(self, error: StoreError) -> None:
         self.counts.add(counter("store_failed", "append"))
         self.last_store_error = str(error)
+
+
+def _whose(principal: Principal) -> tuple[str, str]:
+    return principal.tenant, principal.cluster
 
 
 def _words_for(tally: Mapping[str, int], messages: list[str]) -> list[str]:

@@ -55,6 +55,7 @@ class Admission:
     messages: list[str]
     new: int
     tells: set[str]
+    about: tuple[Mapped, ...] = ()  # what the new ones speak of
 
 
 class Streams:
@@ -133,7 +134,7 @@ class Streams:
             if joined:
                 self._join(samples.ids[joined], rows)
             number = self._index.lookup(samples.ids)
-        return Admission(number, refused, messages, len(joined), tells)
+        return Admission(number, refused, messages, len(joined), tells, tuple(row.mapped for row in rows))
 
     def touch(self, number: Int64s, series: Int64s, time_ns: Int64s) -> int:
         """Note the times of samples: `number` (S,) per stream, `series` (N,) and `time_ns` (N,) per sample.

@@ -71,6 +71,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("bad_row", "requests", ERROR, "Bodies with a row that does not fit its table; none of their rows is stored.", "The answer names the line, the column and what was expected."),
     _refused("too_old", "samples", LOSS, "Samples older than `ingest.age_max_s`, and rows of bodies with one older than its table is kept.", "Correct the sender's clock, or raise ingest.age_max_s before importing old data."),
     _refused("in_future", "samples", LOSS, "Samples later than now by more than `ingest.future_max_s`, and rows of bodies with such a one.", "Correct the sender's clock (chrony, ptp4l)."),
+    _refused("not_yours", "rows", INFO, "Rows and new metric streams of a tenant about what the provider has and the tenant does not hold. They are stored, and nobody's evidence but the tenant's own.", "If the tenant rents that host, say so with a relation `held-by` of the provider; else see who sends it."),
     _refused("series_limit", "samples", LOSS, "Samples of new streams beyond `ingest.series_max` of the tenant, or `ingest.series_all_max` of all.", "Find the label with too many values in `leadline show series`, or raise the limit."),
     _refused("labels_too_many", "samples", LOSS, "Streams with more than `ingest.labels_per_series_max` labels.", "Drop labels at the sender."),
     _refused("label_too_long", "samples", LOSS, "Streams with a label name or value over `ingest.label_bytes_max`.", "Drop or shorten the label at the sender."),

@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 # A fit older than this says too little about a clock that drifts 10 ppm: it may be 36 ms off.
 FIT_AGE_NS = 3600 * 10**9
 # What is needed of `clock_fit`.
-FIT_COLUMNS = ("cluster", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "state")
+FIT_COLUMNS = ("tenant", "cluster", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "state")
 _NONE = np.int64(-1)  # stands for no bound
 
 

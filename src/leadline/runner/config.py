@@ -48,7 +48,7 @@ class RunnerConfig:
     provider: str = field(
         default="default",
         metadata={
-            "doc": "Tenant that verdicts on a cluster belong to (links, switches, hosts) where several tenants have "
-            "rows in it; where one has, they are its own."
+            "doc": "Tenant that runs the machines: it may speak of everything, says who holds which host, and verdicts "
+            "on links, switches and hosts are its own. Others' verdicts follow from their own rows and its."
         },
     )

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from leadline.analysis.spec import Analysis, Window
 from leadline.runner.execute import Executor, Task
-from leadline.runner.load import Rows, calls, given, goes_on, rows_in
+from leadline.runner.load import Rows, given, rows_in
+from leadline.runner.parts import calls, goes_on
 from leadline.runner.together import Together
-from leadline.runner.worker import Outcome
+from leadline.runner.worker import Outcome, of_tenant
 
 LOOK_EVERY_S = 0.2  # how soon a wait notices that it is to stop
 
@@ -75,4 +76,4 @@ def _awaited(window: Window, rows: int, began_ns: int, future: Future[Outcome], 
         if stopping():
             raise StoppedError
         if outcome is not None:
-            return Judged(window, outcome, rows, began_ns)
+            return Judged(window, of_tenant(outcome, window.own), rows, began_ns)

@@ -10,7 +10,8 @@ spans told again      of a span that many windows tell (`Table.newest`) first th
                       one that no window has told since from - look_back is over, whatever its end says
 host rows             the first of these, after their times were mapped to cluster time (`clocks`)
 
-Rows that are read as valid and name no cluster hold in every cluster: what an operator promises, for one.
+Rows that are read as valid and name no cluster hold in every cluster: what an operator promises, for one. Whose rows
+count in a window, and which tenants of a cluster are judged apart: see `whose`.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis.spec import Analysis, Part, Read, Window
+from leadline.analysis.spec import Analysis, Read, Window
 from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
-from leadline.model.tables.fabric import CLOCK_FIT
+from leadline.model.tables.fabric import CLOCK_FIT, RELATION
 from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
 from leadline.runner.verdicts import effective_rows
+from leadline.runner.whose import Evidence
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
@@ -277,88 +279,35 @@ def as_declared(chosen: Chosen, found: pa.Table) -> pa.Table:
     return pa.table(columns, names=list(chosen.columns)).unify_dictionaries()
 
 
-# --- windows of analyses ----------------------------------------------------------------------------------------
-
-
-def calls(analysis: Analysis, from_ns: int, to_ns: int, rows: Rows, provider: str) -> list[Window]:
-    """The calls that judge one window: one for each cluster, or each job, that has rows in it; none without rows.
-
-    What holds for a while (`valid`) is no reason to judge a window, unless the analysis reads nothing else; nor, of
-    a job, what was concluded of it: a job that ended has rows of that for as long as anything looks back. But spans of
-    a job that `calls` are (`goes_on`): a job that stalls tells nothing, and still stalls.
-    `provider`: whose verdicts on a cluster are in which several tenants have rows; otherwise they are the only one's.
-    """
-    plain = _of_jobs(analysis) if analysis.part is Part.JOB else _calling(analysis)
-    everyone = Window(from_ns, to_ns, cluster="")
-    margin = margins(_fits(analysis, everyone, rows))
-    owners = {
-        owner
-        for read in plain
-        for owner in rows.owners(_choice(read, everyone, ("tenant", "cluster", *_job(read)), margin))
-    }
-    if analysis.part is Part.JOB:
-        return [Window(from_ns, to_ns, *owner, provider=provider) for owner in sorted(owners) if owner[2]]
-    tenants: dict[str, set[str]] = {}
-    for tenant, cluster, _ in owners:
-        tenants.setdefault(cluster, set()).add(tenant)
-    return [
-        Window(from_ns, to_ns, next(iter(whose)) if len(whose) == 1 else provider, cluster, provider=provider)
-        for cluster, whose in sorted(tenants.items())
-    ]
-
-
-def _calling(analysis: Analysis) -> list[Read]:
-    """The reads whose rows are a reason to judge a window."""
-    calling = [read for read in analysis.reads if read.calls]
-    return [read for read in calling if not read.valid] or calling
-
-
-def _of_jobs(analysis: Analysis) -> list[Read]:
-    """The reads whose rows make a job one that is judged."""
-    named = [read for read in analysis.reads if "job" in read.names and read.calls]
-    told = [read for read in named if read.table.identity is not Identity.REVISION and not read.valid] or named[:1]
-    return [*told, *(read for read in named if goes_on(read) and read not in told)]
-
-
-def goes_on(read: Read) -> bool:
-    """Whether what was concluded and still holds is a reason to judge a job of which nothing else is heard."""
-    return read.valid and read.calls and bool(read.table.newest) and "job" in read.names
+# --- what a call is given -----------------------------------------------------------------------------------------
 
 
 def given(analysis: Analysis, window: Window, rows: Rows) -> list[pa.Table]:
     """The tables that a call is given, in the order of its reads. Errors: StoreError, RefusedError("limit")."""
-    fits = _fits(analysis, window, rows)
-    return [_read(read, window, rows, fits) for read in analysis.reads]
+    evidence = _evidence(analysis, window, rows)
+    fits = evidence.counting(CLOCK_FIT, fits_of(analysis, window, rows))
+    return [_read(read, window, rows, fits, evidence) for read in analysis.reads]
 
 
-def next_row_ns(analysis: Analysis, from_ns: int, rows: Rows) -> int | None:
-    """The earliest time from which a window may have rows, if those up to `from_ns` have none; None: no window has.
+def _evidence(analysis: Analysis, window: Window, rows: Rows) -> Evidence:
+    back_ns = max(read.look_back_ns for read in analysis.reads)
 
-    Host clocks are taken to be as far off as they are in the next hour.
-    """
-    plain = _calling(analysis)
-    soon = Window(from_ns, min(from_ns + FIT_AGE_NS, INT64_MAX), cluster="")
-    margin = margins(_fits(analysis, soon, rows))
-    found = []
-    for read in plain:
-        near = margin if is_clocked(read.table) else Margins()
-        by_end = ends_windows(read.table)  # verdicts on a window that ends at t belong to the one that ends there
-        at_ns = rows.next_ns(read.table, max(from_ns + by_end + near.low_ns, -INT64_MAX))
-        if at_ns is not None:
-            found.append(max(at_ns - by_end - near.high_ns, from_ns))
-    return min(found, default=None)
+    def look(table: Table, names: tuple[str, ...]) -> pa.Table:
+        return rows.chosen(choice(Read(table, names, back_ns, table is RELATION), window, names, Margins()))
+
+    return Evidence(analysis, window, look)
 
 
-def _read(read: Read, window: Window, rows: Rows, fits: pa.Table) -> pa.Table:
-    clocked = is_clocked(read.table)
-    wanted = tuple(name for name in read.names if name != "bound_ns" or not _adds_bound(read.table))
+def _read(read: Read, window: Window, rows: Rows, fits: pa.Table, evidence: Evidence) -> pa.Table:
+    table, clocked = read.table, is_clocked(read.table)
+    wanted = tuple(name for name in read.names if name != "bound_ns" or not _adds_bound(table))
+    needed = (*wanted, *(name for name in ("clock", table.time) if name not in wanted)) if clocked else wanted
+    chosen = choice(read, window, evidence.needed(table, needed), margins(fits) if clocked else Margins())
+    found = evidence.counting(table, rows.chosen(chosen)).select(needed)
     if not clocked:
-        found = rows.chosen(_choice(read, window, wanted, Margins()))
         return found.append_column("bound_ns", pa.nulls(found.num_rows, pa.int64())) if wanted != read.names else found
-    needed = (*wanted, *(name for name in ("clock", read.table.time) if name not in wanted))
-    found = rows.chosen(_choice(read, window, needed, margins(fits)))
-    mapped = in_cluster_time(read.table, found, fits)
-    times = mapped[read.table.time]
+    mapped = in_cluster_time(table, found, fits)
+    times = mapped[table.time]
     inside = pc.and_(pc.greater_equal(times, window.from_ns - read.look_back_ns), pc.less(times, window.to_ns))
     return mapped.filter(inside).select(read.names)
 
@@ -368,7 +317,8 @@ def _adds_bound(table: Table) -> bool:
     return table.host_row and not any(column.name == "bound_ns" for column in table.columns)
 
 
-def _choice(read: Read, window: Window, columns: Sequence[str], margin: Margins) -> Chosen:
+def choice(read: Read, window: Window, columns: Sequence[str], margin: Margins) -> Chosen:
+    """The rows of a read that a window may be given, whoever's they are."""
     low, high = (margin.low_ns, margin.high_ns) if is_clocked(read.table) else (0, 0)
     of_job = bool(window.job) and any(column.name == "job" for column in read.table.columns)
     return Chosen(
@@ -383,17 +333,13 @@ def _choice(read: Read, window: Window, columns: Sequence[str], margin: Margins)
     )
 
 
-def _job(read: Read) -> tuple[str, ...]:
-    return ("job",) if any(column.name == "job" for column in read.table.columns) else ()
-
-
-def _fits(analysis: Analysis, window: Window, rows: Rows) -> pa.Table:
+def fits_of(analysis: Analysis, window: Window, rows: Rows) -> pa.Table:
     """The clock fits that rows of the window may need: none, unless the analysis reads rows with host times."""
     clocked = [read for read in analysis.reads if is_clocked(read.table)]
     if not clocked:
         return pa.table({name: pa.array([], ARROW_TYPES[CLOCK_FIT.column(name).type]) for name in FIT_COLUMNS})
     back = max(read.look_back_ns for read in clocked) + FIT_AGE_NS
-    return rows.chosen(_choice(Read(CLOCK_FIT, look_back_ns=back), window, FIT_COLUMNS, Margins()))
+    return rows.chosen(choice(Read(CLOCK_FIT, look_back_ns=back), window, FIT_COLUMNS, Margins()))
 
 
 def rows_in(tables: Iterable[pa.Table]) -> int:

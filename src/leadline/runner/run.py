@@ -36,7 +36,8 @@ from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.following import Following
 from leadline.runner.judge import Judged, StoppedError, judge
 from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
-from leadline.runner.load import StoreRows, next_row_ns
+from leadline.runner.load import StoreRows
+from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
 from leadline.runner.store_verdicts import VerdictStore, judged_to_ns, revision_of, runs_before
@@ -521,7 +522,7 @@ class Runner:
         for judged in found:
             before = runs_before(self._rows, analysis, due.end_ns) if before is None else before
             window = judged.window
-            earlier = before.get((window.tenant, window.cluster, window.job))
+            earlier = before.get((window.whose, window.cluster, window.part))
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 self._verdicts.store(analysis, judged, revision, earlier)

@@ -121,7 +121,7 @@ class VerdictStore:
     ) -> None:
         """Store what a window reports of spans. Of each the word of the latest window is effective; where an earlier
         one is judged, for the first time or again, each row is compared with what is stored."""
-        whose = (table.name, analysis.name, window.tenant, window.cluster, window.job)
+        whose = (table.name, analysis.name, window.whose, window.cluster, window.part)
         if again or window.to_ns < self._words.newest_ns(whose):
             self._correct(analysis, table, window, told, revision, whose)
         else:
@@ -168,12 +168,12 @@ class VerdictStore:
         if has_windows(table):
             where.append("window_ns = {window:Int64}")
             given["window"] = window.window_ns
-        if window.job:
+        if not analysis.joint:  # of what is judged for all tenants at once rows are of any of them
             where.append("tenant = {tenant:String}")
-            given["tenant"] = window.tenant
-            if any(column.name == "job" for column in table.columns):
-                where.append("job = {job:String}")
-                given["job"] = window.job
+            given["tenant"] = window.whose
+        if window.job and any(column.name == "job" for column in table.columns):
+            where.append("job = {job:String}")
+            given["job"] = window.job
         sql = f"SELECT {names}, {STAMP} FROM {DATABASE}.{table.name} WHERE {' AND '.join(where)}"
         if last_of_each_key:
             sql += f" ORDER BY {STAMP} DESC LIMIT 1 BY {', '.join(table.key)}"
@@ -200,10 +200,10 @@ def run_row(analysis: Analysis, judged: Judged, revision: int, took_ns: int) -> 
     """The row of `analysis_run` about a call."""
     window, outcome = judged.window, judged.outcome
     row = {
-        "tenant": window.tenant,
+        "tenant": window.whose,
         "cluster": window.cluster,
         "analysis": analysis.name,
-        "part": window.job,
+        "part": window.part,
         "end_ns": window.to_ns,
         "window_ns": window.window_ns,
         "version": analysis.version,

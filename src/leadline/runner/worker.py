@@ -14,7 +14,7 @@ import signal
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,15 @@ def _parts(array: pa.Array) -> Iterator[bytes]:
         yield pc.fill_null(array, False).to_numpy(zero_copy_only=False).tobytes()
     else:
         yield pc.fill_null(array, 0).to_numpy().tobytes()
+
+
+def of_tenant(outcome: Outcome, tenant: str) -> Outcome:
+    """An outcome with the verdicts of one tenant alone; empty: of all."""
+    if not tenant or not outcome.tables:
+        return outcome
+    kept = {name: rows.filter(pc.equal(rows["tenant"], tenant)) for name, rows in outcome.tables.items()}
+    tables = {name: rows.combine_chunks() for name, rows in kept.items() if rows.num_rows}
+    return replace(outcome, tables=tables, digest=digest(tables))
 
 
 # --- in a worker process ----------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
             }
         )
     senders = senders_view.senders_of(parts.runner if parts.replay is None else None, principal)
-    findings += senders_view.findings(senders)
+    findings += senders_view.findings(senders) + senders_view.foreign_findings(own)
     if principal.may(OPERATE):
         findings += analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []

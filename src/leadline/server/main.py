@@ -126,8 +126,9 @@ class ServerProcess:
         self.store = Store(config.store)
         self.runner = Runner(config.runner, self.store, self.counts.add)
         self.intake = Intake(
-            config.ingest, self.store, self.counts, self.sources, self.live.add, stored=self.runner.touched
-        )
+            config.ingest, self.store, self.counts, self.sources, self.live.add, stored=self.runner.touched,
+            provider=config.runner.provider,
+        )  # fmt: skip
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
         ingest = IngestApp(self.intake, self._decoders, self._gate)
         self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url, late_jobs=self.runner.late_jobs)

@@ -11,7 +11,7 @@ Faults are a function that runs around each append:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -63,11 +63,13 @@ class MemoryStore:
 
     def query(self, sql: str, parameters: Mapping[str, Any] | None = None) -> pa.Table:
         """What `ingest` asks: rows of `series`, all of them, of one tenant and cluster, of those without a type by
-        name, or in a range of ids.
+        name, or in a range of ids; and the provider's open relations of some kinds.
 
         Errors: UsageError for anything else.
         """
         wanted = dict(parameters or {})
+        if "FROM leadline.relation" in sql and wanted.keys() == {"provider", "kinds"}:
+            return self._relations(**wanted)
         if "FROM leadline.series" not in sql or wanted.keys() - {"tenant", "cluster", "names", "first", "last"}:
             raise UsageError(f"MemoryStore answers what ingest asks about leadline.series; got {sql[:200]!r}")
         names = wanted.pop("names", None)
@@ -86,6 +88,12 @@ class MemoryStore:
         if "AS dcgm" not in sql:
             return table
         return table.append_column("dcgm", pa.array([int(row["name"].startswith("DCGM_")) for row in rows], pa.uint8()))
+
+    def _relations(self, provider: str, kinds: Sequence[str]) -> pa.Table:
+        table = BY_NAME["relation"]
+        rows = [row for row in self.rows(table.name) if row["tenant"] == provider and row["kind"] in kinds]
+        rows = [row for row in rows if row["to_ns"] is None]
+        return arrow_table(table, {c.name: [row[c.name] for row in rows] for c in table.columns})
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table, one per identity, in no particular order."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
+from collections.abc import Iterable
 from typing import Any
 
+from leadline.ingest.sources import Source
 from leadline.model.principal import OPERATE, Principal
 from leadline.runner.run import Runner
 from leadline.runner.watermarks import SenderState
@@ -11,6 +14,8 @@ from leadline.runner.watermarks import SenderState
 CLOCK_OFF_S = 2.0
 """A host clock that differs more from ours is told: requests take up to a second, time synchronised by NTP is right to
 within 0.1 s."""
+NOT_YOURS_MANY = 1000
+"""Rows of a tenant about what is not its own from which on it is a finding: a few are a name written wrong."""
 WARNING = "warning"
 JOBS_NAMED = 3
 
@@ -35,6 +40,26 @@ def as_json(each: SenderState) -> dict[str, Any]:
 def findings(senders: list[SenderState]) -> list[dict[str, str]]:
     """What is wrong with them, a sentence each, and what to do."""
     return [{"state": WARNING, "text": text, "do": do} for each in senders for text, do in _wrong(each)]
+
+
+def foreign_findings(sources: Iterable[Source]) -> list[dict[str, str]]:
+    """Which tenants send much about what the provider has and they do not hold."""
+    said: Tally[str] = Tally()
+    for source in sources:
+        said[source.sender.tenant] += source.refused["not_yours"]
+    do = (
+        "If the tenant rents these hosts, say so (relation held-by of the provider); else see who has a token of it: "
+        "docs/how-to/connect-from-another-host.md."
+    )
+    return [
+        {
+            "state": WARNING, "do": do,
+            "text": f"{amount} rows of tenant {tenant} speak of hosts, switches or links that are not the tenant's; "
+            "they are stored, and no evidence for anybody else",
+        }
+        for tenant, amount in sorted(said.items())
+        if amount >= NOT_YOURS_MANY
+    ]  # fmt: skip
 
 
 def _wrong(each: SenderState) -> list[tuple[str, str]]:

@@ -376,15 +376,43 @@ def test_a_store_that_fails_loses_no_window(store: Store, monkeypatch: pytest.Mo
     assert bytes_of(store, 10) == sent(flows(range(10)))
 
 
-def test_a_cluster_with_rows_of_two_tenants_has_verdicts_of_the_provider(store: Store) -> None:
+def told_to(store: Store, tenant: str) -> list[tuple[int, int, float]]:
+    """The volumes that count of a tenant: end of the window, revision, bytes."""
+    rows = store.query(
+        f"SELECT tenant, end_ns, revision, bytes FROM ({rows_where(BY_NAME['flow_volume'])})"
+    ).to_pylist()
+    found: Tally[tuple[int, int]] = Tally()
+    for row in rows:
+        if row["tenant"] == tenant:
+            found[(row["end_ns"] - BEGIN_NS) // S, row["revision"]] += row["bytes"]
+    return sorted((*key, size) for key, size in found.items())
+
+
+def test_tenants_of_one_cluster_are_judged_apart(store: Store) -> None:
+    """What another sends late makes a new revision of its own verdicts, and counts for nobody else."""
     world = World(store, [volumes], config=RunnerConfig(provider="infra"))
     world.come("flow_sample", flows(range(10)))
     world.come("flow_sample", flows(range(10), tenant="other", seed=2))
-    world.come("flow_sample", flows(range(10, 20)))
-    world.go(40)
-    found = store.query("SELECT DISTINCT tenant, end_ns FROM leadline.flow_volume ORDER BY end_ns").to_pylist()
-    assert [row["tenant"] for row in found] == ["infra", "acme"]
-    assert bytes_of(store, 10) == sent(flows(range(10)), flows(range(10), seed=2))
+    world.go(20)
+    assert told_to(store, "acme") == [(10, 0, sent(flows(range(10))))]
+    assert told_to(store, "other") == [(10, 0, sent(flows(range(10), seed=2)))]
+    world.come("flow_sample", flows(range(3), tenant="other", seed=3))
+    world.go(20)
+    assert told_to(store, "acme") == [(10, 0, sent(flows(range(10))))]
+    assert told_to(store, "other") == [(10, 1, sent(flows(range(10), seed=2), flows(range(3), seed=3)))]
+    runs = store.query("SELECT tenant, part, revision FROM leadline.analysis_run ORDER BY tenant, revision").to_pylist()
+    assert [(row["tenant"], row["part"], row["revision"]) for row in runs] == [
+        ("acme", "tenant:acme", 0), ("other", "tenant:other", 1),
+    ]  # fmt: skip
+
+
+def test_a_provider_is_judged_by_its_own_rows(store: Store) -> None:
+    world = World(store, [volumes], config=RunnerConfig(provider="infra"))
+    world.come("flow_sample", flows(range(10), tenant="infra"))
+    world.come("flow_sample", flows(range(10), tenant="other", seed=2))
+    world.go(20)
+    assert told_to(store, "infra") == [(10, 0, sent(flows(range(10))))]
+    assert told_to(store, "other") == []  # rows without a tenant of their own are the provider's to tell
 
 
 def test_a_bundle_of_years_is_judged_at_once(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from leadline.ingest.sources import Sender as From
+from leadline.ingest.sources import Source
 from leadline.model.principal import Principal
 from leadline.runner.watermarks import Sender, SenderState
-from leadline.views.senders import findings, senders_of
+from leadline.views.senders import NOT_YOURS_MANY, findings, foreign_findings, senders_of
 
 
 def state(of: str, behind_s: float = 1.0, heard_s: float = 0.2, off_s: float = 0.0, *jobs: str) -> SenderState:
@@ -35,3 +37,16 @@ def test_nothing_is_said_of_those_that_are_well() -> None:
 
 def test_without_a_runner_nobody_is_known() -> None:
     assert senders_of(None, Principal()) == []
+
+
+def test_a_tenant_that_says_much_of_what_is_not_its_own_is_named() -> None:
+    def source(tenant: str, way: str, amount: int) -> Source:
+        found = Source(From(tenant, way, "agent"), 0, 0)
+        found.refused["not_yours"] = amount
+        return found
+
+    few = [source("acme", "rows", NOT_YOURS_MANY - 1), source("default", "rows", 0)]
+    assert foreign_findings(few) == []
+    (found,) = foreign_findings([*few, source("bob", "rows", NOT_YOURS_MANY), source("bob", "ring", 5)])
+    assert found["text"].startswith(f"{NOT_YOURS_MANY + 5} rows of tenant bob speak of hosts")
+    assert "held-by" in found["do"]

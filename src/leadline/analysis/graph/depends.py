@@ -91,6 +91,7 @@ RULES: tuple[Rule, ...] = (
     Rule("pod", "mounts", "storage", _ON),
     Rule("host", "mounts", "storage", _ON),
     Rule("host", "shares-machine", "host", Way.BESIDE),
+    Rule("host", "held-by", "tenant", _UNDER),
 )
 
 RELATIONS: tuple[str, ...] = (*sorted({rule.relation for rule in RULES}), "")

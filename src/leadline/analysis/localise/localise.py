@@ -96,6 +96,7 @@ class Suspect:
     writes=(SUSPECT,),
     window_s=5,
     grace_s=6,
+    joint=True,
 )
 def localise(
     flow_sent: pa.Table, path_hop: pa.Table, series: pa.Table, sample: pa.Table, suspect: pa.Table, *, window: Window

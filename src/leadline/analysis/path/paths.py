@@ -72,6 +72,7 @@ class Scene:
     writes=(FLOW_PATH, PATH_HOP, FLOW_VOLUME, ECMP_GROUP, CONFLICT),
     window_s=10,
     grace_s=2,
+    joint=True,
 )
 def paths(flow_sample: pa.Table, relation: pa.Table, *, window: Window) -> Verdicts:
     """Infers the path of every sampled flow with its probability, whose it is, its bytes per link, and collisions."""

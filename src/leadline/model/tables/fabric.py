@@ -115,7 +115,7 @@ RELATION = Table(
     own=(
         Column("child", SYM, None, "what depends or belongs"),
         Column("parent", SYM, None, "what it stands on or belongs to"),
-        Column("kind", SYM, None, "runs-on, in, has, linked, member, owns, mounts, shares-machine"),
+        Column("kind", SYM, None, "runs-on, in, has, linked, member, owns, mounts, shares-machine, held-by"),
         Column("from_ns", I64, "ns", "since when it held"),
         Column("to_ns", I64, "ns", "until when it held; null while it holds", nullable=True),
         Column("source", SYM, None, "who said so"),
