@@ -65,9 +65,8 @@ def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
 
 def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     findings: list[dict[str, str]] = []
-    sources = [
-        state_of_source(source, now_ns, findings) for source in own_sources(parts.intake.sources.all(), principal)
-    ]
+    own = own_sources(parts.intake.sources.all(), principal)
+    sources = [state_of_source(source, now_ns, findings) for source in own]
     if not sources and parts.replay is None:
         findings.append(
             {
