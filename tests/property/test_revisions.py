@@ -98,7 +98,7 @@ JUDGEMENTS = st.lists(
 @pytest.mark.parametrize("table", VERDICTS, ids=lambda table: table.name)
 def test_plain_sql_gives_the_rows_of_the_last_judgements(store: Store, table: Table) -> None:
     of_job = any(column.name == "job" and not column.nullable for column in table.columns)
-    analysis: Any = SimpleNamespace(name="law", version=1, writes=(table,), window_ns=WINDOW_NS)
+    analysis: Any = SimpleNamespace(name="law", version=1, writes=(table,), window_ns=WINDOW_NS, joint=False)
     memory = StoreRows(store, Recent(store))
     tried = iter(range(10**9))
 

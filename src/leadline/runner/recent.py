@@ -25,7 +25,7 @@ from leadline.model.tables import Table
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.identity import Hashes, hashes
 from leadline.store.client import Store
-from leadline.store.schema import arrow_schema
+from leadline.store.schema import arrow_schema, is_verdicts
 
 S = 10**9
 ROWS_MAX = 150_000  # of one table: one with more in the span of a read is read from the store
@@ -99,6 +99,8 @@ class Recent:
         if held is None:
             return None
         held.asked_ns = min(held.asked_ns, from_ns)
+        if is_verdicts(table):  # rows that take others back are held, and never given out
+            conditions = [*conditions, Condition("revision", ">=", 0)]
         needed = dict.fromkeys((*names, *(each.column for each in conditions)))
         return fulfilling(held.rows.select(list(needed)), conditions).select(list(names))
 
