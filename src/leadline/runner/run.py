@@ -35,7 +35,7 @@ from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.following import Following
 from leadline.runner.judge import Judged, StoppedError, judge
-from leadline.runner.keep import judged_to_ns, keep, revision_of, runs_before
+from leadline.runner.keep import as_before, judged_to_ns, keep, revision_of, run_before, runs_before
 from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
 from leadline.runner.load import StoreRows
 from leadline.runner.parts import next_row_ns
@@ -502,11 +502,10 @@ class Runner:
         )
         parts = rows_in = rows_out = revised = 0
         error = ""
-        for judged in found:
+        for each in found:
             before = runs_before(self._rows, analysis, due.end_ns) if before is None else before
-            window = judged.window
-            earlier = before.get((window.whose, window.cluster, window.part))
-            revision = revision_of(analysis, judged, earlier)
+            judged = as_before(each, before)
+            revision = revision_of(analysis, judged, run_before(judged, before))
             if revision is not None:
                 keep(self._store, analysis, judged, revision)
                 self._tell(lane, judged)

@@ -267,7 +267,9 @@ ANALYSIS_RUN = Table(
     doc="One window of one analysis that was judged: which revision of its verdicts counts.",
     own=(
         Column("analysis", SYM, None, "name of the analysis"),
-        Column("part", SYM, None, "job that was judged; `tenant:T`: what is T's in the cluster; empty: the whole cluster"),
+        Column(
+            "part", SYM, None, "job that was judged; `tenant:T`: what is T's in the cluster; empty: the whole cluster"
+        ),
         Column("end_ns", I64, "ns", "end of the window"),
         Column("window_ns", I64, "ns", "length of the window"),
         Column("version", I64, None, "version of the analysis"),
