@@ -57,6 +57,13 @@ _HEADERS = {
 }
 
 
+# What the metrics of `remote_write_bodies` say in a fleet where nothing is wrong, in their order: gauges keep a level
+# within their noise, counters rise by so much a second.
+_LEVEL = np.array([96.0, 620.0, 70_000.0, 2e9, 0.0, 0.0, 0.0, 0.0, 0.0, 1e12])
+_NOISE = np.array([0.005, 0.005, 0.0, 0.01, 0.0, 0.01, 0.01, 0.01, 0.01, 0.0005])
+_RISE = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 1e9, 1e6, 1e7, 0.9, 0.0])
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """What was seen at one moment. `behind_s`: how long a window that is closed has waited, of the latest analysis."""
@@ -77,26 +84,34 @@ class Fleet:
     numbers: list[int]  # of each place, the stream that it has now
     fresh: itertools.count[int]
     rng: np.random.Generator
+    period_s: float  # between two samples of a stream
     labels: list[bytes] = field(default_factory=list)
-    values: np.ndarray[Any, np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
+    kinds: np.ndarray[Any, np.dtype[np.int64]] = field(default_factory=lambda: np.zeros(0, np.int64))
+    totals: np.ndarray[Any, np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         self.labels = [stream_labels(number) for number in self.numbers]
-        self.values = self.rng.uniform(0, 1e6, len(self.numbers))
+        self.kinds = np.array(self.numbers) % len(_LEVEL)
+        self.totals = self.rng.uniform(0, 1e12, len(self.numbers))
 
     def replace(self, count: int) -> None:
         """New streams in `count` places, those longest there first."""
         for place in sorted(range(len(self.numbers)), key=self.numbers.__getitem__)[:count]:
             self.numbers[place] = next(self.fresh)
             self.labels[place] = stream_labels(self.numbers[place])
+            self.kinds[place] = self.numbers[place] % len(_LEVEL)
 
     def body(self, places: range, time_ms: int) -> bytes:
         """A compressed body with a sample of each place."""
-        self.values[places.start : places.stop] += self.rng.normal(0, 3, len(places))
+        part = slice(places.start, places.stop)
+        kinds = self.kinds[part]
+        noise = 1 + _NOISE[kinds] * self.rng.normal(size=len(places))
+        self.totals[part] += _RISE[kinds] * self.period_s * noise
+        values = np.where(_RISE[kinds] > 0, self.totals[part], _LEVEL[kinds] * noise)
         tail = b"\x10" + varint(time_ms)
         raw = bytearray()
-        for place in places:
-            sample = b"\x09" + struct.pack("<d", self.values[place]) + tail
+        for place, value in zip(places, values.tolist(), strict=True):
+            sample = b"\x09" + struct.pack("<d", value) + tail
             stream = self.labels[place] + b"\x12" + varint(len(sample)) + sample
             raw += b"\x0a" + varint(len(stream)) + stream
         return bytes(cramjam.snappy.compress_raw(bytes(raw)))
@@ -249,8 +264,9 @@ def run(peer: Peer, options: argparse.Namespace) -> tuple[list[Sender], list[Loo
         fresh = itertools.count(options.series)
         shares = np.array_split(np.arange(options.series), min(SENDERS, options.series))
         for place, share in enumerate(shares):
-            fleet = Fleet(share.tolist(), fresh, np.random.default_rng([options.seed, place]))
-            rate = options.rate * len(share) / options.series
+            period_s = options.series / options.rate
+            fleet = Fleet(share.tolist(), fresh, np.random.default_rng([options.seed, place]), period_s)
+            rate = len(share) / period_s
             senders.append(Sender(peer.port, fleet, rate, options.churn, stop))
         watch = Watch(peer, senders)
         for sender in senders:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from tests.foreign_rows import (
     BOB,
@@ -38,23 +37,19 @@ OWNED: dict[str, Owned] = {
 CASES = [(path, owned, holds) for path in SPAN_S for owned in OWNED for holds in (False, True)]
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0].stem}-{case[1]}-{'host' if case[2] else ''}")
-def judged(request: pytest.FixtureRequest) -> tuple[Rows, tuple[int, int], dict[str, pa.Table], bool]:
-    """Rows, their span, the verdicts on them without anybody else's rows, and whether bob holds a host."""
-    path, name, holds = request.param
-    rows, from_ns, to_ns = recorded(path, SPAN_S[path])
-    owned = OWNED[name](rows, from_ns)
+@pytest.mark.parametrize(
+    ("path", "owned", "holds"),
+    CASES,
+    ids=lambda each: each.stem if isinstance(each, Path) else {True: "a-host", False: "no-host"}.get(each, each),
+)
+def test_random_rows_of_another_tenant_change_no_verdict(path: Path, owned: str, holds: bool) -> None:
+    seed = CASES.index((path, owned, holds)) + 1
+    recording, from_ns, to_ns = recorded(path, SPAN_S[path])
+    rows, span = OWNED[owned](recording, from_ns), (from_ns, to_ns)
     if holds:  # one that no verdict of others is on
         said = [relation("host:b1", "held-by", f"tenant:{BOB}", from_ns - 60 * S)]
-        owned = with_more(owned, {"relation": rows_of("relation", said, PROVIDER)})
-    return owned, (from_ns, to_ns), verdicts(owned, (from_ns, to_ns)), holds
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-def test_random_rows_of_another_tenant_change_no_verdict(
-    judged: tuple[Rows, tuple[int, int], dict[str, pa.Table], bool], seed: int
-) -> None:
-    rows, span, wanted, holds = judged
+        rows = with_more(rows, {"relation": rows_of("relation", said, PROVIDER)})
+    wanted = verdicts(rows, span)
     assert wanted.keys() & {"incident", "flow_volume", "ledger"}, "a recording of which nothing is told tests nothing"
     found = verdicts(with_more(rows, forged(rows, span, seed, host="b1" if holds else "")), span)
     assert found.keys() == wanted.keys(), f"seed {seed}"

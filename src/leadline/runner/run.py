@@ -40,7 +40,7 @@ from leadline.runner.load import StoreRows
 from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
 from leadline.runner.recent import Recent
-from leadline.runner.store_verdicts import VerdictStore, judged_to_ns, revision_of, runs_before
+from leadline.runner.store_verdicts import VerdictStore, as_before, judged_to_ns, revision_of, run_before, runs_before
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
@@ -519,10 +519,10 @@ class Runner:
         )
         parts = rows_in = rows_out = revised = 0
         error = ""
-        for judged in found:
+        for each in found:
             before = runs_before(self._rows, analysis, due.end_ns) if before is None else before
-            window = judged.window
-            earlier = before.get((window.whose, window.cluster, window.part))
+            judged = as_before(each, before)
+            earlier = run_before(judged, before)
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 self._verdicts.store(analysis, judged, revision, earlier)

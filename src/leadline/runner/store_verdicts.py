@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,6 +71,25 @@ def judged_to_ns(store: StoreWriting) -> dict[str, int]:
     """End of the newest window judged, by analysis. Errors: StoreError."""
     found = store.query("SELECT analysis, max(end_ns) AS end_ns FROM leadline.analysis_run GROUP BY analysis")
     return {row["analysis"]: row["end_ns"] for row in found.to_pylist()}
+
+
+def as_before(judged: Judged, before: Mapping[Part, Run]) -> Judged:
+    """A judgement of one tenant, under the part that its window has: before tenants were judged apart the only one of
+    a cluster was judged as the whole of it, and two runs of a window would both count."""
+    window = judged.window
+    whole = replace(window, tenant=window.whose, own="")
+    if not window.own or _key(window) in before or _key(whole) not in before:
+        return judged
+    return replace(judged, window=whole)
+
+
+def run_before(judged: Judged, before: Mapping[Part, Run]) -> Run | None:
+    """How the part of a window that was judged now was judged before."""
+    return before.get(_key(judged.window))
+
+
+def _key(window: Window) -> Part:
+    return window.whose, window.cluster, window.part
 
 
 def revision_of(analysis: Analysis, judged: Judged, before: Run | None) -> int | None:

@@ -14,16 +14,19 @@ from tests.builders.incident import Names, rows_of
 from tests.unit.runner.toy_rows import BEGIN_NS, SECONDS, S, edges, fits, flows, steps, story
 
 from leadline.analysis import BY_NAME as ANALYSIS
-from leadline.analysis.spec import Analysis
+from leadline.analysis.spec import Analysis, Window
 from leadline.model.counters import Counter
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
+from leadline.runner.judge import Judged
 from leadline.runner.load import Chosen
 from leadline.runner.offline import judge_bundle
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner, kept_ns
+from leadline.runner.store_verdicts import Run, as_before, run_before
+from leadline.runner.worker import Outcome
 from leadline.server.analyses import gap_findings
 from leadline.store import Store, StoreConfig
 from leadline.store.bundle import Draft, write_bundle
@@ -404,6 +407,21 @@ def test_tenants_of_one_cluster_are_judged_apart(store: Store) -> None:
     assert [(row["tenant"], row["part"], row["revision"]) for row in runs] == [
         ("acme", "tenant:acme", 0), ("other", "tenant:other", 1),
     ]  # fmt: skip
+
+
+def test_a_window_judged_before_tenants_were_judged_apart_keeps_its_part() -> None:
+    def judged(own: str) -> Judged:
+        window = Window(0, 10, "infra" if own else "acme", "lab", provider="infra", own=own)
+        return Judged(window, Outcome("done", {}), 0, 0)
+
+    old = Run(1, 3, "done", bytes(16))
+    whole, apart = {("acme", "lab", ""): old}, {("acme", "lab", "tenant:acme"): old}
+    assert as_before(judged("acme"), {}).window.part == "tenant:acme"
+    assert as_before(judged("acme"), {**whole, **apart}).window.part == "tenant:acme"
+    found = as_before(judged("acme"), whole)
+    assert (found.window.part, found.window.whose, run_before(found, whole)) == ("", "acme", old)
+    assert as_before(judged("other"), whole).window.part == "tenant:other"
+    assert as_before(judged(""), whole) == judged("")
 
 
 def test_a_provider_is_judged_by_its_own_rows(store: Store) -> None:

@@ -30,6 +30,7 @@ from leadline.model.tables.fabric import CLOCK_FIT, RELATION
 from leadline.model.tables.verdicts import EVENT, MARK, SYMPTOM
 from leadline.runner.load import HeldRows, given
 from leadline.runner.parts import calls
+from leadline.runner.watermarks import Job, Watermarks
 from leadline.runner.whose import Evidence, Held, held, words
 
 ROOT = Path(__file__).parents[3]
@@ -271,6 +272,18 @@ def test_words_of_another_tenant_move_no_clock() -> None:
     assert begins(fit(ACME, 2 * S)) == [T0 + 3 * S]
     assert begins(fit(ACME, 2 * S), fit(BOB, -3 * S)) == [T0 + 3 * S]
     assert begins(fit(BOB, -3 * S)) == [T0 + 5 * S]
+
+
+def test_a_word_of_another_tenant_makes_no_job_wait() -> None:
+    said = {"host": "h1", "clock": "h1/1", "sender": "agent", "job": "bert-1", "ranks": 1, "state": "open"}
+    rows = [{**said, "tenant": BOB, "told_ns": T0 - 48 * 3600 * S, "to_ns": T0 - 49 * 3600 * S}]
+    known = Watermarks()
+    for _ in range(3):  # as often as it takes to believe that a clock is wrong
+        known.take(rows_of("watermark", rows, ""), T0)
+    assert known.of_job(Job(ACME, "default", "bert-1"), T0) is None
+    assert known.of_job(Job(BOB, "default", "bert-1"), T0) is not None
+    assert known.jobs_on(ACME, "default", "h1") == []
+    assert {fit["tenant"] for fit in known.clock_fits()} == {BOB}
 
 
 def test_marks_of_operators_are_read_whoevers_incident_they_are_of() -> None:
