@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import tempfile
 import time
@@ -139,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.quick:
         given.questions, given.rows = QUICK, QUICK
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up after itself then, too
     try:
         with contextlib.ExitStack() as stack:
             kept = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-tenants-")))
