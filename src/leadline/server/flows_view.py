@@ -90,7 +90,9 @@ class Verdicts:
             told = {(run["part"], run["version"], run["revision"]) for run in own}
             one = next(iter(told)) if len(told) == 1 and self.asked.cluster else ("?", 0, 0)
             return Judged(own[0]["end_ns"], own[0]["window_ns"], None if one[0] else (one[1], one[2]))
-        sql = f"SELECT end_ns, window_ns FROM leadline.{FLOW_PATH.name} WHERE {before} ORDER BY end_ns DESC, window_ns"
+        # Rows without a run (imported): a tenant's own, or it would learn when others' flows were seen last.
+        mine = " AND ".join([*self.asked.conditions(), "end_ns <= {at_ns:Int64}"])
+        sql = f"SELECT end_ns, window_ns FROM leadline.{FLOW_PATH.name} WHERE {mine} ORDER BY end_ns DESC, window_ns"
         found = self._store.query(f"{sql} LIMIT 1", self.asked.parameters(sql)).to_pylist()
         return Judged(**found[0]) if found else None
 
