@@ -76,6 +76,7 @@ def run(directory: Path, given: argparse.Namespace) -> tuple[Leaks | None, Forge
             read = leaks(one, other, span, given.seed, given.questions, _told)
             # What one shares with others (a link, a host) is judged with what others did there: told, not counted.
             read.influenced = changed(verdicts(judged, [BOB]), verdicts(other.judged(span), [BOB]))
+            before = verdicts(one.judged(span), WATCHED)  # acme has sent more since
         other.stop()
         wrote = forged(one, played, before, given.seed, given.rows, _told) if given.only in ("", "forged") else None
     return read, wrote
