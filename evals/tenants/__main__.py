@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import tempfile
 import time
@@ -75,6 +76,7 @@ def run(directory: Path, given: argparse.Namespace) -> tuple[Leaks | None, Forge
             read = leaks(one, other, span, given.seed, given.questions, _told)
             # What one shares with others (a link, a host) is judged with what others did there: told, not counted.
             read.influenced = changed(verdicts(judged, [BOB]), verdicts(other.judged(span), [BOB]))
+            before = verdicts(one.judged(span), WATCHED)  # acme has sent more since
         other.stop()
         wrote = forged(one, played, before, given.seed, given.rows, _told) if given.only in ("", "forged") else None
     return read, wrote
@@ -139,6 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.quick:
         given.questions, given.rows = QUICK, QUICK
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up after itself then, too
     try:
         with contextlib.ExitStack() as stack:
             kept = given.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leadline-tenants-")))

@@ -11,15 +11,18 @@ from typing import Any
 from urllib.parse import quote
 
 from evals.tenants.canaries import canaries, not_asked
-from evals.tenants.place import Answer, Server
+from evals.tenants.forging import Forger, names_of
+from evals.tenants.place import Answer, Server, ndjson
 from evals.tenants.questions import Asker, Names, Question, Route, routes_of
 from evals.tenants.same import difference
-from evals.tenants.scene import JOB, METRIC, NEIGHBOUR, STEM, Row
+from evals.tenants.scene import ACME, JOB, METRIC, NEIGHBOUR, STEM, Row
 from evals.tenants.statements import Writer
+from leadline.ingest.decode import NOT_BY_ROWS
 from leadline.model.tables import BY_NAME, TABLES
 
 GARBAGE = ("ll_000000000000_" + "A" * 43, "ll_", "null", "a" * 5000, "Bearer x")
 TOLD_EVERY = 500
+FILLED_ROWS = 10
 SQL_SHARE = 0.3  # of all questions
 TABLE_SHARE = 0.1
 # Answers from which names for questions are taken, asked as acme and as bob.
@@ -68,6 +71,7 @@ def leaks(
             status, _, body = one.send("GET", target, who=who)
             if status == 200:
                 names.take(json.loads(body))
+    _fill(one, chance, span)
     out.empty = _empty(one)
     routes = routes_of(one.json("/openapi.json"))
     words = _words(acme) + _words(bob)[:20]
@@ -103,6 +107,17 @@ def _mark(server: Server) -> None:
     for each in server.json("/api/v1/incidents", "acme-read")["incidents"][:1]:
         said = {"incident": each["incident"], "mark": "dismissed", "reason": f"{STEM}-reason"}
         server.json("/api/v1/marks", "acme-operate", said)
+
+
+def _fill(server: Server, chance: random.Random, span: tuple[int, int]) -> None:
+    """Some rows of acme in each table that the recording gives it none of, so that there is something to read."""
+    relations = server.sql("SELECT child, parent, kind FROM relation", "acme-read")
+    forger = Forger(chance, span, names_of({"relation": relations}), {})
+    as_acme = [("leadline-tenant", ACME), ("leadline-role", "operator"), ("content-type", "application/x-ndjson")]
+    for name in _empty(server):
+        if name not in NOT_BY_ROWS:
+            body = ndjson([forger.row(BY_NAME[name]) for _ in range(FILLED_ROWS)])
+            server.send("POST", f"/api/v1/rows/{name}", as_acme, body, "root")
 
 
 def _empty(server: Server) -> list[str]:

@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 OWN = re.compile(
     r"(^|_)(batch|batch_row|revision|revisions|judged_ns|judged_to_ns|told_ns|heard_ns|now_ns|at_ns|made_ns|stored_ns|"
     r"pid|port|age_s|lag_s|took_s|seconds|elapsed_s|uptime_s|started_ns|since_ns|statistics|written|version_id|"
-    r"first_ns|last_ns|bin_ns|last_heard_s|up_s)$"
+    r"first_ns|last_ns|bin_ns|last_heard_s|up_s|interval_s|per_s)$"
 )
 _DRAWN = re.compile(
     r"\b[0-9a-f]{16,32}\b|\b1[0-9]{18}\b|\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?\b|127\.0\.0\.1:\d+"
+    r"|\bfor \d+ s\b"
 )
 # What a tenant is meant to learn of others, by path: how many other jobs use a link of his, without names and bytes.
 DISCLOSED: Mapping[str, frozenset[str]] = {"/api/v1/flows": frozenset({"others"})}

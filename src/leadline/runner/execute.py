@@ -149,7 +149,10 @@ class WorkerProcesses:
     def _watch(self) -> None:
         """Replace workers that take no calls, until `close`."""
         while not self._ending.wait(LOOK_EVERY_S):
-            self._replace_stuck()
+            try:
+                self._replace_stuck()
+            except Exception:
+                log.exception("workers could not be looked after; it is tried again")
 
     def _replace_stuck(self) -> None:
         with self._lock:

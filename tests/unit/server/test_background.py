@@ -28,6 +28,7 @@ from leadline.ingest.sources import Sources
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import DataError, LeadlineError, RefusedError, StoreError
 from leadline.model.principal import Principal
+from leadline.runner import execute
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.run import Runner
@@ -64,6 +65,7 @@ COVERED = {
     "runner/replay.py Replay.__init__ Thread": TOLD,
     "runner/run.py Runner.__init__ Thread": "test_the_runner_goes_on",
     "runner/execute.py WorkerProcesses._running ProcessPool": WORKER,
+    "runner/execute.py WorkerProcesses.submit Thread": "test_the_watch_of_the_workers_goes_on",
     "store/disk/watch.py DiskWatch.__init__ Thread": "test_the_watch_of_the_disk_goes_on",
     "ingest/limits.py Turns.run run_in_executor": ANSWERED,
     "server/main.py _Listener.shutdown create_task": "test_a_stop_stops_everything",
@@ -373,6 +375,20 @@ def test_the_watch_of_the_disk_goes_on(error: Exception, tmp_path: Path, monkeyp
     assert again.wait(10)
     watch.stop()
     assert counting.counted == {"background_failed/disk": 1}
+
+
+@each_error
+def test_the_watch_of_the_workers_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail, again = failing_first(error)
+    workers = execute.WorkerProcesses()
+    monkeypatch.setattr(execute, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(workers, "_replace_stuck", fail)
+    watch = threading.Thread(target=workers._watch, daemon=True)
+    watch.start()
+    assert again.wait(10)
+    workers.close()
+    watch.join(10)
+    assert not watch.is_alive()
 
 
 def test_a_runner_that_is_dead_or_fails_on_is_told() -> None:

@@ -172,6 +172,8 @@ def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str, 
     if mine is not None:
         everybody = neighbourhood(held.graph, entity, at_ns, crossed or None, None)
         answer["shared"] = hidden_names(answer, everybody.as_answer()["shared"])
+        if told is None:  # another tenant's job would stand here as its own, and so be told from one that is not there
+            answer["nodes"] = [{**node, "jobs": []} for node in answer["nodes"]]
     for each in answer["shared"]:
         each.setdefault("others", 0)
     for edge in answer["edges"]:

@@ -56,7 +56,9 @@ class Verdicts:
         runs = self._store.query(sql, self.asked.parameters(sql)).to_pylist()
         if runs:
             return Judged(**runs[0])
-        sql = f"SELECT end_ns, window_ns FROM leadline.{FLOW_PATH.name} WHERE {before} ORDER BY end_ns DESC, window_ns"
+        # Rows without a run (imported): a tenant's own, or it would learn when others' flows were seen last.
+        mine = " AND ".join([*self.asked.conditions(), "end_ns <= {at_ns:Int64}"])
+        sql = f"SELECT end_ns, window_ns FROM leadline.{FLOW_PATH.name} WHERE {mine} ORDER BY end_ns DESC, window_ns"
         found = self._store.query(f"{sql} LIMIT 1", self.asked.parameters(sql)).to_pylist()
         return Judged(**found[0]) if found else None
 

@@ -142,6 +142,8 @@ def test_a_tenant_sees_its_own_rows_and_a_number_of_others(store: Store) -> None
     assert shared["switch:leaf1"] == (["job:bert-1"], 1)
     theirs = ask(store, "resnet-2", who=Principal("acme", "default", Role.TENANT_READ))
     assert entities(theirs) <= {"job:resnet-2"}
+    nobodys = ask(store, "resnet-9", who=Principal("acme", "default", Role.TENANT_READ))
+    assert str(theirs).replace("resnet-2", "resnet-9") == str(nobodys), "a job of another tenant is as one that is not"
 
 
 def test_hidden_names_leave_out_what_the_tenant_does_not_know() -> None:
