@@ -6,6 +6,7 @@ import shutil
 import time
 from collections import Counter as Tally
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +20,12 @@ from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.store import Store, StoreConfig, arrow_table
 from leadline.store.bundle import Draft
 from leadline.store.bundle_format import Manifest
+from leadline.store.connect import insert
 from leadline.store.disk.ballast import Ballast
-from leadline.store.disk.parts import DataPart, shortfall
+from leadline.store.disk.parts import DataPart
 from leadline.store.disk.space import Space, space
 from leadline.store.disk.watch import DiskWatch, findings
+from leadline.store.disk.whole import lacking, sizes_meant
 
 MIB = 1 << 20
 ROWS = 1000
@@ -77,6 +80,22 @@ def spoil(part: DataPart) -> None:
     """What writes that failed leave behind: the files, and nothing in them."""
     for file in Path(part.path).iterdir():
         file.write_bytes(b"")
+
+
+@contextmanager
+def cut_in_new_part(world: World, monkeypatch: pytest.MonkeyPatch, name: str) -> Iterator[None]:
+    """Appends lose the contents of a file of their part, as if its write had failed, and are told that all is well."""
+    (directory, *_) = {Path(each.path).parent for each in world.watch._parts() if each.table == "metric_sample"}
+
+    def cut(*given: Any) -> None:
+        before = set(directory.iterdir())
+        insert(*given)
+        (made,) = set(directory.iterdir()) - before
+        (made / name).write_bytes(b"")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leadline.store.client.insert", cut)
+        yield
 
 
 def test_a_merge_that_met_a_full_disk_is_undone(world: World) -> None:
@@ -199,6 +218,135 @@ def test_merges_stop_before_the_space_does(world: World, monkeypatch: pytest.Mon
     assert ballast.exists()
 
 
+def test_a_part_of_which_anything_is_cut_off_is_seen(world: World, tmp_path: Path) -> None:
+    """Also what is less than the files hold that no list of checksums has."""
+    for number in range(2):
+        world.store.append(METRIC_SAMPLE, rows(number))
+    part = Path(world.merged().path)
+    assert lacking(part) == ""
+    cut = tmp_path / "cut"
+    for file in part.iterdir():
+        for length in {0, file.stat().st_size // 2, file.stat().st_size - 1}:
+            shutil.copytree(part, cut)
+            (cut / file.name).write_bytes(file.read_bytes()[:length])
+            assert file.name in lacking(cut), (file.name, length)
+            shutil.rmtree(cut)
+        shutil.copytree(part, cut, ignore=shutil.ignore_patterns(file.name))
+        assert bool(lacking(cut)) or file.name in (
+            "metadata_version.txt", "columns_substreams.txt", "default_compression_codec.txt"
+        ), f"without {file.name}"  # fmt: skip
+        shutil.rmtree(cut)
+
+
+def test_a_list_of_checksums_that_a_later_engine_wrote_says_nothing() -> None:
+    assert sizes_meant(b"checksums format version: 5\n...") == {}
+    assert sizes_meant(b"checksums format version: 4\n" + bytes(16) + b"\x93" + b"\x09\0\0\0" + bytes(4)) == {}
+    for text in (b"", b"checksums", b"checksums format version: 4\n" + bytes(20)):
+        with pytest.raises(ValueError, match="it "):
+            sizes_meant(text)
+
+
+def test_an_append_that_the_disk_did_not_take_is_refused_and_leaves_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine says that it is done. Seen by evals.faults_on_disk: those rows were acknowledged, then lost."""
+    world.store.append(METRIC_SAMPLE, rows(0))
+    world.watch.look_at_parts()
+    for name in ("data.bin", "checksums.txt", "columns.txt"):
+        with cut_in_new_part(world, monkeypatch, name), pytest.raises(StoreError, match="did not take all of part"):
+            world.store.append(METRIC_SAMPLE, rows(1))
+        assert (world.count(), world.store.unreadable) == (ROWS, {})
+    world.store.append(METRIC_SAMPLE, rows(1))
+    world.watch.look_at_parts()
+    assert (world.count(), world.said(), world.counted["lost"]) == (2 * ROWS, [], 0)
+
+
+def test_a_part_of_a_refused_append_that_cannot_be_dropped_yet_stops_appends_until_it_can(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.store.append(METRIC_SAMPLE, rows(0))
+    world.watch.look_at_parts()
+    command = world.store.command
+
+    def fails(statement: str) -> None:
+        if "DROP PART" in statement or "DETACH" in statement:
+            raise StoreError("the disk is full")
+        command(statement)
+
+    monkeypatch.setattr(world.store, "command", fails)
+    with cut_in_new_part(world, monkeypatch, "data.bin"), pytest.raises(StoreError, match="the disk is full"):
+        world.store.append(METRIC_SAMPLE, rows(1))
+    with pytest.raises(StoreError, match="nothing is appended to metric_sample now"):
+        world.store.append(METRIC_SAMPLE, rows(1))
+    world.watch.look_at_parts()
+    assert world.said() == [
+        "critical table metric_sample cannot be read, and nothing is appended to it: the disk is full"
+    ]
+    monkeypatch.setattr(world.store, "command", command)
+    assert world.store.doubted, "the watch looks again soon"
+    world.watch.look_at_parts()
+    assert (world.count(), world.said(), world.counted["lost"]) == (ROWS, [], 0)
+    world.store.append(METRIC_SAMPLE, rows(1))
+    assert world.count() == 2 * ROWS
+
+
+def test_an_append_that_adds_no_part_or_meets_a_reload_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.store.client.insert", lambda *given: None)
+    with pytest.raises(StoreError, match="added no part to metric_sample"):
+        world.store.append(METRIC_SAMPLE, rows(0))
+
+    def insert_and_reload(*given: Any) -> None:
+        insert(*given)
+        world.store.reload("metric_sample")
+
+    monkeypatch.setattr("leadline.store.client.insert", insert_and_reload)
+    with pytest.raises(StoreError, match="loaded anew meanwhile"):
+        world.store.append(METRIC_SAMPLE, rows(0))
+    assert world.count() == ROWS, "appended again it is the same rows"
+
+
+def test_a_spoilt_merge_that_an_append_meets_is_left_to_the_watch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds rows of others, and its sources are there. Seen by evals.faults_on_disk while it was dropped as if it
+    were the append's own: 4,280 acknowledged rows were gone."""
+    for number in range(3):
+        world.store.append(METRIC_SAMPLE, rows(number))
+    world.watch.look_at_parts()
+
+    def insert_beside_a_merge(*given: Any) -> None:
+        spoil(world.merged())
+        insert(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("leadline.store.client.insert", insert_beside_a_merge)
+        world.store.append(METRIC_SAMPLE, rows(3))
+    world.watch.look_at_parts()
+    assert (world.count(), world.counted["lost"]) == (4 * ROWS, 0)
+
+
+def test_where_no_part_can_be_dropped_the_table_is_loaded_without_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.store.append(METRIC_SAMPLE, rows(0))
+    command = world.store.command
+
+    def fails(statement: str) -> None:
+        if "DROP PART" in statement:
+            raise StoreError("the disk is full")
+        command(statement)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "command", fails)
+        with cut_in_new_part(world, patch, "data.bin"), pytest.raises(StoreError, match="did not take all of part"):
+            world.store.append(METRIC_SAMPLE, rows(1))
+    assert (world.count(), world.store.unreadable) == (ROWS, {})
+    world.watch.look_aside()
+    assert world.said() == []
+
+
 @pytest.mark.parametrize(
     ("free_mib", "before", "now"),
     [
@@ -217,8 +365,7 @@ def test_space(free_mib: int, before: Space, now: Space) -> None:
 
 
 def test_a_part_that_is_gone_lacks_nothing(tmp_path: Path) -> None:
-    part = DataPart("t", "p", "all", 1, 100, str(tmp_path / "gone"), 1, 1, 1)
-    assert shortfall(part) == 0
+    assert lacking(tmp_path / "gone") == ""
 
 
 def test_a_draft_leaves_the_disk_its_space(tmp_path: Path) -> None:
