@@ -115,6 +115,20 @@ def test_a_merge_that_met_a_full_disk_is_undone(world: World) -> None:
     assert world.count() == 5 * ROWS
 
 
+def test_a_merge_that_is_done_again_is_looked_at_again(world: World) -> None:
+    """Its part has the name of the one that was spoilt. Seen by evals.faults_on_disk: the second was never found."""
+    for number in range(4):
+        world.store.append(METRIC_SAMPLE, rows(number))
+    names = []
+    for times in (1, 2):
+        part = world.merged()
+        names.append(part.name)
+        spoil(part)
+        world.watch.look_at_parts()
+        assert (world.count(), world.counted["spoilt"], world.counted["lost"]) == (4 * ROWS, times, 0)
+    assert len(set(names)) == 1
+
+
 def test_what_cannot_be_read_takes_nothing_in_until_it_can(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(2):
         world.store.append(METRIC_SAMPLE, rows(number))

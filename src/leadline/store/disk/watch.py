@@ -192,6 +192,7 @@ class DiskWatch:
         self._store.unreadable[table] = text
         self.spoilt[table] = Spoilt(table, part, why, time.monotonic(), lost=rows)
         self._store.reload(table)
+        self._seen = {each for each in self._seen if each[0] != table}  # merged again, a part has the name it had
         parts = [each for each in self._parts() if each.table == table]
         bad = next((each for each in parts if lacking(Path(each.path))), None) or next(
             (each for each in parts[-1:] if self._unreadable(each)), None
