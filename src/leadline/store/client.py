@@ -30,6 +30,7 @@ from leadline.store.asking.turns import Turns
 from leadline.store.config import Limits, StoreConfig
 from leadline.store.connect import Pool, connect, error_code, first_line, insert, place
 from leadline.store.disk.appended import AddedParts
+from leadline.store.disk.definitions import Definitions
 from leadline.store.disk.parts import UNREADABLE
 from leadline.store.migrate import (
     SCHEMA_VERSION,
@@ -118,6 +119,7 @@ class Store:
         self._turns = Turns(max(1, config.readers - 1))
         self.unreadable: dict[str, str] = {}  # tables that nothing is appended to, and why (`disk.watch`)
         self._parts = AddedParts(self._drop_part, self.reload)
+        self._definitions = Definitions(Path(config.path))
         self._reloads: Counter[str] = Counter()  # of each table: begun and ended
         self.doubted = False  # a query met a part that cannot be read
         self._new_pools()
@@ -141,7 +143,10 @@ class Store:
             self._owner.take()
         self._new_pools()
         try:
+            if self._owner:
+                self._mend_definitions()
             self._open_schema()
+            self.keep_definitions()
         except BaseException:
             self._close()
             raise
@@ -382,12 +387,27 @@ class Store:
         `without`: directories of parts that are removed first. Errors: StoreError; done again it goes on where it
         stopped.
         """
+        self._mend_definitions()  # else it could not come back
         self._reloads[table] += 1
         self._unless(f"DETACH TABLE {DATABASE}.{table} SYNC", _UNKNOWN_TABLE)  # it is gone already
         for path in without:
             shutil.rmtree(path, ignore_errors=True)
         self._unless(f"ATTACH TABLE {DATABASE}.{table}", _TABLE_EXISTS)  # it is there already
         self._reloads[table] += 1
+
+    def keep_definitions(self) -> None:
+        """See to it that the engine can read what makes its tables, now and at the next start (`disk.definitions`)."""
+        if not self.config.url:
+            self._definitions.keep()
+
+    def _mend_definitions(self) -> None:
+        try:
+            self._definitions.mend()
+        except OSError as error:
+            raise StoreError(
+                f"a table's definition in {self.config.path} is cut off and cannot be written anew: {error}; "
+                "make room on that disk"
+            ) from error
 
     def drop_refused(self) -> None:
         """Drop parts of refused appends that could not be dropped at once; what cannot be now is left as it is."""

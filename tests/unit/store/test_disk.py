@@ -22,6 +22,7 @@ from leadline.store.bundle import Draft
 from leadline.store.bundle_format import Manifest
 from leadline.store.connect import insert
 from leadline.store.disk.ballast import Ballast
+from leadline.store.disk.definitions import Definitions
 from leadline.store.disk.parts import DataPart
 from leadline.store.disk.space import Space, space
 from leadline.store.disk.watch import DiskWatch, findings
@@ -359,6 +360,43 @@ def test_where_no_part_can_be_dropped_the_table_is_loaded_without_it(
     assert (world.count(), world.store.unreadable) == (ROWS, {})
     world.watch.look_aside()
     assert world.said() == []
+
+
+def test_a_definition_that_was_cut_off_is_written_anew(world: World) -> None:
+    """The engine writes it with each ALTER, and could not open any table any more. Seen by evals.faults_on_disk."""
+    world.store.append(METRIC_SAMPLE, rows(0))
+    path = Path(world.store.config.path)
+    (definition,) = path.glob("store/*/*/metric_sample.sql")
+    whole = definition.read_bytes()
+    for length in (0, len(whole) // 2, len(whole) - 1):
+        definition.write_bytes(whole[:length])
+        world.watch.look_at_parts()
+        assert definition.read_bytes() == whole
+    definition.write_bytes(b"")
+    world.store.reload("metric_sample")
+    definition.write_bytes(b"")
+    world.store.stop()
+    world.store.start()
+    assert (world.count(), definition.read_bytes()) == (ROWS, whole)
+
+
+def test_definitions_of_tables_that_are_gone_are_forgotten_and_newer_ones_kept(tmp_path: Path) -> None:
+    file = tmp_path / "store" / "a" / "b" / "t.sql"
+    file.parent.mkdir(parents=True)
+    definitions = Definitions(tmp_path)
+    copy = tmp_path / "definitions" / "store" / "a" / "b" / "t.sql"
+    for text in (b"ATTACH TABLE t\nSETTINGS a = 1\n", b"ATTACH TABLE t\nSETTINGS a = 2\n"):
+        file.write_bytes(text)
+        definitions.keep()
+        assert copy.read_bytes() == text
+    file.write_bytes(b"ATTACH TABLE t\nSETT")
+    definitions.mend()
+    assert file.read_bytes() == copy.read_bytes()
+    file.unlink()
+    definitions.mend()
+    assert not file.exists(), "a table that was dropped does not come back"
+    definitions.keep()
+    assert not copy.exists()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """A thread beside an embedded store that sees to it that what was acknowledged stays readable.
 
     each 0.1 s  free space ──> space.py ──> ballast let go, merges stopped, made small, started
-    each 10 s   new parts ──> whole? newest readable? ──no──> appends refused, table loaded anew
+    each 10 s   definitions whole? (`definitions.py`)
+                new parts ──> whole? newest readable? ──no──> appends refused, table loaded anew
     at start    parts put aside ──> lost or read from their sources ──> findings
 
 A table is loaded anew by DETACH and ATTACH, a quarter of a second: the engine puts a part that it cannot read aside and
@@ -142,12 +143,14 @@ class DiskWatch:
                 f"MODIFY SETTING {MERGE_LIMIT} = {SMALL_MERGE_BYTES}" if limited else f"RESET SETTING {MERGE_LIMIT}"
             )
             self._store.command(f"ALTER TABLE {DATABASE}.{name} {change}")
+            self._store.keep_definitions()
         self._limited = names if limited else set()
 
     # --- parts ---
 
     def look_at_parts(self) -> None:
         """Check the parts that are new, and load tables anew that have one which cannot be read."""
+        self._store.keep_definitions()
         self._store.drop_refused()
         # What belongs to a refused append is no loss, and will be dropped.
         parts = [part for part in self._parts() if not self._store.is_refused(part.table, part.name)]
