@@ -36,6 +36,7 @@ JOBS: tuple[Job, ...] = (
     Job("rootcause-nezha", "rootcause", ("--suite", "nezha"), "nezha_metrics", needs_folder=True, round="whole"),
     Job("lab", "lab", incidents=True, keeps=True),
     Job("quiet", "quiet", incidents=True, keeps=True),
+    Job("faults-on-disk", "faults_on_disk"),
     # Real jobs take real minutes; the quick round has those of tests/jobs beside it.
     Job("healthy", "healthy", round="whole"),
     Job("stranger", "stranger", round="whole"),
