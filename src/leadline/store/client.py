@@ -15,7 +15,7 @@ import re
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from leadline.store.asking.process import GuardProcess
 from leadline.store.asking.turns import Turns
 from leadline.store.config import Limits, StoreConfig
 from leadline.store.connect import Pool, connect, error_code, first_line, insert, place
+from leadline.store.disk.appended import AddedParts
+from leadline.store.disk.definitions import Definitions
 from leadline.store.disk.parts import UNREADABLE
 from leadline.store.migrate import (
     SCHEMA_VERSION,
@@ -41,6 +43,9 @@ from leadline.store.owner import Owner
 from leadline.store.revisions import before_name
 from leadline.store.rollup import Rollup
 from leadline.store.schema import DATABASE, OVERRULES, Layout, checked_rows, quoted
+
+# ClickHouse's numbers of NO_SUCH_DATA_PART, UNKNOWN_TABLE, TABLE_ALREADY_EXISTS.
+_NO_SUCH_PART, _UNKNOWN_TABLE, _TABLE_EXISTS = 232, 60, 57
 
 _TYPED = re.compile(r"\{\s*(\w+)\s*:\s*([^{}]+?)\s*\}")
 
@@ -114,6 +119,9 @@ class Store:
         self._guards = {is_operator: GuardProcess(self.tables) for is_operator in (False, True)}
         self._turns = Turns(max(1, config.readers - 1))
         self.unreadable: dict[str, str] = {}  # tables that nothing is appended to, and why (`disk.watch`)
+        self._parts = AddedParts(self._drop_part, self.reload)
+        self._definitions = Definitions(Path(config.path))
+        self._reloads: Counter[str] = Counter()  # of each table: begun and ended
         self.doubted = False  # a query met a part that cannot be read
         self._new_pools()
 
@@ -136,7 +144,10 @@ class Store:
             self._owner.take()
         self._new_pools()
         try:
+            if self._owner:
+                self._mend_definitions()
             self._open_schema()
+            self.keep_definitions()
         except BaseException:
             self._close()
             raise
@@ -178,6 +189,8 @@ class Store:
                     before = stored.get(before_name(table.name))
                     for statement in statements_for(table, stored.get(local), self._layout, before):
                         client.command(statement)
+                if not self.config.url:
+                    self._parts.begin(_directories(client))
                 if stored_version < SCHEMA_VERSION:
                     client.command(
                         f"INSERT INTO {DATABASE}.schema_version (version, since) VALUES ({SCHEMA_VERSION}, now())"
@@ -200,8 +213,7 @@ class Store:
         none of them may be there: append again).
         """
         self._check_started()
-        if why := self.unreadable.get(table.name):
-            raise StoreError(f"nothing is appended to {table.name} now: {why}")
+        self._require_readable(table.name)
         checked = checked_rows(table, rows)
         if not checked.num_rows:
             return
@@ -210,13 +222,16 @@ class Store:
         sent = checked if overrules is None else checked.append_column(OVERRULES, overrules)
         stored = None
         try:
+            before, reloads = self._parts.names(table.name), self._reloads[table.name]
             with self._writers.borrow() as client:
                 self._check_disk()
                 insert(client, not self.config.url, f"{DATABASE}.{table.name}", sent)
                 self._check_disk()
             # Whoever is told that rows are stored must be able to read them.
-            if why := self.unreadable.get(table.name):
-                raise StoreError(f"nothing is appended to {table.name} now: {why}")
+            self._check_parts(table.name, before)
+            if self._reloads[table.name] != reloads:  # it may have put the part aside
+                raise StoreError(f"table {table.name} was loaded anew meanwhile; append again")
+            self._require_readable(table.name)
             # What takes the place of a newer row is not what a reader in memory expects: it reads once more.
             stored = checked if overrules is None else None
         except LeadlineError:
@@ -371,21 +386,48 @@ class Store:
         except Exception as error:
             raise StoreError(f"{statement} at {place(self.config)} failed: {first_line(error)}") from error
 
-    def reload(self, table: str) -> None:
+    def reload(self, table: str, without: Collection[Path] = ()) -> None:
         """Have the engine load a table's parts anew from the disk: one that it cannot read is put aside, and those that
         it was merged from are read in its place while they are there. Queries of the table fail meanwhile (0.3 s).
 
-        Errors: StoreError; done again it goes on where it stopped.
+        `without`: directories of parts that are removed first. Errors: StoreError; done again it goes on where it
+        stopped.
         """
-        for statement, over in (
-            (f"DETACH TABLE {DATABASE}.{table} SYNC", 60),
-            (f"ATTACH TABLE {DATABASE}.{table}", 57),
-        ):
+        self._mend_definitions()  # else it could not come back
+        self._reloads[table] += 1
+        self._unless(f"DETACH TABLE {DATABASE}.{table} SYNC", _UNKNOWN_TABLE)  # it is gone already
+        for path in without:
+            shutil.rmtree(path, ignore_errors=True)
+        self._unless(f"ATTACH TABLE {DATABASE}.{table}", _TABLE_EXISTS)  # it is there already
+        self._reloads[table] += 1
+
+    def keep_definitions(self) -> None:
+        """See to it that the engine can read what makes its tables, now and at the next start (`disk.definitions`)."""
+        if not self.config.url:
+            self._definitions.keep()
+
+    def _mend_definitions(self) -> None:
+        try:
+            self._definitions.mend()
+        except OSError as error:
+            raise StoreError(
+                f"a table's definition in {self.config.path} is cut off and cannot be written anew: {error}; "
+                "make room on that disk"
+            ) from error
+
+    def drop_refused(self) -> None:
+        """Drop parts of refused appends that could not be dropped at once; what cannot be now is left as it is."""
+        for table in self._parts.tables:
             try:
-                self.command(statement)
+                self._parts.drop(table)
             except StoreError as error:
-                if error.__cause__ is None or error_code(error.__cause__) != over:  # it is gone, or there, already
-                    raise
+                self.unreadable[table] = str(error)
+            else:
+                self.unreadable.pop(table, None)
+
+    def is_refused(self, table: str, part: str) -> bool:
+        """Whether a part is of an append that was refused, and will be dropped."""
+        return self._parts.is_refused(table, part)
 
     # --- inside ---
 
@@ -393,13 +435,37 @@ class Store:
         if not self._started:
             raise StoreError(f"the store at {place(self.config)} is not open")
 
+    def _require_readable(self, table: str) -> None:
+        if why := self.unreadable.get(table):
+            raise StoreError(f"nothing is appended to {table} now: {why}")
+
+    def _check_parts(self, table: str, before: frozenset[str]) -> None:
+        """Errors: StoreError if what was appended is not whole on the disk."""
+        try:
+            self._parts.check(table, before)
+        finally:
+            if table in self._parts.tables:  # it is not whole, and could not be dropped
+                self.drop_refused()
+                self.doubted = True
+
+    def _drop_part(self, table: str, part: str) -> None:
+        self._unless(f"ALTER TABLE {DATABASE}.{table} DROP PART {quoted(part)}", _NO_SUCH_PART)
+
+    def _unless(self, statement: str, code: int) -> None:
+        """Run a statement of which the engine may say by this code that it is done already. Errors: StoreError."""
+        try:
+            self.command(statement)
+        except StoreError as error:
+            if error.__cause__ is None or error_code(error.__cause__) != code:
+                raise
+
     def _check_disk(self) -> None:
         """Errors: StoreError if the embedded store's disk is nearly full.
 
         Seen with chDB 26.9: a write(2) that fails with ENOSPC is ignored, the insert reported as done, and the
-        part unreadable. So space is looked for before an insert, and again after it, before it is acknowledged:
-        what was free then was free in between, unless somebody filled and emptied the disk in those milliseconds.
-        Background merges are looked after by `disk.watch`; the store should have a file system of its own all the same.
+        part unreadable. So space is looked for before an insert, and again after it; and because somebody may fill
+        and empty the disk in those milliseconds, the new part itself is looked at (`disk.appended`). Background
+        merges are looked after by `disk.watch`; the store should have a file system of its own all the same.
         """
         if self.config.url or not self.config.free_bytes_min:
             return
@@ -529,6 +595,12 @@ def _version_table(layout: Layout) -> str:
         f"CREATE TABLE IF NOT EXISTS {DATABASE}.schema_version{layout.on_cluster} "
         f"(version UInt32, since DateTime('UTC')) ENGINE = {engine} ORDER BY version"
     )
+
+
+def _directories(client: Any) -> dict[str, Path]:
+    """Where the parts of each table lie."""
+    sql = f"SELECT name, data_paths[1] FROM system.tables WHERE database = '{DATABASE}' AND notEmpty(data_paths)"
+    return {name: Path(path) for name, path in client.query(sql).result_rows}
 
 
 def _stored_tables(client: Any) -> dict[str, StoredTable]:

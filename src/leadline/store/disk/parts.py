@@ -1,12 +1,7 @@
-"""The parts that tables are made of, as the engine and the file system tell them: which are spoilt, or were put aside.
-
-A part whose files hold less than the engine says it wrote is spoilt: the write failed and nobody noticed. That is seen
-from the lengths of its files alone, a few microseconds a part, before a query meets it.
-"""
+"""The parts that tables are made of, as the engine tells them, and those that it put aside."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,16 +46,6 @@ class AsidePart:
     path: str
     rows: int | None
     lost: bool  # False: the parts that it was merged from are read in its place
-
-
-def shortfall(part: DataPart) -> int:
-    """Bytes that the files of a part lack; 0 for a good one, and for one that is gone meanwhile."""
-    try:
-        with os.scandir(part.path) as entries:
-            there = sum(entry.stat().st_size for entry in entries)
-    except OSError:
-        return 0
-    return max(0, part.bytes_on_disk - there)
 
 
 def sizes(parts: Iterable[DataPart]) -> dict[tuple[str, str], int]:

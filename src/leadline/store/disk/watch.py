@@ -1,7 +1,8 @@
 """A thread beside an embedded store that sees to it that what was acknowledged stays readable.
 
     each 0.1 s  free space ──> space.py ──> ballast let go, merges stopped, made small, started
-    each 10 s   new parts ──> files long enough? newest readable? ──no──> appends refused, table loaded anew
+    each 10 s   definitions whole? (`definitions.py`)
+                new parts ──> whole? newest readable? ──no──> appends refused, table loaded anew
     at start    parts put aside ──> lost or read from their sources ──> findings
 
 A table is loaded anew by DETACH and ATTACH, a quarter of a second: the engine puts a part that it cannot read aside and
@@ -26,8 +27,9 @@ from leadline.model.errors import LeadlineError
 from leadline.store.client import Store
 from leadline.store.connect import error_code
 from leadline.store.disk.ballast import Ballast
-from leadline.store.disk.parts import ASIDE_SQL, PARTS_SQL, UNREADABLE, AsidePart, DataPart, put_aside, shortfall, sizes
+from leadline.store.disk.parts import ASIDE_SQL, PARTS_SQL, UNREADABLE, AsidePart, DataPart, put_aside, sizes
 from leadline.store.disk.space import SMALL_MERGE_BYTES, Space, space
+from leadline.store.disk.whole import lacking
 from leadline.store.schema import DATABASE, MERGE_LIMIT
 
 log = logging.getLogger("leadline.store")
@@ -141,22 +143,26 @@ class DiskWatch:
                 f"MODIFY SETTING {MERGE_LIMIT} = {SMALL_MERGE_BYTES}" if limited else f"RESET SETTING {MERGE_LIMIT}"
             )
             self._store.command(f"ALTER TABLE {DATABASE}.{name} {change}")
+            self._store.keep_definitions()
         self._limited = names if limited else set()
 
     # --- parts ---
 
     def look_at_parts(self) -> None:
         """Check the parts that are new, and load tables anew that have one which cannot be read."""
-        parts = self._parts()
+        self._store.keep_definitions()
+        self._store.drop_refused()
+        # What belongs to a refused append is no loss, and will be dropped.
+        parts = [part for part in self._parts() if not self._store.is_refused(part.table, part.name)]
         new = [part for part in parts if (part.table, part.name) not in self._seen]
         self._seen = {(part.table, part.name) for part in parts}
         self._merge_bytes = max(sizes(parts).values(), default=0)
         newest = {part.table: part for part in new}
-        refused = {name for name in self._store.unreadable if name not in newest}
+        refused = {name for name in self._store.unreadable if name not in newest and name in self.spoilt}
         found: dict[str, tuple[str, str]] = {}
         for part in new:
-            if lacking := shortfall(part):
-                found[part.table] = part.name, f"its files lack {lacking} of {part.bytes_on_disk} bytes"
+            if why := lacking(Path(part.path)):
+                found[part.table] = part.name, why
         for name, part in newest.items():
             if name not in found and (why := self._unreadable(part)):
                 found[name] = part.name, why
@@ -189,8 +195,9 @@ class DiskWatch:
         self._store.unreadable[table] = text
         self.spoilt[table] = Spoilt(table, part, why, time.monotonic(), lost=rows)
         self._store.reload(table)
+        self._seen = {each for each in self._seen if each[0] != table}  # merged again, a part has the name it had
         parts = [each for each in self._parts() if each.table == table]
-        bad = next((each for each in parts if shortfall(each)), None) or next(
+        bad = next((each for each in parts if lacking(Path(each.path))), None) or next(
             (each for each in parts[-1:] if self._unreadable(each)), None
         )
         if bad is not None:
