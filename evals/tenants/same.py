@@ -26,8 +26,12 @@ _DRAWN = re.compile(
     r"\b[0-9a-f]{16,32}\b|\b1[0-9]{18}\b|\b20\d\d-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?\b|127\.0\.0\.1:\d+"
     r"|\bfor \d+ s\b"
 )
-# What a tenant is meant to learn of others, by path: how many other jobs use a link of his, without names and bytes.
-DISCLOSED: Mapping[str, frozenset[str]] = {"/api/v1/flows": frozenset({"others"})}
+# What a tenant is meant to learn of others, by path: how many other jobs use a link, host or switch of its own, without
+# names and bytes.
+DISCLOSED: Mapping[str, frozenset[str]] = {
+    "/api/v1/flows": frozenset({"others"}),
+    "/api/v1/graph": frozenset({"shared"}),
+}
 
 
 def normal(value: Any, disclosed: frozenset[str] = frozenset()) -> Any:

@@ -7,6 +7,7 @@ import io
 import json
 import random
 import tarfile
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from evals.tenants.__main__ import scene
 from evals.tenants.canaries import canaries, not_asked
 from evals.tenants.forging import Forger, names_of
+from evals.tenants.leaks import Leaks
 from evals.tenants.questions import Asker, Names, Route, routes_of
 from evals.tenants.same import difference
 from evals.tenants.scene import ACME, BOB, JOB, NEIGHBOUR, NUMBER, PROVIDER, Scene, owner, processes_of, renamed
@@ -161,6 +163,11 @@ def test_most_statements_are_read_and_none_names_what_differs_by_itself() -> Non
         except UsageError:
             continue
     assert read > 200
+
+
+def test_a_route_that_only_ever_refuses_is_not_reached() -> None:
+    found = Leaks(asked=Counter({"GET /a": 2, "GET /b": 1}), reached=Counter({"GET /a": 1, "GET /b": 0}))
+    assert found.not_reached() == ["GET /b"]
 
 
 # --- forged -------------------------------------------------------------------------------------------------------
