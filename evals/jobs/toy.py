@@ -32,7 +32,9 @@ class Toy:
 
     def __init__(self, given: argparse.Namespace) -> None:
         torch.set_num_threads(1)
+        _begin_late(given.late_before)
         dist.init_process_group("gloo")
+        _begin_late(given.late_after)
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
         if given.pin:
             os.sched_setaffinity(0, {self.rank % (os.cpu_count() or 1)})
@@ -131,6 +133,13 @@ class Toy:
         time.sleep(seconds - burnt_s)
 
 
+def _begin_late(late: str) -> None:
+    """Sleep, if RANK:SECONDS is about this rank: its host was slower to load, or the last to be scheduled."""
+    rank, _, seconds = late.partition(":")
+    if rank and int(os.environ["RANK"]) == int(rank):
+        time.sleep(float(seconds))
+
+
 def _due(number: int, every: int) -> bool:
     return every > 0 and (number + 1) % every == 0
 
@@ -147,6 +156,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--evaluate-every", type=int, default=0, help="steps; 0: never")
     parser.add_argument("--evaluate-s", type=float, default=3.0)
     parser.add_argument("--breakpoint-at", type=int, default=-1, help="step after which rank 0 is in pdb")
+    parser.add_argument("--late-before", default="", help="RANK:SECONDS that it sleeps before it joins the group")
+    parser.add_argument("--late-after", default="", help="RANK:SECONDS that it sleeps after that, before its model")
     parser.add_argument("--befalls", default="", help="WHAT:RANK")
     parser.add_argument("--when", type=Path, help="what befalls begins when this file is there")
     parser.add_argument("--did", type=Path, required=True, help="directory for what each rank did")

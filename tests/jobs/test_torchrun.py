@@ -27,6 +27,9 @@ STEPS_OF_TWO, STEPS_OF_EIGHT, STEPS_OF_SLOW = 100, 50, 5
 HELD_S = 8.0  # longer than a stall is waited for
 KILLED = 5
 SHARED = "twin"
+APART_S = 45.0  # longer than any pause of a job that was seen working is waited for
+STEPS_OF_APART = 40
+FAILED = 1  # in its first step
 
 
 class Watched:
@@ -40,6 +43,12 @@ class Watched:
         evaluates = ("--evaluate-every", "2", "--evaluate-s", "6")
         self.slow = place.torchrun("slow", 2, MARKED, ("--step-s", "5", "--steps", str(STEPS_OF_SLOW), *evaluates))
         alone = ("--step-s", "0.2", "--steps", "100000")
+        late = ("--late-before", f"1:{APART_S}")
+        self.apart = place.torchrun("apart", 2, UNMARKED, ("--step-s", "0.1", "--steps", str(STEPS_OF_APART), *late))
+        always = place.directory / "always"
+        always.touch()
+        fails = ("--befalls", f"raised:{FAILED}", "--when", str(always))
+        self.fails = place.torchrun("fails", 2, MARKED, ("--step-s", "0.2", *fails))
         self.twins = [place.torchrun(name, 1, UNMARKED, alone, called=SHARED) for name in ("twin-a", "twin-b")]
 
     def steps(self, job: str) -> dict[int, int]:
@@ -57,7 +66,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         try:
             yield found
         finally:
-            for job in (found.two, found.eight, found.slow, *found.twins):
+            for job in (found.two, found.eight, found.slow, found.apart, found.fails, *found.twins):
                 job.end()
 
 
@@ -116,6 +125,22 @@ def test_two_jobs_of_one_name_are_told_as_that_and_as_nothing_else(watched: Watc
     assert wait_for("it to be told", causes, TOLD_S_MAX) == {(f"job:{SHARED}", "name-shared")}
 
 
+def test_a_rank_that_dies_in_its_first_step_is_named(watched: Watched) -> None:
+    assert watched.fails.process.wait(MADE_S_MAX) == 1, watched.fails.said()[-2000:]
+
+    def causes() -> set[tuple[str, str]]:
+        return {first_cause(each.row) for each in of_jobs(watched.watching.of_job("fails"))} - {("", "")}
+
+    assert wait_for("it to be told", causes, TOLD_S_MAX) == {(f"rank:fails/{FAILED}", "program-failed")}
+
+
+def test_nobody_is_blamed_where_ranks_begin_far_apart(watched: Watched) -> None:
+    assert watched.apart.process.wait(MADE_S_MAX) == 0, watched.apart.said()[-2000:]
+    made = {0: STEPS_OF_APART, 1: STEPS_OF_APART}
+    wait_for("all its steps", lambda: watched.steps("apart") == made, STORED_S_MAX)
+    assert [each.row for each in of_jobs(watched.watching.of_job("apart"))] == []
+
+
 def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> None:
     wait_for_first_step(watched.eight)
     os.kill(watched.eight.pids()[KILLED], signal.SIGKILL)
@@ -125,5 +150,5 @@ def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> Non
         return [first_cause(each.row) for each in seen if each.row["symptom"] == "crash" and any(first_cause(each.row))]
 
     assert wait_for("the crash to be told", crashes, TOLD_S_MAX) == [(f"rank:eight/{KILLED}", "killed")]
-    assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight", SHARED}
+    assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight", "fails", SHARED}
     assert {each.row["symptom"] for each in watched.watching.of_job(SHARED)} == {"name-shared"}

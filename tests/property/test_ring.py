@@ -74,7 +74,7 @@ def instants(ring: bytearray, run: Callable[[], None]) -> Iterator[bytes]:
     seen: list[bytes] = []
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.endswith("ring_writer.py"):
+        if not frame.f_code.co_filename.endswith("ring/writer.py"):
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

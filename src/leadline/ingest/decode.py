@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from leadline.ingest.sources import Sender
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.names import event_entity
 from leadline.model.principal import OPERATE, Principal
-from leadline.model.tables import BY_NAME, TABLES, Identity
+from leadline.model.tables import BY_NAME, TABLES, Identity, Table
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.verdicts import ACTION, ANALYSIS_RUN, EVENT, MARK
 from leadline.wire.body import Body, Hold, without_bound
@@ -31,6 +32,7 @@ OBJECTS_BYTES = (
     3  # of Python that a byte of JSON becomes: measured 2.1 for the smallest rows of `event`, 1.8 of `relation`
 )
 ARROW = "application/vnd.apache.arrow.stream"
+COUNTED_MAX = 2**32 - 1  # versions and revisions: 32 bits each of a verdict's stamp (`store.schema`)
 _BATCH_ID = re.compile("[0-9a-fA-F]{32}")
 V2 = "proto=io.prometheus.write.v2.request"
 
@@ -121,13 +123,31 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
     try:
         if content_type.startswith(ARROW):
             arrow = decode_arrow(body, table)
+            _require_counted(table, {name: arrow[name] for name in arrow.column_names})
             return intake.rows(table, arrow, arrow.num_rows, batch, request.principal, request.sender)
         request.hold(OBJECTS_BYTES * len(body))
         columns = decode_rows(body, content_type, table)
+        _require_counted(table, columns)
     except DataError as error:
         raise RefusedError("bad_row", str(error)) from error
     count = len(next(iter(columns.values()), []))
     return intake.rows(table, columns, count, batch, request.principal, request.sender)
+
+
+def _require_counted(table: Table, columns: Mapping[str, Any]) -> None:
+    """Version, revision and time of a verdict count from 0. A revision below 0 takes a verdict back, which is for the
+    runner to do; of two verdicts of one key these say which is effective. Errors: DataError."""
+    if table.identity is not Identity.REVISION:
+        return
+    for name in filter(None, ("version", "revision", table.newest)):
+        if name not in columns:
+            continue
+        given = columns[name]
+        given_N = np.array(given, np.int64) if isinstance(given, list) else given.to_numpy()
+        most = 2**63 - 1 if name == table.newest else COUNTED_MAX
+        wrong = np.flatnonzero((given_N < 0) | (given_N > most))
+        if wrong.size:
+            raise DataError(f"{table.name} row {wrong[0] + 1}", f"{name} from 0 to {most}", str(given_N[wrong[0]]))
 
 
 # Streams are made from their samples, samples come by the metric ways, roll-ups by the store. Who marked what, and

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from leadline.model.tables import Table
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.identity import Hashes, hashes
+from leadline.runner.verdicts import newer_by
 from leadline.store.client import Store
 from leadline.store.schema import arrow_schema, is_verdicts
 
@@ -171,8 +172,8 @@ def _take(held: _Held, table: Table, fresh: pa.Table) -> None:
     met = held.sorted_N.take(places, mode="clip") == fresh_N if len(held.sorted_N) else np.zeros(0, bool)
     if met.any() or (fresh_N[1:] == fresh_N[:-1]).any():
         order = np.arange(len(hash_N))
-        if table.newest:
-            order = np.lexsort((order, rows[table.newest].to_numpy()))
+        if by := newer_by(table, rows):
+            order = np.lexsort((order, *by))
         last = len(order) - 1 - np.unique(hash_N[order][::-1], return_index=True)[1]
         chosen = np.sort(order[last])
         rows, hash_N = rows.take(pa.array(chosen)), hash_N[chosen]

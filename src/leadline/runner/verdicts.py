@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import Identity, Table
 from leadline.runner.identity import hashes
+
+Numbers = npt.NDArray[np.int64]
 
 # A window of an analysis, as its verdict rows name it.
 _WINDOW = ("cluster", "analysis", "end_ns", "window_ns")
@@ -24,16 +27,21 @@ def effective_rows(table: Table, rows: pa.Table) -> pa.Table:
     last one. Without those that take a row back. In the order in which they were given."""
     if not rows.num_rows:
         return rows
-    revision_N = rows["revision"].to_numpy()
-    judged_N = np.where(revision_N < 0, -1 - revision_N, revision_N)
-    by = [np.arange(rows.num_rows), judged_N, rows["version"].to_numpy()]
-    by += [rows[table.newest].to_numpy()] if table.newest else []
-    hash_N = hashes(table, rows)
-    order_N = np.lexsort((*by, hash_N))
+    revision_N, hash_N = rows["revision"].to_numpy(), hashes(table, rows)
+    order_N = np.lexsort((np.arange(rows.num_rows), *newer_by(table, rows), hash_N))
     last_N = np.append(hash_N[order_N][1:] != hash_N[order_N][:-1], True)
     chosen_N = np.sort(order_N[last_N])
     chosen_N = chosen_N[revision_N[chosen_N] >= 0]
     return rows if len(chosen_N) == rows.num_rows else rows.take(pa.array(chosen_N))
+
+
+def newer_by(table: Table, rows: pa.Table) -> list[Numbers]:
+    """What says which of two rows of one key is newer, the least important first; none where it is the last one."""
+    newest = [rows[table.newest].to_numpy()] if table.newest else []
+    if table.identity is not Identity.REVISION:
+        return newest
+    revision_N = rows["revision"].to_numpy()
+    return [np.where(revision_N < 0, -1 - revision_N, revision_N), rows["version"].to_numpy(), *newest]
 
 
 def of_last_judgements(table: Table, rows: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from leadline.cli import explain
 from leadline.cli.main import app
-from leadline.cli.show.app import rules as show_rules
+from leadline.cli.show import rules as show_rules
 from leadline.model.errors import UnknownNameError, UsageError
 from leadline.model.incidents import RULE_MARKS_MIN
 

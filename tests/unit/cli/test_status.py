@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.test_diagnose import answer
 from tests.unit.views.incidents.incident_rows import FLAP, NOW, QUIET, S, symptom
 
-from leadline.cli.show.app import symptoms as show_symptoms
+from leadline.cli.show import symptoms as show_symptoms
 from leadline.cli.status import lines_of
 from leadline.views.symptoms import _told
 

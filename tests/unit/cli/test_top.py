@@ -16,8 +16,8 @@ from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 
 from leadline.cli.top import rows as top_rows
+from leadline.cli.top import top as verb
 from leadline.cli.top.app import Top
-from leadline.cli.top.top import top as verb
 from leadline.model.errors import UsageError, WorldError
 
 ANSWERS: dict[str, Any] = json.loads((Path(__file__).parent / "top_answers.json").read_text())

@@ -244,7 +244,7 @@ def test_an_endpoint_that_is_none_is_refused(text: str) -> None:
 def test_what_cannot_be_is_refused_at_the_start(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         arguments(words)
-    assert "serve_rank" in capsys.readouterr().err
+    assert "serve.rank" in capsys.readouterr().err
 
 
 def test_numbers_are_bounded() -> None:

@@ -210,7 +210,7 @@ def test_the_dense_part_takes_histories_of_any_length() -> None:
 
 
 EXCHANGE = """
-from leadline.lab.workloads.recommendation.job import model
+from leadline.lab.workloads.recommendation import model
 watch = leadline_torch.watch()
 join()
 for features in (model.FEATURES, ("candidate", "history")):  # of two tables one rank of three has none

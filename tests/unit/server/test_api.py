@@ -19,7 +19,7 @@ from tests.senders.running import RunningLeadline, imported, ndjson, wait_for
 from leadline import __version__
 from leadline.ingest.decode import NOT_BY_ROWS, OF_OPERATORS
 from leadline.model.counters import COUNTERS
-from leadline.model.tables import BY_NAME, TABLES, Column, Table, Type
+from leadline.model.tables import BY_NAME, TABLES, Column, Identity, Table, Type
 
 NDJSON = {"content-type": "application/x-ndjson"}
 NOW = time.time_ns()
@@ -33,6 +33,8 @@ def value_of(column: Column, number: int, table: Table) -> Any:
         return None
     if column.name == table.aged_by:  # a relation's age is counted from its end, a conflict's from when it was seen
         return NOW - number
+    if table.identity is Identity.REVISION and column.name in ("version", "revision", table.newest):
+        return number
     return {
         Type.SYM: f"{column.name}-{number % 4}",
         Type.STR: f"text {number} ☠",
@@ -132,6 +134,18 @@ def test_verdicts_are_not_for_tenants_to_send(leadline: RunningLeadline, name: s
     assert answer.status_code == 200, "as operator"
     assert len(leadline.sql(f"SELECT tenant FROM {name}", leadline_tenant="forger")) == 1
     assert leadline.sql(f"SELECT tenant FROM {name}", leadline_tenant="rival") == []
+
+
+@pytest.mark.parametrize(("column", "value"), [("revision", -1), ("version", 2**32), ("seen_ns", -1)])
+def test_an_imported_verdict_takes_none_back(leadline: RunningLeadline, column: str, value: int) -> None:
+    """A revision below 0 is how the runner takes verdicts back; an import that did so would hide rows for good."""
+    row = {**rows_of(BY_NAME["failure"], 1)[0], column: value}
+    headers = {**NDJSON, **imported("forger")}
+    answer = leadline.http.post("/api/v1/rows/failure", content=ndjson([row]), headers=headers)
+    assert answer.status_code == 400
+    message = answer.json()["error"]["message"]
+    assert f"failure row 1: expected {column} from 0 to" in message
+    assert message.endswith(f"got {value}")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from leadline.ingest.config import IngestConfig, ScrapeJob, SflowConfig
 from leadline.ingest.counts import Counts
 from leadline.ingest.intake import Intake
 from leadline.ingest.lanes import Lane
+from leadline.ingest.limits import Room
 from leadline.ingest.scrape import Scraper, static_targets
 from leadline.ingest.sflow_listener import SflowListener
 from leadline.ingest.sources import Sources
@@ -37,6 +38,7 @@ from leadline.server.analyses import life_findings
 from leadline.server.background.keeping import Background, findings, in_order
 from leadline.server.config import Flag, load
 from leadline.server.main import ServerProcess
+from leadline.server.memory.watch import MemoryWatch
 from leadline.server.supervisor import CANNOT_START, CRASHED
 from leadline.store import Store, StoreConfig
 from leadline.store.disk.watch import DiskWatch
@@ -63,6 +65,7 @@ COVERED = {
     "server/replay_process.py ReplayProcess.run create_task": TOLD,
     "server/replay_process.py ReplayProcess.run run_in_executor": TOLD,
     "runner/replay.py Replay.__init__ Thread": TOLD,
+    "server/memory/watch.py MemoryWatch.__init__ Thread": "test_the_watch_of_memory_goes_on",
     "runner/run.py Runner.__init__ Thread": "test_the_runner_goes_on",
     "runner/execute.py WorkerProcesses._running ProcessPool": WORKER,
     "runner/execute.py WorkerProcesses.submit Thread": "test_the_watch_of_the_workers_goes_on",
@@ -97,7 +100,7 @@ def begun(path: Path) -> Iterator[str]:
 def test_every_place_is_covered() -> None:
     found = {
         place
-        for package in ("server", "runner", "ingest", "store")
+        for package in ("server", "alerts", "views", "explain", "runner", "ingest", "store")
         for path in sorted((SOURCE / package).rglob("*.py"))
         for place in begun(path)
     }
@@ -375,6 +378,21 @@ def test_the_watch_of_the_disk_goes_on(error: Exception, tmp_path: Path, monkeyp
     assert again.wait(10)
     watch.stop()
     assert counting.counted == {"background_failed/disk": 1}
+
+
+@each_error
+@pytest.mark.parametrize("part", ["look", "_trim"])
+def test_the_watch_of_memory_goes_on(error: Exception, part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.server.memory.watch.LOOK_EVERY_S", 0.001)
+    monkeypatch.setattr("leadline.server.memory.watch.TRIM_EVERY_S", 0.001)
+    counting = Counting()
+    watch = MemoryWatch(1 << 40, Room(1 << 20, 1), [], counting)
+    call, again = failing_first(error)
+    monkeypatch.setattr(watch, part, call)
+    watch.start()
+    assert again.wait(10)
+    watch.stop()
+    assert counting.counted == {"background_failed/memory": 1}
 
 
 @each_error

@@ -95,8 +95,8 @@ def parts(store: Store) -> Any:
     )  # fmt: skip
     live = SimpleNamespace(rows=lambda: {"step": 10})
     return SimpleNamespace(
-        store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, background=None,
-        started_ns=0,
+        store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, memory=None,
+        background=None, started_ns=0,
     )  # fmt: skip
 
 

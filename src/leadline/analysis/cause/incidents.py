@@ -197,6 +197,6 @@ def id_of(trouble: Trouble, provider: str) -> str:
     kind, _, name = first.entity.partition(":")
     name = name or first.entity
     if any(each.tenant != provider for each in trouble.hurts):
-        whole = f"{first.tenant}\0{first.entity}\0{first.start_ns}".encode()
+        whole = f"{first.tenant}\0{first.entity}".encode()
         name = f"{kind}-{blake2b(whole, digest_size=4).hexdigest()}"
     return f"{name}-{first.symptom.value}-{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"

@@ -165,10 +165,14 @@ class MemoryWatch:
             self._wanted.clear()
             if self._stop.is_set():
                 return
-            if wanted:
-                self.release()
-            else:
-                self._trim()
+            try:
+                if wanted:
+                    self.release()
+                else:
+                    self._trim()
+            except Exception as error:
+                self._count(counter("background_failed", "memory"), 1)
+                log.error("letting memory go failed and is tried again: %s", error, exc_info=error)
 
 
 def findings(watch: MemoryWatch) -> Iterator[dict[str, str]]:

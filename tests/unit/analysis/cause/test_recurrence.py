@@ -97,7 +97,7 @@ def classes_over(starts_h: tuple[float, ...]) -> list[str]:
         seen = {"seen_ns": at(start_s + 11)}
         hurt = {**symptom(LATE, start_s=start_s, end_s=start_s + 10), **seen}
         odd = {**anomaly("host:h3", THROTTLED, start_s=start_s - 1, end_s=start_s + 10), **seen}
-        judging = Judging([cause], at(start_s - 2))
+        judging = Judging([cause], at(start_s - 2), provider="provider")
         judging.add({"symptom": rows_of("symptom", [hurt]), "anomaly": rows_of("anomaly", [odd])})
         judging.add({"relation": relations(), **told})
         judging.until(at(start_s + 12), ended=True)

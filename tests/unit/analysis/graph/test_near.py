@@ -6,7 +6,7 @@ import pytest
 from tests.builders.fabrics import T0, Claim, relation_table
 
 from leadline.analysis.graph.graph import graph
-from leadline.analysis.graph.near import COMPARED_MAX
+from leadline.analysis.graph.near import COMPARED_MAX, near
 
 WHOLE = graph(
     relation_table(
@@ -34,23 +34,23 @@ WHOLE = graph(
     ],
 )
 def test_near_names_are_told_the_nearest_first(asked: str, meant: tuple[str, ...]) -> None:
-    assert WHOLE.near(asked) == meant
+    assert near(WHOLE, asked) == meant
 
 
 def test_a_tenant_hears_no_name_of_others() -> None:
-    assert WHOLE.near("job:bert-large-8", ["beta"]) == ()
-    assert WHOLE.near("job:bert-large-8", ["acme"]) == ("job:bert-large-7",)
+    assert near(WHOLE, "job:bert-large-8", ["beta"]) == ()
+    assert near(WHOLE, "job:bert-large-8", ["acme"]) == ("job:bert-large-7",)
 
 
 def test_names_that_came_later_are_near_too() -> None:
     later = WHOLE.updated(relation_table([Claim("rank:moe-2/0", "in", "job:moe-2", "torch-hook", T0)]))
-    assert later.near("job:moe-3") == ("job:moe-2",)
+    assert near(later, "job:moe-3") == ("job:moe-2",)
 
 
 def test_of_many_names_those_that_begin_alike_are_compared() -> None:
     many = [Claim(f"port:h{number}/eth0", "in", f"host:h{number}", "agent/graph", T0) for number in range(COMPARED_MAX)]
     whole = graph(relation_table([*many, Claim("port:n12/eth0", "in", "host:node-12", "agent/graph", T0)]))
-    assert whole.near("host:node-13") == ("host:node-12",)
+    assert near(whole, "host:node-13") == ("host:node-12",)
 
 
 def test_a_gpu_is_found_in_any_case() -> None:

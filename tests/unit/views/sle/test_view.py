@@ -155,6 +155,7 @@ def test_classifiers_add_up_to_the_loss_whatever_is_left_out(store: Store, clust
 
 def test_the_latest_revision_counts(store: Store, cluster: str) -> None:
     fill(store, cluster, [held(GPU, END, 60, 0), held(GPU, END, 50, 10, revision=1), held(PORT, END, 60, 0)])
+    fill(store, cluster, [held(PORT, END, 60, 0, revision=-2)])  # revision 1 has nothing of it, and takes it back
     run = {
         "tenant": "default", "cluster": cluster, "analysis": "sle", "part": "", "end_ns": END, "window_ns": MINUTE_NS,
         "version": 1, "revision": 1, "state": "done", "rows_in": 9, "rows_out": 9, "digest": 1, "took_ns": 5,
