@@ -36,7 +36,8 @@ class Server:
         self.store = directory / "store"
         self.port, otlp_http, otlp_grpc = free_ports(3)
         self.http = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=30.0)
-        self._door = directory / "door"
+        # Abstract: a path may have 108 bytes at most, and directories of tests are longer.
+        self._door = f"leadline-faults-on-disk-{os.getpid()}-{self.port}"
         self._environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith(NOT_A_USERS)},
             **environ,
@@ -54,10 +55,9 @@ class Server:
     def start(self) -> float:
         """Start it and wait until it is ready, s. Errors: WorldError if it ends, or is not ready in time."""
         began = time.monotonic()
-        self._door.unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                bound_to_parent([sys.executable, "-m", "evals.disk_faults.served", str(self._door)]),
+                bound_to_parent([sys.executable, "-m", "evals.disk_faults.served", self._door]),
                 env=self._environ, cwd=Path(__file__).parents[2], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
         while time.monotonic() - began < READY_S_MAX:
@@ -141,7 +141,7 @@ class Server:
         try:
             with socket.socket(socket.AF_UNIX) as caller:
                 caller.settimeout(ASK_S_MAX)
-                caller.connect(str(self._door))
+                caller.connect("\0" + self._door)
                 with caller.makefile("rw") as lines:
                     lines.write(statement + "\n")
                     lines.flush()

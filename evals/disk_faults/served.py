@@ -1,10 +1,10 @@
 """The server process as `leadline up` starts it, with one door more: statements to the engine that the harness needs.
 
-    python -m evals.disk_faults.served SOCKET        settings by LEADLINE_*, as for `leadline up`
+    python -m evals.disk_faults.served NAME        settings by LEADLINE_*, as for `leadline up`
 
-A line of SQL on the UNIX socket is run beside the product, by a connection of its own to the engine in this process:
-OPTIMIZE, so that merges run when a fault is armed, and CHECK TABLE, which reads every byte of every part. The product
-does not see either: nothing that it finds out by itself is found out for it.
+A line of SQL on the abstract UNIX socket of that NAME is run beside the product, by a connection of its own to the
+engine in this process: OPTIMIZE, so that merges run when a fault is armed, and CHECK TABLE, which reads every byte of
+every part. The product does not see either: nothing that it finds out by itself is found out for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import os
 import socket
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 from leadline.server.main import run_server
@@ -27,7 +26,7 @@ SETTINGS = {"check_query_single_value_result": "0"}  # CHECK TABLE gives a row f
 def main() -> int:
     """Serve until told to stop; the exit code of the server."""
     door = socket.socket(socket.AF_UNIX)
-    door.bind(sys.argv[1])
+    door.bind("\0" + sys.argv[1])
     door.listen(8)
     threading.Thread(target=_answer_all, args=(door,), daemon=True).start()
     return run_server(None, os.environ, [])
@@ -63,7 +62,6 @@ def _answer(config: StoreConfig, caller: socket.socket) -> None:
 
 if __name__ == "__main__":
     code = main()
-    Path(sys.argv[1]).unlink(missing_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # as the supervisor has it: everything is stored and closed
