@@ -241,7 +241,8 @@ def groups_waiting(calls: Calls, at_ns: int) -> list[Group]:
 def _of_group(calls: Calls, pair_N: Bools, comm: int, seq: int, pairwise: bool, at_ns: int) -> list[int]:
     """Rows of a group that entered before a time, the newest of each rank: a job begun anew counts from 0 again."""
     low, high = np.searchsorted(calls.comm_N, [comm, comm + 1]).tolist()
-    low, high = (low + np.searchsorted(calls.seq_N[low:high], [seq, seq + 1])).tolist()
+    # Both sides of the number itself: the one after the greatest is no int64, and would be compared as a float.
+    low, high = (low + int(np.searchsorted(calls.seq_N[low:high], np.int64(seq), side)) for side in ("left", "right"))
     rows = [row for row in range(low, high) if pair_N[row] == pairwise and calls.entered_N[row] < at_ns]
     return list(rows) if pairwise else list({int(calls.rank_N[row]): row for row in rows}.values())
 
