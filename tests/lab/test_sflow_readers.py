@@ -99,6 +99,6 @@ def test_nfdump_and_pmacct_find_the_same_bytes(tmp_path: Path, lab_name: str) ->
         flows = [collector.of(switch.sflow)[0].flows for switch in read_plan(cluster.state).switches]
         sampled = np.concatenate(flows)
         expected = (len(sampled) * RATE, int(sampled[:, sflow_headers.FRAME_BYTES].sum()) * RATE)
-        assert expected[0] > 1000 * RATE
+        assert expected[0] > 500 * RATE  # of a busy machine frames are fewer and larger
         wait_for("sfacctd", lambda: by_sfacctd(printed) == expected, 15)
     assert by_nfdump(captured) == expected
