@@ -46,7 +46,7 @@ class Lane:
     """One server at a time, in a directory of its own."""
 
     directory: Path
-    library: Path
+    preload: Path
     seed: int
     stopping: threading.Event
     seen: Tally[Site] = field(default_factory=Tally)
@@ -84,7 +84,7 @@ class Lane:
             place = self.directory / f"{self._stores}"
             place.mkdir(parents=True)
             self._used = 0
-            self._control = Control(self.library, place / "store", place / "control")
+            self._control = Control(self.preload, place / "store", place / "control")
             self._server = Server(place, self._control.environ)
             self._server.start()
         self._used += 1

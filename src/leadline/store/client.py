@@ -11,7 +11,6 @@ docs/adr/0002-identity-in-the-store.md; so whoever is not sure of an append repe
 
 from __future__ import annotations
 
-import re
 import shutil
 import threading
 from collections import Counter
@@ -40,14 +39,13 @@ from leadline.store.migrate import (
     statements_for,
 )
 from leadline.store.owner import Owner
+from leadline.store.parameters import bound_parameters
 from leadline.store.revisions import before_name
 from leadline.store.rollup import Rollup
 from leadline.store.schema import DATABASE, OVERRULES, Layout, checked_rows, quoted
 
 # ClickHouse's numbers of NO_SUCH_DATA_PART, UNKNOWN_TABLE, TABLE_ALREADY_EXISTS.
 _NO_SUCH_PART, _UNKNOWN_TABLE, _TABLE_EXISTS = 232, 60, 57
-
-_TYPED = re.compile(r"\{\s*(\w+)\s*:\s*([^{}]+?)\s*\}")
 
 # ClickHouse's numbers of the errors that mean "over a limit": TOO_MANY_ROWS, TIMEOUT_EXCEEDED,
 # MEMORY_LIMIT_EXCEEDED, TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES.
@@ -539,29 +537,6 @@ _USERS_FAULT = frozenset({
     117, 125, 127, 130, 131, 153, 166, 179, 184, 190, 207, 215, 349, 352, 386, 407, 427, 433, 456, 457, 465,
     675, 676,
 })  # fmt: skip
-
-
-def bound_parameters(sql: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters as the engine takes them. Errors: UsageError if one has no `{name:Type}` in the statement.
-
-    The client library would otherwise write the value into the text of the statement, which we never want.
-    """
-    typed = dict(_TYPED.findall(sql))
-    for name in parameters:
-        if name not in typed:
-            raise UsageError(f"parameter {name} has no place {{{name}:Type}} in the statement")
-    for name in typed:
-        if name not in parameters:
-            raise UsageError(f"the statement wants a parameter {name}: {typed[name]}, which was not given")
-    return {name: _engine_value(value) for name, value in parameters.items()}
-
-
-def _engine_value(value: Any) -> Any:
-    if isinstance(value, bytes) and len(value) == 16:
-        return int.from_bytes(value, "little")
-    if isinstance(value, list | tuple):
-        return [_engine_value(item) for item in value]
-    return value
 
 
 def _rows_text(limits: Limits) -> str:
