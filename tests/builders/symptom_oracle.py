@@ -204,17 +204,22 @@ def _usual_offset(group_M: Ints, rank_M: Ints, entered_M: Ints, middle_G: Ints, 
 
 def _end_before(end_G: Ints, comm_G: Ints) -> Ints:
     """When the collective before was over, of the same communicator; long ago for its first."""
-    before_G = np.append(0, end_G[:-1])
-    before_G[np.append(True, comm_G[1:] != comm_G[:-1])] = 0
-    return before_G
+    found = [0] * len(end_G)
+    for place in range(1, len(end_G)):
+        if comm_G[place] == comm_G[place - 1]:
+            found[place] = int(end_G[place - 1])
+    return np.array(found, np.int64)
 
 
 def _beyond(value_G: Floats, kind_G: Ints, calm_G: Bools) -> Floats:
     """Values less what such collectives had in the mean while it was calm; sums of them may be negative."""
-    kinds = int(kind_G.max()) + 1
-    count_K = np.bincount(kind_G[calm_G], minlength=kinds)
-    order = np.lexsort((value_G[calm_G], kind_G[calm_G]))  # one order of summation, whatever that of the rows
-    sum_K = np.bincount(kind_G[calm_G][order], value_G[calm_G][order], kinds)
-    whole = float(np.sort(value_G[calm_G]).sum()) / max(int(calm_G.sum()), 1)
-    mean_K = np.where(count_K > 0, sum_K / np.maximum(count_K, 1), whole)
-    return np.asarray(value_G - mean_K[kind_G], np.float64)
+    calm = sorted(value_G[calm_G].tolist())
+    whole = float(np.array(calm, np.float64).sum()) / max(len(calm), 1)
+    mean_of: dict[int, float] = {}
+    for kind in set(kind_G.tolist()):
+        values = sorted(value_G[calm_G & (kind_G == kind)].tolist())
+        total = 0.0
+        for value in values:  # one after the other: `sum` of later Pythons keeps more digits
+            total += value
+        mean_of[kind] = total / len(values) if values else whole
+    return np.array([value - mean_of[kind] for value, kind in zip(value_G.tolist(), kind_G.tolist(), strict=True)])
