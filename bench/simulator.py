@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.calibration import calibration
 from bench.figures import Figure, conditions, tell
 from leadline.lab.realise import privileges
-from leadline.lab.simulate import calibration
 from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.spec import FULL_DETAIL_GPUS, Detail, SimulationSpec
 from leadline.lab.simulate.write import bundle_sink

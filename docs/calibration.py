@@ -13,10 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bench.calibration import calibration  # noqa: E402
+from bench.calibration.calibration import Row  # noqa: E402
 from bench.simulator import RECORDED  # noqa: E402
-
-from leadline.lab.simulate import calibration  # noqa: E402
-from leadline.lab.simulate.calibration import Row  # noqa: E402
 
 PICTURE = ROOT / "docs" / "img" / "calibration.svg"
 PAGE = ROOT / "docs" / "lab" / "calibration.md"

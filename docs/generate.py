@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that derive from declarations: tables, counters, names, settings, figures, who imports whom.
+"""Writes the pages of docs/ that derive from declarations: tables, counters, names, settings, rules, figures, who imports whom.
 
 python docs/generate.py            write them
 python docs/generate.py --check    write nothing; list the pages that are out of date and end with 1
@@ -17,6 +17,11 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from docs.rules_page import rules_page
+
+from leadline.analysis.cause.rules import RULES as CAUSE_RULES
 from leadline.model.counters import COUNTERS
 from leadline.model.metric_units import UNITS_BY_NAME, UNITS_BY_SUFFIX
 from leadline.model.names import EVENT_RULES, RULES, SAID, TARGET, WITHOUT_NODE, WITHOUT_NODENAME, Part, Rule, When
@@ -366,6 +371,7 @@ PAGES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("names.md", lambda: GENERATED + names_page()),
     ("configuration.md", lambda: GENERATED + configuration_page()),
     ("figures.md", lambda: GENERATED + figures_page()),
+    ("analyses/rules.md", lambda: GENERATED + rules_page(CAUSE_RULES)),
     ("architecture.md", architecture_page),
 )
 

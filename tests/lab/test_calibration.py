@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from bench.calibration import calibration, measuring
+from bench.calibration.cases import CLOS4, KIB, MBIT, QUEUES, RingCase
 
 from leadline.lab.realise.cluster import Cluster
-from leadline.lab.simulate import calibration, measuring
-from leadline.lab.simulate.cases import CLOS4, KIB, MBIT, QUEUES, RingCase
 from leadline.lab.topology import load
 
 

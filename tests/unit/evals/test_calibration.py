@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.calibration import calibration
+from bench.calibration.cases import BERTS, FRAME_BYTES, QUEUES, RINGS, TOPOLOGIES, arrivals
+from bench.calibration.queues import ELASTIC_FROM, Port, departures, queue_delay_ns, waiting_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.lab.simulate import calibration
-from leadline.lab.simulate.cases import BERTS, FRAME_BYTES, QUEUES, RINGS, TOPOLOGIES, arrivals
-from leadline.lab.simulate.queues import ELASTIC_FROM, Port, departures, queue_delay_ns, waiting_bytes
 from leadline.lab.topology import load
 from leadline.model.errors import DataError
 

@@ -1,4 +1,4 @@
-"""The rules as a page for people: docs/analyses/rules.md is this text, and a test holds it to the list."""
+"""The rules of causes as a page for people, docs/analyses/rules.md (written by `generate.py`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leadline.analysis.cause.rule import COMMON, Rule, Sign
 
 HEAD = """# Rules of causes
 
-Written from `RULES` (`src/leadline/analysis/cause/rules.py`); do not edit. What the columns mean stands in `rule.py`
+From `RULES` (`src/leadline/analysis/cause/rules.py`). What the columns mean stands in `rule.py`
 there, how they are weighed in [cause.md](cause.md). A sign in **bold** is needed: without one of those that are, the
 rule says nothing. Weights are nats: 2.3 is ten times as likely with the fault as without. "blame alone" means that what
 the symptom blames is enough.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from leadline.lab.simulate.cases import (
+from bench.calibration.cases import (
     BERTS,
     FRAME_BYTES,
     QUEUES,
@@ -26,9 +26,9 @@ from leadline.lab.simulate.cases import (
     Use,
     arrivals,
 )
+from bench.calibration.queues import STANDING, Port, departures, waiting_bytes
 from leadline.lab.simulate.fabric import Floats, fabric_of
 from leadline.lab.simulate.network import LAB_TCP, LinkState, Transport, link_bytes, state_of
-from leadline.lab.simulate.queues import STANDING, Port, departures, waiting_bytes
 from leadline.lab.simulate.step_model import StepPlan, collective_ns, edge_paths, steps, traffic_of
 from leadline.lab.topology import Topology, load
 from leadline.lab.workloads.text import Language
@@ -80,7 +80,7 @@ class Row:
 
 def measured(name: str, bert: bool = True) -> list[Record]:
     """Every case on the namespace lab, under lab names that begin with `name`. Errors: WorldError."""
-    from leadline.lab.simulate import measuring  # needs a world that a reader of records has not
+    from bench.calibration import measuring  # needs a world that a reader of records has not
 
     records: list[Record] = []
     for topology, cases in groupby(RINGS, key=lambda case: case.topology):

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bench.calibration.cases import BertCase, QueueCase, RingCase, arrivals
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.status import status
-from leadline.lab.simulate.cases import BertCase, QueueCase, RingCase, arrivals
 from leadline.lab.topology import load
 from leadline.lab.workloads.bert.job import Bert
 from leadline.lab.workloads.bulk.job import Bulk, Transfer

@@ -1,0 +1,1 @@
+"""The simulator held against the lab: cases, what the lab measured of them, what the simulator says."""
