@@ -9,8 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "leadline"
-# What users, jobs and `make` start.
-PROGRAMS = ("leadline.cli.main", "leadline.torch", "leadline.runner.warm", "leadline.wire.warm")
+# What users, jobs, `make`, and an interpreter start by themselves.
+PROGRAMS = (
+    "leadline.cli.main", "leadline.torch", "leadline.runner.warm", "leadline.wire.warm",
+    "leadline.cli.demo.otel_example",  # docs/how-to/connect-opentelemetry.md: by hand
+    "leadline.lab.clock_start.sitecustomize",  # by every interpreter of a host in the lab, found by its folder
+)  # fmt: skip
 BESIDE = "leadline.testing"  # doubles for tests of users: shipped, and no program's
 
 Edges = dict[str, set[str]]  # module -> modules that it imports
@@ -40,7 +44,15 @@ def unreached(source: Path = SOURCE, programs: tuple[str, ...] = PROGRAMS) -> li
         if name not in seen and name in edges:
             seen.add(name)
             wanted += [*edges[name], name.rpartition(".")[0]]
-    return sorted(name for name in edges if name not in seen and not name.startswith(BESIDE))
+    return sorted(
+        name for name in edges if name not in seen and not name.startswith(BESIDE) and not _empty(source, name)
+    )
+
+
+def _empty(source: Path, name: str) -> bool:
+    """Whether a module is a package that nothing was put into yet."""
+    package = source.joinpath(*name.split(".")[1:], "__init__.py")
+    return package.exists() and not any(path.read_text().strip() for path in package.parent.rglob("*.py"))
 
 
 def _edges(source: Path, read: Callable[[ast.AST, set[str]], set[str]]) -> Edges:

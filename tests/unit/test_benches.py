@@ -52,6 +52,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         LAB_FIGURES,
     ),
     (
+        "house",
+        ("--only", "import_circles,unreached_modules,source_lines,server_files,flat_files_max,readme_words"),
+        ("import_circles", "unreached_modules", "source_lines", "server_files", "flat_files_max", "readme_words"),
+    ),
+    (
         "simulator",
         ("--recorded", "--gpus", "64", "--minutes", "2"),
         ("rows_per_second", "step_time_error_ratio", "queue_error_ratio", "volume_error_ratio"),
