@@ -1,4 +1,4 @@
-"""The figures of the house are taken from what is there: a circle, a module that nothing reaches, a verdict that moved."""
+"""Figures of the house come from what is there: a circle, a module that nothing reaches, a verdict that moved."""
 
 from __future__ import annotations
 
