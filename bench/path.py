@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from evals.path_conditions import Condition
-from evals.path_told import Switches, told_relations
-from evals.path_traffic import Batch, Jobs, traffic_of
+from evals.path.conditions import Condition
+from evals.path.told import Switches, told_relations
+from evals.path.traffic import Batch, Jobs, traffic_of
 
 from bench.figures import Figure, conditions, tell
 from leadline.analysis import BY_NAME

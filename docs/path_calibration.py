@@ -16,7 +16,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from evals.path_report import COVERAGE_TARGET, RECORDED  # noqa: E402
+from evals.path.report import COVERAGE_TARGET, RECORDED  # noqa: E402
 
 PICTURE = ROOT / "docs" / "img" / "path-calibration.svg"
 PAGE = ROOT / "docs" / "analyses" / "path-evals.md"

@@ -29,8 +29,8 @@ from typing import Any
 import httpx
 from bench.figures import Figure, conditions, tell
 
-from evals.healthy_cases import LINGER_S, Act, Case, programme
-from evals.healthy_scores import LOST, Age, Silence, age_p99_s, ages, lost_named, lost_share, of_jobs, oldest_s
+from evals.jobs.healthy_cases import LINGER_S, Act, Case, programme
+from evals.jobs.healthy_scores import LOST, Age, Silence, age_p99_s, ages, lost_named, lost_share, of_jobs, oldest_s
 from evals.jobs.options import parser
 from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
 from evals.jobs.watching import Rank, Seen, Watching, first_cause

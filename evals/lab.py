@@ -19,8 +19,8 @@ from typing import Any
 
 from bench.figures import Figure, conditions, tell
 
-from evals.lab_judged import NOTHING_MISSING, Judged, Missing, Run, judged, runs_in
-from evals.lab_report import (
+from evals.runs.judged import NOTHING_MISSING, Judged, Missing, Run, judged, runs_in
+from evals.runs.report import (
     Scores,
     as_row,
     figures,
@@ -32,7 +32,7 @@ from evals.lab_report import (
     print_reliability,
     print_rows,
 )
-from evals.lab_scores import forecasts, reliability
+from evals.runs.scores import forecasts, reliability
 from leadline.lab.incidents import HERE
 from leadline.model.errors import LeadlineError
 

@@ -4,7 +4,7 @@
 
 Judged is simulated fabrics, under every condition of `path_conditions`, and recorded lab runs in DIR: NAME.leadline
 with NAME.flows.parquet beside it, from real kernels' routing. All go in as bundles, as in production: rows, windows,
-`runner.offline.judge_bundle`, verdict tables. What is right, wrong and unknown stands in `path_scores`.
+`runner.offline.judge_bundle`, verdict tables. What is right, wrong and unknown stands in `path/scores.py`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import Any
 import pyarrow as pa
 from bench.figures import conditions, tell
 
-from evals import path_report
-from evals.path_cases import Case, case
-from evals.path_conditions import WINDOW_NS
-from evals.path_conditions import conditions as path_conditions
-from evals.path_scores import Scores, scored
-from evals.path_truth import truth_of
+from evals.path import report as path_report
+from evals.path.cases import Case, case
+from evals.path.conditions import WINDOW_NS
+from evals.path.conditions import conditions as path_conditions
+from evals.path.scores import Scores, scored
+from evals.path.truth import truth_of
 from leadline.analysis import BY_NAME as ANALYSES
 from leadline.lab.flow_truth import beside, read_flow_truth
 from leadline.lab.simulate.write import bundle_sink

@@ -22,10 +22,10 @@ from typing import Any
 from bench.figures import Figure, conditions, tell
 
 from evals.lab import all_judged
-from evals.lab_judged import NOTHING_MISSING, Judged, Run, runs_in
-from evals.lab_report import print_failures
-from evals.lab_truth import read_truth
-from evals.quiet_fleet import Fleet, Quiet, is_kept, quiet_kept
+from evals.runs.judged import NOTHING_MISSING, Judged, Run, runs_in
+from evals.runs.quiet_fleet import Fleet, Quiet, is_kept, quiet_kept
+from evals.runs.report import print_failures
+from evals.runs.truth import read_truth
 from leadline.lab.incidents import HERE
 from leadline.model.errors import LeadlineError
 

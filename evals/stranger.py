@@ -30,9 +30,9 @@ from bench.figures import Figure, conditions, tell
 
 from evals.jobs.options import parser
 from evals.jobs.place import MARKED, UNMARKED, Job, Place, wait_for_first_step
+from evals.jobs.stranger_cases import Befall, befalls
+from evals.jobs.stranger_scores import Score, false_before, named_first, named_share, slower, told_after_s, told_p95_s
 from evals.jobs.watching import Watching
-from evals.stranger_cases import Befall, befalls
-from evals.stranger_scores import Score, false_before, named_first, named_share, slower, told_after_s, told_p95_s
 from leadline.lab.realise.cgroups import Cgroup
 from leadline.model.errors import LeadlineError, WorldError
 

@@ -27,9 +27,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from evals.lab_judged import Run, runs_in, source_hash
-from evals.lab_scores import is_component
-from evals.lab_truth import Trouble, read_truth, truth_of, works_of
+from evals.runs.judged import Run, runs_in, source_hash
+from evals.runs.scores import is_component
+from evals.runs.truth import Trouble, read_truth, truth_of, works_of
 from leadline.analysis import ANALYSES
 from leadline.analysis.cause.cause import OVER_NS, matter_of
 from leadline.analysis.cause.hurts import Hurt, hurts_of

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from evals.healthy_scores import of_jobs
+from evals.jobs.healthy_scores import of_jobs
 from evals.jobs.place import MARKED, UNMARKED, Place, wait_for_first_step
 from evals.jobs.watching import Watching, first_cause
 

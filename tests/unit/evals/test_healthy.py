@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from evals.healthy_cases import ALWAYS, CASES, programme
-from evals.healthy_scores import (
+from evals.jobs.healthy_cases import ALWAYS, CASES, programme
+from evals.jobs.healthy_scores import (
     CATCH_UP_S,
     LOST,
     Age,

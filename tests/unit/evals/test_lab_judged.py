@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import evals.lab_judged as module
+import evals.runs.judged as module
 import numpy as np
 import pyarrow as pa
 import pytest
 from evals.lab import main
-from evals.lab_judged import Listening, Missing, Run, dropped, judged, runs_in
+from evals.runs.judged import Listening, Missing, Run, dropped, judged, runs_in
 
 from leadline.analysis import ANALYSES
 from leadline.lab.incidents import HERE, incident

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from evals.lab_scores import Score, Verdicts, brier, is_component, reliability, scored
-from evals.lab_truth import Fault, Trouble, Truth
+from evals.runs.scores import Score, Verdicts, brier, is_component, reliability, scored
+from evals.runs.truth import Fault, Trouble, Truth
 
 S = 10**9
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evals.lab_truth import Work, read_truth, truth_of, with_open_end, works_of
+from evals.runs.truth import Work, read_truth, truth_of, with_open_end, works_of
 
 from leadline.lab.incidents import incident
 from leadline.model.errors import LeadlineError

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from evals.path_cases import Case, case
-from evals.path_conditions import WINDOW_NS, Condition, conditions
-from evals.path_truth import TruePath, truth_of
+from evals.path.cases import Case, case
+from evals.path.conditions import WINDOW_NS, Condition, conditions
+from evals.path.truth import TruePath, truth_of
 
 SMALL = Condition("small", "small", flows=80, windows=2, samples_max=200.0)
 THREE = replace(SMALL, tiers=3)

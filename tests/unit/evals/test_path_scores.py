@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from evals import path_report
-from evals.path_scores import FlowScore, Scores, reliability, scored
-from evals.path_truth import truth_of
+from evals.path import report as path_report
+from evals.path.scores import FlowScore, Scores, reliability, scored
+from evals.path.truth import truth_of
 from evals.statistics import Share, quantile
 
 from leadline.lab.flow_truth import SCHEMA

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from evals import path_report, paths
-from evals.path_cases import Case, case
-from evals.path_conditions import WINDOW_NS, Condition
-from evals.path_truth import truth_of
+from evals import paths
+from evals.path import report as path_report
+from evals.path.cases import Case, case
+from evals.path.conditions import WINDOW_NS, Condition
+from evals.path.truth import truth_of
 
 from leadline.lab.flow_truth import FlowTruthFile, beside
 from leadline.model.tables import BY_NAME

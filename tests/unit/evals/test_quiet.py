@@ -7,11 +7,11 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
-import evals.quiet_fleet as module
+import evals.runs.quiet_fleet as module
 import pyarrow as pa
 import pytest
 from evals.quiet import DEEP, THIN, WIDE, figures, fleets, healthy_runs
-from evals.quiet_fleet import Fleet, Quiet, is_kept, quiet, quiet_kept
+from evals.runs.quiet_fleet import Fleet, Quiet, is_kept, quiet, quiet_kept
 
 from leadline.analysis import ANALYSES
 from leadline.lab.incidents import HERE

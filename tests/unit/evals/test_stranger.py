@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from evals.jobs.stranger_cases import KINDS, befalls
+from evals.jobs.stranger_scores import Score, false_before, named_first, named_share, slower, told_after_s, told_p95_s
 from evals.jobs.watching import Seen, first_cause
-from evals.stranger_cases import KINDS, befalls
-from evals.stranger_scores import Score, false_before, named_first, named_share, slower, told_after_s, told_p95_s
 
 from leadline.analysis.cause.rules import RULES
 

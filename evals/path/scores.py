@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evals.path_truth import Flow, Path, Truth
+from evals.path.truth import Flow, Path, Truth
 from evals.statistics import Share, share_of
 
 SURE = ("known", "moved")

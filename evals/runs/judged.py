@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 import leadline
-from evals.lab_scores import Verdicts
-from evals.lab_truth import Truth, read_truth, truth_of, works_of
 from evals.ledger_scores import places_of
+from evals.runs.scores import Verdicts
+from evals.runs.truth import Truth, read_truth, truth_of, works_of
 from leadline.analysis import ANALYSES
 from leadline.model.errors import LeadlineError
 from leadline.model.tables.verdicts import ANALYSIS_RUN

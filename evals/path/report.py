@@ -8,7 +8,7 @@ from typing import Any
 
 from bench.figures import Figure
 
-from evals.path_scores import MANY_SAMPLES, Bin, Scores, reliability
+from evals.path.scores import MANY_SAMPLES, Bin, Scores, reliability
 from evals.statistics import Share, quantile
 
 RECORDED = Path(__file__).with_name("paths_recorded.json")  # what `--keep` kept, for the docs

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evals.path_conditions import WINDOW_NS, Condition
-from evals.path_traffic import Batch, Jobs
+from evals.path.conditions import WINDOW_NS, Condition
+from evals.path.traffic import Batch, Jobs
 from leadline.lab.simulate.fabric import Bools, Ints
 from leadline.lab.simulate.fleet import Fleet, joined, text
 from leadline.lab.simulate.flows import taken

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evals.lab_truth import Fault, Trouble, Truth
 from evals.ledger_scores import Trouble as Place
 from evals.ledger_scores import is_right as is_on
+from evals.runs.truth import Fault, Trouble, Truth
 
 S = 10**9
 Row = Mapping[str, Any]

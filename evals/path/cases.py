@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from evals.path_conditions import WINDOW_NS, Condition
-from evals.path_told import FLOW_SAMPLE, Switches, told_relations
-from evals.path_traffic import Batch, jobs_of, traffic_of
+from evals.path.conditions import WINDOW_NS, Condition
+from evals.path.told import FLOW_SAMPLE, Switches, told_relations
+from evals.path.traffic import Batch, jobs_of, traffic_of
 from leadline.lab.flow_truth import SCHEMA
 from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints, mixed
 from leadline.lab.simulate.fleet import Fleet

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evals.path_conditions import Condition
+from evals.path.conditions import Condition
 from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints
 from leadline.lab.simulate.fleet import Fleet
 from leadline.lab.simulate.flows import address

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from evals.lab_judged import SOURCES, source_hash
+from evals.runs.judged import SOURCES, source_hash
 from leadline.analysis import ANALYSES
 from leadline.lab.simulate.run import Simulation
 from leadline.lab.simulate.spec import Detail, SimulationSpec

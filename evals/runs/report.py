@@ -8,8 +8,8 @@ from typing import Any
 
 from bench.figures import Figure
 
-from evals.lab_judged import Judged
-from evals.lab_scores import Row, Score, brier, forecasts, reliability, scored
+from evals.runs.judged import Judged
+from evals.runs.scores import Row, Score, brier, forecasts, reliability, scored
 from evals.statistics import quantile, share_of
 
 S = 10**9

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from evals.healthy_scores import is_lost
+from evals.jobs.healthy_scores import is_lost
 from evals.jobs.watching import Seen, first_cause
 
 S = 10**9
