@@ -1,6 +1,6 @@
 """A program: decodes bodies that end at the last byte of readable memory. Reading further kills the process.
 
-Prints how many were decoded or refused with DataError. Run by tests/property/test_remote_write.py.
+Prints how many were decoded or refused with DataError. Run by tests/property/wire/test_remote_write.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A program: scans pages and OTLP bodies that end at the last byte of readable memory. Reading further kills it.
 
-Prints how many were scanned. Run by tests/property/test_guarded_scans.py.
+Prints how many were scanned. Run by tests/property/wire/test_guarded_scans.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Redaction by example: what becomes of each kind of text. The laws are in tests/property/test_bundle.py."""
+"""Redaction by example: what becomes of each kind of text. The laws are in tests/property/store/test_bundle.py."""
 
 from __future__ import annotations
 

@@ -225,7 +225,7 @@ def test_a_bound_on_labels_refuses_or_changes_nothing(item: tuple[bytes, int], m
 
 def test_nothing_outside_the_body_is_read() -> None:
     """Bodies, whole, cut and damaged, that end where readable memory ends: one byte further is a crash."""
-    program = Path(__file__).parents[1] / "oracle" / "guarded_bodies.py"
+    program = Path(__file__).parents[2] / "oracle" / "guarded_bodies.py"
     if not sys.platform.startswith("linux"):
         pytest.skip("protects a page of memory with mprotect, as Linux does it")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=False)
