@@ -34,7 +34,7 @@ def test_an_incident_shows_its_cause_with_evidence_and_what_to_do(
 ) -> None:
     page = open_page(f"{recorded}/incidents/{incident(recorded, CAUSES[name])}", theme)
     looked_at(page, CAUSES[name], f"{name}-{theme}")
-    for heading in ("What hurts", "Explanation", "Timeline", "Take it along"):
+    for heading in ("Symptoms", "Explanation", "Timeline", "Export"):
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
 
 

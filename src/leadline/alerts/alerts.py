@@ -107,7 +107,7 @@ class Alerts:
                 await delivery.run(self.board)
             except Exception:
                 self._count(counter("alert_failed", "broken"), 1)
-                log.exception("alerts: telling %s failed by a mistake of ours; it goes on", delivery.receiver.name)
+                log.exception("alerts: internal error while alerting %s; continuing", delivery.receiver.name)
                 await asyncio.sleep(self._config.retry_s_max)
 
     def look(self) -> None:

@@ -12,7 +12,7 @@ ReceiverKind = Literal["alertmanager", "webhook", "cloudevents"]
 class Receiver:
     """One that is told of incidents."""
 
-    name: str = field(metadata={"doc": "what it is called here; what it was told is kept under this name"})
+    name: str = field(metadata={"doc": "name of the receiver; delivery state is kept under it"})
     kind: ReceiverKind = field(
         metadata={"doc": "alertmanager (API v2), webhook (a JSON document) or cloudevents (1.0)"}
     )
@@ -45,7 +45,7 @@ class AlertsConfig:
     )  # fmt: skip
     settle_s: float = field(
         default=4.0,
-        metadata={"doc": "so long after an incident was told first it is alerted: its verdict may still change",
+        metadata={"doc": "how long to wait after an incident is first reported before alerting: its verdict may still change",
                   "unit": "s", "min": 0.0, "max": 600.0},
     )  # fmt: skip
     change_s_min: float = field(
@@ -59,7 +59,7 @@ class AlertsConfig:
     )  # fmt: skip
     stale_s: float = field(
         default=900.0,
-        metadata={"doc": "an incident that no window has spoken of for so long is no longer told as open", "unit": "s",
+        metadata={"doc": "an incident not seen in any window for this long is no longer reported as open", "unit": "s",
                   "min": 10.0},
     )  # fmt: skip
     late_s: float = field(
@@ -77,5 +77,7 @@ class AlertsConfig:
     )  # fmt: skip
     state: str = field(
         default="",
-        metadata={"doc": "SQLite file of what was told to whom; empty: `alerts.sqlite` in the directory of store.path"},
+        metadata={
+            "doc": "SQLite file with what was sent to which receiver; empty: `alerts.sqlite` in the directory of store.path"
+        },
     )

@@ -241,7 +241,7 @@ class Delivery:
             await asyncio.to_thread(self._sent.save, self.receiver.name, told, now_ns)
         except sqlite3.Error as error:
             self._count(counter("alert_failed", "state"), 1)
-            log.error("alerts: what was told to %s cannot be kept: %s", self.receiver.name, error)
+            log.error("alerts: cannot save what was sent to %s: %s", self.receiver.name, error)
 
     def forget(self, keys: Sequence[Key]) -> None:
         """Let go of what is over and off the board."""

@@ -59,7 +59,7 @@ class Sent:
                 self._db = self._opened()
         except (OSError, sqlite3.Error) as error:
             raise WorldError(
-                f"{self.path}: cannot keep there what was told to receivers of alerts: {error}; set alerts.state to a "
+                f"{self.path}: cannot save the delivery state of alerts there: {error}; set alerts.state to a "
                 "file that can be written"
             ) from error
 

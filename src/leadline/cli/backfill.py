@@ -33,8 +33,8 @@ def backfill(
     if emit(found, output):
         return
     console().print(
-        f"{found['windows']} windows from {when(from_ns)} to {when(to_ns)} wait to be judged; "
-        "`leadline show analyses` says how many are left"
+        f"{found['windows']} windows from {when(from_ns)} to {when(to_ns)} are queued; "
+        "`leadline show analyses` shows how many remain"
     )
 
 

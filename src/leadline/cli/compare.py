@@ -60,9 +60,9 @@ def _settings(out: Console, settings: Mapping[str, Any]) -> None:
         out.print(table(rows, list(rows[0]), right=["apart"]))
     more = f"{len(different) - ROWS_MAX} more differ, " if len(different) > ROWS_MAX else ""
     only = settings["one_sided"]
-    told = f"; {len(only)} are told by one side only: {_names(only)}" if only else ""
+    told = f"; {len(only)} are reported by one side only: {_names(only)}" if only else ""
     if not different and not settings["equal"]:
-        out.print(f"none is told by both sides{told}", soft_wrap=True)
+        out.print(f"none is reported by both sides{told}", soft_wrap=True)
         return
     start = "and " if different else "none: "
     out.print(f"{start}{more}{settings['equal']} settings are equal{told}", style="dim", soft_wrap=True)
@@ -137,9 +137,9 @@ def _metrics(out: Console, metrics: Mapping[str, Any]) -> None:
         out.print(f"\nmetrics: {metrics['missing']}", style="yellow", soft_wrap=True)
     if not metrics["different"]:
         if not metrics["missing"]:
-            out.print("\nno metric stands out among its peers", style="dim")
+            out.print("\nno metric differs from its peers", style="dim")
         return
-    out.print("\nmetrics that stand out among their peers", style="bold")
+    out.print("\nmetrics that differ from their peers", style="bold")
     rows = [
         {"side": each["side"].upper(), "member": each["member"], "metric": each["metric"],
          "value": f"{each['value']:.4g}", "peers": f"{each['peers']:.4g}", "sigmas": f"{each['sigmas']:+.0f}"}

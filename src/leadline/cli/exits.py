@@ -5,7 +5,7 @@
 | 0 | ok | it did what was asked, also where there is nothing to list |
 | 1 | warning | `status`, `doctor`: not all is well |
 | 2 | critical | it was asked for what cannot be: usage, configuration |
-| 3 | unknown: nothing can be said | unknown name, no server, the world failed |
+| 3 | unknown: cannot tell | unknown name, no server, the world failed |
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from leadline.cli.output import console, emit
 
 
 def explain(
-    incident: Annotated[str, typer.Argument(help="Id of the incident, as `leadline show incidents` tells it.")],
+    incident: Annotated[str, typer.Argument(help="Id of the incident, from `leadline show incidents`.")],
     model: Annotated[bool, typer.Option("--model", help="Also ask the language model of explain.url.")] = False,
     cluster: ClusterOption = "",
     server: ServerOption = "",

@@ -19,7 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Leadline finds what slows or breaks a distributed training job, and says how it knows.",
+    help="Finds what slows or breaks a distributed training job, and shows the evidence.",
 )
 
 
@@ -35,7 +35,7 @@ def _leadline(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Leadline finds what slows or breaks a distributed training job, and says how it knows."""
+    """Finds what slows or breaks a distributed training job, and shows the evidence."""
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from leadline.model.incidents import Mark
 
 
 def mark(
-    incident: Annotated[str, typer.Argument(help="Id of the incident, as `leadline show incidents` tells it.")],
+    incident: Annotated[str, typer.Argument(help="Id of the incident, from `leadline show incidents`.")],
     what: Annotated[Mark, typer.Argument(help="Of the cause, or of the incident.")],
     entity: Annotated[str, typer.Option(help="The component, where several causes are named.")] = "",
     rule: Annotated[str, typer.Option(help="The rule, where several causes are named.")] = "",

@@ -64,7 +64,7 @@ def lines_of(doctor: Mapping[str, Any], diagnosis: Mapping[str, Any]) -> list[Li
 
 def _sources(sources: list[Mapping[str, Any]], senders: list[Mapping[str, Any]]) -> Line:
     if not sources and not senders:
-        return Line("sources", WARNING, "nobody sends")
+        return Line("sources", WARNING, "no senders")
     bad = [each["name"] for each in sources if each["state"] != OK]
     bad += [_late(each) for each in senders if each["state"] in ("late", "lost")]
     text = f"{len(sources)} heard" + (f", {len(bad)} not well: {_some(bad)}" if bad else "")
@@ -82,7 +82,7 @@ def _jobs(diagnosis: Mapping[str, Any]) -> Line:
     jobs = [each["job"] + (" (ended)" if each["ended_ns"] is not None else "") for each in diagnosis["watched"]["jobs"]]
     if diagnosis["state"] == "unknown":
         return Line("jobs", WARNING, diagnosis["why"])
-    return Line("jobs", OK, f"{len(jobs)} told a step within the last hour: {_some(jobs)}")
+    return Line("jobs", OK, f"{len(jobs)} reported a step within the last hour: {_some(jobs)}")
 
 
 def _incidents(diagnosis: Mapping[str, Any]) -> Line:

@@ -35,10 +35,8 @@ FileOption = Annotated[
 
 @app.command("create")
 def create(
-    name: Annotated[str, typer.Argument(help="Whose it is, such as agent-n12 or kim; told in lists and in the audit.")],
-    role: Annotated[
-        TokenRole, typer.Option(help="What it may do; docs/how-to/connect-from-another-host.md says more.")
-    ],
+    name: Annotated[str, typer.Argument(help="Owner, such as agent-n12 or kim; shown in lists and in the audit log.")],
+    role: Annotated[TokenRole, typer.Option(help="What it may do; see docs/how-to/connect-from-another-host.md.")],
     tenant: Annotated[
         str,
         typer.Option(help="Whose rows; for operate, which acts for all tenants, that one only.", show_default=False),
@@ -67,7 +65,7 @@ def create(
         except OSError as error:
             file.changed(path, lambda before: token.revoked(before, made.id, now_ns))
             raise WorldError(f"--save {save}: {error.strerror}; the token is revoked again") from error
-    where = f"is in {save}" if save else "is above, and nowhere else: keep it now"
+    where = f"is in {save}" if save else "is shown only once: save it now"
     ends = f"until {_day(made.expires_ns)}" if made.expires_ns else "for ever"
     print(
         f"token {made.name} ({made.role}, tenant {made.tenant or 'all'}) is good {ends}; its secret {where}",

@@ -91,7 +91,7 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
         f"HTTP {settings.server.otlp_http_port}   rows {url_of(settings)}/api/v1/rows/TABLE"
     )
     if settings.server.socket:
-        out.print("  all of it also at", Text(f"unix:{_short(Path(settings.server.socket))}"))
+        out.print("  also at", Text(f"unix:{_short(Path(settings.server.socket))}"))
     if settings.server.token_file:
         out.print("  asks for tokens:", Text(settings.server.token_file), "  leadline token create | list | revoke")
         if not (settings.server.tls_cert or settings.server.is_loopback()):

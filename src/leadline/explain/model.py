@@ -111,11 +111,11 @@ def parsed(raw: bytes) -> Answer:
     except (TypeError, KeyError, IndexError):
         raise ModelError("malformed", "the response has no choices[0].message.content") from None
     if not isinstance(content, str) or not content.strip():
-        raise ModelError("malformed", "the model said nothing")
+        raise ModelError("malformed", "the model returned nothing")
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     return Answer(
-        _json(_unfenced(content), "what the model said"),
+        _json(_unfenced(content), "what the model returned"),
         _count(usage.get("prompt_tokens")),
         _count(usage.get("completion_tokens")),
     )

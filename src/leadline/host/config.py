@@ -31,7 +31,9 @@ class AgentConfig:
     )
     token_file: str = field(
         default="",
-        metadata={"doc": "file whose only line is the token; empty: what LEADLINE_TOKEN_FILE names, or LEADLINE_TOKEN"},
+        metadata={
+            "doc": "file whose only line is the token; empty: the file named by LEADLINE_TOKEN_FILE, or LEADLINE_TOKEN"
+        },
     )
     ca_file: str = field(
         default="",
@@ -119,7 +121,7 @@ class AgentConfig:
     )
     labels: dict[str, str] = field(
         default_factory=dict,
-        metadata={"doc": "what else is known of this host, such as rack and pod; told by leadline_agent_info"},
+        metadata={"doc": "what else is known of this host, such as rack and pod; exported as leadline_agent_info"},
     )
 
 

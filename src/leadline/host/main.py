@@ -116,7 +116,7 @@ def _end_by_force(agent: Agent) -> None:
         while not set(os.read(told, 1)) & {signal.SIGTERM, signal.SIGINT}:
             pass
         time.sleep(agent.config.stop_s_max + FORCE_AFTER_S)
-        logging.error("it hangs while it stops: it is ended; what was not delivered is in the spool")
+        logging.error("did not stop in time and was killed; undelivered data is in the spool")
         os._exit(EXIT_WORLD)
 
     threading.Thread(target=wait, name="stop", daemon=True).start()

@@ -32,7 +32,7 @@ class ScrapeJob:
 class SflowSender:
     """One switch that may send sFlow. UDP carries no token: who is listed here is believed."""
 
-    address: str = field(metadata={"doc": "address that its datagrams come from"})
+    address: str = field(metadata={"doc": "source address of its datagrams"})
     switch: str = field(metadata={"doc": "name of the switch: `switch:<name>`, ports `swport:<name>/<port>`"})
     ports: dict[int, str] = field(
         default_factory=dict, metadata={"doc": "names of its ports by ifIndex; others are called `ifIndex<N>`"}

@@ -87,7 +87,7 @@ _XIDS = (
     Xid("148", "NVLink error (NVLPW_CTRL)", _N, A.RESET_GPU, "WORKFLOW_NVLINK5_ERR"),
     Xid("149", "NVLink error (NETIR)", _N, A.RESET_GPU, "WORKFLOW_NVLINK5_ERR"),
     Xid("150", "NVLink error (MSE)", _N, A.RESET_GPU, "WORKFLOW_NVLINK5_ERR"),
-    Xid("154", "GPU says which recovery it needs", _F, A.NONE, "XID_154"),
+    Xid("154", "GPU reports which recovery it needs", _F, A.NONE, "XID_154"),
     Xid("155", "NVLink taken down by software", _N, A.RESET_GPU, "RESET_GPU"),
     Xid("156", "part of the memory retired", _M, A.RESET_GPU, "RESET_GPU"),
     Xid("157", "part of the memory could not be retired", _M, A.CONTACT_SUPPORT, "IGNORE"),

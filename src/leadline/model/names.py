@@ -105,7 +105,7 @@ RULES: tuple[Rule, ...] = (
     Rule("dcgm", "DCGM_(FI|EXP)_.*", "nvlink", (UUID, Part(("nvlink",))), TARGET, "one NVLink of a GPU", (When(UUID.labels), When(("nvlink",)))),
     Rule("dcgm", "DCGM_(FI|EXP)_.*", "nvlink", (HOST, Part(("nvswitch",)), Part(("nvlink",))), TARGET, "one NVLink of an NVSwitch", (When(("nvswitch",)), When(("nvlink",)))),
     Rule("dcgm", "DCGM_(FI|EXP)_.*", "switch", (HOST, Part(("nvswitch",))), TARGET, "an NVSwitch", (When(("nvswitch",)),)),
-    Rule("dcgm", "DCGM_(FI|EXP)_.*", "host", (HOST,), TARGET, "a CPU or core, told of its host", (When(("cpu", "cpucore")),)),
+    Rule("dcgm", "DCGM_(FI|EXP)_.*", "host", (HOST,), TARGET, "a CPU or core, mapped to its host", (When(("cpu", "cpucore")),)),
     Rule("dcgm", "DCGM_(FI|EXP)_.*", "gpu", (UUID,), TARGET, "a GPU, by its UUID and never by its index"),
     # RDMA counters: node_exporter's infiniband collector, then the bare sysfs names of other exporters
     Rule("infiniband", "node_infiniband_.*", "port", (HOST, RDMA_DEVICE, RDMA_PORT), TARGET, "a port of an RDMA device"),
@@ -150,7 +150,7 @@ RULES: tuple[Rule, ...] = (
     Rule("k8s", "kube_node_.*", "host", (HOST,), ("node",), "a node; `instance` is kube-state-metrics itself"),
     Rule("k8s", "kube_pod_.*", "pod", (NAMESPACE, POD), ("node", "k8s.node.name"), "a pod; `instance` is kube-state-metrics itself"),
     Rule("k8s", "k8s_(pod|container)_.*", "pod", (NAMESPACE, POD), ("k8s.node.name", "host.name"), "a pod"),
-    Rule("k8s", "container_.*", "pod", (NAMESPACE, POD), TARGET, "a container, told of its pod", (When(POD.labels),)),
+    Rule("k8s", "container_.*", "pod", (NAMESPACE, POD), TARGET, "a container, mapped to its pod", (When(POD.labels),)),
     # a Prometheus target's own metrics: `job` here is the scrape job, not a training job
     Rule("target", "up|scrape_.*|(process|go|python|promhttp|net_conntrack|leadline)_.*", "service", (Part(("service.name", "job")),), TARGET, "the program that was scraped"),
     # any name whose labels say what it is about

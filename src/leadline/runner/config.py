@@ -26,7 +26,7 @@ class RunnerConfig:
     workers: int = field(
         default=1,
         metadata={
-            "doc": "Processes that analyses run in, beside the server.",
+            "doc": "Worker processes for analyses.",
             "unit": "processes",
             "min": 1,
             "max": 64,

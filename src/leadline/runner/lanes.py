@@ -17,7 +17,7 @@ BEHIND_WINDOWS = 3
 
 @dataclass(frozen=True, slots=True)
 class AnalysisState:
-    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing was judged yet), clock (the
+    """How one analysis does. `state`: ok, behind, failed (its last window), idle (nothing analysed yet), clock (the
     clock of this machine was set, and nothing is judged until that is settled)."""
 
     name: str

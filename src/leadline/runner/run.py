@@ -197,7 +197,7 @@ class Runner:
                     with self._lock:
                         self._following.set_back(table, told, times_N, self._now_ns(), self.watermarks.jobs_on)
         except Exception:
-            log.exception("rows of %s were not heard of; windows judged before they came stay as they are", table.name)
+            log.exception("rows of %s were missed; windows analysed before they arrived stay as they are", table.name)
 
     def senders(self) -> list[SenderState]:
         """How far the data of each sender has come, the worst first."""
@@ -324,7 +324,7 @@ class Runner:
             if self._resume_failed < RESUME_TRIES:
                 raise
             self._fell(error)
-            log.error("windows that closed before the start are not judged; `leadline backfill` judges them")
+            log.error("windows that closed before the start are not analysed; run `leadline backfill`")
         return True
 
     def _resume(self) -> None:

@@ -144,7 +144,7 @@ class Schedule:
         if first > last:
             return 0
         if len(self._spans) >= self.SPANS_MAX:
-            raise OverflowError(f"{self.SPANS_MAX} spans wait to be judged again")
+            raise OverflowError(f"{self.SPANS_MAX} time spans wait to be analysed again")
         self._spans.append((first, last))
         return (last - first) // rhythm.window_ns + 1
 

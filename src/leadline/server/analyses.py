@@ -13,7 +13,7 @@ from leadline.runner.clock_steps import ClockStep
 from leadline.runner.lanes import FAILING_MAX, AnalysisState, Life
 from leadline.runner.run import Runner
 
-HIDDEN = "its last window failed; why is told to the role operator"
+HIDDEN = "its last window failed; the role operator can see why"
 # Counts over all tenants: from their growth one could read how much another one sends.
 _OF_ALL = {"windows": 0, "failures": 0, "revisions": 0, "late_rows": 0, "waiting": 0, "rows_in": 0, "rows_out": 0}
 
@@ -38,7 +38,7 @@ def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:
             yield {
                 "state": "warning",
                 "text": f"analysis {each.name} failed: {each.last_error}",
-                "do": "Report it; `leadline backfill` judges the window again.",
+                "do": "Report it; `leadline backfill` analyses the window again.",
             }
         elif each.state == "behind":
             yield {
@@ -53,20 +53,20 @@ def life_findings(life: Life) -> Iterator[dict[str, str]]:
     if life.runs and not life.alive:
         yield {
             "state": "critical",
-            "text": f"nothing is judged: the runner's thread has ended ({life.last_error or 'its log says why'})",
-            "do": "Restart Leadline, and report the trace in its log; windows of the last hour are judged then.",
+            "text": f"no analysis is running: the runner's thread has ended ({life.last_error or 'its log says why'})",
+            "do": "Restart Leadline, and report the trace in its log; windows of the last hour are analysed then.",
         }
     elif life.runs and life.failing >= FAILING_MAX:
         yield {
             "state": "critical",
-            "text": f"nothing is judged: the runner failed {life.failing} times in a row, the last time with: "
+            "text": f"no analysis is running: the runner failed {life.failing} times in a row, the last time with: "
             f"{life.last_error}",
             "do": "It goes on trying; see whether the store answers, else report the trace in its log.",
         }
     elif not life.well:
         yield {
             "state": "critical",
-            "text": f"nothing is judged: the runner has done nothing for {life.quiet_s:.0f} s",
+            "text": f"no analysis is running: the runner has done nothing for {life.quiet_s:.0f} s",
             "do": "See whether the disk of store.path answers; restart Leadline if it does.",
         }
 
@@ -95,16 +95,16 @@ def clock_findings(steps: Sequence[ClockStep], elapsed_ns: int) -> Iterator[dict
                 "state": "warning",
                 "text": f"the clock of this machine was set {way} by {abs(each.by_ns) / 1e9:.1f} s, "
                 f"{ago_ns / 1e9:.0f} s ago",
-                "do": "See what set it (chronyc tracking); what was judged by the wrong time is judged again.",
+                "do": "See what set it (chronyc tracking); what was analysed with the wrong time is analysed again.",
             }
 
 
 def metrics(states: Sequence[AnalysisState]) -> Iterator[Metric]:
     """Our own metrics about analyses."""
-    lag = GaugeMetricFamily("leadline_analysis_lag_seconds", "Age of the newest window judged.", labels=["analysis"])
+    lag = GaugeMetricFamily("leadline_analysis_lag_seconds", "Age of the newest window analysed.", labels=["analysis"])
     took = GaugeMetricFamily("leadline_analysis_seconds", "What the last window took.", labels=["analysis"])
-    waiting = GaugeMetricFamily("leadline_analysis_waiting", "Windows to be judged.", labels=["analysis"])
-    windows = CounterMetricFamily("leadline_analysis_windows", "Windows judged since the start.", labels=["analysis"])
+    waiting = GaugeMetricFamily("leadline_analysis_waiting", "Windows waiting for analysis.", labels=["analysis"])
+    windows = CounterMetricFamily("leadline_analysis_windows", "Windows analysed since the start.", labels=["analysis"])
     failures = CounterMetricFamily("leadline_analysis_failures", "Windows that failed.", labels=["analysis"])
     for each in states:
         if each.lag_s is not None:

@@ -151,7 +151,7 @@ def expectations_answer(store: Store, asked: Asked) -> dict[str, Any]:
     ).to_pylist()
     note = ""
     if not found:
-        note = "the table `expectation` has none of that time, so windows are judged by the defaults"
+        note = "the table `expectation` has none for that time, so the defaults apply"
         found = [
             {"expectation": each.name, "layer": str(each.layer), "cluster": EVERYWHERE, "from_ns": None,
              "spec": to_text(each), "source": OF_DEFAULTS}

@@ -30,7 +30,7 @@ class SenderAnswer(BaseModel):
     behind_s: float = Field(description="age of the newest data of which nothing is missing")
     last_heard_s: float
     clock_off_s: float = Field(description="clock of the host minus the server's, right to within a second")
-    jobs: dict[str, int] = Field(description="ranks on the host by job; these jobs are judged as far as its data")
+    jobs: dict[str, int] = Field(description="ranks on the host by job; these jobs are analysed up to its data")
     problems: list[str] = Field(description="what is wrong with it, in sentences")
     do: str = Field(description="about the first of these")
 

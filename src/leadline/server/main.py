@@ -250,7 +250,7 @@ class ServerProcess:
             if isinstance(result, BaseException):
                 raise result
         if not asked:
-            raise WorldError("a listener of the server ended though nobody asked it to")
+            raise WorldError("a listener of the server ended unexpectedly")
 
     async def _maintain(self) -> None:
         while True:

@@ -102,7 +102,7 @@ class SleConfig:
 
     expectations: str = field(
         default="",
-        metadata={"doc": "YAML file of expectations, as docs/expectations.md says; empty: the defaults alone"},
+        metadata={"doc": "YAML file of expectations, see docs/expectations.md; empty: only the defaults"},
     )
     disabled: tuple[str, ...] = field(
         default=(),

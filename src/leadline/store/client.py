@@ -558,7 +558,7 @@ def _known_settings(client: Any, settings: dict[str, str]) -> dict[str, str]:
     rows = client.query(f"SELECT name FROM system.settings WHERE name IN ({names})").result_rows
     known = {name for (name,) in rows}
     if "query_plan_filter_push_down" not in known:
-        raise StoreError("this ClickHouse cannot keep tenants apart in user SQL; use version 24.8 or newer")
+        raise StoreError("this ClickHouse cannot isolate tenants in user SQL; use version 24.8 or newer")
     return {name: value for name, value in settings.items() if name in known}
 
 

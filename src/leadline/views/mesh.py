@@ -25,7 +25,7 @@ SPAN_NS = 3600 * S  # of one pair, if no time is asked for
 HOSTS_MAX = 256  # 65,000 cells: half a megabyte, and two pixels a cell
 POINTS_MAX = 2000  # windows of one pair, both ways
 NO_DELAY = "No one-way delay was measured within ten minutes"
-NO_CLOCK = "No clock was fitted within ten minutes, so times of different hosts are compared as each host tells them"
+NO_CLOCK = "No clock was fitted within ten minutes, so times of different hosts are compared as each host reports them"
 
 Measure = Literal["p50", "p99", "min", "queue", "lost"]
 COLUMN: Mapping[Measure, str] = {
@@ -54,7 +54,7 @@ class MeshAnswer(BaseModel):
     hosts: list[str]
     hosts_total: int = Field(description="more than `hosts`: those with the largest values are shown")
     values: list[list[float | None]]
-    bounds_ns: list[list[int | None]] = Field(description="values are right to within this; null: nobody knows")
+    bounds_ns: list[list[int | None]] = Field(description="values are right to within this; null: unknown")
     why: str
 
 

@@ -178,7 +178,7 @@ def _late(sources: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, str]]:
 def _without(until_ns: Mapping[str, int]) -> Iterable[dict[str, str]]:
     for table, (what, todo) in WITHOUT.items():
         if table not in until_ns:
-            yield {"what": what, "why": "nobody told any within the last hour", "todo": todo}
+            yield {"what": what, "why": "no data in the last hour", "todo": todo}
 
 
 class _Rows:

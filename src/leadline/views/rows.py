@@ -172,7 +172,7 @@ def _about(table: Table, text: str) -> tuple[str, object]:
         return "entity = {entity:String}", text
     own = [name for name in _ENTITY_COLUMNS.get(entity.kind, ()) if name in names]
     if not own:
-        raise UsageError(f"rows of {table.name} do not speak of a {entity.kind}; leave `entity` out")
+        raise UsageError(f"rows of {table.name} have no {entity.kind}; leave `entity` out")
     if names[own[0]].type is Type.U128:
         return f"{own[0]} = {{entity:UInt128}}", int(entity.name, 16)
     return "(" + " OR ".join(f"{name} = {{entity:String}}" for name in own) + ")", entity.name

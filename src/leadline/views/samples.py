@@ -250,7 +250,9 @@ class _Reader:
             return self._id.name, None
         job, _, rank = self._id.name.rpartition("/")
         if self._id.kind != "rank" or not job or not rank.isdecimal():
-            raise UsageError(f"{self._metric} is told of jobs and ranks, `rank:bert-7/3`; got {self._entity[:200]!r}")
+            raise UsageError(
+                f"{self._metric} is for jobs and ranks, such as `rank:bert-7/3`; got {self._entity[:200]!r}"
+            )
         return job, rank
 
     def _of_ranks(self, found: pa.Table, job: str, rank: str | None, unit: str) -> dict[str, Any]:

@@ -48,14 +48,14 @@ def foreign_findings(sources: Iterable[Source]) -> list[dict[str, str]]:
     for source in sources:
         said[source.sender.tenant] += source.refused["not_yours"]
     do = (
-        "If the tenant rents these hosts, say so (relation held-by of the provider); else see who has a token of it: "
-        "docs/how-to/connect-from-another-host.md."
+        "If the tenant rents these hosts, declare it (relation held-by, sent by the provider); otherwise "
+        "check who has its tokens: docs/how-to/connect-from-another-host.md."
     )
     return [
         {
             "state": WARNING, "do": do,
-            "text": f"{amount} rows of tenant {tenant} speak of hosts, switches or links that are not the tenant's; "
-            "they are stored, and no evidence for anybody else",
+            "text": f"{amount} rows of tenant {tenant} describe hosts, switches or links of others; "
+            "they are stored, but are no evidence for other tenants",
         }
         for tenant, amount in sorted(said.items())
         if amount >= NOT_YOURS_MANY
@@ -67,7 +67,9 @@ def _wrong(each: SenderState) -> list[tuple[str, str]]:
     who, found = f"{each.sender.name} of {each.sender.host}", []
     if each.state == "late":
         text = f"{who} is {each.behind_s:.0f} s behind{_waiting(each)}"
-        found.append((text, "See whether its host is overloaded or the way to this server slow; nothing is lost."))
+        found.append(
+            (text, "Check whether its host is overloaded or its network path to this server is slow; nothing is lost.")
+        )
     elif each.state == "lost":
         text = f"nothing from {who} for {each.heard_s:.0f} s{_waiting(each)}"
         found.append((text, f"See whether {each.sender.host} is up, runs it, and reaches this server."))

@@ -49,7 +49,7 @@ AGENT, HOOK = "docs/how-to/run-the-agent.md", "docs/how-to/watch-a-pytorch-job.m
 KINDS: tuple[Kind, ...] = (
     Kind("step", "steps of jobs", "host", "how long a step takes, goodput, whether a job is slow at all", HOOK),
     Kind("collective", "collectives", "host", "who waits for whom: no rank is blamed, no stall decided", HOOK),
-    Kind("relation", "what stands on what", "source", "what hosts and links a job uses, who shares them", AGENT, False),
+    Kind("relation", "topology", "source", "what hosts and links a job uses, who shares them", AGENT, False),
     Kind("event", "events", "source", "link flaps, XIDs, OOM kills, checkpoints: the hardest evidence", AGENT, False),
     Kind("flow_sample", "flow samples", "switch", "which flow takes which link, volumes, collisions",
          "docs/how-to/send-sflow.md"),
@@ -67,7 +67,7 @@ OF: Mapping[str, tuple[str, str]] = {
     "switch": ("metrics of switches", "the health of switches"),
     "gpu": ("metrics of GPUs", "clocks, throttling and memory errors of GPUs"),
     "process": ("metrics of processes", "quotas and threads of a job's processes"),
-    "rank": ("metrics of ranks", "what a training loop tells of itself"),
+    "rank": ("metrics of ranks", "what a training loop reports about itself"),
     "service": ("metrics of services", "storage and services that a job reads from"),
 }
 OTHER = ("other metrics", "what these metrics say")
@@ -81,8 +81,8 @@ class TelemetrySource(SourceState):
     heard_ns: int
     refusals: list[Refusal]
     do: str = Field(description="about the last error")
-    without: list[str] = Field(description="what would not be known, by what it tells")
-    alone: list[str] = Field(description="kinds that no other sender tells")
+    without: list[str] = Field(description="what would be unknown without it")
+    alone: list[str] = Field(description="kinds that no other sender provides")
     feeds: list[str] = Field(description="analyses that read what it sends")
 
 
@@ -118,11 +118,11 @@ class TelemetryAnswer(BaseModel):
 
     schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
     at_ns: int
-    recorded: bool = Field(description="a recording is replayed: nobody sends")
+    recorded: bool = Field(description="a recording is replayed: no senders")
     sources: list[TelemetrySource]
     kinds: list[TelemetryKind]
     cardinality: list[Cardinality]
-    refused: int = Field(description="of all senders that are told here, since the start")
+    refused: int = Field(description="of all senders listed here, since the start")
 
 
 def telemetry_answer(

@@ -126,7 +126,7 @@ def test_backfill_asks_for_the_span_and_the_names(server: Server, leadline_cli: 
     assert (ran.code, ran.err) == (0, "")
     asked = {"from_ns": NOW_NS - 60 * 10**9, "to_ns": NOW_NS, "analyses": ["graph", "path"]}
     assert server.posted == [("/api/v1/backfill", asked)]
-    assert "12 windows from 2025-06-15 15:05:40Z to 2025-06-15 15:06:40Z wait to be judged" in words(ran.out)
+    assert "12 windows from 2025-06-15 15:05:40Z to 2025-06-15 15:06:40Z are queued" in words(ran.out)
 
 
 def test_backfill_of_all_analyses_up_to_now(server: Server, leadline_cli: Run) -> None:

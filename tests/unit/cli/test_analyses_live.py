@@ -35,7 +35,7 @@ def test_analyses_of_a_running_server(leadline: RunningLeadline, leadline_cli: R
 def test_backfill_of_a_running_server(leadline: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("backfill", *[item.name for item in ANALYSES], "--last", "1m", "--server", leadline.url)
     assert (ran.code, ran.err) == (0, "")
-    assert " wait to be judged" in ran.out
+    assert " are queued" in ran.out
     ran = leadline_cli("backfill", "nonsense", "--last", "1m", "--server", leadline.url)
     assert ran.code == 2
     assert "nonsense" in ran.err

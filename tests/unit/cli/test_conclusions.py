@@ -62,7 +62,7 @@ def test_the_table_tells_the_same_as_the_line_and_what_became_of_it() -> None:
     table = words(found.held_against([LINK]))
     assert "link down on port:h3/eth0 (0.99, 0.88 at the end)" in table
     assert "7.0 s" in table  # since the fault began, as the line below it says
-    assert "since it was broken" in table
+    assert "since the fault was injected" in table
 
 
 def test_only_what_was_told_by_then_is_asked_of_a_replay() -> None:
@@ -95,7 +95,7 @@ def test_the_last_table_holds_truth_and_findings_against_each_other() -> None:
 def test_what_is_not_judged_is_neither_fine_nor_missed() -> None:
     server = _Server()
     found = Conclusions(server, 0)
-    assert "nothing is judged yet" in words(found.lines())
+    assert "nothing analysed yet" in words(found.lines())
     found.ask(NOW + 10 * S)
     assert "nothing hurts" in words(found.lines())
     found.ask(NOW + 40 * S)

@@ -111,7 +111,7 @@ def test_an_open_one_that_was_not_judged_lately_says_of_when_it_is() -> None:
 
 def test_a_suppressed_one_says_because_of_what() -> None:
     text = printed(answer(QUIET, about="moe-3"))
-    assert "suppressed because its hosts are under maintenance: nobody is alerted" in lines(text)
+    assert "suppressed because its hosts are under maintenance: no alerts are sent" in lines(text)
     assert "in the next hour" not in text  # to do nothing saves nothing
 
 
@@ -119,7 +119,7 @@ def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -
     text = printed(answer(WORKER))
     assert lines(text)[0] == "OK bert-1: nothing hurts"
     assert "watched bert-1: step 48 of 8 ranks, the newest 2.0 s ago, 2 s a step" in lines(text)
-    assert "before the last incident ended 100 s ago; it is told below" in lines(text)
+    assert "before the last incident ended 100 s ago; see below" in lines(text)
     assert "OVER bert-1 was slow (8 GPUs)" in lines(text)
     assert "If it returns: let no new job onto h6" in text
     commands = [line for line in lines(text) if line.startswith("$ ")]
@@ -128,7 +128,7 @@ def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -
 
 def test_where_nothing_can_be_said_it_says_why() -> None:
     text = printed(answer(about="bert-2"))
-    assert lines(text)[:2] == ["UNKNOWN bert-2: nothing can be said",
+    assert lines(text)[:2] == ["UNKNOWN bert-2: cannot tell",
                                "nobody tells of a job or incident 'bert-2'; did you mean bert-1?"]  # fmt: skip
 
 
@@ -245,7 +245,7 @@ def test_a_recording_of_which_a_window_could_not_be_judged_says_so(
     judged["analysis_run"] = failed_runs("stalls")
     ran = leadline_cli("diagnose", str(incident("healthy")))
     assert ran.code == 3, "nobody knows that nothing hurts"
-    assert "nothing can be said" in ran.out
+    assert "cannot tell" in ran.out
     assert "1 window could not be judged" in ran.out
     assert "stalls, window that ends at" in ran.out
     assert "by zero" in ran.out
@@ -276,7 +276,7 @@ def test_a_recording_is_held_against_its_truth_only_when_asked(leadline_cli: Run
     [
         (["nothing.leadline"], "nothing.leadline"),
         (["bert-1", "--truth"], "--truth is for a recording (NAME.leadline), got 'bert-1'"),
-        ([str(incident("demo")), "--at", "-5m"], "a recording is judged here, whole"),
+        ([str(incident("demo")), "--at", "-5m"], "a recording is analysed here, as a whole"),
         (["bert-1", "--server", "http://127.0.0.1:1"], "no Leadline answers at http://127.0.0.1:1"),
         ([__file__], "test_diagnose.py"),
     ],

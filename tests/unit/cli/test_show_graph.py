@@ -97,7 +97,7 @@ def test_a_job_that_is_over_is_told_as_it_was(fabric_server: RunningLeadline, le
         ("path", ["2 flows, asymmetric", "h1/eth0 ~ leaf1/Ethernet1", "99 %", "2.0 GB (1.8 GB to 2.2 GB)",
                   "as equal-cost routing allows"]),
         ("flows", ["2 flows, 2.1 GB", "leaf1 > spine1 > leaf2", "bert-1 2.0 GB, resnet-2 1.0 GB", "0.50",
-                   "2 flows (00000000, 00000000) of bert-1, resnet-2", "flows that nobody owns: 1, 5.0 MB"]),
+                   "2 flows (00000000, 00000000) of bert-1, resnet-2", "flows without an owner: 1, 5.0 MB"]),
     ],
 )  # fmt: skip
 def test_tables_for_people(fabric_server: RunningLeadline, leadline_cli: Run, verb: str, texts: list[str]) -> None:
@@ -128,8 +128,8 @@ def test_what_stands_on_a_switch(fabric_server: RunningLeadline, leadline_cli: R
 def test_an_earlier_time_has_what_held_then(fabric_server: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("show", "graph", "bert-1", "--at", "-30m", "--server", fabric_server.url)
     assert ran.code == 0
-    assert "nothing is told of it at that time" in ran.out
-    assert "is told of since" in ran.out
+    assert "no data about it at that time" in ran.out
+    assert "is first seen at" in ran.out
 
 
 def test_what_is_not_known_is_said(fabric_server: RunningLeadline, leadline_cli: Run) -> None:

@@ -65,7 +65,7 @@ def test_the_first_screen_says_where_who_since_when_and_what_is_not_known(answer
     assert "0.015 EUR" in row
     assert when(BEGIN + WINDOW)[11:] in row
     assert "rank 3" in lines[2]
-    assert "10 s (40 GPU-s): windows that nobody judged" in text
+    assert "10 s (40 GPU-s): windows not analysed" in text
     assert "3.3 s (13.2 GPU-s): no rows of step" in text
     assert "█" in next(line for line in lines if line.startswith("compute"))
 

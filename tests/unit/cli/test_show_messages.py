@@ -60,7 +60,7 @@ def test_a_table_for_people(server: RunningLeadline, leadline_cli: Run) -> None:
     assert (ran.code, ran.err) == (0, "")
     wanted = [
         f"messages of {JOB}, 10 s to", "49 messages", "channel 0, ring 0 > 1 > 2 > 3 > 0", "36 ms in collectives",
-        "2 > 3", "clocks not fitted", "one of 2 flows", "000000", "1 end without the other", "contradict each other",
+        "2 > 3", "clocks not fitted", "one of 2 flows", "000000", "1 end without the other", "with contradicting ends",
     ]  # fmt: skip
     assert [text for text in wanted if text not in ran.out] == []
     lines = [line for line in ran.out.splitlines() if re.match(r"\d > \d", line)]
@@ -104,7 +104,7 @@ def test_a_picture_is_written(server: RunningLeadline, leadline_cli: Run, tmp_pa
 def test_a_job_without_messages_is_told_why(server: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("show", "messages", "gone-9", "--server", server.url)
     assert ran.code == 3  # nobody knows of such a job
-    assert "no message of gone-9 was ever judged" in ran.out.replace("\n", " ")
+    assert "no message of gone-9 was ever analysed" in ran.out.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_the_worst_comes_first_with_what_made_it_bad(sle_server: RunningLeadline
         (("--entity", PORT), 0, "ok 1 ok of 1 over 1h"),
         (("--entity", "port:h4/eth0"), 3, "unknown 1 unknown of 1 over 1h; worst: link-flaps of port:h4/eth0"),
         (("--layer", "nic", "--window", "24h"), 0, "ok 1 unknown, 1 ok of 2 over 24h"),
-        (("--expectation", "no-such"), 3, "unknown no expectation no-such was judged in this time"),
+        (("--expectation", "no-such"), 3, "unknown no expectation no-such was analysed in this time"),
     ],
 )
 def test_a_check_ends_as_nagios_plug_ins_do(
@@ -121,7 +121,7 @@ def test_a_layer_that_there_is_not_is_refused(sle_server: RunningLeadline, leadl
 def test_before_anything_was_judged_that_is_told(sle_server: RunningLeadline, leadline_cli: Run) -> None:
     ran = leadline_cli("show", "sle", "--check", "--at", "2001-01-01T00:00:00Z", "--server", sle_server.url)
     assert ran.code == 3
-    assert "nothing was judged by then" in ran.out
+    assert "nothing was analysed by then" in ran.out
 
 
 def test_every_key_of_an_answer_is_documented(sle_server: RunningLeadline, leadline_cli: Run) -> None:

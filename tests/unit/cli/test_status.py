@@ -28,7 +28,7 @@ def states(doctor: dict[str, Any], diagnosis: dict[str, Any]) -> list[tuple[str,
 
 def test_a_line_each_where_all_is_well() -> None:
     assert states(DOCTOR, answer()) == [
-        ("ok", "Leadline 1, up 2 h"), ("ok", "1 heard"), ("ok", "1 told a step within the last hour: bert-1"),
+        ("ok", "Leadline 1, up 2 h"), ("ok", "1 heard"), ("ok", "1 reported a step within the last hour: bert-1"),
         ("ok", "none open"),
     ]  # fmt: skip
 
@@ -42,7 +42,7 @@ def test_what_is_not_well_is_named() -> None:
     assert told[3] == ("critical", "2 open, 1 suppressed; bert-1 slow: port:h3/eth0 link down (0.93)")
     assert states(DOCTOR, answer(QUIET))[3] == ("ok", "1 open, 1 suppressed")
     unheard = states({**DOCTOR, "sources": []}, answer(about="bert-2"))
-    assert unheard[1] == ("warning", "nobody sends")
+    assert unheard[1] == ("warning", "no senders")
     assert unheard[2] == ("warning", "nobody tells of a job or incident 'bert-2'; did you mean bert-1?")
 
 

@@ -33,7 +33,7 @@ def test_a_story_without_answers_says_so_and_shows_where_faults_are_planned() ->
     told.ask()  # nobody answers: the picture stays as it was
     text = drawn(told, None)
     assert "setting up" in text
-    assert "no step has been told yet" in text
+    assert "no step reported yet" in text
     assert text.count("▒") == 35  # 30 of 150 s and 40 of 150 s on 72 cells, both ends drawn
 
 

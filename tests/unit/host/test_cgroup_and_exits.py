@@ -94,7 +94,7 @@ def test_a_kill_is_told_once_with_the_ranks_of_its_cgroup(tmp_path: Path) -> Non
         (9, False, "signal/SIGKILL", "error", "was killed by SIGKILL"),
         (9, True, "signal/SIGKILL", "error", "its cgroup counts an OOM kill"),
         (11 | 0x80, True, "signal/SIGSEGV", "error", "was killed by SIGSEGV"),
-        (None, False, None, "error", "how is not known"),
+        (None, False, None, "error", "exit status unknown"),
         (None, True, None, "error", "its cgroup counts an OOM kill"),
     ],
 )
@@ -160,7 +160,7 @@ def test_what_is_not_told_is_not_waited_for_without_end(monkeypatch: pytest.Monk
         assert source.ready(killed(site, source, process), 10**9).events == []
         assert source.poll(2 * 10**9).events == []
         (event,) = source.poll(4 * 10**9).events
-        assert "not known" in event.message
+        assert "exit status unknown" in event.message
         assert event.time_ns == 10**9
 
 

@@ -131,7 +131,7 @@ def test_more_addresses_than_are_told_are_logged_once(
     assert sum(edge.child.startswith("address:") for edge in first) == 256
     assert first == second
     assert [record.message for record in caplog.records] == [
-        "source graph: 300 addresses, the first 256 are told (agent.interfaces_not)"
+        "source graph: 300 addresses, the first 256 are reported (agent.interfaces_not)"
     ]
 
 

@@ -146,7 +146,7 @@ def test_of_silence_the_samples_that_came_are_counted(store: Store) -> None:
 def test_what_is_not_there_is_said(store: Store) -> None:
     assert "no stream nonsense of host:h1" in asked(store, "nonsense", "host:h1")["why"]
     assert "no steps" in asked(store, "step.loss", "rank:bert-1/7")["why"]
-    with pytest.raises(UsageError, match="told of jobs and ranks"):
+    with pytest.raises(UsageError, match="is for jobs and ranks"):
         asked(store, "step.seconds", "host:h1")
     with pytest.raises(UsageError, match="entity id"):
         asked(store, "temp", "h1")

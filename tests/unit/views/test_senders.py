@@ -48,5 +48,5 @@ def test_a_tenant_that_says_much_of_what_is_not_its_own_is_named() -> None:
     few = [source("acme", "rows", NOT_YOURS_MANY - 1), source("default", "rows", 0)]
     assert foreign_findings(few) == []
     (found,) = foreign_findings([*few, source("bob", "rows", NOT_YOURS_MANY), source("bob", "ring", 5)])
-    assert found["text"].startswith(f"{NOT_YOURS_MANY + 5} rows of tenant bob speak of hosts")
+    assert found["text"].startswith(f"{NOT_YOURS_MANY + 5} rows of tenant bob describe hosts")
     assert "held-by" in found["do"]

@@ -35,14 +35,14 @@ export class ApiError extends Error {
 
   /** What somebody can do about it. */
   get todo(): string {
-    if (this.message.includes("several clusters")) return "Choose a cluster above, beside the time span";
+    if (this.message.includes("several clusters")) return "Choose a cluster above, next to the time span";
     switch (this.reason) {
       case "unreachable":
         return "See whether the server runs: leadline status";
       case "unauthorized":
         return "Sign in with a token; without tokens open the page by the name localhost or 127.0.0.1";
       case "forbidden":
-        return "Sign in with a token whose role may do this";
+        return "Sign in with a token whose role allows this";
       case "busy":
         return "Many queries run; this one is asked again in a second";
       case "store":

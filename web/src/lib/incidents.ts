@@ -157,7 +157,7 @@ export function timeline(one: Incident, marks: readonly Mark[]): Moment[] {
     if (hurt.end_ns !== null)
       found.push({ timeNs: hurt.end_ns, what: `no longer ${name}`, kind: "symptom", entity: hurt.entity });
   }
-  found.push({ timeNs: one.told_ns, what: "told as an incident", kind: "told" });
+  found.push({ timeNs: one.told_ns, what: "reported as an incident", kind: "told" });
   if (one.end_ns !== null) found.push({ timeNs: one.end_ns, what: "over", kind: "over" });
   for (const mark of marks) {
     const about = mark.rule ? ` ${mark.rule} at ${mark.entity}` : "";

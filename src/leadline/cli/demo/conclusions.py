@@ -91,7 +91,7 @@ class Conclusions:
     def _behind(self) -> Text | None:
         """A line where it is not known what hurts now."""
         if self.judged_ns is None:
-            return Text("nothing is judged yet", "yellow")
+            return Text("nothing analysed yet", "yellow")
         behind_s = (self.asked_ns - self.judged_ns) / S
         return Text(f"judged until {ago(behind_s)} ago: behind", "yellow") if behind_s > BEHIND_S else None
 
@@ -99,7 +99,7 @@ class Conclusions:
         """The table at the end: what was broken, what was found, whether that is right, after how long, what to do."""
         lines = compared(truth, [self._while_it_lasted(one) for one in self.incidents], self.named_ns, self.judged_ns)
         told = comparison(lines) if lines else Text("nothing was broken, and nothing was found")
-        note = "told after: since it was broken; the lines before count from the first second that it cost"
+        note = "reported after: since the fault was injected; the lines above count from the first second lost"
         return Group(Text("what was broken, and what Leadline found", "bold"), told, Text(note, "dim"))
 
     def _while_it_lasted(self, one: Mapping[str, Any]) -> Mapping[str, Any]:

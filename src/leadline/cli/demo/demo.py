@@ -89,7 +89,7 @@ class Demo:
         deadline = time.monotonic() + JUDGE_S_MAX
         story.ask_causes()
         if not story.found.complete(self.run.truth.entries, story.ended_ns):
-            console().print(f"the rest is being judged, for {JUDGE_S_MAX:.0f} s at most ...", style="dim")
+            console().print(f"analysing the rest, for {JUDGE_S_MAX:.0f} s at most ...", style="dim")
             sys.stdout.flush()
         while not story.found.complete(self.run.truth.entries, story.ended_ns) and time.monotonic() < deadline:
             time.sleep(1.0)

@@ -236,7 +236,7 @@ class Story:
         if told.sources:
             text = f"{len(told.sources)} speak" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
             rows.add_row("sources", text)
-        return Group(Text("what Leadline is told", style="bold"), rows)
+        return Group(Text("what Leadline receives", style="bold"), rows)
 
     def _concluding(self) -> RenderableType:
         return Group(Text("what Leadline concludes", style="bold"), self.found.lines())
@@ -245,7 +245,7 @@ class Story:
         """Seconds per step, one column a step, as bars."""
         seconds = [each["seconds"] for each in self.told.steps]
         if not seconds:
-            return Text("no step has been told yet", style="dim")
+            return Text("no step reported yet", style="dim")
         top = max(seconds)
         bars = "".join(BARS[min(7, math.floor(8 * each / top))] for each in seconds)
         return Text.assemble(("seconds per step ", "bold"), bars, f"  0 to {top:.1f} s, one column a step")

@@ -39,7 +39,7 @@ def diagnose(
     truth: Annotated[
         bool, typer.Option("--truth", help="Hold a recording against what was really broken, NAME.truth.json.")
     ] = False,
-    every: Annotated[bool, typer.Option("--all", help="Tell each incident whole, not only the costliest.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print every incident in full, not only the costliest.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Print one line only, as a Nagios plug-in.")] = False,
     svg: SvgOption = None,
     at: AtOption = "",
@@ -51,7 +51,7 @@ def diagnose(
     """Say what hurts, since when, the cause with its evidence, what to do, and what it costs to wait.
 
     Exit code 0: nothing hurts; 1: something does, and its cause is unknown or it is suppressed; 2: something does, and
-    the cause is known; 3: nothing can be said, or nobody knows the name. In a recording all that happened counts.
+    the cause is known; 3: cannot tell, or nobody knows the name. In a recording all that happened counts.
     """
     try:
         found, faults = _found(
@@ -88,7 +88,9 @@ def _found(
             raise UsageError(f"one name is asked for, or a recording (NAME{SUFFIX}) and one; got {about} and {within}")
         return Client(server).get("/api/v1/diagnosis", job=about, at=at, cluster=cluster), None
     if at or cluster or server:
-        raise UsageError("--at, --cluster and --server are for a running Leadline; a recording is judged here, whole")
+        raise UsageError(
+            "--at, --cluster and --server need a running Leadline; a recording is analysed here, as a whole"
+        )
     faults = _faults(path) if truth else None
     price = load(config, os.environ).ledger
     if not quiet:
@@ -104,7 +106,7 @@ def _faults(path: Path) -> list[Entry]:
 
 
 def _nothing(about: str, message: str, output: Output, *, check: bool) -> int:
-    """Say that nothing can be said."""
+    """Say that cannot tell."""
     answer = {"schema": SCHEMA_VERSION, "state": "unknown", "about": about, "why": message, "incidents": []}
     if not emit(answer, output):
         if check:

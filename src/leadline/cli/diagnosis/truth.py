@@ -152,5 +152,5 @@ def _named(each: Compared) -> str:
         return f"{each.cause['rule'].replace('-', ' ')} on {each.cause['entity']} ({then}{now})"
     if each.incident is not None:
         missing = each.incident["missing"]
-        return f"something hurts, cause unknown{f': {missing}' if missing else ''}"
+        return f"symptom found, cause unknown{f': {missing}' if missing else ''}"
     return "-"

@@ -103,7 +103,7 @@ class _Page:
         """That nothing hurts and what was watched to say so; or why that cannot be said."""
         state = self._found["state"]
         about = self._found["about"] or "every job"
-        unsure = "nothing is open, but not all is known" if over else "nothing can be said"
+        unsure = "nothing is open, but not all is known" if over else "cannot tell"
         words = f"{about}: {'nothing hurts' if state == 'ok' else unsure}"
         self._line(state.upper(), words, "bold", f"bold {STATE_STYLE[state]}")
         if self._found["why"]:
@@ -112,7 +112,7 @@ class _Page:
         if over:
             ended = over[0]["end_ns"] or over[0]["seen_ns"]
             how = "was not watched since" if over[0]["unwatched"] else "ended"
-            self._line("before", f"the last incident {how} {self._since(ended)}; it is told below")
+            self._line("before", f"the last incident {how} {self._since(ended)}; see below")
 
     def _watched(self) -> None:
         watched = self._found["watched"]
@@ -141,11 +141,11 @@ class _Page:
         return "before the end of the recording" if self._found["recorded"] else "ago"
 
     def failed(self, failed: Sequence[str]) -> None:
-        """That windows could not be judged: what they would have told is missing above."""
+        """That windows could not be judged: what they would have found is missing above."""
         if failed:
             count = f"{len(failed)} window{'s' if len(failed) > 1 else ''} of an analysis could not be judged: "
             more = [f"and {len(failed) - FAILED_SHOWN} more"] if len(failed) > FAILED_SHOWN else []
-            lines = [f"{count}what {'they' if len(failed) > 1 else 'it'} would have told is missing above"]
+            lines = [f"{count}what {'they' if len(failed) > 1 else 'it'} would have found is missing above"]
             self._part("failed", [Text(line, "yellow") for line in [*lines, *failed[:FAILED_SHOWN], *more]], "yellow")
 
     # -- an incident ----------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class _Page:
             self._line("as of", text, "yellow")
         if one["suppressed"]:
             why = SUPPRESSED.get(one["suppressed"], one["suppressed"])
-            self._line("suppressed", f"because {why}: nobody is alerted", "yellow")
+            self._line("suppressed", f"because {why}: no alerts are sent", "yellow")
         if not one["causes"]:
             self._unknown(one)
         many = len(one["causes"]) > 1
@@ -202,7 +202,7 @@ class _Page:
             return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {told}"
         until_ns = one["end_ns"] or one["seen_ns"]
         length = ago((until_ns - one["start_ns"]) / 1e9)
-        unseen = "; nobody saw its end: it was not watched since then" if one["unwatched"] else ""
+        unseen = "; end not seen: no data since then" if one["unwatched"] else ""
         return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({length}), {told}{unseen}"
 
     def _gpus(self, gpu_seconds: float, words: Callable[[float], str] = gpu_hours) -> str:
@@ -239,7 +239,9 @@ class _Page:
     def _evidence(self, pieces: Sequence[Answer], most: int, of: str = "") -> None:
         shown = different(pieces)[:most]
         if not shown:
-            self._line("evidence", "no row of its own: what is blamed, and where it stands, is all that speaks for it")
+            self._line(
+                "evidence", "no direct evidence: only what the symptom blames and where the part sits in the topology"
+            )
             return
         rows = Table.grid(padding=(0, 2, 0, 0))
         rows.add_column(justify="right", no_wrap=True)
@@ -258,7 +260,7 @@ class _Page:
             texts.append(Text(why_not(cause), overflow="fold"))
         rest = len(one["considered"]) - len(texts)
         if rest > 0:
-            texts.append(Text(f"and {rest} more; --output json tells them", "dim"))
+            texts.append(Text(f"and {rest} more; see --output json", "dim"))
         if texts:
             self._part("not", texts)
 
@@ -272,7 +274,7 @@ class _Page:
         texts = [Text.assemble((done["action"], "bold"), f": {done['words']}")]
         texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in done["commands"][:COMMANDS_SHOWN]]
         if (rest := len(done["commands"]) - COMMANDS_SHOWN) > 0:
-            texts.append(Text(f"and {rest} more commands; --output json tells them", "dim"))
+            texts.append(Text(f"and {rest} more commands; see --output json", "dim"))
         costs = (
             []
             if done["action"] == ActionKind.NONE

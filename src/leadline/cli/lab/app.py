@@ -123,7 +123,7 @@ def show_status(
     }
     if not emit(answer, output):
         age = ago((time.time_ns() - record.created_ns) / 1e9)
-        owner = f"process {record.owner_pid}" if record.owner_pid else "nobody, it stays until `leadline lab down`"
+        owner = f"process {record.owner_pid}" if record.owner_pid else "no one; it stays up until `leadline lab down`"
         console().print(state_text(verdict), f"lab {name} ({record.topology}), up {age}, owned by {owner}\n")
         console().print(_ports_table(nodes[0]) if node else _nodes_table(nodes))
     raise typer.Exit(EXIT_OF_STATE[verdict])

@@ -34,9 +34,9 @@ DELIVER_S = 4.0  # what agents still hold when the cluster goes is delivered by 
 def run(
     scenario: Annotated[str, typer.Argument(help="A shipped scenario, a fault's name, or a YAML file.")],
     seed: SeedOption = 1,
-    record: Annotated[Path | None, typer.Option(help="Write NAME.leadline, and NAME.truth.json beside it.")] = None,
+    record: Annotated[Path | None, typer.Option(help="Write NAME.leadline and NAME.truth.json next to it.")] = None,
     truth: Annotated[
-        Path | None, typer.Option(help="Where the truth goes; by default beside --record, or SCENARIO.truth.json.")
+        Path | None, typer.Option(help="Where to write the truth; by default next to --record, or SCENARIO.truth.json.")
     ] = None,
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="Instead of the scenario's duration: `healthy` for hours.")
@@ -46,10 +46,11 @@ def run(
         Path | None, typer.Option(help="Keep the store here. By default it is gone at the end.")
     ] = None,
     flow_truth: Annotated[
-        bool, typer.Option("--flow-truth", help="Count every flow at every switch: NAME.flows.parquet beside --record.")
+        bool,
+        typer.Option("--flow-truth", help="Count every flow at every switch: NAME.flows.parquet next to --record."),
     ] = False,
     inventory: Annotated[
-        bool, typer.Option(help="Tell Leadline what hangs on what, as a site's inventory does: switches, links.")
+        bool, typer.Option(help="Send the topology to Leadline, as a site's inventory would: switches, links.")
     ] = True,
     sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
     name: LabOption = "lab",
@@ -118,5 +119,5 @@ def demo(
     scenario: Annotated[str, typer.Option(help="Another story: a scenario, a fault's name, a YAML file.")] = "demo",
     name: LabOption = "lab",
 ) -> None:
-    """Tell the story of a fault on the terminal: what the lab does, and beside it what Leadline is told."""
+    """Tell the story of a fault on the terminal: what the lab does, and beside it what Leadline receives."""
     run(scenario, seed=seed, name=name)

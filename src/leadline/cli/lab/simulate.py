@@ -49,9 +49,11 @@ def simulate(
     ] = "",
     metrics_every: Annotated[float, typer.Option(help="Period of metrics, seconds.")] = 30.0,
     sampling: Annotated[int, typer.Option(help="sFlow: one packet in this many.")] = 50_000,
-    flow_rows: Annotated[int, typer.Option(help="So many flow samples at most: fewer switches tell.")] = 20_000_000,
+    flow_rows: Annotated[
+        int, typer.Option(help="Maximum number of flow samples; beyond it fewer switches report.")
+    ] = 20_000_000,
     spray: Annotated[bool, typer.Option("--spray", help="Each packet takes its own path.")] = False,
-    drop_share: Annotated[float, typer.Option(help="Share of the rows that are lost on the way.")] = 0.0,
+    drop_share: Annotated[float, typer.Option(help="Share of rows to lose in transit.")] = 0.0,
     silent_share: Annotated[float, typer.Option(help="Share of the agents that are silent for a while.")] = 0.0,
     silent_switches: Annotated[float, typer.Option(help="Share of the switches that sample nothing.")] = 0.0,
     lying_switches: Annotated[float, typer.Option(help="Share of the switches that name wrong ports.")] = 0.0,
@@ -146,7 +148,7 @@ def _tell_outcome(simulation: Simulation, where: str, truth: Path) -> None:
         soft_wrap=True,
     )
     if lost := sum(outcome.lost.values()):
-        out.print(f"{lost:,} rows were lost on the way, as asked: {dict(outcome.lost)}", soft_wrap=True)
+        out.print(f"{lost:,} rows were lost in transit, as requested: {dict(outcome.lost)}", soft_wrap=True)
     out.print(f"the truth is in {truth}", soft_wrap=True)
 
 

@@ -23,7 +23,7 @@ WIDTH, LEFT, TOP, ROW = 1280.0, 270.0, 108.0, 24.0
 EVIDENCE_MAX, CONSIDERED_MAX, CAUSES_MAX = 6, 5, 4
 TEXT_X = 760.0  # sentences of evidence begin here, right of the time line
 BEFORE_S_MIN = 2.0  # of time is drawn before the first lost second, at least
-LEGEND = "hollow: the clocks do not tell whether it was before or after the first lost second"
+LEGEND = "hollow: clocks too inaccurate to order it against the first lost second"
 MARGIN = 1.08  # of time is drawn around what is shown
 
 

@@ -70,7 +70,7 @@ class _Picture:
         window_s = f"{answer['window_ns'] / 1e9:g} s" if answer["window_ns"] else "no window"
         carried = sum(flow["bytes"] for flow in answer["flows"])
         nobody = answer["unowned"]
-        also = f" · {nobody['flows']} flows that nobody owns, {size(nobody['bytes'])}" if nobody["flows"] else ""
+        also = f" · {nobody['flows']} flows without an owner, {size(nobody['bytes'])}" if nobody["flows"] else ""
         return f"{window_s} to {self._when} · {counted({'flow': answer['flows_total']})}, {size(carried)}{also}"
 
     def _link(self, link: Mapping[str, Any], y: float) -> None:
@@ -118,7 +118,7 @@ class _Picture:
 
     def _legend(self) -> None:
         drawing, y, x = self._drawing, self._drawing.height - 34, 16.0
-        named = [*self._jobs, *(["others, or nobody's"] if any(self._place(job) == JOBS for link in self._links
+        named = [*self._jobs, *(["others or unowned"] if any(self._place(job) == JOBS for link in self._links
                                                                for job in link["jobs"]) else [])]  # fmt: skip
         for job in named:
             place = self._place(job)

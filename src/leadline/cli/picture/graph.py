@@ -200,7 +200,7 @@ class _Picture:
             told = ", ".join(f"{count} {kind}" for kind, count in self._whole.left_out.items())
             notes.append(f"not drawn: {told}")
         if len(notes) > NOTES:
-            notes = [*notes[: NOTES - 1], f"... and {len(notes) - NOTES + 1} more; --output json tells them"]
+            notes = [*notes[: NOTES - 1], f"... and {len(notes) - NOTES + 1} more; see --output json"]
         return notes
 
 

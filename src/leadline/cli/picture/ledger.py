@@ -42,7 +42,7 @@ class _Picture:
         drawing.text(16, 30, shortened(f"Where the time of job {answer['job']} went", WIDTH - 32, 17),
                      "fill-text strong", 17)  # fmt: skip
         if not self._bins:
-            drawing.text(16, 56, shortened(answer["why"] or "nothing to tell", WIDTH - 32), "fill-dim")
+            drawing.text(16, 56, shortened(answer["why"] or "no data", WIDTH - 32), "fill-dim")
             return drawing.svg()
         drawing.text(16, 52, shortened(self._summary(), WIDTH - 32), "fill-dim")
         self._legend()

@@ -39,7 +39,7 @@ def messages_picture(answer: Mapping[str, Any], when: str) -> str:
         _communicator(drawing, comm, TOP + place * PANEL)
     more = answer["communicators_total"] - len(comms)
     if more > 0:
-        drawing.text(16, height - 12, f"and {more} communicators with less", "fill-dim", SMALL)
+        drawing.text(16, height - 12, f"and {more} more communicators", "fill-dim", SMALL)
     return drawing.svg()
 
 

@@ -238,7 +238,7 @@ class _Picture:
                 f"{path_words(links)} · {bytes_words(flow)}{why}"
             )
         if len(notes) > NOTES_MAX:
-            notes = [*notes[:NOTES_MAX], f"... and {len(notes) - NOTES_MAX} more flows; --output json tells them"]
+            notes = [*notes[:NOTES_MAX], f"... and {len(notes) - NOTES_MAX} more flows; see --output json"]
         notes += [f"not known: {text}" for text in self._answer["possible"]["missing"]]
         return [*notes, self._answer["why"]] if self._answer["why"] else notes
 

@@ -53,7 +53,7 @@ def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
     if rows:
         out.print(table(rows, list(rows[0]), right=["score", "expected", "seen"]))
     if total > ENTITIES_SHOWN:
-        out.print(f"and {total - ENTITIES_SHOWN} entities more; --output json tells them", style="dim")
+        out.print(f"and {total - ENTITIES_SHOWN} more entities; see --output json", style="dim")
 
 
 def _line(row: Mapping[str, Any], entity: str) -> dict[str, Any]:

@@ -128,4 +128,4 @@ def _newest(out: Console, failures: list[Mapping[str, Any]]) -> None:
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["GPUs", "back after"]))
     if len(failures) > len(rows):
-        out.print(f"and {len(failures) - len(rows)} more; --output json tells them", style="dim")
+        out.print(f"and {len(failures) - len(rows)} more; see --output json", style="dim")

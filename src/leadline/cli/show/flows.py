@@ -69,7 +69,7 @@ def _flows(out: Console, found: Mapping[str, Any]) -> None:
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["sure"]))
     if found["flows_total"] > len(rows):
-        out.print(f"and {found['flows_total'] - len(rows)} smaller ones; --output json tells them", style="dim")
+        out.print(f"and {found['flows_total'] - len(rows)} smaller ones; see --output json", style="dim")
     for why in sorted({flow["why"] for flow in found["flows"] if flow["why"]})[:4]:
         out.print(f"  {why}", style="dim", soft_wrap=True)
 
@@ -90,7 +90,7 @@ def _links(out: Console, found: Mapping[str, Any]) -> None:
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["flows"]))
     if found["links_total"] > len(rows):
-        out.print(f"and {found['links_total'] - len(rows)} with less; --output json tells them", style="dim")
+        out.print(f"and {found['links_total'] - len(rows)} with less; see --output json", style="dim")
 
 
 def _others(link: Mapping[str, Any]) -> str:
@@ -110,7 +110,7 @@ def _groups(out: Console, groups: list[Mapping[str, Any]]) -> None:
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["efficiency", "flows", "bytes"]))
     if len(groups) > GROUPS_MAX:
-        out.print(f"and {len(groups) - GROUPS_MAX} more even ones; --output json tells them", style="dim")
+        out.print(f"and {len(groups) - GROUPS_MAX} more even ones; see --output json", style="dim")
 
 
 def _collide(group: Mapping[str, Any]) -> str:
@@ -123,7 +123,7 @@ def _collide(group: Mapping[str, Any]) -> str:
 def _unowned(out: Console, unowned: Mapping[str, Any]) -> None:
     if not unowned["flows"]:
         return
-    out.print(f"\nflows that nobody owns: {unowned['flows']}, {size(unowned['bytes'])}; the largest", style="bold")
+    out.print(f"\nflows without an owner: {unowned['flows']}, {size(unowned['bytes'])}; the largest", style="bold")
     rows = [
         {"flow": tuple_words(flow), "state": flow["state"], "bytes (95 %)": bytes_words(flow)}
         for flow in unowned["top"]
@@ -140,4 +140,4 @@ def _conflicts(out: Console, conflicts: list[Mapping[str, Any]]) -> None:
             for each in conflicts[:CONFLICTS_SHOWN]]  # fmt: skip
     out.print(table(rows, ["of", "kind", "samples", "what"], right=["samples"]))
     if len(conflicts) > len(rows):
-        out.print(f"and {len(conflicts) - len(rows)} more; --output json tells them", style="dim")
+        out.print(f"and {len(conflicts) - len(rows)} more; see --output json", style="dim")

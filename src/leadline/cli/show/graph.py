@@ -63,7 +63,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     whole = merged([found])
     what = found["of"] or f"job {job_name(found['job'])}"
-    told = _counts(whole) if whole.edges else "nothing is told of it at that time"
+    told = _counts(whole) if whole.edges else "no data about it at that time"
     out.print(f"{what} at {when(found['at_ns'])}: {told}", style="bold")
     if found["note"]:
         out.print(found["note"], style="yellow", soft_wrap=True)
@@ -144,7 +144,7 @@ def _shared(out: Console, found: Mapping[str, Any]) -> None:
     ]
     out.print(table(rows[:SHARED_MAX], ["kind", "what", "number", "jobs"], right=["number"]))
     if len(rows) > SHARED_MAX:
-        out.print(f"and {len(rows) - SHARED_MAX} more; --output json tells them", style="dim")
+        out.print(f"and {len(rows) - SHARED_MAX} more; see --output json", style="dim")
 
 
 def _others(count: int) -> list[str]:

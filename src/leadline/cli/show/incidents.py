@@ -44,13 +44,13 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     is_open = sum(1 for one in some if one["state"] == "open")
     out.print(f"incidents: {found['incidents_total']}, of which {is_open} open", style="bold")
     if not some:
-        out.print("none in this time; `leadline diagnose` says what was watched", style="dim")
+        out.print("none in this time; `leadline diagnose` lists what was monitored", style="dim")
         return
     rows = [_row(one, found["to_ns"]) for one in some[:SHOWN]]
     out.print(table(rows, list(rows[0]), right=["for", "lost"]))
     if found["incidents_total"] > len(rows):
-        out.print(f"and {found['incidents_total'] - len(rows)} more; --output json tells them", style="dim")
-    out.print("leadline diagnose ID tells one whole", style="dim")
+        out.print(f"and {found['incidents_total'] - len(rows)} more; see --output json", style="dim")
+    out.print("run `leadline diagnose ID` for details", style="dim")
 
 
 def _lost(one: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ def ledger(
 def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     if found["total"] is None:
-        out.print(f"ledger of {found['job']}: nothing to tell", style="bold")
+        out.print(f"ledger of {found['job']}: no data", style="bold")
         out.print(found["why"], style="yellow", soft_wrap=True)
         return
     length_s = (found["to_ns"] - found["from_ns"]) / 1e9
@@ -148,7 +148,7 @@ def _owners(out: Console, found: Mapping[str, Any]) -> None:
         rows.append(row)
     out.print(table(rows, list(rows[0]), right=["lost", "of all", "costs", "sure"]))
     if len(losing) > len(rows):
-        out.print(f"and {len(losing) - len(rows)} with less; --output json tells them", style="dim")
+        out.print(f"and {len(losing) - len(rows)} with less; see --output json", style="dim")
 
 
 def _places(owner: str | None, hosts: Mapping[str, str]) -> str:
@@ -184,7 +184,7 @@ def _failures(out: Console, found: Mapping[str, Any]) -> None:
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["back after"]))
     if len(found["failures"]) > len(rows):
-        out.print(f"and {len(found['failures']) - len(rows)} more; --output json tells them", style="dim")
+        out.print(f"and {len(found['failures']) - len(rows)} more; see --output json", style="dim")
 
 
 def back_after(failure: Mapping[str, Any]) -> str:

@@ -54,7 +54,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
         _communicator(out, comm)
     more = found["communicators_total"] - COMMS_SHOWN
     if more > 0:
-        out.print(f"\nand {more} communicators with less; --output json tells them", style="dim")
+        out.print(f"\nand {more} more communicators; see --output json", style="dim")
     if found["why"]:
         out.print(found["why"], style="dim", soft_wrap=True)
 
@@ -76,7 +76,7 @@ def _communicator(out: Console, comm: Mapping[str, Any]) -> None:
     numbers = ["share", "messages", "bytes", "p50", "p99", "unpaired"]
     out.print(table(rows, list(rows[0]), right=numbers))
     if comm["edges_total"] > len(rows):
-        out.print(f"and {comm['edges_total'] - len(rows)} edges that held less; --output json tells them", style="dim")
+        out.print(f"and {comm['edges_total'] - len(rows)} edges with less; see --output json", style="dim")
     for words in _troubles(comm):
         out.print(words, style="yellow", soft_wrap=True)
 
@@ -113,12 +113,12 @@ def _troubles(comm: Mapping[str, Any]) -> list[str]:
     found = []
     if comm["unpaired"]:
         ends = counted({"end": comm["unpaired"]})
-        found.append(f"{ends} without the other: does every rank tell its messages (`leadline doctor`)?")
+        found.append(f"{ends} without the other: does every rank report its messages (`leadline doctor`)?")
     if comm["conflicting"]:
         odd = counted({"message": comm["conflicting"]})
-        found.append(f"{odd} whose ends contradict each other: bytes differ, or a step was told twice")
+        found.append(f"{odd} with contradicting ends: bytes differ, or a step was reported twice")
     backwards = sum(edge["backwards"] for edge in comm["edges"])
     if backwards:
         early = counted({"message": backwards})
-        found.append(f"{early} came before being sent, beyond what the clocks allow: of these no delay is told")
+        found.append(f"{early} arrived before they were sent, beyond the clock error: no delay is reported for these")
     return found

@@ -57,7 +57,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     for flow in found["flows"][:FLOWS_MAX]:
         _flow(out, flow)
     if len(found["flows"]) > FLOWS_MAX:
-        out.print(f"and {len(found['flows']) - FLOWS_MAX} more flows; --output json tells them", style="dim")
+        out.print(f"and {len(found['flows']) - FLOWS_MAX} more flows; see --output json", style="dim")
     if not found["flows"]:
         _possible(out, found["possible"])
     for text in (found["why"], *(f"not known: {each}" for each in found["possible"]["missing"])):
@@ -66,7 +66,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
 
 
 def _symmetry(asymmetric: bool | None) -> str:
-    return {None: "", True: ", asymmetric", False: ", the same way back"}[asymmetric]
+    return {None: "", True: ", asymmetric", False: ", same path back"}[asymmetric]
 
 
 def _flow(out: Console, flow: Mapping[str, Any]) -> None:

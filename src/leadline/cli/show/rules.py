@@ -15,7 +15,7 @@ from leadline.cli.words.ledger import share
 
 
 def rules(
-    every: Annotated[bool, typer.Option("--all", help="Also rules that nobody has marked yet.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include rules without feedback.")] = False,
     cluster: ClusterOption = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
@@ -38,7 +38,7 @@ def tell(out: Console, found: Mapping[str, Any], every: bool) -> None:
     shown = [each for each in found["rules"] if every or each["right"] + each["wrong"]]
     if not shown:
         out.print(
-            f"nobody has marked a cause yet, so all {len(found['rules'])} rules speak (--all lists them); "
+            f"no cause has been marked yet, so all {len(found['rules'])} rules speak (--all lists them); "
             "`leadline mark INCIDENT right` or `wrong` says how a cause was",
             soft_wrap=True,
         )

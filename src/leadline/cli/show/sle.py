@@ -137,7 +137,7 @@ def _layer(out: Console, layer: Mapping[str, Any], rows: Sequence[Mapping[str, A
     columns = [name for name in told[0] if name not in _SOMETIMES or any(row[name] != "-" for row in told)]
     out.print(table(told, columns, right=["good", "promised", "budget left", "bad", "missing", "GPU min"]))
     if layer["held"] > len(rows):
-        out.print(f"and {layer['held'] - len(rows)} that are better; --output json tells more", style="dim")
+        out.print(f"and {layer['held'] - len(rows)} that are better; see --output json", style="dim")
 
 
 def _whose(row: Mapping[str, Any]) -> str:

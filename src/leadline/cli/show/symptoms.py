@@ -44,13 +44,13 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     is_open = sum(1 for one in some if one["state"] == "open")
     out.print(f"symptoms: {found['symptoms_total']}, of which {is_open} open", style="bold")
     if not some:
-        out.print("none in this time; `leadline diagnose` says what was watched", style="dim")
+        out.print("none in this time; `leadline diagnose` lists what was monitored", style="dim")
         return
     rows = [_row(one) for one in some[:SHOWN]]
     out.print(table(rows, list(rows[0]), right=["for", "lost", "share"]))
     if found["symptoms_total"] > len(rows):
-        out.print(f"and {found['symptoms_total'] - len(rows)} more; --output json tells them", style="dim")
-    out.print("leadline diagnose tells why", style="dim")
+        out.print(f"and {found['symptoms_total'] - len(rows)} more; see --output json", style="dim")
+    out.print("leadline diagnose shows why", style="dim")
 
 
 def _row(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from leadline.model.errors import LeadlineError
 Get = Callable[..., dict[str, Any]]
 STYLES: Mapping[str, str] = {"good": "", "watch": "yellow", "bad": "bold red", "unknown": "dim", "suppressed": "dim"}
 EMPTY: Mapping[str, str] = {
-    JOBS: "no job told a step in this span: docs/how-to/watch-a-pytorch-job.md",
+    JOBS: "no job reported a step in this time span: docs/how-to/watch-a-pytorch-job.md",
     INCIDENTS: "none in this span",
-    HOSTS: "no source tells of a host yet: leadline agent --server ADDRESS",
+    HOSTS: "no data from any host yet: leadline agent --server ADDRESS",
 }
 
 

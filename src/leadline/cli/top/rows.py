@@ -116,7 +116,7 @@ def _incident(one: Answer, at_ns: int) -> Row:
 
 def _told(one: Answer) -> Iterable[str]:
     if one["suppressed"]:
-        yield f"alerts nobody: {SUPPRESSED.get(one['suppressed'], one['suppressed'])}"
+        yield f"no alerts: {SUPPRESSED.get(one['suppressed'], one['suppressed'])}"
     for cause in one["causes"][:2]:
         yield f"{min(cause['probability'], 0.99):.2f}  {cause['text'] or cause['entity']}"
         for each in cause["evidence"][:3]:

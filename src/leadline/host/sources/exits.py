@@ -143,7 +143,7 @@ def exit_event(rank: RankSeen, status: int | None, is_oom: bool, time_ns: int) -
     code: str | None = None
     severity = "error"
     if status is None:
-        text = f"{who} ended; how is not known: the kernel does not tell"
+        text = f"{who} ended; exit status unknown: the kernel does not report it"
     elif os.WIFSIGNALED(status):
         name = _signal_name(os.WTERMSIG(status))
         code = f"signal/{name}"

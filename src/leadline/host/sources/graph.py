@@ -57,7 +57,7 @@ class Graph(Source):
             said = f"addresses cannot be read, those of before are kept: {error}"
         held = sorted((address, ports[number]) for number, address in self._addresses if number in ports)
         if len(held) > ADDRESSES_MAX:
-            said = said or f"{len(held)} addresses, the first {ADDRESSES_MAX} are told (agent.interfaces_not)"
+            said = said or f"{len(held)} addresses, the first {ADDRESSES_MAX} are reported (agent.interfaces_not)"
         if said and said != self._said:
             LOG.warning("source graph: %s", said)
         self._said = said

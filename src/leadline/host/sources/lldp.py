@@ -36,7 +36,7 @@ class Lldp(Source):
         super().__init__(site)
         program = shutil.which("lldpcli", path=PROGRAMS)
         if program is None:
-            raise WorldError("there is no lldpcli; install lldpd to have neighbours told")
+            raise WorldError("there is no lldpcli; install lldpd to see neighbours")
         socket_path = site.config.lldp_socket
         self._command = [program, *(["-u", socket_path] if socket_path else []), "-f", "json0", "show", "neighbors"]
         self._asked: subprocess.Popen[bytes] | None = None

@@ -69,6 +69,6 @@ def run(argv: Sequence[str], text: str | None, where: str) -> str:
     except FileNotFoundError:
         raise WorldError(f"{argv[0]} is not installed; the lab needs it") from None
     if done.returncode != 0:
-        told = " ".join(done.stderr.split()) or done.stdout.strip() or "it said nothing"
+        told = " ".join(done.stderr.split()) or done.stdout.strip() or "no output"
         raise WorldError(f"{where}: {' '.join(argv)} failed ({done.returncode}): {told}")
     return done.stdout

@@ -24,10 +24,10 @@ LEDGER = Table(
         ),
         Column("seconds", F64, "s", "wall seconds, in multiples of 2**-20 s, so that sums are exact"),
         Column("gpu_seconds", F64, "gpu_s", "seconds times GPUs held"),
-        Column("lost_seconds", F64, "s", "of these, what the job would not have taken without trouble (`usual`)"),
+        Column("lost_seconds", F64, "s", "of these, time beyond the baseline (`usual`)"),
         Column("lost_gpu_seconds", F64, "gpu_s", "the same times GPUs held"),
         Column("confidence", F64, "ratio", "how sure of category and owner"),
-        Column("depth", SYM, None, "input it was told from: operations, collectives, steps, events, none"),
+        Column("depth", SYM, None, "input it was derived from: operations, collectives, steps, events, none"),
     ),
     order=("job", "end_ns"),
     more_key=("window_ns", "category", "owner", "depth"),
@@ -64,7 +64,7 @@ USUAL = Table(
 
 PROFILE = Table(
     "profile",
-    doc="What is usual of an entity's metrics together, learnt over hours: the state that `anomaly` writes and reads back.",
+    doc="Baseline of an entity's metrics taken together, learnt over hours: the state that `anomaly` writes and reads back.",
     own=(
         Column("entity_kind", SYM, None, "kind of the entity"),
         Column("entity", SYM, None, "the entity"),
@@ -99,7 +99,7 @@ FAILURE = Table(
         Column("gpus", I64, "1", "GPUs of that job, or of the part", nullable=True),
         Column("start_ns", I64, "ns", "when, cluster time"),
         Column("end_ns", I64, "ns", "back in service; null while it is not", nullable=True),
-        Column("seen_ns", I64, "ns", "end of the window that says so"),
+        Column("seen_ns", I64, "ns", "end of the window that reports it"),
         Column("evidence", STR, None, "the event, in a sentence"),
     ),
     order=("entity", "start_ns"),
@@ -114,7 +114,7 @@ FAILURE = Table(
 
 EXPECTATION = Table(
     "expectation",
-    doc="What was promised: an expectation and since when it holds; `spec` is its YAML, as docs/expectations.md says.",
+    doc="An expectation and since when it holds; `spec` is its YAML, see docs/expectations.md.",
     own=(
         Column("expectation", SYM, None, "its name"),
         Column("layer", SYM, None, "application, collective, gpu, host, nic, fabric, storage, time, telemetry"),

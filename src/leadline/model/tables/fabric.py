@@ -143,7 +143,7 @@ CONFLICT = Table(
         Column("used", SYM, None, "the claim that was used; null: none was", nullable=True),
         Column("count", U64, "1", "rows or samples that say so"),
         Column("text", STR, None, "the contradiction in a sentence, and what to look at"),
-        Column("seen_ns", I64, "ns", "end of the newest window that says so"),
+        Column("seen_ns", I64, "ns", "end of the newest window that reports it"),
     ),
     order=("entity", "start_ns"),
     more_key=("kind",),
@@ -239,13 +239,13 @@ DELAY = Table(
 
 _NAMED = (
     Column("entity", SYM, None, "the entity named"),
-    Column("others", SYMS, None, "entities that cannot be told apart from it"),
+    Column("others", SYMS, None, "entities that cannot be distinguished from it"),
     Column("probability", F64, "ratio", "how likely"),
     Column("kind", SYM, None, "what is suspected"),
     Column("start_ns", I64, "ns", "since when"),
     Column("end_ns", I64, "ns", "until when; null while it lasts", nullable=True),
     Column("evidence", STR, None, "JSON list of row references"),
-    Column("seen_ns", I64, "ns", "end of the newest window that says so"),
+    Column("seen_ns", I64, "ns", "end of the newest window that reports it"),
 )
 
 SUSPECT = Table(

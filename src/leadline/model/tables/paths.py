@@ -20,12 +20,12 @@ from leadline.model.tables.spec import (
 
 FLOW_PATH = Table(
     "flow_path",
-    doc="One flow in one window: whose it is, and what is known of its path (`path_hop` has the hops).",
+    doc="One flow in one window: its owner and what is known of its path (hops are in `path_hop`).",
     own=(
         Column("flow", U128, None, "the flow"),
         END_NS,
         WINDOW_NS,
-        Column("job", SYM, None, "job that owns it; null if nobody does", nullable=True),
+        Column("job", SYM, None, "job that owns it; null if unowned", nullable=True),
         Column("src_rank", SYM, None, "rank that sends it", nullable=True),
         Column("dst_rank", SYM, None, "rank that receives it", nullable=True),
         Column("src", SYM, None, "NIC port it leaves by; null if its address belongs to no known port", nullable=True),
@@ -40,17 +40,19 @@ FLOW_PATH = Table(
         Column("probability", F64, "ratio", "that alternative 0 of its hops is the path it took last"),
         Column("alternatives", I64, None, "paths that are as likely, itself included; 0: none is known"),
         Column("samples", U64, "1", "sampled packets"),
-        Column("contradicting", U64, "1", "of them, those that fit none of the paths told"),
+        Column("contradicting", U64, "1", "of them, those that fit none of the known paths"),
         Column("bytes", F64, "bytes", "estimate of what it carried"),
         Column("low", F64, "bytes", "lower end of the 95 % interval"),
         Column("high", F64, "bytes", "upper end of the 95 % interval"),
         Column("why", STR, None, "what is missing or contradicts, for a state other than known"),
-        Column("busiest", SYM, None, "of the links that it crossed, the one that carried most this way", nullable=True),
+        Column(
+            "busiest", SYM, None, "of the links it crossed, the one that carried most in this direction", nullable=True
+        ),
         Column(
             "busiest_bytes",
             F64,
             "bytes",
-            "what that link carried this way, of everybody; told to operators only",
+            "what that link carried in this direction, for all tenants; for operators only",
             nullable=True,
             of_all=True,
         ),
@@ -91,7 +93,7 @@ FLOW_VOLUME = Table(
     own=(
         Column("flow", U128, None, "the flow"),
         Column("link", SYM, None, "the link"),
-        Column("job", SYM, None, "job that owns the flow; null if nobody does", nullable=True),
+        Column("job", SYM, None, "job that owns the flow; null if unowned", nullable=True),
         END_NS,
         WINDOW_NS,
         Column("bytes", F64, "bytes", "estimate"),

@@ -95,7 +95,7 @@ class Table:
     `time` names the column that rows are read and partitioned by. `keep_hours` is the age at which rows are dropped,
     counted from `time`, or from the column `age` where that is another one (a row whose age is null is kept).
     `newest` names the column whose greatest value counts where rows of one key differ; empty: the last one written.
-    Verdicts that tell a span instead of a window need one, with the end of the window that says so: many windows tell
+    Verdicts that tell a span instead of a window need one, with the end of the window that reports it: many windows tell
     the same span, and they are not judged in order. `told_once`: an open span is told by one window and holds until
     another tells its end; else each window that sees it tells it, and a span that none has told for long is over.
     """

@@ -159,7 +159,7 @@ EDGE = Table(
         WINDOW_NS,
         Column("messages", U64, "1", "messages of which both ends were seen"),
         Column("unpaired", U64, "1", "ends whose other end was not seen"),
-        Column("conflicting", U64, "1", "messages whose ends contradict each other, or that were told twice"),
+        Column("conflicting", U64, "1", "messages whose ends contradict each other, or that were reported twice"),
         Column("bytes", F64, "bytes", "payload of the messages"),
         Column("held_s", F64, "s", "time that the collectives waited for this edge: its part of their critical paths"),
         Column("collectives_s", F64, "s", "time of all collectives of the communicator, last arrival to last end"),

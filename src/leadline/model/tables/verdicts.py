@@ -26,10 +26,10 @@ EVENT = Table(
     doc="Something that happened: XID, link down, OOM kill, checkpoint, log line.",
     own=(
         Column("time_ns", I64, "ns", "when, on the clock of who saw it", clocked=True),
-        Column("entity_kind", SYM, None, "kind of the entity; empty if none was recognised"),
-        Column("entity", SYM, None, "entity it happened to; empty if none was recognised"),
+        Column("entity_kind", SYM, None, "kind of the entity; empty if not recognised"),
+        Column("entity", SYM, None, "entity it happened to; empty if not recognised"),
         Column("kind", SYM, None, "what happened: xid, link-down, oom-kill, checkpoint, log, ..."),
-        Column("severity", SYM, None, "debug, info, warning, error, fatal; empty if not told"),
+        Column("severity", SYM, None, "debug, info, warning, error, fatal; empty if unknown"),
         Column("code", SYM, None, "code of the event, such as the XID number", nullable=True),
         Column("message", STR, None, "the text, as it came"),
         Column("attributes", MAP, None, "everything else that came with it"),
@@ -49,7 +49,7 @@ _SEEN = Column(
     "seen_ns",
     I64,
     "ns",
-    "end of the newest window that says so; 1 ns after `end_ns`: its end was not seen, nobody watched it since then",
+    "end of the newest window that reports it; 1 ns after `end_ns`: its end was not seen, no data since then",
 )
 
 ANOMALY = Table(
@@ -88,7 +88,7 @@ ANOMALY = Table(
         Column("witness", SYM, None, "past or peers"),
         Column("expected", F64, None, "value expected"),
         Column("seen", F64, None, "value seen"),
-        Column("told_ns", I64, "ns", "end of the window that told it first"),
+        Column("told_ns", I64, "ns", "end of the window that reported it first"),
         _SEEN,
     ),
     order=("entity", "start_ns"),
@@ -102,15 +102,15 @@ ANOMALY = Table(
 
 SYMPTOM = Table(
     "symptom",
-    doc="Something that hurts: a job that is slow, stalls or crashed, an expectation that burns. Causes are looked for from here.",
+    doc="A symptom: a job that is slow, stalled or crashed, or an expectation whose error budget burns. Causes are searched from here.",
     own=(
-        Column("entity", SYM, None, "what hurts: the job, or the entity whose expectation burns"),
+        Column("entity", SYM, None, "entity with the symptom: the job, or the entity whose expectation burns"),
         Column("job", SYM, None, "the job; null where none suffers", nullable=True),
         Column("symptom", SYM, None, "slow, stall, crash, sle"),
         Column("start_ns", I64, "ns", "first lost second, cluster time"),
         Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
         Column("bound_ns", I64, "ns", "how wrong `start_ns` may be by clocks; null: unknown", nullable=True),
-        Column("told_ns", I64, "ns", "end of the window that told it first"),
+        Column("told_ns", I64, "ns", "end of the window that reported it first"),
         Column("lost_gpu_seconds", F64, "gpu_s", "lost so far"),
         Column("lost_share", F64, "ratio", "lost of the GPU time that was held since it began"),
         Column(
@@ -120,7 +120,9 @@ SYMPTOM = Table(
             'JSON list, most lost first, of {"owner": entity, an edge `rank:J/0>rank:J/1` or words, "category": text, '
             '"how": text, "lost_gpu_seconds": number, "since_ns": int}; []: nobody',
         ),
-        Column("missing", SYM, None, "the input without which nobody could be blamed; null: none", nullable=True),
+        Column(
+            "missing", SYM, None, "the missing input without which no owner could be named; null: none", nullable=True
+        ),
         Column("evidence", STR, None, f"JSON list, the most telling first, of {_EVIDENCE}"),
         _SEEN,
     ),
@@ -138,15 +140,15 @@ INCIDENT = Table(
     "incident",
     doc="Symptoms of one cause (or of one set of causes), from the first lost second until it is over.",
     own=(
-        Column("incident", STR, None, "id: what hurts first, its symptom, and when"),
-        Column("entity", SYM, None, "what hurts first"),
+        Column("incident", STR, None, "id: first symptom's entity, its kind, and when"),
+        Column("entity", SYM, None, "entity of the first symptom"),
         Column("job", SYM, None, "the job that suffers most", nullable=True),
         Column("jobs", SYMS, None, "all jobs that suffer, of this tenant"),
         Column("symptom", SYM, None, "slow, stall, crash, sle: of the symptom that costs most"),
         Column("start_ns", I64, "ns", "first lost second"),
         Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
         Column("bound_ns", I64, "ns", "how wrong `start_ns` may be by clocks; null: unknown", nullable=True),
-        Column("told_ns", I64, "ns", "end of the window that told it first"),
+        Column("told_ns", I64, "ns", "end of the window that reported it first"),
         Column("state", SYM, None, "open, over"),
         Column("verdict", SYM, None, "known, unknown"),
         Column("missing", SYM, None, "unknown for want of this input; null: of none", nullable=True),
@@ -184,9 +186,7 @@ CAUSE = Table(
         Column("incident", STR, None, "the incident"),
         Column("position", I64, None, "1 for the likeliest"),
         Column("entity", SYM, None, "the component"),
-        Column(
-            "rule", SYM, None, "what is wrong with it, by the rule that says so: slow-gpu, link-flapping, oom-kill, ..."
-        ),
+        Column("rule", SYM, None, "fault, by the rule that matched: slow-gpu, link-flapping, oom-kill, ..."),
         Column("chosen", BOOL, None, "one of the causes named; false: considered, and not it"),
         Column("layer", SYM, None, "layer of the component"),
         Column("class", SYM, None, "persistent, gray, transient, unknown"),
@@ -219,10 +219,12 @@ CAUSE = Table(
 
 MARK = Table(
     "mark",
-    doc="What a person said of a cause: right or wrong; or of an incident: dismissed. Rules that are often wrong fall silent.",
+    doc="Feedback: a person marked a cause right or wrong, or dismissed an incident. Rules that are often wrong are switched off.",
     own=(
         Column("incident", STR, None, "the incident"),
-        Column("entity", SYM, None, "the component that was named; of a dismissed incident what hurts"),
+        Column(
+            "entity", SYM, None, "the component that was named; of a dismissed incident the entity with the symptom"
+        ),
         Column("rule", SYM, None, "the rule that named it; empty: the incident as a whole"),
         Column("mark", SYM, None, "right, wrong, dismissed"),
         Column("actor", SYM, None, "who says so"),
@@ -264,7 +266,7 @@ ACTION = Table(
 
 ANALYSIS_RUN = Table(
     "analysis_run",
-    doc="One window of one analysis that was judged: how, and at which revision.",
+    doc="One window of one analysis: outcome and revision.",
     own=(
         Column("analysis", SYM, None, "name of the analysis"),
         Column(

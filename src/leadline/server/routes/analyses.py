@@ -21,7 +21,7 @@ class StateAnswer(BaseModel):
     version: int
     doc: str
     state: str = Field(
-        description="ok, behind, failed (its last window), idle (nothing was judged yet), clock (the clock was set)"
+        description="ok, behind, failed (its last window), idle (nothing analysed yet), clock (the clock was set)"
     )
     judged_to_ns: int | None
     lag_s: float | None
@@ -52,7 +52,7 @@ class BackfillRequest(BaseModel):
 
 
 class BackfillAnswer(BaseModel):
-    """How many windows wait to be judged again; those without rows are passed over."""
+    """How many windows are queued to be analysed again; windows without rows are skipped."""
 
     schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
     windows: int
@@ -73,7 +73,7 @@ def mount_analyses(api: FastAPI, ways: Ways) -> None:
     def backfill(request: Request, asked: BackfillRequest) -> BackfillAnswer:
         """Judge the windows of a span again, or for the first time. For the role operator."""
         if not ways.who(request).may(OPERATE):
-            raise RefusedError("unauthorized", "to judge again is for the role operator")
+            raise RefusedError("unauthorized", "re-analysis needs the role operator")
         if runner is None:
             raise UsageError("no analysis runs in this server")
         windows = runner.backfill(asked.from_ns, asked.to_ns, asked.analyses)

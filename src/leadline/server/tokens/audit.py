@@ -50,7 +50,7 @@ class Audit:
             now_ns = self._now_ns()
             key = tuple(row.values())
             if key not in self._again and len(self._again) >= KINDS_MAX:
-                row = {"why": "more kinds of refusals than are told apart"}
+                row = {"why": "more kinds of refusals than are counted separately"}
                 key = tuple(row.values())
             since_ns, times = self._again.get(key, (None, 0))
             if since_ns is not None and 0 <= now_ns - since_ns < REPEAT_NS:

@@ -66,7 +66,7 @@ class Gate:
         token = found(self._tokens.tokens(), secret) or found(self._tokens.tokens(look=True), secret)
         if token is None:
             raise RefusedError(
-                "unauthorized", "this token is not known here; `leadline token list` tells those that are"
+                "unauthorized", "this token is not known here; `leadline token list` shows the known ones"
             )
         state = token.state(self._now_ns())
         if state != "good":

@@ -25,7 +25,7 @@ LIST_BYTES_MAX = 16 << 20  # of the list, unpacked: a table of 10,000 columns ha
 
 
 class _UnknownError(Exception):
-    """A way of packing that this module does not know: nothing can be said."""
+    """A way of packing that this module does not know: cannot tell."""
 
 
 def lacking(part: Path) -> str:

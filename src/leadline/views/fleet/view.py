@@ -28,7 +28,7 @@ S = 10**9
 SPAN_NS = 60 * S
 """Measured if no time is asked for: the last minute."""
 PACKED_BYTES = 4096  # an answer of this size is compressed: 100,000 GPUs are 1 MB, and 40 kB packed
-EMPTY = "no source tells of a host yet"
+EMPTY = "no data from any host yet"
 
 
 class FleetTag(BaseModel):
@@ -36,7 +36,7 @@ class FleetTag(BaseModel):
 
     name: str
     values: list[str]
-    of: list[int] = Field(description="of each host which value; -1: not told")
+    of: list[int] = Field(description="of each host which value; -1: no data")
 
 
 class FleetJob(BaseModel):
@@ -79,7 +79,7 @@ class FleetPort(BaseModel):
 
 
 class FleetNics(BaseModel):
-    """NIC ports: all, those with a carrier and without a reason, those that nobody tells of."""
+    """NIC ports: all, those with a carrier and without a reason, those without data."""
 
     total: int
     healthy: int
@@ -107,7 +107,7 @@ class FleetAnswer(BaseModel):
     bytes_per_s: FleetWays
     nics_total: list[int]
     nics_healthy: list[int]
-    nics_unknown: list[int] = Field(description="of which nobody tells the carrier: neither healthy nor not")
+    nics_unknown: list[int] = Field(description="without carrier data: neither healthy nor unhealthy")
     reasons: list[FleetReason]
     ports: list[FleetPort]
     nics: FleetNics
@@ -166,7 +166,7 @@ def _port_states(found: Places, measured: Measures, told: Iterable[Reason]) -> l
         elif carrier == 0:
             out.append((BAD, "no carrier"))
         else:
-            out.append((UNKNOWN, "nobody tells of its carrier") if math.isnan(carrier) else (GOOD, ""))
+            out.append((UNKNOWN, "no carrier data") if math.isnan(carrier) else (GOOD, ""))
     return out
 
 

@@ -61,7 +61,7 @@ class Condition:
 
 
 NOT_ASKED = {"state": None, "why": "", "since_ns": None, "incident": None}
-SILENT = "nothing was heard of it in the two minutes before"
+SILENT = "no data about it in the two minutes before"
 
 
 class Conditions:

@@ -128,7 +128,7 @@ class FlowColumns(BaseModel):
     high: float
     why: str
     busiest: str | None
-    busiest_bytes: float | None = Field(description="of everybody; told to operators only")
+    busiest_bytes: float | None = Field(description="of all tenants; for operators only")
 
 
 class PathHop(BaseModel):

@@ -221,7 +221,7 @@ def shown_at(entity: str, told: Lasting | None, asked: Asked) -> tuple[int, str]
 def never_told(graph: Graph, entity: str, tenants: Sequence[str] | None) -> str:
     """That nobody (whom the caller may hear) tells of an entity, and what it may have been meant for."""
     meant = near(graph, entity, tenants)
-    return f"no source tells of {entity}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
+    return f"no data about {entity}" + (f"; did you mean {' or '.join(meant)}?" if meant else "")
 
 
 def crossed_links(verdicts: Verdicts) -> tuple[dict[str, list[str]], dict[str, float]]:
@@ -265,8 +265,8 @@ def hidden_names(answer: Mapping[str, Any], everybody: Sequence[Mapping[str, Any
 def when_it_was(entity: str, told: Lasting, at_ns: int) -> list[str]:
     """Of an entity that nothing holds at a time: since when and until when something did."""
     if at_ns < told.from_ns:
-        return [f"{entity} is told of since {time_text(told.from_ns)} only: ask with a later `at`"]
+        return [f"{entity} is first seen at {time_text(told.from_ns)}; use a later `at`"]
     if told.to_ns is not None and at_ns >= told.to_ns:
         span = f"from {time_text(told.from_ns)} to {time_text(told.to_ns)}"
         return [f"{entity} was there {span}: ask with an earlier `at`"]
-    return [f"{entity} is told of before and after that time, but not at it: ask with another `at`"]
+    return [f"{entity} is known before and after that time, but not at it; use another `at`"]

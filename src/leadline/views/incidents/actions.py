@@ -40,7 +40,7 @@ _DRAIN = (
 PATTERNS: Mapping[str, ToDo] = {
     ActionKind.NONE: ToDo("Nothing to do about {entity} now: {why}.", ()),
     ActionKind.RESTART_APP: ToDo("Start {job} again from its last checkpoint.",
-                                 ("scontrol requeue JOBID  # squeue --name={job} tells JOBID",)),
+                                 ("scontrol requeue JOBID  # get JOBID from squeue --name={job}",)),
     ActionKind.RESET_GPU: ToDo("Stop what runs on {entity}, then reset it.",
                                ("ssh {host} sudo nvidia-smi --gpu-reset --id={gpu}",)),
     ActionKind.REBOOT_NODE: ToDo("Reboot {host} as soon as no job is on it.",
@@ -75,13 +75,13 @@ _DEAD = ToDo(
 
 OF_RULE: Mapping[str, ToDo] = {
     "telemetry-lost": ToDo(
-        "Look whether the agent of {entity} runs and reaches Leadline; its log says what it misses. What it kept "
-        "is judged when it is back.",
+        "Check that the agent on {entity} runs and reaches Leadline; its log has the error. Data that it buffered "
+        "is analysed once it is back.",
         ("ssh {host} pgrep -af leadline", "leadline doctor"),
     ),
     "name-shared": ToDo(
-        "Give each job a name of its own: LEADLINE_JOB=NAME in its environment, or torchrun --rdzv-id NAME. Nothing "
-        "else is said of {job} while two have its name.",
+        "Give each job a name of its own: LEADLINE_JOB=NAME in its environment, or torchrun --rdzv-id NAME. {job} "
+        "is not analysed further while two jobs share its name.",
         (),
     ),
 }  # fmt: skip
@@ -178,7 +178,7 @@ def _several(names: Sequence[str]) -> str:
 def _recovered(incident: Incident, causes: Sequence[Cause]) -> str:
     """How it ended, and when: `Recovered by itself at 20:21:41Z after 5 flaps. If it returns:`."""
     if incident.unwatched:
-        return "Nobody watched it to its end. If it lasts:"
+        return "Its end was not seen. If it lasts:"
     at = f" at {_clock(incident.end_ns)}" if incident.end_ns is not None else ""
     if incident.symptom == Symptom.CRASH:
         return f"Over since{at.removeprefix(' at') or ' then'}. Unless that was done:"

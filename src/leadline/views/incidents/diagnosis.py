@@ -130,14 +130,14 @@ def state_of(
     if kind is About.UNKNOWN or (kind is About.JOB and about and not any(each.job == about for each in watched.jobs)):
         return UNKNOWN, _nobody(about, watched)
     if not watched.jobs:
-        return UNKNOWN, "no job told a step: does one run, and is it watched (`leadline doctor`)?"
+        return UNKNOWN, "no job reported a step: is one running, and does it send data (`leadline doctor`)?"
     there = [each for each in watched.jobs if each.ended_ns is None]
     if not recorded and there and all(_silent(each, at_ns) for each in there):
         last = max(there, key=lambda each: each.until_ns)
         quiet_s = (at_ns - last.until_ns) / S
         return UNKNOWN, (
-            f"no step of {last.job} for {quiet_s:.0f} s, since {time_text(last.until_ns)}, and nobody saw it end: its "
-            "telemetry may have stopped (`leadline doctor`)"
+            f"no step of {last.job} for {quiet_s:.0f} s, since {time_text(last.until_ns)}, and its end was not seen: "
+            "its telemetry may have stopped (`leadline doctor`)"
         )
     if not recorded and not there:
         last = max(watched.jobs, key=lambda each: each.until_ns)
@@ -174,7 +174,7 @@ def _judged(watched: Watched, *, recorded: bool) -> tuple[str, str]:
     for name in SYMPTOM_ANALYSES:
         judged_ns = watched.judged_ns.get(name)
         if judged_ns is None:
-            return UNKNOWN, f"the analysis `{name}` has judged nothing (`leadline show analyses`)"
+            return UNKNOWN, f"the analysis `{name}` has analysed nothing (`leadline show analyses`)"
         if not recorded and newest_ns - judged_ns > JUDGED_LAG_NS:
             behind_s = (newest_ns - judged_ns) / S
             return UNKNOWN, f"the analysis `{name}` is {behind_s:.0f} s behind the newest step (`leadline doctor`)"

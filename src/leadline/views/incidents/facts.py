@@ -33,7 +33,7 @@ SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
 )  # fmt: skip
 _HURTS = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "does not meet what is expected of it", Symptom.TELEMETRY_LOST: "is not heard any more",
+    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "is not heard any more",
     Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
 _ORDER = {
@@ -195,7 +195,7 @@ def _when(each: Evidence) -> str:
     if each.order in _ORDER:
         return _ORDER[each.order]
     side = "before" if (each.after_s or 0.0) < 0 else "after"
-    return f"{side} the first lost second as the clocks tell it (their error is not known)"
+    return f"{side} the first lost second by the hosts' clocks (their error is unknown)"
 
 
 def percent(probability: float) -> str:

@@ -29,7 +29,7 @@ CARRIED_MAX = (
 )
 CALL_NS_MAX = 3600 * 10**9  # calls of one number that lie further apart are not one: the job began anew
 PAIRWISE = "('send', 'recv')"  # in which nobody is a peer
-HOW = "collectives are told by the torch hook or the NCCL plug-in (docs/how-to/watch-a-pytorch-job.md)"
+HOW = "collectives are reported by the torch hook or the NCCL plug-in (docs/how-to/watch-a-pytorch-job.md)"
 Values = NDArray[np.float64]
 
 

@@ -35,7 +35,9 @@ NEWEST = 64  # steps of ranks, of which the newest step time is the median
 COMMS_MAX = 200
 RUNS_MAX = 20
 RUNNING, ENDED, SILENT = "running", "ended", "silent"  # silent: no step for a minute, and nobody saw it end
-NO_LEDGER = "no window of it was judged in this span (`leadline doctor` says whether the analysis `ledger` runs)"
+NO_LEDGER = (
+    "no window of it was analysed in this time span (`leadline doctor` shows whether the analysis `ledger` runs)"
+)
 
 
 def jobs_answer(

@@ -209,7 +209,7 @@ class Books:
         return {"count": count, "interval_s": apart_s, "write_s": float(rows["wrote"]) / S if count else None}
 
     def why_none(self) -> str:
-        """Why there is nothing to tell."""
+        """Why there is no data."""
         last_ns = self.last_ns()
         if last_ns is None:
             first_ns = self._first_ns()
@@ -217,7 +217,7 @@ class Books:
                 return f"nothing of {self._job} by then: its first window ended at {time_text(first_ns)}"
             near = near_jobs(self._store, self.asked, self._job, LEDGER)
             return (
-                f"no second of {self._job} is in the ledger: does it tell steps (`leadline show tables step`), "
+                f"no second of {self._job} is in the ledger: does it report steps (`leadline show tables step`), "
                 f"does the analysis `ledger` run (`leadline doctor`), and is the name right{near or '?'}"
             )
         return f"nothing of {self._job} in this span; its newest window ended at {time_text(last_ns)}: use `to` or `at`"

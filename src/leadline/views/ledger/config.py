@@ -11,6 +11,10 @@ class LedgerConfig:
 
     gpu_hour_price: float | None = field(
         default=None,
-        metadata={"doc": "price of a GPU for an hour; null: no money is told", "unit": "currency", "min": 0.0},
+        metadata={
+            "doc": "price of a GPU for an hour; null: costs are shown in GPU-hours only",
+            "unit": "currency",
+            "min": 0.0,
+        },
     )
-    currency: str = field(default="EUR", metadata={"doc": "text that stands beside prices"})
+    currency: str = field(default="EUR", metadata={"doc": "currency shown with prices"})

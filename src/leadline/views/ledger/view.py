@@ -22,14 +22,12 @@ from leadline.views.lost import losses_of
 from leadline.views.rows import SCHEMA_VERSION
 
 HOUR_S = 3600.0
-NOT_JUDGED = "windows that nobody judged"
+NOT_JUDGED = "windows not analysed"
 SPANS_MAX = 100  # of them that are told one by one
 OWNERS_MAX = 200
 TAKERS_MAX = 8  # whose lost seconds are told over time
 FAILURES_MAX = 100
-NO_PRICE = (
-    "no price is set: give ledger.gpu_hour_price in leadline.yaml (and ledger.currency), and this is told in money"
-)
+NO_PRICE = "no price is set: give ledger.gpu_hour_price in leadline.yaml (and ledger.currency), to see losses in money"
 
 # What training is: of these the part that is not lost is productive. Waiting for input or for others is not.
 PRODUCTIVE = (Category.COMPUTE, Category.COMMUNICATION)

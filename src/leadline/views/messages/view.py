@@ -31,8 +31,8 @@ CHANNELS_MAX = 64  # told of a communicator
 _SUMS = ("held_s", "messages", "unpaired", "conflicting", "bytes")
 _UNITS = {"s": S, "m": 60 * S, "h": 3600 * S}
 NEVER = (
-    "no message of {job} was ever judged: do its ranks tell message ends (NCCL plug-in, ring benchmark, and the torch "
-    "hook for send and receive; `leadline show tables message_end`), does the analysis `messages` run "
+    "no message of {job} was ever analysed: do its ranks report message ends (NCCL plug-in, ring benchmark, and the "
+    "torch hook for send and receive; `leadline show tables message_end`), does the analysis `messages` run "
     "(`leadline doctor`), and is the name right"
 )
 

@@ -64,7 +64,7 @@ class Verdicts:
 
     def source(self, table: Table, of_all_tenants: bool = False) -> str:
         """The sub-query of the window's rows. `of_all_tenants`: for sums in which nobody is named."""
-        assert self.window is not None, "nothing was judged"
+        assert self.window is not None, "nothing was analysed"
         where = [f"end_ns = {self.window.end_ns}", f"window_ns = {self.window.window_ns}", f"analysis = '{ANALYSIS}'"]
         where += [each for each in self.asked.conditions() if not (of_all_tenants and each.startswith("tenant"))]
         return f"({rows_where(table, ' AND '.join(where))})"
@@ -129,7 +129,7 @@ def flows_answer(store: Store, asked: Asked, job: str) -> dict[str, Any]:
 
 
 NOTHING_JUDGED = (
-    "no window was judged by then: are packet headers sampled (`leadline show tables flow_sample`), and does the "
+    "no window was analysed by then: are packet headers sampled (`leadline show tables flow_sample`), and does the "
     "analysis `path` run (`leadline doctor`)?"
 )
 
@@ -292,7 +292,7 @@ def _unowned(verdicts: Verdicts) -> dict[str, Any]:
 
 def _conflicts(verdicts: Verdicts) -> list[dict[str, Any]]:
     """What samples of the window said against the topology or against each other, what most of them say first."""
-    assert verdicts.window is not None, "nothing was judged"
+    assert verdicts.window is not None, "nothing was analysed"
     where = [f"seen_ns = {verdicts.window.end_ns}", f"analysis = '{ANALYSIS}'", *verdicts.asked.conditions()]
     columns = ", ".join(column.name for column in CONFLICT.columns if column.name not in _HIDDEN)
     return verdicts.rows(

@@ -143,11 +143,11 @@ def symmetry(flows: Sequence[Mapping[str, Any]], a: str) -> tuple[bool | None, s
         else:
             back.add(tuple(reversed(links)))
     if there and back:
-        return there != back, "" if there == back else "the ways there and back differ, as equal-cost routing allows"
+        return there != back, "" if there == back else "forward and return paths differ, as equal-cost routing allows"
     unknown = [flow for flow in flows if flow["state"] not in TRACED]
     if unknown:
         return None, f"{len(unknown)} of {len(flows)} flows have no known path: {unknown[0]['why']}"
-    return None, "not both directions have a flow whose path is known, so the ways cannot be compared"
+    return None, "the path of one direction is unknown, so the directions cannot be compared"
 
 
 def _why_none(verdicts: Verdicts, a: str, b: str) -> str:
@@ -165,7 +165,6 @@ def _why_none(verdicts: Verdicts, a: str, b: str) -> str:
     ]
     missing = [rank for rank in (a, b) if rank not in known]
     if missing:
-        return (
-            f"no sampled flow is owned by rank {' or '.join(missing)}: does it tell its flows or queue pairs (`owns`)?"
-        )
+        names = " or ".join(missing)
+        return f"no sampled flow is owned by rank {names}: does it report its flows or queue pairs (`owns`)?"
     return "both ranks have flows, but none with the other: who is no neighbour in a ring or tree sends nothing"

@@ -41,19 +41,19 @@ def possible_paths(
         if None in hosts:
             told = zip((a, b), hosts, strict=True)
             unknown = [rank for rank, host in told if host is None]
-            return {**answer, "missing": [f"no source tells the host of rank {rank} at that time" for rank in unknown]}
+            return {**answer, "missing": [f"no data on the host of rank {rank} at that time" for rank in unknown]}
         if hosts[0] == hosts[1]:
             return {**answer, "hops": 0, "missing": [f"both ranks are on {hosts[0]}: no link lies between them"]}
         ends = _ends(store, asked, [f"port:{str(host).partition(':')[2]}/" for host in hosts], span_ns)
         pairs = same_names(ends, *map(str, hosts))
-        answer["missing"] = ["no sampled flow tells which ports they use; those of the same name are taken"]
+        answer["missing"] = ["no sampled flow shows which ports they use; ports of the same name are assumed"]
     else:
         ends = _ends(store, asked, [port for pair in pairs for port in pair], span_ns)
         answer |= {"a": node_of(pairs[0][0]), "b": node_of(pairs[0][1])}
     links, paths = between(ends, pairs[:PAIRS_MAX])
     if not paths:
         where = f"from {answer['a']} to {answer['b']}"
-        return {**answer, "missing": [*answer["missing"], f"no chain of links leads {where} at that time"]}
+        return {**answer, "missing": [*answer["missing"], f"no path of links leads {where} at that time"]}
     hops = max(link["hop"] for link in links) + 1
     return {**answer, "hops": hops, "paths": paths, "links": links[:LINKS_MAX], "links_total": len(links),
             "ports": [list(pair) for pair in pairs[:PAIRS_MAX]]}  # fmt: skip

@@ -86,4 +86,4 @@ class SleMinutes(BaseModel):
     expectation: str
     entity: str
     minutes: list[SleMinute]
-    more: bool = Field(description="there were more minutes than are told; ask for a shorter time")
+    more: bool = Field(description="there were more minutes than shown; ask for a shorter time")

@@ -35,8 +35,8 @@ PAIRS = {"fast": ("5m", "1h", FAST), "slow": ("1h", "24h", SLOW)}
 _BURNS = ("5m", "1h", "24h")
 
 NOTHING_JUDGED = (
-    "nothing was judged by then: does the analysis `sle` run (`leadline show analyses`), and does telemetry come in "
-    "(`leadline doctor`)? The first minute is judged some 5 s after it ended"
+    "nothing was analysed by then: does the analysis `sle` run (`leadline show analyses`), and does telemetry come in "
+    "(`leadline doctor`)? The first minute is analysed about 5 s after it ends"
 )
 
 
@@ -265,7 +265,7 @@ def _classifiers(bad_s: float, losses: Sequence[Mapping[str, Any]]) -> list[dict
         text = f"({losses[0]['kinds'] - len(told)} others)"
         told.append(_rest(text, total_s - sum(each["seconds"] for each in told)))
     if bad_s != total_s:  # the two tables are written together; an import may have brought one of them alone
-        told.append(_rest("(not told why)", bad_s - total_s))
+        told.append(_rest("(no reason given)", bad_s - total_s))
     return told
 
 
@@ -290,10 +290,10 @@ def _layers(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _note(asked: Asked, rows: _Rows) -> str:
     """Says so where the newest window is not of the time asked for."""
-    assert rows.end_ns is not None, "nothing was judged"
+    assert rows.end_ns is not None, "nothing was analysed"
     if asked.at_ns - rows.end_ns <= STALE_NS:
         return ""
-    return f"the newest minute that was judged by then ended at {time_text(rows.end_ns)}; figures are up to there"
+    return f"the newest minute analysed by then ended at {time_text(rows.end_ns)}; figures are up to there"
 
 
 def _why_none(rows: _Rows, wanted: Wanted) -> str:
@@ -306,5 +306,5 @@ def _why_none(rows: _Rows, wanted: Wanted) -> str:
         if name and name not in known:
             near = difflib.get_close_matches(name, known, 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            return f"no {column} {name} was judged in this time{hint}"
-    return f"nothing was judged in this time with {', '.join(f'{n} {v}' for n, v in wanted.chosen.items())}"
+            return f"no {column} {name} was analysed in this time{hint}"
+    return f"nothing was analysed in this time with {', '.join(f'{n} {v}' for n, v in wanted.chosen.items())}"

@@ -174,7 +174,7 @@ class Live(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What `read_segment` found: `segment` is empty if there is nothing to tell."""
+    """What `read_segment` found: `segment` is empty if there is no data."""
 
     segment: bytes
     last: int  # give this with the next call

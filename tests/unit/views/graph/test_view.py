@@ -94,7 +94,7 @@ def test_an_earlier_time_has_what_held_then(store: Store) -> None:
     assert "rank:old-1/0" not in entities(gone)
     assert any("was there from" in text for text in gone["missing"])
     early = ask(store, "bert-1", at_ns=BOOT)
-    assert any("since" in text for text in early["missing"])
+    assert any("first seen" in text for text in early["missing"])
 
 
 def test_a_job_that_is_over_is_shown_as_it_was_where_no_time_is_asked_for(store: Store) -> None:
@@ -108,18 +108,18 @@ def test_a_job_that_is_over_is_shown_as_it_was_where_no_time_is_asked_for(store:
 
 
 def test_what_nobody_told_is_answered_with_near_names_that_the_caller_may_hear(store: Store) -> None:
-    assert ask(store, "resnet-3")["missing"] == ["no source tells of job:resnet-3; did you mean job:resnet-2?"]
+    assert ask(store, "resnet-3")["missing"] == ["no data about job:resnet-3; did you mean job:resnet-2?"]
     with pytest.raises(UsageError, match="there is switch:leaf1"):
         ask(store, "", "leaf1")
     acme = Principal("acme", "default", Role.TENANT_READ)
-    assert ask(store, "resnet-3", who=acme)["missing"] == ["no source tells of job:resnet-3"]
+    assert ask(store, "resnet-3", who=acme)["missing"] == ["no data about job:resnet-3"]
 
 
 def test_a_tenant_does_not_hear_when_a_job_of_another_was_there(store: Store) -> None:
     beta = Principal("beta", "default", Role.TENANT_READ)
     for latest in (False, True):
         found = ask(store, "old-1", who=beta, latest=latest)
-        assert (found["missing"], found["note"]) == (["no source tells of job:old-1"], "")
+        assert (found["missing"], found["note"]) == (["no data about job:old-1"], "")
 
 
 def test_what_stands_on_a_switch_is_asked_by_of(store: Store) -> None:
@@ -273,14 +273,14 @@ def test_the_topology_allows_paths_where_nothing_was_sampled(store: Store) -> No
     found = path_answer(store, Asked(OPERATOR, "default", BOOT + 700 * S), "bert-1/0", "bert-1/1")
     assert (found["flows"], found["possible"]["paths"]) == ([], 0)
     assert found["possible"]["missing"] == [
-        "no source tells the host of rank bert-1/0 at that time",
-        "no source tells the host of rank bert-1/1 at that time",
+        "no data on the host of rank bert-1/0 at that time",
+        "no data on the host of rank bert-1/1 at that time",
     ]
     later = path_answer(store, Asked(OPERATOR, "default", END), "bert-1/0", "resnet-2/1")
     possible = later["possible"]
     assert (possible["a"], possible["b"], possible["hops"], possible["paths"]) == ("host:h1", "host:h4", 4, 2)
     assert {link["to"] for link in possible["links"] if link["hop"] == 1} == {"switch:spine1", "switch:spine2"}
-    assert "those of the same name are taken" in possible["missing"][0]
+    assert "ports of the same name are assumed" in possible["missing"][0]
 
 
 def test_the_possible_paths_of_a_sampled_flow_are_those_of_its_ports(store: Store) -> None:

@@ -49,7 +49,7 @@ def test_every_action_has_one_sentence() -> None:
 @pytest.mark.parametrize(
     ("action", "commands"),
     [
-        (ActionKind.RESTART_APP, ["scontrol requeue JOBID  # squeue --name=bert-1 tells JOBID"]),
+        (ActionKind.RESTART_APP, ["scontrol requeue JOBID  # get JOBID from squeue --name=bert-1"]),
         (
             ActionKind.REBOOT_NODE,
             [f'scontrol reboot ASAP nextstate=RESUME reason="leadline {FLAP}" h3'],
@@ -155,7 +155,7 @@ def test_advice_outlives_recovery() -> None:
     assert done.commands == advice(FLAPPING)[0].commands
     down = replace(over, symptom="crash", causes=(replace(causes[0], action=ActionKind.RESTART_APP),))
     assert "Unless that was done: start bert-1 again" in advice(down)[0].words
-    assert advice(replace(over, seen_ns=NOW + 1))[0].words.startswith("Nobody watched it to its end.")
+    assert advice(replace(over, seen_ns=NOW + 1))[0].words.startswith("Its end was not seen.")
 
 
 def dead(number: int, code: str = "79") -> Cause:

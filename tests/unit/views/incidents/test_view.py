@@ -138,7 +138,7 @@ def watched(judged_s: float | None) -> Watched:
 @pytest.mark.parametrize(
     ("judged_s", "at_s", "recorded", "state", "why"),
     [(-30, 5, False, "ok", ""), (-90, 5, False, "unknown", "`slowdowns` is 90 s behind"), (-90, 5, True, "ok", ""),
-     (None, 5, False, "unknown", "`stalls` has judged nothing"), (0, 59, False, "ok", ""),
+     (None, 5, False, "unknown", "`stalls` has analysed nothing"), (0, 59, False, "ok", ""),
      (0, 61, False, "unknown", "no step of a for 61 s"), (0, 61, True, "ok", "")],
 )  # fmt: skip
 def test_nothing_is_fine_without_a_reason(

@@ -93,7 +93,7 @@ def test_an_ended_job_is_ended_in_the_list_its_page_and_the_diagnosis(store: Sto
         assert found["state"] == "ok"
         assert found["why"].startswith(f"{job} ended at 2025-06-15T15:05:01Z")
     for job in JOBS[3:]:
-        assert "nobody saw it end" in diagnosis_answer(store, ASKED, job)["why"]
+        assert "its end was not seen" in diagnosis_answer(store, ASKED, job)["why"]
 
 
 def test_a_zoom_does_not_change_when_a_job_began_and_ended(store: Store) -> None:

@@ -188,7 +188,7 @@ def test_a_job_without_a_ledger_says_so_and_is_no_loss_of_zero(store: Store) -> 
     one = next(each for each in jobs_answer(store, asked(BETA), T0)["jobs"] if each["job"] == "bert-1")
     assert one["lost_gpu_seconds"] is None
     assert one["goodput"] is None
-    assert "no window of it was judged" in one["why"]
+    assert "no window of it was analysed" in one["why"]
 
 
 def test_the_list_is_cut_to_what_is_asked_for(store: Store) -> None:

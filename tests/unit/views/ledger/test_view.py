@@ -80,7 +80,7 @@ def test_who_costs_most_comes_first_and_since_when(answer: dict[str, Any]) -> No
 
 
 def test_what_is_unknown_is_told_by_the_missing_input(answer: dict[str, Any]) -> None:
-    assert [one["missing"] for one in answer["unknown"]] == ["windows that nobody judged", "no rows of step"]
+    assert [one["missing"] for one in answer["unknown"]] == ["windows not analysed", "no rows of step"]
     assert answer["missing"]["windows"] == 1
     assert answer["missing"]["spans"] == [{"from_ns": BEGIN + 3 * WINDOW, "to_ns": BEGIN + 4 * WINDOW}]
     assert answer["missing"]["gpu_seconds"] == 10 * GPUS

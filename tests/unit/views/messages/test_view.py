@@ -100,7 +100,7 @@ def test_the_newest_window_is_told_and_that_it_is_old(store: Store) -> None:
 
 
 def test_a_job_without_messages_is_told_why(store: Store) -> None:
-    assert "no message of gone-9 was ever judged" in messages_answer(store, asked(), "job:gone-9")["why"]
+    assert "no message of gone-9 was ever analysed" in messages_answer(store, asked(), "job:gone-9")["why"]
     assert messages_answer(store, asked(END - 1), JOB)["communicators"] == []
 
 

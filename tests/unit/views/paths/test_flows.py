@@ -123,8 +123,8 @@ def test_another_tenants_job_is_counted_and_never_named(store: Store) -> None:
 
 def test_a_job_without_flows_is_told_why(store: Store) -> None:
     assert "no flow of gone-9 was ever sampled" in flows_answer(store, asked(), "gone-9")["why"]
-    assert "no window was judged" in flows_answer(store, asked(at_ns=5), "bert-1")["why"]
-    assert "no window was judged" in flows_answer(store, asked(cluster="other"), "bert-1")["why"]
+    assert "no window was analysed" in flows_answer(store, asked(at_ns=5), "bert-1")["why"]
+    assert "no window was analysed" in flows_answer(store, asked(cluster="other"), "bert-1")["why"]
 
 
 def test_the_revision_that_counts_is_read(store: Store) -> None:

@@ -56,7 +56,7 @@ def test_paths_that_are_as_likely_are_all_told(store: Store) -> None:
 def test_ranks_without_flows_are_told_why(store: Store) -> None:
     assert "no sampled flow is owned by rank bert-1/7" in path_answer(store, asked(), "bert-1/0", "bert-1/7")["why"]
     assert "none with the other" in path_answer(store, asked(), "bert-1/0", "resnet-2/0")["why"]
-    assert "no window was judged" in path_answer(store, asked(at_ns=1), "bert-1/0", "bert-1/1")["why"]
+    assert "no window was analysed" in path_answer(store, asked(at_ns=1), "bert-1/0", "bert-1/1")["why"]
 
 
 def test_another_tenants_flows_are_not_seen(store: Store) -> None:

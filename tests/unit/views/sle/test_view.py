@@ -149,7 +149,7 @@ def test_classifiers_add_up_to_the_loss_whatever_is_left_out(store: Store, clust
     assert told[0] == {"classifier": "above 0", "metric": "DCGM_FI_DEV_GPU_TEMP", "culprit": GPU, "bound": "absolute",
                        "seconds": 9}  # fmt: skip
     assert [(each["classifier"], each["seconds"]) for each in rows[PORT]["classifiers"]] == [
-        ("flaps", 4), ("(not told why)", 6),
+        ("flaps", 4), ("(no reason given)", 6),
     ]  # fmt: skip
 
 
@@ -220,8 +220,8 @@ def test_an_objective_so_low_that_nothing_burns_at_14_burns_fast_when_all_is_bad
 def test_nothing_judged_is_told_with_why(store: Store, cluster: str) -> None:
     found = ask(store, cluster)
     assert (found["held"], found["end_ns"]) == ([], None)
-    assert "nothing was judged by then" in found["why"]
+    assert "nothing was analysed by then" in found["why"]
     fill(store, cluster, [held(GPU, END, 60, 0)])
     late = ask(store, cluster, END + HOUR_NS)
     assert late["end_ns"] == END
-    assert "the newest minute that was judged by then ended at 2025-" in late["note"]
+    assert "the newest minute analysed by then ended at 2025-" in late["note"]

@@ -62,7 +62,7 @@ test("pairs of a URL", () => {
 
 test("two ways differ only if the clocks allow to say so", () => {
   expect(asymmetry(WINDOW, { ...WINDOW, p50_ns: 5300 })).toContain("within what the clocks leave open");
-  expect(asymmetry(WINDOW, { ...WINDOW, p50_ns: 9000 })).toContain("the ways differ");
+  expect(asymmetry(WINDOW, { ...WINDOW, p50_ns: 9000 })).toContain("the paths differ");
   expect(asymmetry(WINDOW, { ...WINDOW, bound_ns: null })).toContain("unknown");
   expect(asymmetry(WINDOW, undefined)).toContain("nothing to compare");
 });

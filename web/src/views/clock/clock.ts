@@ -51,12 +51,12 @@ export function pairOf(text: string): { src: string; dst: string } | undefined {
 
 /** What differs between the two ways, and whether the clocks allow to say so. */
 export function asymmetry(there: Window | undefined, back: Window | undefined): string {
-  if (!there || !back) return "one way was not measured: nothing to compare";
+  if (!there || !back) return "only one direction was measured: nothing to compare";
   const apart = there.p50_ns - back.p50_ns;
   const words = `medians differ by ${duration(Math.abs(apart) / 1e9)}`;
   if (there.bound_ns === null || back.bound_ns === null) return `${words}; how well clocks agree is unknown`;
   const within = there.bound_ns + back.bound_ns;
   return Math.abs(apart) <= within
     ? `${words}, within what the clocks leave open (${duration(within / 1e9)})`
-    : `${words}, more than the clocks leave open (${duration(within / 1e9)}): the ways differ`;
+    : `${words}, more than the clocks leave open (${duration(within / 1e9)}): the paths differ`;
 }

@@ -72,7 +72,7 @@ it("says units and settings", () => {
   expect(inUnitOf("s", null)).toBe("unknown");
   expect(valueWords({ "12.1": 6, "12.4": 2 })).toBe("12.1 (6), 12.4 (2)");
   expect(valueWords({ "12.1": 6 })).toBe("12.1");
-  expect(valueWords({})).toBe("not told");
+  expect(valueWords({})).toBe("no data");
   expect(whatWords("in all_reduce 2372352 B on 8")).toBe("in all_reduce 2.37 MB on 8");
   expect(whatWords("tokens")).toBe("tokens");
 });

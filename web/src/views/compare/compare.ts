@@ -101,6 +101,6 @@ export function onScale(one: Difference): { a: Interval | null; b: Interval | nu
 /** `cuda 12.1 (6), 12.4 (2)`: values of a setting by how many members have them; the count where not all agree. */
 export function valueWords(values: Readonly<Record<string, number>>): string {
   const told = Object.entries(values);
-  if (!told.length) return "not told";
+  if (!told.length) return "no data";
   return told.map(([value, members]) => (told.length > 1 ? `${value} (${members})` : value)).join(", ");
 }

@@ -71,7 +71,7 @@ describe("fleet", () => {
         name: "leaf2",
         inner: [
           { name: "r2", hosts: [2] },
-          { name: "rack not told", hosts: [3] },
+          { name: "rack no data", hosts: [3] },
         ],
       },
     ]);

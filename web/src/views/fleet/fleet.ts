@@ -115,7 +115,7 @@ export function counted(classes: Uint8Array): number[] {
   return counts;
 }
 
-const NOWHERE = "not told";
+const NOWHERE = "no data";
 
 /** The fleet by place: the widest told (pod, then ECMP group), racks in it. Without either one group. */
 export function byPlace(fleet: Fleet): Group[] {

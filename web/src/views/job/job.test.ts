@@ -97,7 +97,7 @@ describe("who took which second", () => {
     expect(values["lost to others"]?.[0]).toBeCloseTo(0.1);
     expect(values["late-rank"]).toBeUndefined();
     expect(lines.find((one) => one.label === "compute")?.whole).toBe(0.2); // of both bins
-    expect(lines.filter((line) => line.hatched).map((line) => line.label)).toEqual(["unknown", "not judged"]);
+    expect(lines.filter((line) => line.hatched).map((line) => line.label)).toEqual(["unknown", "not analysed"]);
     const sums = [0, 2].map((at) => lines.reduce((sum, line) => sum + (line.values[at] ?? 0), 0));
     expect(sums[0]).toBeCloseTo(1);
     expect(sums[1]).toBeCloseTo(1);
@@ -109,7 +109,7 @@ describe("who took which second", () => {
     expect(ownerName("rank:bert-1/3>rank:bert-1/4")).toBe("edge 3 > 4");
     expect(takerName("communication", "port:h3/eth0")).toBe("comm: port h3/eth0");
     expect(ownerName("clocks without a fit")).toBe("clocks without a fit");
-    expect(ownerName(null)).toBe("nobody in particular");
+    expect(ownerName(null)).toBe("no single owner");
     expect(ownerId("rank:bert-1/3>rank:bert-1/4")).toBe("rank:bert-1/3");
     expect(ownerId("start-up")).toBe("");
   });

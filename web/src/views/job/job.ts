@@ -74,7 +74,7 @@ export function takerName(category: string, owner: string | null): string {
 
 /** `rank 13`, `edge 3 > 4`, `port h3/eth0`, or the words as they are. */
 export function ownerName(owner: string | null): string {
-  if (!owner) return "nobody in particular";
+  if (!owner) return "no single owner";
   const [from, to] = owner.split(">");
   if (to) return `edge ${rankOf(from ?? "")} > ${rankOf(to)}`;
   const { kind, name } = entityOf(owner);
@@ -131,7 +131,7 @@ export function bands(ledger: Pick<Ledger, "timeline" | "takers">): Bands {
     told.reduce((sum, one) => sum - (one.lost_seconds[at] ?? 0), lost(at)),
   );
   const unknown = line("unknown", "unknown", (at) => timeline[at]?.seconds.unknown ?? 0, true);
-  const missing = line("not judged", "unknown", (at) => timeline[at]?.missing ?? 0, true);
+  const missing = line("not analysed", "unknown", (at) => timeline[at]?.missing ?? 0, true);
   const lines = [...used, ...taken, rest, unknown, missing].filter((one) =>
     one.values.some((value) => value !== null && value > 0.0005),
   );

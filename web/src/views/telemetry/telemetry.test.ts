@@ -69,10 +69,10 @@ test("what is missing is unknown, what comes when something happens is good when
 
 test("headline", () => {
   expect(headline(FOUND)).toBe(
-    "2 sources, 1 late or in error · 2 of 3 kinds of telemetry told, 1 late · 1,200 refused",
+    "2 sources, 1 late or in error · 2 of 3 kinds of telemetry received, 1 late · 1,200 refused",
   );
   expect(headline({ ...FOUND, recorded: true, sources: [], kinds: [KIND] })).toBe(
-    "a recording: nobody sends · 1 of 1 kinds of telemetry told",
+    "a recording: no senders · 1 of 1 kinds of telemetry received",
   );
 });
 

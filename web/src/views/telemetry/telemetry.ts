@@ -35,9 +35,9 @@ export function headline(found: Telemetry): string {
   const stale = told.filter((one) => one.state === "late").length;
   const parts = [
     found.recorded
-      ? "a recording: nobody sends"
+      ? "a recording: no senders"
       : `${some(found.sources.length, "source")}${late ? `, ${late} late or in error` : ", all fresh"}`,
-    `${told.length} of ${found.kinds.length} kinds of telemetry told${stale ? `, ${stale} late` : ""}`,
+    `${told.length} of ${found.kinds.length} kinds of telemetry received${stale ? `, ${stale} late` : ""}`,
     `${found.refused.toLocaleString("en-US")} refused`,
   ];
   return parts.filter((part, at) => at < 2 || !found.recorded).join(" · ");
