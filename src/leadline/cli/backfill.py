@@ -15,16 +15,16 @@ from leadline.views.rows import parse_time
 
 
 def backfill(
-    analyses: Annotated[list[str] | None, typer.Argument(help="Names, as in `leadline show analyses`; or all.")] = None,
+    analyses: Annotated[list[str] | None, typer.Argument(help="Names from `leadline show analyses`, or all.")] = None,
     since: Annotated[str, typer.Option("--from", help="Begin: ns, ISO 8601 or -15m; included.")] = "",
     until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
-    last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h, 1d.")] = "",
+    last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h or 1d.")] = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Judge the windows of a time span again: after an analysis is new, better, or was not running.
+    """Analyse a time span again: after an analysis was added, improved, or was not running.
 
-    What comes out as it was stays as it is; what differs is a new revision. New windows of the present come first.
+    Results that differ become a new revision; the rest stays. Current windows are analysed first.
     """
     client = Client(server)
     from_ns, to_ns = span(since, until, last, now_of(client))

@@ -20,17 +20,17 @@ from leadline.store.backup.take import freeze, gather
 
 
 def backup(
-    directory: Annotated[Path, typer.Argument(help="Directory to make; on the disk of the store it takes no space.")],
+    directory: Annotated[Path, typer.Argument(help="Directory to create; on the store's disk it takes no space.")],
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Back up this embedded store; no server may have it. By default the server is asked."),
+        typer.Option(help="Back up this embedded store, which no server may have open. Default: ask the server."),
     ] = None,
     config: ConfigOption = None,
     server: ServerOption = "",
 ) -> None:
-    """Back up all rows of all tables into DIR, while Leadline runs. Run it on the machine of the server, as its user.
+    """Back up all tables into DIR while Leadline runs. Run it on the server's machine, as the server's user.
 
-    On the disk of the store its files are linked: copy DIR to another machine, or the back-up dies with the disk.
+    On the store's own disk the files are hard links: copy DIR to another machine, or you lose the backup with the disk.
     """
     began = time.monotonic()
     if data_dir is not None:
@@ -53,13 +53,13 @@ def backup(
 
 
 def restore(
-    directory: Annotated[Path, typer.Argument(help="What `leadline backup` made.")],
+    directory: Annotated[Path, typer.Argument(help="Directory made by `leadline backup`.")],
     data_dir: Annotated[
-        Path | None, typer.Option(help="Directory of the embedded store; by default that of leadline.yaml.")
+        Path | None, typer.Option(help="Directory of the embedded store. Default: from leadline.yaml.")
     ] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Bring a back-up into an empty store that no server has open; then start Leadline on it."""
+    """Restore a backup into an empty store that no server has open; then start Leadline on it."""
     began = time.monotonic()
     settings = load(config, os.environ).store
     if data_dir is not None:

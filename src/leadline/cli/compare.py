@@ -19,13 +19,13 @@ VALUES_MAX = 3  # of one setting on one side
 
 def compare(
     a: Annotated[str, typer.Argument(help="bert-7, bert-7@-2h (its run then), host:h3, gpu:GPU-5c1e.")],
-    b: Annotated[str, typer.Argument(help="The same; without it the peers of A.", show_default=False)] = "",
+    b: Annotated[str, typer.Argument(help="Same forms as A. Default: the peers of A.", show_default=False)] = "",
     at: AtOption = "",
     cluster: ClusterOption = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Compare A with B, or with its peers: what differs in versions and settings, and what differs in time."""
+    """Compare A with B, or with its peers: versions, settings, times, metrics."""
     found = Client(server).get("/api/v1/compare", a=a, b=b, at=at, cluster=cluster)
     if not emit(found, output):
         tell(console(), found)

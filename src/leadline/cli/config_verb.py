@@ -11,17 +11,17 @@ from leadline.cli.output import console, emit, table
 from leadline.server.config import load
 from leadline.views.rows import SCHEMA_VERSION
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Look at the configuration.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show the configuration.")
 
 
 @app.callback()
 def _config() -> None:
-    """Look at the configuration."""
+    """Show the configuration."""
 
 
 @app.command("show")
 def show(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
-    """Print every setting, its value and its origin; a wrong value is refused with its file and line."""
+    """Print every setting with its value and origin; an invalid value is reported with its file and line."""
     settings = [setting._asdict() for setting in load(config, os.environ).settings()]
     if emit({"schema": SCHEMA_VERSION, "settings": settings}, output):
         return

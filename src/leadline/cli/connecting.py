@@ -34,7 +34,7 @@ def _pattern(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help=f"File with the token, where the server asks for one ({FILE_VARIABLE}).",
+            help=f"File with the token, if the server needs one ({FILE_VARIABLE}).",
             callback=_keep_token,
             expose_value=False,
         ),
@@ -42,7 +42,7 @@ def _pattern(
     ca_file: Annotated[
         Path | None,
         typer.Option(
-            help=f"Certificates (PEM) that an https server is known by ({CA_VARIABLE}).",
+            help=f"CA certificates (PEM) to verify an https server ({CA_VARIABLE}).",
             callback=_keep_ca,
             expose_value=False,
         ),

@@ -15,9 +15,9 @@ from leadline.model.errors import WorldError
 
 
 def doctor(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
-    """Say what is connected, how fresh it is, and what is refused and why.
+    """Show what is connected, how fresh its data is, and what is refused and why.
 
-    Exit code 0 if all is well, 1 if something wants attention, 2 if Leadline or its store does not answer.
+    Exit code 0: all is well; 1: something needs attention; 2: Leadline or its store does not answer.
     """
     try:
         found = Client(server).get("/api/v1/doctor")

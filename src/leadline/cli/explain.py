@@ -17,12 +17,12 @@ from leadline.cli.output import console, emit
 
 def explain(
     incident: Annotated[str, typer.Argument(help="Id of the incident, from `leadline show incidents`.")],
-    model: Annotated[bool, typer.Option("--model", help="Also ask the language model of explain.url.")] = False,
+    model: Annotated[bool, typer.Option("--model", help="Also ask the language model at explain.url.")] = False,
     cluster: ClusterOption = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Explain an incident: what is known of it, and what each sentence rests on."""
+    """Explain an incident in sentences, each with the facts that support it."""
     path = f"/api/v1/incidents/{quote(incident, safe='')}/explanation"
     found = Client(server).get(path, model="true" if model else "", cluster=cluster)
     if not emit(found, output):

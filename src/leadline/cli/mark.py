@@ -16,17 +16,17 @@ from leadline.model.incidents import Mark
 
 def mark(
     incident: Annotated[str, typer.Argument(help="Id of the incident, from `leadline show incidents`.")],
-    what: Annotated[Mark, typer.Argument(help="Of the cause, or of the incident.")],
-    entity: Annotated[str, typer.Option(help="The component, where several causes are named.")] = "",
-    rule: Annotated[str, typer.Option(help="The rule, where several causes are named.")] = "",
-    reason: Annotated[str, typer.Option(help="Why; needed to dismiss.")] = "",
+    what: Annotated[Mark, typer.Argument(help="Verdict on the cause, or dismiss for the incident.")],
+    entity: Annotated[str, typer.Option(help="The component, if several causes are named.")] = "",
+    rule: Annotated[str, typer.Option(help="The rule, if several causes are named.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason; required to dismiss.")] = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say that the cause of an incident is right or wrong, or dismiss the incident.
+    """Mark the cause of an incident right or wrong, or dismiss the incident.
 
-    A rule that is often marked wrong names no cause any more; `leadline show rules` tells how each does. A dismissed
-    incident sends no alert.
+    A rule that is often marked wrong stops naming causes; see `leadline show rules`. A dismissed incident sends no
+    alerts.
     """
     said = {"incident": incident, "mark": what.value, "entity": entity, "rule": rule, "reason": reason}
     found = Client(server).post("/api/v1/marks", {**said, "actor": _name()})

@@ -10,7 +10,7 @@ import typer
 
 
 class Output(StrEnum):
-    """Form of the answer."""
+    """Output format."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,21 +30,19 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the answer.", show_default=True)]
-SvgOption = Annotated[Path | None, typer.Option("--svg", help="Draw it into this file too, NAME.svg.")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.", show_default=True)]
+SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw it into this file, NAME.svg.")]
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 AtOption = Annotated[
     str,
-    typer.Option(
-        "--at", help="When: ns since 1970, ISO 8601 or -15m; if not given now, or the last time it was there."
-    ),
+    typer.Option("--at", help="Time: ns since 1970, ISO 8601 or -15m. Default: now, or when it was last seen."),
 ]
 FromOption = Annotated[str, typer.Option("--from", help="Since when: ns since 1970, ISO 8601 or -2h.")]
 ToOption = Annotated[str, typer.Option("--to", help="Until when; if not given now, or the end of a job that is over.")]
-LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several may be up side by side.")]
+LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
 SeedOption = Annotated[
     int,
     typer.Option(
-        help="What a scenario leaves open is chosen from it: what breaks, which hosts a job gets, who shares a machine."
+        help="Seed for what a scenario leaves open: what breaks, which hosts a job gets, who shares a machine."
     ),
 ]

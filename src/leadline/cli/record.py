@@ -32,21 +32,21 @@ def record(
     files: Annotated[list[Path], typer.Argument(help="The bundle to write; with --redact also FROM before it.")],
     since: Annotated[str, typer.Option("--from", help="Begin: ns, ISO 8601 or -15m; included.")] = "",
     until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
-    last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h, 1d.")] = "",
-    truth: Annotated[Path | None, typer.Option(help="Truth of a scenario, written beside the bundle.")] = None,
+    last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h or 1d.")] = "",
+    truth: Annotated[Path | None, typer.Option(help="Ground truth of a scenario, written next to the bundle.")] = None,
     tenant: Annotated[str, typer.Option(help="Only rows of this tenant.")] = "",
     cluster: Annotated[str, typer.Option(help="Only rows of this cluster.")] = "",
     redact: Annotated[bool, typer.Option("--redact", help="Replace names and addresses, consistently.")] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Read this embedded store; no server may have it. By default the server is asked."),
+        typer.Option(help="Read this embedded store, which no server may have open. Default: ask the server."),
     ] = None,
     config: ConfigOption = None,
     server: ServerOption = "",
 ) -> None:
-    """Record every table of a time span into FILE.leadline, by default the last 10 minutes.
+    """Record all tables of a time span into FILE.leadline. Default: the last 10 minutes.
 
-    The running server is asked, as it owns the store. `leadline record --redact FROM TO` redacts an existing bundle.
+    Asks the running server, which owns the store. `leadline record --redact FROM TO` redacts an existing bundle.
     """
     source, target = _paths(files, redact)
     if truth is None and source is not None and truth_path(source).exists():

@@ -34,20 +34,20 @@ TELL_EVERY_S = 10.0  # where the output is no terminal
 def replay(
     file: Annotated[Path, typer.Argument(help="The bundle, NAME.leadline.")],
     speed: Annotated[
-        str, typer.Option(help="Recorded seconds per second, or max: as fast as the store takes them.")
+        str, typer.Option(help="Recorded seconds per second, or max: as fast as the store accepts them.")
     ] = "1",
-    once: Annotated[bool, typer.Option("--once", help="End when everything was played.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit when everything was played.")] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Keep the store here, in a new or empty directory. By default it is gone at the end."),
+        typer.Option(help="Keep the store here, in a new or empty directory. Default: deleted at the end."),
     ] = None,
     host: Annotated[str | None, typer.Option(help="Loopback address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port of the API.")] = None,
     config: ConfigOption = None,
 ) -> None:
-    """Play a recorded incident: its rows come in the order and at the pace in which they came then.
+    """Replay a recorded incident: its rows arrive in their original order and at their original pace.
 
-    Needs no root and no cluster. The API serves what was played so far, until Ctrl-C; telemetry is not taken meanwhile.
+    Needs no root and no cluster. The API serves what was played so far, until Ctrl-C. No other telemetry is accepted.
     """
     play(file, speed, once, data_dir, host, port, config, lambda url: ProgressTeller())
 

@@ -19,7 +19,7 @@ def sql(
 ) -> None:
     """Run one SELECT over the tables of `leadline show tables`. Reads only.
 
-    Its limits are the settings store.query_rows_max, query_seconds_max and query_bytes_max; over a limit it fails.
+    Limited by the settings store.query_rows_max, query_seconds_max and query_bytes_max; beyond them it fails.
     """
     text = sys.stdin.read() if query == "-" else query
     found = Client(server).post("/api/v1/sql", {"sql": text})

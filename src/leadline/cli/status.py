@@ -35,9 +35,9 @@ def status(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say in a line each how the server, its sources, the jobs and incidents are; exit code 0 if all is well, else 1.
+    """Show the state of the server, its sources, jobs and incidents, one line each. Exit code 0 if all is well, else 1.
 
-    `leadline doctor` tells more of the first two, `leadline diagnose` of the others.
+    For details run `leadline doctor` (server, sources) and `leadline diagnose` (jobs, incidents).
     """
     try:
         client = Client(server)

@@ -25,7 +25,7 @@ from leadline.server.tokens.token import ID_BYTES, SECRET_BYTES, Token, TokenRol
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LASTS = "365d"  # long enough that no sender falls silent within a season, short enough that a forgotten token ends
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens with which others connect.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke access tokens.")
 
 FileOption = Annotated[
     Path | None,
@@ -41,14 +41,14 @@ def create(
         str,
         typer.Option(help="Whose rows; for operate, which acts for all tenants, that one only.", show_default=False),
     ] = "",
-    expires: Annotated[str, typer.Option(help="When it ends: 12h, 90d, 52w, or never.")] = LASTS,
+    expires: Annotated[str, typer.Option(help="Expires in: 12h, 90d, 52w, or never.")] = LASTS,
     save: Annotated[
         Path | None, typer.Option(help="Write the secret to this new file (mode 0600) instead of printing it.")
     ] = None,
     token_file: FileOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """Make a token and print its secret, which nobody can print again. A server that runs takes it within a second."""
+    """Create a token and print its secret, which is shown only once. A running server accepts it within a second."""
     path = _path(token_file, config)
     now_ns = time.time_ns()
     chance = secrets.token_bytes(ID_BYTES + SECRET_BYTES)
@@ -77,7 +77,7 @@ def create(
 def list_tokens(
     token_file: FileOption = None, config: ConfigOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """List all tokens, also those that ended in the last 90 days. Secrets are not kept, so none is shown."""
+    """List all tokens, including those that expired in the last 90 days. Secrets are not stored, so none is shown."""
     _, tokens = file.loaded(_path(token_file, config))
     now_ns = time.time_ns()
     if emit({"tokens": [_shown(each, now_ns) for each in tokens]}, output):
@@ -100,7 +100,7 @@ def revoke(
     token_file: FileOption = None,
     config: ConfigOption = None,
 ) -> None:
-    """End a token. A server that runs refuses it within a second."""
+    """Revoke a token. A running server refuses it within a second."""
     path = _path(token_file, config)
     now_ns = time.time_ns()
     ended: list[Token] = []

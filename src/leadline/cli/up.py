@@ -30,11 +30,12 @@ def up(
     config: ConfigOption = None,
     data_dir: Annotated[Path | None, typer.Option(help="Directory of the embedded store.")] = None,
     host: Annotated[
-        str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all, which needs --token-file.")
+        str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces, which needs --token-file.")
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port of API, remote-write and OTLP/HTTP.")] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="Who may connect: the file that `leadline token create` writes.")
+        Path | None,
+        typer.Option(help="File with the tokens of those who may connect, written by `leadline token create`."),
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM), for HTTPS and gRPC over TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Key (PEM) of --tls-cert.")] = None,
@@ -42,11 +43,11 @@ def up(
         bool,
         typer.Option("--demo", help="Also train on an emulated cluster and break it (root), or replay a recording."),
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --demo: end with the story.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --demo: exit when the demo ends.")] = False,
 ) -> None:
-    """Start Leadline: ways in, embedded store and API in one process under a small supervisor.
+    """Start Leadline: ingestion, embedded store and API in one process under a small supervisor.
 
-    Runs until Ctrl-C or SIGTERM; what was accepted is stored before it ends.
+    Runs until Ctrl-C or SIGTERM; everything accepted is stored before it exits.
     """
     if once and not demo:
         raise UsageError("--once belongs to --demo: without its cluster nothing would arrive to be shown")

@@ -34,13 +34,13 @@ def diagnose(
         ),
     ] = "",
     within: Annotated[
-        str, typer.Argument(help="Of a recording only this job, incident or entity.", show_default=False)
+        str, typer.Argument(help="Only this job, incident or entity of a recording.", show_default=False)
     ] = "",
     truth: Annotated[
-        bool, typer.Option("--truth", help="Hold a recording against what was really broken, NAME.truth.json.")
+        bool, typer.Option("--truth", help="Compare a recording with its ground truth, NAME.truth.json.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Print every incident in full, not only the costliest.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Print one line only, as a Nagios plug-in.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Print one line only, like a Nagios plug-in.")] = False,
     svg: SvgOption = None,
     at: AtOption = "",
     cluster: ClusterOption = "",
@@ -48,10 +48,10 @@ def diagnose(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say what hurts, since when, the cause with its evidence, what to do, and what it costs to wait.
+    """Show what is wrong, since when, the cause with its evidence, what to do, and what waiting costs.
 
-    Exit code 0: nothing hurts; 1: something does, and its cause is unknown or it is suppressed; 2: something does, and
-    the cause is known; 3: cannot tell, or nobody knows the name. In a recording all that happened counts.
+    Exit code 0: no incident; 1: an incident whose cause is unknown or that is suppressed; 2: an incident with a known
+    cause; 3: cannot tell, or the name is unknown. In a recording, incidents that are over count too.
     """
     try:
         found, faults = _found(

@@ -47,27 +47,33 @@ OWN_S = 12.0  # what a cell takes beside its time line, before any was seen: Lea
 
 
 def matrix(
-    directory: Annotated[Path, typer.Argument(help="Where bundles, truths and the journal go; made if need be.")],
+    directory: Annotated[
+        Path, typer.Argument(help="Directory for bundles, truths and the journal; created if missing.")
+    ],
     faults: Annotated[str, typer.Option(help="Names, or all; `none` is a healthy run.")] = "all,none",
     magnitudes: Annotated[str, typer.Option(help="Of small, medium, large; or all.")] = "all",
     workloads: Annotated[str, typer.Option(help="Kinds of jobs, or all.")] = "rings,bert",
     seeds: Annotated[str, typer.Option(help="Numbers as 1 or 1-3 or 1,5.")] = "1",
-    topology: Annotated[str, typer.Option(help="A preset or file for all cells; default: what each fault needs.")] = "",
-    decoys: Annotated[bool, typer.Option("--decoys", help="Each cell also with a harmless anomaly elsewhere.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="A small slice instead: four cells of a few seconds.")] = False,
-    first: Annotated[int, typer.Option(min=0, help="Only so many cells of the whole; 0: all.")] = 0,
-    parallel: Annotated[int, typer.Option(min=1, max=PARALLEL_MAX, help="Cells at a time; they share cores.")] = 1,
-    before: Annotated[float, typer.Option(min=3.0, help="Seconds that a job settles.")] = USUAL.before_s,
+    topology: Annotated[str, typer.Option(help="A preset or file for all cells. Default: what each fault needs.")] = "",
+    decoys: Annotated[bool, typer.Option("--decoys", help="Add a harmless anomaly elsewhere to each cell.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small sample: four cells of a few seconds.")] = False,
+    first: Annotated[int, typer.Option(min=0, help="Run only this many cells; 0: all.")] = 0,
+    parallel: Annotated[
+        int, typer.Option(min=1, max=PARALLEL_MAX, help="Cells to run at the same time; they share cores.")
+    ] = 1,
+    before: Annotated[
+        float, typer.Option(min=3.0, help="Seconds before the fault, for the job to settle.")
+    ] = USUAL.before_s,
     during: Annotated[float, typer.Option(min=1.0, help="Seconds that a fault lasts.")] = USUAL.during_s,
-    after: Annotated[float, typer.Option(min=0.0, help="Seconds after it.")] = USUAL.after_s,
-    again: Annotated[bool, typer.Option("--again", help="Also the cells that failed before.")] = False,
-    plan_only: Annotated[bool, typer.Option("--plan", help="Say what would be run, and run nothing.")] = False,
-    name: Annotated[str, typer.Option("--name", help="First part of the names of its labs.")] = "matrix",
+    after: Annotated[float, typer.Option(min=0.0, help="Seconds after the fault.")] = USUAL.after_s,
+    again: Annotated[bool, typer.Option("--again", help="Run cells that failed before again.")] = False,
+    plan_only: Annotated[bool, typer.Option("--plan", help="Print what would be run, without running it.")] = False,
+    name: Annotated[str, typer.Option("--name", help="Prefix for the names of its labs.")] = "matrix",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run faults x magnitudes x workloads x seeds, each recorded as a bundle with its truth. Needs root.
+    """Run faults x magnitudes x workloads x seeds, each recorded as a bundle with its ground truth. Needs root.
 
-    Interrupted or killed, the same command goes on with what is missing.
+    If interrupted, run the same command again to continue.
     """
     checked_name(name)
     times = QUICK if quick else Times(before, during, after)

@@ -38,13 +38,9 @@ def run(
     truth: Annotated[
         Path | None, typer.Option(help="Where to write the truth; by default next to --record, or SCENARIO.truth.json.")
     ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(min=1.0, help="Instead of the scenario's duration: `healthy` for hours.")
-    ] = None,
-    topology: Annotated[str, typer.Option(help="Instead of the scenario's: a preset or a YAML file.")] = "",
-    data_dir: Annotated[
-        Path | None, typer.Option(help="Keep the store here. By default it is gone at the end.")
-    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=1.0, help="Override the scenario's duration.")] = None,
+    topology: Annotated[str, typer.Option(help="Override the scenario's topology: a preset or a YAML file.")] = "",
+    data_dir: Annotated[Path | None, typer.Option(help="Keep the store here. Default: deleted at the end.")] = None,
     flow_truth: Annotated[
         bool,
         typer.Option("--flow-truth", help="Count every flow at every switch: NAME.flows.parquet next to --record."),
@@ -55,7 +51,7 @@ def run(
     sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
     name: LabOption = "lab",
 ) -> None:
-    """Run a scenario: cluster, training, faults with their truth, watched by a Leadline of its own.
+    """Run a scenario: cluster, training, faults with ground truth, watched by a separate Leadline.
 
     Needs root and Linux network namespaces. Ctrl-C ends it and removes everything it made.
     """
@@ -116,8 +112,8 @@ def run(
 
 def demo(
     seed: SeedOption = 1,
-    scenario: Annotated[str, typer.Option(help="Another story: a scenario, a fault's name, a YAML file.")] = "demo",
+    scenario: Annotated[str, typer.Option(help="Another scenario: its name, a fault's name, or a YAML file.")] = "demo",
     name: LabOption = "lab",
 ) -> None:
-    """Tell the story of a fault on the terminal: what the lab does, and beside it what Leadline receives."""
+    """Follow one fault on the terminal: what the lab does, side by side with what Leadline receives."""
     run(scenario, seed=seed, name=name)

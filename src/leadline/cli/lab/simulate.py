@@ -67,9 +67,9 @@ def simulate(
     utilisation: Annotated[float, typer.Option(help="Share of the hosts that jobs have.")] = 0.85,
     placement: Annotated[str, typer.Option(help="packed or random.")] = "packed",
 ) -> None:
-    """Simulate a fleet: jobs, faults, losses of telemetry, with the truth beside the bundle. Needs no root.
+    """Simulate a fleet: jobs, faults, lost telemetry, with the ground truth next to the bundle. Needs no root.
 
-    Says first how many rows to expect and refuses what the disk cannot hold.
+    Prints the expected number of rows first, and refuses what does not fit on the disk.
     """
     if server and to is not None:
         raise UsageError("give --to or --server, not both")

@@ -25,7 +25,7 @@ def anomalies(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what was outside its own past or its peers, the oddest first. It is evidence, and no alert."""
+    """Show metrics that left their own past or their peers, strongest first. They are evidence and send no alerts."""
     asked = {"entity": entity, "from": since, "to": until, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/anomalies", **asked)

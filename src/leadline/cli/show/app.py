@@ -46,7 +46,7 @@ def tables(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the tables and how full they are; with a NAME, its columns."""
+    """List the tables and their sizes; with a NAME, its columns."""
     found = Client(server).get("/api/v1/tables")
     if name:
         known = [each["name"] for each in found["tables"]]
@@ -83,11 +83,11 @@ def tables(
 def series(
     match: Annotated[str, typer.Argument(help="Part of the metric name.")] = "",
     entity: Annotated[str, typer.Option(help="Only streams of this entity, such as gpu:GPU-5c1e.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Metric names at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of metric names.")] = 100,
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List metric names: how many streams each has, of which entities, which label has the most values."""
+    """List metric names: streams, entities, and the label with the most values."""
     client = Client(server)
     found = client.get("/api/v1/series", match=match, entity=entity, limit=limit)
     if not found["rows"]:
@@ -105,7 +105,7 @@ def series(
 
 @app.command()
 def analyses(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
-    """List the analyses: what each concludes, how far it has judged, what failed."""
+    """List the analyses: what each computes, how far it has got, what failed."""
     found = Client(server).get("/api/v1/analyses")
     if emit(found, output):
         return

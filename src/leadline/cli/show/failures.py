@@ -23,7 +23,7 @@ def failures(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what failed: share and lost GPU time by class, time to resolve, first failure by fleet size, MTTF by job."""
+    """Show failures: share and lost GPU time by class, time to resolve, first failure by fleet size, MTTF by job."""
     found = Client(server).get("/api/v1/failures", **{"from": since, "to": until, "cluster": cluster})
     if emit(found, output):
         return

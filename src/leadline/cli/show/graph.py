@@ -33,7 +33,7 @@ def graph(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what a job stands on at a time: ranks, GPUs, hosts, NIC ports, links, switches; and who shares it."""
+    """Show what a job depends on at a time: ranks, GPUs, hosts, NICs, links, switches, and who shares them."""
     if bool(job) == bool(of):
         raise UsageError("give a JOB, or --of ENTITY such as switch:leaf1, and not both")
     client = Client(server)

@@ -28,7 +28,7 @@ def incidents(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what hurts and what hurt: since when, what it lost, the cause and what to do; open ones first."""
+    """Show incidents: since when, time lost, cause, and what to do; open ones first."""
     asked = {"job": job, "from": since, "to": until, "state": state, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/incidents", **asked)

@@ -32,7 +32,7 @@ def ledger(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show where the time of a job went, who costs most and since when, what is not known and why, what it cost."""
+    """Show where a job's time went, what cost most and since when, what is unknown and why, and the total cost."""
     asked = {"job": job, "from": since, "to": until, "at": at, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/ledger", **asked)

@@ -26,13 +26,13 @@ CHANNELS_SHOWN = 8
 def messages(
     job: Annotated[str, typer.Argument(help="bert-1 or job:bert-1.")],
     at: AtOption = "",
-    window: Annotated[str, typer.Option(help="Add windows up that far back: 60s, 5m, 1h.")] = "",
+    window: Annotated[str, typer.Option(help="Sum up windows this far back: 60s, 5m, 1h.")] = "",
     svg: SvgOption = None,
     cluster: ClusterOption = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the messages of a job: its rings in their order, and each edge's share of the time of its collectives."""
+    """Show the messages of a job: its rings in order, and each edge's share of collective time."""
     client = Client(server)
     found = client.get("/api/v1/messages", job=job, at=at, window=window, cluster=cluster)
     if svg is not None:

@@ -31,9 +31,9 @@ def path(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the flows between two ranks, both ways: hops in order with probability and volume, and alternatives.
+    """Show the flows between two ranks in both directions: hops with probability and volume, and alternative paths.
 
-    Where nothing was sampled: which paths the topology allows, and what is missing.
+    If nothing was sampled: the paths that the topology allows, and what data is missing.
     """
     client = Client(server)
     found = client.get("/api/v1/path", a=rank_a, b=rank_b, at=at, cluster=cluster)

@@ -20,7 +20,7 @@ def rules(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show the rules that name causes: how often people marked each right or wrong, and which have fallen silent."""
+    """Show the rules that name causes: how often each was marked right or wrong, and which are switched off."""
     found = Client(server).get("/api/v1/rules", cluster=cluster)
     if not emit(found, output):
         tell(console(), found, every)

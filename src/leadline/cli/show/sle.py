@@ -34,13 +34,13 @@ def sle(
     window: Annotated[str, typer.Option(help="5m, 1h, 24h or 30d.")] = "1h",
     at: AtOption = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 0 ok, 1 warning, 2 critical, 3 unknown, as a Nagios plug-in.")
+        bool, typer.Option("--check", help="Exit with 0 ok, 1 warning, 2 critical, 3 unknown, like a Nagios plug-in.")
     ] = False,
     cluster: ClusterOption = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show how well expectations are met: good time, what is left of the error budget, burn rates, what was bad."""
+    """Show how well expectations are met: good time, remaining error budget, burn rates, what was bad."""
     client = Client(server)
     found = client.get(
         "/api/v1/sle", layer=layer, entity=entity, expectation=expectation, window=window, at=at, cluster=cluster
@@ -210,7 +210,7 @@ def expectations(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """List the expectations that hold: their bounds, objectives, and where each was read."""
+    """List the expectations in force: bounds, objectives, and the file each came from."""
     if layer and layer not in set(Layer):
         raise UsageError(f"--layer: expected one of {', '.join(Layer)}, got {layer[:50]!r}")
     found = Client(server).get("/api/v1/expectations", at=at, cluster=cluster)

@@ -28,7 +28,7 @@ def symptoms(
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what hurts and what hurt, and whom it blames: what incidents are made of; open ones first."""
+    """Show the symptoms that incidents are made of, and what each blames; open ones first."""
     asked = {"job": job, "from": since, "to": until, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/symptoms", **asked)

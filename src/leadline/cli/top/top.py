@@ -17,11 +17,11 @@ MISSING = "leadline top needs Textual, which is not installed: pip install 'lead
 
 def top(
     span: Annotated[str, typer.Option("--span", help=f"How far back: {', '.join(SPANS)}.")] = "1h",
-    every_s: Annotated[float, typer.Option("--every", min=0.5, max=3600, help="Seconds between two looks.")] = 2.0,
+    every_s: Annotated[float, typer.Option("--every", min=0.5, max=3600, help="Refresh interval in seconds.")] = 2.0,
     cluster: ClusterOption = "",
     server: ServerOption = "",
 ) -> None:
-    """Watch jobs, incidents and hosts. Keys: j i h choose a table, arrows a row, / finds, s span, p pause, q quits."""
+    """Watch jobs, incidents and hosts. Keys: j i h select a table, arrows a row, / search, s span, p pause, q quit."""
     if span not in SPANS:
         raise UsageError(f"--span: expected one of {', '.join(SPANS)}, got {span!r}")
     try:
