@@ -97,7 +97,10 @@ describe("who took which second", () => {
     expect(values["lost to others"]?.[0]).toBeCloseTo(0.1);
     expect(values["late-rank"]).toBeUndefined();
     expect(lines.find((one) => one.label === "compute")?.whole).toBe(0.2); // of both bins
-    expect(lines.filter((line) => line.hatched).map((line) => line.label)).toEqual(["unknown", "not analysed"]);
+    expect(lines.filter((line) => line.hatched).map((line) => line.label)).toEqual([
+      "unknown",
+      "not analysed",
+    ]);
     const sums = [0, 2].map((at) => lines.reduce((sum, line) => sum + (line.values[at] ?? 0), 0));
     expect(sums[0]).toBeCloseTo(1);
     expect(sums[1]).toBeCloseTo(1);
