@@ -1,22 +1,29 @@
 """What every end point of the API begins with: who asks, whose rows of which time may be read, a turn to query.
 
-mount_ledger(api, ways) ──> ways.span(request, from, to, cluster) ──> Asked ──> with ways.turn(): the answer
+@router.get("/api/v1/ledger", **answers(LedgerAnswer))
+def ledger(reader: Reading, since: From = "", ...):
+    asked, from_ns = reader.span(since, until, cluster)
+    with reader.turn():
+        return ledger_answer(reader.parts.store, asked, ...)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import Query, Request
+from fastapi import Depends, Query, Request
 from pydantic import BaseModel
 
-from leadline.model.errors import UsageError
-from leadline.model.principal import Principal
+from leadline.explain.explain import Explainer
+from leadline.model.errors import RefusedError, UsageError
+from leadline.model.principal import READ, Principal
 from leadline.server.health import Parts
+from leadline.server.serving import Serving, serving_of
+from leadline.server.tokens.rights import caller_of
 from leadline.views.asked import Asked, only_cluster
+from leadline.views.graph.view import Graphs
 from leadline.views.rows import parse_time
 
 At = Annotated[
@@ -30,28 +37,66 @@ SomeJob = Annotated[str, Query(description="bert-1 or job:bert-1; all if empty",
 OneJob = Annotated[str, Query(description="bert-1 or job:bert-1", min_length=1, max_length=1000)]
 
 
+class Problem(BaseModel):
+    """What went wrong: a reason for programs, a message for people."""
+
+    reason: str
+    message: str
+
+
+class ErrorAnswer(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: Problem
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 422, 429, 503)
+}
+
+
+def answers(model: type[BaseModel]) -> dict[str, Any]:
+    """What a decorator says of an answer of this shape: OpenAPI has it, but each answer is not checked against it,
+    since that takes milliseconds for large ones; tests check them."""
+    return {"response_model": None, "responses": {**PROBLEMS, 200: {"model": model}}}
+
+
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """What end points are made of: the server's parts, who a request is of, turns to query, how errors are told."""
+class Reader:
+    """One request that may read: who asks, and what of the server answers it."""
 
-    parts: Parts
-    who: Callable[[Request], Principal]
-    turn: Callable[[], AbstractContextManager[None]]
-    problems: dict[int | str, Any]
+    principal: Principal
+    serving: Serving
 
-    def answers(self, model: type[BaseModel]) -> dict[str, Any]:
-        """What a decorator says of an answer of this shape: told to OpenAPI, not checked at each answer, since large
-        ones take milliseconds; tests check them."""
-        return {"response_model": None, "responses": {**self.problems, 200: {"model": model}}}
+    @property
+    def parts(self) -> Parts:
+        """The parts of the server."""
+        return self.serving.parts
 
-    def asked(self, request: Request, at: str = "", cluster: str = "") -> Asked:
-        """Whose rows as they were at a time; without one, as they are. Errors: UsageError, RefusedError."""
-        principal, now_ns = self.who(request), self.parts.now_ns()
-        return Asked(principal, cluster, parse_time(at, now_ns) if at else now_ns, latest=not at)
+    @property
+    def graphs(self) -> Graphs:
+        """The graphs that were built lately."""
+        return self.serving.graphs
 
-    def span(self, request: Request, since: str, until: str, cluster: str) -> tuple[Asked, int | None]:
-        """Whose rows up to when, and since when (None: not told). Errors: UsageError for a span that ends first."""
-        asked = self.asked(request, until, cluster)
+    @property
+    def explainer(self) -> Explainer:
+        """What puts incidents into sentences."""
+        return self.serving.explainer
+
+    def turn(self) -> AbstractContextManager[None]:
+        """A turn to query, for the time of a `with`. Errors: BusyError if none is left for whoever asks."""
+        if self.parts.memory:
+            self.parts.memory.require_room()
+        return self.serving.turns.turn(self.principal)
+
+    def asked(self, at: str = "", cluster: str = "") -> Asked:
+        """Whose rows as they were at a time; without one, as they are. Errors: UsageError for what is no time."""
+        now_ns = self.parts.now_ns()
+        return Asked(self.principal, cluster, parse_time(at, now_ns) if at else now_ns, latest=not at)
+
+    def span(self, since: str, until: str, cluster: str) -> tuple[Asked, int | None]:
+        """Whose rows up to when, and since when (None: not given). Errors: UsageError for a span that ends first."""
+        asked = self.asked(until, cluster)
         from_ns = parse_time(since, self.parts.now_ns()) if since else None
         if from_ns is not None and from_ns >= asked.at_ns:
             raise UsageError(
@@ -65,3 +110,16 @@ class Ways:
         Errors: UsageError where there are several and none was named. Asks the store: call it within a turn.
         """
         return replace(asked, cluster=asked.cluster or only_cluster(self.parts.store, asked.principal))
+
+
+# `async`: a plain function would be called in a thread of its own, which costs more than what it does.
+async def reader_of(request: Request) -> Reader:
+    """Who asks. Errors: RefusedError for whoever may not read."""
+    serving = serving_of(request)
+    principal = serving.gate.again(caller_of(request, READ))
+    if not principal.may(READ):
+        raise RefusedError("unauthorized", f"role {principal.role} may not read")
+    return Reader(principal, serving)
+
+
+Reading = Annotated[Reader, Depends(reader_of)]

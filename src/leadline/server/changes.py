@@ -14,13 +14,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.responses import StreamingResponse
-
-from leadline.model.errors import BusyError, LeadlineError
+from leadline.model.errors import BusyError
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import TABLES
-from leadline.server.asking import Ways
 from leadline.server.health import Parts
 
 EVERY_S = 1.0
@@ -82,33 +78,3 @@ class Changes:
 
 def _event(said: dict[str, Any]) -> str:
     return f"data: {json.dumps(said, separators=(',', ':'))}\n\n"
-
-
-def mount_changes(api: FastAPI, ways: Ways, changes: Changes) -> None:
-    """Add the end point."""
-
-    @api.get(
-        "/api/v1/changes",
-        tags=["state"],
-        response_class=StreamingResponse,
-        responses={**ways.problems, 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
-    )
-    async def follow(request: Request) -> StreamingResponse:
-        """Server-sent events: the time, and a version for each table that got rows. They carry no data."""
-        stream = changes.events(ways.who(request))
-        first = await anext(stream)  # so that a refusal is an answer, not a stream that breaks
-
-        async def all_of_it() -> AsyncIterator[str]:
-            yield first
-            async for each in stream:
-                try:
-                    ways.who(request)
-                except LeadlineError:  # a token ends while its page is open: the page asks again, and is told why
-                    return
-                yield each
-
-        return StreamingResponse(
-            all_of_it(),
-            media_type="text/event-stream",
-            headers={"cache-control": "no-store", "x-accel-buffering": "no"},
-        )

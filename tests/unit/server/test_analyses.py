@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from leadline.model.errors import RefusedError, UsageError
-from leadline.model.principal import Principal, Role
+from leadline.model.principal import Caller, Principal, Role
 from leadline.runner.lanes import AnalysisState
 from leadline.server.analyses import HIDDEN, findings, metrics, told
-from leadline.server.asking import Ways
-from leadline.server.routes.analyses import mount_analyses
+from leadline.server.routes.analyses import router
 
 STATE = AnalysisState(
     name="path", version=1, doc="Paths of flows.", state="ok", judged_to_ns=50, lag_s=12.0, windows=3, failures=0,
@@ -46,11 +44,16 @@ def asked(
     """The answer of an API that has only the end points of analyses; errors of ours are raised."""
     api = FastAPI()
 
-    def who(_: Request) -> Principal:
-        return Principal(role=role)
+    class Open:
+        """A gate that lets everybody in with one role."""
 
-    parts = SimpleNamespace(runner=runner)
-    mount_analyses(api, Ways(parts, who, nullcontext, {}))  # type: ignore[arg-type]
+        def __call__(self, _: Caller) -> Principal:
+            return Principal(role=role)
+
+        again = __call__
+
+    api.state.serving = SimpleNamespace(parts=SimpleNamespace(runner=runner), gate=Open())
+    api.include_router(router)
 
     async def answer() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://leadline") as client:

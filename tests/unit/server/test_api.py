@@ -209,7 +209,7 @@ def test_rows_by_entity(leadline: RunningLeadline) -> None:
     assert [row["entity"] for row in found] == ["gpu:GPU-2"]
     assert [row["job"] for row in get(leadline, "/api/v1/tables/step", entity="job:bert-7")["rows"]] == ["bert-7"]
     assert get(leadline, "/api/v1/tables/event", entity="gpu:GPU-no")["rows"] == []
-    assert "do not speak of a gpu" in refused(leadline, "/api/v1/tables/step", entity="gpu:GPU-2")
+    assert "have no gpu" in refused(leadline, "/api/v1/tables/step", entity="gpu:GPU-2")
     assert "kind:name" in refused(leadline, "/api/v1/tables/event", entity="nothing")
 
 

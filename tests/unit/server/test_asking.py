@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from fastapi import Request
 
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import Principal, Role
-from leadline.server.asking import Ways
+from leadline.server.asking import Reader, reader_of
 
 NOW = 1_750_000_000 * 10**9
 ACME = Principal("acme", "lab", Role.TENANT_READ)
@@ -28,18 +29,15 @@ class Clusters:
         return pa.table({"cluster": pa.array(self.names, pa.string())})
 
 
-def ways(store: Clusters | None = None, who: Any = lambda _: ACME) -> Ways:
+def reader(store: Clusters | None = None) -> Reader:
     parts = SimpleNamespace(store=store or Clusters(), now_ns=lambda: NOW)
-    return Ways(parts, who, nullcontext, {})  # type: ignore[arg-type]
-
-
-REQUEST: Any = None
+    return Reader(ACME, SimpleNamespace(parts=parts))  # type: ignore[arg-type]
 
 
 def test_without_a_time_it_is_the_present_of_whoever_asks() -> None:
-    asked = ways().asked(REQUEST)
+    asked = reader().asked()
     assert (asked.principal, asked.cluster, asked.at_ns, asked.latest) == (ACME, "", NOW, True)
-    then = ways().asked(REQUEST, "-15m", "lab")
+    then = reader().asked("-15m", "lab")
     assert (then.cluster, then.at_ns, then.latest) == ("lab", NOW - 900 * 10**9, False)
 
 
@@ -47,13 +45,15 @@ def test_who_may_not_ask_is_refused_before_anything_is_read() -> None:
     def nobody(_: Any) -> Principal:
         raise RefusedError("unauthorized", "no")
 
+    state = SimpleNamespace(serving=SimpleNamespace(gate=SimpleNamespace(again=nobody)))
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "app": SimpleNamespace(state=state)}
     with pytest.raises(RefusedError):
-        ways(who=nobody).span(REQUEST, "no time", "no time", "")
+        asyncio.run(reader_of(Request(scope)))
 
 
 @pytest.mark.parametrize(("since", "until", "span_s"), [("-10s", "", 10), ("-10s", "-5s", 5), ("", "-5s", None)])
 def test_spans(since: str, until: str, span_s: int | None) -> None:
-    asked, from_ns = ways().span(REQUEST, since, until, "")
+    asked, from_ns = reader().span(since, until, "")
     assert (None if from_ns is None else asked.at_ns - from_ns) == (None if span_s is None else span_s * 10**9)
     assert asked.latest == (not until)
 
@@ -61,16 +61,16 @@ def test_spans(since: str, until: str, span_s: int | None) -> None:
 @pytest.mark.parametrize(("since", "until"), [("-5s", "-10s"), ("-5s", "-5s"), (str(NOW), ""), ("2100-01-01", "")])
 def test_a_span_that_ends_first_is_told(since: str, until: str) -> None:
     with pytest.raises(UsageError, match="`from` must be before `to`"):
-        ways().span(REQUEST, since, until, "")
+        reader().span(since, until, "")
 
 
 def test_one_cluster_is_the_one_named_else_the_only_one_else_told() -> None:
     store = Clusters("a", "b")
-    found = ways(store)
-    assert found.one_cluster(found.asked(REQUEST, cluster="b")).cluster == "b"
+    found = reader(store)
+    assert found.one_cluster(found.asked(cluster="b")).cluster == "b"
     assert store.asked == [""], "a named one is not looked for"
     with pytest.raises(UsageError, match="several clusters, a, b"):
-        found.one_cluster(found.asked(REQUEST))
+        found.one_cluster(found.asked())
     assert "acme" in store.asked[-1], "clusters of other tenants are not told"
-    assert ways(Clusters("a")).one_cluster(found.asked(REQUEST)).cluster == "a"
-    assert ways(Clusters()).one_cluster(found.asked(REQUEST)).cluster == "lab"
+    assert reader(Clusters("a")).one_cluster(found.asked()).cluster == "a"
+    assert reader(Clusters()).one_cluster(found.asked()).cluster == "lab"

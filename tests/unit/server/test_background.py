@@ -416,7 +416,7 @@ def test_a_runner_that_is_dead_or_fails_on_is_told() -> None:
         life = SimpleNamespace(**{**vars(well), **changed, "well": False})
         (told,) = life_findings(life)  # type: ignore[arg-type]
         assert told["state"] == "critical"
-        assert told["text"].startswith("nothing is judged")
+        assert told["text"].startswith("no analysis is running")
 
 
 # --- the ways in ---

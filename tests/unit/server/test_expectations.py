@@ -152,7 +152,7 @@ def test_a_tenant_is_not_told_whom_an_expectation_names_nor_the_file(store: Stor
 
 def test_a_table_without_any_says_that_the_defaults_hold(store: Store) -> None:
     found = ask(store, T)
-    assert "judged by the defaults" in found["note"]
+    assert "the defaults apply" in found["note"]
     assert {each["expectation"] for each in found["expectations"]} == {each.name for each in DEFAULTS}
 
 

@@ -268,7 +268,7 @@ def test_what_lasted_when_it_stopped_is_closed_after_a_long_outage(tmp_path: Pat
         (host,) = server.http.get("/api/v1/anomalies", params={"from": "-4h"}).json()["entities"]
         assert (host["lasts"], host["metrics"][0]["unwatched"]) == (False, True)
         page = CliRunner().invoke(app, ["diagnose", made.FLAP, "--server", server.url]).output
-        assert "not watched since" in " ".join(page.split())
+        assert "no data since then" in " ".join(page.split())
         totals = server.http.get("/metrics").text
         assert 'leadline_analysis_late_total{reason="unwatched"} 3.0' in totals
 

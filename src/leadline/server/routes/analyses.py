@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request
 from pydantic import BaseModel, Field
 
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import OPERATE
 from leadline.server.analyses import told, told_to_tenants
-from leadline.server.asking import Ways
+from leadline.server.asking import PROBLEMS, Reading
+from leadline.server.tokens.rights import guarded_router
 from leadline.views.rows import SCHEMA_VERSION
 
 INT64_MAX = 2**63 - 1
@@ -58,23 +58,25 @@ class BackfillAnswer(BaseModel):
     windows: int
 
 
-def mount_analyses(api: FastAPI, ways: Ways) -> None:
-    """Add the end points."""
-    runner = ways.parts.runner
+router = guarded_router()
 
-    @api.get("/api/v1/analyses", tags=["state"], responses=ways.problems)
-    def analyses(request: Request) -> AnalysesAnswer:
-        """How each analysis does: how far it has judged, what failed. Counts are over all tenants and, like errors,
-        only for the role operator; others get 0."""
-        states = told(runner) if ways.who(request).may(OPERATE) else told_to_tenants(runner)
-        return AnalysesAnswer(schema=SCHEMA_VERSION, analyses=[StateAnswer(**each) for each in states])
 
-    @api.post("/api/v1/backfill", tags=["state"], responses=ways.problems)
-    def backfill(request: Request, asked: BackfillRequest) -> BackfillAnswer:
-        """Judge the windows of a span again, or for the first time. For the role operator."""
-        if not ways.who(request).may(OPERATE):
-            raise RefusedError("unauthorized", "re-analysis needs the role operator")
-        if runner is None:
-            raise UsageError("no analysis runs in this server")
-        windows = runner.backfill(asked.from_ns, asked.to_ns, asked.analyses)
-        return BackfillAnswer(schema=SCHEMA_VERSION, windows=windows)
+@router.get("/api/v1/analyses", tags=["state"], responses=PROBLEMS)
+def analyses(reader: Reading) -> AnalysesAnswer:
+    """How each analysis does: how far it has judged, what failed. Counts are over all tenants and, like errors,
+    only for the role operator; others get 0."""
+    runner = reader.parts.runner
+    states = told(runner) if reader.principal.may(OPERATE) else told_to_tenants(runner)
+    return AnalysesAnswer(schema=SCHEMA_VERSION, analyses=[StateAnswer(**each) for each in states])
+
+
+@router.post("/api/v1/backfill", tags=["state"], responses=PROBLEMS)
+def backfill(reader: Reading, asked: BackfillRequest) -> BackfillAnswer:
+    """Judge the windows of a span again, or for the first time. For the role operator."""
+    if not reader.principal.may(OPERATE):
+        raise RefusedError("unauthorized", "re-analysis needs the role operator")
+    runner = reader.parts.runner
+    if runner is None:
+        raise UsageError("no analysis runs in this server")
+    windows = runner.backfill(asked.from_ns, asked.to_ns, asked.analyses)
+    return BackfillAnswer(schema=SCHEMA_VERSION, windows=windows)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Path, Query, Request
+from fastapi import Path, Query
 
-from leadline.server.asking import Cluster, From, OneJob, To, Ways
+from leadline.server.asking import Cluster, From, OneJob, Reading, To, answers
+from leadline.server.tokens.rights import guarded_router
 from leadline.views.jobs.collectives import collectives_answer
 from leadline.views.jobs.lateness import lateness_answer
 from leadline.views.jobs.overlays import overlays_answer
@@ -26,69 +27,67 @@ POINTS_MAX = 2000
 NamedJob = Annotated[str, Path(description="bert-1 or job:bert-1", min_length=1, max_length=1000)]
 Points = Annotated[int, Query(ge=1, le=POINTS_MAX, description="at most, over the span")]
 
+router = guarded_router()
 
-def mount_jobs(api: FastAPI, ways: Ways) -> None:
-    """Add the end points."""
 
-    def rows(request: Request, job: str, since: str, until: str, cluster: str) -> JobRows:
-        """Asks the store: call it within a turn."""
-        asked, from_ns = ways.span(request, since, until, cluster)
-        return JobRows.of(ways.parts.store, ways.one_cluster(asked), job, from_ns)
+def _rows(reader: Reading, job: str, since: str, until: str, cluster: str) -> JobRows:
+    """Asks the store: call it within a turn."""
+    asked, from_ns = reader.span(since, until, cluster)
+    return JobRows.of(reader.parts.store, reader.one_cluster(asked), job, from_ns)
 
-    def told(model: type[Any]) -> dict[int | str, Any]:
-        return {**ways.problems, 200: {"model": model}}
 
-    @api.get("/api/v1/jobs", tags=["jobs"], response_model=None, responses=told(JobsAnswer))
-    def jobs(
-        request: Request,
-        since: From = "",
-        until: To = "",
-        match: Annotated[str, Query(description="part of the name", max_length=200)] = "",
-        limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_MAX,
-        cluster: Cluster = "",
-    ) -> dict[str, Any]:
-        """Jobs of a span, the last hour if none is asked for: what they lost, how fast they go, whether they run."""
-        asked, from_ns = ways.span(request, since, until, cluster)
-        with ways.turn():
-            return jobs_answer(ways.parts.store, asked, from_ns, match, limit)
+@router.get("/api/v1/jobs", tags=["jobs"], **answers(JobsAnswer))
+def jobs(
+    reader: Reading,
+    since: From = "",
+    until: To = "",
+    match: Annotated[str, Query(description="part of the name", max_length=200)] = "",
+    limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_MAX,
+    cluster: Cluster = "",
+) -> dict[str, Any]:
+    """Jobs of a span, the last hour if none is asked for: what they lost, how fast they go, whether they run."""
+    asked, from_ns = reader.span(since, until, cluster)
+    with reader.turn():
+        return jobs_answer(reader.parts.store, asked, from_ns, match, limit)
 
-    @api.get("/api/v1/jobs/{job:path}/steps", tags=["jobs"], response_model=None, responses=told(StepsAnswer))
-    def steps(
-        request: Request, job: NamedJob, since: From = "", until: To = "", points: Points = 600, cluster: Cluster = ""
-    ) -> dict[str, Any]:
-        """Step time, phases, loss and throughput over a span, binned."""
-        with ways.turn():
-            return steps_answer(rows(request, job, since, until, cluster), points)
 
-    @api.get("/api/v1/jobs/{job:path}/lateness", tags=["jobs"], response_model=None, responses=told(LatenessAnswer))
-    def lateness(
-        request: Request, job: NamedJob, since: From = "", until: To = "", points: Points = 200, cluster: Cluster = ""
-    ) -> dict[str, Any]:
-        """How late each rank comes to its collectives, by rank and time."""
-        with ways.turn():
-            return lateness_answer(rows(request, job, since, until, cluster), points)
+@router.get("/api/v1/jobs/{job:path}/steps", tags=["jobs"], **answers(StepsAnswer))
+def steps(
+    reader: Reading, job: NamedJob, since: From = "", until: To = "", points: Points = 600, cluster: Cluster = ""
+) -> dict[str, Any]:
+    """Step time, phases, loss and throughput over a span, binned."""
+    with reader.turn():
+        return steps_answer(_rows(reader, job, since, until, cluster), points)
 
-    @api.get(
-        "/api/v1/jobs/{job:path}/collectives", tags=["jobs"], response_model=None, responses=told(CollectivesAnswer)
-    )
-    def collectives(
-        request: Request, job: NamedJob, since: From = "", until: To = "", cluster: Cluster = ""
-    ) -> dict[str, Any]:
-        """Each kind of collective: how many, how long, how fast, who comes last."""
-        with ways.turn():
-            return collectives_answer(rows(request, job, since, until, cluster))
 
-    # After those that name more of a path: names of jobs may have slashes.
-    @api.get("/api/v1/jobs/{job:path}", tags=["jobs"], response_model=None, responses=told(JobAnswer))
-    def job(request: Request, job: NamedJob, since: From = "", until: To = "", cluster: Cluster = "") -> dict[str, Any]:
-        """One job: its line of the list, where its ranks run, its communicators, its runs."""
-        with ways.turn():
-            return job_answer(rows(request, job, since, until, cluster), ways.parts.now_ns())
+@router.get("/api/v1/jobs/{job:path}/lateness", tags=["jobs"], **answers(LatenessAnswer))
+def lateness(
+    reader: Reading, job: NamedJob, since: From = "", until: To = "", points: Points = 200, cluster: Cluster = ""
+) -> dict[str, Any]:
+    """How late each rank comes to its collectives, by rank and time."""
+    with reader.turn():
+        return lateness_answer(_rows(reader, job, since, until, cluster), points)
 
-    @api.get("/api/v1/overlays", tags=["jobs"], response_model=None, responses=told(OverlaysAnswer))
-    def overlays(
-        request: Request, job: OneJob, since: From = "", until: To = "", cluster: Cluster = ""
-    ) -> dict[str, Any]:
-        """What happened to a job and what it stands on: events, checkpoints and incidents, for the time axis."""
-        with ways.turn():
-            return overlays_answer(rows(request, job, since, until, cluster))
+
+@router.get("/api/v1/jobs/{job:path}/collectives", tags=["jobs"], **answers(CollectivesAnswer))
+def collectives(
+    reader: Reading, job: NamedJob, since: From = "", until: To = "", cluster: Cluster = ""
+) -> dict[str, Any]:
+    """Each kind of collective: how many, how long, how fast, who comes last."""
+    with reader.turn():
+        return collectives_answer(_rows(reader, job, since, until, cluster))
+
+
+# After those that name more of a path: names of jobs may have slashes.
+@router.get("/api/v1/jobs/{job:path}", tags=["jobs"], **answers(JobAnswer))
+def job(reader: Reading, job: NamedJob, since: From = "", until: To = "", cluster: Cluster = "") -> dict[str, Any]:
+    """One job: its line of the list, where its ranks run, its communicators, its runs."""
+    with reader.turn():
+        return job_answer(_rows(reader, job, since, until, cluster), reader.parts.now_ns())
+
+
+@router.get("/api/v1/overlays", tags=["jobs"], **answers(OverlaysAnswer))
+def overlays(reader: Reading, job: OneJob, since: From = "", until: To = "", cluster: Cluster = "") -> dict[str, Any]:
+    """What happened to a job and what it stands on: events, checkpoints and incidents, for the time axis."""
+    with reader.turn():
+        return overlays_answer(_rows(reader, job, since, until, cluster))

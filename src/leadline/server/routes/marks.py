@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Query
 from pydantic import BaseModel, Field
 
 from leadline.model.incidents import Mark
-from leadline.server.asking import Cluster, Ways
+from leadline.server.asking import PROBLEMS, Cluster, Reading, answers
+from leadline.server.tokens.rights import guarded_router
 from leadline.views.incidents.marks import Said, marks_answer, save_mark
 from leadline.views.incidents.types import MarksAnswer
 from leadline.views.rows import SCHEMA_VERSION
@@ -30,33 +31,35 @@ class MarkRequest(BaseModel):
     actor: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._@-]*$", description="who says so")
 
 
-def mount_marks(api: FastAPI, ways: Ways) -> None:
-    """Add the end points."""
+router = guarded_router()
 
-    @api.post("/api/v1/marks", tags=["incidents"], **ways.answers(MarksAnswer))
-    def mark(request: Request, asked: MarkRequest) -> dict[str, Any]:
-        """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
-        their own incidents. The newest mark of a person counts."""
-        principal = ways.who(request)
-        said = Said(**asked.model_dump())
-        with ways.turn():
-            rows = save_mark(ways.parts.store, principal, said, ways.parts.now_ns())
-        return {"schema": SCHEMA_VERSION, "marks": rows}
 
-    @api.get("/api/v1/marks", tags=["incidents"], **ways.answers(MarksAnswer))
-    def marks(
-        request: Request,
-        incident: Annotated[str, Query(description="id of an incident; all if empty", max_length=500)] = "",
-        cluster: Cluster = "",
-    ) -> dict[str, Any]:
-        """What people said of causes and incidents, who and when; the newest first."""
-        asked = ways.asked(request, cluster=cluster)
-        with ways.turn():
-            return marks_answer(ways.parts.store, asked, incident)
+@router.post("/api/v1/marks", tags=["incidents"], **answers(MarksAnswer))
+def mark(reader: Reading, asked: MarkRequest) -> dict[str, Any]:
+    """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
+    their own incidents. The newest mark of a person counts."""
+    principal = reader.principal
+    said = Said(**asked.model_dump())
+    with reader.turn():
+        rows = save_mark(reader.parts.store, principal, said, reader.parts.now_ns())
+    return {"schema": SCHEMA_VERSION, "marks": rows}
 
-    @api.get("/api/v1/rules", tags=["incidents"], responses=ways.problems)
-    def rules(request: Request, cluster: Cluster = "") -> dict[str, Any]:
-        """Every rule that names causes: how often people found it right and wrong, and for whom it is silent."""
-        asked = ways.asked(request, cluster=cluster)
-        with ways.turn():
-            return rules_answer(ways.parts.store, ways.one_cluster(asked))
+
+@router.get("/api/v1/marks", tags=["incidents"], **answers(MarksAnswer))
+def marks(
+    reader: Reading,
+    incident: Annotated[str, Query(description="id of an incident; all if empty", max_length=500)] = "",
+    cluster: Cluster = "",
+) -> dict[str, Any]:
+    """What people said of causes and incidents, who and when; the newest first."""
+    asked = reader.asked(cluster=cluster)
+    with reader.turn():
+        return marks_answer(reader.parts.store, asked, incident)
+
+
+@router.get("/api/v1/rules", tags=["incidents"], responses=PROBLEMS)
+def rules(reader: Reading, cluster: Cluster = "") -> dict[str, Any]:
+    """Every rule that names causes: how often people found it right and wrong, and for whom it is silent."""
+    asked = reader.asked(cluster=cluster)
+    with reader.turn():
+        return rules_answer(reader.parts.store, reader.one_cluster(asked))

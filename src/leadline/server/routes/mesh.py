@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request
-
-from leadline.server.asking import At, Cluster, From, To, Ways
+from leadline.server.asking import At, Cluster, From, Reading, To, answers
+from leadline.server.tokens.rights import guarded_router
 from leadline.views.mesh import (
     SPAN_NS,
     Class,
@@ -19,33 +18,33 @@ from leadline.views.mesh import (
     pair_answer,
 )
 
+router = guarded_router()
 
-def mount_mesh(api: FastAPI, ways: Ways) -> None:
-    """Add the end points."""
-    store = ways.parts.store
 
-    @api.get("/api/v1/mesh", tags=["time"], **ways.answers(MeshAnswer))
-    def mesh(
-        request: Request, at: At = "", measure: Measure = "p99", traffic_class: Class = None, cluster: Cluster = ""
-    ) -> Row:
-        """The newest one-way delay, or loss, from every host to every other."""
-        with ways.turn():
-            return mesh_answer(store, ways.one_cluster(ways.asked(request, at, cluster)), measure, traffic_class)
+@router.get("/api/v1/mesh", tags=["time"], **answers(MeshAnswer))
+def mesh(
+    reader: Reading, at: At = "", measure: Measure = "p99", traffic_class: Class = None, cluster: Cluster = ""
+) -> Row:
+    """The newest one-way delay, or loss, from every host to every other."""
+    with reader.turn():
+        return mesh_answer(reader.parts.store, reader.one_cluster(reader.asked(at, cluster)), measure, traffic_class)
 
-    @api.get("/api/v1/mesh/pair", tags=["time"], **ways.answers(PairAnswer))
-    def pair(
-        request: Request, src: Host, dst: Host, since: From = "", until: To = "", traffic_class: Class = None,
-        cluster: Cluster = "",
-    ) -> Row:  # fmt: skip
-        """One-way delay and loss between two hosts over time, both ways. Of the last hour if no time is asked for."""
-        asked, from_ns = ways.span(request, since, until, cluster)
-        with ways.turn():
-            asked = ways.one_cluster(asked)
-            begin_ns = asked.at_ns - SPAN_NS if from_ns is None else from_ns
-            return pair_answer(store, asked, begin_ns, src, dst, traffic_class)
 
-    @api.get("/api/v1/clock", tags=["time"], **ways.answers(ClockAnswer))
-    def clock(request: Request, at: At = "", cluster: Cluster = "") -> Row:
-        """How every host's clock maps to cluster time, and how well that is known."""
-        with ways.turn():
-            return clock_answer(store, ways.asked(request, at, cluster))
+@router.get("/api/v1/mesh/pair", tags=["time"], **answers(PairAnswer))
+def pair(
+    reader: Reading, src: Host, dst: Host, since: From = "", until: To = "", traffic_class: Class = None,
+    cluster: Cluster = "",
+) -> Row:  # fmt: skip
+    """One-way delay and loss between two hosts over time, both ways. Of the last hour if no time is asked for."""
+    asked, from_ns = reader.span(since, until, cluster)
+    with reader.turn():
+        asked = reader.one_cluster(asked)
+        begin_ns = asked.at_ns - SPAN_NS if from_ns is None else from_ns
+        return pair_answer(reader.parts.store, asked, begin_ns, src, dst, traffic_class)
+
+
+@router.get("/api/v1/clock", tags=["time"], **answers(ClockAnswer))
+def clock(reader: Reading, at: At = "", cluster: Cluster = "") -> Row:
+    """How every host's clock maps to cluster time, and how well that is known."""
+    with reader.turn():
+        return clock_answer(reader.parts.store, reader.asked(at, cluster))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Query
 from pydantic import BaseModel, Field
 
-from leadline.server.asking import Cluster, Ways
+from leadline.server.asking import Cluster, Reading, answers
+from leadline.server.tokens.rights import guarded_router
 from leadline.views.names import Kind, names_answer
 
 
@@ -23,16 +24,16 @@ class NamesAnswer(BaseModel):
     text: str
 
 
-def mount_names(api: FastAPI, ways: Ways) -> None:
-    """Add the end point."""
+router = guarded_router()
 
-    @api.get("/api/v1/names", tags=["graph"], **ways.answers(NamesAnswer))
-    def names(
-        request: Request,
-        name: Annotated[str, Query(description="as somebody wrote it", min_length=1, max_length=1000)],
-        kind: Annotated[Kind, Query(description="what it is of")] = Kind.ANY,
-        cluster: Cluster = "",
-    ) -> dict[str, Any]:
-        """Whether anything is known by a name; if not, which names are near to it, or else the newest."""
-        with ways.turn():
-            return names_answer(ways.parts.store, ways.asked(request, cluster=cluster), name, kind)
+
+@router.get("/api/v1/names", tags=["graph"], **answers(NamesAnswer))
+def names(
+    reader: Reading,
+    name: Annotated[str, Query(description="as somebody wrote it", min_length=1, max_length=1000)],
+    kind: Annotated[Kind, Query(description="what it is of")] = Kind.ANY,
+    cluster: Cluster = "",
+) -> dict[str, Any]:
+    """Whether anything is known by a name; if not, which names are near to it, or else the newest."""
+    with reader.turn():
+        return names_answer(reader.parts.store, reader.asked(cluster=cluster), name, kind)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request
-
-from leadline.server.asking import Cluster, From, SomeJob, To, Ways
+from leadline.server.asking import PROBLEMS, Cluster, From, Reading, SomeJob, To
+from leadline.server.tokens.rights import guarded_router
 from leadline.views.symptoms import symptoms_answer
 
+router = guarded_router()
 
-def mount_symptoms(api: FastAPI, ways: Ways) -> None:
-    """Add the end point."""
 
-    @api.get("/api/v1/symptoms", tags=["incidents"], responses=ways.problems)
-    def symptoms(
-        request: Request,
-        since: From = "",
-        until: To = "",
-        job: SomeJob = "",
-        cluster: Cluster = "",
-    ) -> dict[str, Any]:
-        """Slow jobs, stalls, crashes and burning expectations, each with whom it blames: what incidents are made of."""
-        asked, from_ns = ways.span(request, since, until, cluster)
-        with ways.turn():
-            return symptoms_answer(ways.parts.store, asked, from_ns, job)
+@router.get("/api/v1/symptoms", tags=["incidents"], responses=PROBLEMS)
+def symptoms(
+    reader: Reading,
+    since: From = "",
+    until: To = "",
+    job: SomeJob = "",
+    cluster: Cluster = "",
+) -> dict[str, Any]:
+    """Slow jobs, stalls, crashes and burning expectations, each with whom it blames: what incidents are made of."""
+    asked, from_ns = reader.span(since, until, cluster)
+    with reader.turn():
+        return symptoms_answer(reader.parts.store, asked, from_ns, job)

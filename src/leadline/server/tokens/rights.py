@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
-from leadline.ingest.http import Authorize, peer_of
+from leadline.ingest.http import peer_of
 from leadline.model.principal import MARK, OPERATE, READ, Caller
 from leadline.server.page import VIEWS
+from leadline.server.serving import serving_of
 
 OPEN = ""  # answers whoever asks: the process's state, the page's files, signing in
 Route = tuple[str, str]
@@ -77,35 +79,38 @@ RIGHTS: Mapping[Route, str] = {
 }
 
 
-def guarded(gate: Authorize) -> type[APIRoute]:
-    """The routes of an API that all pass a gate, also one that forgets to ask who it is; before the body is read."""
+class Guarded(APIRoute):
+    """A route that passes the server's gate, also if its function forgets to ask who it is; before the body is read."""
 
-    class Guarded(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            inner = super().get_route_handler()
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of FastAPI behind the gate."""
+        inner = super().get_route_handler()
 
-            async def handler(request: Request) -> Response:
-                right = RIGHTS[request.method, self.path]
-                if right != OPEN:
-                    gate(caller_of(request, right))
-                return await inner(request)
+        async def handler(request: Request) -> Response:
+            right = RIGHTS[request.method, self.path]
+            if right != OPEN:
+                serving_of(request).gate(caller_of(request, right))
+            return await inner(request)
 
-            return handler
-
-    return Guarded
+        return handler
 
 
-def routes_of(api: FastAPI) -> set[Route]:
-    """Every route that is served, with its methods."""
-    return {
-        (method, route.path) for route in api.routes if isinstance(route, APIRoute) for method in route.methods or ()
-    }
+def guarded_router() -> APIRouter:
+    """A router for the end points of one file, all of which pass the gate."""
+    return APIRouter(route_class=Guarded)
 
 
-def require_all_listed(api: FastAPI) -> None:
-    """Every route says what it needs; else whoever adds one could forget it."""
-    missing = routes_of(api) - RIGHTS.keys()
+def routes_of(routes: Iterable[BaseRoute]) -> set[Route]:
+    """Every end point of these routes, by method."""
+    return {(method, each.path) for each in routes if isinstance(each, APIRoute) for method in each.methods or ()}
+
+
+def require_all_listed(routes: Collection[BaseRoute]) -> None:
+    """Every route says what it needs and passes the gate; else whoever adds one could forget it."""
+    missing = routes_of(routes) - RIGHTS.keys()
     assert not missing, f"say in server/tokens/rights.py what these routes need: {sorted(missing)}"
+    unguarded = [each.path for each in routes if isinstance(each, APIRoute) and not isinstance(each, Guarded)]
+    assert not unguarded, f"make the router of these with guarded_router(): {unguarded}"
 
 
 def caller_of(request: Request, wants: str, headers: Mapping[str, str] | None = None) -> Caller:

@@ -11,18 +11,20 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import APIRouter
 
 from leadline.ingest.http import OUR_SOCKET
 from leadline.model.errors import RefusedError
 from leadline.model.principal import OPERATE, READ, WRITE, Caller, Role
 from leadline.model.tables import TABLES
+from leadline.server.api import all_routes
 from leadline.server.config import Flag, load
 from leadline.server.main import Root, ServerProcess
 from leadline.server.tokens import file, token
 from leadline.server.tokens.audit import Audit
 from leadline.server.tokens.file import TokenFile
 from leadline.server.tokens.gate import COOKIE, Gate
-from leadline.server.tokens.rights import OPEN, RIGHTS, routes_of
+from leadline.server.tokens.rights import OPEN, RIGHTS, guarded_router, require_all_listed, routes_of
 from leadline.server.tokens.token import ID_BYTES, SECRET_BYTES, Token
 
 LASTS_NS = 3600 * 10**9
@@ -229,7 +231,7 @@ def paths() -> list[tuple[str, str, str]]:
 
 
 def test_every_route_of_the_server_says_what_it_needs(server: ServerProcess) -> None:
-    assert routes_of(server.api) == RIGHTS.keys()
+    assert routes_of(all_routes(server.api)) == RIGHTS.keys()
     assert {path for method, path in RIGHTS if method != "GET" and RIGHTS[method, path] == OPEN} == {"/api/v1/session"}
 
 
@@ -296,3 +298,14 @@ def test_signing_in_keeps_the_token_where_no_script_reads_it(server: ServerProce
             assert (await client.get("/api/v1/session")).status_code == 401
 
     asyncio.run(ask())
+
+
+def test_a_route_that_does_not_pass_the_gate_stops_the_server() -> None:
+    plain = APIRouter()
+    plain.add_api_route("/api/v1/jobs", lambda: None, methods=["GET"])
+    with pytest.raises(AssertionError, match="guarded_router"):
+        require_all_listed(plain.routes)
+    unlisted = guarded_router()
+    unlisted.add_api_route("/api/v1/new", lambda: None, methods=["GET"])
+    with pytest.raises(AssertionError, match=r"rights\.py.*api/v1/new"):
+        require_all_listed(unlisted.routes)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-from fastapi import FastAPI, Query, Request
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from leadline.model.errors import BusyError
 from leadline.model.principal import OPERATE
-from leadline.server.asking import Ways
+from leadline.server.asking import PROBLEMS, Reading
 from leadline.server.health import Parts
+from leadline.server.tokens.rights import guarded_router
 from leadline.store.bundle import Draft, draft_bundle
 from leadline.store.bundle_rows import Span
 from leadline.views.rows import SCHEMA_VERSION, parse_time
@@ -25,6 +25,8 @@ _NO_CONFIG = "# The configuration is for the role operator.\n"
 _BUNDLE: dict[int | str, dict[str, Any]] = {
     200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
 }
+
+router = guarded_router()
 
 
 class ReplayAnswer(BaseModel):
@@ -46,47 +48,45 @@ class ReplayAnswer(BaseModel):
     error: str = ""
 
 
-def mount_bundles(api: FastAPI, ways: Ways, config_text: str) -> None:
-    """Add the end points. `config_text` is what a bundle tells as its configuration."""
-    parts, recording = ways.parts, threading.Lock()
+@router.get("/api/v1/bundle", tags=["bundles"], responses=PROBLEMS | _BUNDLE, response_class=StreamingResponse)
+def bundle(
+    reader: Reading,
+    since: Annotated[str, Query(alias="from", description="ns, ISO 8601 or -10m; included")] = "",
+    until: Annotated[str, Query(alias="to", description="the same; not included; now if empty")] = "",
+    tenant: Annotated[str, Query(description="only rows of this tenant", max_length=64)] = "",
+    cluster: Annotated[str, Query(description="only rows of this cluster", max_length=64)] = "",
+) -> StreamingResponse:
+    """Record an incident bundle: all tables of a span, as docs/formats/bundle.md says. 10 minutes by default."""
+    parts, principal = reader.parts, reader.principal
+    operator = principal.may(OPERATE)
+    # Who acts as a tenant reads its rows, whatever it asks for.
+    span = _span(parts, since, until)
+    mine = (tenant or span.tenant) if operator else principal.tenant
+    span = dataclasses.replace(span, tenant=mine, cluster=cluster or span.cluster)
+    recording = reader.serving.recording
+    if not recording.acquire(blocking=False):
+        raise BusyError("another bundle is being recorded; ask again when it is done", 5)
+    try:
+        draft = _draft(parts, span, reader.serving.config_text, operator)
+    finally:
+        recording.release()
+    return StreamingResponse(
+        _sent(draft),
+        media_type=MEDIA_TYPE,
+        headers={"content-length": str(draft.size), "cache-control": "no-store"},
+    )
 
-    @api.get("/api/v1/bundle", tags=["bundles"], responses=ways.problems | _BUNDLE, response_class=StreamingResponse)
-    def bundle(
-        request: Request,
-        since: Annotated[str, Query(alias="from", description="ns, ISO 8601 or -10m; included")] = "",
-        until: Annotated[str, Query(alias="to", description="the same; not included; now if empty")] = "",
-        tenant: Annotated[str, Query(description="only rows of this tenant", max_length=64)] = "",
-        cluster: Annotated[str, Query(description="only rows of this cluster", max_length=64)] = "",
-    ) -> StreamingResponse:
-        """Record an incident bundle: all tables of a span, as docs/formats/bundle.md says. 10 minutes by default."""
-        principal = ways.who(request)
-        operator = principal.may(OPERATE)
-        # Who acts as a tenant reads its rows, whatever it asks for.
-        span = _span(parts, since, until)
-        mine = (tenant or span.tenant) if operator else principal.tenant
-        span = dataclasses.replace(span, tenant=mine, cluster=cluster or span.cluster)
-        if not recording.acquire(blocking=False):
-            raise BusyError("another bundle is being recorded; ask again when it is done", 5)
-        try:
-            draft = _draft(parts, span, config_text, operator)
-        finally:
-            recording.release()
-        return StreamingResponse(
-            _sent(draft),
-            media_type=MEDIA_TYPE,
-            headers={"content-length": str(draft.size), "cache-control": "no-store"},
-        )
 
-    @api.get("/api/v1/replay", tags=["bundles"], responses=ways.problems)
-    def replay(request: Request) -> ReplayAnswer:
-        """How far the replay is, where this server plays a bundle."""
-        ways.who(request)
-        if parts.replay is None:
-            return ReplayAnswer(schema=SCHEMA_VERSION, state="off")
-        progress = parts.replay.progress
-        if progress.state == "done" and parts.runner is not None and parts.runner.waiting():
-            progress = dataclasses.replace(progress, state="judging")
-        return ReplayAnswer(schema=SCHEMA_VERSION, **dataclasses.asdict(progress))
+@router.get("/api/v1/replay", tags=["bundles"], responses=PROBLEMS)
+def replay(reader: Reading) -> ReplayAnswer:
+    """How far the replay is, where this server plays a bundle."""
+    parts = reader.parts
+    if parts.replay is None:
+        return ReplayAnswer(schema=SCHEMA_VERSION, state="off")
+    progress = parts.replay.progress
+    if progress.state == "done" and parts.runner is not None and parts.runner.waiting():
+        progress = dataclasses.replace(progress, state="judging")
+    return ReplayAnswer(schema=SCHEMA_VERSION, **dataclasses.asdict(progress))
 
 
 def _span(parts: Parts, since: str, until: str) -> Span:

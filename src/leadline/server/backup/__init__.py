@@ -1,1 +1,0 @@
-"""Back-ups of the store that this server owns."""
