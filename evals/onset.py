@@ -20,16 +20,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from bench.figures import Figure, conditions, tell
 
+from evals.stored import append, asked, empty_store
 from leadline.analysis.columns import Floats, Ints
 from leadline.analysis.ledger.onset.changes import segments
-from leadline.analysis.ledger.onset.onset import LENGTH_MIN, PENALTY, Found, Straggler, stragglers
+from leadline.analysis.ledger.onset.onset import LENGTH_MIN, PENALTY
 from leadline.model.errors import DataError
+from leadline.model.tables.training import STEP
+from leadline.views.compare.sides import Reader
+from leadline.views.compare.slow_workers import slow_workers
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "alibaba_minibatch"
 HOW_TO_GET = "public repository alibaba/clusterdata, cluster-trace-gpu-v2020/mini-batch-time"
 COLUMNS = ("worker", "time", "batch_time_norm")
+END_NS = 1_750_000_000 * 10**9  # where runs are placed in time; any will do
+UNIT_NS = 10**6  # of the published times, whose unit is not told; any will do
 EDGE_SHARE = 0.1  # "in the middle": neither in the first nor in the last tenth
 RISE_MIN = 0.5  # of the coefficient of variation over its first level, to be told as rising
 
@@ -84,7 +91,35 @@ def _observations(path: Path) -> dict[int, str]:
         return {int(row["job"]): row["observation"] or "" for row in csv.DictReader(file)}
 
 
-def first_of(found: Found) -> Straggler | None:
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `leadline diagnose JOB` says of slow ranks, as `SlowWorker` of the API; `missing`: why nobody is named."""
+
+    stragglers: tuple[Mapping[str, Any], ...]
+    missing: str = ""
+
+
+def found_in(run: Run) -> Found:
+    """What ships says of a job: its times are stored as steps, then the job is asked for."""
+    usable = np.isfinite(run.time_N) & (run.time_N > 0)
+    worker_N, iteration_N = run.worker_N[usable], run.iteration_N[usable]
+    took_N = np.rint(run.time_N[usable] * UNIT_NS).astype(np.int64)
+    iteration_T, of_N = np.unique(iteration_N, return_inverse=True)
+    longest_T = np.zeros(len(iteration_T), np.int64)
+    np.maximum.at(longest_T, of_N, took_N)
+    start_N = END_NS - longest_T.sum() + (np.cumsum(longest_T) - longest_T)[of_N]
+    job = f"job-{run.number}"
+    rows = pa.table(
+        {"job": [job] * len(of_N), "rank": worker_N, "step": iteration_N, "start_ns": start_N,
+         "end_ns": start_N + took_N, "metrics": pa.array([[]] * len(of_N), pa.map_(pa.string(), pa.float64()))}
+    )  # fmt: skip
+    with empty_store() as store:
+        append(store, STEP, rows)
+        told = slow_workers(Reader(store, asked(END_NS)), job, int(start_N.min(initial=0)), END_NS)
+    return Found(tuple(told["workers"]), told["missing"])
+
+
+def first_of(found: Found) -> Mapping[str, Any] | None:
     """The straggler that is named first: one that began within the run before one that always was slow."""
     return found.stragglers[0] if found.stragglers else None
 
@@ -99,23 +134,24 @@ def named_right(run: Run, found: Found) -> tuple[bool | None, str]:
         return None, f"not said firmly: {run.said}"
     workers = [int(number) for number in re.findall(r"worker (\d+)", said)]
     if workers:
-        hit = told is not None and told.worker in workers
+        hit = told is not None and told["rank"] in workers
         if hit and "middle" in said:
             hit = is_in_the_middle(run, told)
         return hit, run.said
     if re.search(r"\bno\b.*straggler", said):
-        return not any(not each.from_start for each in found.stragglers), run.said
+        return not any(not each["from_start"] for each in found.stragglers), run.said
     if "several" in said:
-        return len({each.worker for each in found.stragglers}) > 1, run.said
+        return len({each["rank"] for each in found.stragglers}) > 1, run.said
     return None, f"not understood: {run.said}"
 
 
-def is_in_the_middle(run: Run, told: Straggler | None) -> bool:
+def is_in_the_middle(run: Run, told: Mapping[str, Any] | None) -> bool:
     """Whether a straggler's first iteration is neither in the first nor in the last tenth of the run."""
-    if told is None or told.from_start:
+    if told is None or told["from_start"]:
         return False
     first, last = int(run.iteration_N.min()), int(run.iteration_N.max())
-    return EDGE_SHARE < (told.since - first) / max(1, last - first) < 1 - EDGE_SHARE
+    since = int(told["since_step"])
+    return EDGE_SHARE < (since - first) / max(1, last - first) < 1 - EDGE_SHARE
 
 
 def variation_onset(run: Run) -> int | None:
@@ -154,20 +190,22 @@ def figures_of(run: Run, found: Found) -> list[Figure]:
     right = None if hit is None else float(hit)
     floor = variation_onset(run)
     return [
-        Figure(f"straggler_job_{n}", None if told is None else told.worker, "worker", reason=why),
-        Figure(f"onset_job_{n}", None if told is None else told.since, "iteration", reason=why),
-        Figure(f"stragglers_job_{n}", len({each.worker for each in found.stragglers}), "workers"),
+        Figure(f"straggler_job_{n}", None if told is None else told["rank"], "worker", reason=why),
+        Figure(f"onset_job_{n}", None if told is None else told["since_step"], "iteration", reason=why),
+        Figure(f"stragglers_job_{n}", len({each["rank"] for each in found.stragglers}), "workers"),
         Figure(f"named_right_job_{n}", right, "1", None if right is None else 1.0, reason=said),
         Figure(f"variation_onset_job_{n}", floor, "iteration", reason="floor: by the coefficient of variation alone"),
     ]  # fmt: skip
 
 
 def _words(found: Found) -> str:
-    return "; ".join(
-        f"worker {each.worker} {'always' if each.from_start else f'since {each.since}'}"
-        f"{'' if each.until is None else f' until {each.until}'}, +{each.slowdown:.0%}"
-        for each in found.stragglers
-    )
+    return "; ".join(map(_spell, found.stragglers))
+
+
+def _spell(each: Mapping[str, Any]) -> str:
+    since = "always" if each["from_start"] else f"since {each['since_step']}"
+    until = "" if each["until_step"] is None else f" until {each['until_step']}"
+    return f"worker {each['rank']} {since}{until}, +{each['slowdown']:.0%}"
 
 
 def judged(directory: Path) -> tuple[list[Figure], dict[str, Any]]:
@@ -176,13 +214,11 @@ def judged(directory: Path) -> tuple[list[Figure], dict[str, Any]]:
     detail: dict[str, list[Mapping[str, Any]]] = {}
     rights: list[float] = []
     for run in runs(directory):
-        found = stragglers(run.worker_N, run.iteration_N, run.time_N)
+        found = found_in(run)
         told += figures_of(run, found)
         right, _ = named_right(run, found)
         rights += [] if right is None else [float(right)]
-        detail[f"job_{run.number}"] = [
-            {name: getattr(each, name) for name in Straggler.__dataclass_fields__} for each in found.stragglers
-        ]
+        detail[f"job_{run.number}"] = [dict(each) for each in found.stragglers]
     why = None if rights else "of no job it is said firmly who the straggler is"
     told.append(Figure("named_right", sum(rights) / len(rights) if rights else None, "ratio", 1.0, reason=why))
     published = directory / "coefficient_variation.csv.gz"

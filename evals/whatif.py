@@ -2,6 +2,7 @@
 
     python -m evals.whatif [--data DIR] [--quick] [--json]
 
+Each trace goes the way of a user's: read as by `leadline import trace`, stored, asked for as by `leadline show whatif`.
 Per trace X of DIR (see `whatif_data`): S, Mw, Ms beside the published ones, root-cause class, top worker, top stage.
 Without --data: trace ST, which the tests keep; the others are in ByteDance-Seed/StragglerAnalysis, folder data/.
 """
@@ -12,20 +13,24 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, conditions, tell
 
+from evals.stored import append, asked, empty_store
 from evals.whatif_data import Published, Told, read, traces
-from leadline.analysis.ledger.operations.cause import Cause, Finding, finding
-from leadline.analysis.ledger.operations.trace import Left, read_trace
-from leadline.analysis.ledger.operations.whatif import WhatIf, what_if
+from leadline.analysis.ledger.operations.cause import Cause
+from leadline.model.tables.training import OPERATION
+from leadline.store import Store
+from leadline.views.whatif.view import what_if_answer
+from leadline.wire.traces.trace_file import operation_rows
 
 SMALL = Path(__file__).resolve().parent.parent / "tests" / "golden" / "straggler_whatif"
 HOW_TO_GET = "traces are in the public repository ByteDance-Seed/StragglerAnalysis, folder data/ (Apache-2.0)"
+END_NS = 1_750_000_000 * 10**9  # where traces are placed in time; any will do
 WITHIN = 0.05  # of a published value
 NEAR_ZERO = 0.4  # below it 5 % is less than 0.02, which is as near as a share of the slowdown need be told
 WITHIN_NEAR_ZERO = 0.02
@@ -33,19 +38,17 @@ WITHIN_NEAR_ZERO = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One trace. `answers` and `found` are None if no step of it is whole."""
+    """One trace, and what `leadline show whatif` says of it: every value null if no step of it is whole."""
 
     told: Told
-    left: Left
-    answers: WhatIf | None
-    found: Finding | None
+    answer: Mapping[str, Any]
     cpu_s: float
 
     @property
     def class_right(self) -> bool | None:
         """Whether the cause is the published one; None if none was published."""
         wanted = self.told.published.cause
-        return None if wanted is None else self.found is not None and self.found.cause is wanted
+        return None if wanted is None else self.answer["cause"] == wanted
 
     @property
     def place_right(self) -> bool | None:
@@ -53,23 +56,31 @@ class Judged:
         published = self.told.published
         if published.stage is None or published.dp_rank is None:
             return None
-        if self.answers is None or self.found is None:
+        if not self.answer["workers"]:
             return False
-        dp_rank, stage = self.answers.top_worker
-        if self.found.cause is Cause.STAGE:
-            return self.found.stage == published.stage
-        return (dp_rank, stage) == (published.dp_rank, published.stage)
+        top = self.answer["workers"][0]
+        if self.answer["cause"] == Cause.STAGE:
+            return bool(self.answer["place"]["stage"] == published.stage)
+        return (top["dp_rank"], top["stage"]) == (published.dp_rank, published.stage)
 
 
-def judged(told: Told) -> Judged:
-    """The answers on one trace."""
+def judged(store: Store, told: Told) -> Judged:
+    """What ships says of one trace: its rows are stored as `leadline import trace` does, then asked for."""
+    if told.found is not None:
+        append(store, OPERATION, operation_rows([told.found], told.name, END_NS))
     began = time.process_time()
-    trace, left = read_trace(told.operation)
-    answers = what_if(trace) if trace is not None else None
-    found = finding(answers) if answers is not None else None
-    if answers is not None:
-        _ = (answers.top_worker, answers.mended_by_workers, answers.mended_by_last_stage, answers.by_kind)
-    return Judged(told, left, answers, found, time.process_time() - began)
+    answer = what_if_answer(store, asked(END_NS), told.name)
+    return Judged(told, answer, time.process_time() - began)
+
+
+def all_judged(directory: Path) -> Iterator[Judged]:
+    """What is said of each trace of a directory; one that cannot be opened is left out, with a word on stderr."""
+    with empty_store() as store:
+        for path in traces(directory):
+            try:
+                yield judged(store, read(path))
+            except OSError as why:
+                print(f"{path}: left out: {why}", file=sys.stderr)
 
 
 def error(found: float | None, published: float | None) -> float | None:
@@ -88,11 +99,11 @@ def figures(all_judged: Sequence[Judged]) -> list[Figure]:
 
 
 def _errors(of: Judged) -> list[Figure]:
-    answers, published, name = of.answers, of.told.published, of.told.name
+    published, name = of.told.published, of.told.name
     values = (
-        ("S", None if answers is None else answers.slowdown, published.slowdown),
-        ("Mw", None if answers is None else answers.mended_by_workers, published.by_workers),
-        ("Ms", None if answers is None else answers.mended_by_last_stage, published.by_last_stage),
+        ("S", of.answer["slowdown"], published.slowdown),
+        ("Mw", of.answer["workers_share"], published.by_workers),
+        ("Ms", of.answer["last_stage_share"], published.by_last_stage),
     )
     told = []
     for word, found, wanted in values:
@@ -127,28 +138,27 @@ def _share(name: str, rights: Sequence[bool | None]) -> Figure:
 def detail(of: Judged) -> dict[str, Any]:
     """What was found in one trace, what was published, and what was left out."""
     out: dict[str, Any] = {"published": _published(of.told.published), "left_out": _left(of)}
-    answers, found = of.answers, of.found
-    if answers is None or found is None:
+    answer = of.answer
+    if answer["slowdown"] is None:
         return out
-    dp_rank, stage = answers.top_worker
-    observed_T = answers.replay.lengths_T(answers.replay.everything_DO, delays=True)
+    top = answer["workers"][0]
     return {
-        "S": _rounded(answers.slowdown),
-        "Mw": _rounded(answers.mended_by_workers),
-        "Ms": _rounded(answers.mended_by_last_stage),
-        "class": found.cause.value,
-        "confidence": _rounded(found.confidence),
-        "top_worker": {"dp_rank": dp_rank, "stage": stage, "rank": answers.rank((dp_rank, stage))},
-        "top_stage": answers.top_stage,
-        "link": found.link,
-        "share_mended": {cause.value: _rounded(share) for cause, share in found.share.items()},
-        "forward_backward_correlation": None if found.together is None else _rounded(found.together),
-        "S_by_kind": {name: _rounded(value) for name, value in answers.by_kind.items()},
-        "S_by_launch_delays": _rounded(float(observed_T.mean()) / answers.real_ns) if answers.real_ns > 0 else None,
-        "step_s": _rounded(float(observed_T.mean()) / 1e9),
-        "ideal_step_s": _rounded(answers.ideal_ns / 1e9),
-        "steps": len(answers.trace.step_T),
-        "operations": int(answers.trace.begin_TDO.size),
+        "S": _rounded(answer["slowdown"]),
+        "Mw": _rounded(answer["workers_share"]),
+        "Ms": _rounded(answer["last_stage_share"]),
+        "class": str(answer["cause"]),
+        "confidence": _rounded(answer["confidence"]),
+        "top_worker": {name: top[name] for name in ("dp_rank", "stage", "rank")},
+        "top_stage": int(answer["by_stage"][0]["name"].removeprefix("stage ")),
+        "link": answer["place"]["link"],
+        "share_mended": {str(each["cause"]): _rounded(each["share"]) for each in answer["causes"]},
+        "forward_backward_correlation": None if answer["correlation"] is None else _rounded(answer["correlation"]),
+        "S_by_kind": {each["name"]: _rounded(each["slowdown"]) for each in answer["by_kind"]},
+        "S_by_launch_delays": _rounded(answer["observed_s"] / answer["step_s"]) if answer["step_s"] > 0 else None,
+        "step_s": _rounded(answer["observed_s"]),
+        "ideal_step_s": _rounded(answer["ideal_s"]),
+        "steps": answer["steps"],
+        "operations": answer["operations"],
         "cpu_s": round(of.cpu_s, 3),
         **out,
     }
@@ -168,29 +178,25 @@ def _published(published: Published) -> dict[str, Any]:
 
 def _left(of: Judged) -> dict[str, Any]:
     """What of a trace was not used: nothing, if it is whole."""
-    left = of.left
-    missing = list(left.missing)
-    if of.answers is not None:
-        for name, seen in (("dp", len(of.answers.trace.dp_rank_D)), ("pp", len(set(of.answers.trace.stage_O)))):
+    left, missing = of.answer["left_out"], list(of.answer["left_out"]["missing"])
+    if of.answer["slowdown"] is not None:
+        for name, seen in (("dp", of.answer["replicas"]), ("pp", of.answer["stages"])):
             wanted = of.told.sizes.get(f"{name}_size", seen)
             missing += [f"{wanted - seen} of {wanted} {name} ranks"] if wanted > seen else []
-    found = {
-        "rows": left.rows, "copies": left.copies, "unknown_kinds": dict(left.unknown_kinds), "steps": left.steps,
-        "dp_ranks": left.dp_ranks, "missing": missing, "notes": of.told.notes,
-    }  # fmt: skip
+    found = {**left, "missing": missing, "notes": of.told.notes}
     return {name: value for name, value in found.items() if value}
 
 
 def line(of: Judged) -> str:
     """One trace in a line."""
-    if of.answers is None or of.found is None:
-        return f"{of.told.name}: nothing can be told: {_left(of)}"
-    dp_rank, stage = of.answers.top_worker
-    left = _left(of)
+    answer, left = of.answer, _left(of)
+    if answer["slowdown"] is None:
+        return f"{of.told.name}: nothing can be told: {left}"
+    top = answer["workers"][0]
     return (
-        f"{of.told.name}: S {of.answers.slowdown:.3f}, Mw {of.answers.mended_by_workers:.3f}, "
-        f"Ms {of.answers.mended_by_last_stage:.3f}; {of.found.cause.value}; top worker dp {dp_rank} stage {stage} "
-        f"(rank {of.answers.rank((dp_rank, stage))}), {of.cpu_s:.1f} s" + (f"; left out: {left}" if left else "")
+        f"{of.told.name}: S {answer['slowdown']:.3f}, Mw {answer['workers_share']:.3f}, "
+        f"Ms {answer['last_stage_share']:.3f}; {answer['cause']}; top worker dp {top['dp_rank']} stage {top['stage']} "
+        f"(rank {top['rank']}), {of.cpu_s:.1f} s" + (f"; left out: {left}" if left else "")
     )
 
 
@@ -203,12 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     directory = SMALL if given.data is None else given.data
     found = []
-    for path in traces(directory):
-        try:
-            each = judged(read(path))
-        except OSError as why:
-            print(f"{path}: left out: {why}", file=sys.stderr)
-            continue
+    for each in all_judged(directory):
         found.append(each)
         print(line(each), file=sys.stderr, flush=True)
     if not found:

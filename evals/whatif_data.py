@@ -11,21 +11,15 @@ Only the trace must be there. What is cut or damaged is read as far as it goes, 
 from __future__ import annotations
 
 import csv
-import io
 import json
-import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from leadline.analysis.ledger.operations.cause import Cause
-
-NUMBERS = ("dp_rank", "stage", "rank", "step", "seq_id", "mc", "mb_id")
-SECONDS = ("start_ts", "duration")
+from leadline.model.errors import DataError
+from leadline.wire.traces.read import read_trace_file
+from leadline.wire.traces.trace_file import TraceFile
 
 WORDS: tuple[tuple[str, Cause], ...] = (
     ("sequence", Cause.SEQUENCE),
@@ -56,10 +50,10 @@ class Published:
 
 @dataclass(slots=True)
 class Told:
-    """One trace of the directory: its rows as table `operation`, and notes on what could not be read."""
+    """One trace of the directory, and notes on what could not be read."""
 
     name: str
-    operation: pa.Table
+    found: TraceFile | None  # as `leadline import trace` reads it; None if it cannot be used
     published: Published
     sizes: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -74,78 +68,20 @@ def read(path: Path) -> Told:
     """One trace with what was published of it. Errors: OSError if the trace itself cannot be opened."""
     name = path.name.removeprefix("trace-").removesuffix(".gz").removesuffix(".csv")
     notes: list[str] = []
-    operation = _operation(_text(path, notes), notes)
+    found = _found(path, notes)
     meta = _object(path.parent / f"meta-{name}.json", notes)
     sizes = {key: value for key, value in meta.items() if key.endswith("_size") and isinstance(value, int)}
-    return Told(name, operation, _published(path.parent, name, notes), sizes, notes)
+    return Told(name, found, _published(path.parent, name, notes), sizes, notes)
 
 
-def _text(path: Path, notes: list[str]) -> str:
-    packed = path.read_bytes()
-    if not packed.startswith(b"\x1f\x8b"):
-        return packed.decode("utf-8", "replace")
-    unpacked, left = bytearray(), zlib.decompressobj(wbits=31)
+def _found(path: Path, notes: list[str]) -> TraceFile | None:
     try:
-        unpacked += left.decompress(packed)
-    except zlib.error as error:
-        # What came before the damage is found bit by bit: whole pieces first, so that one error costs one piece.
-        notes.append(f"{path.name} is damaged: {error}")
-        unpacked, left = bytearray(), zlib.decompressobj(wbits=31)
-        for at in range(0, len(packed), 512):
-            try:
-                unpacked += left.decompress(packed[at : at + 512])
-            except zlib.error:
-                break
-    if not left.eof:
-        notes.append(f"{path.name} is cut: its last row is left out")
-        unpacked = unpacked[: unpacked.rfind(b"\n") + 1]
-    return unpacked.decode("utf-8", "replace")
-
-
-def _operation(text: str, notes: list[str]) -> pa.Table:
-    """Rows of a CSV as table `operation`. A row that lacks a number that it must have is left out and counted."""
-    reader = csv.DictReader(io.StringIO(text))
-    wanted = {*NUMBERS, *SECONDS, "optype"}
-    lacking = sorted(wanted - set(reader.fieldnames or ()))
-    if lacking:
-        notes.append(f"columns are missing: {', '.join(lacking)}")
-    kept: dict[str, list[Any]] = {name: [] for name in wanted}
-    bad = 0
-    for row in reader:
-        try:
-            numbers = {name: int(float(row.get(name) or -1)) for name in ("seq_id", "mc", "mb_id")}
-            numbers |= {name: int(float(row[name])) for name in ("dp_rank", "stage", "rank", "step")}
-            times = {name: round(float(row[name]) * 1e9) for name in SECONDS}
-            if max(map(abs, (*numbers.values(), *times.values()))) >= 2**62:
-                raise ValueError
-        except (KeyError, TypeError, ValueError, OverflowError):
-            bad += 1
-            continue
-        for name, value in {**numbers, **times, "optype": row.get("optype") or ""}.items():
-            kept[name].append(value)
-    if bad:
-        notes.append(f"{bad} rows could not be read")
-    return _as_table(kept)
-
-
-def _as_table(kept: dict[str, list[Any]]) -> pa.Table:
-    column = {name: pa.array(np.array(kept[name], np.int64)) for name in (*NUMBERS, *SECONDS)}
-    kinds: Sequence[str] = kept["optype"]
-    return pa.table(
-        {
-            "job": pa.array(["trace"] * len(kinds), pa.string()),
-            "rank": column["rank"],
-            "stage": column["stage"],
-            "dp_rank": column["dp_rank"],
-            "step": column["step"],
-            "kind": pa.array(kinds, pa.string()),
-            "start_ns": column["start_ts"],
-            "duration_ns": column["duration"],
-            "seq": column["seq_id"],
-            "micro_batch": column["mb_id"],
-            "chunk": column["mc"],
-        }
-    )
+        found = read_trace_file(path.name, path.read_bytes())
+    except DataError as error:
+        notes.append(str(error))
+        return None
+    notes += found.notes
+    return found
 
 
 def _object(path: Path, notes: list[str]) -> dict[str, Any]:

@@ -43,6 +43,10 @@ class Client:
         """POST of JSON."""
         return self._ask("POST", path, json=body)
 
+    def send(self, path: str, body: bytes, content_type: str) -> None:
+        """POST of telemetry, which is stored whole or not at all."""
+        self._ask("POST", path, content=body, headers={"content-type": content_type})
+
     @contextmanager
     def stream(self, path: str, **params: str) -> Iterator[httpx.Response]:
         """GET of an answer that is not JSON, for the time of a `with`; empty parameters are left out."""

@@ -12,6 +12,7 @@ from leadline.cli.client import Client
 from leadline.cli.options import AtOption, ClusterOption, Output, OutputOption, ServerOption
 from leadline.cli.output import console, emit, table, when
 from leadline.cli.ranges import counted
+from leadline.cli.words.slow_workers import slow_worker_lines
 
 ROWS_MAX = 30
 VALUES_MAX = 3  # of one setting on one side
@@ -41,7 +42,16 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     _times(out, found["times"])
     _ledger(out, found["ledger"])
     _metrics(out, found["metrics"])
+    _slow_workers(out, found["slow_workers"])
     out.print(f"\n{found['note']}", style="dim", soft_wrap=True)
+
+
+def _slow_workers(out: Console, sides: Mapping[str, Any]) -> None:
+    for name, found in sides.items():
+        if found is not None:
+            out.print(f"\nslow ranks of {name.upper()}", style="bold")
+            for line in slow_worker_lines(found, show_missing=True):
+                out.print(f"  {line}", soft_wrap=True)
 
 
 def _in_words(note: str) -> str:

@@ -27,6 +27,7 @@ VERBS: Mapping[str, str] = {
     "replay": "leadline.cli.replay:replay",
     "backup": "leadline.cli.backup:backup",
     "restore": "leadline.cli.backup:restore",
+    "import": "leadline.cli.import_trace:app",
     "backfill": "leadline.cli.backfill:backfill",
     "show": "leadline.cli.show.app:app",
     "config": "leadline.cli.config_verb:app",

@@ -134,7 +134,7 @@ class ScenarioRun:
                 config = self.telemetry
                 if config.lldp and lldp.program() is None:
                     config = replace(config, lldp=False)
-                    self._say("lab", "lldpd is not installed (Debian: apt install lldpd): nobody tells of neighbours")
+                    self._say("lab", "lldpd is not installed (Debian: apt install lldpd): neighbours are not reported")
                 self.lab.telemetry = Telemetry(cluster, config)
                 stack.callback(self.lab.telemetry.stop)
                 self.lab.telemetry.start()

@@ -51,6 +51,7 @@ from leadline.server.routes import (
     symptoms,
     tables,
     telemetry,
+    whatif,
 )
 from leadline.server.serving import Serving
 from leadline.server.tokens.gate import Gate
@@ -88,6 +89,7 @@ ROUTERS = tuple(
         symptoms,
         tables,
         telemetry,
+        whatif,
     )
 )
 

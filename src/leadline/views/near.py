@@ -1,4 +1,4 @@
-"""Jobs that somebody may have meant by a name that nobody tells of."""
+"""Known jobs that an unknown name may mean."""
 
 from __future__ import annotations
 

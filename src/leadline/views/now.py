@@ -77,7 +77,7 @@ class WatchedCounts(BaseModel):
 
 
 class NotWatched(BaseModel):
-    """Something nobody tells of, so that no news of it is no good news."""
+    """Something without data: no news of it is no good news."""
 
     what: str
     why: str

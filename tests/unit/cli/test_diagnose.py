@@ -129,7 +129,7 @@ def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -
 def test_where_nothing_can_be_said_it_says_why() -> None:
     text = printed(answer(about="bert-2"))
     assert lines(text)[:2] == ["UNKNOWN bert-2: cannot tell",
-                               "nobody tells of a job or incident 'bert-2'; did you mean bert-1?"]  # fmt: skip
+                               "no data for a job or incident 'bert-2'; did you mean bert-1?"]  # fmt: skip
 
 
 def test_in_a_recording_all_that_happened_is_told() -> None:

@@ -43,7 +43,7 @@ def test_what_is_not_well_is_named() -> None:
     assert states(DOCTOR, answer(QUIET))[3] == ("ok", "1 open, 1 suppressed")
     unheard = states({**DOCTOR, "sources": []}, answer(about="bert-2"))
     assert unheard[1] == ("warning", "no senders")
-    assert unheard[2] == ("warning", "nobody tells of a job or incident 'bert-2'; did you mean bert-1?")
+    assert unheard[2] == ("warning", "no data for a job or incident 'bert-2'; did you mean bert-1?")
 
 
 def test_who_is_late_or_lost_is_named() -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from evals import onset
 
-from leadline.analysis.ledger.onset.onset import Found, stragglers
 from leadline.model.errors import DataError
 
 
-def the_cut() -> tuple[onset.Run, Found]:
+@cache
+def the_cut() -> tuple[onset.Run, onset.Found]:
     (run,) = onset.runs(onset.SMALL)
-    return run, stragglers(run.worker_N, run.iteration_N, run.time_N)
+    return run, onset.found_in(run)
 
 
 def test_the_job_that_is_kept_is_named_right(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,17 +48,15 @@ def test_in_the_middle_is_not_at_an_edge() -> None:
     run, found = the_cut()
     told = found.stragglers[0]
     assert onset.is_in_the_middle(run, told)
-    assert not onset.is_in_the_middle(run, replace(told, since=1221))
-    assert not onset.is_in_the_middle(run, replace(told, since=2391))
-    assert not onset.is_in_the_middle(run, replace(told, from_start=True))
+    assert not onset.is_in_the_middle(run, {**told, "since_step": 1221})
+    assert not onset.is_in_the_middle(run, {**told, "since_step": 2391})
+    assert not onset.is_in_the_middle(run, {**told, "from_start": True})
 
 
 def test_a_job_without_a_straggler_has_none_with_the_reason() -> None:
     run, _ = the_cut()
     calm = replace(run, time_N=np.full(len(run.time_N), 5.0))
-    figures = {
-        each.figure: each for each in onset.figures_of(calm, stragglers(calm.worker_N, calm.iteration_N, calm.time_N))
-    }
+    figures = {each.figure: each for each in onset.figures_of(calm, onset.found_in(calm))}
     assert figures["straggler_job_1"].value is None
     assert figures["straggler_job_1"].reason == "no worker stands out"
 

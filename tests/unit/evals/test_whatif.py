@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from evals.whatif import SMALL, error, figures, judged, line, main
-from evals.whatif_data import cause_of, read, traces
+from evals.whatif import SMALL, Judged, all_judged, error, figures, line, main
+from evals.whatif_data import cause_of, read
 
 from leadline.analysis.ledger.operations.cause import Cause
 
@@ -20,11 +20,16 @@ def data(tmp_path: Path) -> Path:
 
 
 def values(directory: Path) -> dict[str, float | None]:
-    return {each.figure: each.value for each in figures([judged(read(path)) for path in traces(directory)])}
+    return {each.figure: each.value for each in figures(list(all_judged(directory)))}
+
+
+def only(directory: Path, name: str) -> Judged:
+    """What is said of one trace of a directory."""
+    return next(each for each in all_judged(directory) if each.told.name == name)
 
 
 def test_the_kept_trace_meets_every_target() -> None:
-    told = figures([judged(read(path)) for path in traces(SMALL)])
+    told = figures(list(all_judged(SMALL)))
     assert {each.figure for each in told} == {
         "S_error_ST", "Mw_error_ST", "Ms_error_ST", "class_right", "place_right",
     }  # fmt: skip
@@ -58,16 +63,16 @@ def test_without_published_files_the_values_are_told_without_errors(data: Path) 
     for name in ("result-ST.json", "mw-ST.json", "ms-ST.json", "labels.csv", "meta-ST.json"):
         (data / name).unlink()
     assert set(values(data).values()) == {None}
-    assert "S 1.179" in line(judged(read(data / "trace-ST.csv.gz")))
+    assert "S 1.179" in line(only(data, "ST"))
 
 
 def test_a_file_that_was_cut_is_read_as_far_as_it_goes(data: Path) -> None:
     path = data / "trace-ST.csv.gz"
     path.write_bytes(path.read_bytes()[:-20_000])
-    told = read(path)
-    assert "cut" in told.notes[0]
-    assert 0 < told.operation.num_rows < 6784
-    assert "left out" in line(judged(told))
+    found = only(data, "ST")
+    assert "cut" in found.told.notes[0]
+    assert 0 < found.answer["operations"] < 6784
+    assert "left out" in line(found)
 
 
 def test_a_file_that_is_damaged_is_read_up_to_there(data: Path) -> None:
@@ -75,25 +80,23 @@ def test_a_file_that_is_damaged_is_read_up_to_there(data: Path) -> None:
     packed = bytearray(path.read_bytes())
     packed[40_000:40_100] = bytes(100)
     path.write_bytes(bytes(packed))
-    told = read(path)
-    assert told.notes
-    judged(told)
+    assert only(data, "ST").told.notes
 
 
 def test_rows_that_cannot_be_read_and_columns_that_are_missing_are_told(data: Path) -> None:
     path = data / "trace-ST.csv.gz"
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     (data / "trace-ODD.csv").write_text("\n".join([lines[0], "x,0,0,1,gc,0,0,0,0,0,0", *lines[1:]]))
-    assert read(data / "trace-ODD.csv").notes == ["1 rows could not be read"]
+    assert read(data / "trace-ODD.csv").notes == ["1 lines could not be read"]
     (data / "trace-NONE.csv").write_text("a,b\n1,2\n")
-    assert "columns are missing" in read(data / "trace-NONE.csv").notes[0]
-    assert "nothing can be told" in line(judged(read(data / "trace-NONE.csv")))
+    assert "begins with 'a, b'" in read(data / "trace-NONE.csv").notes[0]
+    assert "nothing can be told" in line(only(data, "NONE"))
 
 
 def test_ranks_that_the_sizes_promise_are_missed(data: Path) -> None:
     meta = data / "meta-ST.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"dp_size": 3}))
-    assert "1 of 3 dp ranks" in line(judged(read(data / "trace-ST.csv.gz")))
+    assert "1 of 3 dp ranks" in line(only(data, "ST"))
 
 
 def test_published_files_of_nonsense_are_as_if_not_there(data: Path) -> None:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from leadline.cli.output import STATE_STYLE, ago, when
 from leadline.cli.words.ledger import gpu_hours, gpu_time, money, share, so_far
+from leadline.cli.words.slow_workers import slow_worker_lines
 from leadline.model.incidents import ActionKind, FaultClass, Symptom
 
 WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
@@ -76,6 +77,7 @@ def tell(out: Console, found: Answer, every: bool = False) -> None:
         page.incident(one, counts=bool(now))
     page.others([one for one in [*now, *over] if one not in whole])
     page.failed(found.get("failed", []))
+    page.slow_workers(found.get("slow_workers", []))
 
 
 class _Page:
@@ -96,6 +98,13 @@ class _Page:
         for place, text in enumerate(texts):
             rows.add_row(Text(label if place == 0 else "", label_style), text)
         self._out.print(rows)
+
+    def slow_workers(self, jobs: Sequence[Answer]) -> None:
+        """Which ranks of the jobs that were asked for are slow by their own doing, and since which step."""
+        for each in jobs:
+            lines = slow_worker_lines(each)
+            if lines:
+                self._part("slow ranks", [Text(f"of {each['job']}"), *map(Text, lines)])
 
     # -- nothing hurts --------------------------------------------------------------------------------------------
 

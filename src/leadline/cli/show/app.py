@@ -23,6 +23,7 @@ from leadline.cli.show.path import path
 from leadline.cli.show.rules import rules
 from leadline.cli.show.sle import expectations, sle
 from leadline.cli.show.symptoms import symptoms
+from leadline.cli.show.whatif import whatif
 from leadline.model.errors import UnknownNameError
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show what is stored.")
@@ -38,6 +39,7 @@ app.command()(sle)
 app.command()(expectations)
 app.command()(rules)
 app.command()(messages)
+app.command()(whatif)
 
 
 @app.command()

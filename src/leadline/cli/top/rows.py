@@ -168,7 +168,7 @@ def _host(found: Answer, at: int, reasons: Sequence[Answer]) -> Row:
 
 
 def nics(healthy: int, total: int, unknown: int) -> str:
-    """`7 of 8`, of those whose carrier is known; of those that nobody tells of nothing is said but their number."""
+    """`7 of 8`, of those whose carrier is known; of those without data only the number is said."""
     rest = f"{unknown} unknown" if unknown else ""
     return (
         ", ".join(each for each in (f"{healthy} of {total - unknown}" if total > unknown else "", rest) if each) or "-"

@@ -65,6 +65,7 @@ _GET_READ = (
     "/api/v1/tables",
     "/api/v1/tables/{table}",
     "/api/v1/telemetry",
+    "/api/v1/whatif",
 )
 RIGHTS: Mapping[Route, str] = {
     **{("GET", path): OPEN for path in _GET_OPEN},

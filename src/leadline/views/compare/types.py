@@ -115,6 +115,33 @@ class MetricsApart(BaseModel):
     missing: str
 
 
+class SlowWorker(BaseModel):
+    """A rank that is slower than the others since a step; `from_start`: since before the span, so that is no onset."""
+
+    rank: int
+    since_step: int
+    until_step: int | None
+    since_ns: int
+    slowdown: float
+    from_start: bool
+    lost_s: float
+
+
+class SlowWorkersAnswer(BaseModel):
+    """The slow ranks of a job by their own times. `missing`: why nobody can be named."""
+
+    measure: str
+    missing: str
+    workers: list[SlowWorker]
+
+
+class SlowWorkersApart(BaseModel):
+    """Of each side; null of hosts and GPUs."""
+
+    a: SlowWorkersAnswer | None
+    b: SlowWorkersAnswer | None
+
+
 class CompareAnswer(BaseModel):
     """`GET /api/v1/compare`: `note` says what it does not say."""
 
@@ -125,4 +152,5 @@ class CompareAnswer(BaseModel):
     times: list[TimeApart]
     ledger: LedgerApart
     metrics: MetricsApart
+    slow_workers: SlowWorkersApart
     note: str

@@ -14,6 +14,7 @@ from leadline.views.asked import Asked, only_cluster
 from leadline.views.compare.metrics import metric_answer
 from leadline.views.compare.settings import settings_of, told_apart
 from leadline.views.compare.sides import Reader, Side, peers_of, side_of
+from leadline.views.compare.slow_workers import slow_workers
 from leadline.views.compare.times import ledger_of, times_of
 from leadline.views.rows import SCHEMA_VERSION
 
@@ -38,8 +39,13 @@ def compare_answer(store: Store, asked: Asked, a: str, b: str) -> dict[str, Any]
         "times": times_of(reader, one, other),
         "ledger": ledger_of(reader, one, other),
         "metrics": metric_answer(reader, one, other),
+        "slow_workers": {name: _slow(reader, side) for name, side in (("a", one), ("b", other))},
         "note": NO_CAUSE,
     }
+
+
+def _slow(reader: Reader, side: Side) -> dict[str, Any] | None:
+    return slow_workers(reader, side.name, side.from_ns, side.to_ns) if side.kind == "job" else None
 
 
 def _check(a: Side, b: Side) -> None:

@@ -171,7 +171,7 @@ def _port_states(found: Places, measured: Measures, told: Iterable[Reason]) -> l
 
 
 def _unhealthy(found: Places, states: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Bad ports; those that nobody tells of are only counted, since a fleet without that metric would list them all."""
+    """Bad ports; those without data are only counted, since a fleet without that metric would list them all."""
     place_P, names = found.ports.place_P, found.ports.name_P
     return [
         {"host": int(found.ports.host_P[at]), "name": str(names[at].as_py()).partition("/")[2],

@@ -2,7 +2,7 @@
 
     incidents (incidents_view) + what was watched ──> state, in the manner of Nagios, and why
 
-`ok` needs a reason: steps that come, and a judgement of them. A job that nobody tells of, or that nobody judged, is
+`ok` needs a reason: steps that come, and a judgement of them. A job without data, or without a judgement, is
 `unknown`, never fine.
 """
 
@@ -18,6 +18,8 @@ from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
+from leadline.views.compare.sides import Reader
+from leadline.views.compare.slow_workers import slow_workers
 from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.incident import Incident
 from leadline.views.incidents.view import Incidents
@@ -98,7 +100,7 @@ def diagnosis(
         "schema": SCHEMA_VERSION, "state": state, "about": about, "about_kind": kind, "at_ns": at_ns,
         "recorded": recorded, "why": why,
         "watched": asdict(watched), "price": config.gpu_hour_price, "currency": config.currency,
-        "incidents_total": len(incidents), "incidents": told,
+        "slow_workers": [], "incidents_total": len(incidents), "incidents": told,
     }  # fmt: skip
 
 
@@ -162,10 +164,10 @@ def _nobody(about: str, watched: Watched) -> str:
     near = difflib.get_close_matches(about, names, 3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     if not names:
-        return f"nobody tells of a job or incident {about!r}, nor of any other job (`leadline doctor`)"
+        return f"no data for a job or incident {about!r}, and no job is known (`leadline doctor`)"
     more = f" and {len(names) - JOBS_NAMED} more" if len(names) > JOBS_NAMED else ""
     there = f"; there {'is' if len(names) == 1 else 'are'} {', '.join(names[:JOBS_NAMED])}{more}"
-    return f"nobody tells of a job or incident {about!r}{hint or there}"
+    return f"no data for a job or incident {about!r}{hint or there}"
 
 
 def _judged(watched: Watched, *, recorded: bool) -> tuple[str, str]:
@@ -199,7 +201,21 @@ def diagnosis_answer(store: Store, asked: Asked, about: str = "", config: Ledger
         watched = watching.watched([])  # to say which jobs there are
         kind = About.UNKNOWN if unknown else kind
     answer = diagnosis(name, incidents, watched, asked.at_ns, config or LedgerConfig(), recorded=False, kind=kind)
-    return answer | {"why": unknown} if unknown else answer
+    if unknown:
+        return answer | {"why": unknown}
+    if kind in (About.JOB, About.INCIDENT):
+        answer["slow_workers"] = _slow_workers(store, asked, watched)
+    return answer
+
+
+def _slow_workers(store: Store, asked: Asked, watched: Watched) -> list[dict[str, Any]]:
+    """Which ranks of the jobs that were asked for are slow, and since which step of the last hour of each."""
+    reader = Reader(store, asked)
+    found = []
+    for each in watched.jobs[:JOBS_NAMED]:
+        from_ns = max(each.since_ns, each.until_ns - LOOK_NS)
+        found.append({"job": each.job, **slow_workers(reader, each.job, from_ns, each.until_ns)})
+    return found
 
 
 def _named(found: Incidents, about: str, asked: Asked) -> tuple[About, str, list[Incident]]:

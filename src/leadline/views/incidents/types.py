@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from leadline.model.incidents import Mark
+from leadline.views.compare.types import SlowWorkersAnswer
 from leadline.views.incidents.actions import Advice, ToDo
 from leadline.views.incidents.diagnosis import About, Watched
 from leadline.views.incidents.incident import Evidence
@@ -124,6 +125,12 @@ class DiagnosedIncident(IncidentAnswer):
     waiting_cost: float
 
 
+class SlowWorkersOfJob(SlowWorkersAnswer):
+    """The slow ranks of one job that was asked for."""
+
+    job: str
+
+
 class DiagnosisAnswer(_Answer):
     """`state`: ok, warning, critical, unknown; `why` where no incident says so."""
 
@@ -136,6 +143,7 @@ class DiagnosisAnswer(_Answer):
     watched: Watched
     price: float | None
     currency: str
+    slow_workers: list[SlowWorkersOfJob]
     incidents_total: int
     incidents: list[DiagnosedIncident]
 

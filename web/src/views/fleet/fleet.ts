@@ -5,7 +5,7 @@ import type { State } from "../../lib/state";
 import { bitRate, duration, figures, percent } from "../../lib/units";
 import type { Group } from "./layout";
 
-/** `7 of 8 NICs healthy`, of those whose carrier is known: what nobody tells of is not called sick. */
+/** `7 of 8 NICs healthy`, of those whose carrier is known: what has no data is not called sick. */
 export function nicWords(healthy: number, total: number, unknown: number): string {
   const known = total - unknown;
   const rest = unknown ? `${unknown} unknown` : "";

@@ -1,0 +1,1 @@
+"""What each worker, stage and cause costs a job, from its operation traces."""
