@@ -28,8 +28,8 @@ from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME
 from leadline.model.tables.spec import Table
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, EVENT, INCIDENT, MARK, SYMPTOM
+from leadline.model.units import S
 
-S = 10**9
 DAY_NS = 86_400 * S
 OVER_NS = 60 * S  # a symptom that is over is looked at for so long: its evidence may come later than it
 OPEN_NS = 120 * S  # an incident that is open, and that a window told so lately, is a reason to judge the next one

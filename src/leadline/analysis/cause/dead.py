@@ -13,8 +13,8 @@ from typing import Any
 
 from leadline.analysis.cause.evidence import Piece
 from leadline.model.hardware_codes import death_of
+from leadline.model.units import S
 
-S = 10**9
 NEAR_NS = 5 * S  # the failure of a death begins with it; what failed a little earlier by another clock is the same
 NEVER_NS = 30 * 86_400 * S  # as far as `cause` remembers what it named, and a day less than `failures` looks for ends
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from leadline.analysis.robust import IQR_TO_SIGMA, MAD_TO_SIGMA
+
 Matrix = NDArray[np.float64]
 Row = NDArray[np.float64]
 
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
-IQR_TO_SIGMA = 0.7413
 SPREADS = 3.0  # a reading less than this many spreads above the middle is usual, whatever was learned
 RARE = 0.05  # so is one that as many of the learned readings reached: their own incidents may be among them
 LEAST = 8  # learned readings; of fewer nobody knows what is usual

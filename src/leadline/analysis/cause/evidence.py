@@ -19,8 +19,8 @@ from leadline.analysis.cause.traffic import Others
 from leadline.model.hardware_codes import xid_words
 from leadline.model.incidents import repeated
 from leadline.model.metric_words import metric_words
+from leadline.model.units import S
 
-S = 10**9
 SUSPECT_SURE = (
     0.8  # probability from which on a suspect proves something; below, flows that suffer for other reasons look so too
 )

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.model.incidents import FaultClass
+from leadline.model.units import S
 
-S = 10**9
 LASTS_NS = 600 * S
 """What lasts longer than this without a break will not go by itself: job schedulers' own retries are over by then."""
 AGAIN = 3

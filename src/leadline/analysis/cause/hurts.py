@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.model.incidents import Symptom
+from leadline.model.units import S
 
-S = 10**9
 NEAR_NS = 2**62  # times beyond it are nonsense
 STALE_NS = {Symptom.SLE: 200 * S}
 STALE_ELSE_NS = 30 * S

@@ -18,8 +18,8 @@ from leadline.analysis.cause.hurts import Hurt, retold
 from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.said import Saying
 from leadline.model.incidents import Verdict as Told
+from leadline.model.units import S
 
-S = 10**9
 GAP_NS = 60 * S
 """Symptoms of one cause with a shorter break between them are one incident: a link that flaps every minute."""
 PAST_MAX = 32  # symptoms of an incident that are over and still judged with it: a link may flap for hours

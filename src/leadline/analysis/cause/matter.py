@@ -13,8 +13,8 @@ from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rule import Rule, Sign
 from leadline.analysis.cause.timing import nearness_in_time
+from leadline.model.units import S
 
-S = 10**9
 SCORE_WHOLE = 10.0  # robust standard deviations from which on an anomaly counts whole
 SCORE_LEAST = 0.6  # what counts of one that is just told: it has passed a threshold already
 FACES_MAX = 100_000  # kinds of rows that are known by heart: messages do not count, metrics and codes do

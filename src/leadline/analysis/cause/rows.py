@@ -21,8 +21,8 @@ from leadline.analysis.cause.words import missing_of, plainest, text_of
 from leadline.analysis.spec import Window
 from leadline.model.hardware_codes import Suspect, advised
 from leadline.model.incidents import ActionKind, FaultClass, Suppressed, Verdict
+from leadline.model.units import S
 
-S = 10**9
 EVIDENCE_MAX = 12  # pieces told with a cause
 SUREST = 0.9999  # no cause is certain
 OF_OTHERS = "the view of an operator: the cause is a job of another tenant"

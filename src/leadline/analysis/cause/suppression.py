@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from leadline.model.incidents import Suppressed
+from leadline.model.units import S
 
-S = 10**9
 HOLDS_NS = {
     Suppressed.MAINTENANCE: 4 * 3600 * S,
     Suppressed.DRAIN: 4 * 3600 * S,

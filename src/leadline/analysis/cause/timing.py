@@ -6,8 +6,8 @@ import math
 
 from leadline.analysis.cause.evidence import ENDS, Piece
 from leadline.analysis.cause.hurts import Hurt
+from leadline.model.units import S
 
-S = 10**9
 SLACK_NS = {
     "anomaly": 3 * S,  # beyond its own `earliest_ns`: rates are smoothed over a few samples
     "sle_loss": 60 * S,  # told by the minute

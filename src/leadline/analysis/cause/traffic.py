@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ints, ids, ints
+from leadline.model.units import S
 
-S = 10**9
 OTHERS_MIN = 0.25
 """Share of a link's bytes from which on others may slow a job: a ring that shares a link evenly with one other flow has
 half; below a quarter what is left is more than jobs in the lab used of an uncongested port."""

@@ -11,8 +11,8 @@ from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import FIRST, when
 from leadline.model.metric_words import rank_of
+from leadline.model.units import S
 
-S = 10**9
 RANKS, RANK_ELSE = {"event": 0, "failure": 0}, 1  # of `model.metric_words`: events are sentences
 SHOWN_MAX = 3  # pieces of evidence in a sentence
 LATER_S = 5.0  # after the first lost second, from which on it is told that the cause came later

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.instances import StepRows
-from leadline.analysis.ledger.layers import S, merged
+from leadline.analysis.ledger.layers import merged
 from leadline.analysis.ledger.presence import Presence, of_job, rank_number
 from leadline.analysis.ledger.segments import Segments
 from leadline.analysis.ledger.steps import Written
 from leadline.model.accounts import Category, Depth
+from leadline.model.units import S
 
 START_UP = "start-up"
 DONE_AGAIN = "steps done again"

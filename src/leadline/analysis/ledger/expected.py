@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Floats, ints
 from leadline.analysis.ledger.instances import step_rows
-from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.usual import usual_and_scatter_ns, usual_ns
 from leadline.analysis.spec import Window
+from leadline.model.units import S
 
 KINDS_MAX = 256  # of collectives that are looked up for one window; a job has tens
 NOISE_RATIO = 0.1  # time beyond usual that is no loss: healthy steps vary by 5 to 8 %

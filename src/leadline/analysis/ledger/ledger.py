@@ -24,7 +24,7 @@ from leadline.analysis.ledger.collectives.blame import placed
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
-from leadline.analysis.ledger.layers import Account, S, accounts, covered, merged
+from leadline.analysis.ledger.layers import Account, accounts, covered, merged
 from leadline.analysis.ledger.operations.bound import newest_steps
 from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
@@ -38,6 +38,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH
 from leadline.model.tables.training import COLLECTIVE, EDGE, OPERATION, STEP
 from leadline.model.tables.verdicts import EVENT
+from leadline.model.units import S
 
 LOOK_BACK_NS = 300 * S
 USUAL_NS = 24 * 3600 * S

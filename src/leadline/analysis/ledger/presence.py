@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
-from leadline.analysis.ledger.layers import S, merged
+from leadline.analysis.ledger.layers import merged
 from leadline.analysis.ledger.presence_kernels import largest, marked, read_only
+from leadline.model.units import S
 
 RANKS_MAX = 1_000_000  # of one job; a communicator that claims more is nonsense
 SILENCE_NS = 10 * S  # without a word of the inventory, a job is there this long after the last row of it

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.instances import step_rows
-from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.served import served
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.units import S
 
 BEST_SHARE = 0.25  # of all repetitions: windows about as fast as those with the best quarter of them are usual
 COUNT_MIN = 3  # repetitions in a window from which its median is one

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from leadline.analysis.columns import Floats
+from leadline.analysis.robust import MAD_TO_SIGMA
 
 KNOWN_MIN = 3  # blocks before any can be held against them
 FEW = 8  # blocks of which the scatter is not known well
@@ -45,7 +46,7 @@ def usual_level(unit_s_B: Floats) -> tuple[float, float]:
     if not median > 0:
         return median, SCATTER_MAX
     ratio_B = unit_s_B / median
-    spread = 1.4826 * middle(np.sort(np.abs(ratio_B - 1)))
+    spread = MAD_TO_SIGMA * middle(np.sort(np.abs(ratio_B - 1)))
     high = (quantile(ratio_B, 0.9) - 1) / 1.2816 if len(ratio_B) >= FEW else 0.0
     least = SCATTER_MIN if len(ratio_B) >= FEW else SCATTER_FEW
     return median, min(max(spread, high, least), SCATTER_MAX)

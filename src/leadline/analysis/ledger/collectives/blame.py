@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Floats, Ints, ints
 from leadline.analysis.ledger.collectives.busiest import busiest_edge
-from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.presence import RANKS_MAX, told_ranks
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.spec import Window
 from leadline.model.accounts import Category
+from leadline.model.units import S
 
 BEFORE_NS = 60 * S  # before the window, in which short collectives are looked for
 DOWN_NS = 10 * S  # after a link came back: TCP tries again after up to so long

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from leadline.analysis.columns import Floats, Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.onset.changes_kernels import last_begins
+from leadline.analysis.robust import MAD_TO_SIGMA
 
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
 LONG_RUN_BLOCKS = (1, 2, 4, 8)
 SPIKE_SIGMAS = 3.0
 POINTS_MAX = 600  # of the partition: its cost grows with the square; longer series are taken in blocks

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leadline.analysis.columns import Bools, Floats, Ints
-from leadline.analysis.ledger.onset.changes import MAD_TO_SIGMA, Matrix, block_medians, medians, segments
+from leadline.analysis.ledger.onset.changes import Matrix, block_medians, medians, segments
+from leadline.analysis.robust import MAD_TO_SIGMA
 
 WORKERS_MIN = 3  # of two that differ nobody can say which one changed
 ITERATIONS_MIN = 20
