@@ -40,9 +40,13 @@ from leadline.model.tables.training import COLLECTIVE, EDGE, OPERATION, STEP
 from leadline.model.tables.verdicts import EVENT
 from leadline.model.units import S
 
+# How far back steps and calls are read, so that a step of minutes is whole, and 18 spans of 10 s of a new job are
+# there. Source: bound.
 LOOK_BACK_NS = 300 * S
+# How far back `usual` is read: a day, so that a job's own daily rhythm is in it, and trouble of three quarters of a day
+# is not taken for usual. Source: judgement.
 USUAL_NS = 24 * 3600 * S
-NAMED_MAX = 4  # ranks that a missing input names
+NAMED_MAX = 4  # ranks that a missing input names, so that the text stays readable. Source: bound.
 
 
 @analysis(

@@ -22,11 +22,14 @@ from leadline.analysis.ledger.collectives.arrival_kernels import DONE
 from leadline.analysis.ledger.collectives.arrivals import ALL, Arrivals, Cells
 from leadline.analysis.robust import MAD_TO_SIGMA
 
-COLLECTIVES_MAX = 128  # of one communicator that are looked at, spread over its time
-COLLECTIVES_MIN = 5  # fewer tell nothing of clocks
-STRAY_SHARE = 0.1  # of collectives that may contradict: rows with a wrong number, one bad stamp
+# collectives of one communicator that are looked at, spread over its time: more add cost. Source: bound.
+COLLECTIVES_MAX = 128
+# collectives below which they tell nothing of clocks: the least of fewer is no bound. Source: judgement.
+COLLECTIVES_MIN = 5
+# Share of collectives that may contradict, because of rows with a wrong number or one bad stamp. Source: judgement.
+STRAY_SHARE = 0.1
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-UNKNOWN_NS = 2**62
+UNKNOWN_NS = 2**62  # ns, a bound where nothing is known: larger than any time. Source: definition.
 
 
 @dataclass(frozen=True, slots=True)
