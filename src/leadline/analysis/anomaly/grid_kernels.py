@@ -199,7 +199,7 @@ def pasts(y_KB: Floats, from_bin: int) -> tuple[Floats, Floats, Ints]:
 
 @njit(cache=True)
 def pooled(begin_G: Ints, y_KB: Floats) -> Floats:
-    """1.4826 times the median size of all values of each group, (G,); NaN of none."""
+    """MAD_TO_SIGMA times the median size of all values of each group, (G,); NaN of none."""
     out_G = np.full(len(begin_G) - 1, np.nan)
     for g in range(len(begin_G) - 1):
         part = y_KB[begin_G[g] : begin_G[g + 1]]
