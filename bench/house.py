@@ -22,17 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figures import Figure, conditions, tell
-from bench.house_parts import imports, verdicts
+from bench.house_parts import constants, imports, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "leadline"
 LINES_BEFORE = 105_337  # of the source on 2026-11-23, at the audit that this bench was written for
 READY = "Leadline is at"  # what `leadline up` prints once it answers
 ENDS_S = 60.0  # patience with a `make up` that was told to end
-
-
-class CannotTell(Exception):
-    """Why a figure could not be taken."""
 
 
 def source_lines() -> float:
@@ -73,7 +69,7 @@ def verdicts_changed() -> float:
 
 def constants_without_reason() -> float:
     """Numbers that decide verdicts and lack unit, reason or source."""
-    raise CannotTell("evals.sensitivity does not count them yet")
+    return len(constants.without_reason())
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +102,7 @@ def figures_here(only: Sequence[str], told: Callable[[str], None]) -> list[Figur
         if only and name not in only:
             continue
         told(name)
-        value, reason = None, None
-        try:
-            value = float(wanted.take())
-        except CannotTell as error:
-            reason = str(error)
-        found.append(Figure(name, value, wanted.unit, wanted.target, wanted.better, reason=reason))
+        found.append(Figure(name, float(wanted.take()), wanted.unit, wanted.target, wanted.better))
     return found
 
 

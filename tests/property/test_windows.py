@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.runner.windows import DEBOUNCE_NS, Due, Rhythm, S, Schedule, Why, resumed
+from leadline.model.units import S
+from leadline.runner.windows import DEBOUNCE_NS, Due, Rhythm, Schedule, Why, resumed
 
 rhythms = st.builds(
     lambda window, grace, late: Rhythm(window * S, grace * S, (grace + late) * S),

@@ -28,6 +28,7 @@ from leadline.model.errors import ConfigError, LeadlineError
 from leadline.model.incidents import Symptom
 from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import CAUSE, INCIDENT
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.incidents.incident import Incident
@@ -36,7 +37,6 @@ from leadline.views.rows import json_rows, rows_where
 
 log = logging.getLogger(__name__)
 
-S = 10**9
 MARGIN_NS = 600 * S  # windows are not judged in order, and some are behind
 CAUSES_AT_ONCE = 500  # incidents whose causes one query asks for
 STATE_FILE = "alerts.sqlite"

@@ -22,11 +22,11 @@ from leadline.alerts.secrets import checked_url, secret, without_password
 from leadline.alerts.sent import Sent, Told
 from leadline.alerts.wire import Letter, alertmanager, cloudevents, webhook
 from leadline.model.counters import Counter, counter
+from leadline.model.units import S
 from leadline.views.incidents.facts import one_line
 
 log = logging.getLogger(__name__)
 
-S = 10**9
 BATCH_MAX = 64  # alerts in one POST to an Alertmanager: about 5 kB each, and its limit is a proxy's, often 1 MB
 ANSWER_BYTES_MAX = 2000  # read of what a receiver answers: enough for its words of an error
 SAID_MAX = 300  # characters of it that are told

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from leadline.alerts.config import AlertsConfig
 from leadline.alerts.notice import STALE, SUPPRESSED, Notice
 from leadline.alerts.sent import Told
-
-S = 10**9
+from leadline.model.units import S
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,7 @@ import pyarrow as pa
 from leadline.model.principal import DEFAULT_TENANT
 from leadline.model.speakers import OWN_PART
 from leadline.model.tables.spec import Identity, Table
-
-S = 10**9  # ns of a second
+from leadline.model.units import S as S
 
 Verdicts = Mapping[str, Mapping[str, Any]]
 """Rows by table name: columns by name (lists, numpy or Arrow arrays of one length; 128-bit ids as uint64 (N, 2) or

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+S = 10**9  # ns of a second: all stored times are whole ns
+
 NS = "ns"
 SECONDS = "s"
 BYTES = "bytes"

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from leadline.model.principal import Principal
 from leadline.model.tables.verdicts import EVENT
+from leadline.model.units import S
 from leadline.store.schema import arrow_table
 
-S = 10**9
 STEP_NS = 5 * S
 """A step of less is within what windows wait for rows (2 s of grace and more), and NTP's own (it steps from 0.128 s on)
 are told by nobody."""

@@ -11,7 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-S = 10**9
+from leadline.model.units import S
+
 OFF_NS = 2 * S
 """A clock that differs less is taken as it is: words take up to a second, NTP keeps clocks right to within 0.1 s."""
 AGREE_NS = S // 2

@@ -15,11 +15,12 @@ import pyarrow as pa
 
 from leadline.analysis.spec import Part
 from leadline.model.tables import Identity, Table
+from leadline.model.units import S
 from leadline.runner.arrivals import Ints, first_by_job
 from leadline.runner.behind import Behind
 from leadline.runner.lanes import Lane
 from leadline.runner.watermarks import LATE_NS, Job
-from leadline.runner.windows import Due, S, Why
+from leadline.runner.windows import Due, Why
 
 # A window of all jobs waits so much longer than its grace for jobs whose data is nearly there: their agents are 1 s
 # behind, and to judge them one by one as each comes would cost a load of rows for each.

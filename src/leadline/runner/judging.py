@@ -19,6 +19,7 @@ from leadline.model.principal import DEFAULT_TENANT
 from leadline.model.tables import BY_NAME as TABLES
 from leadline.model.tables import Identity
 from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.model.units import S
 from leadline.runner.execute import Executor, InProcess
 from leadline.runner.judge import Judged, judge
 from leadline.runner.load import HeldRows
@@ -32,7 +33,6 @@ from leadline.store.bundle_rows import LASTING, in_order
 
 log = logging.getLogger("leadline.runner")
 
-S = 10**9
 KEPT_BEYOND_NS = 120 * S  # of what is looked back to: clocks of hosts may be off
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leadline.analysis import Analysis
+from leadline.model.units import S
 from leadline.runner.behind import Behind
-from leadline.runner.windows import S, Schedule
+from leadline.runner.windows import Schedule
 
 # A runner that neither ends a window nor looks for one for so long makes no progress: twice what one query may take by
 # default (store.load_seconds_max, 300 s), as a window is loaded by several.

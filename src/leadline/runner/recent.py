@@ -22,13 +22,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.model.tables import Table
+from leadline.model.units import S
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.identity import Hashes, hashes
 from leadline.runner.verdicts import newer_by
 from leadline.store.client import Store
 from leadline.store.schema import arrow_schema, is_verdicts
 
-S = 10**9
 ROWS_MAX = 150_000  # of one table: one with more in the span of a read is read from the store
 BYTES_MAX = 48 << 20  # of one table
 PIECES_MAX = 32  # that rows lie in: more make each look at them slow

@@ -28,6 +28,7 @@ from leadline.model.errors import BusyError, RefusedError, StoreError, UsageErro
 from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
+from leadline.model.units import S
 from leadline.runner.arrivals import Edges, known_times, times_of
 from leadline.runner.clock_steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.clocks import is_clocked
@@ -44,7 +45,7 @@ from leadline.runner.store_verdicts import VerdictStore, as_before, judged_to_ns
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
-from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, S, Schedule, Why, closing, resumed
+from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
 

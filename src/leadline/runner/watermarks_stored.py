@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import WATERMARK
+from leadline.model.units import S
 from leadline.runner.store_verdicts import StoreWriting
 from leadline.runner.watermarks import COLUMNS, GIVE_UP_NS, SERVER, SenderState
 from leadline.store.schema import arrow_table
 
-S = 10**9
 STARTING_NS = 3600 * S
 """Senders heard in the hour before the server went away may have kept what they saw since; older ones count as gone."""
 ENDED_NS = 60 * S  # so long a sender is still told of that has no more to send

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-S = 10**9
+from leadline.model.units import S
 
 # A window that late rows fell into is judged again after this: rows that are late seldom come alone. Each time that it
 # was judged again doubles the wait up to the larger, so that a trickle of late rows costs each window about one

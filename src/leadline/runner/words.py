@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from leadline.model.tables import Table
+from leadline.model.units import S
 
-S = 10**9
 KEPT_NS = 900 * S  # rows that come 10 minutes late are judged again, and their windows some time after that
 ROWS_MAX = 200_000  # of all; some 60 MB. Beyond that the windows that were judged longest ago are forgotten
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import ANOMALY
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
-S = 10**9
 SPAN_NS = 15 * 60 * S  # looked at if no time is asked for
 ENTITIES_MAX = 200  # the oddest; `entities_total` counts all
 ROWS_MAX = 20_000

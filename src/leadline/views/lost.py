@@ -25,11 +25,11 @@ from typing import Any
 from leadline.model.accounts import Category
 from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.verdicts import INCIDENT
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.rows import json_rows, rows_where
 
-S = 10**9
 CLAIMS_MAX = 1000  # incidents that are held against the ledger, the newest: as many as one answer tells
 APART_NS = 600 * S  # spans of incidents that are nearer than this are asked for together
 UNKNOWN_SHARE = 0.5  # of a window: the ledger does not know what the job did, so it has not judged what was lost

@@ -15,11 +15,11 @@ from fastapi import Query
 from pydantic import BaseModel, Field
 
 from leadline.model.tables.fabric import CLOCK_FIT, DELAY
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
-S = 10**9
 LOOK_NS = 600 * S  # a pair whose newest window is older than this is not known now
 SPAN_NS = 3600 * S  # of one pair, if no time is asked for
 HOSTS_MAX = 256  # 65,000 cells: half a megabyte, and two pixels a cell

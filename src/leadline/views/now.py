@@ -16,9 +16,10 @@ from leadline.ingest.sources import Source
 from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.incidents.diagnosis import S, diagnosis_answer
+from leadline.views.incidents.diagnosis import diagnosis_answer
 from leadline.views.incidents.types import DiagnosedIncident
 from leadline.views.ledger.config import LedgerConfig
 from leadline.views.ledger.view import goodput

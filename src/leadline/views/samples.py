@@ -22,11 +22,11 @@ from leadline.model.errors import UsageError
 from leadline.model.ids import parse_entity_id
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.rows import SCHEMA_VERSION, json_rows
 
-S = 10**9
 SPAN_NS = 3600 * S  # looked at, where nothing else is asked for
 SPAN_NS_MAX = 400 * 24 * 3600 * S
 POINTS_MAX = 2000

@@ -8,13 +8,13 @@ from typing import Any
 
 from leadline.model.incidents import is_unwatched
 from leadline.model.tables.verdicts import SYMPTOM
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
 from leadline.views.incidents.incident import OPEN, OVER
 from leadline.views.incidents.view import hurt_of
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
-S = 10**9
 STALE, UNWATCHED = "stale", "unwatched"
 STALE_NS = 200 * S
 """An open symptom that no window has told for so long (the slowest tell every minute) is stale: nobody knows."""

@@ -20,12 +20,12 @@ from pydantic import BaseModel, Field
 from leadline.analysis import ANALYSES
 from leadline.ingest.sources import Source
 from leadline.model.tables import BY_NAME
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.rows import SCHEMA_VERSION, json_rows
 from leadline.views.sources import Refusal, SourceState, counter_of, refusal, state_of_source
 
-S = 10**9
 LOOK_NS = 600 * S  # what came longer ago is not looked for: a table may be large
 RATE_NS = 60 * S
 LATE_NS = 60 * S  # a kind that comes steadily is late after this

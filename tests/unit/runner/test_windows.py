@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from leadline.runner.windows import DEBOUNCE_NS, DEBOUNCE_NS_MAX, TIME_MAX_NS, Rhythm, S, Schedule, Why
+from leadline.model.units import S
+from leadline.runner.windows import DEBOUNCE_NS, DEBOUNCE_NS_MAX, TIME_MAX_NS, Rhythm, Schedule, Why
 
 RHYTHM = Rhythm(window_ns=10 * S, grace_ns=5 * S, late_ns=600 * S)
 

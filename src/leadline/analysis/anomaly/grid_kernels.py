@@ -6,6 +6,7 @@ import numpy as np
 from numba import njit
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.robust import MAD_TO_SIGMA
 
 FEW = 64  # values that are put in order where they are, without making an array
 
@@ -192,13 +193,13 @@ def pasts(y_KB: Floats, from_bin: int) -> tuple[Floats, Floats, Ints]:
         level_K[k], count_K[k] = middle(value_I, count), count
         for i in range(count):
             value_I[i] = abs(value_I[i] - level_K[k])
-        scale_K[k] = 1.4826 * middle(value_I, count)
+        scale_K[k] = MAD_TO_SIGMA * middle(value_I, count)
     return level_K, scale_K, count_K
 
 
 @njit(cache=True)
 def pooled(begin_G: Ints, y_KB: Floats) -> Floats:
-    """1.4826 times the median size of all values of each group, (G,); NaN of none."""
+    """MAD_TO_SIGMA times the median size of all values of each group, (G,); NaN of none."""
     out_G = np.full(len(begin_G) - 1, np.nan)
     for g in range(len(begin_G) - 1):
         part = y_KB[begin_G[g] : begin_G[g + 1]]
@@ -209,7 +210,7 @@ def pooled(begin_G: Ints, y_KB: Floats) -> Floats:
                 if not np.isnan(part[k, b]):
                     value_I[count] = abs(part[k, b])
                     count += 1
-        out_G[g] = 1.4826 * middle(value_I, count)
+        out_G[g] = MAD_TO_SIGMA * middle(value_I, count)
     return out_G
 
 

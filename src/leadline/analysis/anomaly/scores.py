@@ -27,6 +27,7 @@ from leadline.analysis.anomaly.grid_kernels import (
 from leadline.analysis.anomaly.kinds import Kind, Way
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.analysis.robust import MAD_TO_SIGMA
 from leadline.analysis.spec import S
 
 WIDTHS_S = (5, 10, 15, 30, 60)  # of bins: the smallest that is not shorter than the usual time between samples
@@ -220,7 +221,7 @@ def _masked(y_KB: Floats, row_K: Ints, known: Mask, width_ns: int, to_ns: int, r
 
 def _of_group(begin_G: Ints, value_K: Floats) -> Floats:
     """The median of each group, told to each of its rows; 0 of nothing."""
-    found = pooled(begin_G, value_K[:, None]) / 1.4826
+    found = pooled(begin_G, value_K[:, None]) / MAD_TO_SIGMA
     return np.nan_to_num(np.repeat(found, np.diff(begin_G)))
 
 

@@ -28,16 +28,18 @@ from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME
 from leadline.model.tables.spec import Table
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, EVENT, INCIDENT, MARK, SYMPTOM
+from leadline.model.units import S
 
-S = 10**9
-DAY_NS = 86_400 * S
+DAY_NS = 86_400 * S  # ns of a day, as 86,400 s. Source: definition.
+# How far back one window looks, by what it looks at, since evidence comes later or lasts longer than a symptom. Source:
+# judgement.
 OVER_NS = 60 * S  # a symptom that is over is looked at for so long: its evidence may come later than it
-OPEN_NS = 120 * S  # an incident that is open, and that a window told so lately, is a reason to judge the next one
+OPEN_NS = 120 * S  # an open incident that a window told so lately is a reason to judge the next one
 EVIDENCE_NS = 600 * S  # evidence so far before the window; older is remembered in the incident's own rows
 EVENTS_NS = 1800 * S  # orders (maintenance, drain) are events; those given earlier stand in `failure`
-FLOWS_NS = 60 * S  # ways and volumes: some windows of ten seconds before it hurt, to compare with
-MEASURED_NS = 2 * 3600 * S
-HISTORY_NS = 30 * DAY_NS  # how faults come back
+FLOWS_NS = 60 * S  # paths and volumes: some windows of ten seconds before the symptom, to compare with
+MEASURED_NS = 2 * 3600 * S  # a host with a sample within two hours has metrics: a shorter gap is no missing input
+HISTORY_NS = 30 * DAY_NS  # how faults come back: a month has several of what happens weekly
 
 
 def _beside(
@@ -52,8 +54,12 @@ _ANOMALY = (
     "seen", "seen_ns",
 )  # fmt: skip
 TOLD_AT_START = ("software-version", "run-info", "recompilation", "communicator-init")
-START_NS = 60 * S  # loading a model and compiling it; until then a job tells what it is made of
-TOLD_BEFORE_NS = 5 * S  # ranks of a job do not begin at the same moment
+# What a job tells of itself within so long after its start is what it is made of, and no change: by then a model is
+# loaded and compiled. Source: judgement.
+START_NS = 60 * S
+# Ranks of a job do not begin at the same moment: what is told so much earlier still counts as told at the start.
+# Source: judgement.
+TOLD_BEFORE_NS = 5 * S
 _BOOK = Book(RULES)
 _EVENT = ("tenant", "time_ns", "entity", "kind", "severity", "code", "message", "attributes", "host")
 _FLOW_VOLUME = ("tenant", "flow", "link", "job", "end_ns", "window_ns", "bytes")

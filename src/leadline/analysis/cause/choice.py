@@ -11,18 +11,20 @@ from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.score import Candidate, Part, candidates_of, parts_of, probabilities
 
+# Probability from which on a component is named. Below it the verdict is `unknown`, because a wrong name costs trust
+# and a wrong action, and none costs a look at the list of what was considered. Source: judgement.
 NAMED_MIN = 0.6
-"""Probability from which on a component is named. Below it the verdict is `unknown`: a wrong name costs trust and a
-wrong action, none costs a look at the list of what was considered."""
+# Share of what was lost that the named components of one rule must explain together to be the first cause, however
+# broken they are: below a quarter, most of the loss has another reason. Source: recordings (with sets of causes;
+# docs/analyses/lab-evals.md).
 FIRST_MIN = 0.25
-"""Share of what was lost that the named components of one rule must explain together to be the first cause, however
-broken they are."""
+# Share that a further cause must explain that the first does not, and its probability: stricter than for the first,
+# because two faults at once are rarer than blame that errs a bit. Source: recordings (with sets of causes;
+# docs/analyses/lab-evals.md).
 MORE_MIN, MORE_SURE = 0.15, 0.75
-"""Share that a further cause must explain that the first does not, and its probability: two faults at once are rarer
-than blame that errs a bit."""
 ECHO = "the same of the same component"
-CAUSES_MAX = 8
-CONSIDERED_MAX = 5
+CAUSES_MAX = 8  # causes named of one incident: more do not help a reader. Source: bound.
+CONSIDERED_MAX = 5  # rejected candidates that are listed, so that a row stays readable. Source: bound.
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,14 @@ from typing import Any
 
 from leadline.analysis.cause.evidence import Piece
 from leadline.model.hardware_codes import death_of
+from leadline.model.units import S
 
-S = 10**9
-NEAR_NS = 5 * S  # the failure of a death begins with it; what failed a little earlier by another clock is the same
-NEVER_NS = 30 * 86_400 * S  # as far as `cause` remembers what it named, and a day less than `failures` looks for ends
+# ns; the failure row of a death begins with it, but another clock may place it a little earlier: so much earlier is the
+# same death. Source: judgement.
+NEAR_NS = 5 * S
+# As far back as `cause` remembers what it named (HISTORY_NS), and a day less than `failures` looks for ends: so it
+# never waits for an end that it cannot see. Source: definition.
+NEVER_NS = 30 * 86_400 * S
 
 
 def deaths(pieces: Iterable[Piece]) -> list[Piece]:

@@ -10,14 +10,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from leadline.analysis.robust import IQR_TO_SIGMA, MAD_TO_SIGMA
+
 Matrix = NDArray[np.float64]
 Row = NDArray[np.float64]
 
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
-IQR_TO_SIGMA = 0.7413
-SPREADS = 3.0  # a reading less than this many spreads above the middle is usual, whatever was learned
-RARE = 0.05  # so is one that as many of the learned readings reached: their own incidents may be among them
-LEAST = 8  # learned readings; of fewer nobody knows what is usual
+# Standard deviations above the middle below which a reading is usual, whatever was learned: of normal noise one reading
+# in 740 lies above. Source: textbook: Shewhart (1931), three-sigma limits.
+SPREADS = 3.0
+# Prior of what goes wrong monthly, nats: ln(1/4) below COMMON would be -1.4 less, rounded to -1. Which rules have it
+# was changed while looking at recordings, its value was not. Source: judgement.
+RARE = 0.05
+# learned readings below which nothing is known to be usual: quartiles of fewer are single readings. Source: judgement.
+LEAST = 8
+# Least spread, as share of the middle, because a series that happened to stand still has none of its own. Chosen with
+# the rest of the method while looking at PetShop and Nezha. Source: recordings (docs/analyses/rootcause-evals.md).
+FLOOR_RATIO = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,7 @@ class Baseline:
     count_N: NDArray[np.int64]
 
 
-def baseline(learned_TN: Matrix, *, floor_ratio: float = 0.02, floor: float | Row = 0.0) -> Baseline:
+def baseline(learned_TN: Matrix, *, floor_ratio: float = FLOOR_RATIO, floor: float | Row = 0.0) -> Baseline:
     """What is usual for N series, from T learned readings.
 
     Inputs: float (T, N), NaN where a reading is missing. `floor_ratio`, `floor`: the spread is at least this share of

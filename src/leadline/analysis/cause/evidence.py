@@ -19,13 +19,17 @@ from leadline.analysis.cause.traffic import Others
 from leadline.model.hardware_codes import xid_words
 from leadline.model.incidents import repeated
 from leadline.model.metric_words import metric_words
+from leadline.model.units import S
 
-S = 10**9
+# Probability from which on a suspect of `localise` proves something; below it, flows that suffer for other reasons look
+# the same. Raised from 0.6 after sound links had been named. Source: recordings (docs/log.md, 2026-11-23).
 SUSPECT_SURE = (
     0.8  # probability from which on a suspect proves something; below, flows that suffer for other reasons look so too
 )
 ENDS = {"link-down": "link-up"}  # events that tell of a state, and what tells that it is over
-STALE_NS = 60 * S  # an open anomaly that no window (of 5 s) has told for so long is over since
+# Of an open symptom of `burning`: no window (of a minute) has told it for so long, so it is over since; three of them
+# and a grace. Source: definition.
+STALE_NS = 60 * S
 
 
 class Face(NamedTuple):

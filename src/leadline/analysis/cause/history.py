@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.model.incidents import FaultClass
+from leadline.model.units import S
 
-S = 10**9
+# What lasts longer than this without a break will not go by itself: job schedulers' own retries are over by then.
+# Source: judgement.
 LASTS_NS = 600 * S
-"""What lasts longer than this without a break will not go by itself: job schedulers' own retries are over by then."""
+# Episodes of one component by one rule, within the history, from which on it is no accident: by chance alone a part
+# with one fault in a month has three with less than 1 in 10 (Poisson: 0.08). Source: definition.
 AGAIN = 3
-"""Episodes of one component by one rule, within the history, from which on it is no accident: by chance alone a part
-with one fault in a month has three with less than 1 in 10 (Poisson)."""
+# Jobs that used a component meanwhile and did not suffer, from which on it fails only some: one or two may not have
+# used it at that moment. Source: judgement.
 SPARED = 3
-"""Jobs that used a component meanwhile and did not suffer, from which on it fails only some."""
 
 
 @dataclass(frozen=True, slots=True)

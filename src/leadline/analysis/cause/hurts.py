@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.model.incidents import Symptom
+from leadline.model.units import S
 
-S = 10**9
-NEAR_NS = 2**62  # times beyond it are nonsense
+NEAR_NS = 2**62  # ns; times beyond it are nonsense, and would overflow where they are subtracted. Source: bound.
+# A symptom of `burning` that no window told for so long is over: it is judged each 60 s, so three windows and a grace.
+# Source: definition.
 STALE_NS = {Symptom.SLE: 200 * S}
+# The same of all other symptoms, which windows of 2 to 5 s tell as long as they see them: several of them in a row.
+# Source: definition.
 STALE_ELSE_NS = 30 * S
-"""An open symptom that no window has told for so long is over since: windows of five seconds (a minute for `sle`) tell
-each symptom that they still see."""
+# A job that stalls or dies so soon after it was slow or stalled dies of the same: a collective gives up after 10 s to
+# 30 min, and the stall lasts that long. Source: manual: PyTorch, time-outs of process groups (30 min for gloo, 10 for
+# NCCL).
 FOLLOWS_NS = 30 * S
-"""A job that stalls or dies so soon after it was slow or stalled dies of the same: a collective gives up after 10 s to
-30 min, and the stall lasts that long."""
-BLAMED_MAX = 16  # owners that are told again of each symptom of an incident
+BLAMED_MAX = 16  # owners that are told again of each symptom of an incident: its rows stay bounded. Source: bound.
 
 
 @dataclass(frozen=True, slots=True)

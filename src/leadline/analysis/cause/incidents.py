@@ -18,12 +18,15 @@ from leadline.analysis.cause.hurts import Hurt, retold
 from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.said import Saying
 from leadline.model.incidents import Verdict as Told
+from leadline.model.units import S
 
-S = 10**9
+# Symptoms of one cause with a shorter break between them are one incident, because a link that flaps every minute is
+# one fault to whoever repairs it. Source: judgement.
 GAP_NS = 60 * S
-"""Symptoms of one cause with a shorter break between them are one incident: a link that flaps every minute."""
-PAST_MAX = 32  # symptoms of an incident that are over and still judged with it: a link may flap for hours
-STAMP_MAX_S = 253_402_300_799  # the year 9999
+# symptoms of an incident that are over and still judged with it: a link may flap for hours. Source: bound.
+PAST_MAX = 32
+# s; the end of the year 9999, beyond which the calendar of the standard library has no dates. Source: definition.
+STAMP_MAX_S = 253_402_300_799
 
 
 @dataclass(frozen=True, slots=True)

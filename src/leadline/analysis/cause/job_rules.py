@@ -8,6 +8,7 @@ from __future__ import annotations
 from leadline.analysis.cause.rule import (
     ANY,
     FITTING,
+    LOCATED,
     LOST,
     OWN_WORK,
     PROOF,
@@ -24,6 +25,10 @@ from leadline.model.accounts import Category, Layer
 from leadline.model.incidents import ActionKind as A
 from leadline.model.incidents import Symptom
 
+# Seconds around the first lost one in which a change of software must lie to be its reason, since software of any age
+# is always there. Source: judgement.
+CHANGED_S = 20
+
 JOB_RULES: tuple[Rule, ...] = (
     # -- storage ---------------------------------------------------------------------------------------------------
     Rule(
@@ -37,7 +42,7 @@ JOB_RULES: tuple[Rule, ...] = (
         action=A.CONTACT_SUPPORT,
         wide=True,
         alone=True,
-        strength=1.5,
+        strength=1.5,  # nats; below LOCATED, since jobs write as much by design. Source: judgement.
     ),
     Rule(
         "slow-storage",
@@ -57,7 +62,7 @@ JOB_RULES: tuple[Rule, ...] = (
         action=A.CONTACT_SUPPORT,
         where="storage",
         alone=True,
-        strength=2.0,
+        strength=LOCATED,
     ),
     # -- application -----------------------------------------------------------------------------------------------
     Rule(
@@ -73,7 +78,7 @@ JOB_RULES: tuple[Rule, ...] = (
         frozenset({Category.INPUT.value}),
         action=A.REBALANCE,
         alone=True,
-        strength=4.0,
+        strength=4.0,  # nats; nearly TELLING: a rank says itself that it waited for input. Source: judgement.
     ),
     Rule(
         "imbalanced-work",
@@ -101,7 +106,7 @@ JOB_RULES: tuple[Rule, ...] = (
         frozenset({Category.LATE_RANK.value, Category.CHECKPOINT.value, "slow"}),
         action=A.REBALANCE,
         alone=True,
-        strength=3.0,
+        strength=3.0,  # nats; above FITTING, since peers show that it is late. Source: judgement.
         fallback=True,
     ),
     Rule(
@@ -111,7 +116,7 @@ JOB_RULES: tuple[Rule, ...] = (
         Layer.APPLICATION,
         SLOW,
         (
-            Sign("event", r"software-version|recompilation|deploy|rollout", TELLING, within_s=20, needed=True),
+            Sign("event", r"software-version|recompilation|deploy|rollout", TELLING, within_s=CHANGED_S, needed=True),
             Sign("anomaly", r"step\.(forward|backward|compute)_seconds", WEAK, "high"),
         ),
         frozenset({Category.COMPUTE.value, Category.UNKNOWN.value}),

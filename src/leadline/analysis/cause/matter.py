@@ -13,11 +13,16 @@ from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rule import Rule, Sign
 from leadline.analysis.cause.timing import nearness_in_time
+from leadline.model.units import S
 
-S = 10**9
-SCORE_WHOLE = 10.0  # robust standard deviations from which on an anomaly counts whole
-SCORE_LEAST = 0.6  # what counts of one that is just told: it has passed a threshold already
-FACES_MAX = 100_000  # kinds of rows that are known by heart: messages do not count, metrics and codes do
+# Robust standard deviations from which on an anomaly counts whole, since there is no chance of ten in any tail. It was
+# 12 at first; why that changed is not on record. Source: judgement.
+SCORE_WHOLE = 10.0
+# Share that counts of an anomaly that is just told: not 0, because it has passed a threshold of its own already.
+# Source: judgement.
+SCORE_LEAST = 0.6
+# kinds of rows that are known by heart, since metrics and codes repeat and messages do not count. Source: bound.
+FACES_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)

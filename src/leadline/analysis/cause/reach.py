@@ -12,13 +12,16 @@ from leadline.analysis.cause.places import NONE, Places, kind_of
 from leadline.analysis.cause.rule import Rule
 from leadline.analysis.cause.traffic import Traffic
 
+# Share by which something explains blame that it is only on the way of: a rank's lateness by a switch that its flows
+# cross, an edge's slowness by a GPU at its end. The ledger named such an owner about every second time. Source:
+# measured: docs/analyses/ledger-evals.md (owners on runs that nobody had looked at, 0.55).
 FAR = 0.5
-"""How well something explains blame that it is only on the way of: a rank's lateness by a switch that its flows cross,
-an edge's slowness by a GPU at its end. The ledger names such an owner about every second time (ledger-evals.md)."""
+# Share by which one component explains blame that names nobody in particular (a communicator, the job): as much as what
+# is on the way, because as little points to it. Source: judgement.
 ANYONE = 0.5
-"""How well one component explains blame that names nobody in particular (a communicator, the job)."""
+# Share by which a rule explains blame of another category than its own: not 0, because the ledger's owners are right
+# more often than its categories. Source: judgement.
 MISFIT = 0.2
-"""How well a rule explains blame of another category than its own: owners are right more often than categories."""
 STUCK = "stuck"
 WHOLE = ("job", "switch", "storage")  # kinds that explain blame which names nobody in particular as well as any other
 

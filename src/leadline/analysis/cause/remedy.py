@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from leadline.model.incidents import ActionKind, FaultClass, Symptom
 
-WAIT_S = 600.0  # what ten minutes of waiting cost is told of every cause
-AHEAD_S = 3600.0  # savings are told of the next hour
-RESTART_S = 180.0
-"""Start-up of a job from its checkpoint where its own was never seen: scheduling, loading, communicators."""
-REDONE_S = 900.0
-"""Work since the last checkpoint that is done again, where the interval is not known: half of half an hour."""
+# What costs of waiting and acting are computed with: estimates for a reader, and no verdict depends on them. Source:
+# judgement.
+WAIT_S = 600.0  # seconds of waiting whose cost is told: ten minutes are easy to picture
+AHEAD_S = 3600.0  # seconds: savings are told of the next hour
+RESTART_S = 180.0  # seconds of a start from a checkpoint that was never seen: scheduling, loading, communicators
+REDONE_S = 900.0  # seconds of work since the last checkpoint, where its interval is unknown: half of half an hour
 
 A = ActionKind
 STOPS_JOB = frozenset({A.RESTART_APP, A.RESET_GPU, A.REBOOT_NODE, A.REPLACE_NODE, A.QUARANTINE, A.DRAIN, A.RESIZE})

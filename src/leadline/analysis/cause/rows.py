@@ -21,10 +21,12 @@ from leadline.analysis.cause.words import missing_of, plainest, text_of
 from leadline.analysis.spec import Window
 from leadline.model.hardware_codes import Suspect, advised
 from leadline.model.incidents import ActionKind, FaultClass, Suppressed, Verdict
+from leadline.model.units import S
 
-S = 10**9
-EVIDENCE_MAX = 12  # pieces told with a cause
-SUREST = 0.9999  # no cause is certain
+EVIDENCE_MAX = 12  # pieces told with a cause, so that a row stays readable. Source: bound.
+# Probability that is told at most, because no cause is certain: rounded to four digits, 1.0 would claim it. Source:
+# definition.
+SUREST = 0.9999
 OF_OTHERS = "the view of an operator: the cause is a job of another tenant"
 
 

@@ -32,17 +32,32 @@ from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Reach, explained
 from leadline.analysis.cause.rule import Rule
 
+# Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. Raised
+# from 3.0 when each part of a loss got its own cause. Source: recordings (docs/analyses/lab-evals.md).
 UNKNOWN_LOGIT = 4.5
-"""Of `unknown`: where blame explains all and one weak sign speaks for a rule, the odds are even."""
-BLAME_ELSEWHERE = 0.05  # how likely the same blame is if the cause is somewhere else
+# Probability of the same blame if the cause is somewhere else, because the ledger errs: it makes blame count from 0 to
+# 3 nats, and half an explanation 0.65 less than a whole one, where 71 recordings have 1.0. Source: recordings
+# (docs/analyses/cause.md, weights by counts).
+BLAME_ELSEWHERE = 0.05
+# nats for a component that explains all of a loss, and as many against one that explains nothing, so that one cause of
+# everything is preferred to many of a little. Source: recordings (with sets of causes).
 BREADTH = 1.5
+# Share of the sign before that each further sign counts, because signs of one fault are not independent: all of them
+# together count at most twice the strongest. Source: judgement.
 HALVING = 0.5
-MOSTLY = 0.5  # of what a component explains of the part that it explains most of: these parts have its onset
-WIDE_MISSES = -4.0  # of what fails as a whole and shows it on less than `WIDE_MIN` of its parts
-WIDE_MIN = 0.5
+# Share of what a component explains of the part that it explains most of, from which on a part is its own: those parts
+# have its onset. Source: recordings (docs/log.md, 2026-11-23: onsets of each who is blamed).
+MOSTLY = 0.5
+# nats against what fails as a whole and shows it on less than WIDE_MIN of its parts: nearly a TELLING sign, so that one
+# part alone is not taken for the whole. Source: recordings (docs/analyses/cause.md).
+WIDE_MISSES = -4.0
+WIDE_MIN = 0.5  # Share of a component's parts that must show a fault of the whole: most of them. Source: judgement.
+# nats for what the window before has named: verdicts that are nearly even do not change each 2 s. Source: judgement.
 BEFORE = 0.5
-UNSEEN = 0.3  # what is left of `alone` where a rule says where, not why, and nobody could see why
-PARTS_MAX = 64  # blames that are looked at, the costliest; what is left over is of nobody in particular
+# Share that is left of `alone` where a rule says where, not why, and nobody could see why: the host has no metrics, so
+# silence proves nothing. Source: judgement.
+UNSEEN = 0.3
+PARTS_MAX = 64  # blames that are looked at, the costliest; what is left over is of nobody in particular. Source: bound.
 
 
 @dataclass(frozen=True, slots=True)

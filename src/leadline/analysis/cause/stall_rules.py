@@ -7,7 +7,7 @@ Sources: Holmes (NSDI'25) for the table; NVIDIA's XID documentation; Llama 3 (se
 
 from __future__ import annotations
 
-from leadline.analysis.cause.rule import ANY, FITTING, PROOF, RARE, STOP, TELLING, WEAK, Rule, Sign
+from leadline.analysis.cause.rule import ANY, FITTING, LOCATED, PROOF, RARE, STOP, TELLING, WEAK, Rule, Sign
 from leadline.model.accounts import Layer
 from leadline.model.hardware_codes import Suspect, codes_of
 from leadline.model.incidents import ActionKind as A
@@ -94,7 +94,7 @@ STALL_RULES: tuple[Rule, ...] = (
         action=A.RESTART_APP,
         works=False,
         alone=True,
-        strength=2.0,
+        strength=LOCATED,
         fallback=True,
     ),
     Rule(
@@ -108,7 +108,7 @@ STALL_RULES: tuple[Rule, ...] = (
         action=A.RESTART_APP,
         works=False,
         alone=True,
-        strength=2.0,
+        strength=LOCATED,
         fallback=True,
     ),
     # -- 2: it is there and does not come ---------------------------------------------------------------------------
@@ -153,7 +153,7 @@ STALL_RULES: tuple[Rule, ...] = (
         action=A.RESTART_APP,
         works=False,
         alone=True,
-        strength=2.0,
+        strength=LOCATED,
         fallback=True,
     ),
     # -- 3: not the same -----------------------------------------------------------------------------------------------

@@ -6,18 +6,20 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from leadline.model.incidents import Suppressed
+from leadline.model.units import S
 
-S = 10**9
+# How long an order holds that tells no end, because a forgotten one must not hide incidents for ever: half a shift for
+# people's, ten minutes for a scheduler's, which takes jobs away at once. Source: judgement.
 HOLDS_NS = {
     Suppressed.MAINTENANCE: 4 * 3600 * S,
     Suppressed.DRAIN: 4 * 3600 * S,
     Suppressed.PREEMPTION: 600 * S,
 }
-"""How long an order holds that tells no end. An order that was forgotten must not hide incidents for ever."""
 OF_KIND = {each.value: each for each in HOLDS_NS}
 ENDS = {f"{each.value}-end": each for each in HOLDS_NS} | {"host-ready": Suppressed.MAINTENANCE}
 UNTIL = "until_ns"  # attribute of such an event
-EARLY_NS = 5 * S  # an order may be told a little after its effect is seen: the schedulers' own delay
+# an order may be told a little after its effect is seen: the schedulers' own delay. Source: judgement.
+EARLY_NS = 5 * S
 
 
 @dataclass(frozen=True, slots=True)

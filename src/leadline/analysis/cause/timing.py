@@ -6,20 +6,31 @@ import math
 
 from leadline.analysis.cause.evidence import ENDS, Piece
 from leadline.analysis.cause.hurts import Hurt
+from leadline.model.units import S
 
-S = 10**9
+# How much later than its effect evidence may seem, by table, because of how it is sampled. Source: definition (of the
+# sampling; 3 s and 15 s leave a half more).
 SLACK_NS = {
     "anomaly": 3 * S,  # beyond its own `earliest_ns`: rates are smoothed over a few samples
     "sle_loss": 60 * S,  # told by the minute
     "traffic": 15 * S,  # windows of flows are 10 s long
 }
-EVENT_SLACK_NS = 2 * S  # events have their own time; the first lost second is known to a step
+# events have their own time, and the first lost second is known to a step: a step or two. Source: judgement.
+EVENT_SLACK_NS = 2 * S
+# Clocks without a fit: what seems to come later than the slack counts e times less for each of these seconds. Hosts of
+# a cluster run NTP to well below a second, but an unknown bound proves nothing. Source: judgement.
 UNKNOWN_S = 10.0
-"""Clocks without a fit: what seems to come later than the slack counts e times less for each of these. Hosts of a
-cluster run NTP to well below a second, but an unknown bound proves nothing."""
-STANDING = 0.4  # what had been so for long before it hurt counts so much: why only now?
-BEGAN_S = 60.0  # how long before is not long
-OVER_NS = 30 * S  # what was over so long before it hurt explains little
+# Share that counts of what had been so for long before the symptom: why only now? Not 0, since load may have grown.
+# Source: judgement.
+STANDING = 0.4
+# how long before the symptom is not long: causes with a queue or a cache take up to a minute to show. Source:
+# judgement.
+BEGAN_S = 60.0
+# What was over so long before the symptom explains little of it: an effect outlives its cause by a few time-outs.
+# Source: recordings (a link that was up again 66 s before; docs/log.md, 2026-11-23).
+OVER_NS = 30 * S
+# Share that counts of such evidence, and of an old event: a tenth, so that it never decides alone. Source: recordings
+# (with OVER_NS).
 OVER = 0.1
 FIRST = "the first lost second"
 

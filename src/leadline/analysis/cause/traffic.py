@@ -13,12 +13,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ints, ids, ints
+from leadline.model.units import S
 
-S = 10**9
+# Share of a link's bytes from which on others may slow a job: a ring that shares a link evenly with one other flow has
+# half; below a quarter what is left is more than jobs of the lab used of an uncongested port. Source: recordings
+# (docs/analyses/cause.md).
 OTHERS_MIN = 0.25
-"""Share of a link's bytes from which on others may slow a job: a ring that shares a link evenly with one other flow has
-half; below a quarter what is left is more than jobs in the lab used of an uncongested port."""
-MORE_MIN = 2.0  # times as many bytes of others as before the symptom: what was there before has not begun to hurt
+# Times as many bytes of others as before the symptom, since what was there before has not begun to hurt. Source:
+# recordings (with OTHERS_MIN).
+MORE_MIN = 2.0
 
 Hashes = NDArray[np.uint64]
 

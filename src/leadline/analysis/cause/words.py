@@ -11,11 +11,14 @@ from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import FIRST, when
 from leadline.model.metric_words import rank_of
+from leadline.model.units import S
 
-S = 10**9
-RANKS, RANK_ELSE = {"event": 0, "failure": 0}, 1  # of `model.metric_words`: events are sentences
-SHOWN_MAX = 3  # pieces of evidence in a sentence
-LATER_S = 5.0  # after the first lost second, from which on it is told that the cause came later
+# places in the order of `model.metric_words`: events come first, because they are sentences. Source: definition.
+RANKS, RANK_ELSE = {"event": 0, "failure": 0}, 1
+SHOWN_MAX = 3  # pieces of evidence in a sentence: more are not read. Source: bound.
+# Seconds after the first lost one, from which on it is told that the cause came later; less is within windows. Source:
+# recordings (two faults in one slow-down; docs/log.md, 2026-11-23).
+LATER_S = 5.0
 
 
 def text_of(cause: Cause, start_ns: int, places: Places) -> str:

@@ -18,8 +18,8 @@ from leadline.analysis.failures.heard import Heard
 from leadline.analysis.failures.kinds import OF_GPUS, Exit, Meaning
 from leadline.analysis.failures.parts import Parts
 from leadline.model.accounts import FailureClass
+from leadline.model.units import S
 
-S = 10**9
 MERGE_NS = 5 * S  # identical errors within it are one (Delta study); ends of one job within it are of one cause
 BEFORE_NS = 60 * S  # an error so long before a job dies may be why: a collective notices a dead peer at once or not
 JOB_DIES_NS = 1800 * S  # the last rank gives up so long after the first: gloo's default time-out, NCCL's is 600 s

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import codes
-from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, Happening, S
+from leadline.analysis.failures.book import BEFORE_NS, MERGE_NS, Book, Failure, Happening
 from leadline.analysis.failures.heard import heard_of, pairs, silent_hosts
 from leadline.analysis.failures.kinds import BACK, DRIVER_LOADED, EXITS, GPU_READY, Exit, exit_meaning, meaning
 from leadline.analysis.failures.parts import Parts, parts_of
@@ -21,6 +21,7 @@ from leadline.model.tables.accounts import FAILURE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import ANOMALY, EVENT
+from leadline.model.units import S
 
 OPEN_NS = 31 * 86400 * S  # what is not back after a month is told as never back, and looked for no more
 SILENT_NS = 60 * S  # a step that takes longer would look like silence

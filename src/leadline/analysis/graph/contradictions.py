@@ -22,8 +22,8 @@ from leadline.analysis.conflict import CLAIMS_MAX, Conflict
 from leadline.analysis.graph.claims import Claims, Texts, agree, as_claims, conflict_name
 from leadline.analysis.graph.rows import Rows
 from leadline.analysis.graph.trust import chosen
+from leadline.model.units import S
 
-S = 10**9
 SETTLE_NS = 5 * S  # an agent looks every few seconds, the hook closes edges when it ends
 SETTLE_BY_SOURCE_NS = {"lldp": 30 * S}  # lldpd is asked this often
 CHECKS = {

@@ -14,17 +14,20 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.instances import StepRows
-from leadline.analysis.ledger.layers import S, merged
+from leadline.analysis.ledger.layers import merged
 from leadline.analysis.ledger.presence import Presence, of_job, rank_number
 from leadline.analysis.ledger.segments import Segments
 from leadline.analysis.ledger.steps import Written
 from leadline.model.accounts import Category, Depth
+from leadline.model.units import S
 
 START_UP = "start-up"
 DONE_AGAIN = "steps done again"
 EVALUATION = "evaluation"
+# Seconds of a checkpoint that is believed at most: one that claims more than an hour is nonsense. Source: bound.
 CHECKPOINT_S_MAX = 3600.0
-LEAST_NS = 10**6  # ns of start-up or outage, below which clocks of ranks tell more than the job does
+# ns of start-up or outage, below which clocks of ranks tell more than the job does. Source: judgement.
+LEAST_NS = 10**6
 
 
 def outages(presence: Presence, work_N: Ints, *, from_ns: int, to_ns: int) -> Segments:

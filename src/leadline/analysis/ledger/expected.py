@@ -11,14 +11,21 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Floats, ints
 from leadline.analysis.ledger.instances import step_rows
-from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.usual import usual_and_scatter_ns, usual_ns
 from leadline.analysis.spec import Window
+from leadline.model.units import S
 
-KINDS_MAX = 256  # of collectives that are looked up for one window; a job has tens
-NOISE_RATIO = 0.1  # time beyond usual that is no loss: healthy steps vary by 5 to 8 %
-CHECKPOINT_RATIO = 1.5  # of its usual length, that a checkpoint may take: storage has other users too
-SCATTER_RATIO = 3.0  # of what steps differ by (median less lower quartile): two standard deviations of one step
+# kinds of collectives that are looked up for one window; a job has tens, so more are nonsense. Source: bound.
+KINDS_MAX = 256
+# Share beyond usual that is no loss, of steps and of collectives: healthy steps of the lab vary by 5 to 8 %. Source:
+# recordings (docs/analyses/ledger-evals.md).
+NOISE_RATIO = 0.1
+# Times its usual length that a checkpoint may take, because storage has other users too. Source: judgement.
+CHECKPOINT_RATIO = 1.5
+# Times what steps differ by (median less lower quartile, 0.67 standard deviations of normal ones): two standard
+# deviations of one step. It took false loss from 94 to 88 GPU-seconds in a GPU-hour. Source: recordings
+# (docs/analyses/ledger-evals.md).
+SCATTER_RATIO = 3.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Bools, Ints, ints
-from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.presence import RANKS_MAX, Ended
+from leadline.model.units import S
 
-STEP_NS_MAX = 3600 * S  # a longer step is nonsense, or one that nobody can be helped with
+# A longer step is nonsense, or one that nobody can be helped with: no training step takes an hour. Source: bound.
+STEP_NS_MAX = 3600 * S
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ import numpy as np
 from leadline.analysis.columns import Floats, Ints
 from leadline.analysis.ledger.segments import CATEGORIES, PLACE_OF, Segments
 from leadline.model.accounts import TICK_S, Category, Depth
+from leadline.model.units import S
 
+# ticks of a second, as `model.accounts` has their length, so that sums of them are exact. Source: definition.
 TICKS_PER_S = round(1 / TICK_S)
-S = 10**9  # ns of a second
 Spans = Sequence[tuple[int, int]]
 """Spans of cluster time, ns, begin included, end not."""
 

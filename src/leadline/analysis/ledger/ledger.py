@@ -24,7 +24,7 @@ from leadline.analysis.ledger.collectives.blame import placed
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.events import done_again, from_events, outages
 from leadline.analysis.ledger.instances import STEP_NS_MAX, StepRows, step_rows
-from leadline.analysis.ledger.layers import Account, S, accounts, covered, merged
+from leadline.analysis.ledger.layers import Account, accounts, covered, merged
 from leadline.analysis.ledger.operations.bound import newest_steps
 from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
@@ -38,10 +38,15 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH
 from leadline.model.tables.training import COLLECTIVE, EDGE, OPERATION, STEP
 from leadline.model.tables.verdicts import EVENT
+from leadline.model.units import S
 
+# How far back steps and calls are read, so that a step of minutes is whole, and 18 spans of 10 s of a new job are
+# there. Source: bound.
 LOOK_BACK_NS = 300 * S
+# How far back `usual` is read: a day, so that a job's own daily rhythm is in it, and trouble of three quarters of a day
+# is not taken for usual. Source: judgement.
 USUAL_NS = 24 * 3600 * S
-NAMED_MAX = 4  # ranks that a missing input names
+NAMED_MAX = 4  # ranks that a missing input names, so that the text stays readable. Source: bound.
 
 
 @analysis(

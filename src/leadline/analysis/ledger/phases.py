@@ -14,7 +14,7 @@ from leadline.analysis.columns import Bools, Ints, ints
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.collectives.wait_kernels import Phases
 
-PHASE_NS_MAX = 3600 * 10**9  # no phase lasts longer: such a row is not of a step
+PHASE_NS_MAX = 3600 * 10**9  # ns; no phase lasts longer than an hour: such a row is not of a step. Source: bound.
 
 
 def phases(step: pa.Table, ranks_R: Ints) -> Phases:

@@ -19,12 +19,18 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
-from leadline.analysis.ledger.layers import S, merged
+from leadline.analysis.ledger.layers import merged
 from leadline.analysis.ledger.presence_kernels import largest, marked, read_only
+from leadline.model.units import S
 
-RANKS_MAX = 1_000_000  # of one job; a communicator that claims more is nonsense
-SILENCE_NS = 10 * S  # without a word of the inventory, a job is there this long after the last row of it
-TOGETHER_NS = 60 * S  # ends of ranks this near each other are one end of the job
+# ranks of one job; a communicator that claims more is nonsense, and arrays would not fit. Source: bound.
+RANKS_MAX = 1_000_000
+# Without a word of the inventory, a job is there this long after the last row of it: a window of the ledger, so that a
+# slow step leaves no hole. Source: judgement.
+SILENCE_NS = 10 * S
+# Ends of ranks this near each other are one end of the job, since launchers end the others within a minute; as in
+# `symptoms.crashes`. Source: judgement.
+TOGETHER_NS = 60 * S
 _ENDS = ("process-exit", "rank-failed")
 # It was asked to: by its signal, or as a program says that it obeyed one.
 _STOPPED_BY = ("signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138")

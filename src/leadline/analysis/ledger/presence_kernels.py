@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import Bytes
 
+# ns of a second, written out for the kernels, which count rows by second. Source: definition.
 SECOND_NS = 1_000_000_000
 
 

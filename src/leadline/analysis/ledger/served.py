@@ -8,6 +8,7 @@ import pyarrow as pa
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.collectives.arrivals import ALL, DONE, NEVER, arrivals
 
+# ns; a longer collective than an hour is nonsense: twice the longest usual time-out. Source: bound.
 LENGTH_NS_MAX = 3600 * 10**9
 
 

@@ -18,19 +18,29 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.ledger.expected import NOISE_RATIO
 from leadline.analysis.ledger.instances import StepRows, lower_median
-from leadline.analysis.ledger.layers import S, Spans
+from leadline.analysis.ledger.layers import Spans
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.ledger.usual import usual_ns
 from leadline.model.accounts import Category, Depth
+from leadline.model.units import S
 
-LATE_RATIO_MIN = 0.2  # of the median, by which own work of the last rank must exceed it
-LATE_SHARE_MIN = 0.03  # of the step, below which nobody's lateness is told: ranks of one step differ by as much
-LASTING = 10  # steps, in most of which a rank is late before it is told so within a step of usual length
-NOISE_RATIO = 0.1  # beyond usual that is no loss: healthy steps of the lab vary by 5 to 8 %
-BETWEEN_NS_MAX = 10 * S  # a longer pause between two steps is no part of the loop
+# Share of the median by which own work of the last rank must exceed it, because healthy ranks differ, too. Source:
+# judgement.
+LATE_RATIO_MIN = 0.2
+# Share of the step below which nobody's lateness is told, because ranks of one step differ by as much. Source:
+# judgement.
+LATE_SHARE_MIN = 0.03
+# Steps, in most of which a rank is late before it is told so within a step of usual length: a single late step is
+# chance. It was 5 until healthy jobs were told. Source: recordings (6a2cb7ac; docs/analyses/ledger-evals.md).
+LASTING = 10
+# A longer pause between two steps is no part of the loop: an evaluation, a checkpoint or an outage. Source: judgement.
+BETWEEN_NS_MAX = 10 * S
 NO_COLLECTIVES = "collectives: steps alone do not say who made them long"
 
+# Probabilities that are told with rows that only steps vouch for, so that a reader can weigh them: lower than with
+# collectives, 0 of what is unknown. Source: judgement.
 _SURE = {
     Category.COMPUTE: 0.5, Category.INPUT: 0.7, Category.LATE_RANK: 0.6, Category.CHECKPOINT: 0.8,
     Category.UNKNOWN: 0.0,

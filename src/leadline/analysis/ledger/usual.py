@@ -14,17 +14,24 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.instances import step_rows
-from leadline.analysis.ledger.layers import S
 from leadline.analysis.ledger.served import served
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.units import S
 
-BEST_SHARE = 0.25  # of all repetitions: windows about as fast as those with the best quarter of them are usual
-COUNT_MIN = 3  # repetitions in a window from which its median is one
-COLLECTIVE_NS_MAX = 3600 * S
-MINUTES_MIN = 3  # windows of `usual` from which they are all that counts
-BLOCKS_MAX = 18  # spans of the ledger's windows that are looked at before: three minutes
+# Share of all repetitions: windows about as fast as those with the best quarter of them are usual, so that a job in
+# trouble for 17 of 24 hours is still held against the other 7. It was a tenth, which told chance as loss (docs/log.md,
+# 2026-11-22). Source: recordings (docs/analyses/ledger-evals.md).
+BEST_SHARE = 0.25
+# Repetitions in a window from which its median is one: it does not rest on a single odd value. Source: definition.
+COUNT_MIN = 3
+COLLECTIVE_NS_MAX = 3600 * S  # A median beyond it is nonsense: no collective and no step takes an hour. Source: bound.
+# windows of `usual` (a minute each) from which they are all that counts: one may be a start. Source: judgement.
+MINUTES_MIN = 3
+# Spans of the ledger's windows that are looked at before: three minutes, after which `usual` has MINUTES_MIN rows.
+# Source: definition.
+BLOCKS_MAX = 18
 
 
 def usual_ns(usual: pa.Table, what: str) -> int | None:

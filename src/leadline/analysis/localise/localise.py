@@ -19,8 +19,8 @@ from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.fabric import FLOW_SENT, SUSPECT
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import PATH_HOP
+from leadline.model.units import S
 
-S = 10**9
 FLOWS_NS = 5 * S  # intervals before the window that are judged with it
 WAITS_NS = 25 * S  # those of a flow that waits: it tries ever more seldom
 PATHS_NS = 60 * S  # a flow that waits is not sampled: it is still where it was

@@ -13,7 +13,8 @@ import numpy as np
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.sle.expectations import Bound, Expectation, Test, Threshold
 from leadline.analysis.sle.readings import LOOK_BACK_S, Held, Readings, Values
-from leadline.analysis.sle.seconds import S, ends_of, held_for, medians
+from leadline.analysis.sle.seconds import ends_of, held_for, medians
+from leadline.model.units import S
 
 PAST_STEP_S = 10  # the own past is looked at every so many seconds
 PAST_MIN = 6  # and is one if it was known at so many of these moments: 1 min

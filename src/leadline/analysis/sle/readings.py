@@ -16,9 +16,10 @@ from leadline.analysis.columns import Bools, Floats, Ints, ints
 from leadline.analysis.sle import seconds, spans, streams
 from leadline.analysis.sle.expectations import Expectation, Indicator, Source
 from leadline.analysis.sle.scope import Life, Scope
-from leadline.analysis.sle.seconds import NS_MIN, S, Samples
+from leadline.analysis.sle.seconds import NS_MIN, Samples
 from leadline.analysis.sle.streams import Streams
 from leadline.analysis.spec import Window
+from leadline.model.units import S
 
 LOOK_BACK_S = 600  # of samples, steps, collectives
 EVENT_LOOK_BACK_S = 3600  # of events: as far back as the age of a checkpoint is told

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.model.units import S
 
-S = 10**9
 NS_MIN = -(2**62)  # no time of ours is so early; so that differences of times do not overflow
 
 

@@ -15,7 +15,7 @@ from leadline.analysis.sle.expectations import DEFAULTS, Expectation, parse
 from leadline.analysis.sle.judging import Account, accounts
 from leadline.analysis.sle.readings import EVENT_LOOK_BACK_S, LOOK_BACK_S, Readings, wanted_metrics
 from leadline.analysis.sle.scope import Entities, lives, scope_of
-from leadline.analysis.sle.seconds import NS_MIN, S
+from leadline.analysis.sle.seconds import NS_MIN
 from leadline.analysis.sle.streams import Streams, metric_streams, ranks_of, streams_of
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.accounts import EVERYWHERE
@@ -27,6 +27,7 @@ from leadline.model.tables.paths import ECMP_GROUP
 from leadline.model.tables.spec import Table
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import EVENT
+from leadline.model.units import S
 
 WINDOW_S = 60
 BACK_NS = LOOK_BACK_S * S

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Floats, Ints, codes, ints
 from leadline.analysis.sle.scope import Entities
-from leadline.analysis.sle.seconds import NS_MIN, S
+from leadline.analysis.sle.seconds import NS_MIN
+from leadline.model.units import S
 
 NEVER_NS = 2**62  # the end of what has not ended
 FIRST_SEQ_MAX = 1  # some count collectives from 0, some from 1

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Floats, Ints, codes, floats, ids, ints
 from leadline.analysis.sle.scope import Entities
-from leadline.analysis.sle.seconds import NS_MIN, S, Samples, in_order
+from leadline.analysis.sle.seconds import NS_MIN, Samples, in_order
+from leadline.model.units import S
 
 LOSSES = 20  # steps that `loss_spread` looks at
 COUNTER = "counter"

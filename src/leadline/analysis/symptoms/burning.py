@@ -22,8 +22,8 @@ from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.verdicts import SYMPTOM
 
-MINUTE_NS = 60 * S
-HOUR_NS = 3600 * S
+MINUTE_NS = 60 * S  # ns of a minute, as 60 s. Source: definition.
+HOUR_NS = 3600 * S  # ns of an hour, as 3,600 s. Source: definition.
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,21 @@ class Burn:
     rate: float
 
 
-# 2 % of a month's budget in an hour, 5 % in six. Source: Google, The Site Reliability Workbook, chapter 5, table 5-8.
+# Times that the budget burns too fast: 2 % of a month's budget in an hour, 5 % in six; the short window, a twelfth,
+# ends it soon after. Source: textbook: Google, The Site Reliability Workbook (2018), chapter 5, table 5-8.
 BURNS = (Burn(HOUR_NS, 5 * MINUTE_NS, 14.4), Burn(6 * HOUR_NS, 30 * MINUTE_NS, 6.0))
-SHARE_MAX = 0.9  # an objective of 0.9 cannot burn 14.4 times too fast: so much of a window bad is enough
-SHARE_MIN = 0.5  # of the short window: an objective of 0.9999 burns from one second on, and seconds are noise
-BACK_MINUTES = 5  # none of them bad, and it is over
-EVIDENCE_MAX = 3
+# Share of a window that must be bad at most, because an objective of 0.9 cannot burn 14.4 times too fast: it would need
+# more than the whole window. Source: judgement.
+SHARE_MAX = 0.9
+# Share of the short window that must be bad at least: an objective of 0.9999 burns from one second on, and single
+# seconds are noise. Source: judgement.
+SHARE_MIN = 0.5
+# minutes of which none is bad, and it is over: the short window of the faster burn, so that nothing in it burns.
+# Source: definition.
+BACK_MINUTES = 5
+EVIDENCE_MAX = 3  # rows of evidence told with a symptom, so that it stays readable. Source: bound.
+# ns; symptoms of jobs so long before the window are read, to name those that suffer: as long as windows are judged
+# again for late rows. Source: judgement.
 SUFFER_NS = 600 * S
 
 

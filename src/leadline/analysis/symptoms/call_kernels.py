@@ -19,9 +19,12 @@ from leadline.analysis.columns import Bools, Ints
 Int32s = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
+# ns, in place of a time that was not told: later than all times that count (146 years). Source: definition.
 NEVER = 2**62
-TOP = 2**63 - 1
-MOVES_MAX = 16  # places that a row moves in the mean where rows of one rank and collective are compared
+TOP = 2**63 - 1  # ns, the largest 64-bit number, where the smallest of several is looked for. Source: definition.
+# Places that a row moves in the mean where rows of one rank and collective are compared: where rows are further out of
+# order, sorting is faster. Source: bound.
+MOVES_MAX = 16
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:

@@ -30,9 +30,14 @@ from leadline.analysis.symptoms.spans import NEAR_NS
 
 __all__ = ["NEVER", "PAIRWISE", "Calls", "Group", "calls_of", "groups_waiting"]
 PAIRWISE = ("send", "recv")
+# Quantile of what a kind of collective took that is its usual longest: nearly all, because a single hang that recovered
+# is not usual. Source: judgement.
 USUAL_QUANTILE = 0.95
+# ranks of one job, so that arrays by rank stay below some megabytes: a row that claims more is nonsense. Source: bound.
 RANKS_MAX = 1_000_000
-GROUPS_MORE = 8  # numbers of collectives for each row: more are not counted one by one
+# Numbers of collectives for each row, beyond which they are not counted one by one: their numbers are nonsense, and
+# arrays would not fit. Source: bound.
+GROUPS_MORE = 8
 
 
 @dataclass(frozen=True, slots=True)

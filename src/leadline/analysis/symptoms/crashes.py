@@ -18,9 +18,15 @@ from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_M
 from leadline.analysis.symptoms.happened import End, Happened, complains_of_peers
 from leadline.analysis.symptoms.programs import Programs
 
-TOGETHER_NS = 60 * S  # ends of ranks this near the first are one crash
-ASKED_NS = 5 * S  # where the first to end was asked to, so were the others, whatever they say
-KILLED_NS = S // 2  # launchers kill the rest after the first: later kills are theirs
+# Ends of ranks this near the first are one crash, because launchers and time-outs end the others within a minute.
+# Source: judgement.
+TOGETHER_NS = 60 * S
+# Where the first to end was asked to, so were the others that end within this, whatever they say: shutting down in time
+# varies by some seconds. Source: judgement.
+ASKED_NS = 5 * S
+# Launchers kill the rest after the first: SIGKILLs later than this after it are theirs. torchrun looks each 0.1 s, and
+# an OOM killer that takes two ranks takes both within milliseconds. Source: judgement.
+KILLED_NS = S // 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,10 +25,15 @@ from leadline.analysis.symptoms.programs import Kind, compared
 
 DIED, FROZEN, NEVER_ENTERED, DIVERGED, STUCK = "died", "frozen", "never-entered", "diverged", "stuck"
 SLOW = "slow"
+# Rows of the decision table (docs/analyses/stalls.md), as numbers; the first that fits counts. Source: definition.
 DECISION = {DIED: 1, FROZEN: 2, NEVER_ENTERED: 2, DIVERGED: 3, STUCK: 4, SLOW: 5}
-NAMED_MAX = 8
-FEW = 4  # a ring that is cut lets some of its ranks go, wherever it is cut: only one in four or fewer say something
-CUT_NS = 10 * S  # before the first came: transport tries again for some seconds before a collective stands
+NAMED_MAX = 8  # ranks that a text names, so that a sentence stays readable. Source: bound.
+# Ranks of which one may not have returned to be told by that: a ring that is cut lets some of its ranks go, wherever it
+# is cut, so only one in so many or more says something. Source: judgement.
+FEW = 4
+# How long before the first rank came a port may have lost its carrier, since transport tries again for some seconds
+# before a collective stands. Source: recordings (dead-nic; docs/analyses/stalls.md).
+CUT_NS = 10 * S
 RIGHT_ORDER = "which of the calls the program makes there: nothing like it was called before"
 
 

@@ -9,15 +9,33 @@ import numpy as np
 from numba import njit
 
 from leadline.analysis.columns import Floats
+from leadline.analysis.robust import MAD_TO_SIGMA
 
-KNOWN_MIN = 3  # blocks before any can be held against them
-FEW = 8  # blocks of which the scatter is not known well
-SCATTER_FEW, SCATTER_MIN = 0.08, 0.04  # of the usual: steps of real jobs differ by at least so much
-SCATTER_MAX = 0.25  # a job that comes up does not make everything usual
-SLACK = 1.5  # scatters beyond usual that are nothing
+# Blocks before any can be held against them: three are the fewest with a median that one odd block does not move.
+# Source: definition.
+KNOWN_MIN = 3
+# Blocks below which their scatter is not known well: below eight, the standard error of a scatter is more than a
+# quarter of it, and their 90 % quantile is their highest. Source: definition.
+FEW = 8
+# Least scatter of few blocks and of more, as share of the usual, since steps of real jobs differ by at least so much:
+# healthy steps of the lab vary by 5 to 8 % (docs/analyses/ledger-evals.md). Source: recordings
+# (docs/analyses/slowdowns.md).
+SCATTER_FEW, SCATTER_MIN = 0.08, 0.04
+# Largest scatter, as share of the usual: a job that comes up with uneven steps does not make everything usual. Source:
+# recordings (docs/analyses/slowdowns.md).
+SCATTER_MAX = 0.25
+# The cumulative sum (Page 1954), in scatters. By Siegmund's formula, normal and independent blocks of known scatter
+# pass it once in 2e11 blocks, and a slow-down by d scatters takes 8 / (d - 1.5) blocks, two at least. The run length is
+# that long because blocks of real jobs are neither: see docs/analyses/slowdowns.md for what heavy tails, runs and the
+# learned scatter leave of it. Source: recordings (docs/analyses/slowdowns.md).
+SLACK = 1.5  # scatters beyond usual that are nothing: half of the smallest slow-down looked for, as in textbooks
 TOLD = 8.0  # sum of scatters from which it is told
-CALM = 2  # blocks as usual in a row after which it is over: what comes then is something else
-ONCE_MAX = 5.5  # what one block can add: one long pause is no slowdown
+# Blocks as usual in a row after which the sum starts anew, because what comes then is something else; one alone may be
+# chance. Source: recordings (docs/analyses/slowdowns.md).
+CALM = 2
+# Scatters that one block can add: SLACK and half of TOLD, so that it takes two blocks, and one long pause is no
+# slow-down. Source: definition.
+ONCE_MAX = 5.5
 
 
 @njit(cache=True, nogil=True)
@@ -45,7 +63,7 @@ def usual_level(unit_s_B: Floats) -> tuple[float, float]:
     if not median > 0:
         return median, SCATTER_MAX
     ratio_B = unit_s_B / median
-    spread = 1.4826 * middle(np.sort(np.abs(ratio_B - 1)))
+    spread = MAD_TO_SIGMA * middle(np.sort(np.abs(ratio_B - 1)))
     high = (quantile(ratio_B, 0.9) - 1) / 1.2816 if len(ratio_B) >= FEW else 0.0
     least = SCATTER_MIN if len(ratio_B) >= FEW else SCATTER_FEW
     return median, min(max(spread, high, least), SCATTER_MAX)

@@ -13,14 +13,29 @@ import numpy as np
 from leadline.analysis.columns import Floats
 from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN, peaks, risen, usual_level
 
-BEFORE = 8  # blocks before it that an onset is placed against
-KNOWN_S = 30.0  # of blocks, from which they tell how much a job loses by chance
+# blocks before it that an onset is placed against: as many as have a known scatter (FEW). Source: definition.
+BEFORE = 8
+# Seconds of blocks from which on they tell how much a job loses by chance: below it, a threshold by chance would rest
+# on a few bursts. Source: recordings (docs/analyses/slowdowns.md).
+KNOWN_S = 30.0
+# The same in blocks: the variance of fewer than 20 is off by a third and more (standard error sqrt(2 / 19)). Source:
+# definition.
 BLOCKS_MIN = 20
-CALM_S = 30 * 86_400.0  # chance alone should not lose so much in as long
-TIMES_SEEN = 2.0  # as much as the most that was lost and came back: noise comes in bursts, too
-EVEN_BLOCKS, EVEN_RATIO = 6, 1.4  # so many in a row, none of them further from their median
+# Seconds in which chance alone should lose so much once: a false slow-down of a job in a month is what people bear.
+# Source: judgement.
+CALM_S = 30 * 86_400.0
+# Times as much as the most that was lost and came back, because noise comes in bursts, too, which the formula does not
+# know. Source: recordings (docs/analyses/slowdowns.md).
+TIMES_SEEN = 2.0
+# So many blocks in a row, none of them further from their median than this ratio, are even: a job that is slow and
+# steady. Made for one live run of two faults in one slow-down. Source: recordings (docs/log.md, 2026-11-23).
+EVEN_BLOCKS, EVEN_RATIO = 6, 1.4
+# Times as long as those even blocks, for so many blocks at least, is a second slow-down: one block is a pause. Source:
+# recordings (the same run; docs/log.md, 2026-11-23).
 JUMP_RATIO, JUMP_BLOCKS = 1.5, 2
-RATIO_MAX = 3.0  # of blocks, where an onset is placed: a single stall does not draw it to itself
+# Ratio to the usual at which blocks are cut down where an onset is placed, so that a single stall does not draw it to
+# itself. Source: judgement.
+RATIO_MAX = 3.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,9 @@ ENDS = ("process-exit", "job-end")
 ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
 PAUSES = frozenset({"checkpoint", "recompilation"})  # told when they are over, with their length
 DEBUGGER = "debugger"  # somebody holds the job on purpose, for as long as it pleases
+# Seconds of a pause that is believed at most: one that claims more than an hour is nonsense. Source: bound.
 PAUSE_S_MAX = 3600.0
-TEXT_MAX = 240
+TEXT_MAX = 240  # characters of an event's text that are told, since log lines may be long. Source: bound.
 # What befalls parts that ranks stand on, and may be why they stop.
 PARTS = frozenset(
     {"oom-kill", "xid", "sxid", "gpu-lost", "link-down", "link-up", "host-not-ready", "tx-timeout", "hung-task", "mce",

@@ -19,9 +19,14 @@ from leadline.analysis.symptoms.spans import NEAR_NS, Blame
 from leadline.model.accounts import Category, Depth
 from leadline.model.ids import ENTITY_KINDS
 
-SHARE_MIN = 0.2  # of what was lost, from which somebody is blamed for it
-NEW_SHARE = 1 / 3  # of the lateness, that makes somebody new who had next to none before
-INPUT_SHARE = 0.5  # of a rank's lateness that its input took more: it waits for data
+# Share of what was lost from which somebody is blamed for it: more than five names are no owner. Source: recordings
+# (docs/analyses/slowdowns.md).
+SHARE_MIN = 0.2
+# Share of the lateness that makes somebody new who had next to none before: a third, as for a clear slow-down
+# (SHARE_CLEAR). Source: recordings (two faults in one slow-down; docs/log.md, 2026-11-23).
+NEW_SHARE = 1 / 3
+# Share of a rank's lateness that its input took more, from which on it waits for data: most of it. Source: definition.
+INPUT_SHARE = 0.5
 NOT_LOST = (Category.RESTART,)  # what `stalls` tells
 
 

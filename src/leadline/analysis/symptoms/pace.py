@@ -21,13 +21,25 @@ from leadline.analysis.symptoms.calls import NEVER, PAIRWISE, Calls
 from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN
 from leadline.analysis.symptoms.spans import NEAR_NS
 
-UNIT_NS_MAX = 3600 * S
-BLOCK_NS = S // 2  # shorter units are taken together: their noise is no news, and their number is bounded
-ROUND_MAX = 512  # collectives of a step, among which a round is looked for
-ROUND_SHARE = 0.95  # of collectives that are what they were a round before
+UNIT_NS_MAX = 3600 * S  # A longer step or round is nonsense: no training step takes an hour. Source: bound.
+# Shorter units are taken together in blocks, since the noise of single ones is no news and their number stays bounded
+# (600 in the look-back). Source: judgement.
+BLOCK_NS = S // 2
+# Collectives of a step among which a round is looked for: models of the lab have up to some tens, large ones hundreds.
+# Source: bound.
+ROUND_MAX = 512
+# Share of collectives that must be what they were a round before: not all, because an evaluation or a checkpoint comes
+# between. Source: recordings (docs/analyses/slowdowns.md, rounds).
+ROUND_SHARE = 0.95
+# Rounds at the end of the rows in which the period must hold: two could repeat by chance, so twice that. Source:
+# judgement.
 ROUNDS_LOOKED_AT = 4
-MANY = 4  # blocks, of which a single slow one is a pause and no slowdown
-FIRST_UNITS = 2  # of what is looked at: memory is allocated, kernels are chosen
+# Blocks of which a single slow one is a pause and no slow-down: with four, three others say what is usual. Written
+# after looking at healthy jobs. Source: recordings (seed 1 of evals.healthy; docs/analyses/own-jobs.md).
+MANY = 4
+# Units left out at the begin of a job: memory is allocated and kernels are chosen in the first two steps. Source:
+# judgement.
+FIRST_UNITS = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,14 +29,21 @@ from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, STUCK, 
 from leadline.analysis.symptoms.happened import BROKEN, DEBUGGER, Happened
 from leadline.analysis.symptoms.spans import NEAR_NS
 
-WAIT_NS_MIN = 2 * S
-TIMES = 3  # as long as the longest of its kind
+# How long a job may stand still before it has stalled, by what is known of its habits: longer where less is known,
+# because a false alarm costs more than some seconds. Changed where evals.healthy and evals.stranger found a wrong one.
+# Source: recordings (docs/analyses/own-jobs.md).
+WAIT_NS_MIN = 2 * S  # in a collective, whatever is usual: TCP's own retries and a busy machine hold ranks for a second
+TIMES = 3  # times as long as the longest of its kind; twice happens on a busy machine
 NEW_KIND_NS_MIN = 10 * S  # of a collective of a kind that was not seen: the first of a checkpoint, of an evaluation
-TOLD_PAUSE_S_MIN = 60.0  # of a phase that is told as begun, where none of its kind was seen to end
-PAUSE_NS_MIN = 30 * S  # between steps, where no pause of the job was seen
-SILENT_NS_MIN = 10 * S  # nobody waits, nobody tells anything: where pauses were seen
-UNMARKED_GAP_NS = S // 1000  # a step that nobody marked begins where the one before ended, within 0.1 ms
-PARTS_NS = 30 * S  # what befell a part so long before may be why
+TOLD_PAUSE_S_MIN = 60.0  # seconds of a phase that is told as begun, where none of its kind was seen to end
+PAUSE_NS_MIN = 30 * S  # between steps, where no pause of the job was seen: it may be its first checkpoint
+SILENT_NS_MIN = 10 * S  # nobody waits and nothing is told: where pauses were seen, and are shorter
+# A step that nobody marked begins where the one before ended, within 0.1 ms; a gap of ten times that is one that the
+# program told. Source: judgement.
+UNMARKED_GAP_NS = S // 1000
+# What befell a part so long before a stall may be why: time-outs of drivers and of storage are shorter. Source:
+# judgement.
+PARTS_NS = 30 * S
 
 
 @dataclass(frozen=True)

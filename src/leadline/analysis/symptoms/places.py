@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Ints, coded, ints
 
-RANK_DIGITS_MAX = 9
+RANK_DIGITS_MAX = 9  # digits of a rank's number that fit 32 bits: longer texts are no ranks. Source: bound.
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,15 +19,22 @@ from leadline.analysis.columns import Ints
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import NEVER, PAIRWISE, Calls, Group
 
-CONTEXT = 3  # calls before one that tell what may come
-SEEN_MIN = 2  # times that they were seen, before it is strange that something else follows
-CALLS_MAX = 4096  # of a rank that are looked at
-NEWEST = 256  # of these, among which it may have left the program: some steps of a model of many layers
+# What a rank's program calls next, learned from its own calls: n-grams of up to CONTEXT, the longest that was seen.
+# Source: judgement.
+CONTEXT = 3  # calls before one that tell what may come: layers repeat after fewer
+SEEN_MIN = 2  # times that they were seen, before it is strange that something else follows: once proves nothing
+CALLS_MAX = 4096  # calls of a rank that are looked at, so that a window stays cheap
+NEWEST = 256  # calls among which it may have left the program: some steps of a model of many layers
 OF_ALL = ("all_reduce", "broadcast", "reduce", "reduce_scatter", "barrier")  # ranks put in as much as each other
-LATE_SHARE = 0.2  # later than the median by so much of the time since the collective before (reference, row 5)
+# Share of the time since the collective before, by which a rank later than the median is slow: beyond the 5 to 8 % that
+# healthy steps differ by. Source: judgement (row 5 of the table in docs/analyses/stalls.md).
+LATE_SHARE = 0.2
+# The same in time, at least, so that ranks of short steps are not slow by what a busy scheduler takes. Source:
+# judgement.
 LATE_NS_MIN = S // 20
-LATE_OF = 5  # collectives before the one that is waited in
-LATE_MIN = 3  # of these, in which a rank came so late
+# collectives before the one that is waited in, in which it is looked for: the same step. Source: judgement.
+LATE_OF = 5
+LATE_MIN = 3  # of these, in which a rank came so late: most, because once is chance. Source: judgement.
 
 Kind = tuple[str, int, str]
 

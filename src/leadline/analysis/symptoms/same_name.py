@@ -20,11 +20,19 @@ from leadline.analysis.symptoms.places import Process
 from leadline.analysis.symptoms.spans import Blame, Evidence, Told, seconds
 from leadline.model.incidents import Symptom
 
-OVERLAPS_MIN = 3  # in a row of steps: a clock that was set back makes one
-OVERLAP_SHARE = 0.2  # of the shorter step; a fit of a clock that is renewed moves it by far less
-OVER_NS = 30 * S  # no two steps of a rank at once for so long, and each has its name again
-COMES_UP_NS = 60 * S  # from the start of a process to its third step: it loads its program and its data
-BOTH_NS = 2 * S  # a launcher's restart ends one process before it starts the next; the agent looks each second
+# Overlaps in a row of steps: a clock that was set back makes one, so three are two jobs. Source: judgement.
+OVERLAPS_MIN = 3
+# Share of the shorter step that must overlap: a fit of a clock that is renewed moves it by far less. Source: judgement.
+OVERLAP_SHARE = 0.2
+# ns; no two steps of a rank at once for so long, and each job has its name again: many steps of most jobs. Source:
+# judgement.
+OVER_NS = 30 * S
+# From the start of a process to its third step, since it loads its program and its data; until then no stall is told.
+# Source: judgement.
+COMES_UP_NS = 60 * S
+# A launcher's restart ends one process before it starts the next, and the agent looks each second: both at once for
+# longer are two jobs. Source: definition (two looks of the agent).
+BOTH_NS = 2 * S
 
 
 @dataclass(frozen=True, slots=True)

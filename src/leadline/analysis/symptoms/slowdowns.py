@@ -37,31 +37,63 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import EVENT, SYMPTOM
 
+# Look-back over steps: long enough for 20 blocks of steps of 10 s, and trouble that lasts longer is held against
+# `usual`. Source: judgement.
 STEPS_NS = 300 * S
+# Look-back over collectives, which are many: long enough for the onset of what is told within 40 s. Source: bound.
 CALLS_NS = 120 * S
+# Look-back over `usual`: a day, as the ledger's, so that both hold a job against the same past. Source: definition.
 USUAL_NS = 24 * 3600 * S
-BEST_SHARE = 0.25  # of the windows of `usual`: trouble that lasts does not become the usual
-BACK_NS = 10 * S  # as usual for so long, and it is over
+# Share of the windows of `usual` whose best is the level: trouble that lasts three quarters of a day does not become
+# the usual. The same as in `ledger.usual`. Source: recordings (docs/log.md, 2026-11-22).
+BEST_SHARE = 0.25
+# As usual for so long, and it is over: shorter, and a fault that comes and goes would be many symptoms. Source:
+# recordings (docs/analyses/slowdowns.md).
+BACK_NS = 10 * S
+# The same in blocks, at least, for jobs of long steps, since one good step is chance. Source: judgement.
 BACK_BLOCKS = 2
+# Share of a job's time below which nothing is told as slow: healthy steps vary by as much. Source: recordings
+# (docs/analyses/slowdowns.md).
 LOST_SHARE_MIN = 0.05
+# Times as long as the first that was seen that a checkpoint may take, because storage has other users too; the value of
+# CHECKPOINT_RATIO of the ledger. Source: recordings (seed 7 of evals.stranger; docs/analyses/own-jobs.md).
 CHECKPOINT_TIMES = (
     1.5  # of the first that was seen, that a checkpoint may take; as the ledger has it (CHECKPOINT_RATIO)
 )
-LEDGER_NS = 15 * S  # of its windows in a row
+# ns of windows of the ledger in a row that must have lost time: two of them, since one may hold a single pause. Source:
+# recordings (docs/analyses/slowdowns.md).
+LEDGER_NS = 15 * S
 # Shared machines slow a job for half a minute, by a fifth, all of its ranks alike (a user's jobs beside other work: by
 # 13 % for 25 s); what has an owner, or takes a third of the time, is told sooner. A past that is long enough tells how
 # much this job loses by chance: that counts, within what stands here for what one rank lost, for what is clear
-# otherwise, and for the rest.
+# otherwise, and for the rest. What nobody makes slow was told from 4 s until healthy jobs were told (bdbbd902). Seconds
+# lost. Source: recordings (evals.healthy, seeds 2 and 3; docs/analyses/own-jobs.md).
 LOST_S_MIN, LOST_S_NOBODYS = 2.0, 8.0
+# Least and most seconds between which a job's own chance decides: of one rank, clear, and the rest. Source: recordings
+# (quiet and restless jobs; docs/analyses/slowdowns.md).
 RANKS_S, CLEAR_S, NOBODYS_S = (1.0, LOST_S_MIN), (LOST_S_MIN, 4.0), (4.0, LOST_S_NOBODYS)
+# Share of the loss that makes one its owner, and share of the time lost that is clear without one: half, because there
+# is only one such; a third, because no busy machine of the lab took as much. Source: recordings
+# (docs/analyses/slowdowns.md).
 OWNER_SHARE, SHARE_CLEAR = 0.5, 1 / 3
-SOON_NS = 40 * S  # an onset longer ago was told then, or is not worth telling now
-TIMES_BEFORE = 2  # as long as what it is held against: a job that comes up fast and goes on slower is no slowdown
-PAUSE_TIMES = 3.0  # one block that lost so many times as much as any other is a pause, and no part of a slowdown
-PAUSES_MAX = 2  # so few slow units are pauses: what makes a job slow makes it so again and again
-OVER_NS = 30 * S  # nothing is heard for so long, and many units: the job ended, or stalls
+# An onset longer ago was told then, or is not worth telling now: the slowest rule takes 30 s. Source: judgement.
+SOON_NS = 40 * S
+# Times as long as what it is held against that a slow-down may be: a job that comes up fast and goes on slower is no
+# slow-down. Source: recordings (docs/analyses/slowdowns.md).
+TIMES_BEFORE = 2
+# Times as much as any other block that one block lost to be a pause, and no part of a slow-down. Source: recordings
+# (evals.healthy, seed 3; docs/log.md, 2026-11-24).
+PAUSE_TIMES = 3.0
+# Slow units up to which they are pauses: what makes a job slow makes it so again and again. Source: recordings (the
+# same).
+PAUSES_MAX = 2
+# ns; nothing is heard for so long, and many units: the job ended, or stalls, which takes up to 30 s to tell. Source:
+# definition (PAUSE_NS_MIN of patience).
+OVER_NS = 30 * S
 NOT_USUAL = (Symptom.SLOW, Symptom.CRASH, Symptom.NAME_SHARED)  # steps made meanwhile say nothing of what is usual
-EVEN_NS = 15 * S  # what became much slower after it had been evenly slow for so long may be another's doing
+# What became much slower after it had been evenly slow for so long may be another's doing. Made for one live run of two
+# faults in one slow-down. Source: recordings (docs/log.md, 2026-11-23).
+EVEN_NS = 15 * S
 
 
 @analysis(

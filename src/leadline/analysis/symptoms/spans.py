@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from leadline.analysis.spec import S, Window
 
-BLAMED_MAX = 8  # owners told of one symptom
-EVIDENCE_MAX = 8
-NEAR_NS = 2**62  # times beyond it are nonsense, and would overflow where they are subtracted
+BLAMED_MAX = 8  # owners told of one symptom, the costliest: more are nobody in particular. Source: bound.
+EVIDENCE_MAX = 8  # rows of evidence told of one symptom, so that it stays readable. Source: bound.
+NEAR_NS = 2**62  # ns; times beyond it are nonsense, and would overflow where they are subtracted. Source: bound.
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,29 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import EVENT, SYMPTOM
 
+# How far back steps and calls are read: a job that said nothing within it is not looked at, unless it stalls. Source:
+# judgement.
 LOOK_BACK_NS = 120 * S
+# The same of events and of its own symptoms, which are few: pauses come each few minutes. Source: judgement.
 EVENTS_NS = 600 * S
-SURE_NS = 5 * S  # without any sign of progress, of a job that tells steps and of which a rank is gone or stopped
-CALLS_MIN = 12  # ended before it: a job that comes up is not stepping yet
-KNOWN_NS = 90 * S  # so old a stall is told as it was: the calls that it began with go out of the look-back
-FORGOTTEN_NS = 3600 * S  # twice the longest usual time-out of collectives: nobody waits for a job any more
-FAILED_NS = 60 * S  # so long after a call failed its job is going down, or goes on
-BACK_NS = 100 * S  # a job that has not come back by then is told no more: less than the look-back
+# Without any sign of progress, of a job that tells steps and of which a rank is gone or stopped: more than a step of
+# most jobs, and less than a job without such a sign is given. Source: judgement.
+SURE_NS = 5 * S
+# Calls or steps of each rank that ended before, because a job that comes up is not stepping yet: its first collectives
+# set up the model. Source: judgement.
+CALLS_MIN = 12
+# So old a stall is told as it was, since the calls that it began with go out of the look-back, with a quarter to spare.
+# Source: definition.
+KNOWN_NS = 90 * S
+# Twice the longest usual time-out of collectives (30 min): nobody waits for a job any more. Source: manual: PyTorch,
+# time-outs of process groups.
+FORGOTTEN_NS = 3600 * S
+# So long after a call failed its job is going down, or goes on: until then it does not stall anew. Written with the
+# table of cases of evals. Source: judgement.
+FAILED_NS = 60 * S
+# A job that has not come back by then is told no more: less than the look-back, in which its end must still lie.
+# Source: definition.
+BACK_NS = 100 * S
 
 
 @analysis(

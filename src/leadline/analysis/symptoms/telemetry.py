@@ -27,11 +27,13 @@ from leadline.model.incidents import Symptom
 from leadline.model.tables.fabric import WATERMARK
 from leadline.model.tables.verdicts import SYMPTOM
 
-STATES_NS = 10 * S  # the server says how each sender is every 5 s; the newest of two is taken
+STATES_NS = 10 * S  # The server says how each sender is every 5 s, so the newest of two is taken. Source: definition.
+# Senders heard last so near each other fell silent together: each says something every 5 s at least, and the way to the
+# server may take as long before it fails. Source: definition.
 TOGETHER_NS = 10 * S
-"""Senders heard last so near each other fell silent together: each says something every 5 s at least, and the way to
-the server may take as long before it fails."""
-KNOWN_NS = 24 * 3600 * S  # a host that is not heard for a day was taken away
+# A host that is not heard for a day was taken away: its silence is no symptom any more. Source: judgement.
+KNOWN_NS = 24 * 3600 * S
+NAMED_MAX = 4  # hosts or jobs that a sentence names, so that it stays readable. Source: bound.
 LOST = "lost"
 
 
@@ -158,8 +160,9 @@ def _of_one(sender: _Sender) -> str:
     return f"nothing from {sender.name} of {sender.host}" + (f", where {ranks} ranks run" if ranks else "")
 
 
-def _some(names: Sequence[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _back(known: Told, window: Window) -> Told:

@@ -14,9 +14,9 @@ from leadline.cli.diagnosis.truth import compared, comparison
 from leadline.cli.diagnosis.words import chance
 from leadline.cli.output import ago
 from leadline.lab.truth import Entry
+from leadline.model.units import S
 from leadline.views.incidents.diagnosis import SYMPTOM_ANALYSES
 
-S = 10**9
 SHOWN = 4
 LOOKING = (*SYMPTOM_ANALYSES, "cause")  # how far these have judged is how far it is known what hurts
 BEHIND_S = 15.0  # said where they are further behind

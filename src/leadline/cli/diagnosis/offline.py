@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from leadline.model.errors import UnknownNameError
 from leadline.model.tables import BY_NAME
+from leadline.model.units import S
 from leadline.store.bundle import Bundle, read_bundle
 from leadline.views.incidents.diagnosis import (
     OK,
@@ -30,7 +31,6 @@ from leadline.views.lost import claims_of, judged_of, losses
 from leadline.views.names import Kind, Names, said
 from leadline.views.rows import json_rows
 
-S = 10**9
 VERDICTS = ("incident", "cause", "symptom")
 
 

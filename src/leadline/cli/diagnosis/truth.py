@@ -16,8 +16,8 @@ from rich.text import Text
 from leadline.cli.diagnosis.words import chance
 from leadline.cli.output import ago, table
 from leadline.lab.truth import Entry
+from leadline.model.units import S
 
-S = 10**9
 SETTLE_NS = 15 * S  # an incident may begin so long after a fault is over: what had gathered by then goes on for a while
 RIGHT, WRONG, MISSED, UNKNOWN, NOT_JUDGED = "right", "wrong", "missed", "unknown", "not judged"
 _STYLE = {RIGHT: "green", WRONG: "bold red", MISSED: "red", UNKNOWN: "yellow", NOT_JUDGED: "yellow"}

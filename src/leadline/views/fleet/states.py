@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from leadline.model.ids import parse_entity_id
 from leadline.model.metric_words import is_state, metric_words
 from leadline.model.tables.verdicts import ANOMALY
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.fleet.places import Places
@@ -22,7 +23,6 @@ from leadline.views.rows import json_rows, rows_where
 
 GOOD, WATCH, BAD, UNKNOWN, SUPPRESSED = "good", "watch", "bad", "unknown", "suppressed"
 STATES = (GOOD, SUPPRESSED, UNKNOWN, WATCH, BAD)  # the worse the later; codes of the answer
-S = 10**9
 SCORE_MIN = 8.0
 """A metric must be this far out (robust standard deviations) to colour a tile; anomalies are told from about 5, and a
 fleet of 10,000 hosts always has some of those."""

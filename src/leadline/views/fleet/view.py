@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, only_cluster
 from leadline.views.fleet.measures import IN, OUT, Floats, Measures, measures
@@ -24,7 +25,6 @@ from leadline.views.fleet.places import Places, hosts_at_address, places
 from leadline.views.fleet.states import BAD, GOOD, STATES, UNKNOWN, Reason, reasons
 from leadline.views.rows import SCHEMA_VERSION
 
-S = 10**9
 SPAN_NS = 60 * S
 """Measured if no time is asked for: the last minute."""
 PACKED_BYTES = 4096  # an answer of this size is compressed: 100,000 GPUs are 1 MB, and 40 kB packed

@@ -15,20 +15,10 @@ from leadline.analysis.graph.neighbourhood import Change
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.fleet.states import (
-    BAD,
-    GOOD,
-    SCORE_MIN,
-    SEEN_NS,
-    STATES,
-    SUPPRESSED,
-    UNKNOWN,
-    WATCH,
-    S,
-    odd_words,
-)
+from leadline.views.fleet.states import BAD, GOOD, SCORE_MIN, SEEN_NS, STATES, SUPPRESSED, UNKNOWN, WATCH, odd_words
 from leadline.views.incidents.incident import Incident
 from leadline.views.incidents.view import incidents_of
 from leadline.views.rows import json_rows, rows_where

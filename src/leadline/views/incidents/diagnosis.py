@@ -16,6 +16,7 @@ from typing import Any
 
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.compare.sides import Reader
@@ -28,7 +29,6 @@ from leadline.views.ledger.config import LedgerConfig
 from leadline.views.names import is_entity, unknown_text
 from leadline.views.rows import SCHEMA_VERSION, json_rows
 
-S = 10**9
 OK, WARNING, CRITICAL, UNKNOWN = "ok", "warning", "critical", "unknown"
 LOOK_NS = 3600 * S  # jobs that told a step within it are there
 OVER_NS = 24 * 3600 * S  # incidents that ended within it are told too

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline import __version__
 from leadline.model.errors import UsageError
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.incidents.actions import Advice, advice
@@ -23,7 +24,7 @@ from leadline.views.incidents.marks import marks_answer
 from leadline.views.incidents.report_plot import HEIGHT, WIDTH, Drawn, drawn
 from leadline.views.incidents.view import Incidents
 from leadline.views.names import no_incident
-from leadline.views.samples import S, samples_answer
+from leadline.views.samples import samples_answer
 
 if TYPE_CHECKING:
     from jinja2 import Template

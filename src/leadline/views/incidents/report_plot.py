@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 
-S = 10**9
+from leadline.model.units import S
+
 WIDTH, HEIGHT = 640, 150
 LEFT, RIGHT, TOP, BOTTOM = 84, 8, 8, 20  # room around the lines, for the words of the axes
 GAP_INTERVALS = 3.5  # a stream that was silent for longer than this many of its own intervals was missing

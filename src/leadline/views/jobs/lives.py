@@ -15,11 +15,11 @@ from typing import Any
 from leadline.model.tables.fabric import RELATION, WATERMARK
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import EVENT
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.rows import json_rows
 
-S = 10**9
 FOREVER_NS = 1 << 62
 # A step may end so long after the end of its rank is told: an agent looks at processes every second or so, and clocks
 # of hosts are milliseconds apart.

@@ -16,8 +16,9 @@ from typing import Any
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
+from leadline.model.units import S
 from leadline.views.incidents.view import incidents_of
-from leadline.views.jobs.rows import JobRows, S
+from leadline.views.jobs.rows import JobRows
 from leadline.views.rows import SCHEMA_VERSION, rows_where
 
 MARKS_MAX = 500

@@ -11,12 +11,12 @@ from leadline.model.errors import UsageError
 from leadline.model.principal import OPERATE
 from leadline.model.tables.accounts import LEDGER
 from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
 from leadline.views.near import near_jobs
 from leadline.views.rows import json_rows
 
-S = 10**9
 SPAN_NS = 3600 * S  # looked at, where nothing else is asked for
 SPAN_NS_MAX = 400 * 24 * 3600 * S
 FIGURES = 5  # of a number that is drawn

@@ -10,7 +10,8 @@ import pyarrow as pa
 from leadline.analysis.ledger.usual import usual_ns
 from leadline.model.tables.accounts import USUAL
 from leadline.model.tables.training import STEP
-from leadline.views.jobs.rows import STEP_S, JobRows, S, plain
+from leadline.model.units import S
+from leadline.views.jobs.rows import STEP_S, JobRows, plain
 from leadline.views.rows import SCHEMA_VERSION, rows_where
 
 PHASES = ("data", "forward", "backward", "optimizer", "checkpoint")

@@ -19,11 +19,12 @@ from leadline.model.tables.accounts import LEDGER, USUAL
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import INCIDENT
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.compare.sides import BUCKET_NS, PAUSE_NS, runs_of
 from leadline.views.jobs.lives import Key, Life, lives_of
-from leadline.views.jobs.rows import RANKS_MAX, STEP_S, JobRows, S, from_or_hour, plain
+from leadline.views.jobs.rows import RANKS_MAX, STEP_S, JobRows, from_or_hour, plain
 from leadline.views.jobs.steps import HOW, USUAL_NS, usual_s
 from leadline.views.ledger.view import PRODUCTIVE, goodput
 from leadline.views.lost import losses_of

@@ -14,13 +14,13 @@ from leadline.model.principal import OPERATE
 from leadline.model.tables.accounts import FAILURE, LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.jobs.rows import owner
 from leadline.views.near import near_jobs
 from leadline.views.rows import json_rows, rows_where
 
-S = 10**9
 SPAN_NS = 24 * 3600 * S  # looked at, where nothing else is asked for
 SPAN_NS_MAX = 400 * 24 * 3600 * S
 SETTLE_NS = 30 * S  # what ran so lately may not be judged yet, and is not called missing

@@ -13,12 +13,12 @@ from typing import Any
 
 from leadline.model.accounts import FailureClass
 from leadline.model.tables.accounts import FAILURE, LEDGER
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.ledger.reliability import GAPS_MIN, first_failure_h, mttf, weibull_shape
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
-S = 10**9
 HOUR_NS = 3600 * S
 DAY_NS = 24 * HOUR_NS
 HISTORY_NS = 400 * DAY_NS  # what the store keeps

@@ -14,6 +14,7 @@ from typing import Any
 from leadline.model.errors import UsageError
 from leadline.model.tables import Table
 from leadline.model.tables.training import EDGE, MESSAGE
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
 from leadline.views.messages.rings import Channel, channel_of, in_ring_order
@@ -21,7 +22,6 @@ from leadline.views.near import near_jobs
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 ANALYSIS = "messages"
-S = 10**9
 SPAN_NS_MAX = 3600 * S
 AGE_NS = 60 * S  # a window that ended longer before the time asked for is told to be old
 COMMS_MAX = 50  # told of a job, those with most time in collectives first; `communicators_total` counts all

@@ -26,11 +26,13 @@ from leadline.analysis.columns import Bools, Ints
 Int32s = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 
-NEVER = -(2**62)  # in place of a time that was not told
-FAR = 2**61  # times beyond (73 years from 1970 to either side) are none: differences of them would overflow
+NEVER = -(2**62)  # ns, in place of a time that was not told: earlier than all times that count. Source: definition.
+# ns; times beyond it (73 years from 1970 to either side) are none, because differences of them would overflow. Source:
+# bound.
+FAR = 2**61
 ABSENT, OPEN, DONE, FAILED = 0, 1, 2, 3  # what is known of a cell
-PARTS = 2  # threads; every one of them reads all rows where cells are filled, so more pay little
-SMALL = 100_000  # below, a thread costs more than it does
+PARTS = 2  # threads; every one of them reads all rows where cells are filled, so more pay little. Source: bound.
+SMALL = 100_000  # pieces of work below which a second thread costs more than it saves. Source: bound.
 
 
 def in_parts(kernel: Callable[..., Any], count: int, *given: Any, each: int = 1) -> list[Any]:

@@ -41,11 +41,16 @@ from leadline.analysis.ledger.presence_kernels import read_only
 
 ALL, UP, DOWN, SOLO = 0, 1, 2, 3  # who meets: all ranks, the lower one sending to the higher, or back, nobody knows
 PAIRWISE = ("send", "recv")
-RANKS_MAX = 1 << 22  # above, ranks are numbered by what occurs
-MAP_MAX = 1 << 26  # entries of communicators times ranks: 64 MB of marks and 256 MB of places
-CELLS_MORE = 8  # cells per row: more are not rows of collectives, but of something else
-RESTART_NS = 10**9  # calls of one number so far apart are not one call: a job takes longer than that to begin anew
-RESTARTS_MAX = 8
+# A rank's number above which ranks are numbered by what occurs, because a table by number would not fit. Source: bound.
+RANKS_MAX = 1 << 22
+# Entries of communicators times ranks, so that marks take 64 MB and places 256 MB at most. Source: bound.
+MAP_MAX = 1 << 26
+# Cells per row: where there are more, these are not rows of collectives, but of something else. Source: bound.
+CELLS_MORE = 8
+# Calls of one number so far apart are not one call: a job takes longer than a second to begin anew, and clocks of hosts
+# agree better than that. Source: judgement.
+RESTART_NS = 10**9
+RESTARTS_MAX = 8  # restarts of a job within one look-back that are told apart, so that nonsense ends. Source: bound.
 
 
 class Cells(NamedTuple):

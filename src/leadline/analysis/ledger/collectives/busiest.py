@@ -21,10 +21,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-RATIO_MIN = 2.0  # the busiest link carries at least so many times what the busiest link of a light edge does
-LIGHT = 0.25  # share of edges that are light: in a small ring a heavy flow fills the links of two of four
-OWN_SHARE_MIN = 0.1  # edges with less than this share of the largest edge's own bytes are control traffic
-ALIKE = 0.8  # of two links that carry alike the one nearer to the receiver counts: see `busiest_edge`
+# Times that the busiest link carries of what the busiest link of a light edge does, at least: two flows instead of one.
+# Source: recordings (docs/log.md, 2026-11-22).
+RATIO_MIN = 2.0
+# Share of edges that are light, because in a small ring a heavy flow fills the links of two of four. Source: recordings
+# (docs/log.md, 2026-11-22).
+LIGHT = 0.25
+# Share of the largest edge's own bytes below which an edge is control traffic: rings send as much on each. Source:
+# judgement.
+OWN_SHARE_MIN = 0.1
+# Ratio from which two links carry alike: of them the one nearer to the receiver counts, see `busiest_edge`. Volumes are
+# known to some percent only. Source: judgement.
+ALIKE = 0.8
 
 
 @dataclass(frozen=True, slots=True)

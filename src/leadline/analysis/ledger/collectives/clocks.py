@@ -20,12 +20,16 @@ import pyarrow as pa
 from leadline.analysis.columns import Bools, Floats, Ints, ints
 from leadline.analysis.ledger.collectives.arrival_kernels import DONE
 from leadline.analysis.ledger.collectives.arrivals import ALL, Arrivals, Cells
+from leadline.analysis.robust import MAD_TO_SIGMA
 
-COLLECTIVES_MAX = 128  # of one communicator that are looked at, spread over its time
-COLLECTIVES_MIN = 5  # fewer tell nothing of clocks
-STRAY_SHARE = 0.1  # of collectives that may contradict: rows with a wrong number, one bad stamp
+# collectives of one communicator that are looked at, spread over its time: more add cost. Source: bound.
+COLLECTIVES_MAX = 128
+# collectives below which they tell nothing of clocks: the least of fewer is no bound. Source: judgement.
+COLLECTIVES_MIN = 5
+# Share of collectives that may contradict, because of rows with a wrong number or one bad stamp. Source: judgement.
+STRAY_SHARE = 0.1
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
-UNKNOWN_NS = 2**62
+UNKNOWN_NS = 2**62  # ns, a bound where nothing is known: larger than any time. Source: definition.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ def _learn(
     right_KM = end_KM - np.where(known_M, ahead_R[rank_M], 0.0)
     off_KM = right_KM - np.median(right_KM[:, judges], axis=1)[:, None]
     off_M = np.median(off_KM, axis=0)
-    spread_M = 1.4826 * np.median(np.abs(off_KM - off_M), axis=0)
+    spread_M = MAD_TO_SIGMA * np.median(np.abs(off_KM - off_M), axis=0)
     high_M = np.quantile(end_KM - arrival_KM.max(axis=1)[:, None], STRAY_SHARE, axis=0, method="lower")
     low_M = -np.quantile(end_KM.min(axis=1)[:, None] - arrival_KM, STRAY_SHARE, axis=0, method="lower")
     new_M = ~known_M

@@ -38,6 +38,8 @@ from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.spec import Window
 from leadline.model.accounts import Category, Depth
 
+# Probabilities that the ledger tells with its rows, by what a row rests on, so that a reader can weigh them; no verdict
+# has a threshold on them. They were not calibrated: no counts stand behind them. Source: judgement.
 SURE = 0.95  # of what the path tells with clocks that have a fit
 SURE_ESTIMATED = 0.85  # with clocks that only the collectives vouch for
 SURE_UNTOLD = 0.7  # compute that may be lateness below what clocks or the ranks' differences allow to tell

@@ -23,10 +23,15 @@ from leadline.analysis.ledger.pieces import COMM, JOB, RANK, Pieces
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.model.accounts import Category, Depth
 
-EDGES_MAX = 32  # that are named of one communicator; what the others held is the communicator's
-OF_RANK_SHARE_MIN = 0.8  # of what all edges held, by edges of one rank, from which it may be the rank's
-EACH_WAY_SHARE_MIN = 0.2  # of what its edges held, by those into it and by those out of it: in lab runs below 0.1 at a
-# full port, above 0.23 at a slow rank
+EDGES_MAX = 32  # edges that are named of one communicator; what the others held is the communicator's. Source: bound.
+# Share of what all edges held, by edges of one rank, from which it may be the rank's: in a ring of four every rank has
+# half of the edges, so half is no sign. Source: recordings (docs/log.md, 2026-11-22).
+OF_RANK_SHARE_MIN = 0.8
+# Share of what its edges held, by those into it and by those out of it, because a full port is full one way: in runs of
+# the lab below 0.1 at a full port, above 0.23 at a slow rank. Source: recordings (docs/log.md, 2026-11-22).
+EACH_WAY_SHARE_MIN = 0.2
+# Probability that is told with such a rank: the ledger is less sure of it than of one that comes late. Source:
+# judgement.
 SURE_RANK = 0.7
 
 

@@ -12,12 +12,19 @@ import numpy as np
 from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.ledger.collectives.arrivals import ALL, Arrivals, Cells
 
-PERIOD_MAX = 256  # collectives of one communicator in a step
-ALIKE_SHARE = 0.95  # of collectives that repeat after a period
-MEMBERS_MAX = 8  # ranks that are looked at, spread over the communicator
-REPEATS_MIN = 12  # fewer tell no slope
+# Collectives of one communicator in a step, among which a period is looked for: the cost grows with it. Source: bound.
+PERIOD_MAX = 256
+# Share of collectives that repeat after a period; not all, because an evaluation comes between. The same as ROUND_SHARE
+# of `symptoms.pace`. Source: judgement.
+ALIKE_SHARE = 0.95
+MEMBERS_MAX = 8  # ranks that are looked at, spread over the communicator: their slopes are pooled. Source: bound.
+# repetitions below which there is no slope: its standard error would be as large as it. Source: judgement.
+REPEATS_MIN = 12
+# Slope below which ranks do not wait: it is 0 of those that go on and 1 of those that wait, and chance in the calls
+# makes it smaller than 1, so the middle is no fair cut. Source: judgement.
 HIDDEN_SLOPE = 0.3
-SURE_SLOPE = 0.7  # three standard errors above the slope must lie below it
+# Slope that must lie three standard errors above it, so that few repetitions do not hide a wait. Source: judgement.
+SURE_SLOPE = 0.7
 
 
 def hidden(cells: Cells, arrived: Arrivals, steps_tell: bool) -> Bools:

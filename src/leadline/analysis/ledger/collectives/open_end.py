@@ -18,8 +18,10 @@ from leadline.analysis.ledger.pieces import COMM, JOB, RANK, Pieces
 from leadline.analysis.ledger.segments import PLACE_OF
 from leadline.model.accounts import Category
 
-LATE_RANKS_MAX = 8  # that are blamed by name; more have not come for a reason they have in common
-SURE = 0.6  # they may still come, or have come and not been heard of
+# ranks that are blamed by name; more have not come for a reason they have in common. Source: judgement.
+LATE_RANKS_MAX = 8
+# Probability told with them, because they may still come, or have come and not been heard of. Source: judgement.
+SURE = 0.6
 
 
 def open_end(

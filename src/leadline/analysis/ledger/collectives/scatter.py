@@ -17,11 +17,19 @@ import numpy as np
 
 from leadline.analysis.columns import Bools, Floats, Ints
 
-BEFORE_NS = 60 * 10**9  # before the window, in which the job's scatter is looked for
-TIMES_MIN = 8  # arrivals of ranks in their turn from which there is a scatter; fewer are taken at their word
-QUANTILE = 0.9  # of what ranks in their turn are late by
-RATIO = 2.0  # of it, beyond which a single arrival is no chance: tails of the lab's healthy jobs end there
-DEVIATIONS = 3.0  # of the binomial distribution, beyond its turn, from which a rank comes last too often for chance
+# So long before the window the job's scatter is looked for: some tens of steps of most jobs. Source: judgement.
+BEFORE_NS = 60 * 10**9
+# Arrivals of ranks in their turn from which there is a scatter; fewer are taken at their word. Source: judgement.
+TIMES_MIN = 8
+# Quantile of what ranks in their turn are late by: high, and below the pauses that the longest tenth may be. Source:
+# recordings (docs/log.md, 2026-11-22).
+QUANTILE = 0.9
+# Times that quantile beyond which a single arrival is no chance: tails of the lab's healthy jobs end there. Source:
+# recordings (docs/log.md, 2026-11-22).
+RATIO = 2.0
+# Standard deviations of the binomial distribution, beyond its turn, from which a rank comes last too often for chance:
+# one in 740. Source: textbook: Shewhart (1931), three-sigma limits.
+DEVIATIONS = 3.0
 
 
 def beyond_scatter(late_O: Floats, rank_O: Ints, peers_O: Ints) -> Bools:

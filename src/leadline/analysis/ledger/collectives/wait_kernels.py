@@ -20,11 +20,16 @@ from numba import njit
 from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import ABSENT, NEVER
 from leadline.analysis.ledger.collectives.arrivals import SOLO, Cells
+from leadline.analysis.robust import MAD_TO_SIGMA
 
-PEERS_MAX = 1024  # that an own time is held against, spread evenly: their median is within 4 % of a standard deviation
-BLOCK = 8  # neighbours of them that are looked at together: times of as many lie in one line of the cache
-HOPS_MAX = 512  # collectives asked for in one own time: buckets of a backward pass
-HELD_MAX = 8  # pending collectives that are looked at to find the one that held a rank
+# Ranks that an own time is held against, spread evenly, so that their median is within 4 % of a standard deviation
+# (1.2533 / sqrt(1024)). Source: bound.
+PEERS_MAX = 1024
+# neighbours of them that are looked at together: times of as many lie in one line of the cache. Source: bound.
+BLOCK = 8
+# collectives asked for in one own time, so that nonsense ends: buckets of a backward pass are fewer. Source: bound.
+HOPS_MAX = 512
+HELD_MAX = 8  # pending collectives that are looked at to find the one that held a rank, the newest. Source: bound.
 COLLECTIVE, OWN = 0, 1  # kinds of spans
 
 
@@ -307,4 +312,4 @@ def peers_of(
         for which in range(3 if count else 0):
             peers_P4[span, which] = np.median(own_3M[which, :count])
         if count:
-            peers_P4[span, 3] = 1.4826 * np.median(np.abs(own_3M[0, :count] - peers_P4[span, 0]))
+            peers_P4[span, 3] = MAD_TO_SIGMA * np.median(np.abs(own_3M[0, :count] - peers_P4[span, 0]))

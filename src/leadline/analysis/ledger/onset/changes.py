@@ -15,11 +15,16 @@ from numpy.typing import NDArray
 from leadline.analysis.columns import Floats, Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.onset.changes_kernels import last_begins
+from leadline.analysis.robust import MAD_TO_SIGMA
 
-MAD_TO_SIGMA = 1.4826  # of a normal distribution
+# Lengths of blocks, in values, from whose sums the long-run variance is taken: each twice the one before, because noise
+# that hangs together over more is a change of level. Source: judgement.
 LONG_RUN_BLOCKS = (1, 2, 4, 8)
+# Standard deviations beyond a running median to which single spikes are cut down, so that a heavy tail makes no
+# segments; of normal noise one value in 370 is cut. Source: textbook: Shewhart (1931), three-sigma limits.
 SPIKE_SIGMAS = 3.0
-POINTS_MAX = 600  # of the partition: its cost grows with the square; longer series are taken in blocks
+# values of the partition, since its cost grows with the square; longer series are taken in blocks. Source: bound.
+POINTS_MAX = 600
 
 Matrix = NDArray[np.float64]
 

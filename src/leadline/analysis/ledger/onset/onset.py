@@ -16,17 +16,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from leadline.analysis.columns import Bools, Floats, Ints
-from leadline.analysis.ledger.onset.changes import MAD_TO_SIGMA, Matrix, block_medians, medians, segments
+from leadline.analysis.ledger.onset.changes import Matrix, block_medians, medians, segments
+from leadline.analysis.robust import MAD_TO_SIGMA
 
-WORKERS_MIN = 3  # of two that differ nobody can say which one changed
+WORKERS_MIN = 3  # workers at least, because of two that differ nobody can say which one changed. Source: definition.
+# iterations at least: three spells of the shortest length (LENGTH_MIN), and two to spare. Source: judgement.
 ITERATIONS_MIN = 20
-EFFECT_MIN = 0.05  # slower than peers, and than before, by so much; less is not worth anybody's morning
-LENGTH_MIN = 6  # values: a spell that lasts; shorter ones are hiccups
-PENALTY = 4.0  # long-run variances per log(T): see docs/analyses/onset.md for the false alarms that it leaves
-LEVELS_MIN = 5  # workers of which one can stand out from what the others differ; two or three have no usual difference
-WANDER_SIGMAS = 6.0  # of how far spells of that length wander in this job; docs/analyses/onset.md has the false alarms
-FALSE_ALARM = 0.005  # of a job whose workers differ normally, that one of them is told as slow from the start
-HELD_SHARE = 0.75  # of a spell's values must lie above usual by the least effect, or by half of the spell's rise
+# Share slower than peers, and than before, at least; less is not worth anybody's morning, and clocks of healthy GPUs
+# differ by some percent. Source: judgement.
+EFFECT_MIN = 0.05
+# values of a spell that lasts: shorter ones are hiccups, and their median rests on three values. Source: judgement.
+LENGTH_MIN = 6
+# Long-run variances per log(T) that a change must explain: 2 is the textbook's for known variance (Yao 1988), twice
+# that is what kept false alarms rare where noise hangs together. Source: measured: docs/analyses/onset.md.
+PENALTY = 4.0
+# Workers of which one can stand out from what the others differ by, because two or three have no usual difference.
+# Source: judgement.
+LEVELS_MIN = 5
+# Standard deviations of how far spells of that length wander in this job, raised from 4 for random walks;
+# docs/analyses/onset.md has the false alarms. Source: measured: docs/analyses/onset.md.
+WANDER_SIGMAS = 6.0
+# Probability that of a job whose workers differ normally one is told as slow from the start: one job in 200. Source:
+# judgement.
+FALSE_ALARM = 0.005
+# Share of a spell's values that must lie above usual by the least effect, or by half of the spell's rise, because a few
+# large values alone are no spell. Source: judgement.
+HELD_SHARE = 0.75
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,21 +33,24 @@ class Cause(StrEnum):
     UNKNOWN = "unknown"  # no single one explains LEAST of it
 
 
+# Slowdown (ratio of step times) from which a job counts as slowed by stragglers, since less is what healthy jobs have.
+# Source: paper: Lin et al., OSDI 2025, section 4.
 SLOW = 1.1
-"""Slowdown from which a job counts as slowed by stragglers: section 4 of the paper."""
+# Share that a cause explains at least. The paper asks for half of M_W or M_S to call a job explained by one; with two
+# causes at once the larger of two shares that overlap is often less, so we ask for the largest, and at least this.
+# Source: measured: docs/analyses/whatif.md.
 LEAST = 0.25
-"""A cause explains at least this share. The paper asks for half of M_W or M_S to call a job explained by one; with two
-causes at once the larger of two shares that overlap is often less, so we ask for the largest, and at least this."""
+# Correlation of forward and backward of the same micro-batch from which their common cause is its length: a value
+# between 0, which stalls of the forward alone have, and 0.9, which the paper takes as the sole sign (section 5.3),
+# because here the variation was already found to be what slows the steps. Source: measured: docs/analyses/whatif.md.
 TOGETHER = 0.75
-"""Correlation of forward and backward of the same micro-batch from which their common cause is its length.
-
-The paper takes 0.9 as the sole sign (section 5.3). Here the variation was already found to be what slows the steps, and
-must only be told from stalls of the forward alone, whose correlation is about 0."""
+# Standard errors by which means of a worker and its stage must differ for it to be another: between the largest and the
+# lower median of means of one distribution there are more in one of 1,000 groups of 8, in three of 64. Source:
+# textbook: order statistics of normal means.
 SURE = 4.0
-"""A worker is another than its stage if their means differ by more than so many standard errors. Between the largest
-and the lower median of means of one distribution there are more in one of 1,000 groups of 8, in three of 64."""
+# Links that are replayed by themselves to find the slowest: those with the largest sum of excess transfer time, since
+# each replay costs. Source: bound.
 LINKS_MAX = 8
-"""Links that are replayed by themselves to find the slowest: those with the largest sum of excess transfer time."""
 
 
 @dataclass(frozen=True, slots=True)

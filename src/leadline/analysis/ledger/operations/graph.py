@@ -24,8 +24,9 @@ import numpy as np
 from leadline.analysis.columns import Bools, Ints
 from leadline.analysis.ledger.operations import kinds
 
+# Begin and end of operations of one worker are compared with this much slack, because profilers round their times.
+# Source: paper: the artifact of Lin et al., OSDI 2025.
 CLOCK_SLACK_NS = 50_000
-"""Begin and end of operations of one worker are compared with this much slack, as in the artifact."""
 
 
 @dataclass(frozen=True, slots=True)

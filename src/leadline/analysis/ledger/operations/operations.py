@@ -23,14 +23,16 @@ from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.spec import Window
 from leadline.model.accounts import Category, Depth
 
+# Share beyond its kind's median from which an operation has lost the rest: S = 1.1 is what the paper calls slowed;
+# below it lies what clock frequencies and kernels vary by. Source: paper: Lin et al., OSDI 2025, section 4.
 LATE = 0.1
-"""An operation that takes more than this share beyond its kind's median has lost the rest: S = 1.1 is what the paper
-calls slowed; below it lies what clock frequencies and kernels vary by."""
+# An operation that begins up to this long before a computation of its worker ends was posted after it: in published
+# traces computations of one stream overlap by a fraction of a millisecond, by how the profiler takes their times.
+# Source: measured: the traces of docs/analyses/whatif.md.
 SLACK_NS = 1_000_000
-"""An operation that begins up to this long before a computation of its worker ends, was posted after it: in published
-traces computations of one stream overlap by a fraction of a millisecond, by how the profiler takes their times."""
+# Probabilities told of a path between hosts whose clocks are known to agree, and of one whose are not, so that a reader
+# can weigh them. Source: judgement.
 CONFIDENCE, CONFIDENCE_UNFITTED = 0.9, 0.7
-"""Of a path between hosts whose clocks are known to agree, and of one whose are not."""
 
 
 def from_operations(operation: pa.Table, window: Window) -> Segments:

@@ -20,12 +20,14 @@ from leadline.analysis.ledger.operations import kinds
 from leadline.analysis.ledger.operations.graph import Graph, Node, graph_of
 from leadline.analysis.ledger.operations.kernels import Cube
 
+# Whole numbers up to here are exact in float64; a step or an operation that takes 104 days is nonsense. Source: bound.
 LONG_NS = 2**53
-"""Whole numbers up to here are exact in float64; a step or an operation that takes 104 days is nonsense."""
+# Cells: lanes times (stage, kind), of 4,096 replicas of 64 stages and 14 kinds over 13 steps. It bounds what nonsense
+# can cost, as memory. Source: bound.
 CELLS_MAX = 50_000_000
-"""Lanes times (stage, kind): 4,096 replicas of 64 stages and 14 kinds over 13 steps. Bounds what nonsense can cost."""
+# Lanes that are tried as template, because clocks of one may be so wrong that its operations wait in a circle. Source:
+# bound.
 TRIES = 3
-"""Lanes that are tried as template: clocks of one may be so wrong that its operations wait in a circle."""
 
 
 @dataclass(slots=True)

@@ -21,10 +21,12 @@ from leadline.analysis.ledger.operations import kinds
 from leadline.analysis.ledger.operations.kernels import Cube, launched, lengths, met, replayed
 from leadline.analysis.ledger.operations.trace import Trace
 
+# A transfer that ends, or an operation that begins, more than this before it can, has a wrong clock, so it took 0: 10
+# ms is beyond what synchronised hosts are off by. Source: judgement.
 EARLY_NS = 10_000_000
-"""A transfer that ends, or an operation that begins, more than this before it can, has a wrong clock: it took 0."""
+# Percent of all workers that M_W mends, rounded up: "the slowest 3 %", so that figures compare with the paper's.
+# Source: paper: Lin et al., OSDI 2025, section 5.1.
 SLOWEST_PERCENT = 3
-"""Of all workers, those that M_W mends, rounded up: "the slowest 3 %" of section 5.1."""
 
 
 @dataclass(frozen=True)
