@@ -35,12 +35,12 @@ from leadline.analysis.cause.cause import OVER_NS, matter_of
 from leadline.analysis.cause.hurts import Hurt, hurts_of
 from leadline.analysis.cause.incidents import known_of
 from leadline.analysis.cause.matter import Matter, signs_of
-from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import explained
 from leadline.analysis.cause.rules import RULES, Rule, Sign
 from leadline.analysis.cause.score import BREADTH, blame_nats, parts_of
 from leadline.lab.incidents import HERE
 from leadline.model.errors import LeadlineError
+from leadline.model.ids import kind_of
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.execute import InProcess, Task
 from leadline.runner.judging import Judging, rows_that_count
@@ -192,7 +192,7 @@ def _level(share: float) -> str:
 
 def components(rule: Rule, matter: Matter) -> list[str]:
     """Whatever is of a kind that the rule is about."""
-    places = matter.ground.places
+    places = matter.ground.topology
     names = [*places.rows.names, *(places.link(each) for each in places.rows.names if kind_of(each) == "swport")]
     return sorted({each for each in names if each and kind_of(each) in rule.kinds})
 

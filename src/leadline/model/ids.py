@@ -31,13 +31,71 @@ _C2 = 0x4CF5AD432745937F
 
 
 class EntityId(NamedTuple):
-    """An entity's kind and name; `str()` gives the stored form `kind:name`."""
+    """An entity's kind and name; `str()` gives the stored form `kind:name`.
+
+    A name may have two parts, with a slash between: `rank:JOB/3`, `port:HOST/eth0`, `swport:SWITCH/Ethernet1`. Names of
+    jobs may have slashes themselves, so a rank's last part is its number, and all before it the job.
+    """
 
     kind: str
     name: str
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
+
+    @classmethod
+    def of(cls, text: str) -> EntityId:
+        """The id in a text that was stored as one; of a text without a colon all is the kind. Never fails: what a
+        sender or a person wrote is checked by `parse_entity_id`."""
+        kind, _, name = text.partition(":")
+        return cls(kind, name)
+
+    @property
+    def holder(self) -> str:
+        """The name of what it belongs to: the job of a rank, the host of a port; empty if its name is one part."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def part(self) -> str:
+        """Its own name within the holder: `3` of a rank, `eth0` of a port; all of a name that is one part."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def job(self) -> str:
+        """The job's name, of a job, rank or communicator; empty of others."""
+        if self.kind in ("rank", "comm"):
+            return self.holder
+        return self.name if self.kind == "job" else ""
+
+    @property
+    def host(self) -> str:
+        """The host's name that its own name tells, of a host, port, process or transceiver; empty of others."""
+        if self.kind in ("port", "process", "xcvr"):
+            return self.name.partition("/")[0] if "/" in self.name else ""
+        return self.name if self.kind == "host" else ""
+
+    @property
+    def switch(self) -> str:
+        """The switch's name, of a switch or one of its ports; empty of others."""
+        if self.kind == "swport":
+            return self.holder
+        return self.name if self.kind == "switch" else ""
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Names of the two ports of a link, `h3/eth0` and `leaf1/Ethernet3`; empty texts of others."""
+        first, _, second = self.name.partition("~")
+        return (first, second) if self.kind == "link" else ("", "")
+
+
+def kind_of(entity: str) -> str:
+    """The kind of an entity id: `EntityId.of(entity).kind`, without the rest."""
+    return entity.partition(":")[0]
+
+
+def name_of(entity: str) -> str:
+    """The name of an entity id: `EntityId.of(entity).name`, without the rest."""
+    return entity.partition(":")[2]
 
 
 def entity_id(kind: str, *parts: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,9 @@ import pyarrow.compute as pc
 from leadline.analysis.anomaly.kinds import Way
 from leadline.analysis.anomaly.streams import Names, Streams
 from leadline.analysis.columns import Bools, Ints, codes, ints
+from leadline.analysis.graph.topology import HELD, topology_of
 from leadline.analysis.spec import S
+from leadline.model.ids import EntityId, kind_of
 
 EARLY_NS = 10 * S  # a job that told of something so early in the look-back was there before
 PLANNED = ("exit/0", "exit/143", "exit/130", "signal/SIGTERM", "signal/SIGINT")
@@ -27,81 +30,57 @@ BUSY_RATIO = 0.2
 PEERS_FEW = 4  # fewer streams than this do not show what is usual among them
 WIRED = ("port", "swport", "xcvr")
 _CARRIED = re.compile(r".*(?:packets_total|UcastPkts|packets)")
-_HELD = ("in", "runs-on", "member")
+_CARRIERS = ("gpu", "host", "process")
 
 
 class Places:
     """What entities are part of, by the relations that held in the window and by where steps and collectives ran."""
 
     def __init__(self, relation: pa.Table, ran: list[tuple[str, str]]) -> None:
-        self._jobs: dict[str, set[str]] = defaultdict(set)
-        self._far: dict[str, str] = {}
-        rank_on: dict[str, set[str]] = defaultdict(set)
-        for child, kind, parent in _rows(relation):
-            if kind == "linked":
-                self._far[child], self._far[parent] = parent, child
-            elif child.startswith("rank:") and kind in _HELD:
-                rank_on[parent].add(child)
-            elif parent.startswith("rank:") and kind in _HELD:
-                rank_on[child].add(parent)
-        for entity, ranks in rank_on.items():
-            if _kind(entity) in ("gpu", "host", "process"):
-                self._jobs[entity] = {_job(rank) for rank in ranks}
+        self._topology = topology_of(relation, (*HELD, "linked"))
+        self._ran: dict[str, set[str]] = defaultdict(set)
         for job, host in ran:
-            self._jobs[f"host:{host}"].add(job)
+            self._ran[f"host:{host}"].add(job)
 
     def role(self, entity: str) -> str:
         """What an entity's peers have in common with it; a text to compare."""
-        kind, _, name = entity.partition(":")
-        holder, _, part = name.rpartition("/")
-        if kind == "swport":
-            far = self._far.get(entity, "")
-            place = self.role(far) if far.startswith("port:") else _numberless(far.rpartition("/")[0])
-            return f"{kind} {_numberless(holder)} {place}"
+        one = EntityId.of(entity)
+        if one.kind == "swport":
+            far = self._topology.far(entity)
+            place = self.role(far) if kind_of(far) == "port" else _numberless(EntityId.of(far).holder)
+            return f"{one.kind} {_numberless(one.holder)} {place}"
         jobs = " ".join(sorted(self.jobs(entity)))
-        if kind in ("port", "xcvr"):
-            return f"{kind} {part} {_kind(self._far.get(entity, ''))} {jobs}"
-        if kind in ("switch", "link"):
-            return f"{kind} {_numberless(name)}"
-        return f"{kind} {jobs}"
+        if one.kind in ("port", "xcvr"):
+            return f"{one.kind} {one.part} {kind_of(self._topology.far(entity))} {jobs}"
+        if one.kind in ("switch", "link"):
+            return f"{one.kind} {_numberless(one.name)}"
+        return f"{one.kind} {jobs}"
 
     def jobs(self, entity: str) -> frozenset[str]:
         """The jobs that an entity works for, as far as that is one or the other."""
-        kind, _, name = entity.partition(":")
-        holder = name.rpartition("/")[0]
-        if kind in ("rank", "comm"):
-            return frozenset([holder])
-        if kind == "job":
-            return frozenset([name])
-        if kind in ("port", "xcvr"):
-            return frozenset(self._jobs.get(f"host:{holder}", ()))
-        if kind == "nvlink":
-            return frozenset(self._jobs.get(f"gpu:{holder}", ()))
-        if kind == "swport":
-            far = self._far.get(entity, "")
-            return self.jobs(far) if far.startswith("port:") else frozenset().union(*self._jobs.values())
-        return frozenset(self._jobs.get(entity, ()))
+        one = EntityId.of(entity)
+        if one.kind in ("rank", "comm", "job"):
+            return frozenset([one.job])
+        if one.kind in ("port", "xcvr"):
+            return self._on(f"host:{one.holder}")
+        if one.kind == "nvlink":
+            return self._on(f"gpu:{one.holder}")
+        if one.kind == "swport":
+            far = self._topology.far(entity)
+            return self.jobs(far) if kind_of(far) == "port" else self._every
+        return self._on(entity)
 
+    def _on(self, entity: str) -> frozenset[str]:
+        """The jobs on a GPU, host or process."""
+        if kind_of(entity) not in _CARRIERS:
+            return frozenset()
+        return self._topology.jobs_on(entity) | self._ran.get(entity, frozenset())
 
-def _rows(relation: pa.Table) -> list[tuple[str, str, str]]:
-    child, parent, kind = (codes(relation, name) for name in ("child", "parent", "kind"))
-    wanted = [place for place, name in enumerate(kind.names) if name in (*_HELD, "linked")]
-    plain = np.array([not name.startswith(("flow:", "address:", "qp:")) for name in child.names] + [False], bool)
-    keep = np.isin(kind.code_N, wanted) & plain[child.code_N] & (parent.code_N >= 0)
-    width, kinds = len(parent.names) + 1, len(kind.names) + 1
-    told = np.unique(((child.code_N * width + parent.code_N) * kinds + kind.code_N)[keep])
-    return [
-        (child.names[each // kinds // width], kind.names[each % kinds], parent.names[each // kinds % width])
-        for each in told.tolist()
-    ]
-
-
-def _kind(entity: str) -> str:
-    return entity.partition(":")[0]
-
-
-def _job(entity: str) -> str:
-    return entity.partition(":")[2].rpartition("/")[0]
+    @cached_property
+    def _every(self) -> frozenset[str]:
+        """The jobs that run on anything."""
+        carriers = {*self._ran, *(name for name in self._topology.names if kind_of(name) in _CARRIERS)}
+        return frozenset().union(*map(self._on, carriers))
 
 
 def _numberless(text: str) -> str:
@@ -169,7 +148,7 @@ def groups_of(streams: Streams, role_E: Ints) -> Ints:
     if not few_R.any():
         return group_R
     kinds = Names()
-    kind_E = np.array([kinds.number("", _kind(entity)) for _, entity in streams.entities.keys], np.int64)
+    kind_E = np.array([kinds.number("", kind_of(entity)) for _, entity in streams.entities.keys], np.int64)
     whole_R = _numbered(streams, np.where(few_R, kind_E[streams.entity_R], -1))
     return _numbered(streams, np.where(few_R, int(group_R.max()) + 1 + whole_R, group_R))
 
@@ -185,7 +164,7 @@ def _numbered(streams: Streams, role_R: Ints) -> Ints:
 def _counts_by_itself(streams: Streams) -> Bools:
     """Errors, drops, pauses and states of ports: those of any other port are a fair comparison, busy or not."""
     way_M = np.array([*(kind.way for kind in streams.kinds), 0], np.int64)
-    wired_E = np.array([_kind(entity) in WIRED for _, entity in streams.entities.keys], bool)
+    wired_E = np.array([kind_of(entity) in WIRED for _, entity in streams.entities.keys], bool)
     some_R: Bools = (way_M[streams.metric_R] >= Way.HARM) & wired_E[streams.entity_R]
     return some_R
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.analysis.cause.components import components_of
 from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
 from leadline.analysis.cause.matter import Book, Matter
-from leadline.analysis.cause.places import Places, places_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
@@ -21,6 +21,7 @@ from leadline.analysis.cause.said import Saying
 from leadline.analysis.cause.suppression import OF_KIND
 from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.columns import Bools, ints
+from leadline.analysis.graph.topology import Topology
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import FAILURE, SLE_LOSS
 from leadline.model.tables.fabric import CONFLICT, RELATION, SUSPECT
@@ -172,12 +173,12 @@ def matter_of(
     window: Window,
 ) -> Matter:
     """All that is known of what hurts. evidence: rows of anomaly, event, failure, conflict, sle_loss, suspect."""
-    ground = Ground(places_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
+    ground = Ground(components_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
     tenants = {each.tenant for each in hurts}
     quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
     anomaly, event, failure, conflict, sle_loss, suspect = evidence
     pieces = pieces_of(
-        anomaly, _changes(_telling(event), ground.places), failure, conflict, sle_loss, suspect, window.to_ns,
+        anomaly, _changes(_telling(event), ground.topology), failure, conflict, sle_loss, suspect, window.to_ns,
         _BOOK.speaks_of, quoted,
     )  # fmt: skip
     names = _is_only_tenant(hurts, flow_volume)
@@ -216,7 +217,7 @@ def _telling(event: pa.Table) -> pa.Table:
     return event.filter(pc.invert(pc.and_(logs, quiet)))
 
 
-def _changes(event: pa.Table, places: Places) -> pa.Table:
+def _changes(event: pa.Table, topology: Topology) -> pa.Table:
     """The events without what every job tells of itself when it begins, or begins again.
 
     What it tells then is a change only if it told something else before.
@@ -236,13 +237,13 @@ def _changes(event: pa.Table, places: Places) -> pa.Table:
     kept = np.ones(event.num_rows, bool)
     for time_ns, entity, what, message, place in told:
         is_same = before.get((entity, what), message) == message
-        kept[place] = not (is_same and _at_start(time_ns, _job_of(entity), starts, places))
+        kept[place] = not (is_same and _at_start(time_ns, _job_of(entity), starts, topology))
         before[entity, what] = message
     return event.filter(pa.array(kept))
 
 
-def _at_start(time_ns: int, job: str, starts: Mapping[str, Iterable[int]], places: Places) -> bool:
-    began_ns = places.began_ns(job)
+def _at_start(time_ns: int, job: str, starts: Mapping[str, Iterable[int]], topology: Topology) -> bool:
+    began_ns = topology.began_ns(job)
     known = [*starts.get(job, ()), *([began_ns] if began_ns is not None else [])]
     return any(start - TOLD_BEFORE_NS <= time_ns < start + START_NS for start in known)
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.matter import Matter
-from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.score import Candidate, Part, candidates_of, parts_of, probabilities
+from leadline.analysis.graph.topology import Topology
+from leadline.model.ids import kind_of
 
 # Probability from which on a component is named. Below it the verdict is `unknown`, because a wrong name costs trust
 # and a wrong action, and none costs a look at the list of what was considered. Source: judgement.
@@ -70,7 +71,7 @@ def verdict_of(hurts: Sequence[Hurt], matter: Matter, silent: frozenset[str]) ->
     tallies = {id(each): _Tally(each) for each in found}
     unknown = 0.0
     for place, part in enumerate(parts):
-        unknown += _judged(place, part, tallies, matter.ground.places, silent)
+        unknown += _judged(place, part, tallies, matter.ground.topology, silent)
     ranked = sorted(tallies.values(), key=lambda each: (-each.won, -each.mass, -each.best[0], each.candidate.order))
     named = _set(ranked)
     chosen = [Cause(each.candidate, -each.best[1], each.sure / each.won, True) for each in named]
@@ -82,10 +83,10 @@ def verdict_of(hurts: Sequence[Hurt], matter: Matter, silent: frozenset[str]) ->
     return Verdict((*chosen, *considered[:CONSIDERED_MAX]), min(1.0, unknown))
 
 
-def _judged(place: int, part: Part, tallies: dict[int, _Tally], places: Places, silent: frozenset[str]) -> float:
+def _judged(place: int, part: Part, tallies: dict[int, _Tally], topology: Topology, silent: frozenset[str]) -> float:
     """One part of what was lost: its rivals, who wins. Returns: the share of it that stays unknown."""
     found = [each.candidate for each in tallies.values() if each.candidate.near[place] > 0]
-    rivals, losers = _rivals(found, place, places)
+    rivals, losers = _rivals(found, place, topology)
     chances, unknown = probabilities(rivals, place)
     for each, chance in zip(rivals, chances, strict=True):
         tally = tallies[id(each)]
@@ -124,7 +125,7 @@ def _set(ranked: Sequence[_Tally]) -> list[_Tally]:
 
 
 def _rivals(
-    found: Sequence[Candidate], place: int, places: Places
+    found: Sequence[Candidate], place: int, topology: Topology
 ) -> tuple[list[Candidate], list[tuple[Candidate, str]]]:
     """The best candidate of each component; those that lost against another of the same one, with the reason.
 
@@ -135,7 +136,7 @@ def _rivals(
     losers: list[tuple[Candidate, str]] = []
     seen: dict[str, Candidate] = {}
     for each in sorted(found, key=lambda each: (-each.logit(place), each.order)):
-        own = family(each.entity, places)
+        own = family(each.entity, topology)
         before = next((seen[part] for part in sorted(own) if part in seen), None)
         if before is None:
             best.append(each)
@@ -143,26 +144,26 @@ def _rivals(
         else:
             better = f"{before.rule.name} of {before.entity} fits better"
             losers.append((each, ECHO if before.rule is each.rule else better))
-    lost = [each for each in best if each.rule.fallback and _has_better(each, best, place, places)]
+    lost = [each for each in best if each.rule.fallback and _has_better(each, best, place, topology)]
     losers += [(each, "what it stands on shows why") for each in lost]
     return [each for each in best if each not in lost], losers
 
 
-def family(entity: str, places: Places) -> frozenset[str]:
+def family(entity: str, topology: Topology) -> frozenset[str]:
     """What a person would take for the same component: a link and its two ends, a switch and its links."""
     if kind_of(entity) == "switch":
-        ports = places.ports_of(entity)
-        return frozenset({entity}).union(*(family(port, places) for port in ports))
+        ports = topology.ports_of(entity)
+        return frozenset({entity}).union(*(family(port, topology) for port in ports))
     if kind_of(entity) == "link":
-        return frozenset({entity, *places.ends(entity)})
+        return frozenset({entity, *topology.ends(entity)})
     if kind_of(entity) in ("port", "swport"):
-        link = places.link(entity)
-        return frozenset({entity, *({link, *places.ends(link)} if link else ())})
+        link = topology.link(entity)
+        return frozenset({entity, *({link, *topology.ends(link)} if link else ())})
     return frozenset({entity})
 
 
-def _has_better(fallback: Candidate, best: Sequence[Candidate], place: int, places: Places) -> bool:
-    below = {*places.on(fallback.entity), places.host(fallback.entity), fallback.entity}
+def _has_better(fallback: Candidate, best: Sequence[Candidate], place: int, topology: Topology) -> bool:
+    below = {*topology.on(fallback.entity), topology.host_of(fallback.entity), fallback.entity}
     return any(
         each.logit(place) >= fallback.logit(place) and not each.rule.fallback and each.entity in below for each in best
     )

@@ -175,11 +175,11 @@ def _alike(troubles: Sequence[Trouble], matter: Matter, now_ns: int) -> tuple[in
 
 
 def _same_cause(one: Trouble, other: Trouble, matter: Matter) -> bool:
-    places = matter.ground.places
+    topology = matter.ground.topology
     named = [each.candidate for each in one.verdict.chosen]
     others = [each.candidate for each in other.verdict.chosen]
     return any(
-        family(each.entity, places) & family(again.entity, places) and each.rule.name == again.rule.name
+        family(each.entity, topology) & family(again.entity, topology) and each.rule.name == again.rule.name
         for each in named[:1]
         for again in others[:1]
     )

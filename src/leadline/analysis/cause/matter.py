@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from leadline.analysis.cause.evidence import ENDS, Face, Piece
 from leadline.analysis.cause.hurts import Hurt
-from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rule import Rule, Sign
 from leadline.analysis.cause.timing import nearness_in_time
+from leadline.model.ids import kind_of
 from leadline.model.units import S
 
 # Robust standard deviations from which on an anomaly counts whole, since there is no chance of ten in any tail. It was
@@ -86,8 +86,8 @@ class Matter:
     def _component(self, entity: str) -> str:
         """Ends of one link show the same thing once, and so do an interface and its RDMA device."""
         if kind_of(entity) == "port":
-            entity = self.ground.places.interface(entity) or entity
-        return self.ground.places.link(entity) or entity if kind_of(entity) in ("port", "swport") else entity
+            entity = self.ground.topology.interface(entity) or entity
+        return self.ground.topology.link(entity) or entity if kind_of(entity) in ("port", "swport") else entity
 
     def specific(self, piece: Piece) -> float:
         """How specific a piece is, 0 to 1: 1 if no peer shows the same, 0 if all do as much.
@@ -106,7 +106,7 @@ class Matter:
         shown = 0.5 + math.fsum(sorted(others.values()))
         kind = kind_of(own)
         if kind not in self._counts:
-            self._counts[kind] = self.ground.places.count(kind)
+            self._counts[kind] = self.ground.topology.count(kind)
         peers = max(self._counts[kind], len(others) + 1, 2)
         return min(1.0, max(0.0, math.log(peers / shown) / math.log(peers / 0.5)))
 
@@ -115,7 +115,7 @@ def signs_of(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tupl
     """The signs of a rule on a component, the most telling first; and those that came too late."""
     told: list[Told] = []
     late: list[Piece] = []
-    for part in matter.ground.places.parts(entity):
+    for part in matter.ground.components.parts(entity):
         for piece in matter.by_entity.get(part, ()):
             sign = matter.book.signs(piece.face).get(rule.name)
             if sign is None:
@@ -171,10 +171,10 @@ def wide_share(entity: str, matter: Matter, told: Sequence[Told]) -> float:
     shown = {each.piece.entity for each in told}
     if entity in shown:
         return 1.0
-    places = matter.ground.places
+    topology, components = matter.ground.topology, matter.ground.components
     if kind_of(entity) == "switch":
-        ports = places.ports_of(entity)
-        shows = sum(bool(places.parts(port) & shown or places.far(port) in shown) for port in ports)
+        ports = topology.ports_of(entity)
+        shows = sum(bool(components.parts(port) & shown or topology.far(port) in shown) for port in ports)
         return shows / max(1, len(ports))
-    members = {part for part in places.parts(entity) if part != entity}
+    members = {part for part in components.parts(entity) if part != entity}
     return len(members & shown) / max(1, len(members))

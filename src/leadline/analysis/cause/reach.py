@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from leadline.analysis.cause.components import Components
 from leadline.analysis.cause.hurts import Blame, Hurt
-from leadline.analysis.cause.places import NONE, Places, kind_of
 from leadline.analysis.cause.rule import Rule
 from leadline.analysis.cause.traffic import Traffic
+from leadline.analysis.graph.topology import Topology
+from leadline.model.ids import kind_of
 
+NONE: frozenset[str] = frozenset()
 # Share by which something explains blame that it is only on the way of: a rank's lateness by a switch that its flows
 # cross, an edge's slowness by a GPU at its end. The ledger named such an owner about every second time. Source:
 # measured: docs/analyses/ledger-evals.md (owners on runs that nobody had looked at, 0.55).
@@ -40,13 +43,18 @@ class Reach:
 
 @dataclass
 class Ground:
-    """Places and traffic of a window, and what was asked of them already."""
+    """What stands on what in a window, and its traffic; answers are remembered."""
 
-    places: Places
+    components: Components
     traffic: Traffic
     measured: frozenset[str] = NONE  # hosts that metrics are told of
     _known: dict[tuple[str, str], Reach] = field(default_factory=dict)
     _of_job: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    @property
+    def topology(self) -> Topology:
+        """Where everything is."""
+        return self.components.topology
 
     def nearness(self, owner: str, job: str, entity: str, where: str) -> float:
         """How well a component explains blame of an owner of a job, 0 to 1, whatever is wrong with it."""
@@ -57,7 +65,7 @@ class Ground:
         if where == "storage":
             return float(entity in reach.storage)
         if where == "machine":
-            mates = self.places.mates(entity) if reach.anyone else NONE
+            mates = self.topology.hosts_beside(entity) if reach.anyone else NONE
             return float(entity in reach.machine or any(self.is_of(f"job:{job}", mate) for mate in mates))
         if entity in reach.near or entity in reach.own:
             return 1.0
@@ -82,31 +90,31 @@ class Ground:
         if kind in ("rank", "comm"):
             return entity.partition(":")[2].rpartition("/")[0] == name
         if kind in ("host", "gpu", "process"):
-            ranks = self.places.ranks_of(entity) | {one for one in self.places.on(entity) if kind_of(one) == "rank"}
+            ranks = self.topology.ranks_of(entity) | {one for one in self.topology.on(entity) if kind_of(one) == "rank"}
             return any(self.is_of(job, rank) for rank in ranks)
         if kind == "port":
-            host, used = self.places.owner(entity), self.traffic.ports_of(job)
-            here = used & self.places.ports_of(host)
+            host, used = self.topology.owner(entity), self.traffic.ports_of(job)
+            here = used & self.topology.ports_of(host)
             return entity in used or (not here and self.is_of(job, host))
         if kind == "link":
             links = self.traffic.links_of(job)
             return entity in links or any(
-                kind_of(end) == "port" and self.is_of(job, end) for end in self.places.ends(entity)
+                kind_of(end) == "port" and self.is_of(job, end) for end in self.topology.ends(entity)
             )
         if kind in ("swport", "xcvr"):
-            wholes = [one for one in self.places.wholes(entity) if kind_of(one) == "link"]
+            wholes = [one for one in self.components.wholes(entity) if kind_of(one) == "link"]
             return any(self.is_of(job, link) for link in wholes)
         if kind == "switch":
-            ways = {self.places.link(port) for port in self.places.ports_of(entity)} - {""}
+            ways = {self.topology.link(port) for port in self.topology.ports_of(entity)} - {""}
             return bool(ways & self.traffic.links_of(job)) or any(self.is_of(job, link) for link in sorted(ways))
         return entity == job
 
     def jobs_on(self, entity: str) -> frozenset[str]:
         """Names of the jobs that use a component: their ranks run on it, or their flows cross it."""
-        ranks = self.places.ranks_of(entity) if not entity.startswith("job:") else NONE
+        ranks = self.topology.ranks_of(entity) if not entity.startswith("job:") else NONE
         found = {rank.partition(":")[2].rpartition("/")[0] for rank in ranks}
         if kind_of(entity) == "switch":
-            links = {self.places.link(port) for port in self.places.ports_of(entity)} - {""}
+            links = {self.topology.link(port) for port in self.topology.ports_of(entity)} - {""}
             return self.traffic.jobs_on(frozenset(links)) | found
         return (self.traffic.jobs_on(frozenset({entity})) if kind_of(entity) == "link" else NONE) | found
 
@@ -124,32 +132,32 @@ class Ground:
         return self._whole(owner, job)
 
     def _rank(self, rank: str, job: str) -> Reach:
-        host = self.places.host(rank)
-        near = {rank, host, *self.places.on(rank), *self._wires(host, job)} - {""}
+        host = self.topology.host_of(rank)
+        near = {rank, host, *self.topology.on(rank), *self._wires(host, job)} - {""}
         far = {job, *self._along(self.traffic.links_of(rank))} - {""}
-        mates = self.places.mates(host)
+        mates = self.topology.hosts_beside(host)
         return Reach(frozenset({rank}), frozenset(near), frozenset(far), mates, self._storages(rank, host, job))
 
     def _edge(self, sender: str, receiver: str, job: str) -> Reach:
         links, ends = self.traffic.links_between(sender, receiver), {sender, receiver}
-        hosts = sorted({self.places.host(rank) for rank in ends} - {""})
+        hosts = sorted({self.topology.host_of(rank) for rank in ends} - {""})
         # Where nobody told the way, any link of the job between switches may be on it.
         near = self._along(links or self.traffic.links_of(job)).union(*(self._wires(host, job) for host in hosts))
-        far = {job, *ends, *hosts}.union(*(self.places.on(rank) for rank in ends))
-        mates = NONE.union(*(self.places.mates(host) for host in hosts))
+        far = {job, *ends, *hosts}.union(*(self.topology.on(rank) for rank in ends))
+        mates = NONE.union(*(self.topology.hosts_beside(host) for host in hosts))
         return Reach(NONE, frozenset(near - {""}), frozenset(far - near - {""}), mates, NONE)
 
     def _host(self, owner: str, job: str) -> Reach:
-        host = self.places.host(owner)
-        near = {owner, host, *self.places.gpus_of(host), *self._wires(host, job)} - {""}
-        ranks, mates = self.places.ranks_of(host), self.places.mates(host)
+        host = self.topology.host_of(owner)
+        near = {owner, host, *self.topology.gpus_of(host), *self._wires(host, job)} - {""}
+        ranks, mates = self.topology.ranks_of(host), self.topology.hosts_beside(host)
         return Reach(frozenset({owner}), frozenset(near), ranks, mates, self._storages(host, job))
 
     def _wire(self, owner: str, job: str) -> Reach:
-        wholes = set(self.places.wholes(owner)) if kind_of(owner) != "switch" else {owner}
-        parts = NONE.union(*(self.places.parts(each) for each in wholes))
-        hosts = {self.places.host(each) for each in parts}
-        switches = {self.places.owner(each) for each in parts if kind_of(each) == "swport"}
+        wholes = set(self.components.wholes(owner)) if kind_of(owner) != "switch" else {owner}
+        parts = NONE.union(*(self.components.parts(each) for each in wholes))
+        hosts = {self.topology.host_of(each) for each in parts}
+        switches = {self.topology.owner(each) for each in parts if kind_of(each) == "swport"}
         near = (wholes | parts | switches) - {""}
         return Reach(frozenset({owner}), frozenset(near), frozenset((hosts | {job}) - {""}))
 
@@ -158,25 +166,25 @@ class Ground:
         own = frozenset({job or owner})
         if job:
             return Reach(own, own, storage=self._storages(job), anyone=True)
-        near = {owner, *self.places.parts(owner), *self.places.wholes(owner)} if ":" in owner else set()
+        near = {owner, *self.components.parts(owner), *self.components.wholes(owner)} if ":" in owner else set()
         return Reach(own, frozenset(near))
 
     def _wires(self, host: str, job: str) -> set[str]:
         """The ports of a host that a job's flows use (all, where no flow is known), their links and switches' ends."""
-        ports = {port for port in self.places.ports_of(host) if kind_of(port) == "port"}
+        ports = {port for port in self.topology.ports_of(host) if kind_of(port) == "port"}
         used = ports & self.traffic.ports_of(job)
-        return self._along(frozenset({self.places.link(port) for port in used or ports} - {""})) | (used or ports)
+        return self._along(frozenset({self.topology.link(port) for port in used or ports} - {""})) | (used or ports)
 
     def _along(self, links: frozenset[str]) -> set[str]:
         """Links with both ends and the switches there."""
-        ends = {end for link in links for end in self.places.ends(link)}
-        switches = {self.places.owner(end) for end in ends if kind_of(end) == "swport"}
+        ends = {end for link in links for end in self.topology.ends(link)}
+        switches = {self.topology.owner(end) for end in ends if kind_of(end) == "swport"}
         return {*links, *ends, *switches} - {""}
 
     def _storages(self, *users: str) -> frozenset[str]:
         """What they mount; where nobody says who mounts what, any storage that there is."""
-        told = NONE.union(*(self.places.mounts(user) for user in users if user))
-        return told or self.places.storages()
+        told = NONE.union(*(self.topology.storage_of(user) for user in users if user))
+        return told or self.topology.storages()
 
 
 def explained(blame: Blame, hurt: Hurt, entity: str, rule: Rule, ground: Ground) -> float:

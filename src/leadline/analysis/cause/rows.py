@@ -104,15 +104,15 @@ class Telling:
         said = self.saying.to(tenant)
         if self.id in said.dismissed:
             return Suppressed.DISMISSED.value
-        places = self.matter.ground.places
+        topology = self.matter.ground.topology
         own = [each for each in self.trouble.hurts if each.tenant == tenant]
         entities = {each.entity for each in own} | {f"job:{each.job}" for each in own if each.job}
         for each in self._shown(tenant):
             if each.chosen:
-                entities |= {each.candidate.entity, places.host(each.candidate.entity)}
+                entities |= {each.candidate.entity, topology.host_of(each.candidate.entity)}
         for hurt in own:
             for blame in hurt.blamed:
-                entities |= {blame.owner, places.host(blame.owner)}
+                entities |= {blame.owner, topology.host_of(blame.owner)}
         found = suppressed(said.asked, entities - {""}, self.trouble.start_ns)
         return None if found is None else found.value
 
@@ -121,7 +121,7 @@ class Telling:
         return [self._cause(tenant, place + 1, each) for place, each in enumerate(self._shown(tenant))]
 
     def _cause(self, tenant: str, position: int, one: Cause) -> dict[str, object]:
-        candidate, places = one.candidate, self.matter.ground.places
+        candidate, topology = one.candidate, self.matter.ground.topology
         onsets = [each.piece.time_ns for each in candidate.told if each.piece.face.table != "traffic"]
         start_ns = min(onsets, default=self.trouble.start_ns)
         of = self._class(one, start_ns)
@@ -146,13 +146,13 @@ class Telling:
             "action_cost": round(what.cost, 3),
             "saves": round(what.saves, 3),
             "waiting_cost": round(what.waiting, 3),
-            "text": text_of(one, self.trouble.start_ns, places),
+            "text": text_of(one, self.trouble.start_ns, topology),
             "seen_ns": self.window.to_ns,
         }
 
     def _class(self, one: Cause, start_ns: int) -> FaultClass:
         # A link that was named by its port before is the same component.
-        alike = sorted(family(one.candidate.entity, self.matter.ground.places))
+        alike = sorted(family(one.candidate.entity, self.matter.ground.topology))
         found = [self.known.episodes.get((entity, one.candidate.rule.name), {}) for entity in alike]
         earlier = {incident: episode for each in found for incident, episode in each.items()}
         past = [episode for incident, episode in sorted(earlier.items()) if incident != self.id]
@@ -165,7 +165,7 @@ class Telling:
     def _remedy(self, one: Cause, of: FaultClass) -> Remedy:
         """Lost per second: of what it explains, since it began to hurt."""
         hurts = self.trouble.hurts
-        ranks = self.matter.ground.places.ranks_of
+        ranks = self.matter.ground.topology.ranks_of
         gpus = sum(len(ranks(f"job:{job}")) for job in {each.job for each in hurts if each.job})
         until_ns = self.window.to_ns if self.trouble.end_ns is None else self.trouble.end_ns
         seconds = max(1.0, (until_ns - self.trouble.start_ns) / S)

@@ -4,7 +4,7 @@ A rule says what a fault looks like, not where it is: the component comes from t
 
     Rule("slow-gpu", kinds=("gpu",), signs=(Sign("anomaly", r"DCGM_FI_DEV_SM_CLOCK", 3.0, direction="low"), ...), ...)
 
-Signs stand on the component or on a part of it (`places.Places.parts`): a link's are on its two ports and transceivers,
+Signs stand on the component or on a part of it (`Components.parts`): a link's are on its two ports and transceivers,
 a switch's on its ports, a GPU's on the GPU, a host's on the host. To add a rule is to add one entry to `SLOW_RULES` or
 `STALL_RULES`; the page docs/analyses/rules.md is written from them.
 """

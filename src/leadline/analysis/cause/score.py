@@ -28,9 +28,9 @@ from dataclasses import dataclass, replace
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.hurts import Blame, Hurt
 from leadline.analysis.cause.matter import Matter, Told, signs_of, wide_share
-from leadline.analysis.cause.places import kind_of
 from leadline.analysis.cause.reach import Reach, explained
 from leadline.analysis.cause.rule import Rule
+from leadline.model.ids import kind_of
 
 # Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. Raised
 # from 3.0 when each part of a loss got its own cause. Source: recordings (docs/analyses/lab-evals.md).
@@ -145,7 +145,7 @@ def _shown(rules: Mapping[str, Rule], matter: Matter) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for entity, pieces in matter.by_entity.items():
         names = {name for piece in pieces for name in matter.book.signs(piece.face) if name in rules}
-        wholes = matter.ground.places.wholes(entity) if names else ()
+        wholes = matter.ground.components.wholes(entity) if names else ()
         for name in names:
             found[name].update(whole for whole in wholes if kind_of(whole) in rules[name].kinds)
     return found
@@ -213,7 +213,7 @@ def _alone(entity: str, rule: Rule, part: Part, matter: Matter) -> float:
 
 def _seen(entity: str, matter: Matter) -> bool:
     """Whether metrics tell of the host of a component: else nothing below it could have shown why."""
-    host = matter.ground.places.host(entity)
+    host = matter.ground.topology.host_of(entity)
     return not host or host in matter.ground.measured
 
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from leadline.analysis.cause.choice import Cause, Verdict
 from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.matter import Told
-from leadline.analysis.cause.places import Places, kind_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import FIRST, when
+from leadline.analysis.graph.topology import Topology
+from leadline.model.ids import kind_of
 from leadline.model.metric_words import rank_of
 from leadline.model.units import S
 
@@ -21,10 +22,10 @@ SHOWN_MAX = 3  # pieces of evidence in a sentence: more are not read. Source: bo
 LATER_S = 5.0
 
 
-def text_of(cause: Cause, start_ns: int, places: Places) -> str:
+def text_of(cause: Cause, start_ns: int, topology: Topology) -> str:
     """Why it is, or is not, the cause: deterministic, times relative to the first lost second."""
     candidate = cause.candidate
-    name = named(candidate.entity, places)
+    name = named(candidate.entity, topology)
     since_s = (candidate.onset_ns - start_ns) / S
     later = f", since {since_s:.0f} s after the first lost second" if since_s >= LATER_S else ""
     shown = [f"{each.piece.words} ({where(each.piece.entity, candidate.entity)}{when(each.piece, start_ns, FIRST)})"
@@ -47,9 +48,9 @@ def plainest(told: Sequence[Told]) -> list[Told]:
     return sorted(told, key=rank)
 
 
-def named(entity: str, places: Places) -> str:
+def named(entity: str, topology: Topology) -> str:
     """An entity with the host it is on, where its name does not say it."""
-    host = places.host(entity) if kind_of(entity) in ("gpu", "rank", "process") else ""
+    host = topology.host_of(entity) if kind_of(entity) in ("gpu", "rank", "process") else ""
     return f"{entity} on {host.partition(':')[2]}" if host else entity
 
 
@@ -62,7 +63,7 @@ def missing_of(hurts: Sequence[Hurt], verdict: Verdict, ground: Ground) -> str:
     """The input for want of which nothing is named; empty if none is known to be missing."""
     if verdict.chosen:
         return ""
-    places, traffic, measured = ground.places, ground.traffic, ground.measured
+    topology, traffic, measured = ground.topology, ground.traffic, ground.measured
     for hurt in hurts:
         if hurt.missing:
             return hurt.missing
@@ -71,11 +72,11 @@ def missing_of(hurts: Sequence[Hurt], verdict: Verdict, ground: Ground) -> str:
             sender, arrow, receiver = blame.owner.partition(">")
             if arrow and not traffic.links_between(sender, receiver):
                 return f"path of {blame.owner}"
-            if kind_of(sender) == "rank" and not places.host(sender):
+            if kind_of(sender) == "rank" and not topology.host_of(sender):
                 return f"place of {sender}"
             if ":" not in blame.owner:
                 return blame.owner
-            if (host := places.host(sender)) and host not in measured:
+            if (host := topology.host_of(sender)) and host not in measured:
                 return f"metrics of {host}"
     if not any(hurt.blamed for hurt in hurts):
         return "blame: nobody is named for the lost time"

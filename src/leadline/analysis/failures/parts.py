@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Codes, codes, ints
+from leadline.analysis.graph.topology import Placed, topology_of
+from leadline.model.ids import EntityId, kind_of
 
 
 @dataclass(slots=True)
@@ -25,25 +25,21 @@ class Parts:
 
     def job(self, entity: str) -> str:
         """The job of a rank or of a job's own id; empty for others."""
-        kind, _, name = entity.partition(":")
-        if kind == "job":
-            return name
-        if kind != "rank":
+        one = EntityId.of(entity)
+        if one.kind not in ("job", "rank"):
             return ""
-        return self.job_of.get(entity) or name.rpartition("/")[0]
+        return self.job_of.get(entity) or one.job
 
     def host(self, entity: str, told_by: str = "") -> str:
         """The host that an entity is on, by name; `told_by`: the host that told of it."""
-        kind, _, name = entity.partition(":")
-        if kind == "host":
-            return name
-        if kind == "port":
-            return name.rpartition("/")[0] or told_by
+        one = EntityId.of(entity)
+        if one.kind in ("host", "port"):
+            return one.host or told_by
         return self.host_of.get(entity) or told_by
 
     def ranks(self, entity: str, host: str = "") -> set[str]:
         """The ranks that stand on an entity; of what is neither job, rank nor GPU those on its host."""
-        kind, _, name = entity.partition(":")
+        kind, name = EntityId.of(entity)
         if kind == "rank":
             return {entity}
         if kind == "job":
@@ -69,26 +65,21 @@ class Parts:
 
     def gpus_of_part(self, entity: str) -> int | None:
         """GPUs that a part takes with it: 1 of a GPU, those of a host; None if that is not known."""
-        kind, _, name = entity.partition(":")
+        kind, name = EntityId.of(entity)
         if kind == "gpu":
             return 1
         return len(self.gpus_in[name]) if kind == "host" and name in self.gpus_in else None
 
 
 def parts_of(relation: pa.Table) -> Parts:
-    """Places from rows of `relation`; where a rank was in two places the later one counts, then the first by name."""
+    """Places from rows of `relation`; where a rank was in two places the later one counts (`Topology.placed`)."""
+    topology = topology_of(relation, ("in", "runs-on"))
     found = Parts()
-    child, parent, kind = (codes(relation, name) for name in ("child", "parent", "kind"))
-    place_of_kind = kind.places()
-    wanted_N = np.isin(kind.code_N, [place_of_kind.get(name, -2) for name in ("runs-on", "in")])
-    wanted_N &= _starts(child, ("rank:", "gpu:")) & _starts(parent, ("job:", "host:", "gpu:"))
-    row_X = np.flatnonzero(wanted_N)
-    from_N = ints(relation, "from_ns")
-    order_X = np.lexsort((-parent.code_N[row_X], child.code_N[row_X], from_N[row_X]))
-    for row in row_X[order_X].tolist():
-        _put(found, child.names[child.code_N[row]], parent.names[parent.code_N[row]], int(from_N[row]))
+    for relation_kind, child_kind, parent_kind in _ROWS:
+        for row in topology.placed(relation_kind, child_kind, parent_kind):
+            _put(found, row)
     for rank, host in found.host_of.items():
-        if rank.startswith("rank:"):
+        if kind_of(rank) == "rank":
             found.ranks_on[f"host:{host}"].add(rank)
         else:
             found.gpus_in[host].add(rank)
@@ -97,19 +88,20 @@ def parts_of(relation: pa.Table) -> Parts:
     return found
 
 
-def _starts(column: Codes, prefixes: tuple[str, ...]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    fits = np.array([*(name.startswith(prefixes) for name in column.names), False], bool)
-    return fits[column.code_N]
+_ROWS = (
+    ("in", "gpu", "host"), ("in", "rank", "host"), ("runs-on", "rank", "host"), ("in", "rank", "job"),
+    ("runs-on", "rank", "gpu"),
+)  # fmt: skip
 
 
-def _put(found: Parts, child: str, parent: str, from_ns: int) -> None:
-    kind, _, name = parent.partition(":")
-    if kind == "host":
-        found.host_of[child] = name
-    elif child.startswith("rank:") and kind == "job":
-        found.job_of[child] = name
-    elif child.startswith("rank:") and kind == "gpu":
-        found.gpus_of[child].add(parent)
-        found.ranks_on[parent].add(child)
-        since_ns, gpus = found.put.get(child, (from_ns, set()))
-        found.put[child] = (from_ns, {parent, *(gpus if since_ns == from_ns else ())})
+def _put(found: Parts, row: Placed) -> None:
+    parent = EntityId.of(row.parent)
+    if parent.kind == "host":
+        found.host_of[row.child] = parent.name
+    elif parent.kind == "job":
+        found.job_of[row.child] = parent.name
+    else:
+        found.gpus_of[row.child].add(row.parent)
+        found.ranks_on[row.parent].add(row.child)
+        since_ns, gpus = found.put.get(row.child, (row.from_ns, set()))
+        found.put[row.child] = (row.from_ns, {row.parent, *(gpus if since_ns == row.from_ns else ())})

@@ -7,7 +7,7 @@ import pytest
 from tests.builders.causes import RING, UPLINK_1, flows, host_link, relations
 from tests.builders.failures import rows_of
 
-from leadline.analysis.cause.places import Places, places_of
+from leadline.analysis.cause.components import Components, components_of
 from leadline.analysis.cause.reach import ANYONE, FAR, Ground
 from leadline.analysis.cause.traffic import traffic_of
 
@@ -15,51 +15,53 @@ EDGE = "rank:bert-1/0>rank:bert-1/1"
 
 
 @pytest.fixture(scope="module")
-def places() -> Places:
-    return places_of(relations())
+def components() -> Components:
+    return components_of(relations())
 
 
 @pytest.fixture(scope="module")
-def ground(places: Places) -> Ground:
+def ground(components: Components) -> Ground:
     paths, volumes = flows(RING)
-    return Ground(places, traffic_of(rows_of("flow_path", paths), rows_of("flow_volume", volumes)))
+    return Ground(components, traffic_of(rows_of("flow_path", paths), rows_of("flow_volume", volumes)))
 
 
-def test_a_rank_stands_on_its_process_gpu_and_host(places: Places) -> None:
-    assert places.on("rank:bert-1/2") == {"gpu:GPU-2", "host:h3", "process:h3/102"}
-    assert places.host("rank:bert-1/2") == "host:h3"
-    assert places.ranks_of("host:h2") == {"rank:bert-1/1", "rank:moe-2/0"}
+def test_a_rank_stands_on_its_process_gpu_and_host(components: Components) -> None:
+    assert components.topology.on("rank:bert-1/2") == {"gpu:GPU-2", "host:h3", "process:h3/102"}
+    assert components.topology.host_of("rank:bert-1/2") == "host:h3"
+    assert components.topology.ranks_of("host:h2") == {"rank:bert-1/1", "rank:moe-2/0"}
 
 
-def test_signs_of_a_link_stand_on_both_its_ports(places: Places) -> None:
-    assert places.parts(host_link(1)) == {host_link(1), "port:h1/eth0", "swport:leaf1/E1"}
-    assert host_link(1) in places.wholes("swport:leaf1/E1")
-    assert places.ends(UPLINK_1) == ("swport:leaf1/U1", "swport:spine1/E1")
+def test_signs_of_a_link_stand_on_both_its_ports(components: Components) -> None:
+    assert components.parts(host_link(1)) == {host_link(1), "port:h1/eth0", "swport:leaf1/E1"}
+    assert host_link(1) in components.wholes("swport:leaf1/E1")
+    assert components.topology.ends(UPLINK_1) == ("swport:leaf1/U1", "swport:spine1/E1")
 
 
-def test_a_port_that_nobody_links_has_no_link(places: Places) -> None:
-    assert places.link("port:h1/eth1") == ""
-    assert places.owner("port:h9/eth0") == "host:h9", "by its name"
+def test_a_port_that_nobody_links_has_no_link(components: Components) -> None:
+    assert components.topology.link("port:h1/eth1") == ""
+    assert components.topology.owner("port:h9/eth0") == "host:h9", "by its name"
 
 
 def test_counters_of_an_rdma_device_are_those_of_its_interface() -> None:
     rdma = {"child": "port:h1/mlx5_0", "parent": "port:h1/eth0", "kind": "in", "from_ns": 1, "to_ns": None}
-    places = places_of(pa.concat_tables([relations(), rows_of("relation", [rdma])], promote_options="permissive"))
-    assert places.parts(host_link(1)) == {host_link(1), "port:h1/eth0", "port:h1/mlx5_0", "swport:leaf1/E1"}
-    assert set(places.wholes("port:h1/mlx5_0")) == set(places.wholes("port:h1/eth0"))
-    assert places.host("port:h1/mlx5_0") == "host:h1"
+    components = components_of(
+        pa.concat_tables([relations(), rows_of("relation", [rdma])], promote_options="permissive")
+    )
+    assert components.parts(host_link(1)) == {host_link(1), "port:h1/eth0", "port:h1/mlx5_0", "swport:leaf1/E1"}
+    assert set(components.wholes("port:h1/mlx5_0")) == set(components.wholes("port:h1/eth0"))
+    assert components.topology.host_of("port:h1/mlx5_0") == "host:h1"
 
 
 @pytest.mark.parametrize("entity", ["rank:none/0", "host:h77", "link:a~b", "xcvr:x/y", "nonsense", ""])
-def test_what_nobody_tells_of_is_nowhere(places: Places, entity: str) -> None:
-    assert places.on(entity) == frozenset()
-    assert entity in places.parts(entity)
-    assert places.wholes(entity)[0] == entity
+def test_what_nobody_tells_of_is_nowhere(components: Components, entity: str) -> None:
+    assert components.topology.on(entity) == frozenset()
+    assert entity in components.parts(entity)
+    assert components.wholes(entity)[0] == entity
 
 
-def test_the_other_hosts_of_a_machine_and_the_storage_of_a_job(places: Places) -> None:
-    assert places.mates("host:h5") == {"host:h4"}
-    assert places.mounts("job:bert-1") == {"storage:nas1"}
+def test_the_other_hosts_of_a_machine_and_the_storage_of_a_job(components: Components) -> None:
+    assert components.topology.hosts_beside("host:h5") == {"host:h4"}
+    assert components.topology.storage_of("job:bert-1") == {"storage:nas1"}
 
 
 def test_a_blamed_rank_reaches_down_to_the_wires_its_flows_use(ground: Ground) -> None:
