@@ -192,8 +192,8 @@ def _level(share: float) -> str:
 
 def components(rule: Rule, matter: Matter) -> list[str]:
     """Whatever is of a kind that the rule is about."""
-    places = matter.ground.topology
-    names = [*places.rows.names, *(places.link(each) for each in places.rows.names if kind_of(each) == "swport")]
+    topology = matter.ground.topology
+    names = [*topology.names, *(topology.link(each) for each in topology.names if kind_of(each) == "swport")]
     return sorted({each for each in names if each and kind_of(each) in rule.kinds})
 
 
