@@ -56,6 +56,11 @@ class EntityId(NamedTuple):
         return self.name.rpartition("/")[0]
 
     @property
+    def first(self) -> str:
+        """The first part of its name: the host of a process or port, whatever follows."""
+        return self.name.partition("/")[0]
+
+    @property
     def part(self) -> str:
         """Its own name within the holder: `3` of a rank, `eth0` of a port; all of a name that is one part."""
         return self.name.rpartition("/")[2]
@@ -71,7 +76,7 @@ class EntityId(NamedTuple):
     def host(self) -> str:
         """The host's name that its own name tells, of a host, port, process or transceiver; empty of others."""
         if self.kind in ("port", "process", "xcvr"):
-            return self.name.partition("/")[0] if "/" in self.name else ""
+            return self.first if "/" in self.name else ""
         return self.name if self.kind == "host" else ""
 
     @property

@@ -66,6 +66,8 @@ class Topology:
     kind_N: Ints
     from_N: Ints
     to_N: Ints
+    tenants: list[str]
+    tenant_N: Ints  # who said it, -1: not known
     number: dict[str, int] = field(init=False)
     _by_child: _Side = field(init=False)
     _by_parent: _Side = field(init=False)
@@ -90,6 +92,16 @@ class Topology:
     def beside(self, entity: str) -> list[tuple[str, str]]:
         """(relation, other end) of all rows that have it at either end."""
         return [*self.above(entity), *self.below(entity)]
+
+    def said(self, entity: str) -> set[tuple[str, str, str, bool]]:
+        """Who said it, the relation, the other end, and whether that is the parent, of all rows that have it."""
+        number = self.number.get(entity, -1)
+        found = set()
+        for side, other_N, is_parent in ((self._by_child, self.parent_N, True), (self._by_parent, self.child_N, False)):
+            for row in side.rows(number).tolist():
+                whose = self.tenants[self.tenant_N[row]] if self.tenant_N[row] >= 0 else ""
+                found.add((whose, self.kinds[self.kind_N[row]], self.names[other_N[row]], is_parent))
+        return found
 
     def placed(self, relation: str, child_kind: str, parent_kind: str) -> list[Placed]:
         """Rows of a relation between entities of two kinds, so that the last row of a child is the one that counts:
@@ -249,18 +261,24 @@ class Topology:
         return self._counts[kind]
 
 
-def topology_of(relation: pa.Table, kinds: Collection[str] = (), child: str = "") -> Topology:
-    """The topology in rows of `relation` (columns child, parent, kind, from_ns, to_ns).
+def topology_of(
+    relation: pa.Table, kinds: Collection[str] = (), child: str = "", since_ns: int | None = None
+) -> Topology:
+    """The topology in rows of `relation` (columns child, parent, kind, from_ns, to_ns, and maybe tenant).
 
-    `kinds`: only these relations; `child`: only rows whose child's id begins with it. Rows without a child or a parent
-    are left out. The order of rows does not matter.
+    `kinds`: only these relations; `child`: only rows whose child's id begins with it; `since_ns`: only rows that still
+    held after it. Rows without a child or a parent are left out. The order of rows does not matter.
     """
     low, high, how = (codes(relation, name) for name in ("child", "parent", "kind"))
     keep_N = _where(low, lambda name: bool(name) and name.startswith(child))
     keep_N &= _where(high, bool)
     if kinds:
         keep_N &= _where(how, lambda name: name in kinds)
+    to_N = ints(relation, "to_ns", _FOREVER)
+    if since_ns is not None:
+        keep_N &= to_N > since_ns
     row_M = np.flatnonzero(keep_N)
+    whose = codes(relation, "tenant") if "tenant" in relation.column_names else None
     names, (child_M, parent_M) = _numbered(low, low.code_N[row_M], high, high.code_N[row_M])
     return Topology(
         names=names,
@@ -269,7 +287,9 @@ def topology_of(relation: pa.Table, kinds: Collection[str] = (), child: str = ""
         parent_N=parent_M,
         kind_N=how.code_N[row_M],
         from_N=ints(relation, "from_ns", 0)[row_M],
-        to_N=ints(relation, "to_ns", _FOREVER)[row_M],
+        to_N=to_N[row_M],
+        tenants=whose.names if whose else [],
+        tenant_N=whose.code_N[row_M] if whose else np.full(len(row_M), -1),
     )
 
 

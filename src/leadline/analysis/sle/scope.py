@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints, codes, ints
+from leadline.analysis.graph.topology import HELD, Topology, topology_of
+from leadline.model.ids import EntityId, kind_of
 
 # Kinds whose names begin with that of what they are part of: `port:h3/eth0` is of `host:h3`.
 _PREFIX = {
@@ -70,7 +72,7 @@ class Entities:
 
     def kind(self, number: int) -> str:
         """Kind of an entity."""
-        return self.names[number].partition(":")[0]
+        return kind_of(self.names[number])
 
 
 @dataclass(slots=True)
@@ -78,8 +80,7 @@ class Scope:
     """Entities and what they are part of."""
 
     entities: Entities
-    links: dict[tuple[str, str], set[tuple[str, str]]]  # (name, kind) -> (tenant, name) of that kind
-    far: dict[str, str]  # swport -> kind of what is at the other end of its cable
+    topology: Topology
     provider: str  # tenant of what all share
     _found: dict[tuple[int, str], tuple[int, ...]] = field(default_factory=dict)
 
@@ -93,13 +94,14 @@ class Scope:
         return self._found[key]
 
     def _owners(self, tenant: str, name: str, kind: str) -> set[tuple[str, str]]:
-        own, _, rest = name.partition(":")
+        one = EntityId.of(name)
+        own = one.kind
         if own == kind:
             return {(tenant, name)}
         if told := self._told(tenant, name, kind):
             return told
-        if _PREFIX.get(own) == kind and "/" in rest:
-            return {(tenant, f"{kind}:{rest.rpartition('/')[0] if own == 'rank' else rest.partition('/')[0]}")}
+        if _PREFIX.get(own) == kind and one.holder:
+            return {(tenant, f"{kind}:{one.holder if own == 'rank' else one.first}")}
         over = _OVER.get((own, kind))
         if over is None:
             return set()
@@ -108,9 +110,13 @@ class Scope:
     def _told(self, tenant: str, name: str, kind: str) -> set[tuple[str, str]]:
         """What the relations say. A tenant's jobs are what that tenant says, whatever others say of the same names;
         and who says what runs on its own hardware is believed before others. The provider's is everybody's."""
-        told = self.links.get((name, kind), set())
+        told = {
+            (whose, other)
+            for whose, how, other, is_parent in self.topology.said(name)
+            if kind_of(other) == kind and (is_parent or how == "runs-on") and how != "linked"
+        }
         own = {each for each in told if each[0] == tenant}
-        if name.partition(":")[0] in _OF_JOBS or (own and tenant != self.provider):
+        if kind_of(name) in _OF_JOBS or (own and tenant != self.provider):
             return own
         return told
 
@@ -130,32 +136,15 @@ class Scope:
     def _role(self, number: int) -> str:
         """What ports do alike: those of switches of one tier to the same kind of neighbour; NICs of one name."""
         name = self.entities.names[number]
-        holder, _, port = name.partition(":")[2].rpartition("/")
-        if name.startswith("swport:"):
-            return f"{re.sub(r'[0-9]+', '#', holder)} {self.far.get(name, '')}"
-        return port
+        one = EntityId.of(name)
+        if one.kind == "swport":
+            return f"{re.sub(r'[0-9]+', '#', one.holder)} {kind_of(self.topology.far(name))}"
+        return one.part
 
 
 def scope_of(entities: Entities, relation: pa.Table, from_ns: int, provider: str) -> Scope:
     """What entities were part of at some time since `from_ns`, by the relations."""
-    links: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
-    far: dict[str, str] = {}
-    child, parent, kind, tenant = (codes(relation, name) for name in ("child", "parent", "kind", "tenant"))
-    to_N = ints(relation, "to_ns", 2**63 - 1)
-    wanted = {kind.places().get(name, -2) for name in ("in", "runs-on", "member", "linked")}
-    flow_N = np.array([name.startswith("flow:") for name in child.names] + [False])[child.code_N]
-    keep = np.isin(kind.code_N, list(wanted)) & (to_N > from_ns) & ~flow_N & (child.code_N >= 0) & (parent.code_N >= 0)
-    rows = np.unique(np.column_stack([child.code_N, parent.code_N, kind.code_N, tenant.code_N])[keep], axis=0)
-    for low, high, how, whose in rows.tolist():
-        one, other = child.names[low], parent.names[high]
-        owner = tenant.names[whose] if whose >= 0 else ""
-        if kind.names[how] == "linked":
-            far[one], far[other] = other.partition(":")[0], one.partition(":")[0]
-            continue
-        links[one, other.partition(":")[0]].add((owner, other))
-        if kind.names[how] == "runs-on":
-            links[other, one.partition(":")[0]].add((owner, one))
-    return Scope(entities, dict(links), far, provider)
+    return Scope(entities, topology_of(relation, (*HELD, "linked"), since_ns=from_ns), provider)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +165,7 @@ def lives(scope: Scope, relation: pa.Table, event: pa.Table, seen: dict[int, tup
     died: dict[int, int] = {}
     kind, child_N = codes(relation, "kind"), scope.entities.numbers(relation, "child")
     from_N, to_N = ints(relation, "from_ns"), ints(relation, "to_ns", 2**62)
-    rank_N = np.array([name.startswith("rank:") for name in scope.entities.names] + [False])[child_N]
+    rank_N = np.array([kind_of(name) == "rank" for name in scope.entities.names] + [False])[child_N]
     for place in np.flatnonzero(rank_N & (kind.code_N == kind.places().get("in", -2))).tolist():
         rank, since, until = int(child_N[place]), int(from_N[place]), int(to_N[place])
         born[rank] = min(since, born.get(rank, since))

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
-from leadline.model.ids import link_id
+from leadline.analysis.graph.topology import topology_of
+from leadline.model.ids import EntityId, link_id
 from leadline.model.tables.fabric import RELATION
 from leadline.store import Store
 from leadline.views.asked import Asked
@@ -89,11 +90,11 @@ def between(ends: Sequence[tuple[str, str]], pairs: Iterable[Pair]) -> tuple[lis
 def _host(store: Store, asked: Asked, rank: str, span_ns: int) -> str | None:
     where = ["child = {rank:String}", "kind = 'runs-on'", "startsWith(parent, 'host:')", _HOLDS, *asked.conditions()]
     sql = (
-        f"SELECT toString(parent) AS host FROM leadline.{RELATION.name} WHERE {' AND '.join(where)} "
-        "ORDER BY confidence DESC, from_ns DESC, parent LIMIT 1"
+        "SELECT toString(child) AS child, toString(parent) AS parent, toString(kind) AS kind, from_ns, to_ns "
+        f"FROM leadline.{RELATION.name} WHERE {' AND '.join(where)}"
     )
-    found = store.query(sql, {**asked.parameters(sql), "rank": f"rank:{rank}", "span_ns": span_ns}).to_pylist()
-    return str(found[0]["host"]) if found else None
+    rows = store.query(sql, {**asked.parameters(sql), "rank": f"rank:{rank}", "span_ns": span_ns})
+    return topology_of(rows).host_of(f"rank:{rank}") or None
 
 
 def _ends(store: Store, asked: Asked, ports: Sequence[str], span_ns: int) -> list[tuple[str, str]]:
@@ -127,8 +128,8 @@ def net_of(ends: Iterable[tuple[str, str]]) -> Net:
 
 def node_of(port: str) -> str:
     """The host or switch of a port, by its name: `port:h3/eth0` is of `host:h3`."""
-    kind, _, name = port.partition(":")
-    return f"{'switch' if kind == 'swport' else 'host'}:{name.partition('/')[0]}"
+    one = EntityId.of(port)
+    return f"{'switch' if one.kind == 'swport' else 'host'}:{one.first}"
 
 
 def shortest(net: Net, src: str, dst: str) -> tuple[list[dict[str, Any]], int]:
