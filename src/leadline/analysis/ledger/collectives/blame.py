@@ -51,7 +51,7 @@ SURE_PORT, SURE_BUSIEST, SURE_LAST = 0.8, 0.7, 0.6
 # Times what a third of its size did not exceed from which a collective is long: more than healthy ones vary by. Source:
 # judgement.
 LONG_RATIO = 1.25
-TYPICAL = 1 / 3  # quantile of lengths that is typical of a size, even if half of them suffer. Source: judgement.
+TYPICAL = 1 / 3  # quantile of lengths that is typical of a size, since most of them may suffer. Source: judgement.
 RANKS_MIN = 3  # ranks at least, because of two nobody can say which one ends late. Source: definition.
 # cells (ranks times collectives) beyond which nobody is looked for, so that memory is bounded. Source: bound.
 CELLS_MAX = 10**7
