@@ -73,13 +73,18 @@ class Constant:
     @property
     def source(self) -> str | None:
         """Which of `SOURCES` it has; None: it tells none."""
-        found = SOURCE.search(self.words)
+        found = SOURCE.search(self._counts)
         return found[1].lower() if found else None
+
+    @property
+    def _counts(self) -> str:
+        """Its own words where they have a source; else those of the block that heads it, too."""
+        return self.own if SOURCE.search(self.own) else self.words
 
     @property
     def lacks(self) -> tuple[str, ...]:
         """What is not said, of unit, reason and source, in words."""
-        said = SOURCE.sub("", self.words).replace("(", " ").replace(")", " ")
+        said = SOURCE.sub("", self._counts).replace("(", " ").replace(")", " ")
         found = [] if self.source else [f"a source (`Source: ` and one of {', '.join(SOURCES)})"]
         if not UNITS.search(said) and not self.name.endswith("_NS"):
             found.append("a unit")

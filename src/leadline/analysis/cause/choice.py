@@ -23,6 +23,12 @@ FIRST_MIN = 0.25
 # because two faults at once are rarer than blame that errs a bit. Source: recordings (with sets of causes;
 # docs/analyses/lab-evals.md).
 MORE_MIN, MORE_SURE = 0.15, 0.75
+# Share of what the largest component of the first rule explains that a further one of the same rule must explain: less
+# may be blame that errs. Source: recordings (with sets of causes; docs/analyses/lab-evals.md).
+FELLOW_SHARE = 0.25
+# Share of the loss below which that is told as the reason why a candidate was rejected, since FIRST_MIN is near.
+# Source: judgement.
+LITTLE = 0.3
 ECHO = "the same of the same component"
 CAUSES_MAX = 8  # causes named of one incident: more do not help a reader. Source: bound.
 CONSIDERED_MAX = 5  # rejected candidates that are listed, so that a row stays readable. Source: bound.
@@ -119,7 +125,7 @@ def _set(ranked: Sequence[_Tally]) -> list[_Tally]:
     return [
         each
         for each in winners
-        if (each.candidate.rule.name == first and each.won >= largest / 4)
+        if (each.candidate.rule.name == first and each.won >= FELLOW_SHARE * largest)
         or (each.won >= MORE_MIN and each.sure / each.won >= MORE_SURE)
     ][:CAUSES_MAX]
 
@@ -177,7 +183,7 @@ def _why_not(tally: _Tally, named: Sequence[_Tally], silent: frozenset[str]) -> 
         return "people found this rule wrong too often, so it names nothing"
     if not named:
         return "the evidence is too thin to name it"
-    if candidate.explains < 0.3:
+    if candidate.explains < LITTLE:
         return f"it explains {candidate.explains:.0%} of what was lost"
     if not candidate.told:
         return "nothing but the blame speaks for it"

@@ -26,6 +26,9 @@ LEAST = 8
 # Least spread, as share of the middle, because a series that happened to stand still has none of its own. Chosen with
 # the rest of the method while looking at PetShop and Nezha. Source: recordings (docs/analyses/rootcause-evals.md).
 FLOOR_RATIO = 0.02
+# Share of a resource that counts as free where it has always been nearly full, so that a small rise of it is not the
+# whole. Source: judgement.
+FREE_MIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def headroom_eaten(values_TN: Matrix, of: Baseline, full: float) -> Matrix:
     it is not the whole.
     Source: utilisation before saturation, Gregg, Thinking Methodically about Performance, CACM 56 (2013).
     """
-    free_N = np.maximum(full - of.middle_N - of.usual_N, 0.1 * full)
+    free_N = np.maximum(full - of.middle_N - of.usual_N, FREE_MIN * full)
     return np.clip(excess(values_TN, of) / free_N, 0.0, 1.0)
 
 

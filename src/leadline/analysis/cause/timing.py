@@ -32,6 +32,12 @@ OVER_NS = 30 * S
 # Share that counts of such evidence, and of an old event: a tenth, so that it never decides alone. Source: recordings
 # (with OVER_NS).
 OVER = 0.1
+# Share below which evidence that seems late counts nothing: after three times UNKNOWN_S, as e ** -3 is 0.05. Source:
+# definition.
+NEAR_MIN = 0.05
+# Seconds over which the weight of older evidence sinks, after BEGAN_S: ten minutes, as far as evidence is looked for.
+# Source: definition.
+SINKS_S = 600.0
 FIRST = "the first lost second"
 
 
@@ -48,7 +54,7 @@ def nearness_in_time(piece: Piece, hurt: Hurt) -> float:
         return 0.0 if late_ns > piece.bound_ns + hurt.bound_ns else _before(piece, hurt)
     if late_ns > 0:
         near = math.exp(-late_ns / S / UNKNOWN_S)
-        return near if near > 0.05 else 0.0
+        return near if near > NEAR_MIN else 0.0
     return _before(piece, hurt)
 
 
@@ -59,7 +65,7 @@ def _before(piece: Piece, hurt: Hurt) -> float:
     early_s = (hurt.start_ns - piece.time_ns) / S
     if early_s <= BEGAN_S:
         return 1.0
-    sunk = min(1.0, (early_s - BEGAN_S) / (10 * BEGAN_S))
+    sunk = min(1.0, (early_s - BEGAN_S) / SINKS_S)
     least = OVER if piece.face.table == "event" else STANDING
     return 1.0 - sunk * (1.0 - least)
 

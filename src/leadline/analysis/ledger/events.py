@@ -28,6 +28,9 @@ EVALUATION = "evaluation"
 CHECKPOINT_S_MAX = 3600.0
 # ns of start-up or outage, below which clocks of ranks tell more than the job does. Source: judgement.
 LEAST_NS = 10**6
+# Probabilities that are told with rows from events, so that a reader can weigh them: of restarts, of processes that
+# were stopped, of pauses that a job announced. No verdict has a threshold on them. Source: judgement.
+SURE, SURE_STOPPED, SURE_PAUSED = 0.9, 0.8, 0.7
 
 
 def outages(presence: Presence, work_N: Ints, *, from_ns: int, to_ns: int) -> Segments:
@@ -44,12 +47,12 @@ def outages(presence: Presence, work_N: Ints, *, from_ns: int, to_ns: int) -> Se
             back = _first_after(work_N, ended.to_ns, to_ns)
             failed.append((ended.from_ns, back))
             begin, end = max(ended.from_ns, from_ns), min(back, to_ns)
-            written.add(begin, end, Category.RESTART, ended.failed, float(end - begin), sure=0.9)
+            written.add(begin, end, Category.RESTART, ended.failed, float(end - begin), sure=SURE)
     for begin in presence.begins:
         first = _first_after(work_N, begin - LEAST_NS, to_ns)
         covered = any(start <= begin < end for start, end in failed)
         if len(work_N) and first - begin > LEAST_NS and not covered:
-            written.add(max(begin, from_ns), min(first, to_ns), Category.RESTART, START_UP, sure=0.9)
+            written.add(max(begin, from_ns), min(first, to_ns), Category.RESTART, START_UP, sure=SURE)
     return written.segments()
 
 
@@ -58,7 +61,7 @@ def done_again(steps: StepRows, *, from_ns: int, to_ns: int) -> Segments:
     written = Written(Depth.STEPS)
     spans = [(int(steps.begin_I[at]), int(steps.end_I[at])) for at in np.flatnonzero(steps.again_I).tolist()]
     for begin, end in merged(spans, from_ns, to_ns):
-        written.add(begin, end, Category.RESTART, DONE_AGAIN, float(end - begin), sure=0.9)
+        written.add(begin, end, Category.RESTART, DONE_AGAIN, float(end - begin), sure=SURE)
     return written.segments()
 
 
@@ -81,7 +84,7 @@ def from_events(event: pa.Table, presence: Presence, *, job: str, from_ns: int, 
         (Category.COMPUTE, EVALUATION, _between(told, "evaluation-begin", "evaluation-end", to_ns)),
     ):
         for begin, end in _without(merged(found, from_ns, to_ns), spans):
-            written.add(begin, end, category, owner, sure=0.7)
+            written.add(begin, end, category, owner, sure=SURE_PAUSED)
             spans = merged([*spans, (begin, end)], from_ns, to_ns)
     return written.segments()
 
@@ -134,9 +137,11 @@ def _stops(
         if not stopped:
             continue
         if presence.ranks <= set(stopped):
-            written.add(begin, end, Category.IDLE, "all processes stopped", sure=0.8)
+            written.add(begin, end, Category.IDLE, "all processes stopped", sure=SURE_STOPPED)
         else:
-            written.add(begin, end, Category.LATE_RANK, f"rank:{job}/{stopped[0]}", float(end - begin), sure=0.8)
+            written.add(
+                begin, end, Category.LATE_RANK, f"rank:{job}/{stopped[0]}", float(end - begin), sure=SURE_STOPPED
+            )
     return merged([span for spans in by_rank.values() for span in spans], from_ns, to_ns)
 
 

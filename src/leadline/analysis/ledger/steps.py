@@ -37,6 +37,8 @@ LATE_SHARE_MIN = 0.03
 LASTING = 10
 # A longer pause between two steps is no part of the loop: an evaluation, a checkpoint or an outage. Source: judgement.
 BETWEEN_NS_MAX = 10 * S
+# Probability told with time between steps: only that no step covers it speaks for compute. Source: judgement.
+SURE_BETWEEN = 0.3
 NO_COLLECTIVES = "collectives: steps alone do not say who made them long"
 
 # Probabilities that are told with rows that only steps vouch for, so that a reader can weigh them: lower than with
@@ -99,7 +101,7 @@ def from_steps(
         span = int(begin[place]), int(steps.end_I[place])
         before = int(until[place - 1]) if place else span[0]
         if 0 < span[0] - before <= BETWEEN_NS_MAX:
-            written.add(before, span[0], Category.COMPUTE, "between steps", sure=0.3)
+            written.add(before, span[0], Category.COMPUTE, "between steps", sure=SURE_BETWEEN)
         if steps.again_I[place] or any(first <= span[0] and span[1] <= last for first, last in covered):
             continue
         _one_step(written, steps, place, span, usual_step_ns, usual_input_ns, job)

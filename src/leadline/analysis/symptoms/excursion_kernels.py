@@ -36,6 +36,11 @@ CALM = 2
 # Scatters that one block can add: SLACK and half of TOLD, so that it takes two blocks, and one long pause is no
 # slow-down. Source: definition.
 ONCE_MAX = 5.5
+# quantile of blocks that their scatter is told by as well, since a median does not see a long tail. Source: judgement.
+HIGH_SHARE = 0.9
+# Standard deviations that this quantile of a normal distribution lies above its middle, to four digits. Source:
+# definition.
+HIGH_SIGMAS = 1.2816
 
 
 @njit(cache=True, nogil=True)
@@ -64,7 +69,7 @@ def usual_level(unit_s_B: Floats) -> tuple[float, float]:
         return median, SCATTER_MAX
     ratio_B = unit_s_B / median
     spread = MAD_TO_SIGMA * middle(np.sort(np.abs(ratio_B - 1)))
-    high = (quantile(ratio_B, 0.9) - 1) / 1.2816 if len(ratio_B) >= FEW else 0.0
+    high = (quantile(ratio_B, HIGH_SHARE) - 1) / HIGH_SIGMAS if len(ratio_B) >= FEW else 0.0
     least = SCATTER_MIN if len(ratio_B) >= FEW else SCATTER_FEW
     return median, min(max(spread, high, least), SCATTER_MAX)
 

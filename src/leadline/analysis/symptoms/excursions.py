@@ -36,6 +36,14 @@ JUMP_RATIO, JUMP_BLOCKS = 1.5, 2
 # Ratio to the usual at which blocks are cut down where an onset is placed, so that a single stall does not draw it to
 # itself. Source: judgement.
 RATIO_MAX = 3.0
+# How far beyond the usual a block is slow by itself: a share of the usual, as the ledger's NOISE_RATIO, so many
+# scatters, and a share of the trouble's own excess, whichever is most, so that a bad block of a good spell does not
+# hold a symptom open. Source: recordings (docs/analyses/slowdowns.md).
+SLOW_MIN, SLOW_SCATTERS, SLOW_SHARE = 0.1, 2.5, 0.5
+# How far beyond the usual the mean of blocks may lie that are as usual again: a share of it, and a share of the
+# trouble's own excess, because a job seldom comes back to where it was exactly. Source: recordings
+# (docs/analyses/slowdowns.md).
+BACK_MIN, BACK_SHARE = 0.05, 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +55,11 @@ class Level:
 
     def slow_ratio(self, excess: float) -> float:
         """A block beyond it is slow by itself, of trouble that makes blocks longer by `excess` in the mean."""
-        return 1 + max(0.1, 2.5 * self.scatter, excess / 2)
+        return 1 + max(SLOW_MIN, SLOW_SCATTERS * self.scatter, SLOW_SHARE * excess)
 
     def back_ratio(self, excess: float) -> float:
         """A mean of blocks below it is as usual."""
-        return 1 + max(0.05, self.scatter, min(excess, 1.0) / 4)
+        return 1 + max(BACK_MIN, self.scatter, BACK_SHARE * min(excess, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

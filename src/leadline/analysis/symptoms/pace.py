@@ -40,6 +40,8 @@ MANY = 4
 # Units left out at the begin of a job: memory is allocated and kernels are chosen in the first two steps. Source:
 # judgement.
 FIRST_UNITS = 2
+# rounds that must be there for a period to be one, because two may be alike by chance. Source: judgement.
+ROUNDS_MIN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,7 @@ def _round(op_G: Int32s, bytes_G: Ints) -> int:
     Small and large ones take differently long: only whole rounds can be held against each other.
     """
     op_G, bytes_G = op_G[-ROUNDS_LOOKED_AT * ROUND_MAX :], bytes_G[-ROUNDS_LOOKED_AT * ROUND_MAX :]
-    for of in range(1, min(ROUND_MAX, len(op_G) // 3) + 1):
+    for of in range(1, min(ROUND_MAX, len(op_G) // ROUNDS_MIN) + 1):
         same = (op_G[of:] == op_G[:-of]) & (bytes_G[of:] == bytes_G[:-of])
         if same.mean() >= ROUND_SHARE:
             return of

@@ -94,6 +94,13 @@ NOT_USUAL = (Symptom.SLOW, Symptom.CRASH, Symptom.NAME_SHARED)  # steps made mea
 # What became much slower after it had been evenly slow for so long may be another's doing. Made for one live run of two
 # faults in one slow-down. Source: recordings (docs/log.md, 2026-11-23).
 EVEN_NS = 15 * S
+# times its usual unit that nothing is heard, too: a job of long steps is silent for longer. Source: judgement.
+OVER_UNITS = 5
+# Share of the trouble's excess, beyond LOST_SHARE_MIN, that a window of the ledger loses to hold a symptom open: as
+# BACK_SHARE of blocks. Source: judgement.
+LOSING_SHARE = 0.25
+# ns of a window of the ledger: what was lost up to so much later may be of the symptom. Source: definition.
+WINDOW_NS = 10 * S
 
 
 @analysis(
@@ -387,7 +394,7 @@ class _Job:
             text = _words(blocks.what, level.unit_s, float(np.mean(blocks.unit_s_B)))
         last_ns = int(self.pace.end_B[-1]) if len(self.pace.end_B) else last.start_ns
         unit_ns = round(float(np.median(self.pace.length_B))) if len(self.pace.length_B) else 0
-        if end_ns is None and self.window.to_ns - last_ns > max(OVER_NS, 5 * unit_ns):
+        if end_ns is None and self.window.to_ns - last_ns > max(OVER_NS, OVER_UNITS * unit_ns):
             end_ns = max(last_ns, last.start_ns)  # it ended, or stalls, which `stalls` tells
         return self._row(replace(last, end_ns=end_ns), level, text)
 
@@ -452,7 +459,7 @@ class _Job:
         after = ratio_B[slow[-1] + 1 :] if len(slow) else ratio_B
         if len(after) < BACK_BLOCKS or self.window.to_ns - since_ns < BACK_NS:
             return None
-        losing = [each for each in self._ledger_windows() if each.share >= LOST_SHARE_MIN + excess / 4]
+        losing = [each for each in self._ledger_windows() if each.share >= LOST_SHARE_MIN + LOSING_SHARE * excess]
         if losing and losing[-1].begin_ns > since_ns:
             since_ns = losing[-1].end_ns  # steps as short as they were, and still time was lost
             if self.window.to_ns - since_ns < BACK_NS:
@@ -466,8 +473,8 @@ class _Job:
         gpus = self.places.gpus(len(self.calls.ranks()))
         blocks = self.pace.take((self.pace.end_B > told.start_ns) & (self.pace.begin_B < until_ns))
         lost_s = _lost_s(blocks, level) if level is not None else 0.0
-        ledger = lost_since(self.ledger, told.start_ns, min(until_ns + 10 * S, self.window.to_ns), self.window.job)
-        oldest_ns = self.window.from_ns - STEPS_NS + 10 * S
+        ledger = lost_since(self.ledger, told.start_ns, min(until_ns + WINDOW_NS, self.window.to_ns), self.window.job)
+        oldest_ns = self.window.from_ns - STEPS_NS + WINDOW_NS
         lost = lost_s * gpus if told.start_ns > oldest_ns else max(told.lost_gpu_seconds, lost_s * gpus)
         lost = lost if lost > 0 else max(ledger.gpu_seconds, told.lost_gpu_seconds)
         since_ns = max(told.start_ns, ledger.until_ns)

@@ -60,6 +60,12 @@ FAILED_NS = 60 * S
 # A job that has not come back by then is told no more: less than the look-back, in which its end must still lie.
 # Source: definition.
 BACK_NS = 100 * S
+# Ends of ranks so long before a crash that is known are looked at again: late rows may tell of an earlier one. Source:
+# judgement.
+EARLIER_NS = 10 * S
+# A stall was over when something moved since so long before the window: it is judged each 2 s, so rows that came late
+# are seen. Source: judgement.
+MOVED_NS = 30 * S
 
 
 @analysis(
@@ -138,7 +144,7 @@ class _Job:
         told, after_ns = [], 0
         for each in before:
             if each.end_ns is None:
-                found = crash_of(self.happened, self.calls, each.start_ns - 10 * S)
+                found = crash_of(self.happened, self.calls, each.start_ns - EARLIER_NS)
                 told.append(self._crashed(each.start_ns, each.told_ns, found, each))
             after_ns = max(after_ns, told[-1].end_ns or self.window.to_ns if told else 0, each.end_ns or 0)
         found = crash_of(self.happened, self.calls, max(after_ns, self.window.to_ns - LOOK_BACK_NS))
@@ -283,7 +289,7 @@ class _Job:
 
     def _moved_ns(self, last: Told) -> int | None:
         """When a stall was over: the first call that ended after its newest window, or step; None: nothing moved."""
-        floor_ns = max(last.start_ns, self.window.from_ns - 30 * S)
+        floor_ns = max(last.start_ns, self.window.from_ns - MOVED_NS)
         moved = [self.calls.over_ns(floor_ns)]
         later = self.paces.end_N[self.paces.end_N > floor_ns]
         moved += [int(later.min())] if len(later) else []

@@ -48,6 +48,13 @@ LATER_SHARE_MIN = 0.02
 # Owners by the last two were right in 0.95 of the time on runs that the rules were chosen on and 0.55 on others.
 # Source: judgement.
 SURE_PORT, SURE_BUSIEST, SURE_LAST = 0.8, 0.7, 0.6
+# Times what a third of its size did not exceed from which a collective is long: more than healthy ones vary by. Source:
+# judgement.
+LONG_RATIO = 1.25
+TYPICAL = 1 / 3  # quantile of lengths that is typical of a size, since most of them may suffer. Source: judgement.
+RANKS_MIN = 3  # ranks at least, because of two nobody can say which one ends late. Source: definition.
+# cells (ranks times collectives) beyond which nobody is looked for, so that memory is bounded. Source: bound.
+CELLS_MAX = 10**7
 
 
 def placed(
@@ -145,7 +152,7 @@ def last_rank(collective: pa.Table, comm: str, window: Window) -> int | None:
     off_GR = (end_GR - np.median(end_GR, axis=1, keepdims=True)).astype(np.float64)
     is_now_G = end_GR.max(axis=1) > window.from_ns
     usual_G = _typical(size_G, length_G)
-    long_G, short_G = is_now_G & (length_G > 1.25 * usual_G), length_G <= usual_G
+    long_G, short_G = is_now_G & (length_G > LONG_RATIO * usual_G), length_G <= usual_G
     if long_G.sum() < LONG_MIN or short_G.sum() < LONG_MIN:
         return None
     later_GR = off_GR[long_G] - np.median(off_GR[short_G], axis=0)
@@ -166,7 +173,7 @@ def _ends(near: pa.Table) -> tuple[Ints, Ints, Floats, Ints] | None:
     bytes_N = ints(near, "bytes")[keep_N]
     rank_R, place_N = np.unique(rank_N, return_inverse=True)
     seq_G, group_N = np.unique(seq_N, return_inverse=True)
-    if len(rank_R) < 3 or len(rank_R) * len(seq_G) > 10**7:
+    if len(rank_R) < RANKS_MIN or len(rank_R) * len(seq_G) > CELLS_MAX:
         return None
     cell_N = group_N * len(rank_R) + place_N
     end_X = np.full(len(seq_G) * len(rank_R), -1, np.int64)
@@ -184,7 +191,7 @@ def _typical(size_G: Ints, length_G: Floats) -> Floats:
     """Of each collective the length that a third of those of its size did not exceed."""
     typical_G = np.zeros(len(size_G))
     for size in np.unique(size_G).tolist():
-        typical_G[size_G == size] = np.quantile(length_G[size_G == size], 1 / 3)
+        typical_G[size_G == size] = np.quantile(length_G[size_G == size], TYPICAL)
     return typical_G
 
 

@@ -25,6 +25,11 @@ REPEATS_MIN = 12
 HIDDEN_SLOPE = 0.3
 # Slope that must lie three standard errors above it, so that few repetitions do not hide a wait. Source: judgement.
 SURE_SLOPE = 0.7
+# Standard errors above the slope that must lie below SURE_SLOPE: of normal ones one in 740 is beyond. Source: textbook:
+# Shewhart (1931), three-sigma limits.
+ERRORS = 3
+# times the median size to which waits are cut down, so that one long pause makes no slope. Source: judgement.
+FAR_TIMES = 5
 
 
 def hidden(cells: Cells, arrived: Arrivals, steps_tell: bool) -> Bools:
@@ -79,11 +84,11 @@ def _goes_on(wait_KM: Ints, next_KM: Ints, known_KM: Bools) -> bool:
     if not wait:
         return False
     x, y = np.concatenate(wait), np.concatenate(onward)
-    far_x, far_y = 5 * np.median(np.abs(x)), 5 * np.median(np.abs(y))
+    far_x, far_y = FAR_TIMES * np.median(np.abs(x)), FAR_TIMES * np.median(np.abs(y))
     x, y = np.clip(x, -far_x, far_x), np.clip(y, -far_y, far_y)
     power = float(x @ x)
     if power <= 0:
         return False
     slope = float(x @ y) / power
     error = float(np.sqrt(((y - slope * x) ** 2).sum() / len(x) / power))
-    return slope < HIDDEN_SLOPE and slope + 3 * error < SURE_SLOPE
+    return slope < HIDDEN_SLOPE and slope + ERRORS * error < SURE_SLOPE
