@@ -32,6 +32,7 @@ from leadline.explain.words import (
     UNITS,
     stem,
 )
+from leadline.model.ids import name_of
 from leadline.views.incidents.facts import ACTION, CAUSE, CONSIDERED, SUPPRESSED, UNKNOWN, Fact, Sentence, one_line
 
 TEXT_CHARS_MAX = 400
@@ -116,7 +117,7 @@ class _Case:
         self._facts = {each.number: each for each in facts}
         names = {name for each in facts for name in each.names}
         # A name without its kind too: h6 for host:h6. A single letter or a plain number is no name by itself.
-        plain = {name.partition(":")[2] for name in names}
+        plain = {name_of(name) for name in names}
         self._names = {name for name in names | plain | set(rules) if len(name) > 1 and not name.isdecimal()}
 
     def judged(self, each: Any) -> tuple[Sentence | None, str]:

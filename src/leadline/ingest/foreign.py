@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.ids import kind_of
 from leadline.model.names import Mapped
 from leadline.model.speakers import HELD_BY, PLACED_BY, Who, host_in, placed_as, spoken, who
 from leadline.model.tables import Table
@@ -103,7 +104,7 @@ class Foreign:
                 things = _places(child, parent, kind)
                 if len(told.host_of) + len(things) <= THINGS_MAX:
                     told.host_of.update(things)
-                if kind == HELD_BY and parent.startswith("tenant:"):
+                if kind == HELD_BY and kind_of(parent) == "tenant":
                     told.held[parent.removeprefix("tenant:"), host_in(child)] = EVER if to_ns is None else to_ns
 
 
@@ -112,7 +113,7 @@ def _places(child: str, parent: str, kind: str) -> dict[str, str]:
     host = host_in(child) if kind == HELD_BY else host_in(parent)
     if not host:
         return {}
-    on = {child: host} if kind == PLACED_BY and child.startswith(("gpu:", "address:")) else {}
+    on = {child: host} if kind == PLACED_BY and kind_of(child) in ("gpu", "address") else {}
     return {f"host:{host}": host, **on}
 
 

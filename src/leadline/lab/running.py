@@ -16,6 +16,7 @@ from leadline.lab.telemetry import overlay
 from leadline.lab.workloads.base import Process, RankProcess, Workload, signal_process
 from leadline.lab.workloads.training.job import TrainingJob
 from leadline.model.errors import UsageError
+from leadline.model.ids import kind_of
 
 if TYPE_CHECKING:
     from leadline.lab.agents import Agents
@@ -117,7 +118,7 @@ class RunningLab:
 
     def host_end(self, link: Link) -> Port | None:
         """The host's port of a link, or None between switches."""
-        return next((end for end in link.ends if end.id.startswith("port:")), None)
+        return next((end for end in link.ends if kind_of(end.id) == "port"), None)
 
     def is_primary(self, port: Port) -> bool:
         """Whether a host's port is the one that its own traffic leaves by."""
@@ -219,7 +220,7 @@ class RunningLab:
     def port_rate(self, port: Port) -> Lever:
         """The share of its rate at which a port sends, 0 to 1."""
         link = self.cluster.topology.link_of(port)
-        queue_bytes = link.queue_bytes if port.id.startswith("swport:") else HOST_QUEUE_BYTES
+        queue_bytes = link.queue_bytes if kind_of(port.id) == "swport" else HOST_QUEUE_BYTES
 
         def apply(ratio: float | None) -> None:
             rate_bps = round(link.rate_bps * (1.0 if ratio is None else ratio))

@@ -45,10 +45,10 @@ class EntityId(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> EntityId:
-        """The id in a text that was stored as one; of a text without a colon all is the kind. Never fails: what a
-        sender or a person wrote is checked by `parse_entity_id`."""
-        kind, _, name = text.partition(":")
-        return cls(kind, name)
+        """The id in a text that was stored as one; of a text without a colon kind and name are empty. Never fails: what
+        a sender or a person wrote is checked by `parse_entity_id`."""
+        kind, colon, name = text.partition(":")
+        return cls(kind if colon else "", name)
 
     @property
     def holder(self) -> str:
@@ -94,8 +94,8 @@ class EntityId(NamedTuple):
 
 
 def kind_of(entity: str) -> str:
-    """The kind of an entity id: `EntityId.of(entity).kind`, without the rest."""
-    return entity.partition(":")[0]
+    """The kind of an entity id, empty of other texts: `EntityId.of(entity).kind`, without the rest."""
+    return entity[: max(entity.find(":"), 0)]
 
 
 def name_of(entity: str) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from leadline.model.ids import EntityId, kind_of
 from leadline.model.tables import Table
 
 HELD_BY = "held-by"
@@ -138,7 +139,7 @@ def spoken(table: Table) -> Spoken:
 
 def who(entity: str) -> Who:
     """Who may speak of an entity; of what is no entity that we know, the provider."""
-    return KINDS.get(entity.partition(":")[0], Who.PROVIDER)
+    return KINDS.get(kind_of(entity), Who.PROVIDER)
 
 
 def host_in(entity: str) -> str:
@@ -146,7 +147,7 @@ def host_in(entity: str) -> str:
 
     `port:h1/eth0` -> `h1`. Of a GPU without a UUID, and of an NVSwitch's link, the name begins with the host.
     """
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     if kind == "host":
         return name
     host, slash, _ = name.partition("/")
@@ -159,7 +160,7 @@ def placed_as(entity: str) -> str:
 
     `qp:10.1.1.1/300` -> `address:10.1.1.1`; `nvlink:GPU-5c1e/3` -> `gpu:GPU-5c1e`; else itself.
     """
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     if kind == "qp":
         return f"address:{name.rpartition('/')[0] or name}"
     return f"gpu:{name.partition('/')[0]}" if kind == "nvlink" else entity

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from leadline.analysis.spec import Read
+from leadline.model.ids import EntityId
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
 from leadline.runner.load import Chosen, ends_windows
@@ -64,7 +65,7 @@ def first_by_job(rows: pa.Table, times_N: Ints, jobs_on: Callable[[str, str, str
 
 def _jobs_of(tenant: str, cluster: str, entity: str, jobs_on: Callable[[str, str, str], Iterable[Job]]) -> list[Job]:
     """The jobs that something happened to: the one that an entity is or is of, or all on its host."""
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     if kind == "job":
         return [Job(tenant, cluster, name)]
     if kind == "rank":

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, codes, ints
 from leadline.analysis.spec import Analysis, Window
+from leadline.model.ids import kind_of
 from leadline.model.speakers import HELD_BY, OF_EVERYBODY, PLACED_BY, Who, host_in, placed_as, spoken, who
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import FLOW_SAMPLE, RELATION
@@ -65,10 +66,10 @@ def held(relation: pa.Table, provider: str, cluster: str) -> Held:
     for row in rows.select(RELATION_NAMES[2:]).to_pylist():
         child, parent, to_ns = row["child"], row["parent"], row["to_ns"]
         if row["kind"] == HELD_BY:
-            if child.startswith("host:") and parent.startswith("tenant:"):
+            if kind_of(child) == "host" and kind_of(parent) == "tenant":
                 span = row["from_ns"], EVER if to_ns is None else to_ns
                 by_tenant[parent.removeprefix("tenant:")][host_in(child)].append(span)
-        elif child.startswith(("gpu:", "address:")) and (host := host_in(parent)):
+        elif kind_of(child) in ("gpu", "address") and (host := host_in(parent)):
             hosts_of[child].add(host)
     return Held(by_tenant, {entity: frozenset(hosts) for entity, hosts in hosts_of.items()})
 
@@ -126,7 +127,7 @@ class Evidence:
 
     def _ends_of_flows(self, rows: pa.Table) -> dict[str, set[str]]:
         """The addresses at the ends of flows that relations name, by what the provider's switches sampled."""
-        named = {name for column in ("child", "parent") for name in words(rows[column]) if name.startswith("flow:")}
+        named = {name for column in ("child", "parent") for name in words(rows[column]) if kind_of(name) == "flow"}
         if not named or not any(read.table is FLOW_SAMPLE for read in self._analysis.reads):
             return {}
         numbers = {number: name for name in named if (number := _number(name)) is not None}
@@ -145,7 +146,7 @@ def _may_speak(known: Held, ends: Mapping[str, set[str]], tenant: str, entity: s
     by = who(entity)
     if by is not Who.HOLDER:
         return by is Who.TENANT
-    if entity.startswith("flow:"):  # one end is enough: the rank at it owns what it sends and what it receives
+    if kind_of(entity) == "flow":  # one end is enough: the rank at it owns what it sends and what it receives
         return any(_may_speak(known, {}, tenant, end, begin_ns, end_ns) for end in ends.get(entity, ()))
     hosts = known.hosts(entity)
     return bool(hosts) and all(known.holds(tenant, host, begin_ns, end_ns) for host in hosts)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from leadline.model.errors import UsageError
-from leadline.model.ids import ENTITY_KINDS
+from leadline.model.ids import ENTITY_KINDS, kind_of
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables.fabric import RELATION
 from leadline.store import Store
@@ -61,6 +61,6 @@ def time_text(time_ns: int) -> str:
 def plain_job(job: str) -> str:
     """The name of a job; `job:bert-1` is taken too. Errors: UsageError for the id of something else."""
     name = job.removeprefix("job:")
-    if name == job and name.partition(":")[0] in ENTITY_KINDS and ":" in name:
+    if name == job and kind_of(name) in ENTITY_KINDS and ":" in name:
         raise UsageError(f"a job is asked for, such as bert-1 or job:bert-1; got {job[:100]!r}")
     return name

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from leadline.model.errors import RefusedError
-from leadline.model.ids import ENTITY_KINDS
+from leadline.model.ids import ENTITY_KINDS, EntityId, kind_of
 from leadline.model.tables.accounts import LEDGER, SLE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
@@ -57,7 +57,7 @@ class Names:
             Kind.JOB: self.jobs,
             Kind.INCIDENT: self.incidents,
             Kind.ENTITY: [*self.entities, *(f"job:{job}" for job in self.jobs)],
-            Kind.RANK: [each.removeprefix("rank:") for each in self.entities if each.startswith("rank:")],
+            Kind.RANK: [each.removeprefix("rank:") for each in self.entities if kind_of(each) == "rank"],
             Kind.EXPECTATION: self.expectations,
             Kind.ANY: [*self.jobs, *self.incidents, *self.entities],
         }
@@ -166,5 +166,5 @@ def _names(store: Store, asked: Asked, kind: Kind) -> Names:
 
 def is_entity(name: str) -> bool:
     """Whether this is written as the id of an entity, such as host:h3; whether there is one is another matter."""
-    kind, colon, rest = name.partition(":")
-    return bool(colon and rest) and kind in ENTITY_KINDS
+    kind, rest = EntityId.of(name)
+    return bool(rest) and kind in ENTITY_KINDS

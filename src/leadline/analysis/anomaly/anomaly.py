@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from leadline.analysis.anomaly.kinds import Way, kind_of
+from leadline.analysis.anomaly.kinds import Way, metric_kind
 from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, roles_of, since_of, turns
 from leadline.analysis.anomaly.profile_rows import PROFILE_NAMES, Profiles, profile_columns
 from leadline.analysis.anomaly.recurring import without_recurring
@@ -21,7 +21,7 @@ from leadline.analysis.anomaly.together import together
 from leadline.analysis.columns import Ints
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
 from leadline.model.errors import UsageError
-from leadline.model.ids import parse_entity_id
+from leadline.model.ids import kind_of, parse_entity_id
 from leadline.model.tables.accounts import PROFILE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
@@ -139,7 +139,7 @@ def _capped(spans: list[Span], to_ns: int) -> list[Span]:
 
 
 def _rank(span: Span, to_ns: int) -> tuple[bool, bool, float]:
-    kind = kind_of(span.metric)
+    kind = metric_kind(span.metric)
     return kind is None or kind.way < Way.RARE, span.told_ns == to_ns, -span.weight
 
 
@@ -157,7 +157,7 @@ def _columns(spans: list[Span], window: Window) -> dict[str, list[Any]]:
         total[each.tenant, each.entity] += each.weight**2
     return {
         "tenant": [each.tenant for each in spans],
-        "entity_kind": [each.entity.partition(":")[0] for each in spans],
+        "entity_kind": [kind_of(each.entity) for each in spans],
         "entity": [each.entity for each in spans],
         "metric": [each.metric for each in spans],
         "label": [each.label for each in spans],

@@ -122,7 +122,7 @@ OTHER = Kind(r".*", Way.LOAD)
 
 
 @lru_cache(maxsize=16384)  # names, not streams
-def kind_of(name: str) -> Kind | None:
+def metric_kind(name: str) -> Kind | None:
     """How metrics of a name are judged; None for those that are not."""
     spelled = name.replace(".", "_")
     if SKIPPED.fullmatch(spelled):

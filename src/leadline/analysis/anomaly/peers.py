@@ -194,4 +194,4 @@ def since_of(streams: Streams, places: Places, turned: dict[str, int]) -> Ints:
 
 def _role(places: Places, roles: Names, tenant: str, entity: str) -> int:
     """Ranks of two tenants' jobs of one name are no peers; hardware is shared, so of it tenants do not matter."""
-    return roles.number(tenant if entity.startswith(("rank:", "comm:")) else "", places.role(entity))
+    return roles.number(tenant if kind_of(entity) in ("rank", "comm") else "", places.role(entity))

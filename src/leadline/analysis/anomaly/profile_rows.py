@@ -34,6 +34,7 @@ from leadline.analysis.anomaly.scores import GUARD, Scored, Tier
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Bools, Ints, codes, ints
 from leadline.analysis.spec import S, Window
+from leadline.model.ids import kind_of
 
 PROFILE_NAMES = ("tenant", "entity", "end_ns", "bin_s", "since_ns", "bins", "jobs", "streams", "numbers")
 EACH_NS = 90 * S
@@ -253,7 +254,7 @@ def profile_columns(told: Sequence[Kept], window: Window) -> dict[str, Any]:
     """The rows of some profiles."""
     return {
         "tenant": [each.tenant for each in told],
-        "entity_kind": [each.entity.partition(":")[0] for each in told],
+        "entity_kind": [kind_of(each.entity) for each in told],
         "entity": [each.entity for each in told],
         "end_ns": [each.end_ns for each in told],
         "window_ns": [window.window_ns] * len(told),

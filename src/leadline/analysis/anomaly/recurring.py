@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from leadline.analysis.anomaly.detector_season import CYCLES_MIN
-from leadline.analysis.anomaly.kinds import Way, kind_of
+from leadline.analysis.anomaly.kinds import Way, metric_kind
 from leadline.analysis.anomaly.spans import Span
 from leadline.analysis.spec import S
 
@@ -38,7 +38,7 @@ def _key(span: Span) -> _Key:
 
 
 def _is_due(span: Span, before: list[Span]) -> bool:
-    kind = kind_of(span.metric)
+    kind = metric_kind(span.metric)
     if len(before) < CYCLES_MIN or kind is None or kind.way != Way.LOAD:
         return False
     earlier = [each for each in before if each.end_ns is not None and each.start_ns < span.start_ns]

@@ -14,6 +14,7 @@ from leadline.analysis.anomaly.spans import NORMAL_AFTER_NS, Span
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Ints
 from leadline.analysis.spec import S
+from leadline.model.ids import kind_of
 
 METRIC = "telemetry.silent"
 KINDS = ("host", "gpu", "port", "swport", "switch", "nvlink", "xcvr")
@@ -39,7 +40,7 @@ def silences(streams: Streams, role_E: Ints, known: list[Span], to_ns: int) -> l
     found = []
     for place in np.flatnonzero(silent_E & most_E).tolist():
         tenant, entity = streams.entities.keys[place]
-        if entity.partition(":")[0] not in KINDS:
+        if kind_of(entity) not in KINDS:
             continue
         last_ns, apart_ns, age_ns = int(last_E[place]), float(apart_E[place]), int(age_E[place])
         score = SCORE + float(np.log2(max(age_ns / max(MISSED * apart_ns, SILENT_MIN_NS), 1.0)))

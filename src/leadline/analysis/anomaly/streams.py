@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from leadline.analysis.anomaly.kinds import Kind, kind_of
+from leadline.analysis.anomaly.kinds import Kind, metric_kind
 from leadline.analysis.columns import Bools, Codes, Floats, Ints, codes, floats, ids, ints
 from leadline.analysis.spec import S
+from leadline.model.ids import kind_of
 
 VALUE_MAX = 1e150  # what is larger is no measurement, and its square is not finite
 SPAN_MAX_NS = 1 << 41  # of the samples that one window looks at: rows and times below it sort as one number
@@ -109,7 +110,7 @@ def metric_streams(series: pa.Table, sample: pa.Table, from_ns: int, to_ns: int)
     """
     name, kind_name, host = codes(series, "name"), codes(series, "type"), codes(series, "host")
     entity, tenant = codes(series, "entity"), codes(series, "tenant")
-    kinds = [kind_of(each) for each in name.names]
+    kinds = [metric_kind(each) for each in name.names]
     judged_S = np.array([*(each is not None for each in kinds), False], bool)[name.code_N]
     judged_S &= (entity.code_N >= 0) & np.array([*map(bool, entity.names), False])[entity.code_N]
     chosen_K = np.flatnonzero(judged_S)
@@ -139,7 +140,7 @@ def metric_streams(series: pa.Table, sample: pa.Table, from_ns: int, to_ns: int)
 
 
 def _known(name: str) -> Kind:
-    found = kind_of(name)
+    found = metric_kind(name)
     assert found is not None, f"{name} is judged, and has no kind"
     return found
 
@@ -154,7 +155,7 @@ def _entities(
     entity_R: Ints, tenant_R: Ints, host_R: Ints,
 ) -> Ints:  # fmt: skip
     width, more = len(tenants) + 1, len(hosts) + 1
-    service = np.array([*(text.startswith("service:") for text in names), False], bool)
+    service = np.array([*(kind_of(text) == "service" for text in names), False], bool)
     host_R = np.where(service[entity_R], host_R, -1)
     pair_R = (entity_R * width + tenant_R + 1) * more + host_R + 1
     pair_U, back_R = np.unique(pair_R, return_inverse=True)

@@ -23,6 +23,7 @@ from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.columns import Bools, ints
 from leadline.analysis.graph.topology import Topology
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
+from leadline.model.ids import kind_of, name_of
 from leadline.model.tables.accounts import FAILURE, SLE_LOSS
 from leadline.model.tables.fabric import CONFLICT, RELATION, SUSPECT
 from leadline.model.tables.metrics import SERIES
@@ -192,7 +193,7 @@ def _measured(series: pa.Table, window: Window) -> frozenset[str]:
     """Hosts that metrics are told of; when one was told last is brought up to date once an hour."""
     recent_N = ints(series, "last_ns") > window.to_ns - MEASURED_NS
     named = {f"host:{name}" for name in _used(series["host"], recent_N)}
-    return frozenset(named | {name for name in _used(series["entity"], recent_N) if name.startswith("host:")})
+    return frozenset(named | {name for name in _used(series["entity"], recent_N) if kind_of(name) == "host"})
 
 
 def _used(column: pa.ChunkedArray, rows_N: Bools) -> set[str]:
@@ -227,7 +228,7 @@ def _changes(event: pa.Table, topology: Topology) -> pa.Table:
     told = sorted(
         (row["time_ns"], row["entity"] or "", row["kind"], row["message"] or "", place)
         for place, row in zip(rows_M.tolist(), event.take(pa.array(rows_M)).to_pylist(), strict=True)
-        if (row["entity"] or "").startswith(("rank:", "job:"))
+        if kind_of(row["entity"] or "") in ("rank", "job")
     )
     starts: dict[str, set[int]] = {}
     for time_ns, entity, what, *_ in told:
@@ -250,7 +251,7 @@ def _at_start(time_ns: int, job: str, starts: Mapping[str, Iterable[int]], topol
 
 def _job_of(entity: str) -> str:
     """The job of `rank:bert/3`, and of itself."""
-    name = entity.partition(":")[2]
+    name = name_of(entity)
     return f"job:{name.rpartition('/')[0] or name}"
 
 

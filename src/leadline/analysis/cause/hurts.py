@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from leadline.model.ids import kind_of, name_of
 from leadline.model.incidents import Symptom
 from leadline.model.units import S
 
@@ -78,7 +79,7 @@ def _hurt(row: Mapping[str, Any], now_ns: int) -> Hurt | None:
     if end_ns is None and row["seen_ns"] < now_ns - STALE_NS.get(symptom, STALE_ELSE_NS):
         end_ns = row["seen_ns"]
     entity = row["entity"]
-    job = row["job"] or (entity.partition(":")[2] if entity.startswith("job:") else "")
+    job = row["job"] or (name_of(entity) if kind_of(entity) == "job" else "")
     return Hurt(
         entity=entity,
         job=job,

@@ -17,6 +17,7 @@ from leadline.analysis.cause.history import Episode
 from leadline.analysis.cause.hurts import Hurt, retold
 from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.said import Saying
+from leadline.model.ids import EntityId
 from leadline.model.incidents import Verdict as Told
 from leadline.model.units import S
 
@@ -197,7 +198,7 @@ def id_of(trouble: Trouble, provider: str) -> str:
     """
     first = trouble.first
     seconds = min(max(first.start_ns // S, 0), STAMP_MAX_S)
-    kind, _, name = first.entity.partition(":")
+    kind, name = EntityId.of(first.entity)
     name = name or first.entity
     if any(each.tenant != provider for each in trouble.hurts):
         whole = f"{first.tenant}\0{first.entity}".encode()

@@ -12,7 +12,7 @@ from leadline.analysis.cause.hurts import Blame, Hurt
 from leadline.analysis.cause.rule import Rule
 from leadline.analysis.cause.traffic import Traffic
 from leadline.analysis.graph.topology import Topology
-from leadline.model.ids import kind_of
+from leadline.model.ids import EntityId, kind_of, name_of
 
 NONE: frozenset[str] = frozenset()
 # Share by which something explains blame that it is only on the way of: a rank's lateness by a switch that its flows
@@ -86,9 +86,9 @@ class Ground:
         return self._of_job[job, entity]
 
     def _is_of(self, job: str, entity: str) -> bool:
-        kind, name = kind_of(entity), job.partition(":")[2]
+        kind, name = kind_of(entity), name_of(job)
         if kind in ("rank", "comm"):
-            return entity.partition(":")[2].rpartition("/")[0] == name
+            return EntityId.of(entity).holder == name
         if kind in ("host", "gpu", "process"):
             ranks = self.topology.ranks_of(entity) | {one for one in self.topology.on(entity) if kind_of(one) == "rank"}
             return any(self.is_of(job, rank) for rank in ranks)
@@ -111,8 +111,8 @@ class Ground:
 
     def jobs_on(self, entity: str) -> frozenset[str]:
         """Names of the jobs that use a component: their ranks run on it, or their flows cross it."""
-        ranks = self.topology.ranks_of(entity) if not entity.startswith("job:") else NONE
-        found = {rank.partition(":")[2].rpartition("/")[0] for rank in ranks}
+        ranks = self.topology.ranks_of(entity) if kind_of(entity) != "job" else NONE
+        found = {EntityId.of(rank).holder for rank in ranks}
         if kind_of(entity) == "switch":
             links = {self.topology.link(port) for port in self.topology.ports_of(entity)} - {""}
             return self.traffic.jobs_on(frozenset(links)) | found

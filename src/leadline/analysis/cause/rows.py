@@ -20,6 +20,7 @@ from leadline.analysis.cause.suppression import suppressed
 from leadline.analysis.cause.words import missing_of, plainest, text_of
 from leadline.analysis.spec import Window
 from leadline.model.hardware_codes import Suspect, advised
+from leadline.model.ids import EntityId
 from leadline.model.incidents import ActionKind, FaultClass, Suppressed, Verdict
 from leadline.model.units import S
 
@@ -186,7 +187,7 @@ def _advised(pieces: Sequence[Piece]) -> ActionKind | None:
 
 def _is_of(entity: str, jobs: set[str]) -> bool:
     """Whether a tenant with these jobs may see it: the infrastructure, or what is of a job of theirs."""
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     if kind == "job":
         return name in jobs
     return kind not in ("rank", "comm") or name.rpartition("/")[0] in jobs

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ints, ids, ints
+from leadline.model.ids import kind_of, name_of
 from leadline.model.units import S
 
 # Share of a link's bytes from which on others may slow a job: a ring that shares a link evenly with one other flow has
@@ -100,11 +101,11 @@ class Traffic:
         return self._known[question]
 
     def _answer(self, what: str, *who: str) -> frozenset[str]:
-        job = who[0].partition(":")[2]
+        job = name_of(who[0])
         if what == "ports":
             mine = self.job_P.where(job)
             return self.src_P.of(mine) | self.dst_P.of(mine)
-        if what == "links" and who[0].startswith("job:"):
+        if what == "links" and kind_of(who[0]) == "job":
             return self.link_V.of(self.job_V.where(job))
         if what == "links":
             return self._links(self.src_rank_P.where(who[0]) | self.dst_rank_P.where(who[0]))
@@ -122,7 +123,7 @@ class Traffic:
 
     def others(self, job: str, start_ns: int) -> list[Others]:
         """Links of a job on which others send much, and much more than before it hurt."""
-        own_V = self.job_V.where(job.partition(":")[2])
+        own_V = self.job_V.where(name_of(job))
         during_V = self.end_V > start_ns + self.window_V // 2
         links = len(self.link_V.names)
         told_V = self.link_V.code_N >= 0

@@ -10,7 +10,7 @@ from leadline.analysis.cause.matter import Told
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import FIRST, when
 from leadline.analysis.graph.topology import Topology
-from leadline.model.ids import kind_of
+from leadline.model.ids import kind_of, name_of
 from leadline.model.metric_words import rank_of
 from leadline.model.units import S
 
@@ -51,7 +51,7 @@ def plainest(told: Sequence[Told]) -> list[Told]:
 def named(entity: str, topology: Topology) -> str:
     """An entity with the host it is on, where its name does not say it."""
     host = topology.host_of(entity) if kind_of(entity) in ("gpu", "rank", "process") else ""
-    return f"{entity} on {host.partition(':')[2]}" if host else entity
+    return f"{entity} on {name_of(host)}" if host else entity
 
 
 def where(entity: str, candidate: str) -> str:

@@ -18,6 +18,7 @@ from leadline.analysis.failures.heard import Heard
 from leadline.analysis.failures.kinds import OF_GPUS, Exit, Meaning
 from leadline.analysis.failures.parts import Parts
 from leadline.model.accounts import FailureClass
+from leadline.model.ids import kind_of
 from leadline.model.units import S
 
 MERGE_NS = 5 * S  # identical errors within it are one (Delta study); ends of one job within it are of one cause
@@ -112,7 +113,7 @@ class Book:
             # Found in order of time: the last that is open is the nearest.
             last = next((key for key in reversed(self._codes[code]) if key in self._open), None)
             # A GPU that is dead is out by itself until it is reset, however many died with it.
-            is_other = event.entity.startswith("gpu:") and last is not None and last[1] != event.entity
+            is_other = kind_of(event.entity) == "gpu" and last is not None and last[1] != event.entity
             if last is not None and abs(event.time_ns - last[2]) <= MERGE_NS and not is_other:
                 return
         failure = self._new(event, event.kind, meaning.of)
@@ -138,7 +139,7 @@ class Book:
 
     def driver_loaded(self, host: str, at_ns: int) -> None:
         """The driver of a host's GPUs was loaded anew: none of them is dead any more."""
-        for gpu in sorted({key[1] for key in self._open if key[1].startswith("gpu:")}):
+        for gpu in sorted({key[1] for key in self._open if kind_of(key[1]) == "gpu"}):
             if self._parts.host(gpu) == host:
                 self.gpu_back(gpu, at_ns)
 
@@ -249,7 +250,7 @@ class Book:
 
     def _back_ns(self, failure: Failure) -> int | None:
         """When a part was back, as steps say; None: not yet, or only an event can say."""
-        kind = failure.entity.partition(":")[0]
+        kind = kind_of(failure.entity)
         if failure.kind == "link-down":
             return None
         if failure.kind == "silent":

@@ -17,6 +17,7 @@ from leadline.analysis.failures.parts import Parts, parts_of
 from leadline.analysis.failures.tenants import Shared, shared
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.accounts import FailureClass
+from leadline.model.ids import kind_of
 from leadline.model.tables.accounts import FAILURE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
@@ -95,7 +96,7 @@ def _tell_events(
     book: Book, happened: list[Happening], deaths: list[tuple[str, list[tuple[Happening, Exit]]]], window: Window
 ) -> None:
     """Events and deaths in order of time; what may be a cause is known before, as it may come a little late."""
-    told = [(each, meaning(each.kind, each.code, each.severity, each.entity.partition(":")[0], each.message))
+    told = [(each, meaning(each.kind, each.code, each.severity, kind_of(each.entity), each.message))
             for each in happened]  # fmt: skip
     for each, means in told:
         if means is not None and not means.alone:
@@ -123,7 +124,7 @@ def _tell_events(
 def _speaking_again(anomaly: pa.Table, window: Window) -> list[tuple[str, int]]:
     """GPUs whose metrics came again, or whose last error was cleared, and when; in order of time."""
     entity, metric = codes(anomaly, "entity"), codes(anomaly, "metric")
-    of_gpu_N = np.array([*(name.startswith("gpu:") for name in entity.names), False], bool)[entity.code_N]
+    of_gpu_N = np.array([*(kind_of(name) == "gpu" for name in entity.names), False], bool)[entity.code_N]
     tells_N = np.array([*(name in SPEAKS_AGAIN for name in metric.names), False], bool)[metric.code_N]
     rows = anomaly.filter(pa.array(of_gpu_N & tells_N)).to_pylist()
     ended = [
@@ -229,7 +230,7 @@ def _plain(failure: Failure, names: Shared) -> Failure:
 def _columns(rows: list[Failure], window: Window) -> dict[str, list[object]]:
     return {
         "tenant": [each.tenant for each in rows],
-        "entity_kind": [each.entity.partition(":")[0] for each in rows],
+        "entity_kind": [kind_of(each.entity) for each in rows],
         "entity": [each.entity for each in rows],
         "kind": [each.kind for each in rows],
         "class": [each.of.value for each in rows],

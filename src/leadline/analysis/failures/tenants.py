@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from leadline.analysis.columns import codes
 from leadline.analysis.failures.heard import pairs
+from leadline.model.ids import EntityId, kind_of
 
 _APART = "\x1f"  # unit separator: in no name
 _KINDS = ("rank", "job")
@@ -46,7 +47,7 @@ class Shared:
         return f"{tenant}{_APART}{name}" if (tenant, name) in self.owners else name
 
     def _entity(self, tenant: str, entity: str) -> str:
-        kind, _, name = entity.partition(":")
+        kind, name = EntityId.of(entity)
         if kind not in _KINDS:
             return entity
         job, slash, rank = name.rpartition("/") if kind == "rank" else (name, "", "")
@@ -71,8 +72,8 @@ def shared(step: pa.Table, relation: pa.Table, provider: str) -> Shared:
     for tenant, job in _told(step, "job"):
         owners[job].add(tenant)
     for tenant, child in _told(relation, "child"):
-        if child.startswith("rank:") and tenant != provider:
-            owners[child.removeprefix("rank:").rpartition("/")[0]].add(tenant)
+        if kind_of(child) == "rank" and tenant != provider:
+            owners[EntityId.of(child).holder].add(tenant)
     return Shared(frozenset((tenant, job) for job, whose in owners.items() if len(whose) > 1 for tenant in whose))
 
 

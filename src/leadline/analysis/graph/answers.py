@@ -16,6 +16,7 @@ from leadline.analysis.graph.neighbourhood import Change, Edge, Neighbourhood, N
 from leadline.analysis.graph.rows import OPEN, Rows, distinct
 from leadline.analysis.graph.traced import Traced, traced
 from leadline.analysis.graph.walk import Around, Paths, around, labels
+from leadline.model.ids import EntityId, kind_of
 
 _SHARED = np.isin(KINDS, ("gpu", "host", "storage", "switch"))
 Labels = dict[int, tuple[str, ...]]
@@ -32,17 +33,17 @@ def neighbourhood(
     """
     start = [number for number in ends_of(graph, entity) if number >= 0]
     if not start:
-        kind = entity.partition(":")[0]
+        kind = kind_of(entity)
         node = Node(entity, kind, layer_of(kind), (), False)
         return Neighbourhood(entity, at_ns, (node,), (), (), (), (f"no source tells of {entity}",))
-    crossed = {link: ends_of(graph, link) for link in paths or () if link.startswith("link:")}
+    crossed = {link: ends_of(graph, link) for link in paths or () if kind_of(link) == "link"}
     found = around(
         graph, start, (number for pair in crossed.values() for number in pair if number >= 0), at_ns, tenants
     )
     ends = {link: (found.local(one), found.local(other)) for link, (one, other) in crossed.items()}
     jobs, on = labels(found)
     owner = owners(found)
-    is_job = entity.startswith("job:")
+    is_job = kind_of(entity) == "job"
     seen = None
     if paths is not None:
         wanted = [entity] if is_job else jobs
@@ -71,9 +72,9 @@ def ends_of(graph: Graph, entity: str) -> tuple[int, int]:
 
     -1: no edge has it.
     """
-    if not entity.startswith("link:"):
+    if kind_of(entity) != "link":
         return graph.number(entity), graph.number(entity)
-    first, _, second = entity.removeprefix("link:").partition("~")
+    first, second = EntityId.of(entity).ends
     one, other = (max(graph.number(f"swport:{end}"), graph.number(f"port:{end}")) for end in (first, second))
     return one, other
 
@@ -92,7 +93,7 @@ def _as_told(graph: Graph, rows: Rows) -> list[Edge]:
 
 
 def _answered(found: Around, entity: str, owner: Owners, on: Labels, seen: Traced | None) -> Neighbourhood:
-    is_job = entity.startswith("job:")
+    is_job = kind_of(entity) == "job"
     told = [drawn(found, _shown(found, is_job), owner), _plain(found)]
     if seen is not None:
         told.append(seen.drawn)
@@ -137,7 +138,7 @@ def _plain(found: Around) -> Drawn:
 def _alone(found: Around, owner: Owners, entity: str) -> Ints:
     """What was asked for is a node even where it has no edge; a link's ends are its switches and ports."""
     start = np.flatnonzero(found.start)
-    return owner.of(start) if entity.startswith("link:") else start
+    return owner.of(start) if kind_of(entity) == "link" else start
 
 
 def _nodes(
@@ -154,7 +155,7 @@ def _nodes(
     place_M = np.full(len(found.texts), -1, np.int64)
     place_M[[number for _, _, number, _ in told]] = np.arange(len(told))
     nodes = [
-        Node(text, kind or text.partition(":")[0], layer, on.get(number, ()), text in contested)
+        Node(text, kind or kind_of(text), layer, on.get(number, ()), text in contested)
         for layer, text, number, kind in told
     ]
     return nodes, place_M

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from leadline.analysis.columns import Ints
 from leadline.analysis.graph.depends import KIND, KINDS, UNKNOWN_KIND
 from leadline.analysis.graph.kernels import Hashes, name_hashes
+from leadline.model.ids import EntityId
 
 _UUID = r"(?i)^gpu:(gpu|mig)-"
 # Kinds whose names begin with that of a host (or a switch), and may have its domain.
@@ -162,7 +163,7 @@ def identity(known: Names) -> Identity:
 def may_change(added: Sequence[str], has_domains: bool) -> bool:
     """Whether new names could change which names are the same: those of GPUs, and of hosts where domains are used."""
     for text in added:
-        kind, _, name = text.partition(":")
+        kind, name = EntityId.of(text)
         if kind == "gpu":
             return True
         if any(kind in family for family in _FAMILIES) and (has_domains or "." in name.partition("/")[0]):
@@ -224,7 +225,7 @@ def _merge_domains(texts: list[str], place_N: Ints, kind: str, same_N: NDArray[n
 
 
 def _machine(text: str) -> str:
-    return text.partition(":")[2].partition("/")[0]
+    return EntityId.of(text).first
 
 
 def _is_address(machine: str) -> bool:

@@ -31,6 +31,7 @@ from leadline.analysis.graph.rows import (
     same_key,
     vocabulary,
 )
+from leadline.model.ids import kind_of
 
 DELTA_MIN = 50_000  # edges: below that a delta is never worth a new base
 DELTA_SHARE = 8
@@ -122,7 +123,7 @@ class Graph:
     def number(self, entity: str) -> int:
         """Number of an entity, by any of its names; -1 if no edge has it. A GPU's UUID may be in any case."""
         number = self.names.number(entity)
-        if number < 0 and entity.lower().startswith("gpu:"):
+        if number < 0 and kind_of(entity.lower()) == "gpu":
             number = self._gpu(entity)
         return -1 if number < 0 else int(self.same.same_N[number])
 

@@ -13,6 +13,7 @@ from leadline.analysis.graph.depends import KIND
 from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.rows import OPEN, Rows, distinct, joined
 from leadline.analysis.graph.walk import tenant_numbers
+from leadline.model.ids import kind_of
 
 ENDING_NS = 60 * 10**9  # the parts of one thing are told to be gone one by one, within such a time
 
@@ -36,7 +37,7 @@ def lasting(graph: Graph, entity: str, tenants: Iterable[str] | None = None) -> 
     if not len(rows):
         return None
     from_ns, ends_ns = int(rows.from_ns.min()), int(rows.to_ns.max())
-    if entity.startswith("job:"):
+    if kind_of(entity) == "job":
         child = rows.child.astype(np.int64)
         ranks = distinct(child[graph.kinds(child) == KIND["rank"]])
         theirs = _told(graph, ranks, tenants)

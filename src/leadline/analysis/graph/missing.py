@@ -8,6 +8,7 @@ from leadline.analysis.columns import Ints
 from leadline.analysis.graph.depends import KIND, KINDS
 from leadline.analysis.graph.fold import Owners
 from leadline.analysis.graph.walk import Around
+from leadline.model.ids import kind_of
 
 NAMED_MAX = 3  # of the things that miss something, so many are named
 
@@ -18,7 +19,7 @@ def missing(found: Around, owner: Owners, entity: str, traced_any: bool, unknown
     Inputs: `traced_any`, whether paths above the leaves are known; `unknown`, links of paths that nobody told of.
     """
     out = []
-    if entity.startswith("job:") and not _below(found, "rank").size and not _below(found, "host").size:
+    if kind_of(entity) == "job" and not _below(found, "rank").size and not _below(found, "host").size:
         out.append(f"no source tells of a rank of {entity} at this time")
     for kind, on, words in (
         ("rank", ("gpu",), "no source says which GPU it runs on"),
@@ -64,4 +65,4 @@ def _told(found: Around, lacking: Ints, words: str) -> list[str]:
     if len(named) == 1:
         return [f"{named[0]}: {words}"]
     more = ", ..." if len(named) > NAMED_MAX else ""
-    return [f"{len(named)} of kind {named[0].partition(':')[0]} ({', '.join(named[:NAMED_MAX])}{more}): {words}"]
+    return [f"{len(named)} of kind {kind_of(named[0])} ({', '.join(named[:NAMED_MAX])}{more}): {words}"]

@@ -14,6 +14,7 @@ from leadline.analysis.graph.depends import KIND, KINDS, UNKNOWN_KIND
 from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.rows import distinct
 from leadline.analysis.graph.walk import tenant_numbers
+from leadline.model.ids import name_of
 
 NEAR_MAX = 3
 COMPARED_MAX = 2000  # names, at some 10 us each; of more, those that begin alike
@@ -36,7 +37,7 @@ def near(graph: Graph, entity: str, tenants: Iterable[str] | None = None) -> tup
     texts = graph.names.texts.take(pa.array(same_kind[same_kind < len(graph.names.texts)]))
     later = [graph.names.text(number) for number in same_kind[same_kind >= len(graph.names.texts)].tolist()]
     choice = _alike(pa.concat_arrays([texts, pa.array(later, pa.string())]), entity if colon else f":{name}")
-    named = {each.partition(":")[2]: each for each in choice}
+    named = {name_of(each): each for each in choice}
     out += [named[each] for each in get_close_matches(name, named, NEAR_MAX)]
     return tuple(dict.fromkeys(out))[:NEAR_MAX]
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from leadline.model.ids import kind_of
+
 SCHEMA = 1
 
 
@@ -75,7 +77,7 @@ class Neighbourhood:
 
     def as_answer(self) -> dict[str, Any]:
         """As JSON: `job` or `of` names what was asked for."""
-        is_job = self.entity.startswith("job:")
+        is_job = kind_of(self.entity) == "job"
         return {
             "schema": SCHEMA,
             "job": self.entity if is_job else None,

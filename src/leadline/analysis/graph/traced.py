@@ -10,6 +10,7 @@ import numpy as np
 from leadline.analysis.graph.depends import KIND
 from leadline.analysis.graph.fold import Drawn, Owners
 from leadline.analysis.graph.walk import Around, Paths
+from leadline.model.ids import kind_of
 
 TIERS_MAX = 8
 
@@ -35,7 +36,7 @@ class _Crossing:
 
 def job_entity(name: str) -> str:
     """A job as entity: tables of flows name it without its kind."""
-    return name if name.startswith("job:") else f"job:{name}"
+    return name if kind_of(name) == "job" else f"job:{name}"
 
 
 def traced(

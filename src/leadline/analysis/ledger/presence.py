@@ -21,6 +21,7 @@ from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.layers import merged
 from leadline.analysis.ledger.presence_kernels import largest, marked, read_only
+from leadline.model.ids import kind_of
 from leadline.model.units import S
 
 # ranks of one job; a communicator that claims more is nonsense, and arrays would not fit. Source: bound.
@@ -178,7 +179,7 @@ def _gpus(
 ) -> int:
     """GPUs that are told of, and one for each rank of which none is."""
     now = {
-        rank: {parent for _, end, _, parent in rows if parent.startswith("gpu:") and (end is None or end > from_ns)}
+        rank: {parent for _, end, _, parent in rows if kind_of(parent) == "gpu" and (end is None or end > from_ns)}
         for rank, rows in told.items()
     }
     gpus = set().union(*now.values()) if now else set()

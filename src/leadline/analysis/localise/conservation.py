@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import codes, floats, ids, ints
+from leadline.model.ids import EntityId, kind_of
 
 TOGETHER_NS = 100_000_000  # ports of a switch that are read so close are read at once
 VANISHED_MIN = 5.0  # packets in one interval: to and from the switch itself go some, too
@@ -58,8 +59,8 @@ def vanished(readings: Readings, since_ns: int) -> dict[str, Vanished]:
     """
     by_switch: dict[str, Readings] = defaultdict(dict)
     for (port, counter), told in readings.items():
-        if port.startswith("swport:") and counter in SIGN:
-            by_switch[port.partition(":")[2].partition("/")[0]][port, counter] = told
+        if kind_of(port) == "swport" and counter in SIGN:
+            by_switch[EntityId.of(port).first][port, counter] = told
     found: dict[str, Vanished] = {}
     for switch, mine in sorted(by_switch.items()):
         intervals = _intervals(mine)
@@ -88,7 +89,7 @@ def readings_of(series: pa.Table, sample: pa.Table) -> Readings:
     """Values of the counters of packets of all ports."""
     name, entity = codes(series, "name"), codes(series, "entity")
     wanted = np.array([each in SIGN or each in COUNTED for each in name.names], bool)
-    ports = np.array([each.startswith(("swport:", "port:")) for each in entity.names], bool)
+    ports = np.array([kind_of(each) in ("swport", "port") for each in entity.names], bool)
     if not wanted.any() or not ports.any():
         return {}
     rows = np.flatnonzero((name.code_N >= 0) & (entity.code_N >= 0) & wanted[name.code_N] & ports[entity.code_N])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Floats, Ints, floats, ids, ints
-from leadline.model.ids import flow_id
+from leadline.model.ids import EntityId, flow_id, name_of
 
 WINDOW_NS_MAX = 60 * 10**9  # of one interval: a longer one says nothing of a moment
 FLOWS_MAX = 2000  # judged in one window: those that lost, then those that sent most
@@ -135,13 +135,13 @@ def _crossed(hops: list[tuple[int, str, float]], between: dict[str, tuple[str, .
 
 def _is_link(name: str | None) -> bool:
     """Whether it names a link with two ends."""
-    kind, _, ends = (name or "").partition(":")
-    return kind == "link" and len([end for end in ends.split("~") if end.partition("/")[0] and "/" in end]) == 2
+    ends = EntityId.of(name or "").ends
+    return all(end.partition("/")[0] and "/" in end for end in ends) and "~" not in ends[1]
 
 
 def _nodes(link: str) -> set[str]:
     """The two nodes of a link, by its name: `link:leaf1/Ethernet5~spine1/Ethernet1`."""
-    return {end.partition("/")[0] for end in link.partition(":")[2].split("~")}
+    return {end.partition("/")[0] for end in EntityId.of(link).ends}
 
 
 def components(
@@ -157,5 +157,5 @@ def components(
                     target[f, place_of[name]] = probability
     names = [name.partition(">")[0] for name in wanted]
     ways = [name.partition(">")[2] for name in wanted]
-    switches = [between.get(name, ()) or (name.partition(":")[2],) for name in names]
+    switches = [between.get(name, ()) or (name_of(name),) for name in names]
     return Components(names, ways, there, 1 - (1 - there) * (1 - back), switches)

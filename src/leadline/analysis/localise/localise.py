@@ -16,6 +16,7 @@ from leadline.analysis.localise.conservation import Vanished, dropped, readings_
 from leadline.analysis.localise.flows import Components, Sent, components, crossings, sent_rows
 from leadline.analysis.localise.likelihood import Counts, counts, in_vain, some_flows, some_packets, votes
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
+from leadline.model.ids import kind_of, name_of
 from leadline.model.tables.fabric import FLOW_SENT, SUSPECT
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import PATH_HOP
@@ -61,7 +62,7 @@ class Counters:
 
     def counted(self, link: str) -> float:
         """Packets that the ends of a link say they dropped; of a switch nothing, its ports are many."""
-        ends = link.partition(":")[2].split("~") if link.startswith("link:") else []
+        ends = name_of(link).split("~") if kind_of(link) == "link" else []
         return sum(self.dropped.get(f"{kind}:{end}", 0.0) for end in ends for kind in ("port", "swport"))
 
 
@@ -156,7 +157,7 @@ def _only(told: Counts, known_F: Bools) -> Counts:
 def _named(
     sent: Sent, silent: Counts, told: Counts, these: Components, counters: Counters, late_ns: int
 ) -> list[Suspect]:
-    switch_C = np.array([name.startswith("switch:") for name in these.name_C])
+    switch_C = np.array([kind_of(name) == "switch" for name in these.name_C])
     one_way_C = np.array([bool(way) for way in these.way_C])
     adds_C = np.array(
         [_conserved(name, nodes, counters.vanished) for name, nodes in zip(these.name_C, these.switches_C, strict=True)]
@@ -199,7 +200,7 @@ def _conserved(name: str, nodes: Sequence[str], gone: Mapping[str, Vanished]) ->
     if gone_most:
         return VANISHES if gone_most > WAITING_MAX else A_FEW
     # Of a wire: what is lost between two switches, both of them have counted right.
-    return ADDS_UP if told and name.startswith("switch:") else 0.0
+    return ADDS_UP if told and kind_of(name) == "switch" else 0.0
 
 
 def _evidence(
@@ -261,7 +262,7 @@ def _reference(table: str, entity: str, what: str, time_ns: int, text: str) -> M
 
 
 def _is_ours(row: Mapping[str, Any]) -> bool:
-    return bool(row["kind"]) and str(row["entity"]).partition(":")[0] in ("link", "switch")
+    return bool(row["kind"]) and kind_of(str(row["entity"])) in ("link", "switch")
 
 
 def _rows(found: Sequence[Suspect], earlier: pa.Table, window: Window) -> Mapping[str, list[Any]]:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from leadline.analysis.columns import Bools, Ids, Ints, codes, ints
 from leadline.analysis.path.reverse import spelled
+from leadline.model.ids import EntityId
 
 OPEN = 2**63 - 1  # ns: the end of what still holds
 NUMBER_MAX = 2**32 - 1  # of a queue pair; InfiniBand's have 24 bits
@@ -147,7 +148,7 @@ def gap_ns(at_P: Ints, from_P: Ints, to_P: Ints) -> Ints:
 
 def job_of_rank(name: str) -> str:
     """The job that a rank's own name tells: `rank:bert-1/0` is of `bert-1`."""
-    return name.partition(":")[2].rpartition("/")[0]
+    return EntityId.of(name).holder
 
 
 def _texts(rows: pa.Table, name: str) -> pa.Array:

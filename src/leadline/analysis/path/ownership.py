@@ -25,6 +25,7 @@ from leadline.analysis.path.claims import (
     numbered,
     queue_pairs,
 )
+from leadline.model.ids import name_of
 
 _BETWEEN = "\0"  # of tenant and rank: in neither
 
@@ -157,7 +158,7 @@ def _owners(names: Sequence[str], relation: pa.Table) -> tuple[list[tuple[str, s
         rows = edges_of(relation, ("in",))["in"].between("rank", "job")
         keys = _rank_key(rows.tenant_C, rows.child_C).to_pylist()
         for key, job in sorted(zip(keys, rows.parent_C.to_pylist(), strict=True), reverse=True):
-            job_of[key] = job.partition(":")[2]
+            job_of[key] = name_of(job)
     of_rank = [
         (name.partition(_BETWEEN)[0], job_of_rank(name.partition(_BETWEEN)[2]) or job_of.get(name, ""))
         for name in names

@@ -39,6 +39,7 @@ from leadline.analysis.path.volume import PathEntries, SampledGroups, Volumes, b
 from leadline.analysis.path.why import why
 from leadline.analysis.path.wiring import corrected, rewired, wiring
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
+from leadline.model.ids import kind_of
 from leadline.model.tables.fabric import CONFLICT, FLOW_SAMPLE, RELATION
 from leadline.model.tables.paths import ECMP_GROUP, FLOW_PATH, FLOW_VOLUME, PATH_HOP
 
@@ -187,7 +188,7 @@ def _hosts(scene: Scene) -> dict[str, str]:
     return {
         address: graph.nodes[graph.node_P[ports[0]]]
         for address, ports in scene.addresses.ports_of.items()
-        if ports and graph.nodes[graph.node_P[ports[0]]].startswith("host:")
+        if ports and kind_of(graph.nodes[graph.node_P[ports[0]]]) == "host"
     }
 
 

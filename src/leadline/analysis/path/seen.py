@@ -13,6 +13,7 @@ from leadline.analysis.path.addresses import spelled
 from leadline.analysis.path.groups import Samples
 from leadline.analysis.path.infer import Evidence
 from leadline.analysis.path.topology import ClaimedLink, Topology
+from leadline.model.ids import kind_of, name_of
 
 
 @dataclass(frozen=True)
@@ -175,14 +176,14 @@ class _Crossing:
 
     def at(self, port: str) -> tuple[Ints, Ints]:
         """Flows that came in by a port, and that left by it."""
-        if port.startswith("port:"):
+        if kind_of(port) == "port":
             mine = sorted(self._address[each] for each in self._told.get(port, ()) if each in self._address)
             into, out = (
                 np.concatenate([np.zeros(0, np.int64), *(by_F[first_A[a] : first_A[a + 1]] for a in mine)])
                 for by_F, first_A in zip(self._by_F, self._first_A, strict=True)
             )
             return into, out
-        switch, _, name = port.removeprefix("swport:").partition("/")
+        switch, _, name = name_of(port).partition("/")
         s, number = self._switch.get(switch, -1), self._port.get(name, -1)
         here = self._by_switch_G[self._first_S[s] : self._first_S[s + 1]] if min(s, number) >= 0 else np.zeros(0, int)
         into, out = (

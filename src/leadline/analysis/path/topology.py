@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from leadline.analysis.columns import Bools, Ints, codes, floats, ints
 from leadline.analysis.graph.trust import Claim, chosen
-from leadline.model.ids import link_id
+from leadline.model.ids import EntityId, kind_of, link_id
 
 FOREVER_NS = 2**63 - 1
 _PORTS = ("port:", "swport:")
@@ -196,7 +196,7 @@ def topology(rows: pa.Table, links: Sequence[ClaimedLink]) -> Topology:
         node_P=np.array([node_place[node] for node in node_of], np.int64),
         a_E=np.array([place[link.a] for link in links], np.int64),
         b_E=np.array([place[link.b] for link in links], np.int64),
-        switch_V=np.array([node.startswith("switch:") for node in nodes], bool),
+        switch_V=np.array([kind_of(node) == "switch" for node in nodes], bool),
     )
 
 
@@ -207,12 +207,12 @@ def nodes_of_ports(rows: pa.Table, ports: Sequence[str]) -> list[str]:
     parent = inside.column("parent").cast(pa.string()).to_pylist()
     told: dict[str, str] = {}
     for port, node in sorted(zip(child, parent, strict=True)):
-        if port.startswith(_PORTS) and node.startswith(("host:", "storage:", "switch:")):
+        if port.startswith(_PORTS) and kind_of(node) in ("host", "storage", "switch"):
             told.setdefault(port, node)
     return [told.get(port) or named_node(port) for port in ports]
 
 
 def named_node(port: str) -> str:
     """The node that a port's name names: `swport:leaf1/Ethernet3` is of `switch:leaf1`."""
-    kind, _, name = port.partition(":")
+    kind, name = EntityId.of(port)
     return f"{_NODES[kind]}:{name.rpartition('/')[0] or name}"

@@ -11,6 +11,7 @@ from leadline.analysis.path.addresses import Addresses, many
 from leadline.analysis.path.infer import Ends, Evidence, Fabric
 from leadline.analysis.path.seen import FlowTable
 from leadline.analysis.path.states import Judged, State
+from leadline.model.ids import name_of
 
 NAMED_MAX = 4  # switches in one sentence
 
@@ -89,6 +90,6 @@ class _Differing:
         return ": " + "; ".join(parts or ["no sample tells the receiver's port"])
 
     def _names(self, nodes: Iterable[int]) -> str:
-        names = [self._graph.nodes[node].partition(":")[2] for node in nodes]
+        names = [name_of(self._graph.nodes[node]) for node in nodes]
         more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
         return ", ".join(names[:NAMED_MAX]) + more

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from leadline.analysis.columns import Bools, Floats, Ints, codes, floats, ids, ints
 from leadline.analysis.sle.scope import Entities
 from leadline.analysis.sle.seconds import NS_MIN, Samples, in_order
+from leadline.model.ids import name_of
 from leadline.model.units import S
 
 LOSSES = 20  # steps that `loss_spread` looks at
@@ -139,7 +140,7 @@ def ranks_of(table: pa.Table, entities: Entities) -> Ints:
     found_U = np.full(len(pair_U2), -1, np.int64)
     for place, (job, rank) in enumerate(pair_U2.tolist()):
         if job >= 0:
-            name = f"rank:{entities.names[job].partition(':')[2]}/{rank}"
+            name = f"rank:{name_of(entities.names[job])}/{rank}"
             found_U[place] = entities.number(entities.tenants[job], name)
     return found_U[back_N.reshape(-1)] if len(pair_U2) else np.zeros(0, np.int64)
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from leadline.analysis.columns import codes, floats, ints
 from leadline.analysis.spec import Read, S, Verdicts, Window, analysis
 from leadline.analysis.symptoms.spans import Blame, Evidence, Told, columns_of, tenant_of, told_before
-from leadline.model.ids import ENTITY_KINDS
+from leadline.model.ids import ENTITY_KINDS, EntityId, kind_of, name_of
 from leadline.model.incidents import Symptom
 from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.model.tables.fabric import RELATION
@@ -131,7 +131,7 @@ def _bad(loss: pa.Table, window: Window) -> dict[Key, _Bad]:
         rows, key=lambda row: (row["end_ns"], row["classifier"], row["metric"], row["culprit"], row["seconds"])
     ):
         key = (row["tenant"] or "", row["entity"], row["expectation"])
-        if key[1].partition(":")[0] not in ENTITY_KINDS or not key[1].partition(":")[2]:
+        if kind_of(key[1]) not in ENTITY_KINDS or not name_of(key[1]):
             continue
         minutes[key][row["end_ns"]] += row["seconds"]
         why[key].add((-row["end_ns"], row["classifier"], row["metric"], row["culprit"]))
@@ -164,10 +164,10 @@ def _suffering(symptom: pa.Table, relation: pa.Table, window: Window) -> set[tup
     of_rank = relation.filter(pc.fill_null(pc.starts_with(child, "rank:"), False))
     found = {f"job:{job}" for job in jobs}
     for row in of_rank.select(["child", "parent"]).to_pylist():
-        if row["child"].removeprefix("rank:").rpartition("/")[0] in jobs:
+        if EntityId.of(row["child"]).holder in jobs:
             found |= {row["child"], row["parent"]}
     tenants = {tenant or "" for tenant in relation["tenant"].to_pylist()} | {window.tenant}
-    hosts = {each for each in found if each.startswith("host:")}
+    hosts = {each for each in found if kind_of(each) == "host"}
     for row in relation.filter(
         pc.fill_null(pc.is_in(relation["parent"].cast(pa.string()), pa.array(sorted(hosts), pa.string())), False)
     ).to_pylist():
@@ -185,7 +185,7 @@ def _new(key: Key, bad: _Bad, objectives: dict[str, float], window: Window) -> T
     if burn is None:
         return None
     since_ns = _first_of_run(bad, window)
-    job = entity.partition(":")[2] if entity.startswith("job:") else None
+    job = name_of(entity) if kind_of(entity) == "job" else None
     told = Told(entity, job, Symptom.SLE, since_ns, None, window.to_ns)
     return _row(told, expectation, bad, f"burns its budget more than {burn.rate:g} times too fast", window)
 
@@ -226,7 +226,7 @@ def _row(told: Told, expectation: str, bad: _Bad, text: str, window: Window) -> 
         Evidence("sle_loss", culprit, metric, bad.end_ns[-1] - MINUTE_NS, None, classifier)
         for classifier, metric, culprit in bad.why
     ]
-    owners = dict.fromkeys(culprit for *_, culprit in bad.why if culprit.partition(":")[0] in ENTITY_KINDS)
+    owners = dict.fromkeys(culprit for *_, culprit in bad.why if kind_of(culprit) in ENTITY_KINDS)
     blamed = tuple(Blame(owner, expectation, "sle", 0.0, told.start_ns) for owner in owners or [told.entity])
     return replace(told, lost_share=share, blamed=blamed, evidence=(said, *causes))
 

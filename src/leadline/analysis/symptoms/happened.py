@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.places import Places, rank_number
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
+from leadline.model.ids import EntityId
 
 ENDS = ("process-exit", "job-end")
 ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
@@ -198,7 +199,7 @@ def _seconds(attributes: Mapping[str, str]) -> float:
 
 def _of_part(found: Happened, places: Places, job: str, row: Mapping[str, object]) -> None:
     entity, kind, at_ns = str(row["entity"]), str(row["kind"]), int(row["time_ns"])  # type: ignore[call-overload]
-    of, _, name = entity.partition(":")
+    of, name = EntityId.of(entity)
     if entity == f"job:{job}":
         if kind == "preemption":
             found.asked_ns = at_ns

@@ -17,6 +17,7 @@ from leadline.analysis.columns import Floats, Ints
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.lateness import Lateness
 from leadline.analysis.symptoms.spans import Blame
+from leadline.model.ids import kind_of
 
 # Times as much lost in a second as before, at least, for somebody to have begun later: what was there from the
 # beginning varies by two or three. Source: recordings (docs/log.md, 2026-11-23: onsets of each who is blamed).
@@ -60,7 +61,7 @@ def _windows(ledger: Sequence[Mapping[str, Any]], start_ns: int) -> tuple[Ints, 
 def _rank(owner: str) -> int | None:
     """The number of `rank:JOB/3`; None of what is no single rank."""
     number = owner.rpartition("/")[2]
-    return int(number) if owner.startswith("rank:") and ">" not in owner and number.isdigit() else None
+    return int(number) if kind_of(owner) == "rank" and ">" not in owner and number.isdigit() else None
 
 
 def began(end_K: Ints, lost_K: Floats, start_ns: int, until_ns: int) -> int:

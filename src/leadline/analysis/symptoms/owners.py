@@ -17,7 +17,7 @@ from leadline.analysis.symptoms.lateness import Lateness
 from leadline.analysis.symptoms.onsets import TIMES
 from leadline.analysis.symptoms.spans import NEAR_NS, Blame
 from leadline.model.accounts import Category, Depth
-from leadline.model.ids import ENTITY_KINDS
+from leadline.model.ids import ENTITY_KINDS, kind_of
 
 # Share of what was lost from which somebody is blamed for it: more than five names are no owner. Source: recordings
 # (docs/analyses/slowdowns.md).
@@ -70,7 +70,7 @@ def _owner(owner: str | None, category: str, job: str) -> str | None:
     """The owner as an entity; the job itself for what the ledger has no owner of; None of what is unknown."""
     if category == Category.UNKNOWN:
         return None
-    if owner and owner.partition(":")[0] in ENTITY_KINDS:
+    if owner and kind_of(owner) in ENTITY_KINDS:
         return owner
     return f"job:{job}"
 

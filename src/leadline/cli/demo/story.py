@@ -23,6 +23,7 @@ from leadline.cli.words.flows import path_words
 from leadline.lab.run import Happening
 from leadline.lab.scenarios.spec import Scenario
 from leadline.model.errors import LeadlineError
+from leadline.model.ids import EntityId
 
 BARS = "▁▂▃▄▅▆▇█"
 STEPS_SHOWN = 72
@@ -264,5 +265,5 @@ def paths_words(flows: Sequence[dict[str, Any]]) -> str:
 
 def _short(entity: str) -> str:
     """An entity as it fits into a line: a GPU's long name is cut."""
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     return f"{kind}:{name[:12]}…" if kind == "gpu" and len(name) > 13 else entity

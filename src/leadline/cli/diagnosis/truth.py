@@ -16,6 +16,7 @@ from rich.text import Text
 from leadline.cli.diagnosis.words import chance
 from leadline.cli.output import ago, table
 from leadline.lab.truth import Entry
+from leadline.model.ids import EntityId, kind_of
 from leadline.model.units import S
 
 SETTLE_NS = 15 * S  # an incident may begin so long after a fault is over: what had gathered by then goes on for a while
@@ -117,13 +118,13 @@ def _first(incident: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def same_place(entity: str, components: Iterable[str]) -> bool:
     """Whether an entity is one of the components, or an end of a link among them, or the link of a port among them."""
     parts = set(components)
-    kinds = {each.partition(":")[0] for each in parts}
-    links = entity.startswith("link:") and "link" in kinds  # links that share an end are two
+    kinds = {kind_of(each) for each in parts}
+    links = kind_of(entity) == "link" and "link" in kinds  # links that share an end are two
     return entity in parts or (not links and any(_plugs(entity) & _plugs(each) for each in parts))
 
 
 def _plugs(entity: str) -> set[str]:
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     return set(name.split("~")) if kind in ("link", "port", "swport", "xcvr") else set()
 
 

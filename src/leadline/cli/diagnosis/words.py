@@ -15,6 +15,7 @@ from rich.text import Text
 from leadline.cli.output import STATE_STYLE, ago, when
 from leadline.cli.words.ledger import gpu_hours, gpu_time, money, share, so_far
 from leadline.cli.words.slow_workers import slow_worker_lines
+from leadline.model.ids import name_of
 from leadline.model.incidents import ActionKind, FaultClass, Symptom
 
 WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
@@ -407,7 +408,7 @@ def state_line(found: Answer) -> str:
 
 
 def _name(entity: str) -> str:
-    return entity.partition(":")[2] or entity
+    return name_of(entity) or entity
 
 
 def _rule(rule: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leadline.cli.ranges import natural, ranges
+from leadline.model.ids import name_of
 
 ROW_MAX = 16  # boxes side by side; with more their names are no longer readable
 SETS_MAX = 4  # different sets of jobs told apart in one row; with more only whether there are others
@@ -87,9 +88,9 @@ class Folded:
     rows: dict[int, list[int]]
 
 
-def name_of(entity: str) -> str:
+def shown_name(entity: str) -> str:
     """The name of an entity without its kind."""
-    return entity.partition(":")[2] or entity
+    return name_of(entity) or entity
 
 
 def job_name(job: str) -> str:
@@ -271,7 +272,7 @@ def _boxes(
 
 def label_of(box: Box) -> str:
     """What stands in a box: the name, or the span of names."""
-    names = [name_of(entity) for entity in box.members]
+    names = [shown_name(entity) for entity in box.members]
     if box.kind == "rank":
         numbers = ranges((name.rpartition("/")[2] for name in names), 2)
         return f"rank{'s' if len(names) > 1 else ''} {numbers}"

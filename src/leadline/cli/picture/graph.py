@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadline.cli.output import size
-from leadline.cli.picture.folding import Box, Folded, Line, Whole, folded, job_name, merged, name_of, ordered
+from leadline.cli.picture.folding import Box, Folded, Line, Whole, folded, job_name, merged, ordered, shown_name
 from leadline.cli.picture.svg import DASHES, JOBS, SMALL, Drawing, shortened, text_width
 from leadline.cli.ranges import counted
 
@@ -165,7 +165,7 @@ class _Picture:
         drawing.end()
 
     def _box_title(self, box: Box) -> str:
-        names = ", ".join(name_of(entity) for entity in box.members[:NAMED])
+        names = ", ".join(shown_name(entity) for entity in box.members[:NAMED])
         more = f" and {len(box.members) - NAMED} more" if len(box.members) > NAMED else ""
         conflict = "; sources contradict each other" if box.conflict else ""
         return f"{box.kind} {names}{more}; {', '.join(sorted(box.jobs)) or 'no job'}{conflict}"

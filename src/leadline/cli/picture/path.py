@@ -11,6 +11,7 @@ from typing import Any
 from leadline.cli.picture.svg import SMALL, Drawing, shortened, text_width
 from leadline.cli.ranges import counted, natural, ranges
 from leadline.cli.words.flows import bytes_words, nodes_along, path_words, percent, rank_words, tuple_words
+from leadline.model.ids import EntityId, name_of
 
 WIDTH, TOP, BOX_WIDTH, BOX = 1280.0, 92.0, 108.0, 34.0
 STEP = 62.0  # px from one switch of a column to the next
@@ -57,7 +58,7 @@ def ways_of(answer: Mapping[str, Any]) -> list[Way]:
 
 def _backwards(nodes: Sequence[str], flow: Mapping[str, Any]) -> bool:
     """Whether a single link was read from its other end: a path begins at the sender."""
-    src = (flow.get("src") or "").partition(":")[2].partition("/")[0]
+    src = EntityId.of(flow.get("src") or "").first
     return bool(src) and nodes[0] != src and nodes[-1] == src
 
 
@@ -65,8 +66,8 @@ def columns_of(answer: Mapping[str, Any], ways: Sequence[Way]) -> list[list[str]
     """Nodes by their distance from the first host: by the topology where it is known, else by the paths themselves."""
     place: dict[str, int] = {}
     for link in answer["possible"]["links"]:
-        place.setdefault(link["from"].partition(":")[2], link["hop"])
-        end = link["to"].partition(":")[2]
+        place.setdefault(name_of(link["from"]), link["hop"])
+        end = name_of(link["to"])
         place[end] = max(place.get(end, 0), link["hop"] + 1)
     pairs = [(way.begin, way.end) if way.there else (way.end, way.begin) for way in ways]
     reached = {end for _, end in pairs}
@@ -143,7 +144,7 @@ class _Picture:
     def _possible(self) -> None:
         drawn = set()
         for link in self._answer["possible"]["links"]:
-            ends = self._at[link["from"].partition(":")[2]], self._at[link["to"].partition(":")[2]]
+            ends = self._at[name_of(link["from"])], self._at[name_of(link["to"])]
             if ends not in drawn:
                 drawn.add(ends)
                 self._drawing.curve(_right(ends[0]), _left(ends[1]), "stroke-rule", 1.0, upright=False)
@@ -207,7 +208,7 @@ class _Picture:
 
     def _ends_named(self) -> set[str]:
         possible = self._answer["possible"]
-        return {(possible[end] or "").partition(":")[2] for end in ("a", "b")}
+        return {name_of(possible[end] or "") for end in ("a", "b")}
 
     def _legend(self) -> None:
         drawing, y, x = self._drawing, TOP + self._height + 22, 16.0

@@ -13,7 +13,7 @@ from leadline.cli.client import Client
 from leadline.cli.exits import require_known
 from leadline.cli.options import AtOption, ClusterOption, Output, OutputOption, ServerOption, SvgOption
 from leadline.cli.output import console, emit, table, when
-from leadline.cli.picture.folding import HOST, LEAF, Whole, homes, job_name, leaves, merged, name_of, neighbours
+from leadline.cli.picture.folding import HOST, LEAF, Whole, homes, job_name, leaves, merged, neighbours, shown_name
 from leadline.cli.picture.graph import ROW_NAMES, graph_picture
 from leadline.cli.picture.save import save
 from leadline.cli.ranges import counted, natural, ranges
@@ -91,7 +91,7 @@ def lines(whole: Whole) -> list[str]:
     hosts = sorted((node.entity for node in whole.nodes.values() if node.layer == HOST), key=natural)
     on: dict[str, dict[str, list[str]]] = {host: defaultdict(list) for host in hosts}
     for entity, host in home.items():
-        on[host][whole.nodes[entity].kind].append(name_of(entity))
+        on[host][whole.nodes[entity].kind].append(shown_name(entity))
     together: dict[Any, list[str]] = defaultdict(list)
     for host in hosts:
         together[host if len(hosts) <= HOSTS_MAX else leaves(whole, host, below)].append(host)
@@ -99,15 +99,15 @@ def lines(whole: Whole) -> list[str]:
     tiers: dict[int, list[str]] = defaultdict(list)
     for node in whole.nodes.values():
         if node.layer >= LEAF and node.kind == "switch":
-            tiers[node.layer].append(name_of(node.entity))
+            tiers[node.layer].append(shown_name(node.entity))
     told += [f"{ROW_NAMES.get(tier, f'tier {tier - 4}')}: {ranges(names, 12)}" for tier, names in sorted(tiers.items())]
-    storage = [name_of(node.entity) for node in whole.nodes.values() if node.kind == "storage"]
+    storage = [shown_name(node.entity) for node in whole.nodes.values() if node.kind == "storage"]
     return told + ([f"storage: {ranges(storage, 12)}"] if storage else [])
 
 
 def _hosts_line(hosts: list[str], on: Mapping[str, Mapping[str, list[str]]], hang: tuple[str, ...]) -> str:
     """`bert-1 ranks 0-7 on h1: 8 GPUs (5c1e..), eth0-eth7 to leaf1-leaf8`."""
-    names = ranges((name_of(host) for host in hosts), 3)
+    names = ranges((shown_name(host) for host in hosts), 3)
     ranks: dict[str, list[str]] = defaultdict(list)
     for host in hosts:
         for rank in on[host]["rank"]:
@@ -126,7 +126,7 @@ def _hosts_line(hosts: list[str], on: Mapping[str, Mapping[str, list[str]]], han
         parts.append(ranges((port.rpartition("/")[2] for port in ports), 3) if len(hosts) == 1
                      else counted({"port": len(ports)}))  # fmt: skip
     if hang:
-        parts[-1:] = [f"{parts[-1]} to {ranges((name_of(leaf) for leaf in hang), 4)}"] if ports else []
+        parts[-1:] = [f"{parts[-1]} to {ranges((shown_name(leaf) for leaf in hang), 4)}"] if ports else []
     return f"{line}: {'; '.join(parts)}" if parts else line
 
 
@@ -137,7 +137,7 @@ def _shared(out: Console, found: Mapping[str, Any]) -> None:
     together: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for each in found["shared"]:
         jobs = [*map(job_name, each["jobs"]), *_others(each.get("others", 0))]
-        together[(each["kind"], *jobs)].append(name_of(each["entity"]))
+        together[(each["kind"], *jobs)].append(shown_name(each["entity"]))
     rows = [
         {"kind": kind, "what": ranges(names, 8), "number": len(names), "jobs": jobs}
         for (kind, *jobs), names in together.items()

@@ -16,6 +16,7 @@ from leadline.cli.picture.path import path_picture
 from leadline.cli.picture.save import save
 from leadline.cli.ranges import counted, ranges
 from leadline.cli.words.flows import bytes_words, link_ends, path_words, percent, rank_words, tuple_words
+from leadline.model.ids import name_of
 
 FLOWS_MAX = 8  # told hop by hop
 ALTERNATIVES_MAX = 4
@@ -105,6 +106,6 @@ def _possible(out: Console, possible: Mapping[str, Any]) -> None:
     )
     by_hop: dict[int, list[str]] = {}
     for link in possible["links"]:
-        by_hop.setdefault(link["hop"], []).append(link["to"].partition(":")[2])
+        by_hop.setdefault(link["hop"], []).append(name_of(link["to"]))
     for hop, nodes in sorted(by_hop.items()):
         out.print(f"  hop {hop}: to {ranges(nodes, LINKS_MAX)}", soft_wrap=True)

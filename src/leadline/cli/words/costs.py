@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.cli.words.ledger import CATEGORY_WORDS, gpu_time
+from leadline.model.ids import kind_of
 
 SHARE_MIN = 0.005  # smaller ones would be told as 0 %
 OWNERS_SHOWN = 2
@@ -43,9 +44,9 @@ def owner_place(owner: Mapping[str, Any], hosts: Mapping[str, str]) -> str:
     """An owner and where it is: `rank 5 (host h6)`, `rank 4 to 5 (h5 to h6)`; its category where no part is named."""
     name: str = owner["owner"] or "job:"
     ranks = name.split(">")
-    if not all(rank.startswith("rank:") for rank in ranks):
+    if not all(kind_of(rank) == "rank" for rank in ranks):
         words = CATEGORY_WORDS.get(owner["category"], owner["category"])
-        part = name.partition(":")[0]
+        part = kind_of(name)
         return f"{words} of the job" if part == "job" else f"{words} of all" if part == "comm" else name
     numbers = " to ".join(rank.rpartition("/")[2] for rank in ranks)
     places = [hosts.get(rank, "").removeprefix("host:") for rank in ranks]

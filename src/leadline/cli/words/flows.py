@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadline.cli.output import size
+from leadline.model.ids import EntityId
 
 PROTOCOLS = {6: "tcp", 17: "udp", 1: "icmp", 58: "icmp6"}
 ROCE_PORT = 4791
@@ -13,8 +14,7 @@ ROCE_PORT = 4791
 
 def link_ends(link: str) -> tuple[str, str]:
     """Names of the two ports of `link:a/x~b/y`."""
-    one, _, other = link.removeprefix("link:").partition("~")
-    return one, other
+    return EntityId.of(link).ends
 
 
 def node_of(port: str) -> str:

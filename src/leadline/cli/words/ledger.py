@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from leadline.model.ids import kind_of
+
 CATEGORY_WORDS: Mapping[str, str] = {
     "compute": "compute", "input": "waiting for input", "communication": "communication",
     "late-rank": "waiting for a late rank", "checkpoint": "checkpoint", "restart": "start and restart", "idle": "idle",
@@ -88,8 +90,8 @@ def bar(ratio: float, width: int = 30) -> str:
 def owner_words(owner: Mapping[str, Any]) -> str:
     """An owner without the kind of its ranks: `bert-1/0 > bert-1/1`; communicators by their first digits."""
     name: str = owner["owner"] or "job:"
-    if name.startswith("job:"):
+    if kind_of(name) == "job":
         return "(the job)"
-    if name.startswith("comm:") and len(name) > COMM_CHARS:
+    if kind_of(name) == "comm" and len(name) > COMM_CHARS:
         return f"{name[:COMM_CHARS]}…"
     return " > ".join(part.removeprefix("rank:") for part in name.split(">"))

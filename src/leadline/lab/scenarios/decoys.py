@@ -11,6 +11,7 @@ from leadline.lab.faults.base import Fault
 from leadline.lab.running import RunningLab
 from leadline.lab.scenarios.parts import PlannedFault, Scenario
 from leadline.model.errors import UsageError
+from leadline.model.ids import EntityId
 
 DRAWS = 32  # of one kind of decoy, until one of them is elsewhere; on two hosts every second is
 
@@ -68,7 +69,7 @@ def _kinds(planned: PlannedFault, rng: random.Random) -> list[type[Fault]]:
 
 
 def _places(entity: str, lab: RunningLab) -> list[str]:
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     topology = lab.cluster.topology
     if kind in ("port", "swport", "link"):
         link = topology.link_between(name) if kind == "link" else topology.link_of(topology.port(name))

@@ -16,6 +16,7 @@ from leadline.lab.simulate.flows import Edges, address, queue_pair
 from leadline.lab.simulate.metrics import PCI
 from leadline.lab.simulate.rows import Coded
 from leadline.lab.simulate.targets import Befallen, Run
+from leadline.model.ids import kind_of
 
 RANKS_TOLD_MAX = 64  # of a software version, of a recompilation: so many ranks tell it
 
@@ -141,7 +142,7 @@ def event_columns(
     codes = [each.code or None for each in happenings]
     return {
         "host": Coded(plain, place), "clock": Coded(clocked, place), "time_ns": known,
-        "entity_kind": pa.array([each.entity.partition(":")[0] for each in happenings]),
+        "entity_kind": pa.array([kind_of(each.entity) for each in happenings]),
         "entity": pa.array([each.entity for each in happenings]),
         "kind": pa.array([each.kind for each in happenings]),
         "severity": pa.array([each.severity for each in happenings]),

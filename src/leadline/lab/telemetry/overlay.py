@@ -26,6 +26,7 @@ from typing import Any
 
 from leadline.lab.telemetry.rtnetlink import Counters
 from leadline.model.errors import DataError, UsageError
+from leadline.model.ids import kind_of
 
 FILE = "overlay.json"
 
@@ -213,7 +214,7 @@ def overlay_from(found: object, where: str) -> Overlay:
 
 def port_metrics(overlay: Overlay, entity: str, now_ns: int) -> dict[str, float]:
     """What a page shows of a port that only a replay has: driver statistics, optical power."""
-    names = ETHTOOL_NIC if entity.startswith("port:") else ETHTOOL
+    names = ETHTOOL_NIC if kind_of(entity) == "port" else ETHTOOL
     shown: dict[str, float] = {f"node_ethtool_{name}": n for name, n in overlay.some(entity, names, now_ns).items()}
     return {**shown, RX_POWER: round(overlay.gauge(entity, RX_POWER, now_ns), 2)}
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from leadline.lab.topology.shape import Shape
 from leadline.model.errors import UsageError
-from leadline.model.ids import entity_id, link_id
+from leadline.model.ids import entity_id, link_id, name_of
 
 Role = Literal["backend", "frontend", "storage"]
 Tier = Literal["leaf", "spine", "frontend"]
@@ -163,12 +163,12 @@ class Topology:
 
     def port(self, name: str) -> Port:
         """The port `node/port` (an entity id of a port will do). Errors: UsageError."""
-        node, _, port = (name.partition(":")[2] or name).partition("/")
+        node, _, port = (name_of(name) or name).partition("/")
         return self.node(node).port(port)
 
     def link(self, name: str) -> Link:
         """The link by its id (`link:` may be left out) or by the port at either end. Errors: UsageError."""
-        plain = name.partition(":")[2] or name
+        plain = name_of(name) or name
         first, _, second = plain.partition("~")
         port = self.port(first)
         link = self.link_of(port)
@@ -178,7 +178,7 @@ class Topology:
 
     def link_between(self, name: str) -> Link:
         """The link with these two ends, each a port or only its node: `h3~leaf1`. Errors: UsageError."""
-        wanted = name.removeprefix("link:").split("~")
+        wanted = (name_of(name) or name).split("~")
         for link in self.links:
             ends = [{end.node, f"{end.node}/{end.name}"} for end in link.ends]
             for first, second in (ends, ends[::-1]):

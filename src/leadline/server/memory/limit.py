@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from leadline.model.ids import EntityId
+
 SHARE = 0.5  # the rest is for worker processes, page cache of the store, and whoever else is on the machine
 BYTES_MIN = 1 << 30  # the process holds 400 MB with nothing to do; less than this would refuse ordinary work
 _GROUPS = "sys/fs/cgroup"
@@ -58,8 +60,8 @@ def _group_limits(root: Path) -> Iterator[int]:
     except OSError:
         return
     for line in lines:
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
+        _, rest = EntityId.of(line)
+        controllers, path = EntityId.of(rest)
         if controllers == "":
             top, name = root / _GROUPS, "memory.max"
         elif "memory" in controllers.split(","):

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from leadline.model.ids import EntityId
 from leadline.views.compare.sides import HOUR_NS, Reader, Side
 from leadline.views.compare.statistics import strength
 
@@ -59,7 +60,7 @@ def settings_of(reader: Reader, side: Side) -> Settings:
 def _put(found: Settings, entity: str, setting: str, label: str, value: str) -> None:
     if not value or not entity or (label and IDENTITY.fullmatch(label)):
         return
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     if kind in LABEL_OF and "/" in name:  # eth0 of one host is compared with eth0 of another
         setting = f"{name.partition('/')[2]} {setting}"
     if kind == "service":  # a program on each host, under one name

@@ -14,12 +14,12 @@ import numpy as np
 
 from leadline.analysis.ledger.onset.onset import Straggler, stragglers
 from leadline.model.tables.training import COLLECTIVE, STEP
+from leadline.model.units import S
 from leadline.views.compare.sides import Reader
 
 ROWS_MAX = 400_000  # steps of ranks, the newest: 1,000 steps of 400 ranks take a second of one core
 WORKERS_SHOWN = 32
 OWN, WHOLE = "step less its collectives", "whole step"
-S = 1e9
 
 
 def slow_workers(reader: Reader, job: str, from_ns: int, to_ns: int) -> dict[str, Any]:

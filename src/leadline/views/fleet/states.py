@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from leadline.model.ids import parse_entity_id
+from leadline.model.ids import EntityId, kind_of, parse_entity_id
 from leadline.model.metric_words import is_state, metric_words
 from leadline.model.tables.verdicts import ANOMALY
 from leadline.model.units import S
@@ -123,7 +123,7 @@ def odd_words(metric: str, way: str, far: float, seen: float | None, expected: f
 
 def _gpu_hosts(store: Store, asked: Asked, entities: list[str]) -> dict[str, str]:
     """Hosts of GPUs, whose ids do not say it."""
-    gpus = [entity for entity in entities if entity.partition(":")[0] in ("gpu", "nvlink")]
+    gpus = [entity for entity in entities if kind_of(entity) in ("gpu", "nvlink")]
     if not gpus:
         return {}
     where = " AND ".join(["kind = 'in'", "startsWith(toString(parent), 'host:')", *asked.conditions()])
@@ -131,7 +131,7 @@ def _gpu_hosts(store: Store, asked: Asked, entities: list[str]) -> dict[str, str
         "SELECT toString(child) AS gpu, argMax(toString(parent), from_ns) AS host FROM leadline.relation "
         f"WHERE child IN {{gpus:Array(String)}} AND {where} GROUP BY gpu"
     )
-    named = [f"gpu:{entity.partition(':')[2].partition('/')[0]}" for entity in gpus]
+    named = [f"gpu:{EntityId.of(entity).first}" for entity in gpus]
     rows = store.query(sql, {**asked.parameters(sql), "gpus": sorted(set(named))}).to_pylist()
     host_of = {row["gpu"]: row["host"] for row in rows}
     return {entity: host_of[gpu] for entity, gpu in zip(gpus, named, strict=True) if gpu in host_of}

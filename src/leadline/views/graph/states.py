@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leadline.analysis.graph.neighbourhood import Change
+from leadline.model.ids import EntityId, kind_of, name_of
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT
@@ -142,7 +143,7 @@ class Conditions:
             edge[end]: edge["link"]
             for edge in self._answer["edges"]
             for end in ("child_port", "parent_port")
-            if edge["link"] and (edge[end] or "").startswith("swport:")
+            if edge["link"] and kind_of(edge[end] or "") == "swport"
         }
 
     def _heard(self) -> set[str]:
@@ -155,7 +156,7 @@ class Conditions:
         # Of a link that carried something a switch told samples.
         heard |= {edge[end] for edge in links if edge["bytes"] is not None for end in ("link", "parent_port")}
         heard |= {edge["link"] for edge in links if {edge["child_port"], edge["parent_port"]} & heard}
-        heard |= {f"switch:{port.partition(':')[2].partition('/')[0]}" for port in heard if port.startswith("swport:")}
+        heard |= {f"switch:{EntityId.of(port).first}" for port in heard if kind_of(port) == "swport"}
         silent = {node["entity"] for node in self._answer["nodes"] if node["kind"] in _BY_OTHERS} - heard
         heard |= {edge["parent"] for edge in edges if edge["parent"] in silent and edge["child"] in heard}
         return heard
@@ -175,8 +176,8 @@ class Conditions:
 
     def _worked(self, nodes: Iterable[str]) -> Iterator[str]:
         """Jobs and ranks that ended a step or began a collective."""
-        jobs = {node.partition(":")[2].rpartition("/")[0] for node in nodes if node.startswith("rank:")}
-        jobs |= {node.partition(":")[2] for node in nodes if node.startswith("job:")}
+        jobs = {EntityId.of(node).holder for node in nodes if kind_of(node) == "rank"}
+        jobs |= {name_of(node) for node in nodes if kind_of(node) == "job"}
         if not jobs:
             return
         mine = "".join(f" AND {each}" for each in self._asked.conditions())
@@ -204,7 +205,7 @@ def _came_and_went(changes: Sequence[Change], name: str) -> Iterator[dict[str, A
     for own in found:
         what = own[0].what
         ends = [each.edge.parent if each.edge.child == name else each.edge.child for each in own]
-        kinds = Counter(end.partition(":")[0] for end in ends)
+        kinds = Counter(kind_of(end) for end in ends)
         words = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(kinds.items()))
         yield {
             "start_ns": own[0].at_ns, "end_ns": None, "what": what, "text": f"{words} {what}", "state": GOOD,

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from leadline.model.ids import EntityId
 from leadline.model.incidents import ActionKind, Symptom
 from leadline.views.incidents.incident import Cause, Incident
 
@@ -158,7 +159,7 @@ def _each_host(pattern: str, incident: Incident, causes: Sequence[Cause]) -> lis
 def _names(incident: Incident, cause: Cause) -> dict[str, str]:
     """What commands may name: plain words only."""
     host, job = (cause.host or "").removeprefix("host:"), incident.job or ""
-    kind, _, name = cause.entity.partition(":")
+    kind, name = EntityId.of(cause.entity)
     names = {
         "host": host, "job": job, "gpu": name if kind == "gpu" else "", "port": _port(kind, name, host),
         "from_ns": str(incident.start_ns - RECORD_BEFORE_NS),

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from leadline.model.ids import kind_of
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.model.units import S
@@ -228,7 +229,7 @@ def _named(found: Incidents, about: str, asked: Asked) -> tuple[About, str, list
         return About.ALL, "", found.between(asked.at_ns - OVER_NS)
     if incidents := found.named(about):
         return About.INCIDENT, about, incidents
-    if is_entity(about) and not about.startswith("job:"):
+    if is_entity(about) and kind_of(about) != "job":
         return About.ENTITY, about, [one for one in found.between() if one.names(about)]
     job = about.removeprefix("job:")
     return About.JOB, job, found.between(asked.at_ns - OVER_NS, job)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from leadline.model.hardware_codes import Xid, death_of
+from leadline.model.ids import EntityId, name_of
 from leadline.model.incidents import Verdict, is_unwatched
 from leadline.views.lost import Loss
 
@@ -63,7 +64,7 @@ class Cause:
     @property
     def called(self) -> str:
         """Its name, with the id behind where they differ: `h5 GPU 4 (GPU-be1914a2)`."""
-        return f"{self.name} ({self.entity.partition(':')[2]})" if self.name else self.entity
+        return f"{self.name} ({name_of(self.entity)})" if self.name else self.entity
 
     @property
     def death(self) -> Xid | None:
@@ -170,6 +171,6 @@ class Incident:
         """Whether this entity suffers, is a cause that is named, is where one is, or is an end of a link that is."""
         said = {self.entity, *(f"job:{job}" for job in self.jobs), *(hurt.entity for hurt in self.symptoms)}
         for cause in self.chosen:
-            ends = cause.entity.removeprefix("link:").split("~") if cause.entity.startswith("link:") else []
+            ends = [end for end in EntityId.of(cause.entity).ends if end]
             said |= {cause.entity, cause.host or "", *(f"{kind}:{end}" for end in ends for kind in ("port", "swport"))}
         return entity in said

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from leadline import __version__
 from leadline.model.errors import UsageError
+from leadline.model.ids import kind_of
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
@@ -128,7 +129,7 @@ class _Plots:
 
     def of(self, metric: str, entity: str, title: str, marks: Sequence[tuple[int, str]] = ()) -> Plot | None:
         """None where nothing is known of it."""
-        peers = not entity.startswith("job:")
+        peers = kind_of(entity) != "job"
         try:
             found = samples_answer(self._store, self._asked, metric, entity, self._span[0], POINTS, peers)
         except UsageError:  # evidence that came by an import may name what is no entity

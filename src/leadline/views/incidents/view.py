@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from leadline.model.ids import EntityId, kind_of
 from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched, repeated
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
@@ -200,7 +201,7 @@ def order_of(after_ns: int | None, bound_ns: int | None, start_bound_ns: int | N
 
 def host_of(entity: str, hosts: Mapping[str, str]) -> str | None:
     """The host of a component: by its id where that names one, else by `hosts`; None where neither says so."""
-    kind, _, name = entity.partition(":")
+    kind, name = EntityId.of(entity)
     if kind == "host":
         return entity
     if kind == "port" and "/" in name:
@@ -210,9 +211,9 @@ def host_of(entity: str, hosts: Mapping[str, str]) -> str | None:
 
 def looked_up(entity: str) -> list[str]:
     """What to look for in the relations to find the host of an entity: itself; of a link the NIC ports at its ends."""
-    if not entity.startswith("link:"):
+    if kind_of(entity) != "link":
         return [entity]
-    return [f"port:{end}" for end in entity.removeprefix("link:").split("~")]
+    return [f"port:{end}" for end in EntityId.of(entity).ends]
 
 
 def _whole(value: Any) -> int | None:
@@ -308,7 +309,7 @@ class Incidents:
 
     def indices(self, entities: Iterable[str]) -> dict[str, str]:
         """The number on its host of each of these that is a GPU, as its exporter labels it (DCGM: `gpu`)."""
-        wanted = sorted(each for each in entities if each.startswith("gpu:"))
+        wanted = sorted(each for each in entities if kind_of(each) == "gpu")
         if not wanted:
             return {}
         where = " AND ".join([*self._asked.conditions(), f"labels['{GPU_LABEL}'] != ''"])

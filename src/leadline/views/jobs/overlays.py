@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from leadline.model.ids import kind_of
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
@@ -138,7 +139,7 @@ def together(marks: Iterable[Mark], within_ns: int) -> list[Mark]:
     """The same with what happened to several ranks, or to one entity again, within so long, as one mark."""
     groups: dict[tuple[str, str, str], list[list[Mark]]] = {}
     for mark in sorted(marks, key=lambda each: each.time_ns):
-        kind = mark.entity.partition(":")[0]
+        kind = kind_of(mark.entity)
         some = groups.setdefault((mark.text, mark.severity, kind if kind == "rank" else mark.entity), [])
         if some and mark.time_ns <= some[-1][0].time_ns + within_ns:
             some[-1].append(mark)

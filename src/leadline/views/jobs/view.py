@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.ids import kind_of
 from leadline.model.incidents import Verdict
 from leadline.model.tables.accounts import LEDGER, USUAL
 from leadline.model.tables.fabric import RELATION
@@ -250,9 +251,9 @@ def _ranks(rows: JobRows) -> list[dict[str, Any]]:
     gpus: dict[int, str] = {}
     for row in placed:
         rank = row["rank"].rpartition("/")[2]
-        if rank.isdecimal() and row["part"].startswith("gpu:"):
+        if rank.isdecimal() and kind_of(row["part"]) == "gpu":
             gpus[int(rank)] = row["part"]
-        elif rank.isdecimal() and row["part"].startswith("host:"):
+        elif rank.isdecimal() and kind_of(row["part"]) == "host":
             hosts.setdefault(int(rank), row["part"].removeprefix("host:"))
     return [
         {"rank": rank, "host": hosts.get(rank) or None, "gpu": gpus.get(rank)}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from leadline.model.accounts import Category, FailureClass
+from leadline.model.ids import kind_of
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
 from leadline.views.ledger.books import SPAN_NS, SUMS, Books, Span
@@ -159,7 +160,7 @@ def _takers(owners: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _ranks(owners: Iterable[Mapping[str, Any]]) -> set[str]:
     """Ranks that are owners, or ends of edges that are."""
     parts = {part for one in owners for part in (one["owner"] or "").split(">")}
-    return {part for part in parts if part.startswith("rank:")}
+    return {part for part in parts if kind_of(part) == "rank"}
 
 
 def _rest(some: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

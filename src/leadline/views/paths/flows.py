@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from leadline.model.ids import EntityId
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import CONFLICT
@@ -275,7 +276,7 @@ def _sent_by(group: Mapping[str, Any], sent: Mapping[tuple[str, str], Mapping[st
 
 def nodes_of(link: str) -> set[str]:
     """Names of the two nodes that a link joins: `link:h3/eth0~leaf1/Ethernet3` those of h3 and leaf1."""
-    return {end.partition("/")[0] for end in link.removeprefix("link:").split("~")}
+    return {end.partition("/")[0] for end in EntityId.of(link).ends}
 
 
 def _unowned(verdicts: Verdicts) -> dict[str, Any]:

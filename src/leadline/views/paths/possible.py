@@ -11,7 +11,7 @@ from itertools import compress
 from typing import Any
 
 from leadline.analysis.graph.topology import topology_of
-from leadline.model.ids import EntityId, link_id
+from leadline.model.ids import EntityId, kind_of, link_id, name_of
 from leadline.model.tables.fabric import RELATION
 from leadline.store import Store
 from leadline.views.asked import Asked
@@ -45,7 +45,7 @@ def possible_paths(
             return {**answer, "missing": [f"no data on the host of rank {rank} at that time" for rank in unknown]}
         if hosts[0] == hosts[1]:
             return {**answer, "hops": 0, "missing": [f"both ranks are on {hosts[0]}: no link lies between them"]}
-        ends = _ends(store, asked, [f"port:{str(host).partition(':')[2]}/" for host in hosts], span_ns)
+        ends = _ends(store, asked, [f"port:{name_of(str(host))}/" for host in hosts], span_ns)
         pairs = same_names(ends, *map(str, hosts))
         answer["missing"] = ["no sampled flow shows which ports they use; ports of the same name are assumed"]
     else:
@@ -63,7 +63,7 @@ def possible_paths(
 def same_names(ends: Iterable[tuple[str, str]], src: str, dst: str) -> list[Pair]:
     """The ports of two hosts that have a link, in pairs of one name; all with all where no name fits."""
     ports = {end for pair in ends for end in pair}
-    ours, theirs = (sorted(port for port in ports if port.startswith("port:") and node_of(port) == host)
+    ours, theirs = (sorted(port for port in ports if kind_of(port) == "port" and node_of(port) == host)
                     for host in (src, dst))  # fmt: skip
     by_name = {port.partition("/")[2]: port for port in theirs}
     fitting = [(port, by_name[port.partition("/")[2]]) for port in ours if port.partition("/")[2] in by_name]
@@ -74,11 +74,11 @@ def between(ends: Sequence[tuple[str, str]], pairs: Iterable[Pair]) -> tuple[lis
     """Links on the shortest paths of all pairs of ports, each once, and the number of these paths."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     total = 0
-    hosts = [any(end.startswith("port:") for end in each) for each in ends]
+    hosts = [any(kind_of(end) == "port" for end in each) for each in ends]
     switches = net_of(compress(ends, (not host for host in hosts)))
     at_hosts = list(compress(ends, hosts))
     for pair in pairs:
-        own = net_of(each for each in at_hosts if all(not end.startswith("port:") or end in pair for end in each))
+        own = net_of(each for each in at_hosts if all(kind_of(end) != "port" or end in pair for end in each))
         net = {**switches, **{node: {**switches.get(node, {}), **others} for node, others in own.items()}}
         links, paths = shortest(net, node_of(pair[0]), node_of(pair[1]))
         total += paths
@@ -162,7 +162,7 @@ def _hops_to(net: Net, dst: str, src: str) -> dict[str, int]:
     waiting = deque([dst])
     while waiting:
         node = waiting.popleft()
-        if node == src or (node.startswith("host:") and node != dst):
+        if node == src or (kind_of(node) == "host" and node != dst):
             continue
         for other in net.get(node, ()):
             if other not in left:

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Bools, Ints, codes, ints
+from leadline.model.units import S
 
 BUSY = ("compute", "memory")
 NOT_OF_A_GPU = ("host",)
 RANKS_MAX = 1024  # told, in order of their numbers
-S = 1e9
 
 
 def gpu_time(operation: pa.Table) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.anomaly.kinds import kind_of
+from leadline.analysis.anomaly.kinds import metric_kind
 from leadline.analysis.anomaly.peers import groups_of
 from leadline.analysis.anomaly.streams import Names, Samples, Streams
 
@@ -16,7 +16,7 @@ def streams_of(entities: list[str]) -> tuple[Streams, Names]:
     names, metrics = Names(), [DROPS, BYTES]
     rows = [(names.number("", entity), metric) for entity in entities for metric in range(2)]
     count = len(rows)
-    kinds = [kind for name in metrics if (kind := kind_of(name)) is not None]
+    kinds = [kind for name in metrics if (kind := metric_kind(name)) is not None]
     return (
         Streams(
             entities=names, metrics=metrics, kinds=kinds, labels=[""],

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from leadline.analysis.anomaly.grid_kernels import deviations, of_others, pasts, rates, tails
-from leadline.analysis.anomaly.kinds import KINDS, Way, kind_of
+from leadline.analysis.anomaly.kinds import KINDS, Way, metric_kind
 from leadline.analysis.anomaly.scores import normal_of
 
 
@@ -46,14 +46,14 @@ def test_the_quantile_of_a_surprise_is_that_of_the_normal_distribution() -> None
     ],
 )
 def test_what_a_name_says(name: str, way: Way, side: int) -> None:
-    kind = kind_of(name)
+    kind = metric_kind(name)
     assert kind is not None
     assert (kind.way, kind.side) == (way, side)
 
 
 @pytest.mark.parametrize("name", ["node_boot_time_seconds", "leadline_agent_info", "node_load15", "ifDirection"])
 def test_what_says_nothing_of_health_is_not_judged(name: str) -> None:
-    assert kind_of(name) is None
+    assert metric_kind(name) is None
 
 
 def test_kinds_with_a_healthy_value_look_at_the_other_side_of_it() -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from evals.whatif_data import read
 from tests.builders.operation_traces import Planted, trace
 
 from leadline.analysis.ledger.operations.cause import Cause, finding
 from leadline.analysis.ledger.operations.trace import Trace, read_trace
 from leadline.analysis.ledger.operations.whatif import WhatIf, what_if
+from leadline.wire.traces.read import read_trace_file
+from leadline.wire.traces.trace_file import operation_rows
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "straggler_whatif"
 
@@ -26,7 +27,8 @@ def answers_of(planted: Planted) -> WhatIf:
 
 @pytest.fixture(scope="module")
 def published() -> WhatIf:
-    found, _ = read_trace(read(GOLDEN / "trace-ST.csv.gz").operation)
+    file = read_trace_file("ST", (GOLDEN / "trace-ST.csv.gz").read_bytes())
+    found, _ = read_trace(operation_rows([file], "ST", 1_750_000_000 * 10**9))
     assert isinstance(found, Trace)
     return what_if(found)
 

@@ -28,6 +28,7 @@ from leadline.analysis.ledger.presence import RANKS_MAX, told_ranks
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
 from leadline.analysis.spec import Window
 from leadline.model.accounts import Category
+from leadline.model.ids import EntityId, kind_of
 from leadline.model.units import S
 
 # So long before the window short collectives are looked for, since a window may hold none that went well. Source:
@@ -77,7 +78,7 @@ def placed(
     comms = {
         int(owner): told.owners[owner].removeprefix("comm:")
         for owner in np.unique(told.owner_N[mine_N]).tolist()
-        if owner >= 0 and told.owners[owner].startswith("comm:")
+        if owner >= 0 and kind_of(told.owners[owner]) == "comm"
     }
     if not comms:
         return told
@@ -123,13 +124,13 @@ def downed_port(event: pa.Table, relation: pa.Table, window: Window) -> str | No
         parent
         for rows in told_ranks(relation, window.job).values()
         for _, _, kind, parent in rows
-        if kind == "runs-on" and parent.startswith("host:")
+        if kind == "runs-on" and kind_of(parent) == "host"
     }
     down = event.filter(pc.equal(event["kind"].cast(pa.string()), "link-down"))
     ports = {
         entity
         for entity, time_ns in zip(down["entity"].to_pylist(), down["time_ns"].to_pylist(), strict=True)
-        if time_ns > window.from_ns - DOWN_NS and f"host:{entity.removeprefix('port:').rpartition('/')[0]}" in hosts
+        if time_ns > window.from_ns - DOWN_NS and f"host:{EntityId.of(entity).holder}" in hosts
     }
     return min(ports) if len(ports) == 1 else None
 

@@ -21,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.model.ids import EntityId, kind_of
+
 # Times that the busiest link carries of what the busiest link of a light edge does, at least: two flows instead of one.
 # Source: recordings (docs/log.md, 2026-11-22).
 RATIO_MIN = 2.0
@@ -76,7 +78,7 @@ def edges_of(flow_path: pa.Table, job: str) -> Mapping[str, Edge]:
     columns = ("src_rank", "dst_rank", "bytes", "busiest", "busiest_bytes")
     for src, dst, size, link, load in zip(*(rows[name].to_pylist() for name in columns), strict=True):
         name = f"{src}>{dst}"
-        if src == dst or not src.startswith(f"rank:{job}/") or load is None:
+        if src == dst or (kind_of(src), EntityId.of(src).job) != ("rank", job) or load is None:
             continue
         own[name] += size
         heaviest[name] = max(heaviest.get(name, (-1.0, 0.0, "")), (load, size, link))
@@ -94,5 +96,5 @@ def _at_receiver(name: str, edge: Edge, flow_path: pa.Table) -> bool:
             pc.equal(flow_path["dst_rank"].cast(pa.string()), name.partition(">")[2]),
         )
     )
-    ends = {end.removeprefix("link:") for end in edge.link.split("~")}
+    ends = set(EntityId.of(edge.link).ends)
     return any(port is not None and port.removeprefix("port:") in ends for port in rows["dst"].to_pylist())

@@ -13,7 +13,7 @@ from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import kernel_log
 from leadline.lab.topology import Port
 from leadline.model.errors import WorldError
-from leadline.model.ids import entity_id
+from leadline.model.ids import entity_id, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class MarginalOptic(ReplayedLink):
 
     def cast(self, lab: RunningLab) -> Cast:
         receiver = self.of(lab).b
-        part = "switch_port" if receiver.id.startswith("swport:") else "nic"
+        part = "switch_port" if kind_of(receiver.id) == "swport" else "nic"
         return {part: [port_place(lab, receiver)]}
 
     def effect(self, lab: RunningLab) -> None:
@@ -94,7 +94,7 @@ class MarginalOptic(ReplayedLink):
         else:
             lab.release(lab.cut(link.id), self)
         nic: Port = link.b
-        if nic.id.startswith("port:"):
+        if kind_of(nic.id) == "port":
             words = port_place(lab, nic).words
             text = f"mlx5_core {words['pci']} {nic.name}: Link {state}"
             kernel_log.append(node_directory(lab, nic.node), text, kernel_log.INFO)

@@ -30,6 +30,7 @@ from leadline.lab.running import RunningLab
 from leadline.lab.telemetry import kernel_log
 from leadline.lab.telemetry.overlay import Claim, Slope, bump
 from leadline.model.errors import ConfigError
+from leadline.model.ids import kind_of, name_of
 
 REPLAYS = Path(__file__).parent.parent / "replays"
 ABOUT = ("source", "licence")  # of a file, beside its parts
@@ -183,11 +184,11 @@ class Playing:
         for name, amount in line.bump.items():
             bump(directory, place.entity, name, amount)
         if line.xid:
-            uuid = place.entity.partition(":")[2]
+            uuid = name_of(place.entity)
             kernel_log.append_xid(self._lab.state, place.node, uuid, line.xid, place.pid, line.text)
         elif line.text:
-            if place.entity.startswith("gpu:"):
-                kernel_log.append_gpu_name(directory, place.entity.partition(":")[2])
+            if kind_of(place.entity) == "gpu":
+                kernel_log.append_gpu_name(directory, name_of(place.entity))
             kernel_log.append(directory, line.text, line.level)
 
 

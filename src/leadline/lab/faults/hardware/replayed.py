@@ -24,6 +24,7 @@ from leadline.lab.topology import Link, Port, Topology
 from leadline.lab.truth import SeenIn
 from leadline.lab.workloads.base import RankProcess
 from leadline.model.errors import UsageError
+from leadline.model.ids import kind_of
 
 
 class Replayed(Fault):
@@ -99,7 +100,7 @@ class ReplayedLink(Replayed):
         return lab.link(self.link or "")
 
     def component(self, lab: RunningLab) -> tuple[str, ...]:
-        ends = sorted(self.of(lab).ends, key=lambda end: end.id.startswith("swport:"))  # a NIC first
+        ends = sorted(self.of(lab).ends, key=lambda end: kind_of(end.id) == "swport")  # a NIC first
         return (*(end.id for end in ends), self.of(lab).id)
 
 
@@ -127,7 +128,7 @@ def gpu_place(one: RankProcess) -> Place:
 
 def port_place(lab: RunningLab, port: Port) -> Place:
     """A port of a switch, or a NIC of a host with what its driver's lines need."""
-    if port.id.startswith("swport:"):
+    if kind_of(port.id) == "swport":
         return Place(port.id, port.node, {"port": port.name})
     names = [each.name for each in lab.cluster.topology.node(port.node).ports if each.role == "backend"]
     pci = nic_pci(names.index(port.name) if port.name in names else 0)
@@ -145,9 +146,9 @@ def nic_of(link: Link) -> Port:
 
 def switch_end(link: Link) -> Port:
     """The (first) end of a link that is a switch's: the one that queues and can be shaped."""
-    return next(end for end in link.ends if end.id.startswith("swport:"))
+    return next(end for end in link.ends if kind_of(end.id) == "swport")
 
 
 def host_end(link: Link) -> Port | None:
     """The end that is a host's NIC, or None between switches."""
-    return next((end for end in link.ends if end.id.startswith("port:")), None)
+    return next((end for end in link.ends if kind_of(end.id) == "port"), None)

@@ -17,6 +17,7 @@ from leadline.lab.telemetry import plan
 from leadline.lab.telemetry.overlay import DCGM, ETHTOOL_NIC, PCI_WIDTH, REMAP_FAILURE, REMAP_PENDING, RX_POWER
 from leadline.lab.telemetry.plan import DCGM_PORT, NIC_PORT, NODE_PORT, Plan
 from leadline.model.errors import DataError
+from leadline.model.ids import kind_of, name_of
 
 WAIT_S = 1.0  # an exporter may hang: that is a fault of its own
 _GPU_METRICS = frozenset((*DCGM, REMAP_FAILURE, REMAP_PENDING))
@@ -41,11 +42,11 @@ def _on_page(name: str) -> bool:
 def _of_page(
     lab: RunningLab, pages: dict[tuple[str, int], dict[str, float]], node: str, entity: str, name: str
 ) -> float | None:
-    nic = entity.startswith("port:")
+    nic = kind_of(entity) == "port"
     port = DCGM_PORT if name in _GPU_METRICS else NIC_PORT if nic else NODE_PORT
     if (node, port) not in pages:
         pages[node, port] = page(lab, node, port)
-    label = f'UUID="{entity.partition(":")[2]}"' if port == DCGM_PORT else f'device="{entity.rpartition("/")[2]}"'
+    label = f'UUID="{name_of(entity)}"' if port == DCGM_PORT else f'device="{entity.rpartition("/")[2]}"'
     metric = f"node_ethtool_{name}" if name in ETHTOOL_NIC else name
     found = (
         value for stream, value in pages[node, port].items() if stream.startswith(metric + "{") and label in stream

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Port
 from leadline.model.errors import WorldError
+from leadline.model.ids import kind_of
 
 HOPS_MAX = 8
 DRAWS_MAX = 50  # of links, until one is in use
@@ -58,7 +59,7 @@ def ways(lab: RunningLab, flows: Sequence[Flow]) -> list[list[Port]]:
     for _ in range(HOPS_MAX):
         by_node: dict[str, list[int]] = defaultdict(list)
         for number, entry in at.items():
-            if entry.id.startswith("swport:"):
+            if kind_of(entry.id) == "swport":
                 by_node[entry.node].append(number)
         if not by_node:
             break

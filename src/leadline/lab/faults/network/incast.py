@@ -14,6 +14,7 @@ from leadline.lab.faults.telemetry.exporters import several
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Link
 from leadline.lab.workloads.incast.job import Incast as IncastJob
+from leadline.model.ids import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Incast(Fault):
             self._started.pop().stop()
 
     def seen(self, lab: RunningLab) -> Mapping[str, object]:
-        ends = [end for end in self._into(lab).ends if end.id.startswith("swport:")]
+        ends = [end for end in self._into(lab).ends if kind_of(end.id) == "swport"]
         ports = {f"{end.node}/{end.name}": port_counters(lab, end) for end in ends}
         return {**ports, "bursts": sum(each.bursts() for each in self._started)}
 

@@ -18,6 +18,7 @@ from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Link, Port, Topology
 from leadline.model.errors import UsageError
+from leadline.model.ids import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class LossyLink(_LinkFault):
     def start(self, lab: RunningLab) -> None:
         # Both ways at the switch's end: a rule on what a host sends would tell the sender's own TCP at once.
         link = lab.link(self.link or "")
-        end = next(each for each in link.ends if each.id.startswith("swport:"))
+        end = next(each for each in link.ends if kind_of(each.id) == "swport")
         for direction in ("sent", "received"):
             rule = lab.cluster.drop_rule(end.node, end.name, probability=self.loss_ratio, direction=direction)
             self._rules.append(rule)
@@ -97,7 +98,7 @@ class SlowLink(_LinkFault):
         return {**_LinkFault.seen(self, lab), "rate_bps": min(rates.values(), default=0)}
 
     def _sending(self, lab: RunningLab) -> list[Port]:
-        return [end for end in lab.link(self.link or "").ends if end.id.startswith("swport:")]
+        return [end for end in lab.link(self.link or "").ends if kind_of(end.id) == "swport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +174,7 @@ class DeadNic(_LinkFault):
     def component(self, lab: RunningLab) -> tuple[str, ...]:
         found: list[str] = []
         for link in self._links(lab):
-            ends = sorted(
-                link.ends, key=lambda end: end.id.startswith("swport:")
-            )  # the NIC first: it is what is broken
+            ends = sorted(link.ends, key=lambda end: kind_of(end.id) == "swport")  # the NIC first: it is what is broken
             found += [*(end.id for end in ends), link.id]
         return tuple(found)
 

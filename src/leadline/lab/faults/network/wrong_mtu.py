@@ -16,6 +16,7 @@ from leadline.lab.realise.drops import DropRule
 from leadline.lab.running import RunningLab
 from leadline.lab.topology import Port, Topology
 from leadline.model.errors import UsageError
+from leadline.model.ids import kind_of
 
 LEAST_BYTES = 576  # what every IPv4 host must take (RFC 791)
 # What a router says to the sender of a packet that is too long and must not be cut.
@@ -62,7 +63,7 @@ class WrongMtu(Fault):
 
     def start(self, lab: RunningLab) -> None:
         if not self.told:
-            for node in {end.node for end in self._wrong(lab) if end.id.startswith("swport:")}:
+            for node in {end.node for end in self._wrong(lab) if kind_of(end.id) == "swport"}:
                 for port in lab.cluster.topology.node(node).ports:
                     self._rules.append(lab.cluster.drop_rule(node, port.name, FRAGMENTATION_NEEDED))
         for end in self._wrong(lab):
