@@ -14,6 +14,7 @@ from leadline.analysis.ledger.operations.cause import Finding, finding
 from leadline.analysis.ledger.operations.trace import Left, read_trace
 from leadline.analysis.ledger.operations.whatif import WhatIf, what_if
 from leadline.model.tables.training import OPERATION
+from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
 from leadline.views.near import near_jobs
@@ -22,7 +23,6 @@ from leadline.views.whatif.gpu_time import gpu_time
 
 ROWS_MAX = 5_000_000  # operations that are replayed, of the newest steps: 200 MB, and half a minute of one core
 WORKERS_MAX = 100  # told, those that cost most; `workers_total` counts all
-S = 10**9
 COLUMNS = ("rank", "stage", "dp_rank", "step", "start_ns", "duration_ns", "micro_batch", "chunk")
 NEVER = (
     "no operation of {job} is stored: `leadline import trace FILE --job {job}` reads what-if CSV, and traces of the "
