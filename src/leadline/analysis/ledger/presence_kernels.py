@@ -15,8 +15,6 @@ from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import Bytes
 from leadline.model.units import S
 
-# ns of a second, written out for the kernels, which count rows by second. Source: definition.
-
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
     """The same, as Arrow gives it: kernels compile anew for arrays that may be written."""
