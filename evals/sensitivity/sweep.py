@@ -23,6 +23,7 @@ FACTORS = (0.5, 2.0)
 PATIENCE_S = 600.0  # for one process; ordinary ones take some seconds, and a minute where kernels are compiled
 NICE = 19
 NOT_JUDGED = "not judged"
+CHOSEN = ("recordings", "judgement")  # sources of numbers that might as well be others
 REGISTRY = "leadline.analysis"  # imports what judges recordings
 NOT_RUN = "no analysis of a recording runs it"
 
@@ -171,6 +172,7 @@ def sweep(
 ) -> None:
     """Judge what was not judged yet: recording by recording, all constants of each. seconds: 0, or when to stop."""
     begun = time.monotonic()
+    which = sorted(which, key=lambda each: each.constant.source not in CHOSEN)  # a run may end before all are judged
     for path in paths:
         _judge(None, 1.0, path, results)
         wanted = [

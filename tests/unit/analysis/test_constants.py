@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 from bench.house_parts.constants import ANALYSIS, SOURCES, constants, constants_of, without_reason
 
+from leadline.analysis.cause import hurts
+from leadline.analysis.ledger import expected, ledger, presence, usual
+from leadline.analysis.symptoms import calls, crashes, slowdowns, spans
+
 SAID = "# Seconds, because steps take less. Source: judgement.\n"
 
 
@@ -19,6 +23,16 @@ def lacking(text: str) -> dict[str, tuple[str, ...]]:
 
 def test_each_has_unit_reason_and_source() -> None:
     assert without_reason() == []
+
+
+def test_numbers_that_two_analyses_share_agree() -> None:
+    """They do not import each other, so each has its own."""
+    assert slowdowns.BEST_SHARE == usual.BEST_SHARE
+    assert slowdowns.CHECKPOINT_TIMES == expected.CHECKPOINT_RATIO
+    assert slowdowns.USUAL_NS == ledger.USUAL_NS
+    assert calls.RANKS_MAX == presence.RANKS_MAX
+    assert crashes.TOGETHER_NS == presence.TOGETHER_NS
+    assert hurts.NEAR_NS == spans.NEAR_NS
 
 
 def test_each_kind_of_source_is_used() -> None:

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import Bytes
-
-# ns of a second, written out for the kernels, which count rows by second. Source: definition.
-SECOND_NS = 1_000_000_000
+from leadline.model.units import S
 
 
 def read_only(values: NDArray[Any]) -> NDArray[Any]:
@@ -47,11 +45,11 @@ def by_second(
     for row in range(begin, stop):
         at = begin_N[row]
         if at < low or at >= high:
-            if at < origin_ns or at - origin_ns >= seconds * SECOND_NS:
+            if at < origin_ns or at - origin_ns >= seconds * S:
                 continue
-            second = (at - origin_ns) // SECOND_NS
-            low = origin_ns + second * SECOND_NS
-            high = low + SECOND_NS
+            second = (at - origin_ns) // S
+            low = origin_ns + second * S
+            high = low + S
         end = end_N[row]
         bit = first_bit + row
         if len(has_end) and not (has_end[bit >> 3] >> (bit & 7)) & 1:
