@@ -52,6 +52,12 @@ class Recording:
     told: tuple[tuple[int, int, frozenset[int]], ...]  # first and last sample, metrics from 0
     published: Published | None
 
+    def part(self, first: int, until: int) -> Recording:
+        """Some of its samples, and the spans that lie in them."""
+        told = tuple((begin - first, end - first, metrics) for begin, end, metrics in self.told
+                     if first <= begin and end < until)  # fmt: skip
+        return Recording(self.name, self.value_NM[first:until], self.label_N[first:until], told, self.published)
+
     @property
     def past(self) -> int:
         """How many samples at the beginning are the training part."""

@@ -75,11 +75,10 @@ def petshop_suite(directory: Path) -> Suite:
         for symptom in scenario.symptoms:
             issues = [issue for issue in scenario.issues if issue.symptom == symptom]
             intervals = int(np.median([len(issue.window.values_TF) for issue in issues]))
-            learned = petshop.Learned.of(scenario, symptom, scenario.normal, intervals)
             for issue in issues:
                 readings = _petshop_readings(scenario, issue)
                 name = f"{scenario.name}/{issue.name}"
-                ours = {"": learned.named(issue.window)}
+                ours = {"": petshop.named(scenario, symptom, scenario.normal, issue.window)}
                 suite.cases.append(Judged(name, scenario.name, symptom.metric, issue.truth, ours, readings))
             _petshop_quiet(suite, scenario, symptom, intervals)
     return suite
@@ -107,10 +106,12 @@ def _petshop_quiet(suite: Suite, scenario: petshop.Scenario, symptom: petshop.Sy
     splits = list(range(count // 2, count - 3, max(count // 10, 1)))
     for split, end in zip(splits, [*splits[1:], count], strict=True):
         before = normal.part(0, split)
-        learned = petshop.Learned.of(scenario, symptom, before, intervals)
         windows = [normal.part(at, at + intervals) for at in range(split, end - intervals + 1, intervals)]
-        suite.quiet.setdefault((*key, ""), []).extend(not learned.named(window) for window in windows)
-        suite.rest.setdefault((*key, ""), []).append(not learned.named(normal.part(split, count)))
+        suite.quiet.setdefault((*key, ""), []).extend(
+            not petshop.named(scenario, symptom, before, window) for window in windows
+        )
+        rest = petshop.named(scenario, symptom, before, normal.part(split, count))
+        suite.rest.setdefault((*key, ""), []).append(not rest)
         for method, ranked in (("_baro", baselines.baro), ("_nsigma", baselines.nsigma)):
             named = [bool(ranked(_seen(scenario, symptom, before, window))) for window in windows]
             suite.quiet.setdefault((*key, method), []).extend(not each for each in named)
@@ -120,11 +121,11 @@ def nezha_suite(directory: Path) -> Suite:
     """Every fault of every day."""
     suite = Suite()
     for day in nezha.days(directory):
-        evidence = nezha.Evidence.of(day)
+        asked = nezha.Asked.of(day)
         for fault in day.faults:
             readings = _nezha_readings(day, fault)
             kind = nezha.KINDS.get(fault.kind, "other")
-            ours = {"": evidence.named(fault)}
+            ours = {"": asked.named(fault)}
             suite.cases.append(Judged(fault.name, day.system, kind, fault.service, ours, readings))
     return suite
 

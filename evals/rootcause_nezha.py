@@ -5,9 +5,8 @@
     DAY/dependency.csv       who calls whom; may be missing
     DAY/source_50.csv, destination_50.csv   median latency of each call, as caller and callee see it; may be missing
 
-There is no symptom to start from: small services fail without the front noticing. So every service is told by how much
-of what it has is eaten: of its processor and memory, of its own time beyond its callees', and of the way to it. The
-last is what the caller waits beyond what the callee sees, which is where a slow network shows, and nowhere else.
+There is no symptom to start from: small services fail without the front noticing. Who is named is what
+`leadline diagnose --metrics` names of the same readings, without a symptom (`Asked`).
 """
 
 from __future__ import annotations
@@ -21,10 +20,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from leadline.analysis.cause.deviation import baseline, excess, headroom_eaten, rise
-from leadline.analysis.cause.propagation import Calls, own_losses
+from leadline.analysis.rootcause.question import Question, Span
+from leadline.analysis.rootcause.ranking import Ranking, ranked_causes
+from leadline.analysis.rootcause.readings import Readings, readings
 
 Matrix = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,14 +34,16 @@ FAULT_S = 300  # judged from the injection on
 AFTER_S = 600  # and so long nothing is learned from what was seen
 STEP_S = 60
 FAR_S = 2 * 86400  # a folder holds a day
-WINDOW = FAULT_S // STEP_S
-QUIET = 0.95  # of quiet windows: what speaks against a service in as many of them is no evidence
-LATENCY_FLOOR_S = 0.001
-USE_FLOOR = 1.0  # percent
-USES = ("CpuUsageRate(%)", "MemoryUsageRate(%)")
-SERVED = "PodServerLatencyP90(s)"
-CALLED = "PodClientLatencyP90(s)"
-LOAD = "PodWorkload(Ops)"
+S = 10**9
+PERCENT = 100.0  # of the limit of a pod, as uses are given
+METRICS = {
+    "CpuUsageRate(%)": ("cpu_use_ratio", PERCENT),
+    "MemoryUsageRate(%)": ("memory_use_ratio", PERCENT),
+    "PodServerLatencyP90(s)": ("latency_s", 1.0),
+    "PodClientLatencyP90(s)": ("waiting_s", 1.0),
+    "PodWorkload(Ops)": ("requests", 1.0),
+}
+"""What `leadline diagnose --metrics` calls them, and what to divide by."""
 KINDS = {
     "cpu_contention": "cpu",
     "cpu_consumed": "cpu",
@@ -100,108 +103,57 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What speaks against each service in each interval: kinds K of evidence, 0 (as usual) to 1 (all is eaten)."""
+class Asked:
+    """A day, as `leadline diagnose --metrics` takes it."""
 
     day: Day
-    share_KTN: NDArray[np.float64]
-    usual_KN: Matrix  # in a window: up to here it is there on quiet minutes as well
+    readings: Readings
+    normal: tuple[Span, ...]
 
     @classmethod
-    def of(cls, day: Day) -> Evidence:
-        """What is usual is learned from the day's quiet minutes."""
-        quiet_T = day.quiet_T
-        kinds = []
-        for name in USES:
-            use_TN = day.metric(name)
-            kinds.append(headroom_eaten(use_TN, baseline(use_TN[quiet_T], floor=USE_FLOOR), 100.0))
-        kinds += _late(day) if day.pairs else _late_alone(day)
-        share_KTN = np.nan_to_num(np.array(kinds))  # an unknown reading counts as a usual one
-        quiet_KTN = share_KTN[:, quiet_T]
-        whole = quiet_KTN.shape[1] // WINDOW * WINDOW
-        windows_KWN = quiet_KTN[:, :whole].reshape(len(kinds), -1, WINDOW, len(day.services)).mean(axis=2)
-        nothing_KN = np.zeros((len(kinds), len(day.services)))
-        return cls(day, share_KTN, np.quantile(windows_KWN, QUIET, axis=1) if whole else nothing_KN)
+    def of(cls, day: Day) -> Asked:
+        """The same readings; normal are the day's quiet minutes."""
+        return cls(day, readings(long_table(day), step_ns=STEP_S * S), _spans(day.time_T, day.quiet_T))
 
-    def strength(self, fault: Fault) -> NDArray[np.float64]:
-        """How much speaks against each service in the fault's window, (N,), 0 to 1.
-
-        Kinds of evidence are independent witnesses: 1 - product(1 - each). One counts where it is more than usual.
-        """
-        inside_KTN = self.share_KTN[:, self.day.window_T(fault)]
-        if not inside_KTN.shape[1]:
-            return np.zeros(len(self.day.services))
-        found_KN = inside_KTN.mean(axis=1)
-        clean_KN = 1.0 - np.where(found_KN > self.usual_KN, found_KN, 0.0)
-        left_N: NDArray[np.float64] = clean_KN.prod(axis=0)
-        return 1.0 - left_N
+    def ranking(self, fault: Fault) -> Ranking:
+        """What is shipped, asked about the fault's window."""
+        question = Question(Span(fault.at_s * S, (fault.at_s + FAULT_S) * S), self.normal)
+        return ranked_causes(self.readings, self.day.pairs, question)
 
     def named(self, fault: Fault) -> list[str]:
-        """Services by strength, the strongest first; without those against which nothing speaks."""
-        strength_N = self.strength(fault)
-        order = sorted(range(len(strength_N)), key=lambda n: (-strength_N[n], n))
-        return [self.day.services[n] for n in order if strength_N[n] > 0]
+        """Services against which something speaks, the strongest first."""
+        return [cause.entity for cause in self.ranking(fault).causes]
 
 
-def _late(day: Day) -> list[Matrix]:
-    """Which shares of the time that services take, and of the way to them, are unusual and their own: (T, N) each.
-
-    Caller -> the way to the callee -> callee: what the caller waits contains the way, the way what the callee takes.
-    """
-    count, quiet_T = len(day.services), day.quiet_T
-    load_TN = day.metric(LOAD)
-    load_TN = np.fmax(load_TN, baseline(load_TN[quiet_T]).middle_N)  # a service that stands still serves nobody
-    served_TN = day.metric(SERVED)
-    callee_E = np.array([day.services.index(callee) for _, callee in day.pairs], dtype=np.int64)
-    inner_TN, inner_late_TN = _worst(callee_E, count, day.by_callee_TE, _rise(day.by_callee_TE, quiet_T))
-    outer_TN, outer_late_TN = _worst(callee_E, count, day.by_caller_TE, _rise(day.by_caller_TE, quiet_T))
-    # Calls are told at the median, pods at the ninetieth percentile: of one service only one of them may count.
-    told_TN = np.isfinite(inner_TN)
-    inner_late_TN = np.where(told_TN, inner_late_TN, _rise(served_TN, quiet_T))
-    inner_TN = np.where(told_TN, inner_TN, served_TN)
-    calls = _with_ways(day)
-    own_TN = own_losses(np.concatenate([inner_late_TN * load_TN, outer_late_TN * load_TN], axis=1), calls)
-    share_TN = _over(own_TN, np.concatenate([inner_TN * load_TN, outer_TN * load_TN], axis=1))
-    return [share_TN[:, :count], share_TN[:, count:]]
+def long_table(day: Day) -> pa.Table:
+    """Readings of services, and of the calls between them."""
+    tables = [
+        _long(day.time_T, name, [(service, "") for service in day.services], day.metric(metric) / unit)
+        for metric, (name, unit) in METRICS.items()
+    ]
+    for name, value_TE in (("caller_latency_s", day.by_caller_TE), ("callee_latency_s", day.by_callee_TE)):
+        tables.append(_long(day.time_T, name, day.pairs, value_TE))
+    return pa.concat_tables(tables)
 
 
-def _late_alone(day: Day) -> list[Matrix]:
-    """The same where nothing is told of calls: of the time that pods take, and that they wait for others.
-
-    While nobody asks anything of a pod, its waiting harms nobody: connections that are kept open wait for hours.
-    """
-    asked_TN = day.metric(LOAD) > 0
-    found = [np.where(asked_TN, day.metric(name), 0.0) for name in (SERVED, CALLED)]
-    return [_over(_beyond(found_TN, asked_TN & day.quiet_T[:, None]), found_TN) for found_TN in found]
-
-
-def _beyond(found_TN: Matrix, learn_TN: NDArray[np.bool_]) -> Matrix:
-    return excess(found_TN, baseline(np.where(learn_TN, found_TN, np.nan), floor=LATENCY_FLOOR_S))
+def _long(time_T: Ints, metric: str, series: Sequence[tuple[str, str]], value_TS: Matrix) -> pa.Table:
+    rows = value_TS.size
+    return pa.table({
+        "time": np.repeat(time_T * S, len(series)),
+        "entity": pa.array([entity for entity, _ in series] * len(time_T), pa.string()),
+        "to": pa.array([to for _, to in series] * len(time_T), pa.string()),
+        "metric": pa.array([metric] * rows, pa.string()),
+        "value": value_TS.ravel(),
+    })  # fmt: skip
 
 
-def _with_ways(day: Day) -> Calls:
-    """Services and, after them, the way to each."""
-    count, at = len(day.services), {name: each for each, name in enumerate(day.services)}
-    caller_E = [at[caller] for caller, _ in day.pairs] + list(range(count, 2 * count))
-    callee_E = [count + at[callee] for _, callee in day.pairs] + list(range(count))
-    return Calls(2 * count, np.array(caller_E, dtype=np.int64), np.array(callee_E, dtype=np.int64))
-
-
-def _rise(found_TN: Matrix, quiet_T: NDArray[np.bool_]) -> Matrix:
-    return rise(found_TN, baseline(found_TN[quiet_T], floor=LATENCY_FLOOR_S))
-
-
-def _over(part_TN: Matrix, whole_TN: Matrix) -> Matrix:
-    return np.divide(part_TN, whole_TN, out=np.zeros_like(part_TN), where=whole_TN > 0)
-
-
-def _worst(callee_E: Ints, count: int, seen_TE: Matrix, late_TE: Matrix) -> tuple[Matrix, Matrix]:
-    """Of the calls of each service the one that is latest: what was seen of it and by how much it is late, (T, N)."""
-    seen_TN, late_TN = np.full((2, len(seen_TE), count), np.nan)
-    for each, callee in enumerate(callee_E):
-        better_T = np.isfinite(late_TE[:, each]) & ~(late_TN[:, callee] >= late_TE[:, each])
-        seen_TN[better_T, callee], late_TN[better_T, callee] = seen_TE[better_T, each], late_TE[better_T, each]
-    return seen_TN, late_TN
+def _spans(time_T: Ints, inside_T: NDArray[np.bool_]) -> tuple[Span, ...]:
+    """The runs of intervals that are inside."""
+    edge = np.diff(np.concatenate([[0], inside_T.astype(np.int8), [0]]))
+    begins, ends = np.flatnonzero(edge == 1), np.flatnonzero(edge == -1) - 1
+    return tuple(
+        Span(int(time_T[begin]) * S, (int(time_T[end]) + STEP_S) * S) for begin, end in zip(begins, ends, strict=True)
+    )
 
 
 def days(directory: Path) -> list[Day]:

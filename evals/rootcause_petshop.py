@@ -6,7 +6,7 @@
     SCENARIO/labels.csv                 split, issue, target node, metric and statistic, and the truth;
                                         or, as published, target.json beside the metrics of each issue
 
-Files may be plain .csv too. A loss is counted in seconds (latency x requests) or in failed requests per interval.
+Files may be plain .csv too. Who is named is what `leadline diagnose --metrics` names of the same readings (`named`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from leadline.analysis.cause.deviation import Baseline, baseline, rise
-from leadline.analysis.cause.propagation import Calls, Explained, explained
+from leadline.analysis.rootcause.question import Question, Span
+from leadline.analysis.rootcause.ranking import Ranking, ranked_causes
+from leadline.analysis.rootcause.readings import Pair, readings
 
 Matrix = NDArray[np.float64]
 Column = tuple[str, str, str]  # component, metric, statistic
 
-QUIET = 0.95  # of the learned windows: what they explain by chance is no verdict
-LATENCY_FLOOR_S = 0.0005
-FAILED_FLOOR = 0.001  # three nines: below, availability is a matter of single requests
+S = 10**9
+STEP_S = 300  # a reading in five minutes
 PUBLISHED = {
     "low_traffic": {"latency": (0.571, 0.571, 0.167), "availability": (0.833, 1.0, 1.0)},
     "high_traffic": {"latency": (0.571, 0.786, 0.333), "availability": (0.667, 1.0, 1.0)},
@@ -41,12 +42,13 @@ PUBLISHED = {
 class Readings:
     """Metrics of components over time."""
 
+    time_T: NDArray[np.int64]  # s since the epoch
     columns: tuple[Column, ...]
     values_TF: Matrix  # NaN where missing
 
     def part(self, begin: int, end: int) -> Readings:
         """Some of the intervals."""
-        return Readings(self.columns, self.values_TF[begin:end])
+        return Readings(self.time_T[begin:end], self.columns, self.values_TF[begin:end])
 
     def of(self, names: Sequence[str], metric: str, statistic: str) -> Matrix:
         """One metric of components, (T, N); NaN for those that do not have it."""
@@ -84,7 +86,7 @@ class Scenario:
 
     name: str
     nodes: tuple[str, ...]
-    calls: Calls
+    calls: tuple[Pair, ...]
     normal: Readings
     issues: tuple[Issue, ...]
 
@@ -94,45 +96,35 @@ class Scenario:
         return list(dict.fromkeys(issue.symptom for issue in self.issues))
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What is usual for the components of a scenario, as one symptom's metric sees it."""
+def named(scenario: Scenario, symptom: Symptom, normal: Readings, window: Readings) -> list[str]:
+    """Components that explain the symptom in a window, the most first; none if the cause is not known."""
+    return [cause.entity for cause in ranking(scenario, symptom, normal, window).causes]
 
-    scenario: Scenario
-    symptom: Symptom
-    bad: Baseline  # of latency, or of the share of requests that failed
-    requests_N: NDArray[np.float64]
-    least: float  # explained per interval: up to here it happens by chance
 
-    @classmethod
-    def of(cls, scenario: Scenario, symptom: Symptom, normal: Readings, intervals: int) -> Learned:
-        """From normal operation. `intervals`: of the windows that will be judged, for the threshold of `unknown`."""
-        floor = LATENCY_FLOOR_S if symptom.metric == "latency" else FAILED_FLOOR
-        bad = baseline(bad_readings(normal, scenario.nodes, symptom), floor=floor)
-        requests = baseline(normal.of(scenario.nodes, "requests", "Sum"))
-        first = cls(scenario, symptom, bad, requests.middle_N, 0.0)
-        count = len(normal.values_TF)
-        windows = [normal.part(at, at + intervals) for at in range(0, count - intervals + 1, intervals)]
-        most = [first.explain(window).most / intervals for window in windows]
-        return cls(scenario, symptom, bad, requests.middle_N, float(np.quantile(most, QUIET)) if most else 0.0)
+def ranking(scenario: Scenario, symptom: Symptom, normal: Readings, window: Readings) -> Ranking:
+    """What is shipped, asked about a window after learning from normal operation."""
+    table = pa.concat_tables([long_table(each, scenario.nodes, symptom) for each in (normal, window)])
+    question = Question(_span(window), (_span(normal),), symptom.node)
+    return ranked_causes(readings(table, step_ns=STEP_S * S), scenario.calls, question)
 
-    def explain(self, window: Readings) -> Explained:
-        """How much of the symptom each component explains."""
-        nodes, target = self.scenario.nodes, self.scenario.nodes.index(self.symptom.node)
-        bad_TN = bad_readings(window, nodes, self.symptom)
-        told_TN = window.of(nodes, "requests", "Sum")
-        requests_TN = np.where(np.isfinite(told_TN), told_TN, self.requests_N)
-        lost_TN = rise(bad_TN, self.bad) * requests_TN
-        symptom_T = (bad_TN[:, target] - self.bad.middle_N[target]) * requests_TN[:, target]
-        silent_N = (told_TN == 0).all(axis=0)
-        return explained(lost_TN, symptom_T, self.scenario.calls, target, silent_N=silent_N)
 
-    def named(self, window: Readings) -> list[str]:
-        """Components that explain the symptom, the most first; none (unknown) if chance explains as much."""
-        found = self.explain(window)
-        if found.most / max(len(window.values_TF), 1) <= self.least:
-            return []
-        return [self.scenario.nodes[n] for n in found.ranked()]
+def long_table(of: Readings, nodes: Sequence[str], symptom: Symptom) -> pa.Table:
+    """Readings as `leadline diagnose --metrics` takes them: the symptom's metric, and requests."""
+    name = "failed_ratio" if symptom.metric == "availability" else "latency_s"
+    found = {name: bad_readings(of, nodes, symptom), "requests": of.of(nodes, "requests", "Sum")}
+    rows = len(of.time_T) * len(nodes)
+    tables = [
+        pa.table({
+            "time": np.repeat(of.time_T * S, len(nodes)), "entity": pa.array(list(nodes) * len(of.time_T), pa.string()),
+            "metric": pa.array([metric] * rows, pa.string()), "value": value_TN.ravel(),
+        })
+        for metric, value_TN in found.items()
+    ]  # fmt: skip
+    return pa.concat_tables(tables)
+
+
+def _span(of: Readings) -> Span:
+    return Span(int(of.time_T[0]) * S, (int(of.time_T[-1]) + STEP_S) * S)
 
 
 def bad_readings(of: Readings, nodes: Sequence[str], symptom: Symptom) -> Matrix:
@@ -154,7 +146,7 @@ def read_scenario(folder: Path) -> Scenario:
         Issue(f"{place.parent.name}/{place.name}", symptom, _readings(place), truth)
         for place, symptom, truth in _labels(folder)
     ]
-    return Scenario(folder.name, nodes, Calls.of(nodes, pairs), _readings(folder / "noissue"), tuple(issues))
+    return Scenario(folder.name, nodes, tuple(pairs), _readings(folder / "noissue"), tuple(issues))
 
 
 def _labels(folder: Path) -> list[tuple[Path, Symptom, str]]:
@@ -193,7 +185,10 @@ def _readings(folder: Path) -> Readings:
     # A fourth row names the index and has no values.
     body = [row[1:] for row in rows[3:] if row[0].replace(".", "", 1).isdigit()]
     values = [[float(cell) if cell else np.nan for cell in row] for row in body]
-    return Readings(columns, np.array(values, dtype=np.float64).reshape(len(body), len(columns)))
+    time_T = np.array(
+        [round(float(row[0])) for row in rows[3:] if row[0].replace(".", "", 1).isdigit()], dtype=np.int64
+    )
+    return Readings(time_T, columns, np.array(values, dtype=np.float64).reshape(len(body), len(columns)))
 
 
 def _rows(path: Path) -> list[list[str]]:

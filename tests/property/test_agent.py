@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from leadline.host.edges import changed, from_mark, to_mark
 from leadline.host.found import Edge
 from leadline.host.frames import MAGIC, Item, frames, to_frame
-from leadline.host.netlink import is_last, parse_links
-from leadline.host.sock_diag import parse_connections
 from leadline.host.sources import cgroup, graph, inventory, lldp, proc, ranks, rdma
 from leadline.model.errors import DataError
+from leadline.wire.netlink.connections import parse_connections
+from leadline.wire.netlink.framing import is_last
+from leadline.wire.netlink.links import parse_links
 
 TEXTS = st.text(max_size=40)
 ITEMS = st.builds(

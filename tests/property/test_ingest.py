@@ -107,7 +107,7 @@ def bits(value: float) -> Any:
 @given(st.lists(requests(), min_size=1, max_size=4))
 def test_the_intake_does_what_the_model_does(bodies: list[Samples]) -> None:
     model, store, counts = Model(), MemoryStore(), Counts()
-    intake = Intake(CONFIG, store, counts, Sources(counts), lambda *_: None, FakeClock())  # type: ignore[arg-type]
+    intake = Intake(CONFIG, store, counts, Sources(counts), FakeClock())  # type: ignore[arg-type]
     intake.start()
     try:
         for body in bodies:

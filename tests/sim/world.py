@@ -111,7 +111,7 @@ class Process:
     def __init__(self, world: World) -> None:
         self.disk = Disk(world.memory, random.Random(world.rng.random()), world.how_broken)
         self.counts = Counts()
-        self.intake = Intake(CONFIG, self.disk, self.counts, Sources(self.counts), lambda *_: None, world.clock)  # type: ignore[arg-type]
+        self.intake = Intake(CONFIG, self.disk, self.counts, Sources(self.counts), world.clock)  # type: ignore[arg-type]
         self.app = IngestApp(self.intake, world.decoders, lambda _: Principal())
         self.intake.start()
 

@@ -1,7 +1,7 @@
-"""What every way in hands its decoded telemetry to: limits, counts, live tables, lanes to the store.
+"""What every way in hands its decoded telemetry to: limits, counts, lanes to the store.
 
-The order is the promise: decode, check, count what is refused, put the rest at once into the live tables and
-into a lane; the returned future resolves when the rows are in the store, and only then does a way in answer.
+The order is the promise: decode, check, count what is refused, put the rest into a lane; the returned future resolves
+when the rows are in the store, and only then does a way in answer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from leadline.wire.samples import STALE_NAN_BITS, Floats, Int64s, Samples, UInt6
 
 log = logging.getLogger(__name__)
 
-LiveSink = Callable[[str, str, Table, Mapping[str, object], int], None]
+StoredSink = Callable[[str, str, Table, Mapping[str, object], int], None]
 """Takes (tenant, cluster, table, columns, rows); must not block and must not raise."""
 
 B = TypeVar("B")
@@ -84,19 +84,16 @@ class Intake:
         store: Store,
         counts: Counts,
         sources: Sources,
-        live: LiveSink,
         now_ns: Callable[[], int] = time.time_ns,
-        stored: LiveSink = lambda *_: None,
+        stored: StoredSink = lambda *_: None,
         provider: str = DEFAULT_TENANT,
     ) -> None:
-        """`live` hears of rows when they are accepted, `stored` when a reader of the store sees them. `provider`: who
-        may speak of everything."""
+        """`stored` hears of rows when a reader of the store sees them. `provider`: who may speak of everything."""
         self.config = config
         self.counts = counts
         self.sources = sources
         self.room = Room(config.decode_bytes_max, config.bodies_per_sender_max)
         self._store = store
-        self._live = live
         self._stored = stored
         self.now_ns = now_ns
         self._lock = threading.Lock()
@@ -310,14 +307,13 @@ class Intake:
     def _tell(
         self, done: Future[None], principal: Principal, table: Table, columns: Mapping[str, object], count: int
     ) -> None:
-        """Rows were accepted; once they are stored, that is told too."""
+        """Once the rows are stored, that is told."""
         told = (principal.tenant, principal.cluster, table, columns, count)
 
         def note(done: Future[None]) -> None:
             if done.exception() is None:
                 self._stored(*told)
 
-        self._live(*told)
         done.add_done_callback(note)
 
     def _complete(

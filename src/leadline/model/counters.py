@@ -117,7 +117,6 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("connection_closed", "idle", "connections", INFO, "Connections without a request for 65 s.", _NOTHING),
     Counter("connection_closed", "body_too_large", "connections", ERROR, "Questions to the API with a body over 1 MiB, answered 413.", "Send telemetry to the ingestion endpoints, not to the API."),
     # the fast path
-    Counter("live_dropped", "full", "rows", INFO, "Oldest rows let go from the bounded live tables; they are in the store.", _NOTHING),
     Counter("source_overflow", "sources", "sources", ERROR, "Senders beyond the 10,000 that `leadline doctor` lists separately.", "Put an aggregating sender in front."),
     # the store
     Counter("store_failed", "append", "appends", ERROR, "Appends that failed and were tried again.", "Read the error in `leadline doctor`."),

@@ -1,6 +1,6 @@
-"""Replay of an incident bundle: its rows go to the store and the live tables in the order of their times.
+"""Replay of an incident bundle: its rows go to the store in the order of their times.
 
-    Bundle ── groups ──> TableFeed (one slice in memory, by time) ── due(until) ──> store.append, live tables
+    Bundle ── groups ──> TableFeed (one slice in memory, by time) ── due(until) ──> store.append, runner
                                        ^ Pace: which recorded time is reached, from a clock that is handed in
 
 Stored times stay as they are, so that what is concluded from a replay is what was concluded then. Streams (`series`)
@@ -26,7 +26,7 @@ from leadline.store import Store
 from leadline.store.bundle import Bundle, read_bundle
 from leadline.store.bundle_format import Manifest
 
-LiveSink = Callable[[str, str, Table, Mapping[str, object], int], None]
+StoredSink = Callable[[str, str, Table, Mapping[str, object], int], None]
 """Takes (tenant, cluster, table, columns, rows)."""
 
 # An append makes a part on disk, so rows are fed twice a second at most; at full speed a recorded minute at a time,
@@ -128,12 +128,12 @@ class Replay:
         path: Path,
         speed: float,
         store: Store,
-        live: LiveSink,
+        stored: StoredSink,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Errors: DataError for a file that is no bundle, WorldError if it cannot be read."""
         self.bundle: Bundle = read_bundle(path)
-        self._speed, self._store, self._live, self._clock_ns = speed, store, live, clock_ns
+        self._speed, self._store, self._stored, self._clock_ns = speed, store, stored, clock_ns
         manifest = self.manifest
         self._lock = threading.Lock()
         self._progress = Progress(
@@ -226,7 +226,7 @@ class Replay:
                 return
             self._append(feed.table, rows)
             for tenant, cluster, part in _by_owner(rows):
-                self._live(tenant, cluster, feed.table, _live_columns(feed.table, part), part.num_rows)
+                self._stored(tenant, cluster, feed.table, _told_columns(feed.table, part), part.num_rows)
             self._tell(rows=self.progress.rows + rows.num_rows)
 
     def _append(self, table: Table, rows: pa.Table) -> None:
@@ -256,8 +256,8 @@ def _by_owner(rows: pa.Table) -> Iterator[tuple[str, str, pa.Table]]:
         yield owner["tenant"], owner["cluster"], rows.filter(mine)
 
 
-def _live_columns(table: Table, rows: pa.Table) -> dict[str, object]:
-    """Columns as the ways in hand them to the live tables: samples as arrays, other rows as they are."""
+def _told_columns(table: Table, rows: pa.Table) -> dict[str, object]:
+    """Columns as the ways in tell of them once they are stored: samples as arrays, other rows as they are."""
     if table is not METRIC_SAMPLE:
         return {"rows": rows}
     ids = np.frombuffer(b"".join(rows["series"].to_pylist()), np.uint64).reshape(-1, 2)

@@ -153,7 +153,7 @@ def _serving(
     registry.register(LeadlineCollector(parts))
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
-    graphs = Graphs(parts.store, parts.live, parts.now_ns)
+    graphs = Graphs(parts.store, parts.now_ns)
     explainer = parts.explainer or Explainer(ExplainConfig(), Path(parts.store.config.path), parts.intake.counts.add)
     return Serving(parts, gate, changes, graphs, explainer, registry, config_view, config_text)
 

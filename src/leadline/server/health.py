@@ -18,7 +18,6 @@ from leadline.ingest.intake import Intake
 from leadline.model.errors import StoreError
 from leadline.model.principal import OPERATE, Principal
 from leadline.runner.clock_steps import boot_ns
-from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server import analyses
@@ -40,7 +39,6 @@ class Parts:
 
     store: Store
     intake: Intake
-    live: LiveTables
     started_ns: int
     now_ns: Callable[[], int] = time.time_ns  # in a replay the recorded time that is reached
     replay: Replay | None = None
@@ -108,7 +106,6 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         "refused": refused,
         "accepted": {counter.reason: total for counter, total in totals.items() if counter.family.endswith("accepted")},
         "waiting_rows": parts.intake.waiting_rows,
-        "live_rows": parts.live.rows(),
         "series_known": parts.intake.series_known,
         "analyses": analyses.told(parts.runner),
         "tables": facts,
@@ -138,7 +135,7 @@ def _for_tenant(parts: Parts, found: dict[str, Any]) -> dict[str, Any]:
             refusals[source["way"], reason] = refusals.get((source["way"], reason), 0) + amount
     states = analyses.told_to_tenants(parts.runner)
     return found | {
-        "findings": findings, "private_bytes": None, "series_known": None, "waiting_rows": {}, "live_rows": {},
+        "findings": findings, "private_bytes": None, "series_known": None, "waiting_rows": {},
         "refused": [refusal(counter_of(*key), amount) for key, amount in refusals.items()], "tables": [],
         "accepted": {name: sum(each[name] for each in own) for name in ("samples", "rows")},
         "analyses": states, "last_store_error": silent if found["last_store_error"] else "",
@@ -206,10 +203,6 @@ class LeadlineCollector:
         yield waiting
         if self._parts.runner is not None:
             yield from analyses.metrics(self._parts.runner.states())
-        live = GaugeMetricFamily("leadline_live_rows", "Rows held in live tables.", labels=["table"])
-        for table, rows in self._parts.live.rows().items():
-            live.add_metric([table], rows)
-        yield live
         yield GaugeMetricFamily("leadline_series", "Metric streams known.", value=self._parts.intake.series_known)
         yield GaugeMetricFamily("leadline_sources", "Senders heard of.", value=len(self._parts.intake.sources.all()))
         if self._parts.memory is not None:

@@ -67,7 +67,6 @@ class DoctorAnswer(BaseModel):
     refused: list[Refusal]
     accepted: dict[str, int]
     waiting_rows: dict[str, int]
-    live_rows: dict[str, int]
     series_known: int | None
     analyses: list[StateAnswer]
     tables: list[TableFact]

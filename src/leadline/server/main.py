@@ -1,8 +1,8 @@
 """The process that owns the store, the ways in and the API. Its parts are built here by hand.
 
     store <── lanes <── intake <── http (8440, 4318), grpc (4317), scraper, sflow (6343/udp)
-      ├──> api (8440)         ├──> live tables: what was accepted
-      ├──> runner ──> worker processes   └──> runner: what was stored (which windows have late rows)
+      ├──> api (8440)         └──> runner: what was stored (which windows have late rows)
+      ├──> runner ──> worker processes
       └──> alerts ──> receivers
 
 Stopping runs in reverse: listeners first, then the lanes (what was accepted is stored), then the runner and the store.
@@ -37,7 +37,6 @@ from leadline.ingest.sources import Sources
 from leadline.model.counters import counter
 from leadline.model.errors import LeadlineError, WorldError
 from leadline.model.principal import Principal
-from leadline.runner.live import LiveTables
 from leadline.runner.run import Runner
 from leadline.server.api import create_api
 from leadline.server.background.keeping import Background, in_order
@@ -62,7 +61,6 @@ from leadline.server.tokens.listening import AtSocket, Tls, tls_of
 from leadline.server.unix_socket import SocketFile
 from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
-from leadline.views.graph.view import LIVE
 from leadline.wire.warm import warm
 
 log = logging.getLogger("leadline")
@@ -122,11 +120,10 @@ class ServerProcess:
         self._gate, tls = gate_of(config), tls_of(server)
         self.counts = Counts()
         self.sources = Sources(self.counts)
-        self.live = LiveTables(lambda rows: self.counts.add(counter("live_dropped", "full"), rows), tables=LIVE)
         self.store = Store(config.store)
         self.runner = Runner(config.runner, self.store, self.counts.add)
         self.intake = Intake(
-            config.ingest, self.store, self.counts, self.sources, self.live.add, stored=self.runner.touched,
+            config.ingest, self.store, self.counts, self.sources, stored=self.runner.touched,
             provider=config.runner.provider,
         )  # fmt: skip
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
@@ -141,7 +138,7 @@ class ServerProcess:
         )  # fmt: skip
         self.ready = False
         parts = Parts(
-            self.store, self.intake, self.live, time.time_ns(), runner=self.runner, ledger=config.ledger,
+            self.store, self.intake, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer, background=self.background,
             disk=self.disk, memory=self.memory,
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
     bundle ──> replay ──> store <── api (8440)
                   │         └─────> runner ──> worker processes
-                  └─────> live tables, runner
+                  └─────> runner: what was stored
 
 Port 8440 alone is taken, nothing is scraped, nothing ages and nothing is rolled up: what is in the store is what was
 recorded, however old it is, and relative times (`-10m`) count from the recorded time that is reached.
@@ -23,10 +23,8 @@ import uvicorn
 from leadline.ingest.counts import Counts
 from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Sources
-from leadline.model.counters import counter
 from leadline.model.tables import Table
 from leadline.model.tables.accounts import EXPECTATION
-from leadline.runner.live import LiveTables
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server.api import create_api
@@ -40,7 +38,6 @@ from leadline.server.sockets import listening_on
 from leadline.server.tokens.gate import gate_of
 from leadline.server.tokens.listening import tls_of
 from leadline.store import Store
-from leadline.views.graph.view import LIVE
 
 BEFORE_NS = (
     3600 * 10**9
@@ -64,7 +61,6 @@ class ReplayProcess:
         require_guarded(config.server)
         self._gate, tls = gate_of(config), tls_of(config.server)
         counts = Counts()
-        self.live = LiveTables(lambda rows: counts.add(counter("live_dropped", "full"), rows), tables=LIVE)
         self.store = Store(config.store)
         runner = config.runner
         self.replay = Replay(Path(runner.replay_file), runner.replay_speed, self.store, self._played)
@@ -82,10 +78,8 @@ class ReplayProcess:
         self._held = effective(config.sle) if config.sle != SleConfig() else ()
         self.replay.leave_out(self.runner.concludes | ({EXPECTATION.name} if self._held else set()))
         # Never started: it answers what the API asks about senders and counts, of which there are none.
-        intake = Intake(config.ingest, self.store, counts, Sources(counts), self.live.add)
-        parts = Parts(
-            self.store, intake, self.live, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger
-        )
+        intake = Intake(config.ingest, self.store, counts, Sources(counts))
+        parts = Parts(self.store, intake, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger)
         self._changes = Changes(parts)
         api = create_api(parts, self._gate, lambda: [setting._asdict() for setting in config.settings()], self._changes)
         self._listener = _Listener(
@@ -107,7 +101,6 @@ class ReplayProcess:
 
     def _played(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
         """Rows were stored."""
-        self.live.add(tenant, cluster, table, columns, rows)
         self.runner.touched(tenant, cluster, table, columns, rows)
 
     async def run(self) -> None:

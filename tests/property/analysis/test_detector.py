@@ -29,7 +29,7 @@ def test_one_by_one_is_all_at_once(seed: int, cut: int) -> None:
     model = fit(past_TM)
     whole = score(model, now_NM, past_TM)
     first = score(model, now_NM[:cut], past_TM)
-    rest = score(model, now_NM[cut:], np.concatenate([past_TM, now_NM[:cut]]), place=len(past_TM) + cut)
+    rest = score(model, now_NM[cut:], np.concatenate([past_TM, now_NM[:cut]]))
     for name in ("score", "share", "z", "expected"):
         pieces = np.concatenate([getattr(first, name), getattr(rest, name)])
         np.testing.assert_array_equal(pieces, getattr(whole, name))

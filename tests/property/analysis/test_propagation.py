@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.analysis.cause.propagation import Calls, Explained, explained, own_losses, passing
+from leadline.analysis.rootcause.propagation import Calls, Explained, explained, own_losses, passing
 
 
 @dataclass(frozen=True)

@@ -1,79 +1,78 @@
-"""The windows of the live analysis over a recording: all at once is one after the other, as it is live."""
+"""The live analysis over a recording: driven as the runner drives it, window after window."""
 
 from __future__ import annotations
 
-import numpy as np
-from evals.anomaly_live import BIN_NS, BINS, live
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.builders.small_job import Row, table
+from concurrent.futures import Future
 
-from leadline.analysis.anomaly.anomaly import LOOK_BACK_NS
-from leadline.analysis.anomaly.kinds import OTHER
+import numpy as np
+import pytest
+from evals import anomaly_live
+from evals.anomaly_live import BIN_NS, HOST, T0, Kept, live, samples_of, series
+
+from leadline.analysis.anomaly.anomaly import anomalies
 from leadline.analysis.anomaly.profile import BINS_KNOWN
-from leadline.analysis.anomaly.profile_rows import Profiles, profile_columns
-from leadline.analysis.anomaly.scores import Scored, scored
-from leadline.analysis.anomaly.streams import Names, Samples, Streams
-from leadline.analysis.anomaly.together import distances
 from leadline.analysis.columns import Floats
-from leadline.analysis.spec import Window
+from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
+from leadline.runner.execute import InProcess, Task
+from leadline.runner.offline import judge_rows
+from leadline.runner.worker import FAILED, Outcome
 
 METRICS = 5
+SAMPLES = 260
 
 
 def a_recording(seed: int = 3) -> Floats:
     rng = np.random.default_rng(seed)
-    value_NM = 10 + rng.normal(size=(140, METRICS))
-    value_NM[60:66, :3] += 8
+    value_NM = 10 + rng.normal(size=(SAMPLES, METRICS))
+    value_NM[160:170, :3] += 30
     return value_NM
 
 
-def window_of(value_NM: Floats, newest: int) -> tuple[Streams, Scored]:
-    """The streams of the window that ends with a sample, and their scores, as the live analysis comes to them."""
-    seen_TM = value_NM[max(0, newest - BINS + 1) : newest + 1]
-    time_T = (newest + 1 - len(seen_TM) + np.arange(len(seen_TM))) * BIN_NS + 1
-    there_MT = np.isfinite(seen_TM.T)
-    begin_R = np.concatenate([[0], np.cumsum(there_MT.sum(1))])
-    samples = Samples(begin_R, np.tile(time_T, (METRICS, 1))[there_MT], seen_TM.T[there_MT])
-    none_R = np.zeros(METRICS, np.int64)
-    names = [f"m{metric}" for metric in range(METRICS)]
-    streams = Streams(none_R, np.arange(METRICS), none_R, none_R, none_R > 0, Names([("", "host:recorded")]), names,
-                      [OTHER] * METRICS, [""], samples, none_R - 1)  # fmt: skip
-    to_ns = (newest + 1) * BIN_NS
-    return streams, scored(streams, np.arange(METRICS), none_R - 2**62, None, to_ns, LOOK_BACK_NS + BIN_NS)
-
-
-def one_after_the_other(value_NM: Floats) -> list[float]:
-    """The score of each window, each of which reads the rows that earlier ones wrote."""
-    rows: list[Row] = []
-    scores = []
-    for newest in range(len(value_NM)):
-        streams, found = window_of(value_NM, newest)
-        to_ns = (newest + 1) * BIN_NS
-        profiles = Profiles.of(table("profile", rows), [frozenset()], to_ns)
-        (tier,) = found.tiers
-        known = profiles.judged(streams, tier, np.ones(1, bool))
-        score_N = known[0][2].score if known else distances(tier.lesser_KB[None]).score[0]
-        scores.append(float(np.nan_to_num(score_N[-1])))
-        written = profile_columns(profiles.learnt(streams, found), Window(to_ns - BIN_NS, to_ns))
-        rows += [dict(zip(written, row, strict=True)) for row in zip(*written.values(), strict=True)]
-    return scores
-
-
-def test_what_stands_out_is_far_from_all_else_and_it_is_said_which() -> None:
+def test_what_stands_out_is_told_from_its_window_on_and_by_which_metrics() -> None:
     whole = live(a_recording())
-    assert whole.score_N[61:64].min() > 3 * np.abs(whole.score_N[:60]).max()
-    assert set(np.argsort(-whole.share_NM[62])[:3].tolist()) == {0, 1, 2}
+    assert np.flatnonzero(whole.told_N).tolist() == list(range(162, 167))  # in the third window that is out, of four
+    assert whole.told_N.max() > 5
+    assert set(np.argsort(-whole.share_NM[162])[:3].tolist()) == {0, 1, 2}
+    assert whole.share_NM[162].sum() == pytest.approx(1.0)
+    assert whole.seen_N[160:167].min() > 2 * whole.seen_N[60:160].max()
 
 
-@settings(deadline=None, max_examples=2)
-@given(seed=st.integers(0, 2**32 - 1))
-def test_windows_one_after_the_other_and_all_at_once_give_the_same_scores(seed: int) -> None:
-    value_NM = a_recording(seed)
+def test_it_is_what_the_runner_concludes_of_the_same_rows_at_once() -> None:
+    """Rows that are added and let go of on the way change nothing: all told at the end is what the windows told."""
+    value_NM = a_recording()
+    tables = {SERIES.name: series(METRICS, SAMPLES), METRIC_SAMPLE.name: samples_of(value_NM, 0)}
+    kept = Kept()
+    told = judge_rows(tables, T0, T0 + SAMPLES * BIN_NS, [anomalies], kept)
+    again = anomaly_live.told(kept, SAMPLES, METRICS)
     whole = live(value_NM)
-    assert len(value_NM) > BINS_KNOWN + 36  # windows are judged by what was learnt, too
-    assert one_after_the_other(value_NM) == whole.score_N.tolist()
+    assert whole.told_N.tolist() == again.told_N.tolist()
+    assert whole.share_NM.tolist() == again.share_NM.tolist()
+    assert whole.seen_N.tolist() == again.seen_N.tolist()
+    rows = told["anomaly"].to_pylist()
+    assert {row["entity"] for row in rows} == {f"host:{HOST}"}
+    assert max(row["score"] for row in rows) == whole.told_N.max()
+    assert max(told["profile"]["bins"].to_pylist()) > BINS_KNOWN  # windows are judged by what was learnt, too
+
+
+def test_a_missing_sample_is_no_row_and_a_recording_of_one_metric_is_judged() -> None:
+    value_NM = a_recording()[:, :1]
+    value_NM[100:110] = np.nan
+    assert samples_of(value_NM, 0).num_rows == SAMPLES - 10
+    whole = live(value_NM)
+    assert whole.seen_N[160] > 2 * whole.seen_N[60:160].max()
+    assert not whole.seen_N[102:110].any()
 
 
 def test_with_too_little_past_nothing_is_said() -> None:
-    assert not live(a_recording()[:20]).score_N.any()
+    assert not live(a_recording()[:4]).told_N.any()
+
+
+def test_a_window_that_cannot_be_judged_is_no_calm_window() -> None:
+    class Broken(InProcess):
+        def submit(self, task: Task) -> Future[Outcome]:
+            done: Future[Outcome] = Future()
+            done.set_result(Outcome(FAILED, {}, error="a bug"))
+            return done
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        Kept(inner=Broken()).submit(Task(anomalies, None, ()))  # type: ignore[arg-type]

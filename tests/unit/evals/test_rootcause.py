@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,10 +92,8 @@ def test_specificity_counts_windows_in_which_nothing_is_named() -> None:
 def test_a_scenario_is_read_as_it_is_written(scenario: petshop.Scenario) -> None:
     assert (scenario.name, len(scenario.issues), len(scenario.symptoms)) == ("low_traffic", 6, 2)
     assert scenario.normal.values_TF.shape == (200, 123)
-    names = scenario.nodes
-    calls = {(names[a], names[b]) for a, b in zip(scenario.calls.caller_E, scenario.calls.callee_E, strict=True)}
-    assert ("PetSite", "PetSearch_AWS::ECS::Fargate") in calls  # the row calls the column
-    assert ("PetSearch_AWS::ECS::Fargate", "PetSite") not in calls
+    assert ("PetSite", "PetSearch_AWS::ECS::Fargate") in scenario.calls  # the row calls the column
+    assert ("PetSearch_AWS::ECS::Fargate", "PetSite") not in scenario.calls
     assert {len(issue.window.values_TF) for issue in scenario.issues} == {5}
 
 
@@ -120,25 +119,23 @@ def test_the_kept_cases_are_named_and_normal_operation_is_not(shop: Suite) -> No
 
 def test_a_symptom_that_is_as_usual_has_no_cause(scenario: petshop.Scenario) -> None:
     issue = scenario.issues[0]
-    learned = petshop.Learned.of(scenario, issue.symptom, scenario.normal, 5)
-    assert learned.named(issue.window) == [issue.truth, *learned.named(issue.window)[1:]]
+    assert petshop.named(scenario, issue.symptom, scenario.normal, issue.window)[0] == issue.truth
     column = issue.window.columns.index((issue.symptom.node, issue.symptom.metric, issue.symptom.statistic))
     calm_TF = issue.window.values_TF.copy()
     calm_TF[:, column] = calm_TF[0, column]
-    assert learned.named(petshop.Readings(issue.window.columns, calm_TF)) == []
+    calm = replace(issue.window, values_TF=calm_TF)
+    assert petshop.named(scenario, issue.symptom, scenario.normal, calm) == []
 
 
 def test_a_component_without_readings_is_inferred_from_its_caller(scenario: petshop.Scenario) -> None:
     (issue,) = (each for each in scenario.issues if each.truth.startswith("petInfo"))
     dark_TF = issue.window.values_TF.copy()
     dark_TF[:, [column[0] == issue.truth and column[1] != "requests" for column in issue.window.columns]] = np.nan
-    learned = petshop.Learned.of(scenario, issue.symptom, scenario.normal, 5)
-    window = petshop.Readings(issue.window.columns, dark_TF)
-    named = learned.named(window)
-    assert named[0] == "PetSearch_AWS::ECS::Fargate"  # its caller, which cannot hand it on
-    assert issue.truth in named
-    found = learned.explain(window)
-    assert scenario.nodes.index(issue.truth) in found.missing
+    window = replace(issue.window, values_TF=dark_TF)
+    found = petshop.ranking(scenario, issue.symptom, scenario.normal, window)
+    assert found.causes[0].entity == "PetSearch_AWS::ECS::Fargate"  # its caller, which cannot hand it on
+    assert [cause.inferred for cause in found.causes if cause.entity == issue.truth] == [True]
+    assert issue.truth in found.missing
 
 
 def test_a_day_is_read_as_it_is_written(day: nezha.Day) -> None:
@@ -156,10 +153,12 @@ def test_slow_networks_show_on_the_way_and_busy_processors_in_use(day: nezha.Day
     suite = nezha_suite(GOLDEN / "nezha")
     assert top(suite.cases, "cpu", "", 1) == 1.0
     assert top(suite.cases, "delay", "", 1) >= 0.8  # type: ignore[operator]
-    evidence = nezha.Evidence.of(day)
+    asked = nezha.Asked.of(day)
     (fault,) = (each for each in day.faults if (each.service, each.kind) == ("cartservice", "network_delay"))
-    own, way = evidence.share_KTN[2:, day.window_T(fault), day.services.index("cartservice")].mean(axis=1)
-    assert way > 0.5 > own
+    first = asked.ranking(fault).causes[0]
+    share = {each.what: each.share for each in first.evidence}
+    assert first.entity == "cartservice"
+    assert share["the way to it"] > 0.5 > share.get("its own time", 0.0)
 
 
 def test_a_day_without_calls_is_told_by_pods_alone(tmp_path: Path) -> None:

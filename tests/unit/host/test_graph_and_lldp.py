@@ -9,12 +9,12 @@ import pytest
 
 from leadline.host.edges import changed, from_mark, to_mark
 from leadline.host.found import Edge
-from leadline.host.netlink import Address
 from leadline.host.rows import Relation
 from leadline.host.sources.graph import Graph, parse_gpu_information
 from leadline.host.sources.lldp import parse_neighbours
 from leadline.host.sources.site import RankSeen
 from leadline.model.errors import DataError
+from leadline.wire.netlink.links import Address
 
 from .conftest import recorded, site_with
 

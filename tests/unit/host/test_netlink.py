@@ -9,20 +9,20 @@ import struct
 import pytest
 
 from leadline.host.found import Event
-from leadline.host.netlink import (
-    Address,
-    Link,
-    addresses_request,
-    is_last,
-    links_request,
-    parse_addresses,
-    parse_links,
-)
 from leadline.host.sources.link import Seen, link_changes
 from leadline.host.sources.links import all_addresses, all_links
 from leadline.host.sources.nic import parse_counters
 from leadline.model.errors import DataError
 from leadline.model.names import entity_of
+from leadline.wire.netlink.framing import is_last
+from leadline.wire.netlink.links import (
+    Address,
+    Link,
+    addresses_request,
+    links_request,
+    parse_addresses,
+    parse_links,
+)
 
 from .conftest import recorded, site_with
 
@@ -128,7 +128,7 @@ def test_bytes_cut_short_are_refused_or_end_before(cut: int) -> None:
 
 def test_an_attribute_longer_than_its_message_is_refused() -> None:
     body = bytes(16) + struct.pack("=HH", 100, 3) + b"eth0"
-    with pytest.raises(DataError, match="attribute at 16"):
+    with pytest.raises(DataError, match="netlink attribute at byte 0"):
         parse_links(struct.pack("=IHHII", 16 + len(body), 16, 0, 0, 0) + body)
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from leadline.host.rows import flow_rows
-from leadline.host.sock_diag import Connection, connections_request, parse_connections
 from leadline.host.sources import tcp_diag
 from leadline.host.sources.tcp_diag import FLOWS_MAX, TcpDiag, changes, flow_of, flow_sent, is_local, less
 from leadline.model.errors import DataError
 from leadline.model.ids import flow_id
 from leadline.model.tables.fabric import FLOW_SENT
+from leadline.wire.netlink.connections import Connection, connections_request, parse_connections
 from leadline.wire.rows import decode_rows
 
 from .conftest import recorded, site_with
@@ -25,7 +25,7 @@ A, B = b"\x0a\x01\x01\x01", b"\x0a\x01\x02\x01"  # 10.1.1.1, 10.1.2.1
 
 
 def connection(number: int, **counted: int) -> Connection:
-    told = dict.fromkeys(Connection._fields[5:-1], 0) | counted
+    told = dict.fromkeys(Connection._fields[5:-2], 0) | counted
     return Connection(struct.pack("=Q", number), A, B, 40_000 + number, 7001, **told, knows_timeouts=True)
 
 

@@ -1,4 +1,4 @@
-"""An intake on fakes: a memory store that fails when told to, a clock that stands still, a list for the live tables."""
+"""An intake on fakes: a memory store that fails when told to, a clock that stands still, what is told."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ SENDER = Sender("default", "remote-write", "test")
 
 @dataclass
 class Bench:
-    """One intake and everything it touches; `live` has what went to the live tables, `seen` what was told as stored,
-    oldest first."""
+    """One intake and everything it touches; `seen` and `told` have what was told as stored, oldest first."""
 
     intake: Intake
     store: MemoryStore
@@ -34,8 +33,8 @@ class Bench:
     clock: FakeClock
     counts: Counts
     sources: Sources
-    live: list[tuple[str, Mapping[str, Any], int]] = field(default_factory=list)
     seen: list[tuple[str, int]] = field(default_factory=list)
+    told: list[Mapping[str, Any]] = field(default_factory=list)
 
     def send(self, samples: Samples, principal: Principal = Principal()) -> Receipt:
         """Offer samples and wait until they are stored."""
@@ -80,19 +79,16 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
         store.fault = faults
         clock, counts = FakeClock(), Counts()
         sources = Sources(counts)
-        live: list[tuple[str, Mapping[str, Any], int]] = []
-
-        def sink(tenant: str, cluster: str, table: Table, columns: Mapping[str, Any], rows: int) -> None:
-            live.append((table.name, columns, rows))
-
         seen: list[tuple[str, int]] = []
+        told: list[Mapping[str, Any]] = []
 
         def stored(tenant: str, cluster: str, table: Table, columns: Mapping[str, Any], rows: int) -> None:
             seen.append((table.name, rows))
+            told.append(columns)
 
         settings: Any = replace(CONFIG, **config)
-        intake = Intake(settings, store, counts, sources, sink, clock, stored)  # type: ignore[arg-type]
-        bench = Bench(intake, store, faults, clock, counts, sources, live, seen)
+        intake = Intake(settings, store, counts, sources, clock, stored)  # type: ignore[arg-type]
+        bench = Bench(intake, store, faults, clock, counts, sources, seen, told)
         if start:
             intake.start()
         made.append(bench)

@@ -75,7 +75,6 @@ def test_nothing_is_answered_before_it_is_stored(bench: Bench) -> None:
     assert not receipt.done.done()
     assert bench.stored() == []
     assert bench.sources.all() == [] or bench.sources.all()[0].samples == 0
-    assert [(name, rows) for name, _, rows in bench.live] == [("metric_sample", 1)], "live tables do not wait"
     assert bench.seen == []
     bench.faults.open.set()
     receipt.done.result(5)
@@ -84,13 +83,14 @@ def test_nothing_is_answered_before_it_is_stored(bench: Bench) -> None:
     assert bench.sources.all()[0].samples == 1
 
 
-def test_live_tables_get_what_is_taken_and_nothing_else(bench: Bench) -> None:
+def test_what_is_taken_is_told_once_it_is_stored_and_nothing_else(bench: Bench) -> None:
     bench.send(samples_from([UP], [0, 0], [T, T + 3600 * S], [1.0, 2.0]))
-    _, columns, rows = bench.live[0]
-    assert (rows, columns["time_ns"].tolist(), columns["value"].tolist()) == (1, [T], [1.0])
+    assert bench.seen == [("metric_sample", 1)]
+    (columns,) = bench.told
+    assert (columns["time_ns"].tolist(), columns["value"].tolist()) == ([T], [1.0])
     assert columns["series"].shape == (1, 2)
     bench.send(one({"__name__": "new"}, T + 3600 * S))
-    assert len(bench.live) == 1, "a request of which nothing is taken"
+    assert len(bench.told) == 1, "a request of which nothing is taken"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,6 @@ def test_a_full_lane_takes_nothing_of_the_samples_and_knows_their_streams(make: 
     new = samples_from([{"__name__": "new"}], [0, 0], [T, T + S], [1.0, 2.0])
     with pytest.raises(BusyError):
         bench.intake.samples(new, Principal(), SENDER)
-    assert sum(rows for _, _, rows in bench.live) == 999, "what was not taken is not live"
     assert bench.intake.waiting_rows["metric_sample"] == 999
     bench.faults.open.set()
     first.done.result(5)
@@ -379,7 +378,6 @@ def test_rows_are_stored_with_their_batch_and_whose_they_are(bench: Bench) -> No
     assert {(row["tenant"], row["cluster"]) for row in rows} == {("acme", "c1")}
     assert {int.from_bytes(row["batch"], "little") for row in rows} == {batch}
     assert (receipt.taken, bench.accepted("rows")) == (2, 2)
-    assert [(name, rows) for name, _, rows in bench.live] == [("event", 2)]
     assert bench.seen == [("event", 2)]
     assert bench.sources.all()[0].tells == {"event"}
 
@@ -435,7 +433,7 @@ def test_rows_out_of_their_time_refuse_the_body(bench: Bench, time_ns: int, reas
         bench.intake.rows(EVENT, columns, 3, 1, Principal(), SENDER)
     assert (error.value.reason, error.value.amount) == (reason, 3)
     assert bench.store.appends == []
-    assert bench.live == []
+    assert bench.told == []
 
 
 def test_no_rows_are_no_append(bench: Bench) -> None:

@@ -38,7 +38,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 def started(store: Store) -> tuple[Intake, Counts]:
     counts = Counts()
-    intake = Intake(IngestConfig(linger_s=0.0), store, counts, Sources(counts), lambda *_: None, FakeClock())
+    intake = Intake(IngestConfig(linger_s=0.0), store, counts, Sources(counts), FakeClock())
     intake.start()
     return intake, counts
 

@@ -22,9 +22,9 @@ from leadline.lab.flow_truth.counting import (
     rules,
     sets_of,
 )
-from leadline.lab.telemetry import netlink
-from leadline.lab.telemetry.netlink import attribute
 from leadline.model.errors import DataError
+from leadline.wire.netlink import framing as netlink
+from leadline.wire.netlink.framing import attribute
 
 TCP = Counted("10.1.3.1", "10.2.4.1", 6, 40000, 5001, None, "Ethernet3", 9)
 

@@ -268,7 +268,7 @@ def test_a_stop_stops_everything(error: Exception) -> None:
 @each_error
 def test_the_stop_of_the_intake_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Counts()
-    intake = Intake(IngestConfig(), MemoryStore(), counts, Sources(counts), lambda *_: None)  # type: ignore[arg-type]
+    intake = Intake(IngestConfig(), MemoryStore(), counts, Sources(counts))  # type: ignore[arg-type]
     intake.start()
 
     def fails(by_ns: int) -> None:
@@ -447,7 +447,7 @@ def test_a_lane_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> No
 @each_error
 def test_a_scrape_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = Counts()
-    intake = Intake(IngestConfig(), MemoryStore(), counts, Sources(counts), lambda *_: None)  # type: ignore[arg-type]
+    intake = Intake(IngestConfig(), MemoryStore(), counts, Sources(counts))  # type: ignore[arg-type]
     jobs = [ScrapeJob(job="node", targets=["127.0.0.1:1"], interval_s=1.0)]
     scraper = Scraper(jobs, intake, None, Principal())  # type: ignore[arg-type]
     call, again = failing_first(error)
@@ -474,7 +474,7 @@ def test_sflow_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> Non
     """A file of senders that cannot be looked at keeps no datagram waiting; a thread that ended is begun again."""
     monkeypatch.setattr("leadline.ingest.sflow_listener.IDLE_S", 0.01)
     counts = Counts()
-    intake = Intake(IngestConfig(), MemoryStore(), counts, Sources(counts), lambda *_: None)  # type: ignore[arg-type]
+    intake = Intake(IngestConfig(), MemoryStore(), counts, Sources(counts))  # type: ignore[arg-type]
     listener = SflowListener(SflowConfig(port=0, accept_unknown=True), "127.0.0.1", intake)
     refresh, _ = failing_first(error)
     monkeypatch.setattr(listener._taker, "refresh", refresh)

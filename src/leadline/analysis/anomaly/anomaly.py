@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -86,35 +87,65 @@ def anomalies(
     Source: median and MAD: Leys et al. 2013; tail by peaks over threshold: Siffer et al., KDD'17; peers as witness:
     Deb et al., "Minder" (NSDI'25), section 4.
     """
-    from_ns = window.from_ns - LOOK_BACK_NS
-    streams = metric_streams(series, sample, from_ns, window.to_ns)
-    derived = step_streams(step, streams.entities, from_ns, window.to_ns)
-    derived += collective_streams(collective, streams.entities, from_ns, window.to_ns)
-    streams = with_derived(streams, derived)
-    known = known_spans(anomaly, window.to_ns - KNOWN_NS, window.to_ns)
-    if not len(streams) and not known:
+    looked = looked_at(series, sample, step, collective, event, relation, anomaly, profile, window=window)
+    if looked is None:
         return {}
-    places = Places(relation, ran_on(step, collective))
-    since_R = since_of(streams, places, turns(step, collective, event, from_ns))
-    profiles = Profiles.of(profile, [places.jobs(entity) for _, entity in streams.entities.keys], window.to_ns)
-    role_E, to_ns = roles_of(streams, places), window.to_ns
-    mask = mask_of(known, rows_by_name(streams), to_ns) if known else None
-    found = scored(streams, groups_of(streams, role_E), since_R, mask, to_ns, to_ns - from_ns)
-    spans = _spans(streams, found, role_E, known, profiles, to_ns)
+    spans = _spans(looked, window.to_ns)
+    learnt = looked.profiles.learnt(looked.streams, looked.scored)
     return {
         "anomaly": _columns([each for each in spans if _is_id(each.entity)], window),
-        "profile": profile_columns([each for each in profiles.learnt(streams, found) if _is_id(each.entity)], window),
+        "profile": profile_columns([each for each in learnt if _is_id(each.entity)], window),
     }
 
 
-def _spans(
-    streams: Streams, found: Scored, role_E: Ints, known: list[Span], profiles: Profiles, to_ns: int
-) -> list[Span]:
-    """What one window says. known: spans that earlier windows told, as `known_spans` gives them."""
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What a window sees, before it is decided what of it is told."""
+
+    streams: Streams
+    scored: Scored
+    role_E: Ints
+    known: list[Span]  # that earlier windows told
+    profiles: Profiles
+
+
+def looked_at(
+    series: pa.Table,
+    sample: pa.Table,
+    step: pa.Table,
+    collective: pa.Table,
+    event: pa.Table,
+    relation: pa.Table,
+    anomaly: pa.Table,
+    profile: pa.Table,
+    *,
+    window: Window,
+) -> Looked | None:
+    """How odd every metric is in a window, from the tables of `anomalies`; None where nothing is or was told."""
+    from_ns, to_ns = window.from_ns - LOOK_BACK_NS, window.to_ns
+    streams = metric_streams(series, sample, from_ns, to_ns)
+    derived = step_streams(step, streams.entities, from_ns, to_ns)
+    derived += collective_streams(collective, streams.entities, from_ns, to_ns)
+    streams = with_derived(streams, derived)
+    known = known_spans(anomaly, to_ns - KNOWN_NS, to_ns)
+    if not len(streams) and not known:
+        return None
+    places = Places(relation, ran_on(step, collective))
+    since_R = since_of(streams, places, turns(step, collective, event, from_ns))
+    profiles = Profiles.of(profile, [places.jobs(entity) for _, entity in streams.entities.keys], to_ns)
+    role_E = roles_of(streams, places)
+    mask = mask_of(known, rows_by_name(streams), to_ns) if known else None
+    found = scored(streams, groups_of(streams, role_E), since_R, mask, to_ns, to_ns - from_ns)
+    return Looked(streams, found, role_E, known, profiles)
+
+
+def _spans(looked: Looked, to_ns: int) -> list[Span]:
+    """What one window says."""
+    streams, found, known = looked.streams, looked.scored, looked.known
     alone = spans_now(streams, found, [each for each in known if each.metric not in _OWN], to_ns)
     spans = without_recurring(alone, known, to_ns)
-    spans += together(streams, found, alone, known, profiles, to_ns)
-    spans += silences(streams, role_E, known, to_ns)
+    spans += together(streams, found, alone, known, looked.profiles, to_ns)
+    spans += silences(streams, looked.role_E, known, to_ns)
     return _capped(spans, to_ns)
 
 

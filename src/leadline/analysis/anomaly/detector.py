@@ -3,9 +3,9 @@
     model = fit(past_ETM)                       # E entities of equal shape, T samples of the past, M metrics
     scores = score(model, now_ENM, before_EBM)  # N samples, B before them: one at a time or all at once, the same
 
-    metrics ── season off ── robust scale ──> level ─┬──────────────────────────> features ── Mahalanobis ──> score
-                                                     └ minus mean of the newest ─┘
-                                                       4, 16, 64 samples: changes, at three speeds
+    metrics ── robust scale ──> level ─┬──────────────────────────> features ── Mahalanobis ──> score
+                                       └ minus mean of the newest ─┘
+                                         4, 16, 64 samples: changes, at three speeds
 
 The level finds what leaves its range or does not fit together with the rest, though each metric is in range; the
 deviations find what moves when it usually does not, in range or not. The distance is brought to the scale of the
@@ -22,7 +22,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leadline.analysis.anomaly.detector_kernels import fit_entities, score_entities
-from leadline.analysis.anomaly.detector_season import Season, no_season, season_of
 from leadline.analysis.columns import Floats, Ints
 
 SAMPLES_MIN = 20  # of the past: with fewer a model knows nothing, and every score is NaN
@@ -42,7 +41,6 @@ _UNIT_MIN = 1 / 16  # a past in which nothing ever moved has distances of 0
 class Model:
     """What is usual for E entities with M metrics (F features), learnt from T samples."""
 
-    season: Season
     scale_S: Ints  # samples
     centre_EF: Floats
     scale_EF: Floats  # a robust standard deviation; NaN where the past does not say
@@ -66,14 +64,13 @@ class Scores:
     expected: Floats  # (E, N, M) value that was expected
 
 
-def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = False, standard: bool = False) -> Model:
+def fit(past: Floats, *, floor: Floats | None = None, standard: bool = False) -> Model:
     """What is usual, from the past.
 
     Inputs: past (E, T, M) or (T, M), oldest first, evenly spaced; NaN where missing; some of it may be odd itself.
     `floor` (E, M) or (M,): the smallest change of each metric that is worth telling, in its unit; 1 % of its middle, if
-    not told. `seasonal`: look for a season (found only where the past holds three; it costs more than all else).
-    `standard`: values are deviations from what each metric's own judge expects, in its standard deviations, floors and
-    all: their middle is 0, their scale 1, and a distance of less than one of them is none.
+    not told. `standard`: values are deviations from what each metric's own judge expects, in its standard deviations,
+    floors and all: their middle is 0, their scale 1, and a distance of less than one of them is none.
     Accuracy: of 20 samples the scale is right to 25 % or so, of 100 to 10 % (one standard error, normal data).
     Source: Mahalanobis (1936) on robustly scaled features; shrinkage towards the identity as Ledoit, Wolf (JMVA 2004),
     with a fixed rate of a quarter, or F / (F + T) if that is more.
@@ -81,8 +78,6 @@ def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = False, st
     past_ETM = past[None] if past.ndim == 2 else past
     past_ETM = np.where(np.isfinite(past_ETM), past_ETM, np.nan)
     entities, samples, metrics = past_ETM.shape
-    season = season_of(past_ETM) if seasonal else no_season(entities, metrics)
-    calm_ETM = np.ascontiguousarray(past_ETM - season.at(np.arange(samples)))
     # A scale that the past does not hold four times over cannot be learnt from it.
     scale_S = np.array([scale for scale in SCALES if 4 * scale <= samples], np.int64)
     features = metrics * (1 + len(scale_S))
@@ -92,17 +87,17 @@ def fit(past: Floats, *, floor: Floats | None = None, seasonal: bool = False, st
     centre_EF, scale_EF = np.full((entities, features), np.nan), np.full((entities, features), np.nan)
     inner_EXX, past_ETF = np.zeros((entities, inner, inner)), np.zeros((entities, samples if short else 0, features))
     unit_min = 1 / np.sqrt(shrink) if standard else _UNIT_MIN
-    model = Model(season, scale_S, centre_EF, scale_EF, inner_EXX, past_ETF, np.full((entities, 2), np.nan), samples,
-                  shrink, unit_min)  # fmt: skip
+    unknown_E2 = np.full((entities, 2), np.nan)
+    model = Model(scale_S, centre_EF, scale_EF, inner_EXX, past_ETF, unknown_E2, samples, shrink, unit_min)
     if samples < SAMPLES_MIN or not features:
         return model
     floor_EM = np.ones((entities, metrics)) if standard else _floor(past_ETM, floor)
     fit_entities(
-        calm_ETM, floor_EM, scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT, standard, centre_EF, scale_EF, past_ETF,
+        past_ETM, floor_EM, scale_S, SAMPLES_MIN, _DEVIATION_SHARE, CUT, standard, centre_EF, scale_EF, past_ETF,
         inner_EXX,
     )  # fmt: skip
     model = replace(model, inverse_EXX=np.linalg.inv((1 - shrink) * inner_EXX + shrink * np.eye(inner)))
-    squared_ET, _, _ = _judged(model, calm_ETM, 0)
+    squared_ET, _, _ = _judged(model, past_ETM, 0)
     return replace(model, distance_E2=_usual_distances(squared_ET, (1 - shrink) / samples))
 
 
@@ -116,9 +111,9 @@ def _usual_distances(squared_ET: Floats, weight: float) -> Floats:
     return np.asarray(np.quantile(apart_ET, (0.5, 0.95), axis=1).T)
 
 
-def _judged(model: Model, calm_ETM: Floats, before: int) -> tuple[Floats, Floats, Floats]:
+def _judged(model: Model, value_ETM: Floats, before: int) -> tuple[Floats, Floats, Floats]:
     """Squared distances (E, N), shares and levels (E, N, M) of what comes after the first `before` samples."""
-    entities, samples, metrics = calm_ETM.shape
+    entities, samples, metrics = value_ETM.shape
     squared_EN, z_ENM = (
         np.full((entities, samples - before), np.nan),
         np.full((entities, samples - before, metrics), np.nan),
@@ -126,19 +121,17 @@ def _judged(model: Model, calm_ETM: Floats, before: int) -> tuple[Floats, Floats
     share_ENM = np.zeros((entities, samples - before, metrics))
     if model.samples >= SAMPLES_MIN and metrics:
         score_entities(
-            np.ascontiguousarray(calm_ETM), before, model.scale_S, CUT, model.shrink, model.centre_EF, model.scale_EF,
+            np.ascontiguousarray(value_ETM), before, model.scale_S, CUT, model.shrink, model.centre_EF, model.scale_EF,
             model.inverse_EXX, model.past_ETF, squared_EN, share_ENM, z_ENM,
         )  # fmt: skip
     return squared_EN, share_ENM, z_ENM
 
 
-def score(model: Model, now: Floats, before: Floats | None = None, *, place: int | None = None) -> Scores:
+def score(model: Model, now: Floats, before: Floats | None = None) -> Scores:
     """How far N samples are from what is usual.
 
     Inputs: now (E, N, M) or (N, M), evenly spaced as the past was. `before` (E, B, M) or (B, M): the samples just
-    before them (more than 63 change nothing); without it the first samples have nothing to deviate from. `place`: the
-    number of the first sample of `now`, counted from the first of the past, for the season; that after the past, if not
-    told.
+    before them (more than 63 change nothing); without it the first samples have nothing to deviate from.
     Returns: `Scores`, without the axis E where `now` had none. A sample's numbers depend on the model, on itself and on
     the 63 before it, and on nothing else: not on how many are scored at once.
     """
@@ -148,10 +141,8 @@ def score(model: Model, now: Floats, before: Floats | None = None, *, place: int
     known_EBM = known[:, max(0, known.shape[1] - (max(SCALES) - 1)) :]
     value_ETM = np.concatenate([known_EBM, now_ENM], axis=1)
     value_ETM = np.where(np.isfinite(value_ETM), value_ETM, np.nan)
-    first = (model.samples if place is None else place) - known_EBM.shape[1]
-    season_ETM = model.season.at(np.arange(first, first + value_ETM.shape[1]))
-    squared_EN, share_ENM, z_ENM = _judged(model, value_ETM - season_ETM, known_EBM.shape[1])
-    expected_ENM = model.centre_EF[:, None, :metrics] + season_ETM[:, known_EBM.shape[1] :]
+    squared_EN, share_ENM, z_ENM = _judged(model, value_ETM, known_EBM.shape[1])
+    expected_ENM = np.broadcast_to(model.centre_EF[:, None, :metrics], now_ENM.shape).copy()
     known_E = np.asarray(np.isfinite(model.scale_EF[:, :metrics]).any(1))
     score_EN = np.where(known_E[:, None], _in_deviations(model, np.sqrt(squared_EN)), np.nan)
     whole = Scores(score_EN, share_ENM, z_ENM, expected_ENM)

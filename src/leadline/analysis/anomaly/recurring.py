@@ -2,7 +2,7 @@
 
 Judged by what was told before: a load of an entity that was out at least three times within the last two hours, each
 as far from the one before as the new one is from the last, is not told again. So a season is known once it came three
-times, as in whole recordings (`detector_season`), and periods from 2 to 40 minutes are. Only loads have seasons:
+times, and periods from 2 to 40 minutes are. Only loads have seasons:
 errors, lost time and states that come back are trouble each time.
 """
 
@@ -12,11 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
 
-from leadline.analysis.anomaly.detector_season import CYCLES_MIN
 from leadline.analysis.anomaly.kinds import Way, metric_kind
 from leadline.analysis.anomaly.spans import Span
 from leadline.analysis.spec import S
 
+CYCLES_MIN = 3  # times that a season came before it is one: with two, anything that came twice would be
 PERIOD_MIN_NS = 120 * S  # what comes back faster is in the look-back, and widens scales there
 LATE_RATIO = 0.05  # of the period, how early or late it may come
 LATE_MIN_NS = 10 * S  # two bins

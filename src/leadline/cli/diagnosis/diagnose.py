@@ -1,14 +1,15 @@
-"""`leadline diagnose`: what hurts, why, what to do; of a job, an incident or everything, or of a recording."""
+"""`leadline diagnose`: what is wrong, why, what to do; of a job, an incident, all, a recording, or metrics."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from leadline.cli.client import Client
+from leadline.cli.diagnosis.given import DEFAULT_FOR, Given
 from leadline.cli.diagnosis.offline import recorded_diagnosis
 from leadline.cli.diagnosis.truth import compared, comparison
 from leadline.cli.diagnosis.words import state_line, tell
@@ -42,6 +43,39 @@ def diagnose(
     every: Annotated[bool, typer.Option("--all", help="Print every incident in full, not only the costliest.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Print one line only, like a Nagios plug-in.")] = False,
     svg: SvgOption = None,
+    metrics: Annotated[
+        Path | None,
+        typer.Option(
+            help="Rank causes from this table of readings alone (.parquet or .csv: time, entity, metric, value), "
+            "without a server. The argument is then the entity that is slow or fails, if it is known."
+        ),
+    ] = None,
+    relations: Annotated[
+        Path | None, typer.Option(help="With --metrics: what depends on what (.csv: from,to[,kind]).")
+    ] = None,
+    lasting: Annotated[
+        str, typer.Option("--for", help="With --metrics: how long after --at is judged (90s, 5m, 2h).")
+    ] = DEFAULT_FOR,
+    normal: Annotated[
+        list[str] | None,
+        typer.Option(help="With --metrics: normal operation, FROM/TO, can be repeated. Default: all before --at."),
+    ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --metrics: METRIC=ROLE, can be repeated; latency, waiting, failed, requests, use, "
+            "caller-latency, callee-latency."
+        ),
+    ] = None,
+    symptom_metric: Annotated[
+        str,
+        typer.Option(
+            help="With --metrics: what is wrong with the entity. Default: failures if they rose, else latency."
+        ),
+    ] = "",
+    step: Annotated[
+        str, typer.Option(help="With --metrics: length of an interval. Default: the usual distance of readings.")
+    ] = "",
     at: AtOption = "",
     cluster: ClusterOption = "",
     config: ConfigOption = None,
@@ -54,6 +88,11 @@ def diagnose(
     cause; 3: cannot tell, or the name is unknown. In a recording, incidents that are over count too.
     """
     try:
+        if metrics is not None:
+            _refused("--metrics", within=within, truth=truth, svg=svg, cluster=cluster, config=config, server=server)
+            given = Given(metrics, relations, about, at, lasting, normal or (), role or (), symptom_metric, step)
+            _tell_metrics(given, output, check=check, every=every)
+        _needs_metrics(relations=relations, normal=normal, role=role, symptom_metric=symptom_metric, step=step)
         found, faults = _found(
             about, within, truth, at, cluster, config, server, quiet=check or output is not Output.TABLE
         )
@@ -74,6 +113,33 @@ def diagnose(
                 out.print("\nheld against the truth", style="bold")
                 out.print(comparison(lines) if lines else "nothing was broken, and nothing was found")
     raise typer.Exit(EXIT_OF_STATE[found["state"]])
+
+
+def _tell_metrics(given: Given, output: Output, *, check: bool, every: bool) -> NoReturn:
+    from leadline.cli.diagnosis import metrics  # here: it takes a second to load, and a server answers without
+
+    found = metrics.metrics_diagnosis(given)
+    if not emit(found, output):
+        if check:
+            console().print(metrics.line(found), soft_wrap=True)
+        else:
+            metrics.tell(console(), found, every)
+    raise typer.Exit(EXIT_OF_STATE[found["state"]])
+
+
+def _refused(by: str, **options: Any) -> None:
+    """Errors: UsageError for options that say nothing beside `by`."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        words = ", ".join("a second name" if name == "within" else f"--{name}" for name in given)
+        raise UsageError(f"{by} reads files alone, so it goes without {words}")
+
+
+def _needs_metrics(**options: Any) -> None:
+    """Errors: UsageError for options of `--metrics` without it."""
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value]
+    if given:
+        raise UsageError(f"{', '.join(given)}: only with --metrics FILE")
 
 
 def _found(

@@ -7,12 +7,12 @@ import re
 import socket
 
 from leadline.host.found import Edge, Found
-from leadline.host.netlink import Address
 from leadline.host.sources.links import all_addresses
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
 from leadline.model.errors import DataError, UsageError
 from leadline.model.ids import entity_id, parse_entity_id
+from leadline.wire.netlink.links import Address
 
 GPUS_MAX = 64
 ADDRESSES_MAX = 256

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leadline.host.found import Event, Found
-from leadline.host.netlink import IFF_UP, Link
 from leadline.host.sources.links import LinkSocket, Overrun, all_links
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
+from leadline.wire.netlink.links import IFF_UP, Link
 
 DOWN, UP = "link-down", "link-up"
 

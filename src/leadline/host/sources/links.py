@@ -7,13 +7,13 @@ import errno
 import socket
 from collections.abc import Iterator
 
-from leadline.host.netlink import (
+from leadline.wire.netlink.framing import is_last
+from leadline.wire.netlink.links import (
     NETLINK_ROUTE,
     RTMGRP_LINK,
     Address,
     Link,
     addresses_request,
-    is_last,
     links_request,
     parse_addresses,
     parse_links,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leadline.host.found import Found, Sample, Stream
-from leadline.host.netlink import IFF_UP, Link
 from leadline.host.sources.links import all_links
 from leadline.host.sources.site import read_if_there
 from leadline.host.sources.source import Source
+from leadline.wire.netlink.links import IFF_UP, Link
 
 # Name, unit, and the places in rtnl_link_stats64 whose sum it is.
 COUNTERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from leadline.host.found import FlowSent, Found
-from leadline.host.netlink import is_last
-from leadline.host.sock_diag import NETLINK_SOCK_DIAG, Connection, connections_request, parse_connections
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
 from leadline.model.ids import flow_id
+from leadline.wire.netlink.connections import NETLINK_SOCK_DIAG, Connection, connections_request, parse_connections
+from leadline.wire.netlink.framing import is_last
 
 FLOWS_MAX = 1024  # of one reading: eight ranks with 64 connections each have half of that
 RECEIVE_BYTES = 64 * 1024  # the kernel fills at most 32 KB of one datagram, some 80 connections

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from leadline.lab.telemetry import netlink
 from leadline.model.errors import DataError
+from leadline.wire.netlink import framing as netlink
 
 TABLE = "leadline_flows"
 ETHERNET_BYTES = 14  # netfilter sees IP packets; `frame_bytes` has the header as well

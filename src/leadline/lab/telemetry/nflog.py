@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from leadline.lab.telemetry import netlink
 from leadline.model.errors import DataError
+from leadline.wire.netlink import framing as netlink
 
 NETLINK_NETFILTER = 12
 _PACKET, _CONFIG = 0x400, 0x401  # sub-system ULOG (4), message 0 and 1

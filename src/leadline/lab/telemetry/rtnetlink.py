@@ -9,24 +9,18 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from leadline.lab.telemetry import netlink
 from leadline.model.errors import DataError
+from leadline.wire.netlink import framing as netlink
+from leadline.wire.netlink.links import IFF_UP, RTM_NEWLINK, Link, link_of
 
-NETLINK_ROUTE = 0
-_NEW_LINK, _GET_LINK = 16, 18
 _NEW_ROUTE, _GET_ROUTE = 24, 26
 _NEW_QDISC, _GET_QDISC = 36, 38
-_LINK, _TRAFFIC, _ROUTE = struct.Struct("<BxHiII"), struct.Struct("<BxxxiIII"), struct.Struct("<8BI")
-_IF_NAME, _IF_OPERSTATE, _IF_STATS, _IF_CARRIER_CHANGES, _IF_UP_COUNT, _IF_DOWN_COUNT = 3, 16, 23, 35, 47, 48
+_TRAFFIC, _ROUTE = struct.Struct("<BxxxiIII"), struct.Struct("<8BI")
 _QDISC_KIND, _QDISC_STATS, _STATS_QUEUE = 1, 7, 3
 _ROUTE_TO = 1
 _ROOT = 0xFFFFFFFF
 _MAIN_TABLE, _UNICAST = 254, 1
-_U32 = struct.Struct("<I")
-_STATS = struct.Struct("<10Q")  # of rtnl_link_stats64; the rest are details that veth does not count
 _QUEUE = struct.Struct("<5I")
-_FLAG_UP = 0x1
-_STATES = ("unknown", "notpresent", "down", "lowerlayerdown", "testing", "dormant", "up")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +58,6 @@ class Queue:
     overlimits: int
 
 
-def links_request() -> bytes:
-    """Ask for all interfaces."""
-    return netlink.message(_GET_LINK, netlink.REQUEST | netlink.DUMP, _LINK.pack(0, 0, 0, 0, 0))
-
-
 def queues_request() -> bytes:
     """Ask for all qdiscs."""
     return netlink.message(_GET_QDISC, netlink.REQUEST | netlink.DUMP, _TRAFFIC.pack(0, 0, 0, 0, 0))
@@ -81,33 +70,14 @@ def routes_request() -> bytes:
 
 def links(answer: Iterable[netlink.Message]) -> dict[str, Counters]:
     """All interfaces of an answer, by name. Errors: DataError."""
-    found = [_link(body) for kind, body in answer if kind == _NEW_LINK]
+    found = [_counters(link_of(kind, body)) for kind, body in answer if kind == RTM_NEWLINK]
     return {each.name: each for each in found}
 
 
-def _link(body: memoryview) -> Counters:
-    if len(body) < _LINK.size:
-        raise DataError("rtnetlink link", f"{_LINK.size} bytes", f"{len(body)} bytes")
-    _, _, index, flags, _ = _LINK.unpack_from(body)
-    name, operstate, stats = "", 0, (0,) * 10
-    changes = ups = downs = 0
-    for kind, value in netlink.attributes(body[_LINK.size :]):
-        if kind == _IF_STATS:
-            if len(value) < _STATS.size:
-                raise DataError("rtnetlink statistics", f"{_STATS.size} bytes", f"{len(value)} bytes")
-            stats = _STATS.unpack_from(value)
-        elif kind == _IF_NAME:
-            name = bytes(value).rstrip(b"\0").decode(errors="replace")
-        elif kind == _IF_OPERSTATE:
-            operstate = value[0] if value else 0
-        elif kind == _IF_CARRIER_CHANGES:
-            changes = netlink.number(value, _U32, "rtnetlink carrier changes")
-        elif kind == _IF_UP_COUNT:
-            ups = netlink.number(value, _U32, "rtnetlink carrier ups")
-        elif kind == _IF_DOWN_COUNT:
-            downs = netlink.number(value, _U32, "rtnetlink carrier downs")
-    state = _STATES[operstate] if operstate < len(_STATES) else "unknown"
-    return Counters(index, name, bool(flags & _FLAG_UP), state, changes, ups, downs, *stats[:9])
+def _counters(link: Link) -> Counters:
+    changes = (link.carrier_changes or 0, link.carrier_ups or 0, link.carrier_downs or 0)
+    counts = link.stats[:9] or (0,) * 9
+    return Counters(link.number, link.name, bool(link.flags & IFF_UP), link.operstate, *changes, *counts)
 
 
 def queues(answer: Iterable[netlink.Message]) -> dict[int, Queue]:

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from leadline.lab.realise.namespaces import call_in
-from leadline.lab.telemetry import netlink, nflog, rtnetlink, tcp_diag
+from leadline.lab.telemetry import nflog, rtnetlink, tcp_diag
 from leadline.model.errors import WorldError
+from leadline.wire.netlink import framing as netlink
+from leadline.wire.netlink.connections import NETLINK_SOCK_DIAG
+from leadline.wire.netlink.links import NETLINK_ROUTE, links_request
 
 _ANSWER_BYTES = 1 << 16
 _WAIT_S = 5.0  # the kernel answers in microseconds; this only keeps a bug from hanging the lab
@@ -29,7 +32,7 @@ class NodeSockets:
 
     def links(self) -> dict[str, rtnetlink.Counters]:
         """All interfaces by name, now. Errors: WorldError, DataError."""
-        return rtnetlink.links(ask(self.route, rtnetlink.links_request(), self.node))
+        return rtnetlink.links(ask(self.route, links_request(1), self.node))
 
     def queues(self) -> dict[int, rtnetlink.Queue]:
         """The queue of each interface, by ifIndex. Errors: WorldError, DataError."""
@@ -53,7 +56,7 @@ def open_node(node: str, namespace: str) -> NodeSockets:
     """Open the sockets of a node. Errors: WorldError if there is no such namespace or we may not enter it."""
 
     def inside() -> NodeSockets:
-        return NodeSockets(node, _netlink(rtnetlink.NETLINK_ROUTE), _netlink(tcp_diag.NETLINK_SOCK_DIAG))
+        return NodeSockets(node, _netlink(NETLINK_ROUTE), _netlink(NETLINK_SOCK_DIAG))
 
     return call_in(namespace, inside)
 

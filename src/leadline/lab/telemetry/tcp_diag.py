@@ -2,26 +2,19 @@
 
 The kernel's own counters (/proc/net/netstat) are kept per namespace and say nothing about which NIC; a connection
 knows its address, and so its NIC. Sums only grow: what a closed connection had counted stays in.
-Source: include/uapi/linux/inet_diag.h, sock_diag.h, tcp.h (struct tcp_info; new fields are only ever added at its end).
+The bytes are read by `wire.netlink.connections`.
 """
 
 from __future__ import annotations
 
-import struct
+import socket
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leadline.lab.telemetry import netlink
-from leadline.model.errors import DataError
+from leadline.wire.netlink.connections import connections_of, connections_request
+from leadline.wire.netlink.framing import Message
 
-NETLINK_SOCK_DIAG = 4
-_BY_FAMILY = 20
-_INFO = 2
-_REQUEST = struct.Struct("<BBBxI48x")
-_MESSAGE_BYTES = 72
 _COUNTED_STATES = 0xFFF & ~(1 << 10 | 1 << 7 | 1 << 6)  # not LISTEN, CLOSE, TIME_WAIT: they have no counters
-_U32, _U16 = struct.Struct("<I"), struct.Struct("<H")
-_TOTAL_RETRANS, _OUT_OF_ORDER, _TOTAL_RTO = 100, 224, 240  # offsets within tcp_info
 
 
 class TcpCounts(NamedTuple):
@@ -42,31 +35,16 @@ class Connection(NamedTuple):
 
 def request() -> bytes:
     """Ask for all IPv4 TCP connections with their tcp_info."""
-    body = _REQUEST.pack(2, 6, 1 << (_INFO - 1), _COUNTED_STATES)
-    return netlink.message(_BY_FAMILY, netlink.REQUEST | netlink.DUMP, body)
+    return connections_request(socket.AF_INET, 1, _COUNTED_STATES)
 
 
-def connections(answer: Iterable[netlink.Message]) -> list[Connection]:
-    """The connections of an answer. Errors: DataError."""
-    return [_connection(body) for kind, body in answer if kind == _BY_FAMILY]
-
-
-def _connection(body: memoryview) -> Connection:
-    if len(body) < _MESSAGE_BYTES:
-        raise DataError("sock_diag message", f"{_MESSAGE_BYTES} bytes", f"{len(body)} bytes")
-    address = ".".join(map(str, body[8:12]))
-    counts = TcpCounts()
-    for kind, value in netlink.attributes(body[_MESSAGE_BYTES:]):
-        if kind == _INFO:
-            counts = TcpCounts(
-                _at(value, _TOTAL_RETRANS, _U32), _at(value, _OUT_OF_ORDER, _U32), _at(value, _TOTAL_RTO, _U16)
-            )
-    return Connection(bytes(body[44:52]), address, counts)
-
-
-def _at(info: memoryview, offset: int, form: struct.Struct) -> int:
-    """A field of tcp_info; 0 where the kernel is older than the field."""
-    return int(form.unpack_from(info, offset)[0]) if len(info) >= offset + form.size else 0
+def connections(answer: Iterable[Message]) -> list[Connection]:
+    """The connections of an answer that have counters. Errors: DataError."""
+    return [
+        Connection(each.cookie, socket.inet_ntoa(each.source), TcpCounts(each.again, each.out_of_order, each.timeouts))
+        for each in connections_of(answer)
+        if len(each.source) == 4
+    ]
 
 
 class TcpSums:

@@ -1,6 +1,6 @@
 """What a job stands on: the dependency graph of each cluster in memory, kept up to date, and what is asked of it.
 
-    store.relation ── first request of a cluster ──> Graph ── live tables since then ──> Graph.updated ──> answer
+    store.relation ── first request of a cluster ──> Graph ── rows stored since then ──> Graph.updated ──> answer
 
 All relations of the store are in memory, those that no longer hold too (they are kept 400 days; about 135 bytes each,
 so a million takes some 135 MB): a question about a past time is answered like one about now.
@@ -25,28 +25,26 @@ from leadline.model.ids import parse_entity_id
 from leadline.model.principal import OPERATE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
-from leadline.runner.live import LiveBatch, LiveTables
 from leadline.store import Store
 from leadline.views.asked import Asked, only_cluster, plain_job, time_text
+from leadline.views.graph.heard import COLUMNS, Batch, Heard
 from leadline.views.graph.states import NOT_ASKED, Conditions
 from leadline.views.paths.flows import Verdicts
 from leadline.views.rows import SCHEMA_VERSION
 
-COLUMNS = ("tenant", "child", "parent", "kind", "from_ns", "to_ns", "source", "confidence")
-LIVE = frozenset({RELATION.name})  # what is read of the live tables
 CLUSTERS_MAX = 16  # graphs held; the one asked least recently goes
 RELOAD_S = 300.0  # after that the store is read again, for rows that others wrote into it
-WAIT_S = 2.0  # so long a request waits where batches went unseen and the store is read again, then takes what is there
+WAIT_S = 2.0  # so long a request waits where appends went unseen and the store is read again, then takes what is there
 STALE_NS = 120 * 10**9  # paths of a window that ended longer ago are not taken for those of the time asked for
 LINKS_MAX = 20_000  # crossed by a job's flows in a window
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The graph of a cluster, up to a batch of the live tables."""
+    """The graph of a cluster, up to an append."""
 
     graph: Graph
-    seen: int  # number of the last batch that is in it; 0: none was there
+    seen: int  # number of the last append that is in it
     as_of_ns: int
     read_s: float  # when the store was read, on the monotonic clock
 
@@ -55,9 +53,11 @@ class Graphs:
     """The graphs of all clusters. Thread-safe. The first request of a cluster waits until the store is read."""
 
     def __init__(
-        self, store: Store, live: LiveTables, now_ns: Callable[[], int], clock_s: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._store, self._live, self._now_ns, self._clock_s = store, live, now_ns, clock_s
+        self, store: Store, now_ns: Callable[[], int], clock_s: Callable[[], float] = time.monotonic,
+        heard: Heard | None = None,
+    ) -> None:  # fmt: skip
+        self._store, self._now_ns, self._clock_s = store, now_ns, clock_s
+        self._heard = heard or Heard(store)
         self._lock = threading.Lock()  # of the two below, never held while anything is read
         self._held: dict[str, Held] = {}
         self._reading: dict[str, threading.Thread] = {}
@@ -74,7 +74,7 @@ class Graphs:
             fresh = self._followed(held, cluster)
             if fresh is not None:
                 if self._clock_s() - held.read_s >= RELOAD_S:
-                    self._read_behind(cluster)  # nobody waits for it: all that came in here is in the answer
+                    self._read_behind(cluster)  # nobody waits for it: all that was stored here is in the answer
                 kept = self._keep(cluster, fresh)
                 return kept if kept.seen >= fresh.seen else fresh
         reading = self._read_behind(cluster)
@@ -88,19 +88,17 @@ class Graphs:
         return now
 
     def _followed(self, held: Held, cluster: str) -> Held | None:
-        """With what came since; None if batches may have gone before they were seen."""
-        batches = self._live.since(RELATION.name)
-        numbers = {batch.number for batch in batches}
-        if held.seen not in numbers and (held.seen or batches):
+        """With what was stored since; None if some of it is not held any more."""
+        newer = self._heard.since(held.seen)
+        if newer is None:
             return None
-        newer = [batch for batch in batches if batch.number > held.seen and batch.cluster == cluster]
-        last = max(numbers, default=0)
-        return Held(followed(held.graph, newer), last, self._now_ns(), held.read_s)
+        seen = newer[-1].number if newer else held.seen
+        return Held(followed(held.graph, newer, cluster), seen, self._now_ns(), held.read_s)
 
     def _keep(self, cluster: str, fresh: Held) -> Held:
         with self._lock:
             now = self._held.pop(cluster, fresh)
-            # What was read last wins even if a request saw later batches meanwhile: the next one follows them again.
+            # What was read last wins even if a request saw later rows meanwhile: the next one follows them again.
             newest = fresh if (fresh.read_s, fresh.seen) >= (now.read_s, now.seen) else now
             self._held[cluster] = newest
             while len(self._held) > CLUSTERS_MAX:
@@ -125,29 +123,16 @@ class Graphs:
                 self._errors[cluster] = error
 
     def _whole(self, cluster: str) -> Held:
-        as_of_ns, read_s = self._now_ns(), self._clock_s()
+        # The number first: what is stored while the store is read is perhaps in the answer, and followed once more.
+        seen, as_of_ns, read_s = self._heard.number, self._now_ns(), self._clock_s()
         sql = f"SELECT {', '.join(COLUMNS)} FROM leadline.{RELATION.name} WHERE cluster = {{cluster:String}}"
-        made = graph(self._store.query(sql, {"cluster": cluster}))
-        # What was accepted before and is not yet stored is in the live tables: taking all of them again is harmless.
-        batches = self._live.since(RELATION.name)
-        made = followed(made, [batch for batch in batches if batch.cluster == cluster])
-        return Held(made, batches[-1].number if batches else 0, as_of_ns, read_s)
+        return Held(graph(self._store.query(sql, {"cluster": cluster})), seen, as_of_ns, read_s)
 
 
-def followed(made: Graph, batches: Iterable[LiveBatch]) -> Graph:
-    """A graph with the rows of live batches, oldest first."""
-    tables = [batch.columns["rows"] for batch in batches]
-    rows = [table.select(COLUMNS) for table in tables if isinstance(table, pa.Table) and table.num_rows]
-    if not rows:
-        return made
-    return made.updated(pa.concat_tables([each.cast(_plain_schema(each)) for each in rows]))
-
-
-def _plain_schema(rows: pa.Table) -> pa.Schema:
-    """The schema with texts as such: dictionaries of different batches differ."""
-    return pa.schema(
-        [(field.name, pa.string() if pa.types.is_dictionary(field.type) else field.type) for field in rows.schema]
-    )
+def followed(made: Graph, batches: Iterable[Batch], cluster: str) -> Graph:
+    """A graph with what was stored since, oldest first."""
+    rows = [rows for batch in batches if (rows := batch.of(cluster)).num_rows]
+    return made.updated(pa.concat_tables(rows)) if rows else made
 
 
 def graph_answer(graphs: Graphs, store: Store, asked: Asked, job: str, of: str, states: bool = False) -> dict[str, Any]:

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from leadline.analysis.anomaly.detector import CUT, SAMPLES_MIN, fit, score
-from leadline.analysis.anomaly.detector_recording import SMOOTH, of_recording, smoothed
-from leadline.analysis.anomaly.detector_season import likely_periods, season_of
 from leadline.analysis.columns import Floats
 
 ODD = 6.0
@@ -119,51 +117,3 @@ def test_nothing_in_nothing_out() -> None:
     assert score(fit(np.zeros((0, 3))), np.zeros((0, 3))).score.shape == (0,)
     assert score(fit(np.zeros((50, 0))), np.zeros((2, 0))).share.shape == (2, 0)
     assert score(fit(np.zeros((0, 50, 3))), np.zeros((0, 5, 3))).score.shape == (0, 5)
-    assert of_recording(np.zeros((0, 3)), 0).score_N.shape == (0,)
-
-
-def a_daily_course(samples: int, period: int = 96) -> Floats:
-    at_N = np.arange(samples)
-    noise_NM = np.random.default_rng(9).normal(size=(samples, 3))
-    course_N = 30 * np.maximum(0, np.sin(2 * np.pi * at_N / period))
-    return np.column_stack([100 + course_N + noise_NM[:, 0], 50 - course_N / 2 + noise_NM[:, 1], noise_NM[:, 2]])
-
-
-def test_a_season_is_found_and_taken_off_what_follows_it() -> None:
-    past_TM = a_daily_course(960)
-    season = season_of(past_TM[None])
-    assert abs(int(season.period_E[0]) - 96) <= 1
-    assert (season.added_EPM[0] != 0).any(0).tolist() == [True, True, False]
-    # At the foot of the course the height of its top is odd; in its range it is.
-    now_NM = a_daily_course(960 + 96)[960:]
-    now_NM[60, :2] = [130, 35]
-    told = score(fit(past_TM, seasonal=True), now_NM, past_TM)
-    plain = score(fit(past_TM), now_NM, past_TM)
-    assert told.score[60] > ODD
-    assert told.z[60, 0] > 2 * plain.z[60, 0]
-    assert told.expected[24, 0] == pytest.approx(130, abs=4)
-    assert told.expected[72, 0] == pytest.approx(100, abs=4)
-
-
-def test_two_cycles_are_no_season_and_neither_is_noise() -> None:
-    assert not season_of(a_daily_course(200)[None]).period_E.any()
-    assert not season_of(np.random.default_rng(1).normal(size=(3, 500, 4))).added_EPM.any()
-    assert likely_periods(np.ones((300, 2))) == []
-
-
-def test_a_recording_is_judged_beside_its_first_part_and_beside_itself() -> None:
-    value_NM = calm(1000)
-    value_NM[700:740, 2] += 30
-    told = of_recording(value_NM, 300)
-    odd = np.zeros(1000, bool)
-    odd[700 - SMOOTH : 740 + SMOOTH] = True
-    assert told.score_N[705:735].min() > told.score_N[~odd].max()
-    assert told.by_all.share[710].argmax() == 2
-    assert told.by_past.share[710].argmax() == 2
-    single = of_recording(value_NM[:, 2:3], 300)
-    assert single.score_N[705:735].mean() > 2 * single.score_N[~odd].mean()
-
-
-def test_smoothing_keeps_length_and_mean() -> None:
-    assert smoothed(np.full(7, 2.0), 4).tolist() == [2.0] * 7
-    assert smoothed(np.array([0, 0, 0, 4.0, 0, 0, 0]), 4).sum() == pytest.approx(4)

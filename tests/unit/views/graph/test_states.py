@@ -11,7 +11,6 @@ from tests.unit.views.incidents.incident_rows import ROWS as INCIDENTS
 from tests.unit.views.paths.path_rows import END, ROWS, STARTED, S, append, edge, fabric, filled, up
 
 from leadline.model.principal import Principal, Role
-from leadline.runner.live import LiveTables
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.graph.states import HEARD_NS
@@ -59,7 +58,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 def ask(store: Store, at_ns: int = END, who: Principal = OPERATOR, of: str = "",
         cluster: str = "default") -> dict[str, Any]:  # fmt: skip
-    graphs = Graphs(store, LiveTables(lambda rows: None), lambda: END)
+    graphs = Graphs(store, lambda: END)
     answer = graph_answer(graphs, store, Asked(who, cluster, at_ns), "" if of else "bert-1", of, states=True)
     GraphAnswer.model_validate(answer)
     return answer
@@ -109,7 +108,7 @@ def test_what_is_not_heard_of_is_unknown_never_good(store: Store) -> None:
 
 
 def test_states_are_told_where_asked_for_only(store: Store) -> None:
-    graphs = Graphs(store, LiveTables(lambda rows: None), lambda: END)
+    graphs = Graphs(store, lambda: END)
     found = graph_answer(graphs, store, Asked(OPERATOR, "default", END), "bert-1", "")
     GraphAnswer.model_validate(found)
     assert {node["state"] for node in found["nodes"]} == {None}

@@ -1,4 +1,4 @@
-"""What a job stands on, from relations in a store and in the live tables."""
+"""What a job stands on, from relations in a store and those stored since."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from tests.unit.views.paths.path_rows import BOOT, END, ROWS, STARTED, S, append
 
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.principal import Principal, Role
+from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
-from leadline.runner.live import LiveTables
+from leadline.model.tables.verdicts import EVENT
 from leadline.store import Store
+from leadline.store.client import Appended
 from leadline.store.schema import arrow_table
 from leadline.views.asked import Asked, only_cluster
+from leadline.views.graph.heard import Heard
 from leadline.views.graph.view import Graphs, graph_answer, hidden_names
 from leadline.views.paths.path import path_answer
 
@@ -39,8 +42,8 @@ class Clock:
         return self.seconds
 
 
-def graphs(store: Any, live: LiveTables | None = None, clock: Clock | None = None) -> Graphs:
-    return Graphs(store, live or LiveTables(lambda rows: None), lambda: END, clock or Clock())
+def graphs(store: Any, clock: Clock | None = None, rows_max: int = 1000) -> Graphs:
+    return Graphs(store, lambda: END, clock or Clock(), Heard(store, rows_max))
 
 
 def ask(store: Store, job: str = "bert-1", of: str = "", who: Principal = OPERATOR, at_ns: int = END,
@@ -54,10 +57,6 @@ def entities(answer: dict[str, Any]) -> set[str]:
 
 def rows_of(rows: list[dict[str, Any]]) -> pa.Table:
     return arrow_table(RELATION, {c.name: [row[c.name] for row in rows] for c in RELATION.columns})
-
-
-def tell(live: LiveTables, rows: list[dict[str, Any]]) -> None:
-    live.add("acme", "default", RELATION, {"rows": rows_of(rows)}, len(rows))
 
 
 def test_a_job_stands_on_its_hosts_leaves_and_the_spines_its_flows_cross(store: Store) -> None:
@@ -156,15 +155,16 @@ def test_hidden_names_leave_out_what_the_tenant_does_not_know() -> None:
 
 
 def test_what_comes_in_is_seen_by_the_next_request(store: Store) -> None:
-    live = LiveTables(lambda rows: None)
-    held = graphs(store, live)
+    counted = CountedStore(list(fabric()))
+    held = graphs(counted)
     assert "host:h9" not in entities(ask(store, held=held))
     new: dict[str, Any] = {"tenant": "acme", "from_ns": STARTED, "source": "torch-hook"}
-    tell(live, [relation("rank:bert-1/2", "in", "job:bert-1", **new)])
-    tell(live, [relation("rank:bert-1/2", "runs-on", "host:h9", **new)])
+    counted.append([relation("rank:bert-1/2", "in", "job:bert-1", **new)])
+    counted.append([relation("rank:bert-1/2", "runs-on", "host:h9", **new)])
     assert {"host:h9", "rank:bert-1/2"} <= entities(ask(store, held=held))
-    tell(live, [relation("rank:bert-1/2", "runs-on", "host:h9", to_ns=END - S, **new)])
+    counted.append([relation("rank:bert-1/2", "runs-on", "host:h9", to_ns=END - S, **new)])
     assert "host:h9" not in entities(ask(store, held=held))
+    assert counted.read == 1
 
 
 class CountedStore:
@@ -174,6 +174,19 @@ class CountedStore:
         self.rows, self.read, self.error = rows, 0, ""
         self.open = threading.Event()
         self.open.set()
+        self.listeners: list[Appended] = []
+
+    def listen(self, listener: Appended) -> None:
+        self.listeners.append(listener)
+
+    def append(self, rows: list[dict[str, Any]]) -> None:
+        """Store rows, and tell."""
+        self.rows += rows
+        self.tell(RELATION, rows_of(rows))
+
+    def tell(self, table: Table, rows: pa.Table | None) -> None:
+        for each in self.listeners:
+            each(table, rows)
 
     def query(self, sql: str, parameters: dict[str, Any] | None = None) -> pa.Table:
         assert "FROM leadline.relation" in sql
@@ -208,15 +221,39 @@ def test_many_first_requests_read_once() -> None:
     assert counted.read == 1
 
 
-def test_batches_that_went_before_they_were_seen_make_it_read_again() -> None:
-    live = LiveTables(lambda rows: None, batches_max=1)
+def test_appends_that_went_before_they_were_seen_make_it_read_again() -> None:
     counted = CountedStore(list(fabric()))
-    held = graphs(counted, live)
-    tell(live, [relation("host:a", "in", "cluster:x")])
+    held = graphs(counted, rows_max=1)
+    counted.append([relation("host:a", "in", "cluster:x")])
     held.of("default")
-    tell(live, [relation("host:b", "in", "cluster:x")])  # the one seen is dropped: more may be
-    held.of("default")
+    counted.append([relation("host:b", "in", "cluster:x")])
+    assert held.of("default").graph.number("host:b") >= 0
+    assert counted.read == 1
+    counted.append([relation("host:c", "in", "cluster:x")])
+    counted.append([relation("host:d", "in", "cluster:x")])  # the one before is let go of unseen
+    assert held.of("default").graph.number("host:c") >= 0
     assert counted.read == 2
+
+
+def test_rows_that_are_perhaps_stored_make_it_read_again() -> None:
+    counted = CountedStore(list(fabric()))
+    held = graphs(counted)
+    held.of("default")
+    counted.rows.append(relation("host:perhaps", "in", "cluster:x"))
+    counted.tell(RELATION, None)
+    assert held.of("default").graph.number("host:perhaps") >= 0
+    assert counted.read == 2
+
+
+def test_rows_of_other_tables_and_clusters_are_passed_over() -> None:
+    counted = CountedStore(list(fabric()))
+    held = graphs(counted)
+    before = held.of("default")
+    counted.tell(EVENT, None)
+    counted.append([relation("host:far", "in", "cluster:x") | {"cluster": "far"}])
+    after = held.of("default")
+    assert after.graph is before.graph
+    assert (after.seen, counted.read) == (before.seen + 1, 1)
 
 
 def test_a_request_takes_the_old_graph_where_reading_again_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,15 +269,15 @@ def test_a_request_takes_the_old_graph_where_reading_again_lasts(monkeypatch: py
         counted.open.set()
 
 
-def test_a_reading_that_was_overtaken_by_live_rows_still_counts() -> None:
-    live, counted, clock = LiveTables(lambda rows: None), CountedStore(list(fabric())), Clock()
-    held = graphs(counted, live, clock)
-    tell(live, [relation("host:first", "in", "cluster:x")])
+def test_a_reading_that_was_overtaken_by_new_rows_still_counts() -> None:
+    counted, clock = CountedStore(list(fabric())), Clock()
+    held = graphs(counted, clock)
+    counted.append([relation("host:first", "in", "cluster:x")])
     held.of("default")
     clock.seconds = 301.0
     counted.open.clear()
     for number in range(5):  # rows come and are followed while the store is read
-        tell(live, [relation(f"host:new{number}", "in", "cluster:x")])
+        counted.append([relation(f"host:new{number}", "in", "cluster:x")])
         assert held.of("default").graph.number(f"host:new{number}") >= 0
     counted.open.set()
     for thread in threading.enumerate():

@@ -54,6 +54,24 @@ class Calls:
             reached_N[further] = True
         return reached_N
 
+    def chain(self, start: int, end: int) -> list[int]:
+        """Places from `start` to `end` along calls, both included, by as few calls as possible; empty: no path."""
+        before = {start: start}
+        edge = [start]
+        while edge and end not in before:
+            ends = [(at, int(n)) for at in edge for n in self.callee_E[self.caller_E == at]]
+            edge = []
+            for at, n in ends:
+                if n not in before:
+                    before[n] = at
+                    edge.append(n)
+        if end not in before:
+            return []
+        found = [end]
+        while found[-1] != start:
+            found.append(before[found[-1]])
+        return found[::-1]
+
 
 @dataclass(frozen=True, slots=True)
 class Explained:

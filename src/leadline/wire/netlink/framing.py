@@ -1,7 +1,5 @@
-"""Netlink by hand: messages and attributes, as bytes. Pure.
+"""Netlink messages and attributes, as bytes. Pure.
 
-A library would do, but takes 25 MB and a fifth of a second to import; the lab's telemetry shares two cores and a few
-hundred MB with the training that it watches.
 Source: include/uapi/linux/netlink.h. Little-endian machines, as everywhere in Leadline.
 """
 
@@ -13,6 +11,7 @@ from typing import NamedTuple
 
 from leadline.model.errors import DataError
 
+AF_INET, AF_INET6 = 2, 10  # of Linux; `socket` has them too, and is for those who open one
 REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
 NOOP, ERROR, DONE = 1, 2, 3
 _HEADER = struct.Struct("<IHHII")
@@ -51,14 +50,15 @@ def messages(data: bytes | memoryview) -> Iterator[Message]:
         raise DataError(f"netlink message at byte {at}", "a header of 16 bytes", f"{end - at} bytes")
 
 
-def attributes(body: memoryview) -> Iterator[tuple[int, memoryview]]:
+def attributes(body: bytes | memoryview) -> Iterator[tuple[int, memoryview]]:
     """Kind and value of each attribute. Errors: DataError if a length does not fit."""
-    at, end = 0, len(body)
+    view = memoryview(body)
+    at, end = 0, len(view)
     while end - at >= 4:
-        size, kind = _ATTRIBUTE.unpack_from(body, at)
+        size, kind = _ATTRIBUTE.unpack_from(view, at)
         if not 4 <= size <= end - at:
             raise DataError(f"netlink attribute at byte {at}", f"a length of 4 to {end - at}", str(size))
-        yield kind & _KIND, body[at + 4 : at + size]
+        yield kind & _KIND, view[at + 4 : at + size]
         at += size + 3 & ~3
 
 
@@ -67,6 +67,11 @@ def number(value: memoryview, form: struct.Struct, where: str) -> int:
     if len(value) < form.size:
         raise DataError(where, f"{form.size} bytes", f"{len(value)} bytes")
     return int(form.unpack_from(value)[0])
+
+
+def is_last(data: bytes) -> bool:
+    """Whether these messages end the answer to a request for all. Errors: DataError."""
+    return any(kind in (DONE, ERROR) for kind, _ in messages(data))
 
 
 def refusal(body: memoryview) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leadline.analysis.cause.deviation import LEAST, baseline, excess, headroom_eaten, rise
+from leadline.analysis.rootcause.deviation import LEAST, baseline, excess, headroom_eaten, rise
 
 RNG = np.random.default_rng(7)
 

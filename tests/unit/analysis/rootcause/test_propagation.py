@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leadline.analysis.cause.propagation import Calls, Explained, explained, own_losses, passing
+from leadline.analysis.rootcause.propagation import Calls, Explained, explained, own_losses, passing
 
 NAMES = ("front", "a", "b", "c", "beside")
 CHAIN = Calls.of(NAMES, [("front", "a"), ("a", "b"), ("b", "c"), ("front", "beside")])
