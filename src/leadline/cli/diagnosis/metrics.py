@@ -19,11 +19,11 @@ from leadline.cli.diagnosis.given import Given
 from leadline.cli.diagnosis.metrics_files import Relations, read_metrics, read_relations
 from leadline.cli.output import when
 from leadline.model.errors import UsageError
+from leadline.model.units import S
 from leadline.views.rows import SCHEMA_VERSION, parse_time
 
 Answer = dict[str, Any]
 
-S = 10**9
 SHOWN = 5  # causes in the text; the first is right or the data does not tell
 
 
