@@ -31,10 +31,10 @@ from evals.runs.judged import Run, runs_in, source_hash
 from evals.runs.scores import is_component
 from evals.runs.truth import Trouble, read_truth, truth_of, works_of
 from leadline.analysis import ANALYSES
-from leadline.analysis.cause.cause import OVER_NS, matter_of
+from leadline.analysis.cause.cause import OVER_NS, context_of
+from leadline.analysis.cause.context import Context, signs_of
 from leadline.analysis.cause.hurts import Hurt, hurts_of
 from leadline.analysis.cause.incidents import known_of
-from leadline.analysis.cause.matter import Matter, signs_of
 from leadline.analysis.cause.reach import explained
 from leadline.analysis.cause.rules import RULES, Rule, Sign
 from leadline.analysis.cause.score import BREADTH, blame_nats, parts_of
@@ -65,7 +65,7 @@ RULES_OF: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-# In the order of `matter_of`, as far as `cause` reads them.
+# In the order of `context_of`, as far as `cause` reads them.
 EVIDENCE = ("anomaly", "event", "failure", "conflict", "sle_loss", "suspect")
 LEVELS = ("0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0")
 NEARNESS = (0.0, 0.1, 0.2, 0.5, 1.0)  # what `reach.explained` can say of one blame
@@ -157,16 +157,16 @@ def _count(trouble: Trouble, task: Task, found: Counts) -> None:
     known = known_of(given["incident"].to_pylist(), given["cause"].to_pylist())
     evidence = tuple(given[name] for name in EVIDENCE if name in given)
     ways = given["relation"], given["flow_path"], given["flow_volume"], given["series"]
-    matter = matter_of(hurts, known, evidence, *ways, task.window)
+    context = context_of(hurts, known, evidence, *ways, task.window)
     for rule in RULES:
         if any(hurt.symptom in rule.symptoms for hurt in hurts):
-            _count_rule(rule, trouble, hurts, matter, found)
+            _count_rule(rule, trouble, hurts, context, found)
 
 
-def _count_rule(rule: Rule, trouble: Trouble, hurts: Sequence[Hurt], matter: Matter, found: Counts) -> None:
+def _count_rule(rule: Rule, trouble: Trouble, hurts: Sequence[Hurt], context: Context, found: Counts) -> None:
     parts = parts_of(hurts)
-    for entity in components(rule, matter):
-        near = [explained(part.blame, part.hurt, entity, rule, matter.ground) for part in parts]
+    for entity in components(rule, context):
+        near = [explained(part.blame, part.hurt, entity, rule, context.ground) for part in parts]
         broken = _is_broken(entity, rule, trouble)
         if not any(near) or (not broken and _is_broken(entity, None, trouble)):
             continue  # no candidate; or broken in another way, whose signs these may be
@@ -179,8 +179,8 @@ def _count_rule(rule: Rule, trouble: Trouble, hurts: Sequence[Hurt], matter: Mat
         onset = min(
             (part.hurt for part, each in zip(parts, near, strict=True) if each > 0), key=lambda one: one.start_ns
         )
-        told, _ = signs_of(entity, rule, onset, matter)
-        there = {id(matter.book.signs(each.piece.face)[rule.name]) for each in told}
+        told, _ = signs_of(entity, rule, onset, context)
+        there = {id(context.book.signs(each.piece.face)[rule.name]) for each in told}
         for number, sign in enumerate(rule.signs):
             found[f"sign {rule.name} {number}"].add(broken, float(id(sign) in there))
 
@@ -190,9 +190,9 @@ def _level(share: float) -> str:
     return f"{low:.1f}-{low + 0.2:.1f}"
 
 
-def components(rule: Rule, matter: Matter) -> list[str]:
+def components(rule: Rule, context: Context) -> list[str]:
     """Whatever is of a kind that the rule is about."""
-    topology = matter.ground.topology
+    topology = context.ground.topology
     names = [*topology.names, *(topology.link(each) for each in topology.names if kind_of(each) == "swport")]
     return sorted({each for each in names if each and kind_of(each) in rule.kinds})
 

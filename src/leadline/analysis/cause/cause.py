@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.cause.components import components_of
+from leadline.analysis.cause.context import Book, Context
 from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
-from leadline.analysis.cause.matter import Book, Matter
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
@@ -130,10 +130,10 @@ def cause(
     if not hurts:  # a part is dead, or nobody watches what was open
         return _columns([], known, window, _waiting([], known, out, saying, window))
     evidence = anomaly, event, failure, conflict, sle_loss, suspect
-    matter = matter_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
+    context = context_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
     groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
-    troubles = troubles_of(groups, matter, saying, window.to_ns)
-    rows = [Telling(each, known, matter, saying, window, out) for each in troubles]
+    troubles = troubles_of(groups, context, saying, window.to_ns)
+    rows = [Telling(each, known, context, saying, window, out) for each in troubles]
     return _columns(rows, known, window, _waiting(rows, known, out, saying, window))
 
 
@@ -163,7 +163,7 @@ def _waiting(
     return found
 
 
-def matter_of(
+def context_of(
     hurts: Sequence[Hurt],
     known: Known,
     evidence: tuple[pa.Table, ...],
@@ -172,7 +172,7 @@ def matter_of(
     flow_volume: pa.Table,
     series: pa.Table,
     window: Window,
-) -> Matter:
+) -> Context:
     """All that is known of what hurts. evidence: rows of anomaly, event, failure, conflict, sle_loss, suspect."""
     ground = Ground(components_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
     tenants = {each.tenant for each in hurts}
@@ -183,7 +183,7 @@ def matter_of(
         _BOOK.speaks_of, quoted,
     )  # fmt: skip
     names = _is_only_tenant(hurts, flow_volume)
-    return Matter(
+    return Context(
         ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
         ground.traffic.jobs() if names else frozenset(),
     )  # fmt: skip

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.hurts import Hurt
-from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.score import Candidate, Part, candidates_of, parts_of, probabilities
 from leadline.analysis.graph.topology import Topology
 from leadline.model.ids import kind_of
@@ -70,14 +70,14 @@ class _Tally:
     why_not: str = ""
 
 
-def verdict_of(hurts: Sequence[Hurt], matter: Matter, silent: frozenset[str]) -> Verdict:
+def verdict_of(hurts: Sequence[Hurt], context: Context, silent: frozenset[str]) -> Verdict:
     """The causes of one trouble. `silent`: rules that may not name anything, because people often found them wrong."""
     parts = parts_of(hurts)
-    found = candidates_of(parts, matter)
+    found = candidates_of(parts, context)
     tallies = {id(each): _Tally(each) for each in found}
     unknown = 0.0
     for place, part in enumerate(parts):
-        unknown += _judged(place, part, tallies, matter.ground.topology, silent)
+        unknown += _judged(place, part, tallies, context.ground.topology, silent)
     ranked = sorted(tallies.values(), key=lambda each: (-each.won, -each.mass, -each.best[0], each.candidate.order))
     named = _set(ranked)
     chosen = [Cause(each.candidate, -each.best[1], each.sure / each.won, True) for each in named]

@@ -12,10 +12,10 @@ from hashlib import blake2b
 from typing import Any
 
 from leadline.analysis.cause.choice import Verdict, family, verdict_of
+from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.evidence import Piece, remembered
 from leadline.analysis.cause.history import Episode
 from leadline.analysis.cause.hurts import Hurt, retold
-from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.said import Saying
 from leadline.model.ids import EntityId
 from leadline.model.incidents import Verdict as Told
@@ -146,17 +146,17 @@ def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     )
 
 
-def troubles_of(groups: Sequence[tuple[Hurt, ...]], matter: Matter, saying: Saying, now_ns: int) -> list[Trouble]:
+def troubles_of(groups: Sequence[tuple[Hurt, ...]], context: Context, saying: Saying, now_ns: int) -> list[Trouble]:
     """Incidents: groups of symptoms, put together where one component was named for several.
 
     Loops over the incidents of a window: few.
     """
 
     def verdict(hurts: Sequence[Hurt]) -> Verdict:
-        return verdict_of(hurts, matter, saying.silent_for_all(each.tenant for each in hurts))
+        return verdict_of(hurts, context, saying.silent_for_all(each.tenant for each in hurts))
 
     troubles = [Trouble(group, verdict(group)) for group in groups]
-    while (pair := _alike(troubles, matter, now_ns)) is not None:
+    while (pair := _alike(troubles, context, now_ns)) is not None:
         first, second = (troubles[place] for place in pair)
         troubles = [each for place, each in enumerate(troubles) if place not in pair]
         hurts = tuple(sorted((*first.hurts, *second.hurts), key=lambda each: (each.start_ns, *each.key[:3])))
@@ -164,19 +164,19 @@ def troubles_of(groups: Sequence[tuple[Hurt, ...]], matter: Matter, saying: Sayi
     return sorted(troubles, key=lambda each: (each.start_ns, each.first.key))
 
 
-def _alike(troubles: Sequence[Trouble], matter: Matter, now_ns: int) -> tuple[int, int] | None:
+def _alike(troubles: Sequence[Trouble], context: Context, now_ns: int) -> tuple[int, int] | None:
     """Places of two incidents of which one component was named first, one while the other lasts or soon after."""
     for place, one in enumerate(troubles):
         for other_place in range(place + 1, len(troubles)):
             other = troubles[other_place]
             near = one.start_ns < _until(other, now_ns) + GAP_NS and other.start_ns < _until(one, now_ns) + GAP_NS
-            if near and _same_cause(one, other, matter):
+            if near and _same_cause(one, other, context):
                 return place, other_place
     return None
 
 
-def _same_cause(one: Trouble, other: Trouble, matter: Matter) -> bool:
-    topology = matter.ground.topology
+def _same_cause(one: Trouble, other: Trouble, context: Context) -> bool:
+    topology = context.ground.topology
     named = [each.candidate for each in one.verdict.chosen]
     others = [each.candidate for each in other.verdict.chosen]
     return any(

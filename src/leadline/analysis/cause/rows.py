@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from leadline.analysis.cause.choice import Cause, family, verdict_of
 from leadline.analysis.cause.choice import Verdict as Concluded
+from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.history import Episode, class_of
 from leadline.analysis.cause.hurts import lost_of, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
-from leadline.analysis.cause.matter import Matter
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
 from leadline.analysis.cause.said import Saying
 from leadline.analysis.cause.suppression import suppressed
@@ -37,7 +37,7 @@ class Telling:
 
     trouble: Trouble
     known: Known
-    matter: Matter
+    context: Context
     saying: Saying
     window: Window
     out: Out
@@ -59,7 +59,7 @@ class Telling:
         """Its row for a tenant, which names only that tenant's jobs."""
         own = Trouble(tuple(each for each in self.trouble.hurts if each.tenant == tenant), self.trouble.verdict)
         chosen = any(each.chosen for each in self._shown(tenant))
-        missing = missing_of(own.hurts, self._verdict(tenant), self.matter.ground)
+        missing = missing_of(own.hurts, self._verdict(tenant), self.context.ground)
         told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
         end_ns = self._end_ns(tenant, own.end_ns)
         return {
@@ -94,10 +94,10 @@ class Telling:
         silent = self.saying.to(tenant).silent
         if silent == self.saying.silent_for_all(self.tenants):
             return self.trouble.verdict
-        return verdict_of(self.trouble.hurts, self.matter, silent)
+        return verdict_of(self.trouble.hurts, self.context, silent)
 
     def _shown(self, tenant: str) -> list[Cause]:
-        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant} | self.matter.nameable
+        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant} | self.context.nameable
         return [each for each in self._verdict(tenant).causes if _is_of(each.candidate.entity, jobs)]
 
     def _suppressed(self, tenant: str) -> str | None:
@@ -105,7 +105,7 @@ class Telling:
         said = self.saying.to(tenant)
         if self.id in said.dismissed:
             return Suppressed.DISMISSED.value
-        topology = self.matter.ground.topology
+        topology = self.context.ground.topology
         own = [each for each in self.trouble.hurts if each.tenant == tenant]
         entities = {each.entity for each in own} | {f"job:{each.job}" for each in own if each.job}
         for each in self._shown(tenant):
@@ -122,7 +122,7 @@ class Telling:
         return [self._cause(tenant, place + 1, each) for place, each in enumerate(self._shown(tenant))]
 
     def _cause(self, tenant: str, position: int, one: Cause) -> dict[str, object]:
-        candidate, topology = one.candidate, self.matter.ground.topology
+        candidate, topology = one.candidate, self.context.ground.topology
         onsets = [each.piece.time_ns for each in candidate.told if each.piece.face.table != "traffic"]
         start_ns = min(onsets, default=self.trouble.start_ns)
         of = self._class(one, start_ns)
@@ -153,20 +153,20 @@ class Telling:
 
     def _class(self, one: Cause, start_ns: int) -> FaultClass:
         # A link that was named by its port before is the same component.
-        alike = sorted(family(one.candidate.entity, self.matter.ground.topology))
+        alike = sorted(family(one.candidate.entity, self.context.ground.topology))
         found = [self.known.episodes.get((entity, one.candidate.rule.name), {}) for entity in alike]
         earlier = {incident: episode for each in found for incident, episode in each.items()}
         past = [episode for incident, episode in sorted(earlier.items()) if incident != self.id]
         jobs = frozenset(each.job for each in self.trouble.hurts if each.job)
         now = Episode(start_ns, self.trouble.end_ns, jobs)
-        used = self.matter.ground.jobs_on(one.candidate.entity)
+        used = self.context.ground.jobs_on(one.candidate.entity)
         works = one.candidate.rule.works
         return class_of([*past, now], self.window.to_ns, works=works, spared=used - jobs)
 
     def _remedy(self, one: Cause, of: FaultClass) -> Remedy:
         """Lost per second: of what it explains, since it began to hurt."""
         hurts = self.trouble.hurts
-        ranks = self.matter.ground.topology.ranks_of
+        ranks = self.context.ground.topology.ranks_of
         gpus = sum(len(ranks(f"job:{job}")) for job in {each.job for each in hurts if each.job})
         until_ns = self.window.to_ns if self.trouble.end_ns is None else self.trouble.end_ns
         seconds = max(1.0, (until_ns - self.trouble.start_ns) / S)

@@ -25,9 +25,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from leadline.analysis.cause.context import Context, Told, signs_of, wide_share
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.hurts import Blame, Hurt
-from leadline.analysis.cause.matter import Matter, Told, signs_of, wide_share
 from leadline.analysis.cause.reach import Reach, explained
 from leadline.analysis.cause.rule import Rule
 from leadline.model.ids import kind_of
@@ -126,34 +126,34 @@ def parts_of(hurts: Sequence[Hurt]) -> list[Part]:
     return found[:PARTS_MAX]
 
 
-def candidates_of(parts: Sequence[Part], matter: Matter) -> list[Candidate]:
+def candidates_of(parts: Sequence[Part], context: Context) -> list[Candidate]:
     """All candidates of one trouble, in order of their names."""
     asked = {part.hurt.symptom for part in parts}
-    rules = {rule.name: rule for rule in matter.book.rules if rule.symptoms & asked}
-    shown = _shown(rules, matter)
+    rules = {rule.name: rule for rule in context.book.rules if rule.symptoms & asked}
+    shown = _shown(rules, context)
     found = []
     for name, rule in rules.items():
-        entities = shown.get(name, set()) | (_blamed(rule, parts, matter) if rule.alone else set())
+        entities = shown.get(name, set()) | (_blamed(rule, parts, context) if rule.alone else set())
         for entity in sorted(entities):
-            one = _candidate(entity, rule, parts, matter)
+            one = _candidate(entity, rule, parts, context)
             found += [one] if one is not None else []
     return sorted(found, key=lambda each: each.order)
 
 
-def _shown(rules: Mapping[str, Rule], matter: Matter) -> dict[str, set[str]]:
+def _shown(rules: Mapping[str, Rule], context: Context) -> dict[str, set[str]]:
     """Components on which signs stand, by the name of the rule."""
     found: dict[str, set[str]] = defaultdict(set)
-    for entity, pieces in matter.by_entity.items():
-        names = {name for piece in pieces for name in matter.book.signs(piece.face) if name in rules}
-        wholes = matter.ground.components.wholes(entity) if names else ()
+    for entity, pieces in context.by_entity.items():
+        names = {name for piece in pieces for name in context.book.signs(piece.face) if name in rules}
+        wholes = context.ground.components.wholes(entity) if names else ()
         for name in names:
             found[name].update(whole for whole in wholes if kind_of(whole) in rules[name].kinds)
     return found
 
 
-def _blamed(rule: Rule, parts: Sequence[Part], matter: Matter) -> set[str]:
+def _blamed(rule: Rule, parts: Sequence[Part], context: Context) -> set[str]:
     """What is blamed, for rules that need nothing else."""
-    reaches = ((matter.ground.reach(part.blame.owner, part.hurt.job), part.hurt) for part in parts)
+    reaches = ((context.ground.reach(part.blame.owner, part.hurt.job), part.hurt) for part in parts)
     return {entity for reach, hurt in reaches for entity in _named(rule, reach, hurt)}
 
 
@@ -165,26 +165,26 @@ def _named(rule: Rule, reach: Reach, hurt: Hurt) -> set[str]:
     return {each for each in reach.own | job if kind_of(each) in rule.kinds}
 
 
-def _candidate(entity: str, rule: Rule, parts: Sequence[Part], matter: Matter) -> Candidate | None:
-    near = tuple(explained(part.blame, part.hurt, entity, rule, matter.ground) for part in parts)
+def _candidate(entity: str, rule: Rule, parts: Sequence[Part], context: Context) -> Candidate | None:
+    near = tuple(explained(part.blame, part.hurt, entity, rule, context.ground) for part in parts)
     share = min(1.0, math.fsum(part.weight * each for part, each in zip(parts, near, strict=True)))
     if share <= 0:
         return None
     onset = _onset(parts, near)
-    told, late = signs_of(entity, rule, onset, matter)
-    alone = tuple(_alone(entity, rule, part, matter) for part in parts) if rule.alone else (0.0,) * len(parts)
+    told, late = signs_of(entity, rule, onset, context)
+    alone = tuple(_alone(entity, rule, part, context) for part in parts) if rule.alone else (0.0,) * len(parts)
     needs = any(sign.needed for sign in rule.signs)
-    proven = any(matter.book.signs(each.piece.face)[rule.name].needed for each in told)
+    proven = any(context.book.signs(each.piece.face)[rule.name].needed for each in told)
     if (needs and not proven) or (not told and not any(alone)):
         return None
     base = {"prior": rule.prior}
-    wide = wide_share(entity, matter, told) if rule.wide and told else 1.0
+    wide = wide_share(entity, context, told) if rule.wide and told else 1.0
     for place, each in enumerate(told):
         name = f"{each.piece.face.table} {each.piece.face.what} {each.piece.entity}"
         base[name] = base.get(name, 0.0) + each.weight * HALVING**place * (1.0 if wide >= WIDE_MIN else wide)
     if wide < WIDE_MIN:
         base["wide"] = WIDE_MISSES
-    if (entity, rule.name) in matter.before:
+    if (entity, rule.name) in context.before:
         base["before"] = BEFORE
     return Candidate(entity, rule, base, told, near, alone, share, onset.start_ns, late)
 
@@ -200,21 +200,21 @@ def _onset(parts: Sequence[Part], near: Sequence[float]) -> Hurt:
     return replace(first.hurt, start_ns=first.since_ns)
 
 
-def _alone(entity: str, rule: Rule, part: Part, matter: Matter) -> float:
+def _alone(entity: str, rule: Rule, part: Part, context: Context) -> float:
     """What one blame by itself tells for a rule, nats."""
     blame, hurt = part.blame, part.hurt
     fits = not rule.categories or blame.category in rule.categories
     if hurt.symptom not in rule.symptoms or not fits or not rule.fits_how(blame.how):
         return 0.0
-    if entity not in _named(rule, matter.ground.reach(blame.owner, hurt.job), hurt):
+    if entity not in _named(rule, context.ground.reach(blame.owner, hurt.job), hurt):
         return 0.0
-    return rule.strength * (UNSEEN if rule.fallback and not _seen(entity, matter) else 1.0)
+    return rule.strength * (UNSEEN if rule.fallback and not _seen(entity, context) else 1.0)
 
 
-def _seen(entity: str, matter: Matter) -> bool:
+def _seen(entity: str, context: Context) -> bool:
     """Whether metrics tell of the host of a component: else nothing below it could have shown why."""
-    host = matter.ground.topology.host_of(entity)
-    return not host or host in matter.ground.measured
+    host = context.ground.topology.host_of(entity)
+    return not host or host in context.ground.measured
 
 
 def probabilities(rivals: Sequence[Candidate], place: int) -> tuple[list[float], float]:

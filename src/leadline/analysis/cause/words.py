@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leadline.analysis.cause.choice import Cause, Verdict
+from leadline.analysis.cause.context import Told
 from leadline.analysis.cause.hurts import Hurt
-from leadline.analysis.cause.matter import Told
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.timing import FIRST, when
 from leadline.analysis.graph.topology import Topology

@@ -62,7 +62,7 @@ class Book:
 
 
 @dataclass
-class Matter:
+class Context:
     """All that is known when the causes of one trouble are looked for."""
 
     ground: Ground
@@ -111,13 +111,13 @@ class Matter:
         return min(1.0, max(0.0, math.log(peers / shown) / math.log(peers / 0.5)))
 
 
-def signs_of(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tuple[Told, ...], tuple[Piece, ...]]:
+def signs_of(entity: str, rule: Rule, onset: Hurt, context: Context) -> tuple[tuple[Told, ...], tuple[Piece, ...]]:
     """The signs of a rule on a component, the most telling first; and those that came too late."""
     told: list[Told] = []
     late: list[Piece] = []
-    for part in matter.ground.components.parts(entity):
-        for piece in matter.by_entity.get(part, ()):
-            sign = matter.book.signs(piece.face).get(rule.name)
+    for part in context.ground.components.parts(entity):
+        for piece in context.by_entity.get(part, ()):
+            sign = context.book.signs(piece.face).get(rule.name)
             if sign is None:
                 continue
             near = nearness_in_time(piece, onset)
@@ -125,13 +125,13 @@ def signs_of(entity: str, rule: Rule, onset: Hurt, matter: Matter) -> tuple[tupl
                 late.append(piece)
                 continue
             height = min(1.0, max(SCORE_LEAST, piece.score / SCORE_WHOLE)) if piece.face.table == "anomaly" else 1.0
-            specific = 1.0 if rule.wide else matter.specific(piece)
+            specific = 1.0 if rule.wide else context.specific(piece)
             weight = sign.weight * near * specific * height
             if weight > 0:
                 told.append(Told(piece, weight))
     told.sort(key=lambda each: (-each.weight, each.piece.order))
-    once = _once(told, rule, matter.book)
-    counted = tuple(replace(each, piece=_counted(each.piece, onset, matter)) for each in once)
+    once = _once(told, rule, context.book)
+    counted = tuple(replace(each, piece=_counted(each.piece, onset, context)) for each in once)
     return counted, tuple(sorted(late, key=lambda piece: piece.order))
 
 
@@ -156,22 +156,22 @@ def _once(told: Iterable[Told], rule: Rule, book: Book) -> tuple[Told, ...]:
     return tuple(kept)
 
 
-def _counted(piece: Piece, onset: Hurt, matter: Matter) -> Piece:
+def _counted(piece: Piece, onset: Hurt, context: Context) -> Piece:
     """What comes and goes, with how often it did since shortly before the onset."""
     if piece.face.table != "event" or piece.face.what not in ENDS:
         return piece
-    alike = [other.time_ns for other in matter.by_entity[piece.entity] if other.face == piece.face]
+    alike = [other.time_ns for other in context.by_entity[piece.entity] if other.face == piece.face]
     times = [time_ns for time_ns in alike if time_ns >= min(piece.time_ns, onset.start_ns)]
     often = max(len(times), piece.times)
     return piece if often < 2 else replace(piece, times=often, last_ns=max([*times, piece.last_ns or piece.time_ns]))
 
 
-def wide_share(entity: str, matter: Matter, told: Sequence[Told]) -> float:
+def wide_share(entity: str, context: Context, told: Sequence[Told]) -> float:
     """Share of a component's parts that show signs; 1 if the component itself does."""
     shown = {each.piece.entity for each in told}
     if entity in shown:
         return 1.0
-    topology, components = matter.ground.topology, matter.ground.components
+    topology, components = context.ground.topology, context.ground.components
     if kind_of(entity) == "switch":
         ports = topology.ports_of(entity)
         shows = sum(bool(components.parts(port) & shown or topology.far(port) in shown) for port in ports)
