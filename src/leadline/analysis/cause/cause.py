@@ -12,12 +12,12 @@ from leadline.analysis.cause.components import components_of
 from leadline.analysis.cause.context import Book, Context
 from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
+from leadline.analysis.cause.feedback import AllFeedback
 from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
-from leadline.analysis.cause.said import Saying
 from leadline.analysis.cause.suppression import OF_KIND
 from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.columns import Bools, ints
@@ -126,15 +126,15 @@ def cause(
         return {}
     known = known_of(incident.to_pylist(), cause.to_pylist())
     out = Out(failure.to_pylist())
-    saying = Saying(mark.to_pylist(), _orders(event, failure), window.provider)
+    feedback = AllFeedback(mark.to_pylist(), _orders(event, failure), window.provider)
     if not hurts:  # a part is dead, or nobody watches what was open
-        return _columns([], known, window, _waiting([], known, out, saying, window))
+        return _columns([], known, window, _waiting([], known, out, feedback, window))
     evidence = anomaly, event, failure, conflict, sle_loss, suspect
     context = context_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
     groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
-    troubles = troubles_of(groups, context, saying, window.to_ns)
-    rows = [Telling(each, known, context, saying, window, out) for each in troubles]
-    return _columns(rows, known, window, _waiting(rows, known, out, saying, window))
+    troubles = troubles_of(groups, context, feedback, window.to_ns)
+    rows = [Telling(each, known, context, feedback, window, out) for each in troubles]
+    return _columns(rows, known, window, _waiting(rows, known, out, feedback, window))
 
 
 def _is_one_open(incident: pa.Table) -> bool:
@@ -142,7 +142,7 @@ def _is_one_open(incident: pa.Table) -> bool:
 
 
 def _waiting(
-    rows: Sequence[Telling], known: Known, out: Out, saying: Saying, window: Window
+    rows: Sequence[Telling], known: Known, out: Out, feedback: AllFeedback, window: Window
 ) -> list[dict[str, object]]:
     """Open incidents of which nothing hurts any more, told again while a part is dead; with their end when it is back.
 
@@ -156,7 +156,7 @@ def _waiting(
             continue
         over_ns = max((hurt.until_ns(window.to_ns) for hurt in earlier.hurts), default=earlier.start_ns)
         for row in earlier.rows:
-            waived = earlier.incident in saying.to(row["tenant"]).dismissed
+            waived = earlier.incident in feedback.to(row["tenant"]).dismissed
             end_ns = over_ns if waived else out.end_ns(over_ns, pieces, window.to_ns)
             state = "open" if end_ns is None else "over"
             found.append({**row, "state": state, "end_ns": end_ns, "seen_ns": window.to_ns})

@@ -14,9 +14,9 @@ from typing import Any
 from leadline.analysis.cause.choice import Verdict, family, verdict_of
 from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.evidence import Piece, remembered
+from leadline.analysis.cause.feedback import AllFeedback
 from leadline.analysis.cause.history import Episode
 from leadline.analysis.cause.hurts import Hurt, retold
-from leadline.analysis.cause.said import Saying
 from leadline.model.ids import EntityId
 from leadline.model.incidents import Verdict as Told
 from leadline.model.units import S
@@ -146,14 +146,16 @@ def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     )
 
 
-def troubles_of(groups: Sequence[tuple[Hurt, ...]], context: Context, saying: Saying, now_ns: int) -> list[Trouble]:
+def troubles_of(
+    groups: Sequence[tuple[Hurt, ...]], context: Context, feedback: AllFeedback, now_ns: int
+) -> list[Trouble]:
     """Incidents: groups of symptoms, put together where one component was named for several.
 
     Loops over the incidents of a window: few.
     """
 
     def verdict(hurts: Sequence[Hurt]) -> Verdict:
-        return verdict_of(hurts, context, saying.silent_for_all(each.tenant for each in hurts))
+        return verdict_of(hurts, context, feedback.silent_for_all(each.tenant for each in hurts))
 
     troubles = [Trouble(group, verdict(group)) for group in groups]
     while (pair := _alike(troubles, context, now_ns)) is not None:

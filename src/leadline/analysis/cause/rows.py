@@ -11,11 +11,11 @@ from leadline.analysis.cause.choice import Verdict as Concluded
 from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece
+from leadline.analysis.cause.feedback import AllFeedback
 from leadline.analysis.cause.history import Episode, class_of
 from leadline.analysis.cause.hurts import lost_of, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
-from leadline.analysis.cause.said import Saying
 from leadline.analysis.cause.suppression import suppressed
 from leadline.analysis.cause.words import missing_of, plainest, text_of
 from leadline.analysis.spec import Window
@@ -38,7 +38,7 @@ class Telling:
     trouble: Trouble
     known: Known
     context: Context
-    saying: Saying
+    feedback: AllFeedback
     window: Window
     out: Out
 
@@ -84,15 +84,15 @@ class Telling:
 
     def _end_ns(self, tenant: str, over_ns: int | None) -> int | None:
         """When it is over for a tenant: not while a part that is named is dead, unless somebody dismissed it."""
-        if self.id in self.saying.to(tenant).dismissed:
+        if self.id in self.feedback.to(tenant).dismissed:
             return over_ns
         pieces = [told.piece for each in self._shown(tenant) if each.chosen for told in each.candidate.told]
         return self.out.end_ns(over_ns, pieces, self.window.to_ns)
 
     def _verdict(self, tenant: str) -> Concluded:
         """What a tenant is told: without the rules that its own people found wrong too often."""
-        silent = self.saying.to(tenant).silent
-        if silent == self.saying.silent_for_all(self.tenants):
+        silent = self.feedback.to(tenant).silent
+        if silent == self.feedback.silent_for_all(self.tenants):
             return self.trouble.verdict
         return verdict_of(self.trouble.hurts, self.context, silent)
 
@@ -102,8 +102,8 @@ class Telling:
 
     def _suppressed(self, tenant: str) -> str | None:
         """Why it does not alert a tenant."""
-        said = self.saying.to(tenant)
-        if self.id in said.dismissed:
+        feedback = self.feedback.to(tenant)
+        if self.id in feedback.dismissed:
             return Suppressed.DISMISSED.value
         topology = self.context.ground.topology
         own = [each for each in self.trouble.hurts if each.tenant == tenant]
@@ -114,7 +114,7 @@ class Telling:
         for hurt in own:
             for blame in hurt.blamed:
                 entities |= {blame.owner, topology.host_of(blame.owner)}
-        found = suppressed(said.asked, entities - {""}, self.trouble.start_ns)
+        found = suppressed(feedback.asked, entities - {""}, self.trouble.start_ns)
         return None if found is None else found.value
 
     def causes(self, tenant: str) -> list[dict[str, object]]:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from leadline.model.incidents import Mark
 from leadline.server.asking import PROBLEMS, Cluster, Reading, answers
 from leadline.server.tokens.rights import guarded_router
-from leadline.views.incidents.marks import Said, marks_answer, save_mark
+from leadline.views.incidents.marks import Feedback, marks_answer, save_mark
 from leadline.views.incidents.types import MarksAnswer
 from leadline.views.rows import SCHEMA_VERSION
 from leadline.views.rules import rules_answer
@@ -39,9 +39,9 @@ def mark(reader: Reading, asked: MarkRequest) -> dict[str, Any]:
     """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
     their own incidents. The newest mark of a person counts."""
     principal = reader.principal
-    said = Said(**asked.model_dump())
+    feedback = Feedback(**asked.model_dump())
     with reader.turn():
-        rows = save_mark(reader.parts.store, principal, said, reader.parts.now_ns())
+        rows = save_mark(reader.parts.store, principal, feedback, reader.parts.now_ns())
     return {"schema": SCHEMA_VERSION, "marks": rows}
 
 

@@ -27,7 +27,7 @@ MARKS_MAX = 1000  # told in one answer
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Feedback:
     """What somebody says. Empty `entity` and `rule`: of the one cause that is named."""
 
     incident: str
@@ -38,7 +38,7 @@ class Said:
     actor: str = ""  # the person's name, as the client tells it
 
 
-def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> list[dict[str, Any]]:
+def save_mark(store: Store, principal: Principal, feedback: Feedback, now_ns: int) -> list[dict[str, Any]]:
     """Store what was said; one row for each tenant that the incident hurts and that the principal may write for.
 
     Returns: the rows. Errors: RefusedError("unauthorized"), ("unknown_incident"); UsageError for a cause that was not
@@ -46,14 +46,15 @@ def save_mark(store: Store, principal: Principal, said: Said, now_ns: int) -> li
     """
     if not principal.may(MAY_MARK):
         raise RefusedError("unauthorized", f"role {principal.role} may not mark; use a token of the role operate")
-    found = Incidents(store, Asked(principal, "", now_ns)).named(said.incident)
+    found = Incidents(store, Asked(principal, "", now_ns)).named(feedback.incident)
     if not found:
-        raise no_incident(store, Asked(principal, "", now_ns), said.incident)
-    about = _about(found, said)
+        raise no_incident(store, Asked(principal, "", now_ns), feedback.incident)
+    about = _about(found, feedback)
     rows = [
         {
             "tenant": one.tenant, "cluster": one.cluster, "incident": one.incident, "entity": entity, "rule": rule,
-            "mark": said.mark.value, "actor": principal.signature(said.actor), "reason": said.reason, "time_ns": now_ns,
+            "mark": feedback.mark.value, "actor": principal.signature(feedback.actor), "reason": feedback.reason,
+            "time_ns": now_ns,
         }
         for one, entity, rule in sorted(about, key=lambda each: each[0].tenant)
     ]  # fmt: skip
@@ -72,39 +73,39 @@ def marks_answer(store: Store, asked: Asked, incident: str) -> dict[str, Any]:
     return {"schema": SCHEMA_VERSION, "marks": json_rows(store.query(sql, parameters))}
 
 
-def _about(found: Sequence[Incident], said: Said) -> list[tuple[Incident, str, str]]:
+def _about(found: Sequence[Incident], feedback: Feedback) -> list[tuple[Incident, str, str]]:
     """Of each row of the incident the component and the rule that are spoken of. Errors: UsageError."""
-    if said.mark is Mark.DISMISSED:
-        if said.entity or said.rule:
+    if feedback.mark is Mark.DISMISSED:
+        if feedback.entity or feedback.rule:
             raise UsageError("an incident is dismissed as a whole; leave entity and rule out, or mark the cause wrong")
-        if not said.reason.strip():
+        if not feedback.reason.strip():
             raise UsageError("say in `reason` why the incident is dismissed: others will ask")
         return [(one, one.entity, "") for one in found]
-    spoken = [(one, cause) for one in found if (cause := _named(one, said)) is not None]
+    spoken = [(one, cause) for one in found if (cause := _named(one, feedback)) is not None]
     if not spoken:
-        raise UsageError(_why_not(found, said))
+        raise UsageError(_why_not(found, feedback))
     return [(one, cause.entity, cause.rule) for one, cause in spoken]
 
 
-def _named(one: Incident, said: Said) -> Cause | None:
+def _named(one: Incident, feedback: Feedback) -> Cause | None:
     """The named cause that fits, if it is the only one."""
-    fitting = [each for each in one.chosen if _fits(each, said)]
+    fitting = [each for each in one.chosen if _fits(each, feedback)]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _fits(cause: Cause, said: Said) -> bool:
-    return said.entity in ("", cause.entity) and said.rule in ("", cause.rule)
+def _fits(cause: Cause, feedback: Feedback) -> bool:
+    return feedback.entity in ("", cause.entity) and feedback.rule in ("", cause.rule)
 
 
-def _why_not(found: Sequence[Incident], said: Said) -> str:
+def _why_not(found: Sequence[Incident], feedback: Feedback) -> str:
     one = found[0]
     named = ", ".join(f"{each.rule} at {each.entity}" for each in one.chosen)
-    asked = " and ".join(part for part in (said.rule, said.entity) if part)
+    asked = " and ".join(part for part in (feedback.rule, feedback.entity) if part)
     if not one.chosen:
-        return f"{one.incident} has no named cause, so none is {said.mark}; dismiss the incident if it is none"
-    if len([each for each in one.chosen if _fits(each, said)]) > 1:
+        return f"{one.incident} has no named cause, so none is {feedback.mark}; dismiss the incident if it is none"
+    if len([each for each in one.chosen if _fits(each, feedback)]) > 1:
         return f"{one.incident} has several causes, {named}; say which with entity and rule"
-    considered = any(_fits(each, said) for each in one.considered)
+    considered = any(_fits(each, feedback) for each in one.considered)
     if considered:
         return (
             f"{asked} was considered for {one.incident} and not named; its causes are {named}: mark that wrong, and "

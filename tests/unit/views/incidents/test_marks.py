@@ -16,14 +16,14 @@ from leadline.model.incidents import RULE_MARKS_MIN, Mark
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.incidents.marks import Said, save_mark
+from leadline.views.incidents.marks import Feedback, save_mark
 from leadline.views.rules import rules_answer
 
 OPERATOR = Principal()
 ACME = Principal("acme", "default", Role.TENANT_WRITE)
 BETA = Principal("beta", "default", Role.TENANT_WRITE)
 BOTH = "both-slow-1"
-RIGHT = Said(FLAP, Mark.RIGHT)
+RIGHT = Feedback(FLAP, Mark.RIGHT)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_a_tenant_marks_its_own_and_cannot_tell_that_others_are_there(store: Sto
         save_mark(store, BETA, RIGHT, NOW)
     assert refused.value.reason == "unknown_incident"
     with pytest.raises(RefusedError, match="no incident 'nothing'"):
-        save_mark(store, BETA, Said("nothing", Mark.RIGHT), NOW)
+        save_mark(store, BETA, Feedback("nothing", Mark.RIGHT), NOW)
 
 
 def test_a_token_to_operate_one_tenant_marks(store: Store) -> None:
@@ -76,10 +76,10 @@ def test_who_may_only_read_or_send_may_not_mark(store: Store, role: Role) -> Non
 
 
 def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: Store) -> None:
-    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.DISMISSED, reason="a drill"), NOW + 2 * S)
+    rows = save_mark(store, OPERATOR, Feedback(BOTH, Mark.DISMISSED, reason="a drill"), NOW + 2 * S)
     assert [(row["tenant"], row["entity"], row["rule"]) for row in rows] == [
         ("acme", "job:bert-1", ""), ("beta", "job:resnet-2", "")]  # fmt: skip
-    rows = save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW + 3 * S)
+    rows = save_mark(store, OPERATOR, Feedback(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW + 3 * S)
     assert [row["tenant"] for row in rows] == ["acme"]
 
 
@@ -87,18 +87,18 @@ def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: St
     ("said", "told"),
     [
         (
-            Said(FLAP, Mark.RIGHT, "host:h6"),
+            Feedback(FLAP, Mark.RIGHT, "host:h6"),
             "was considered .* not named; its causes are link-down at port:h3/eth0",
         ),
-        (Said(FLAP, Mark.RIGHT, "host:h1"), "host:h1 is no cause of bert-1-slow-1; its causes are link-down"),
-        (Said(FLAP, Mark.WRONG, rule="slow-gpu"), "slow-gpu is no cause"),
-        (Said(BOTH, Mark.WRONG), "has several causes, link-down at .*, cpu-throttled at host:h6; say which"),
-        (Said(THIN, Mark.WRONG), "has no named cause, so none is wrong; dismiss the incident"),
-        (Said(FLAP, Mark.DISMISSED, reason=" "), "say in `reason` why"),
-        (Said(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "dismissed as a whole"),
+        (Feedback(FLAP, Mark.RIGHT, "host:h1"), "host:h1 is no cause of bert-1-slow-1; its causes are link-down"),
+        (Feedback(FLAP, Mark.WRONG, rule="slow-gpu"), "slow-gpu is no cause"),
+        (Feedback(BOTH, Mark.WRONG), "has several causes, link-down at .*, cpu-throttled at host:h6; say which"),
+        (Feedback(THIN, Mark.WRONG), "has no named cause, so none is wrong; dismiss the incident"),
+        (Feedback(FLAP, Mark.DISMISSED, reason=" "), "say in `reason` why"),
+        (Feedback(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "dismissed as a whole"),
     ],
 )
-def test_what_is_refused_says_what_to_do(store: Store, said: Said, told: str) -> None:
+def test_what_is_refused_says_what_to_do(store: Store, said: Feedback, told: str) -> None:
     before = len(stored(store))
     principal = ACME if said.incident == BOTH else OPERATOR
     with pytest.raises(UsageError, match=told):
@@ -107,7 +107,7 @@ def test_what_is_refused_says_what_to_do(store: Store, said: Said, told: str) ->
 
 
 def test_a_rule_that_is_often_wrong_falls_silent_and_the_newest_mark_of_a_person_counts(store: Store) -> None:
-    hot = Said("hot-slow-1", Mark.WRONG)
+    hot = Feedback("hot-slow-1", Mark.WRONG)
     append(store, {
         "incident": [incident(hot.incident, "hot-1", -48, cluster="two")],
         "cause": [cause(hot.incident, 1, "gpu:GPU-6", "slow-gpu", 0.9, -48, cluster="two")],
@@ -126,7 +126,7 @@ def test_a_rule_that_is_often_wrong_falls_silent_and_the_newest_mark_of_a_person
 
 
 def test_a_rule_that_one_tenant_finds_wrong_speaks_to_the_others(store: Store) -> None:
-    cold = Said("cold-slow-1", Mark.WRONG)
+    cold = Feedback("cold-slow-1", Mark.WRONG)
     rows = {"tenant": "beta", "cluster": "three"}
     append(store, {
         "incident": [incident(cold.incident, "cold-1", -48, **rows)],
@@ -137,7 +137,7 @@ def test_a_rule_that_one_tenant_finds_wrong_speaks_to_the_others(store: Store) -
     for principal, told in ((OPERATOR, (5, True)), (BETA, (5, True)), (ACME, (0, False))):
         first = first_rule(store, principal, "three")
         assert (first["wrong"], first["silent"]) == told, principal
-    save_mark(store, OPERATOR, Said(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW)
+    save_mark(store, OPERATOR, Feedback(BOTH, Mark.RIGHT, rule="cpu-throttled"), NOW)
     append(store, {"mark": [{**stored(store)[0], "cluster": "three", "tenant": "acme"}]})
     first = first_rule(store, OPERATOR, "three")
     assert (first["silent"], first["silent_for"]) == (False, ["beta"])

@@ -16,7 +16,7 @@ from leadline.model.incidents import Mark
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.incidents.marks import Said, marks_answer, save_mark
+from leadline.views.incidents.marks import Feedback, marks_answer, save_mark
 from leadline.views.incidents.report import report
 from leadline.views.incidents.report_plot import drawn, figure, gap_after
 
@@ -46,7 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 def test_a_report_needs_nothing_else(store: Store) -> None:
-    save_mark(store, Principal(), Said(FLAP, Mark.RIGHT, reason="swapped it", actor="ann"), NOW)
+    save_mark(store, Principal(), Feedback(FLAP, Mark.RIGHT, reason="swapped it", actor="ann"), NOW)
     text = report(store, ASKED, FLAP)
     assert not re.findall(r'(?:src|href)="(?!#)[^"]*"', text)
     assert "<script" not in text
@@ -73,7 +73,7 @@ def test_only_ones_own_incidents_have_a_report(store: Store) -> None:
 
 
 def test_marks_are_told_newest_first_and_to_whom_they_belong(store: Store) -> None:
-    save_mark(store, Principal(), Said(FLAP, Mark.DISMISSED, reason="known", actor="bob"), NOW + S)
+    save_mark(store, Principal(), Feedback(FLAP, Mark.DISMISSED, reason="known", actor="bob"), NOW + S)
     found = marks_answer(store, ASKED, FLAP)["marks"]
     assert [(each["mark"], each["reason"]) for each in found][:1] == [("dismissed", "known")]
     assert found[0]["time_ns"] == NOW + S

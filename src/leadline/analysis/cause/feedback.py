@@ -12,7 +12,7 @@ Rows = Sequence[Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Feedback:
     """What counts for one tenant."""
 
     silent: frozenset[str]  # rules that name nothing
@@ -21,20 +21,20 @@ class Said:
 
 
 @dataclass(slots=True)
-class Saying:
+class AllFeedback:
     """Rows of `mark`, and of `event` that are orders, each with its tenant."""
 
     marks: Rows
     events: Rows
     provider: str  # whose orders count for all
-    _known: dict[str, Said] = field(default_factory=dict)
+    _known: dict[str, Feedback] = field(default_factory=dict)
 
-    def to(self, tenant: str) -> Said:
+    def to(self, tenant: str) -> Feedback:
         """What counts for a tenant."""
         if tenant not in self._known:
             marks = counting(self.marks, tenant)
             events = [row for row in self.events if row["tenant"] in (tenant, self.provider)]
-            self._known[tenant] = Said(silent_rules(marks), dismissed(marks), tuple(orders(events)))
+            self._known[tenant] = Feedback(silent_rules(marks), dismissed(marks), tuple(orders(events)))
         return self._known[tenant]
 
     def silent_for_all(self, tenants: Iterable[str]) -> frozenset[str]:
