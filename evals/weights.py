@@ -33,11 +33,11 @@ from evals.runs.truth import Trouble, read_truth, truth_of, works_of
 from leadline.analysis import ANALYSES
 from leadline.analysis.cause.cause import OVER_NS, context_of
 from leadline.analysis.cause.context import Context, signs_of
-from leadline.analysis.cause.hurts import Hurt, hurts_of
 from leadline.analysis.cause.incidents import known_of
 from leadline.analysis.cause.reach import explained
 from leadline.analysis.cause.rules import RULES, Rule, Sign
 from leadline.analysis.cause.score import BREADTH, blame_nats, parts_of
+from leadline.analysis.cause.symptoms import SymptomRow, symptoms_of
 from leadline.lab.incidents import HERE
 from leadline.model.errors import LeadlineError
 from leadline.model.ids import kind_of
@@ -150,23 +150,23 @@ def of_troubles(troubles: Iterable[Trouble], kept: Mapping[int, Task]) -> Counts
 
 def _count(trouble: Trouble, task: Task, found: Counts) -> None:
     given = {read.table.name: rows for read, rows in zip(task.analysis.reads, task.tables, strict=True)}
-    hurts = hurts_of(given["symptom"].to_pylist(), task.window.to_ns, OVER_NS)
-    hurts = [each for each in hurts if each.until_ns(task.window.to_ns) > trouble.onset_ns]
-    if not hurts:
+    symptoms = symptoms_of(given["symptom"].to_pylist(), task.window.to_ns, OVER_NS)
+    symptoms = [each for each in symptoms if each.until_ns(task.window.to_ns) > trouble.onset_ns]
+    if not symptoms:
         return
     known = known_of(given["incident"].to_pylist(), given["cause"].to_pylist())
     evidence = tuple(given[name] for name in EVIDENCE if name in given)
     ways = given["relation"], given["flow_path"], given["flow_volume"], given["series"]
-    context = context_of(hurts, known, evidence, *ways, task.window)
+    context = context_of(symptoms, known, evidence, *ways, task.window)
     for rule in RULES:
-        if any(hurt.symptom in rule.symptoms for hurt in hurts):
-            _count_rule(rule, trouble, hurts, context, found)
+        if any(symptom.kind in rule.symptoms for symptom in symptoms):
+            _count_rule(rule, trouble, symptoms, context, found)
 
 
-def _count_rule(rule: Rule, trouble: Trouble, hurts: Sequence[Hurt], context: Context, found: Counts) -> None:
-    parts = parts_of(hurts)
+def _count_rule(rule: Rule, trouble: Trouble, symptoms: Sequence[SymptomRow], context: Context, found: Counts) -> None:
+    parts = parts_of(symptoms)
     for entity in components(rule, context):
-        near = [explained(part.blame, part.hurt, entity, rule, context.ground) for part in parts]
+        near = [explained(part.blame, part.symptom, entity, rule, context.ground) for part in parts]
         broken = _is_broken(entity, rule, trouble)
         if not any(near) or (not broken and _is_broken(entity, None, trouble)):
             continue  # no candidate; or broken in another way, whose signs these may be
@@ -177,7 +177,7 @@ def _count_rule(rule: Rule, trouble: Trouble, hurts: Sequence[Hurt], context: Co
             here = sum(part.weight for part, each in zip(parts, near, strict=True) if round(each, 3) == so_well)
             found[f"near {so_well}"].add(broken, here)
         onset = min(
-            (part.hurt for part, each in zip(parts, near, strict=True) if each > 0), key=lambda one: one.start_ns
+            (part.symptom for part, each in zip(parts, near, strict=True) if each > 0), key=lambda one: one.start_ns
         )
         told, _ = signs_of(entity, rule, onset, context)
         there = {id(context.book.signs(each.piece.face)[rule.name]) for each in told}

@@ -13,12 +13,12 @@ from leadline.analysis.cause.context import Book, Context
 from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece, pieces_of, pieces_of_others
 from leadline.analysis.cause.feedback import AllFeedback
-from leadline.analysis.cause.hurts import Hurt, groups_of, hurts_of
 from leadline.analysis.cause.incidents import Known, known_of, troubles_of
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rows import Telling
 from leadline.analysis.cause.rules import RULES
 from leadline.analysis.cause.suppression import OF_KIND
+from leadline.analysis.cause.symptoms import SymptomRow, groups_of, symptoms_of
 from leadline.analysis.cause.traffic import traffic_of
 from leadline.analysis.columns import Bools, ints
 from leadline.analysis.graph.topology import Topology
@@ -121,17 +121,17 @@ def cause(
     missing input named.
     Source: candidates by dependency as in Groot (Wang et al., ASE 2021); the score is naive Bayes (`score`).
     """
-    hurts = hurts_of(symptom.to_pylist(), window.to_ns, OVER_NS + window.window_ns)
-    if not hurts and not _is_one_open(lasting):
+    symptoms = symptoms_of(symptom.to_pylist(), window.to_ns, OVER_NS + window.window_ns)
+    if not symptoms and not _is_one_open(lasting):
         return {}
     known = known_of(incident.to_pylist(), cause.to_pylist())
     out = Out(failure.to_pylist())
     feedback = AllFeedback(mark.to_pylist(), _orders(event, failure), window.provider)
-    if not hurts:  # a part is dead, or nobody watches what was open
+    if not symptoms:  # a part is dead, or nobody watches what was open
         return _columns([], known, window, _waiting([], known, out, feedback, window))
     evidence = anomaly, event, failure, conflict, sle_loss, suspect
-    context = context_of(hurts, known, evidence, relation, flow_path, flow_volume, series, window)
-    groups = [known.with_past(group) for group in known.rejoined(groups_of(hurts, window.to_ns))]
+    context = context_of(symptoms, known, evidence, relation, flow_path, flow_volume, series, window)
+    groups = [known.with_past(group) for group in known.rejoined(groups_of(symptoms, window.to_ns))]
     troubles = troubles_of(groups, context, feedback, window.to_ns)
     rows = [Telling(each, known, context, feedback, window, out) for each in troubles]
     return _columns(rows, known, window, _waiting(rows, known, out, feedback, window))
@@ -148,13 +148,13 @@ def _waiting(
 
     Those that are open for another reason are told by their symptoms, or nobody watches them.
     """
-    told = {each.incident for row in rows for each in known.of(row.trouble.hurts)}
+    told = {each.incident for row in rows for each in known.of(row.trouble.symptoms)}
     found: list[dict[str, object]] = []
     for earlier in known.incidents:
         pieces = known.pieces.get(earlier.incident, [])
         if not earlier.open or earlier.incident in told or not deaths(pieces):
             continue
-        over_ns = max((hurt.until_ns(window.to_ns) for hurt in earlier.hurts), default=earlier.start_ns)
+        over_ns = max((symptom.until_ns(window.to_ns) for symptom in earlier.symptoms), default=earlier.start_ns)
         for row in earlier.rows:
             waived = earlier.incident in feedback.to(row["tenant"]).dismissed
             end_ns = over_ns if waived else out.end_ns(over_ns, pieces, window.to_ns)
@@ -164,7 +164,7 @@ def _waiting(
 
 
 def context_of(
-    hurts: Sequence[Hurt],
+    symptoms: Sequence[SymptomRow],
     known: Known,
     evidence: tuple[pa.Table, ...],
     relation: pa.Table,
@@ -175,16 +175,16 @@ def context_of(
 ) -> Context:
     """All that is known of what hurts. evidence: rows of anomaly, event, failure, conflict, sle_loss, suspect."""
     ground = Ground(components_of(relation), traffic_of(flow_path, flow_volume), _measured(series, window))
-    tenants = {each.tenant for each in hurts}
+    tenants = {each.tenant for each in symptoms}
     quoted = frozenset({window.provider} | (tenants if len(tenants) == 1 else set()))
     anomaly, event, failure, conflict, sle_loss, suspect = evidence
     pieces = pieces_of(
         anomaly, _changes(_telling(event), ground.topology), failure, conflict, sle_loss, suspect, window.to_ns,
         _BOOK.speaks_of, quoted,
     )  # fmt: skip
-    names = _is_only_tenant(hurts, flow_volume)
+    names = _is_only_tenant(symptoms, flow_volume)
     return Context(
-        ground, _all_pieces(pieces, hurts, known, ground, names), _BOOK, window.to_ns, _before(hurts, known),
+        ground, _all_pieces(pieces, symptoms, known, ground, names), _BOOK, window.to_ns, _before(symptoms, known),
         ground.traffic.jobs() if names else frozenset(),
     )  # fmt: skip
 
@@ -255,29 +255,29 @@ def _job_of(entity: str) -> str:
     return f"job:{name.rpartition('/')[0] or name}"
 
 
-def _is_only_tenant(hurts: Sequence[Hurt], flow_volume: pa.Table) -> bool:
+def _is_only_tenant(symptoms: Sequence[SymptomRow], flow_volume: pa.Table) -> bool:
     """Whether all jobs with flows are of the one tenant that suffers: of others' not even the names are told to it."""
     theirs = pc.unique(flow_volume.filter(pc.is_valid(flow_volume["job"]))["tenant"]).to_pylist()
-    return len({each.tenant for each in hurts} | set(theirs)) == 1
+    return len({each.tenant for each in symptoms} | set(theirs)) == 1
 
 
 def _all_pieces(
-    pieces: Sequence[Piece], hurts: Sequence[Hurt], known: Known, ground: Ground, names: bool
+    pieces: Sequence[Piece], symptoms: Sequence[SymptomRow], known: Known, ground: Ground, names: bool
 ) -> list[Piece]:
     """Evidence of now, what earlier windows told these incidents with, and what others send over the jobs' links."""
     found: dict[Piece, None] = dict.fromkeys(pieces)
     here = {(piece.face.table, piece.face.what, piece.entity) for piece in pieces}
-    for earlier in known.of(hurts):
+    for earlier in known.of(symptoms):
         for piece in known.pieces.get(earlier.incident, ()):
             if (piece.face.table, piece.face.what, piece.entity) not in here:
                 found[piece] = None
-    for job in sorted({(each.job, each.start_ns) for each in hurts if each.job}):
+    for job in sorted({(each.job, each.start_ns) for each in symptoms if each.job}):
         found |= dict.fromkeys(pieces_of_others(ground.traffic.others(f"job:{job[0]}", job[1]), names=names))
     return sorted(found, key=lambda piece: piece.order)
 
 
-def _before(hurts: Sequence[Hurt], known: Known) -> frozenset[tuple[str, str]]:
-    return frozenset(named for each in known.of(hurts) for named in known.named.get(each.incident, ()))
+def _before(symptoms: Sequence[SymptomRow], known: Known) -> frozenset[tuple[str, str]]:
+    return frozenset(named for each in known.of(symptoms) for named in known.named.get(each.incident, ()))
 
 
 def _orders(event: pa.Table, failure: pa.Table) -> list[Mapping[str, object]]:
@@ -308,7 +308,7 @@ def _absorbed(rows: Sequence[Telling], known: Known, window: Window) -> list[dic
     told = {row.id for row in rows}
     found = []
     for row in rows:
-        for earlier in known.of(row.trouble.hurts)[1:]:
+        for earlier in known.of(row.trouble.symptoms)[1:]:
             if earlier.open and earlier.incident not in told:
                 told.add(earlier.incident)
                 found += [

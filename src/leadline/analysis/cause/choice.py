@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.cause.context import Context
-from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.score import Candidate, Part, candidates_of, parts_of, probabilities
+from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.graph.topology import Topology
 from leadline.model.ids import kind_of
 
@@ -70,9 +70,9 @@ class _Tally:
     why_not: str = ""
 
 
-def verdict_of(hurts: Sequence[Hurt], context: Context, silent: frozenset[str]) -> Verdict:
+def verdict_of(symptoms: Sequence[SymptomRow], context: Context, silent: frozenset[str]) -> Verdict:
     """The causes of one trouble. `silent`: rules that may not name anything, because people often found them wrong."""
-    parts = parts_of(hurts)
+    parts = parts_of(symptoms)
     found = candidates_of(parts, context)
     tallies = {id(each): _Tally(each) for each in found}
     unknown = 0.0

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from leadline.analysis.cause.evidence import ENDS, Face, Piece
-from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.reach import Ground
 from leadline.analysis.cause.rule import Rule, Sign
+from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.timing import nearness_in_time
 from leadline.model.ids import kind_of
 from leadline.model.units import S
@@ -111,7 +111,9 @@ class Context:
         return min(1.0, max(0.0, math.log(peers / shown) / math.log(peers / 0.5)))
 
 
-def signs_of(entity: str, rule: Rule, onset: Hurt, context: Context) -> tuple[tuple[Told, ...], tuple[Piece, ...]]:
+def signs_of(
+    entity: str, rule: Rule, onset: SymptomRow, context: Context
+) -> tuple[tuple[Told, ...], tuple[Piece, ...]]:
     """The signs of a rule on a component, the most telling first; and those that came too late."""
     told: list[Told] = []
     late: list[Piece] = []
@@ -156,7 +158,7 @@ def _once(told: Iterable[Told], rule: Rule, book: Book) -> tuple[Told, ...]:
     return tuple(kept)
 
 
-def _counted(piece: Piece, onset: Hurt, context: Context) -> Piece:
+def _counted(piece: Piece, onset: SymptomRow, context: Context) -> Piece:
     """What comes and goes, with how often it did since shortly before the onset."""
     if piece.face.table != "event" or piece.face.what not in ENDS:
         return piece

@@ -1,6 +1,6 @@
 """Incidents: symptoms of one cause, under one id from window to window.
 
-symptoms ─ plainly one trouble (`hurts.groups_of`) ─ one cause (`together`) ─ the id they had (`Known`) ─> Incident
+symptoms ─ plainly one trouble (`symptoms.groups_of`) ─ one cause (`together`) ─ the id they had (`Known`) ─> Incident
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.evidence import Piece, remembered
 from leadline.analysis.cause.feedback import AllFeedback
 from leadline.analysis.cause.history import Episode
-from leadline.analysis.cause.hurts import Hurt, retold
+from leadline.analysis.cause.symptoms import SymptomRow, retold
 from leadline.model.ids import EntityId
 from leadline.model.incidents import Verdict as Told
 from leadline.model.units import S
@@ -34,29 +34,29 @@ STAMP_MAX_S = 253_402_300_799
 class Trouble:
     """Symptoms that are one incident, with its verdict."""
 
-    hurts: tuple[Hurt, ...]
+    symptoms: tuple[SymptomRow, ...]
     verdict: Verdict
 
     @property
     def start_ns(self) -> int:
         """The first lost second."""
-        return min(each.start_ns for each in self.hurts)
+        return min(each.start_ns for each in self.symptoms)
 
     @property
     def end_ns(self) -> int | None:
         """Over since; None while any of it lasts."""
-        ends = [each.end_ns for each in self.hurts]
+        ends = [each.end_ns for each in self.symptoms]
         return None if None in ends else max(end for end in ends if end is not None)
 
     @property
-    def first(self) -> Hurt:
+    def first(self) -> SymptomRow:
         """What hurts first."""
-        return min(self.hurts, key=lambda each: (each.start_ns, each.tenant, each.entity, each.symptom.value))
+        return min(self.symptoms, key=lambda each: (each.start_ns, each.tenant, each.entity, each.kind.value))
 
     @property
-    def worst(self) -> Hurt:
+    def worst(self) -> SymptomRow:
         """What costs most."""
-        return min(self.hurts, key=lambda each: (-each.lost_gpu_s, each.start_ns, each.entity, each.symptom.value))
+        return min(self.symptoms, key=lambda each: (-each.lost_gpu_s, each.start_ns, each.entity, each.kind.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Earlier:
     start_ns: int
     told_ns: int
     open: bool
-    hurts: tuple[Hurt, ...]
+    symptoms: tuple[SymptomRow, ...]
     rows: tuple[Mapping[str, Any], ...]
 
 
@@ -80,28 +80,30 @@ class Known:
     named: dict[str, set[tuple[str, str]]] = field(default_factory=dict)  # incident -> (entity, rule) named last
     episodes: dict[tuple[str, str], dict[str, Episode]] = field(default_factory=dict)  # (entity, rule) -> by incident
 
-    def of(self, hurts: Iterable[Hurt]) -> list[Earlier]:
+    def of(self, symptoms: Iterable[SymptomRow]) -> list[Earlier]:
         """The incidents that these symptoms belong to, the oldest first."""
-        keys = {each.key for each in hurts}
-        return [each for each in self.incidents if any(hurt.key in keys for hurt in each.hurts)]
+        keys = {each.key for each in symptoms}
+        return [each for each in self.incidents if any(symptom.key in keys for symptom in each.symptoms)]
 
-    def rejoined(self, groups: Iterable[Sequence[Hurt]]) -> list[tuple[Hurt, ...]]:
+    def rejoined(self, groups: Iterable[Sequence[SymptomRow]]) -> list[tuple[SymptomRow, ...]]:
         """Groups of symptoms, those in one that were told as one incident: two incidents have not the same id."""
-        found: list[tuple[set[str], list[Hurt]]] = []
+        found: list[tuple[set[str], list[SymptomRow]]] = []
         for group in groups:
-            ids, hurts = {each.incident for each in self.of(group)}, list(group)
+            ids, symptoms = {each.incident for each in self.of(group)}, list(group)
             for other in [each for each in found if each[0] & ids]:
                 found.remove(other)
-                ids, hurts = ids | other[0], [*other[1], *hurts]
-            found.append((ids, hurts))
-        return [tuple(sorted(hurts, key=lambda hurt: (hurt.start_ns, hurt.key))) for _, hurts in found]
+                ids, symptoms = ids | other[0], [*other[1], *symptoms]
+            found.append((ids, symptoms))
+        return [tuple(sorted(symptoms, key=lambda symptom: (symptom.start_ns, symptom.key))) for _, symptoms in found]
 
-    def with_past(self, hurts: Sequence[Hurt]) -> tuple[Hurt, ...]:
+    def with_past(self, symptoms: Sequence[SymptomRow]) -> tuple[SymptomRow, ...]:
         """Symptoms with those of their incident that are over and out of sight, the costliest of them."""
-        found = {each.key: each for each in hurts}
-        past = {hurt.key: hurt for each in self.of(hurts) for hurt in each.hurts if hurt.key not in found}
-        kept = sorted(past.values(), key=lambda hurt: (-hurt.lost_gpu_s, hurt.key))[:PAST_MAX]
-        return tuple(sorted((*hurts, *kept), key=lambda hurt: (hurt.start_ns, hurt.key)))
+        found = {each.key: each for each in symptoms}
+        past = {
+            symptom.key: symptom for each in self.of(symptoms) for symptom in each.symptoms if symptom.key not in found
+        }
+        kept = sorted(past.values(), key=lambda symptom: (-symptom.lost_gpu_s, symptom.key))[:PAST_MAX]
+        return tuple(sorted((*symptoms, *kept), key=lambda symptom: (symptom.start_ns, symptom.key)))
 
 
 def known_of(incident_rows: Iterable[Mapping[str, Any]], cause_rows: Iterable[Mapping[str, Any]]) -> Known:
@@ -135,34 +137,34 @@ def known_of(incident_rows: Iterable[Mapping[str, Any]], cause_rows: Iterable[Ma
 
 def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     first = min(rows, key=lambda row: (row["start_ns"], row["tenant"] or ""))
-    hurts = [hurt for row in rows for hurt in retold(row["symptoms"], row["tenant"] or "", row["seen_ns"])]
+    symptoms = [symptom for row in rows for symptom in retold(row["symptoms"], row["tenant"] or "", row["seen_ns"])]
     return Earlier(
         first["incident"],
         first["start_ns"],
         min(row["told_ns"] for row in rows),
         any(row["end_ns"] is None for row in rows),
-        tuple(sorted(hurts, key=lambda hurt: hurt.key)),
+        tuple(sorted(symptoms, key=lambda symptom: symptom.key)),
         tuple(sorted(rows, key=lambda row: row["tenant"] or "")),
     )
 
 
 def troubles_of(
-    groups: Sequence[tuple[Hurt, ...]], context: Context, feedback: AllFeedback, now_ns: int
+    groups: Sequence[tuple[SymptomRow, ...]], context: Context, feedback: AllFeedback, now_ns: int
 ) -> list[Trouble]:
     """Incidents: groups of symptoms, put together where one component was named for several.
 
     Loops over the incidents of a window: few.
     """
 
-    def verdict(hurts: Sequence[Hurt]) -> Verdict:
-        return verdict_of(hurts, context, feedback.silent_for_all(each.tenant for each in hurts))
+    def verdict(symptoms: Sequence[SymptomRow]) -> Verdict:
+        return verdict_of(symptoms, context, feedback.silent_for_all(each.tenant for each in symptoms))
 
     troubles = [Trouble(group, verdict(group)) for group in groups]
     while (pair := _alike(troubles, context, now_ns)) is not None:
         first, second = (troubles[place] for place in pair)
         troubles = [each for place, each in enumerate(troubles) if place not in pair]
-        hurts = tuple(sorted((*first.hurts, *second.hurts), key=lambda each: (each.start_ns, *each.key[:3])))
-        troubles.append(Trouble(hurts, verdict(hurts)))
+        symptoms = tuple(sorted((*first.symptoms, *second.symptoms), key=lambda each: (each.start_ns, *each.key[:3])))
+        troubles.append(Trouble(symptoms, verdict(symptoms)))
     return sorted(troubles, key=lambda each: (each.start_ns, each.first.key))
 
 
@@ -202,7 +204,7 @@ def id_of(trouble: Trouble, provider: str) -> str:
     seconds = min(max(first.start_ns // S, 0), STAMP_MAX_S)
     kind, name = EntityId.of(first.entity)
     name = name or first.entity
-    if any(each.tenant != provider for each in trouble.hurts):
+    if any(each.tenant != provider for each in trouble.symptoms):
         whole = f"{first.tenant}\0{first.entity}".encode()
         name = f"{kind}-{blake2b(whole, digest_size=4).hexdigest()}"
-    return f"{name}-{first.symptom.value}-{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"
+    return f"{name}-{first.kind.value}-{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leadline.analysis.cause.components import Components
-from leadline.analysis.cause.hurts import Blame, Hurt
 from leadline.analysis.cause.rule import Rule
+from leadline.analysis.cause.symptoms import Blame, SymptomRow
 from leadline.analysis.cause.traffic import Traffic
 from leadline.analysis.graph.topology import Topology
 from leadline.model.ids import EntityId, kind_of, name_of
@@ -187,12 +187,12 @@ class Ground:
         return told or self.topology.storages()
 
 
-def explained(blame: Blame, hurt: Hurt, entity: str, rule: Rule, ground: Ground) -> float:
+def explained(blame: Blame, symptom: SymptomRow, entity: str, rule: Rule, ground: Ground) -> float:
     """Share of one blame, 0 to 1, that a rule explains of a component.
 
     Where a collective does not end, one broken component is why, wherever it is: it explains all of that.
     """
-    nearness = ground.nearness(blame.owner, hurt.job, entity, rule.where)
+    nearness = ground.nearness(blame.owner, symptom.job, entity, rule.where)
     if blame.category == STUCK and nearness == ANYONE:
         nearness = 1.0
     fits = not rule.categories or blame.category in rule.categories

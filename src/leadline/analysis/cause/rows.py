@@ -13,10 +13,10 @@ from leadline.analysis.cause.dead import Out, deaths
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.feedback import AllFeedback
 from leadline.analysis.cause.history import Episode, class_of
-from leadline.analysis.cause.hurts import lost_of, told
 from leadline.analysis.cause.incidents import Known, Trouble, id_of
 from leadline.analysis.cause.remedy import Loss, Remedy, remedy
 from leadline.analysis.cause.suppression import suppressed
+from leadline.analysis.cause.symptoms import lost_of, told
 from leadline.analysis.cause.words import missing_of, plainest, text_of
 from leadline.analysis.spec import Window
 from leadline.model.hardware_codes import Suspect, advised
@@ -45,7 +45,7 @@ class Telling:
     @property
     def earlier_id(self) -> str:
         """The oldest incident that these symptoms were told as; empty: none."""
-        return next((each.incident for each in self.known.of(self.trouble.hurts)), "")
+        return next((each.incident for each in self.known.of(self.trouble.symptoms)), "")
 
     @property
     def id(self) -> str:
@@ -53,22 +53,22 @@ class Telling:
 
     @property
     def tenants(self) -> list[str]:
-        return sorted({each.tenant for each in self.trouble.hurts})
+        return sorted({each.tenant for each in self.trouble.symptoms})
 
     def incident(self, tenant: str) -> dict[str, object]:
         """Its row for a tenant, which names only that tenant's jobs."""
-        own = Trouble(tuple(each for each in self.trouble.hurts if each.tenant == tenant), self.trouble.verdict)
+        own = Trouble(tuple(each for each in self.trouble.symptoms if each.tenant == tenant), self.trouble.verdict)
         chosen = any(each.chosen for each in self._shown(tenant))
-        missing = missing_of(own.hurts, self._verdict(tenant), self.context.ground)
-        told_ns = [each.told_ns for each in self.known.of(self.trouble.hurts)]
+        missing = missing_of(own.symptoms, self._verdict(tenant), self.context.ground)
+        told_ns = [each.told_ns for each in self.known.of(self.trouble.symptoms)]
         end_ns = self._end_ns(tenant, own.end_ns)
         return {
             "tenant": tenant,
             "incident": self.id,
             "entity": own.first.entity,
             "job": own.worst.job or None,
-            "jobs": sorted({each.job for each in own.hurts if each.job}),
-            "symptom": own.worst.symptom.value,
+            "jobs": sorted({each.job for each in own.symptoms if each.job}),
+            "symptom": own.worst.kind.value,
             "start_ns": own.start_ns,
             "end_ns": end_ns,
             "bound_ns": own.first.bound_ns,
@@ -76,9 +76,9 @@ class Telling:
             "state": "open" if end_ns is None else "over",
             "verdict": (Verdict.KNOWN if chosen else Verdict.UNKNOWN).value,
             "missing": None if chosen else missing or (OF_OTHERS if self._verdict(tenant).chosen else None),
-            "lost_gpu_seconds": lost_of(own.hurts, self.window.to_ns),
+            "lost_gpu_seconds": lost_of(own.symptoms, self.window.to_ns),
             "suppressed": self._suppressed(tenant),
-            "symptoms": json.dumps([told(each) for each in own.hurts], sort_keys=True),
+            "symptoms": json.dumps([told(each) for each in own.symptoms], sort_keys=True),
             "seen_ns": self.window.to_ns,
         }
 
@@ -94,10 +94,10 @@ class Telling:
         silent = self.feedback.to(tenant).silent
         if silent == self.feedback.silent_for_all(self.tenants):
             return self.trouble.verdict
-        return verdict_of(self.trouble.hurts, self.context, silent)
+        return verdict_of(self.trouble.symptoms, self.context, silent)
 
     def _shown(self, tenant: str) -> list[Cause]:
-        jobs = {each.job for each in self.trouble.hurts if each.tenant == tenant} | self.context.nameable
+        jobs = {each.job for each in self.trouble.symptoms if each.tenant == tenant} | self.context.nameable
         return [each for each in self._verdict(tenant).causes if _is_of(each.candidate.entity, jobs)]
 
     def _suppressed(self, tenant: str) -> str | None:
@@ -106,13 +106,13 @@ class Telling:
         if self.id in feedback.dismissed:
             return Suppressed.DISMISSED.value
         topology = self.context.ground.topology
-        own = [each for each in self.trouble.hurts if each.tenant == tenant]
+        own = [each for each in self.trouble.symptoms if each.tenant == tenant]
         entities = {each.entity for each in own} | {f"job:{each.job}" for each in own if each.job}
         for each in self._shown(tenant):
             if each.chosen:
                 entities |= {each.candidate.entity, topology.host_of(each.candidate.entity)}
-        for hurt in own:
-            for blame in hurt.blamed:
+        for symptom in own:
+            for blame in symptom.blamed:
                 entities |= {blame.owner, topology.host_of(blame.owner)}
         found = suppressed(feedback.asked, entities - {""}, self.trouble.start_ns)
         return None if found is None else found.value
@@ -157,7 +157,7 @@ class Telling:
         found = [self.known.episodes.get((entity, one.candidate.rule.name), {}) for entity in alike]
         earlier = {incident: episode for each in found for incident, episode in each.items()}
         past = [episode for incident, episode in sorted(earlier.items()) if incident != self.id]
-        jobs = frozenset(each.job for each in self.trouble.hurts if each.job)
+        jobs = frozenset(each.job for each in self.trouble.symptoms if each.job)
         now = Episode(start_ns, self.trouble.end_ns, jobs)
         used = self.context.ground.jobs_on(one.candidate.entity)
         works = one.candidate.rule.works
@@ -165,17 +165,17 @@ class Telling:
 
     def _remedy(self, one: Cause, of: FaultClass) -> Remedy:
         """Lost per second: of what it explains, since it began to hurt."""
-        hurts = self.trouble.hurts
+        symptoms = self.trouble.symptoms
         ranks = self.context.ground.topology.ranks_of
-        gpus = sum(len(ranks(f"job:{job}")) for job in {each.job for each in hurts if each.job})
+        gpus = sum(len(ranks(f"job:{job}")) for job in {each.job for each in symptoms if each.job})
         until_ns = self.window.to_ns if self.trouble.end_ns is None else self.trouble.end_ns
         seconds = max(1.0, (until_ns - self.trouble.start_ns) / S)
-        lost = sum(each.lost_gpu_s for each in hurts) * one.candidate.explains / seconds
+        lost = sum(each.lost_gpu_s for each in symptoms) * one.candidate.explains / seconds
         loss = Loss(gpus, lost, self.trouble.end_ns is None)
         pieces = [each.piece for each in one.candidate.told]
         dead = bool(deaths(pieces))
         proposed = _advised(pieces) or one.candidate.rule.action
-        return remedy(proposed, of, self.trouble.worst.symptom, loss, dead=dead)
+        return remedy(proposed, of, self.trouble.worst.kind, loss, dead=dead)
 
 
 def _advised(pieces: Sequence[Piece]) -> ActionKind | None:

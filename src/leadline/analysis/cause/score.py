@@ -27,9 +27,9 @@ from dataclasses import dataclass, replace
 
 from leadline.analysis.cause.context import Context, Told, signs_of, wide_share
 from leadline.analysis.cause.evidence import Piece
-from leadline.analysis.cause.hurts import Blame, Hurt
 from leadline.analysis.cause.reach import Reach, explained
 from leadline.analysis.cause.rule import Rule
+from leadline.analysis.cause.symptoms import Blame, SymptomRow
 from leadline.model.ids import kind_of
 
 # Log-odds of `unknown`, nats: where blame explains all and one weak sign speaks for a rule, the odds are even. Raised
@@ -64,14 +64,14 @@ PARTS_MAX = 64  # blames that are looked at, the costliest; what is left over is
 class Part:
     """One part of what was lost: whom one symptom blames for it."""
 
-    hurt: Hurt
+    symptom: SymptomRow
     blame: Blame
     weight: float  # share of all that was lost
 
     @property
     def since_ns(self) -> int:
         """Since when it was lost: those who are blamed need not have begun the symptom."""
-        return max(self.hurt.start_ns, self.blame.since_ns or 0)
+        return max(self.symptom.start_ns, self.blame.since_ns or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +113,22 @@ def blame_nats(near: float) -> float:
     return math.log((near + BLAME_ELSEWHERE) / BLAME_ELSEWHERE)
 
 
-def parts_of(hurts: Sequence[Hurt]) -> list[Part]:
+def parts_of(symptoms: Sequence[SymptomRow]) -> list[Part]:
     """What was lost, by symptom and blame, the costliest first; shares add up to 1."""
-    whole = sum(sorted(max(hurt.lost_gpu_s, 1e-3) for hurt in hurts))
+    whole = sum(sorted(max(symptom.lost_gpu_s, 1e-3) for symptom in symptoms))
     found = []
-    for hurt in hurts:
-        rest = 1.0 - sum(blame.share for blame in hurt.blamed)
-        nobody = (Blame(hurt.entity, "", "", rest),) if rest > 1e-6 else ()
-        weight = max(hurt.lost_gpu_s, 1e-3) / whole
-        found += [Part(hurt, blame, weight * blame.share) for blame in (*hurt.blamed, *nobody)]
-    found.sort(key=lambda part: (-part.weight, part.hurt.key, part.blame.owner, part.blame.category, part.blame.how))
+    for symptom in symptoms:
+        rest = 1.0 - sum(blame.share for blame in symptom.blamed)
+        nobody = (Blame(symptom.entity, "", "", rest),) if rest > 1e-6 else ()
+        weight = max(symptom.lost_gpu_s, 1e-3) / whole
+        found += [Part(symptom, blame, weight * blame.share) for blame in (*symptom.blamed, *nobody)]
+    found.sort(key=lambda part: (-part.weight, part.symptom.key, part.blame.owner, part.blame.category, part.blame.how))
     return found[:PARTS_MAX]
 
 
 def candidates_of(parts: Sequence[Part], context: Context) -> list[Candidate]:
     """All candidates of one trouble, in order of their names."""
-    asked = {part.hurt.symptom for part in parts}
+    asked = {part.symptom.kind for part in parts}
     rules = {rule.name: rule for rule in context.book.rules if rule.symptoms & asked}
     shown = _shown(rules, context)
     found = []
@@ -153,20 +153,20 @@ def _shown(rules: Mapping[str, Rule], context: Context) -> dict[str, set[str]]:
 
 def _blamed(rule: Rule, parts: Sequence[Part], context: Context) -> set[str]:
     """What is blamed, for rules that need nothing else."""
-    reaches = ((context.ground.reach(part.blame.owner, part.hurt.job), part.hurt) for part in parts)
-    return {entity for reach, hurt in reaches for entity in _named(rule, reach, hurt)}
+    reaches = ((context.ground.reach(part.blame.owner, part.symptom.job), part.symptom) for part in parts)
+    return {entity for reach, symptom in reaches for entity in _named(rule, reach, symptom)}
 
 
-def _named(rule: Rule, reach: Reach, hurt: Hurt) -> set[str]:
+def _named(rule: Rule, reach: Reach, symptom: SymptomRow) -> set[str]:
     """What a blame names for a rule that needs nothing else."""
     if rule.where == "storage":
         return set(reach.storage) if len(reach.storage) == 1 else set()
-    job = {f"job:{hurt.job}"} if hurt.job else set()
+    job = {f"job:{symptom.job}"} if symptom.job else set()
     return {each for each in reach.own | job if kind_of(each) in rule.kinds}
 
 
 def _candidate(entity: str, rule: Rule, parts: Sequence[Part], context: Context) -> Candidate | None:
-    near = tuple(explained(part.blame, part.hurt, entity, rule, context.ground) for part in parts)
+    near = tuple(explained(part.blame, part.symptom, entity, rule, context.ground) for part in parts)
     share = min(1.0, math.fsum(part.weight * each for part, each in zip(parts, near, strict=True)))
     if share <= 0:
         return None
@@ -189,24 +189,24 @@ def _candidate(entity: str, rule: Rule, parts: Sequence[Part], context: Context)
     return Candidate(entity, rule, base, told, near, alone, share, onset.start_ns, late)
 
 
-def _onset(parts: Sequence[Part], near: Sequence[float]) -> Hurt:
+def _onset(parts: Sequence[Part], near: Sequence[float]) -> SymptomRow:
     """What a component explains, since its first second: of what it explains best, which may be less than all of it.
 
     Evidence has to be there when those whom it explains began to take time, not when others did.
     """
     best = max(part.weight * each for part, each in zip(parts, near, strict=True))
     mostly = [part for part, each in zip(parts, near, strict=True) if part.weight * each >= MOSTLY * best]
-    first = min(mostly, key=lambda part: (part.since_ns, part.hurt.key))
-    return replace(first.hurt, start_ns=first.since_ns)
+    first = min(mostly, key=lambda part: (part.since_ns, part.symptom.key))
+    return replace(first.symptom, start_ns=first.since_ns)
 
 
 def _alone(entity: str, rule: Rule, part: Part, context: Context) -> float:
     """What one blame by itself tells for a rule, nats."""
-    blame, hurt = part.blame, part.hurt
+    blame, symptom = part.blame, part.symptom
     fits = not rule.categories or blame.category in rule.categories
-    if hurt.symptom not in rule.symptoms or not fits or not rule.fits_how(blame.how):
+    if symptom.kind not in rule.symptoms or not fits or not rule.fits_how(blame.how):
         return 0.0
-    if entity not in _named(rule, context.ground.reach(blame.owner, hurt.job), hurt):
+    if entity not in _named(rule, context.ground.reach(blame.owner, symptom.job), symptom):
         return 0.0
     return rule.strength * (UNSEEN if rule.fallback and not _seen(entity, context) else 1.0)
 

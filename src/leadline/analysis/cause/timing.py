@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from leadline.analysis.cause.evidence import ENDS, Piece
-from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.model.units import S
 
 # How much later than its effect evidence may seem, by table, because of how it is sampled. Source: definition (of the
@@ -41,7 +41,7 @@ SINKS_S = 600.0
 FIRST = "the first lost second"
 
 
-def nearness_in_time(piece: Piece, hurt: Hurt) -> float:
+def nearness_in_time(piece: Piece, symptom: SymptomRow) -> float:
     """How well a piece of evidence fits in time, 0 (it began later: none) to 1.
 
     Bounds of both known: later than both bounds and the slack is too late. One of them unknown: the order is not known,
@@ -49,20 +49,20 @@ def nearness_in_time(piece: Piece, hurt: Hurt) -> float:
     """
     slack_ns = SLACK_NS.get(piece.face.table, EVENT_SLACK_NS)
     began_ns = piece.time_ns if piece.earliest_ns is None else min(piece.earliest_ns, piece.time_ns)
-    late_ns = began_ns - hurt.start_ns - slack_ns
-    if piece.bound_ns is not None and hurt.bound_ns is not None:
-        return 0.0 if late_ns > piece.bound_ns + hurt.bound_ns else _before(piece, hurt)
+    late_ns = began_ns - symptom.start_ns - slack_ns
+    if piece.bound_ns is not None and symptom.bound_ns is not None:
+        return 0.0 if late_ns > piece.bound_ns + symptom.bound_ns else _before(piece, symptom)
     if late_ns > 0:
         near = math.exp(-late_ns / S / UNKNOWN_S)
         return near if near > NEAR_MIN else 0.0
-    return _before(piece, hurt)
+    return _before(piece, symptom)
 
 
-def _before(piece: Piece, hurt: Hurt) -> float:
+def _before(piece: Piece, symptom: SymptomRow) -> float:
     lasted = piece.face.table != "event" or piece.face.what in ENDS  # other events have a time only
-    if lasted and piece.end_ns is not None and piece.end_ns < hurt.start_ns - OVER_NS:
+    if lasted and piece.end_ns is not None and piece.end_ns < symptom.start_ns - OVER_NS:
         return OVER
-    early_s = (hurt.start_ns - piece.time_ns) / S
+    early_s = (symptom.start_ns - piece.time_ns) / S
     if early_s <= BEGAN_S:
         return 1.0
     sunk = min(1.0, (early_s - BEGAN_S) / SINKS_S)

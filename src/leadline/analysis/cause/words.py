@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from leadline.analysis.cause.choice import Cause, Verdict
 from leadline.analysis.cause.context import Told
-from leadline.analysis.cause.hurts import Hurt
 from leadline.analysis.cause.reach import Ground
+from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.timing import FIRST, when
 from leadline.analysis.graph.topology import Topology
 from leadline.model.ids import kind_of, name_of
@@ -59,16 +59,16 @@ def where(entity: str, candidate: str) -> str:
     return "" if entity == candidate else f"{entity}, "
 
 
-def missing_of(hurts: Sequence[Hurt], verdict: Verdict, ground: Ground) -> str:
+def missing_of(symptoms: Sequence[SymptomRow], verdict: Verdict, ground: Ground) -> str:
     """The input for want of which nothing is named; empty if none is known to be missing."""
     if verdict.chosen:
         return ""
     topology, traffic, measured = ground.topology, ground.traffic, ground.measured
-    for hurt in hurts:
-        if hurt.missing:
-            return hurt.missing
-    for hurt in hurts:
-        for blame in hurt.blamed:
+    for symptom in symptoms:
+        if symptom.missing:
+            return symptom.missing
+    for symptom in symptoms:
+        for blame in symptom.blamed:
             sender, arrow, receiver = blame.owner.partition(">")
             if arrow and not traffic.links_between(sender, receiver):
                 return f"path of {blame.owner}"
@@ -78,6 +78,6 @@ def missing_of(hurts: Sequence[Hurt], verdict: Verdict, ground: Ground) -> str:
                 return blame.owner
             if (host := topology.host_of(sender)) and host not in measured:
                 return f"metrics of {host}"
-    if not any(hurt.blamed for hurt in hurts):
+    if not any(symptom.blamed for symptom in symptoms):
         return "blame: nobody is named for the lost time"
     return ""

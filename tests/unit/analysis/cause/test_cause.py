@@ -146,11 +146,11 @@ def test_what_all_peers_show_tells_little() -> None:
 
 
 def test_symptoms_of_two_tenants_with_one_cause_are_one_incident_with_a_row_for_each() -> None:
-    hurts = [
+    rows = [
         symptom(blame("rank:bert-1/1", "late-rank")),
         symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2", start_s=-15),
     ]
-    incidents, causes = told(case(symptom=hurts, anomaly=[anomaly("host:h2", THROTTLED)]))
+    incidents, causes = told(case(symptom=rows, anomaly=[anomaly("host:h2", THROTTLED)]))
     (name,) = {row["incident"] for row in incidents}
     assert re.fullmatch("job-[0-9a-f]{8}-slow-20250615T150620Z", name)
     assert {row["tenant"]: row["jobs"] for row in incidents} == {"ana": ["bert-1"], "bo": ["moe-2"]}
@@ -161,9 +161,9 @@ def test_symptoms_of_two_tenants_with_one_cause_are_one_incident_with_a_row_for_
 
 
 def test_troubles_of_two_jobs_by_two_causes_are_two_incidents() -> None:
-    hurts = [symptom(LATE), symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2")]
+    rows = [symptom(LATE), symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2")]
     odd = [anomaly("host:h3", THROTTLED), anomaly("gpu:GPU-4", "DCGM_FI_DEV_THERMAL_VIOLATION")]
-    incidents, _ = told(case(symptom=hurts, anomaly=odd))
+    incidents, _ = told(case(symptom=rows, anomaly=odd))
     assert len({row["incident"] for row in incidents}) == 2
 
 
@@ -234,11 +234,11 @@ def test_a_rule_that_people_found_wrong_too_often_names_nothing() -> None:
 
 def two_tenants(**more: Any) -> Case:
     """bert-1 of ana and moe-2 of bo, both slowed by host:h2."""
-    hurts = [
+    rows = [
         symptom(blame("rank:bert-1/1", "late-rank")),
         symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2", start_s=-15),
     ]
-    return case(**{"symptom": hurts, "anomaly": [anomaly("host:h2", THROTTLED)], **more})
+    return case(**{"symptom": rows, "anomaly": [anomaly("host:h2", THROTTLED)], **more})
 
 
 def by_tenant(rows: list[Row], name: str) -> dict[str, Any]:

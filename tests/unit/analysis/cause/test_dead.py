@@ -105,8 +105,8 @@ def test_the_same_event_counts_and_shows_once_and_flaps_are_counted() -> None:
     down = [event(port, "link-down", second, severity="error") for second in (-21, -15, -10, -4, -1)]
     ups = [event(port, "link-up", second + 0.5, severity="info") for second in (-21, -15, -10, -4, -1)]
     failed = [{**failure(port), "kind": "link-down", "start_ns": at(second)} for second in (-21, -15, -10, -4, -1)]
-    hurts = symptom(blame("rank:bert-1/1>rank:bert-1/2", "communication"))
-    item = case(symptom=[hurts], event=[*down, *ups], failure=failed)
+    rows = symptom(blame("rank:bert-1/1>rank:bert-1/2", "communication"))
+    item = case(symptom=[rows], event=[*down, *ups], failure=failed)
     (row,) = [each for each in told(item)[1] if each["chosen"]]
     assert row["entity"] in (port, host_link(3))
     (piece,) = [each for each in json.loads(row["evidence"]) if each["what"] == "link-down"]

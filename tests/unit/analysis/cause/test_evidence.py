@@ -10,7 +10,7 @@ import pytest
 from tests.builders.causes import at, blame, symptom
 
 from leadline.analysis.cause.evidence import Face, Piece, remembered
-from leadline.analysis.cause.hurts import hurts_of, lost_of, retold, told
+from leadline.analysis.cause.rows import lost_of, retold, symptoms_of, told
 from leadline.analysis.symptoms.spans import Evidence
 from leadline.model.incidents import Symptom
 from leadline.model.tables import BY_NAME
@@ -36,7 +36,7 @@ def test_nonsense_is_not_remembered(text: str) -> None:
     "blamed", ["", "[]", "nonsense", "7", '[{"owner": ""}]', '[{"owner": null, "lost_gpu_seconds": 3}]']
 )
 def test_a_symptom_that_blames_nobody_blames_nobody(blamed: str) -> None:
-    (hurt,) = hurts_of([{**SYMPTOM, "blamed": blamed}], 21 * S, 60 * S)
+    (hurt,) = symptoms_of([{**SYMPTOM, "blamed": blamed}], 21 * S, 60 * S)
     assert hurt.blamed == ()
 
 
@@ -45,12 +45,12 @@ def test_blame_is_told_in_shares() -> None:
         {"owner": "rank:j/0", "category": "late-rank", "how": "x", "lost_gpu_seconds": 3},
         {"owner": "rank:j/1", "lost_gpu_seconds": 1},
     ]
-    (hurt,) = hurts_of([{**SYMPTOM, "blamed": json.dumps(rows)}], 21 * S, 60 * S)
+    (hurt,) = symptoms_of([{**SYMPTOM, "blamed": json.dumps(rows)}], 21 * S, 60 * S)
     assert [(blame.owner, blame.share) for blame in hurt.blamed] == [("rank:j/0", 0.75), ("rank:j/1", 0.25)]
 
 
 def test_time_that_is_lost_twice_is_lost_once() -> None:
-    (slow,) = hurts_of([{**SYMPTOM, "blamed": "[]", "end_ns": 50 * S, "lost_gpu_seconds": 30.0}], 51 * S, 60 * S)
+    (slow,) = symptoms_of([{**SYMPTOM, "blamed": "[]", "end_ns": 50 * S, "lost_gpu_seconds": 30.0}], 51 * S, 60 * S)
     stall = replace(slow, symptom=Symptom.STALL, start_ns=15 * S, end_ns=20 * S, lost_gpu_s=10.0)
     later = replace(stall, start_ns=60 * S, end_ns=None)
     other = replace(stall, entity="job:k")
@@ -60,7 +60,7 @@ def test_time_that_is_lost_twice_is_lost_once() -> None:
 
 def test_symptoms_of_an_incident_are_read_as_they_were_told() -> None:
     rows = [{"owner": "rank:j/0", "category": "late-rank", "how": "x", "lost_gpu_seconds": 3}]
-    (hurt,) = hurts_of([{**SYMPTOM, "blamed": json.dumps(rows), "end_ns": 15 * S}], 21 * S, 60 * S)
+    (hurt,) = symptoms_of([{**SYMPTOM, "blamed": json.dumps(rows), "end_ns": 15 * S}], 21 * S, 60 * S)
     (again,) = retold(json.dumps([told(hurt)]), "ana", 20 * S)
     assert again.key == hurt.key
     assert [(each.owner, each.share) for each in again.blamed] == [("rank:j/0", 1.0)]
@@ -69,7 +69,7 @@ def test_symptoms_of_an_incident_are_read_as_they_were_told() -> None:
 
 
 def test_the_shape_of_the_json_is_told_where_the_column_is_declared() -> None:
-    (hurt,) = hurts_of([symptom(blame("rank:bert-1/1", "late-rank"))], at(2), 10**12)
+    (hurt,) = symptoms_of([symptom(blame("rank:bert-1/1", "late-rank"))], at(2), 10**12)
     blamed = json.loads(symptom(blame("rank:bert-1/1", "late-rank"))["blamed"])
     for table, name, found in (
         ("cause", "evidence", PIECE.as_row() | PIECE.face._asdict()),

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from leadline.analysis.cause.evidence import Face, Piece
-from leadline.analysis.cause.hurts import Hurt
+from leadline.analysis.cause.rows import SymptomRow
 from leadline.analysis.cause.timing import STANDING, nearness_in_time, when
 from leadline.model.incidents import Symptom
 
 S = 10**9
-HURT = Hurt("job:j", "j", Symptom.SLOW, 1000 * S, None, S // 10, 0, 1.0, (), "", "t")
+HURT = SymptomRow("job:j", "j", Symptom.SLOW, 1000 * S, None, S // 10, 0, 1.0, (), "", "t")
 NOW = Piece(Face("anomaly", "m", "high"), "host:h", 1000 * S, None, S // 10, 9.0, "m")
 
 

@@ -37,12 +37,12 @@ class Blame:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurt:
+class SymptomRow:
     """One symptom."""
 
     entity: str
     job: str  # name; empty: no job
-    symptom: Symptom
+    kind: Symptom
     start_ns: int
     end_ns: int | None
     bound_ns: int | None
@@ -55,24 +55,24 @@ class Hurt:
     @property
     def key(self) -> tuple[str, str, str, int]:
         """What it is the row of."""
-        return self.tenant, self.entity, self.symptom.value, self.start_ns
+        return self.tenant, self.entity, self.kind.value, self.start_ns
 
     def until_ns(self, now_ns: int) -> int:
         """Until when it hurts, as far as is known."""
         return now_ns if self.end_ns is None else self.end_ns
 
 
-def hurts_of(rows: Iterable[Mapping[str, Any]], now_ns: int, over_ns: int) -> list[Hurt]:
+def symptoms_of(rows: Iterable[Mapping[str, Any]], now_ns: int, over_ns: int) -> list[SymptomRow]:
     """Symptoms from rows of the table that last, or were over at most `over_ns` before, in order of their begin.
 
     What is no symptom at all is passed over.
     """
     found = [each for row in rows if (each := _hurt(row, now_ns)) is not None]
     found = [each for each in found if each.until_ns(now_ns) >= now_ns - over_ns]
-    return sorted(found, key=lambda each: (each.start_ns, each.tenant, each.entity, each.symptom.value))
+    return sorted(found, key=lambda each: (each.start_ns, each.tenant, each.entity, each.kind.value))
 
 
-def _hurt(row: Mapping[str, Any], now_ns: int) -> Hurt | None:
+def _hurt(row: Mapping[str, Any], now_ns: int) -> SymptomRow | None:
     if not row["entity"] or row["symptom"] not in set(Symptom) or ":" not in row["entity"]:
         return None
     end_ns, symptom = row["end_ns"], Symptom(row["symptom"])
@@ -80,10 +80,10 @@ def _hurt(row: Mapping[str, Any], now_ns: int) -> Hurt | None:
         end_ns = row["seen_ns"]
     entity = row["entity"]
     job = row["job"] or (name_of(entity) if kind_of(entity) == "job" else "")
-    return Hurt(
+    return SymptomRow(
         entity=entity,
         job=job,
-        symptom=symptom,
+        kind=symptom,
         start_ns=row["start_ns"],
         end_ns=None if end_ns is None else max(end_ns, row["start_ns"]),
         bound_ns=row["bound_ns"],
@@ -122,13 +122,13 @@ def _positive(value: object) -> float:
     return float(value) if isinstance(value, int | float) and 0 < value < 1e15 else 0.0
 
 
-def groups_of(hurts: Sequence[Hurt], now_ns: int) -> list[tuple[Hurt, ...]]:
+def groups_of(symptoms: Sequence[SymptomRow], now_ns: int) -> list[tuple[SymptomRow, ...]]:
     """Symptoms that plainly are one trouble: of one job, one while the other lasts, or a stop soon after.
 
     Other symptoms become one incident if they turn out to have one cause (`incidents.together`).
     """
-    groups: list[list[Hurt]] = []
-    for each in hurts:
+    groups: list[list[SymptomRow]] = []
+    for each in symptoms:
         same = next((group for group in groups if any(_belongs(each, other, now_ns) for other in group)), None)
         if same is None:
             groups.append([each])
@@ -137,16 +137,16 @@ def groups_of(hurts: Sequence[Hurt], now_ns: int) -> list[tuple[Hurt, ...]]:
     return [tuple(group) for group in groups]
 
 
-def _belongs(later: Hurt, earlier: Hurt, now_ns: int) -> bool:
+def _belongs(later: SymptomRow, earlier: SymptomRow, now_ns: int) -> bool:
     if not later.job or later.job != earlier.job or later.tenant != earlier.tenant:
         return False
-    if later.symptom is earlier.symptom is Symptom.SLOW:  # `slowdowns` tells apart what is another's doing
+    if later.kind is earlier.kind is Symptom.SLOW:  # `slowdowns` tells apart what is another's doing
         return later.start_ns < earlier.until_ns(now_ns)
-    stops = later.symptom in (Symptom.STALL, Symptom.CRASH)
+    stops = later.kind in (Symptom.STALL, Symptom.CRASH)
     return later.start_ns < earlier.until_ns(now_ns) + (FOLLOWS_NS if stops else 1)
 
 
-def told(hurt: Hurt) -> dict[str, object]:
+def told(symptom: SymptomRow) -> dict[str, object]:
     """As `incident.symptoms` tells it: enough to judge it again when its own row is out of sight."""
     blamed = [
         {
@@ -156,22 +156,22 @@ def told(hurt: Hurt) -> dict[str, object]:
             "share": round(each.share, 4),
             "since_ns": each.since_ns,
         }
-        for each in hurt.blamed[:BLAMED_MAX]
+        for each in symptom.blamed[:BLAMED_MAX]
     ]
     return {
-        "entity": hurt.entity,
-        "job": hurt.job,
-        "symptom": hurt.symptom.value,
-        "start_ns": hurt.start_ns,
-        "end_ns": hurt.end_ns,
-        "bound_ns": hurt.bound_ns,
-        "lost_gpu_seconds": round(hurt.lost_gpu_s, 3),
+        "entity": symptom.entity,
+        "job": symptom.job,
+        "symptom": symptom.kind.value,
+        "start_ns": symptom.start_ns,
+        "end_ns": symptom.end_ns,
+        "bound_ns": symptom.bound_ns,
+        "lost_gpu_seconds": round(symptom.lost_gpu_s, 3),
         "blamed": blamed,
-        "missing": hurt.missing,
+        "missing": symptom.missing,
     }
 
 
-def retold(text: str | None, tenant: str, seen_ns: int) -> list[Hurt]:
+def retold(text: str | None, tenant: str, seen_ns: int) -> list[SymptomRow]:
     """The symptoms that an earlier row of `incident` tells; one that was open then is over since it was seen last.
 
     Nonsense in it is passed over.
@@ -181,20 +181,20 @@ def retold(text: str | None, tenant: str, seen_ns: int) -> list[Hurt]:
     except ValueError:
         return []
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    return [hurt for row in rows if (hurt := _retold(row, tenant, seen_ns)) is not None]
+    return [symptom for row in rows if (symptom := _retold(row, tenant, seen_ns)) is not None]
 
 
-def _retold(row: Mapping[str, Any], tenant: str, seen_ns: int) -> Hurt | None:
+def _retold(row: Mapping[str, Any], tenant: str, seen_ns: int) -> SymptomRow | None:
     entity, symptom, start_ns = str(row.get("entity")), row.get("symptom"), row.get("start_ns")
     if type(start_ns) is not int or symptom not in set(Symptom) or ":" not in entity:
         return None
     end_ns, bound_ns = (row.get(name) if type(row.get(name)) is int else None for name in ("end_ns", "bound_ns"))
     lost = _positive(row.get("lost_gpu_seconds"))
     blamed = _reblamed(row.get("blamed"))
-    return Hurt(
+    return SymptomRow(
         entity=entity,
         job=str(row.get("job") or ""),
-        symptom=Symptom(symptom),
+        kind=Symptom(symptom),
         start_ns=start_ns,
         end_ns=max(start_ns, seen_ns if end_ns is None else end_ns),
         bound_ns=bound_ns,
@@ -215,18 +215,18 @@ def _reblamed(rows: object) -> list[Blame]:
     return found
 
 
-def lost_of(hurts: Iterable[Hurt], now_ns: int) -> float:
+def lost_of(symptoms: Iterable[SymptomRow], now_ns: int) -> float:
     """GPU-seconds that symptoms cost together: of those of one entity that overlap in time only the costliest counts.
 
     A job that stalls while it is slow loses its time once.
     """
-    kept: list[Hurt] = []
-    for hurt in sorted(hurts, key=lambda hurt: (-hurt.lost_gpu_s, hurt.key)):
+    kept: list[SymptomRow] = []
+    for symptom in sorted(symptoms, key=lambda symptom: (-symptom.lost_gpu_s, symptom.key)):
         if not any(
-            hurt.entity == other.entity
-            and hurt.start_ns < other.until_ns(now_ns)
-            and other.start_ns < hurt.until_ns(now_ns)
+            symptom.entity == other.entity
+            and symptom.start_ns < other.until_ns(now_ns)
+            and other.start_ns < symptom.until_ns(now_ns)
             for other in kept
         ):
-            kept.append(hurt)
-    return float(round(sum(hurt.lost_gpu_s for hurt in kept), 3))
+            kept.append(symptom)
+    return float(round(sum(symptom.lost_gpu_s for symptom in kept), 3))
