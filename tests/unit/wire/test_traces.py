@@ -128,6 +128,7 @@ def test_what_is_no_trace_is_told(whole: Any, said: str) -> None:
         (gzip.compress(b"{" + b" " * 4000)[:-9], "ends early"),
         (b"dp_rank,stage,rank,step,optype,start_ts,duration\nx,0,0,0,gc,0,0\n", "1 lines that cannot be read"),
     ],
+    ids=["empty", "other-csv", "no-times", "cut-json", "cut-gzip", "no-number"],
 )
 def test_files_that_hold_nothing_are_told(data: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said):

@@ -10,7 +10,7 @@ import pytest
 from tests.builders.causes import at, blame, symptom
 
 from leadline.analysis.cause.evidence import Face, Piece, remembered
-from leadline.analysis.cause.rows import lost_of, retold, symptoms_of, told
+from leadline.analysis.cause.symptoms import lost_of, retold, symptoms_of, told
 from leadline.analysis.symptoms.spans import Evidence
 from leadline.model.incidents import Symptom
 from leadline.model.tables import BY_NAME

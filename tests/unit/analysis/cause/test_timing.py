@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from leadline.analysis.cause.evidence import Face, Piece
-from leadline.analysis.cause.rows import SymptomRow
+from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.timing import STANDING, nearness_in_time, when
 from leadline.model.incidents import Symptom
 
