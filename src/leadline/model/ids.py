@@ -25,6 +25,8 @@ ENTITY_KINDS = (
     "swport", "link", "xcvr", "storage", "service", "process", "pod", "address",
 )  # fmt: skip
 
+_IN_JOBS = ("rank", "comm")  # their names begin with that of their job
+
 _MASK = (1 << 64) - 1
 _C1 = 0x87C37B91114253D5
 _C2 = 0x4CF5AD432745937F
@@ -33,8 +35,9 @@ _C2 = 0x4CF5AD432745937F
 class EntityId(NamedTuple):
     """An entity's kind and name; `str()` gives the stored form `kind:name`.
 
-    A name may have two parts, with a slash between: `rank:JOB/3`, `port:HOST/eth0`, `swport:SWITCH/Ethernet1`. Names of
-    jobs may have slashes themselves, so a rank's last part is its number, and all before it the job.
+    A name may have two parts, with a slash between: `rank:JOB/3`, `port:HOST/eth0`, `swport:SWITCH/Ethernet1/1`. Names of
+    jobs may have slashes themselves, so a rank's last part is its number, and all before it the job. Names of ports may
+    have slashes too, those of hosts and switches do not, so of all others the first slash parts them.
     """
 
     kind: str
@@ -53,7 +56,9 @@ class EntityId(NamedTuple):
     @property
     def holder(self) -> str:
         """The name of what it belongs to: the job of a rank, the host of a port; empty if its name is one part."""
-        return self.name.rpartition("/")[0]
+        if self.kind in _IN_JOBS:
+            return self.name.rpartition("/")[0]
+        return self.first if "/" in self.name else ""
 
     @property
     def first(self) -> str:
@@ -63,12 +68,12 @@ class EntityId(NamedTuple):
     @property
     def part(self) -> str:
         """Its own name within the holder: `3` of a rank, `eth0` of a port; all of a name that is one part."""
-        return self.name.rpartition("/")[2]
+        return self.name[len(self.holder) + 1 :] if self.holder else self.name
 
     @property
     def job(self) -> str:
         """The job's name, of a job, rank or communicator; empty of others."""
-        if self.kind in ("rank", "comm"):
+        if self.kind in _IN_JOBS:
             return self.holder
         return self.name if self.kind == "job" else ""
 

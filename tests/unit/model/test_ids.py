@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from leadline.model.errors import UsageError
 from leadline.model.ids import (
     ENTITY_KINDS,
+    EntityId,
     canonical_labels,
     entity_id,
     flow_id,
@@ -73,3 +74,18 @@ def test_flow_ids() -> None:
     assert flow == flow_id(17, "::ffff:10.0.0.1", "::ffff:10.0.0.2", 49152, 4791, 77)
     assert flow != flow_id(17, "10.0.0.2", "10.0.0.1", 49152, 4791, 77), "flows are directional"
     assert flow_id(6, "10.0.0.1", "10.0.0.2", 1, 2) == flow_id(6, "10.0.0.1", "10.0.0.2", 1, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "holder", "part"),
+    [
+        ("port:h3/eth0", "h3", "eth0"),
+        ("swport:leaf1/Ethernet1/1", "leaf1", "Ethernet1/1"),
+        ("rank:team/bert-7/12", "team/bert-7", "12"),
+        ("comm:bert-7/0x9c", "bert-7", "0x9c"),
+        ("host:h3", "", "h3"),
+        ("nonsense", "", ""),
+    ],
+)
+def test_a_name_is_parted_at_its_first_slash_that_of_a_rank_at_its_last(text: str, holder: str, part: str) -> None:
+    assert (EntityId.of(text).holder, EntityId.of(text).part) == (holder, part)

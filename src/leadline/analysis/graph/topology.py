@@ -7,7 +7,8 @@ rows are sorted by either end once, and a question is a look-up (a job of 10,240
 needs fifty). What is not told is not there.
 
 **Where a rank is, if rows disagree**: the place that it was put on last counts, of places since the same time the first
-by name (`placed`, `host_of`). Questions for sets (`on`, `ranks_of`, `jobs_on`) are answered with all places of a span:
+by name (`placed`, `host_of`). So it is with all that has one answer: the other end of a cable (`far`), whose a port is
+(`owner`, `interface`). Questions for sets (`on`, `ranks_of`, `jobs_on`) are answered with all places of a span:
 a rank that moved meanwhile was in both.
 """
 
@@ -25,6 +26,7 @@ from leadline.model.ids import EntityId, kind_of, link_id
 
 HELD = ("in", "runs-on", "member")
 """Relations of a part to what holds it."""
+_CABLED = ("port", "swport")
 _FOREVER = 2**63 - 1
 
 
@@ -175,7 +177,7 @@ class Topology:
         if kind in ("port", "xcvr"):
             owner = self.owner(entity)
             return self.host_of(owner) if kind == "xcvr" else owner
-        return "" if kind == "swport" else self._newest(entity, "host")
+        return "" if kind == "swport" else self._newest(entity, HELD, ("host",))
 
     def gpus_of(self, host: str) -> frozenset[str]:
         """GPUs in a host."""
@@ -196,12 +198,22 @@ class Topology:
         """Storage that a job, rank or host mounts."""
         return frozenset(one for kind, one in self.above(user) if kind == "mounts")
 
-    def _newest(self, entity: str, kind: str) -> str:
-        """The parent of a kind that an entity was put on last, of those since one time the first by name."""
-        row_M = self._by_child.rows(self.number.get(entity, -1))
-        parents = [(-int(self.from_N[row]), self.names[self.parent_N[row]]) for row in row_M.tolist()
-                   if self.kinds[self.kind_N[row]] in HELD]  # fmt: skip
-        return min((one for one in parents if kind_of(one[1]) == kind), default=(0, ""))[1]
+    def _newest(self, entity: str, relations: Collection[str], kinds: Collection[str], both: bool = False) -> str:
+        """The parent of some kinds that an entity was put on last, of those since one time the first by name. `both`:
+        the other end, whichever of the two the entity is. Empty if there is none."""
+        key = f"newest {'/'.join((*relations, *kinds))}"
+        if (known := self._known.get((key, entity))) is not None:
+            return next(iter(known), "")
+        number = self.number.get(entity, -1)
+        sides = [(self._by_child, self.parent_N), *([(self._by_parent, self.child_N)] if both else [])]
+        others = [
+            (-int(self.from_N[row]), self.names[other_N[row]])
+            for side, other_N in sides
+            for row in side.rows(number).tolist()
+            if self.kinds[self.kind_N[row]] in relations
+        ]
+        newest = min((one for one in others if kind_of(one[1]) in kinds), default=None)
+        return next(iter(self._asked(key, entity, [newest[1]] if newest else [])), "")
 
     # --- ports, links, switches --------------------------------------------------------------------------------------
 
@@ -218,19 +230,16 @@ class Topology:
 
     def interface(self, port: str) -> str:
         """The port that an RDMA device is of; empty for what is none."""
-        return min((one for kind, one in self.above(port) if kind == "in" and kind_of(one) == "port"), default="")
+        return self._newest(port, ("in",), ("port",))
 
     def far(self, end: str) -> str:
-        """The other end of a port's link; empty if it is not told, the last by name if several are told."""
-        if (found := self._known.get(("far", end))) is None:
-            found = self._asked("far", end, (one for kind, one in self.beside(end) if kind == "linked"))
-        return max(found, default="")
+        """The other end of a port's cable, that it was plugged into last; empty if it is not told."""
+        return self._newest(end, ("linked",), _CABLED, both=True)
 
     def owner(self, port: str) -> str:
         """What a port belongs to: as told, else by its name (`port:h3/eth0` is of h3). Of a transceiver: its port."""
         wanted = ("port", "swport") if kind_of(port) == "xcvr" else ("host", "storage", "switch")
-        above = (one for kind, one in self.above(port) if kind == "in")
-        told = max((one for one in above if kind_of(one) in wanted), default="")
+        told = self._newest(port, ("in",), wanted)
         entity = EntityId.of(port)
         if told or not entity.holder or entity.kind not in ("port", "swport"):
             return told

@@ -172,7 +172,7 @@ class Readings:
         rows_R, held_R, culprit_R = whose
         samples = of.samples.of(rows_R)
         hold_R = self._hold(of, rows_R, held.missing_after_s)
-        at = seconds.places(samples, ends_C)
+        at = seconds.latest(samples, ends_C)
         begun_RC = seconds.begun(samples, ends_C)
         if indicator.how == "age" or indicator.names == ("age_s",):
             value_RC = at.age_s(samples)
@@ -193,7 +193,7 @@ class Readings:
         samples = of.samples.of(rows_D)
         hold_D = self._hold(of, rows_D, held.missing_after_s)
         rated = indicator.how == "rate"
-        at = seconds.places(samples, ends_C)
+        at = seconds.latest(samples, ends_C)
         by_rate_DC = seconds.values(_rates(samples, hold_D), at, hold_D) if rated else None
         plain_DC = seconds.values(samples, at, hold_D)
         below_DC = plain_DC if by_rate_DC is None else np.where(of.counter_R[rows_D][:, None], by_rate_DC, plain_DC)
@@ -239,7 +239,7 @@ class Readings:
             rows_R, held_R = rows_R[own_R], held_R[own_R]
             of, hold_s = self.metrics, held.missing_after_s
         samples = of.samples.of(rows_R)
-        age_RC = seconds.places(samples, ends_C).age_s(samples)
+        age_RC = seconds.latest(samples, ends_C).age_s(samples)
         silent_RC = age_RC * S > self._hold(of, rows_R, hold_s)[:, None]
         value_RC = np.where(silent_RC | np.isnan(age_RC), np.nan, 0.0)
         each = Values(held_R, held_R, [""] * len(held_R), value_RC, seconds.begun(samples, ends_C))

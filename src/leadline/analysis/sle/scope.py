@@ -101,7 +101,7 @@ class Scope:
         if told := self._told(tenant, name, kind):
             return told
         if _PREFIX.get(own) == kind and one.holder:
-            return {(tenant, f"{kind}:{one.holder if own == 'rank' else one.first}")}
+            return {(tenant, f"{kind}:{one.holder}")}
         over = _OVER.get((own, kind))
         if over is None:
             return set()

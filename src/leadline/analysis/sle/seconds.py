@@ -59,7 +59,7 @@ def ends_of(to_ns: int, columns: int, step_ns: int = S) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Latest:
     """Which sample is the last at or before the end of each column; -1 where the row has none yet."""
 
     last_RC: NDArray[np.int32]
@@ -74,7 +74,7 @@ class Places:
         return age_RC
 
 
-def places(samples: Samples, ends_C: Ints) -> Places:
+def latest(samples: Samples, ends_C: Ints) -> Latest:
     """Where each column stands among the samples of each row. `ends_C` is evenly spaced."""
     rows, columns = len(samples), len(ends_C)
     last_RC = np.full((rows, columns), -1, np.int32)
@@ -84,10 +84,10 @@ def places(samples: Samples, ends_C: Ints) -> Places:
     inside = np.flatnonzero(column_N < columns)
     last_RC[row_N[inside], column_N[inside]] = inside  # in order of time: the last that falls there stays
     np.maximum.accumulate(last_RC, axis=1, out=last_RC)
-    return Places(last_RC, ends_C)
+    return Latest(last_RC, ends_C)
 
 
-def values(samples: Samples, at: Places, hold_R: Ints) -> Floats:
+def values(samples: Samples, at: Latest, hold_R: Ints) -> Floats:
     """The value of each row in each column, (R, C); NaN where nothing is known.
 
     A sample that covers the column's end counts before one that is held from earlier. `hold_R`: ns that one is held.

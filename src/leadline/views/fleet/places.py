@@ -2,6 +2,9 @@
 
 Hosts are those that relations or metric streams tell of. A port counts as a NIC port where it is (or within a day was)
 linked to a switch; of a host without any such link, all its ports count.
+
+The store counts here, since a fleet has more rows of `relation` than a view can carry. Where rows disagree the rule is
+that of `analysis.graph.topology`: the cable plugged in last, of those since one time the first by name; of ranks all.
 """
 
 from __future__ import annotations
@@ -108,7 +111,7 @@ _PORTS = (
     "if(kind = 'linked', substring(toString(parent), 8), '') AS swport "
     f"FROM leadline.{RELATION.name} WHERE kind IN ('in', 'linked') AND startsWith(toString(child), 'port:') "
     "AND (kind = 'in' OR startsWith(toString(parent), 'swport:')) "
-    f"AND {_HELD} {{mine}} ORDER BY linked, from_ns) GROUP BY host, port"
+    f"AND {_HELD} {{mine}} ORDER BY linked, from_ns, toString(parent) DESC) GROUP BY host, port"
 )
 _RANKS = (
     "SELECT host, job, tenant, count() AS ranks, max(until_ns) AS until_ns FROM (SELECT toString(tenant) AS tenant, "

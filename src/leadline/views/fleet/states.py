@@ -128,8 +128,8 @@ def _gpu_hosts(store: Store, asked: Asked, entities: list[str]) -> dict[str, str
         return {}
     where = " AND ".join(["kind = 'in'", "startsWith(toString(parent), 'host:')", *asked.conditions()])
     sql = (
-        "SELECT toString(child) AS gpu, argMax(toString(parent), from_ns) AS host FROM leadline.relation "
-        f"WHERE child IN {{gpus:Array(String)}} AND {where} GROUP BY gpu"
+        "SELECT toString(child) AS gpu, argMin(toString(parent), (-from_ns, toString(parent))) AS host "
+        f"FROM leadline.relation WHERE child IN {{gpus:Array(String)}} AND {where} GROUP BY gpu"
     )
     named = [f"gpu:{EntityId.of(entity).first}" for entity in gpus]
     rows = store.query(sql, {**asked.parameters(sql), "gpus": sorted(set(named))}).to_pylist()

@@ -39,6 +39,25 @@ def test_of_places_since_one_time_the_first_by_name_counts() -> None:
     assert found.placed("runs-on", "rank", "host")[-1] == Placed(RANK, "host:h2", 1, None)
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_cable_that_was_plugged_in_last_counts_whichever_end_told_of_it(backwards: bool) -> None:
+    rows = [
+        row("port:h1/eth0", "swport:leaf9/E9", "linked", from_ns=1),
+        row("swport:leaf1/E2", "port:h1/eth0", "linked", from_ns=5),
+        row("port:h1/eth0", "swport:leaf1/E1", "linked", from_ns=5),
+        row("port:h1/eth0", "host:h8", "in", from_ns=1),
+        row("port:h1/eth0", "host:h1", "in", from_ns=5),
+    ]
+    found = topology_of(relation(*(rows[::-1] if backwards else rows)))
+    assert found.far("port:h1/eth0") == "swport:leaf1/E1", "of two since one time the first by name"
+    assert found.owner("port:h1/eth0") == "host:h1"
+
+
+def test_names_of_ports_may_have_slashes() -> None:
+    found = topology_of(relation(row("port:h1/eth0", "swport:leaf1/Ethernet1/1", "linked")))
+    assert found.owner("swport:leaf1/Ethernet1/1") == "switch:leaf1"
+
+
 hosts = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=1, max_size=6)
 
 
