@@ -51,7 +51,7 @@ def test_blame_is_told_in_shares() -> None:
 
 def test_time_that_is_lost_twice_is_lost_once() -> None:
     (slow,) = symptoms_of([{**SYMPTOM, "blamed": "[]", "end_ns": 50 * S, "lost_gpu_seconds": 30.0}], 51 * S, 60 * S)
-    stall = replace(slow, symptom=Symptom.STALL, start_ns=15 * S, end_ns=20 * S, lost_gpu_s=10.0)
+    stall = replace(slow, kind=Symptom.STALL, start_ns=15 * S, end_ns=20 * S, lost_gpu_s=10.0)
     later = replace(stall, start_ns=60 * S, end_ns=None)
     other = replace(stall, entity="job:k")
     assert lost_of([slow, stall], 99 * S) == 30.0
