@@ -33,6 +33,10 @@ wait for others. One that changes what is named was either needed for these reco
 says which, as far as that is on record.
 """
 
+LAST = """Last run: {day}. A run takes seconds of a processor for each constant and factor, so one that was ended leaves
+constants that were not judged. Recordings, with the number of constants that were moved on each:
+"""
+
 
 def page_of(outcomes: Sequence[Outcome], paths: Iterable[Path], now_s: float | None = None) -> str:
     """The page, from what was judged of the given recordings."""
@@ -42,8 +46,7 @@ def page_of(outcomes: Sequence[Outcome], paths: Iterable[Path], now_s: float | N
     day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
     parts = [
         HEAD,
-        f"Last run: {day}. A run takes seconds of a processor for each constant and factor, so one that was ended leaves\n"
-        "constants that were not judged. Recordings, with the number of constants that were moved on each:\n",
+        LAST.format(day=day),
         *_judged(outcomes, paths),
         _sources(),
         _summary(by_rank),
