@@ -33,6 +33,10 @@ wait for others. One that changes what is named was either needed for these reco
 says which, as far as that is on record.
 """
 
+LAST = """Last run: {day}. A run takes seconds of a processor for each constant and factor, so one that was ended leaves
+constants that were not judged. Recordings, with the number of constants that were moved on each:
+"""
+
 
 def page_of(outcomes: Sequence[Outcome], paths: Iterable[Path], now_s: float | None = None) -> str:
     """The page, from what was judged of the given recordings."""
@@ -42,7 +46,7 @@ def page_of(outcomes: Sequence[Outcome], paths: Iterable[Path], now_s: float | N
     day = time.strftime("%Y-%m-%d", time.gmtime(now_s))
     parts = [
         HEAD,
-        f"Last run: {day}. Recordings, with the number of constants that were moved on each:\n",
+        LAST.format(day=day),
         *_judged(outcomes, paths),
         _sources(),
         _summary(by_rank),
@@ -120,8 +124,7 @@ def _rows(outcome: Outcome) -> str:
 def _listed(outcomes: Sequence[Outcome]) -> str:
     of: dict[str, list[str]] = defaultdict(list)
     for each in outcomes:
-        module, _, name = each.key.rpartition(".") if "rule" not in each.key else each.key.partition("_rules.")
-        of[module].append(f"`{name}`")
+        of[each.which.module.removeprefix("leadline.analysis.")].append(f"`{each.which.name}`")
     return "\n".join(f"- `{module}`: {', '.join(names)}" for module, names in sorted(of.items())) or "None."
 
 

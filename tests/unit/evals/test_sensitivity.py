@@ -6,6 +6,7 @@ import ast
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +139,13 @@ def test_a_limit_of_time_is_kept_and_told(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_what_no_recording_runs_is_said(tmp_path: Path) -> None:
-    (which,) = movables(("deviation.SPREADS",))
+    which = replace(NAMED_MIN, module="leadline.analysis.nobodys")
     results = Results(tmp_path / "r")
     results.add(("", 1.0, sweeping.name_of(RECORDING)), BEFORE)
     sweep([which], [RECORDING], results, lambda what: None)
     (outcome,) = results.outcomes([which], [RECORDING])
     assert lines_of([outcome])[0].endswith(NOT_RUN)
-    assert f"- {NOT_RUN}: `cause.deviation.SPREADS`" in page_of([outcome], [RECORDING])
+    assert f"- {NOT_RUN}: `nobodys.NAMED_MIN`" in page_of([outcome], [RECORDING])
 
 
 def test_recordings_are_chosen_by_parts_of_their_names(tmp_path: Path) -> None:
