@@ -305,6 +305,16 @@ class BrokenStore:
         return called
 
 
+def hurried(stop: threading.Event) -> Callable[[float], bool]:
+    """A `wait` of an event that waits a millisecond: its threads still see that they are to end."""
+
+    def wait(_: float) -> bool:
+        time.sleep(0.001)
+        return stop.is_set()
+
+    return wait
+
+
 PLACES = ("_executor.start", "_resume", "step", "close_unwatched")
 
 
@@ -317,7 +327,7 @@ def test_the_runner_goes_on(error: Exception, place: str, monkeypatch: pytest.Mo
     for name in PLACES[1:]:
         monkeypatch.setattr(runner, name, store.call(name, False))
     monkeypatch.setattr(runner._executor, "start", store.call(PLACES[0], None))
-    monkeypatch.setattr(runner._stop, "wait", lambda seconds: time.sleep(0.001))
+    monkeypatch.setattr(runner._stop, "wait", hurried(runner._stop))
     runner.start()
     wanted = 3
     wait_for("the third try", lambda: store.asked >= wanted, 10)
@@ -358,7 +368,7 @@ def test_what_can_never_be_resumed_is_left_out(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(runner, "step", step)
     monkeypatch.setattr(runner, "close_unwatched", lambda: 0)
     monkeypatch.setattr(runner, "_keep_senders", lambda: None)
-    monkeypatch.setattr(runner._stop, "wait", lambda seconds: time.sleep(0.001))
+    monkeypatch.setattr(runner._stop, "wait", hurried(runner._stop))
     runner.start()
     assert stepped.wait(10)
     runner.stop()
