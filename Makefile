@@ -84,6 +84,9 @@ ALONE_IN := $(if $(NAMED),,tests/lab)
 IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim tests/unit/analysis tests/unit/evals \
   tests/unit/store/test_durability.py)
 FAST := not slow and not senders and not lab
+# What `make check` runs: no other program, no server, no engine, no built page; what takes long is left to `make test`.
+QUICK := $(addprefix tests/unit/,alerts analysis deploy explain host ingest lab model torch wire test_docs.py test_entity_ids.py \
+  test_fabrics.py test_layers.py)
 
 # Programs and the page come while pip installs: each waits for its network most of the time. Types are checked while the
 # scanners are compiled.
@@ -108,7 +111,7 @@ test-idly:
 	  wait $$evals || { cat build/evals.txt >&2; exit 1; }; cat build/evals.txt
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(if $(NAMED),,$(QUICK)) $(ARGS)
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format --quiet .

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench.house_parts.constants import ANALYSIS, SOURCES, constants, constants_of, without_reason
 
-from leadline.analysis.cause import hurts
+from leadline.analysis.cause import symptoms
 from leadline.analysis.ledger import expected, ledger, presence, usual
 from leadline.analysis.symptoms import calls, crashes, slowdowns, spans
 
@@ -32,7 +32,7 @@ def test_numbers_that_two_analyses_share_agree() -> None:
     assert slowdowns.USUAL_NS == ledger.USUAL_NS
     assert calls.RANKS_MAX == presence.RANKS_MAX
     assert crashes.TOGETHER_NS == presence.TOGETHER_NS
-    assert hurts.NEAR_NS == spans.NEAR_NS
+    assert symptoms.NEAR_NS == spans.NEAR_NS
 
 
 def test_each_kind_of_source_is_used() -> None:

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 210  # for all operations together
+EXAMPLES = 212  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -29,6 +29,7 @@ OPERATIONS = [
     ("GET", "/api/v1/fleet"),
     ("GET", "/api/v1/doctor"),
     ("GET", "/api/v1/telemetry"),
+    ("GET", "/api/v1/whatif"),
     ("GET", "/api/v1/mesh"),
     ("GET", "/api/v1/mesh/pair"),
     ("GET", "/api/v1/clock"),

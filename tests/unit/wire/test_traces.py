@@ -125,10 +125,11 @@ def test_what_is_no_trace_is_told(whole: Any, said: str) -> None:
         (b"a,b\n1,2\n", "begins with 'a, b'"),
         (b"rank,step\n1,2\n", "got rank, step, without dp_rank"),
         (b"{", "no JSON"),
-        (gzip.compress(b"{" + b" " * 4000)[:-9], "ends early"),
+        (gzip.compress(b"{" + b" " * 4000)[:-9], "JSON that ends or is damaged after [0-9]+ characters"),
+        (gzip.compress(b"a" * 4000)[:12], "a gzip file that ends or is damaged after 12 bytes"),
         (b"dp_rank,stage,rank,step,optype,start_ts,duration\nx,0,0,0,gc,0,0\n", "1 lines that cannot be read"),
     ],
-    ids=["empty", "other-csv", "no-times", "cut-json", "cut-gzip", "no-number"],
+    ids=["empty", "other-csv", "no-times", "cut-json", "cut-gzip", "cut-at-once", "no-number"],
 )
 def test_files_that_hold_nothing_are_told(data: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said):

@@ -22,6 +22,8 @@ def read_trace_file(where: str, data: bytes) -> TraceFile:
     """
     notes: list[str] = []
     text = _text(where, data, notes)
+    if notes and not text.strip():
+        raise DataError(where, WANTED, f"a gzip file that ends or is damaged after {len(data)} bytes")
     if text.lstrip()[:1] in ("{", "["):
         found = _json(where, text, notes)
     else:
@@ -34,7 +36,7 @@ def _json(where: str, text: str, notes: list[str]) -> TraceFile:
     try:
         whole = json.loads(text)
     except ValueError as error:
-        got = f"text that ends early ({notes[0]})" if notes else f"no JSON ({error})"
+        got = f"JSON that ends or is damaged after {len(text)} characters" if notes else f"no JSON ({error})"
         raise DataError(where, WANTED, got) from None
     if isinstance(whole, list):  # the Chrome format allows the events alone
         whole = {"traceEvents": whole}
@@ -63,5 +65,5 @@ def _text(where: str, data: bytes, notes: list[str]) -> str:
     if left.unconsumed_tail:
         raise DataError(where, f"at most {BYTES_MAX >> 30} GiB after unpacking", "more")
     if not left.eof:
-        notes.append(f"{where} is cut: its last line is left out")
+        notes.append(f"{where} is cut: only what comes before is read, without the last line")
     return unpacked.decode("utf-8", "replace")
