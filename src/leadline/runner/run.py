@@ -85,17 +85,19 @@ class Runner:
         ended: Callable[[], int | None] = lambda: None,
         settle_ns: int = SETTLE_NS,
         elapsed_ns: Callable[[], int] | None = None,
+        waited_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`now_ns`: event time ("now" of a replay is the recorded time that is reached). `from_ns`: windows are judged
         from this one on; None: go on where the store says that judging ended. `ended`: the end of the rows, once no
         more come. `settle_ns`: how long after they are told it may take until rows are seen in the store.
         `elapsed_ns`: a clock that nobody sets, against which steps of the other are told; the machine's own where
-        `now_ns` is, else none.
+        `now_ns` is, else none. `waited_s`: the clock by which an analysis that the store failed steps aside.
 
         Errors: UsageError if the configuration disables an analysis that does not exist.
         """
         self._config, self._store, self._count, self._now_ns = config, store, count, now_ns
         self._from_ns, self._ended, self._settle_ns = from_ns, ended, settle_ns
+        self._waited_s = waited_s
         _require_known(config.disabled, analyses, "runner.disabled")
         self._analyses = [each for each in analyses if config.enabled and each.name not in config.disabled]
         self._executor = executor or WorkerProcesses(workers=config.workers, nice=config.nice)
@@ -400,7 +402,7 @@ class Runner:
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
         with self._lock:
-            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= time.monotonic()]
+            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= self._waited_s()]
             held = [
                 (*closing(due, lane.schedule.rhythm), place, due)
                 for place, lane in here
@@ -427,7 +429,7 @@ class Runner:
         except StoreError:
             lane.store_failed += 1
             if lane.store_failed >= ASIDE_AFTER:
-                lane.aside_s = time.monotonic() + RETRY_S_MAX
+                lane.aside_s = self._waited_s() + RETRY_S_MAX
             raise
         except StoppedError:
             raise

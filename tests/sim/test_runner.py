@@ -1,0 +1,78 @@
+"""Whatever happens on the way, in the end verdicts equal those of one quiet pass (`runner_world`).
+
+LEADLINE_SIM_SEEDS=30 pytest tests/sim/test_runner.py     more seeds than the two of each test run
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.store import Store, StoreConfig
+
+from .runner_world import RunnerWorld, quiet, verdicts
+
+SEEDS = int(os.environ.get("LEADLINE_SIM_SEEDS", "2"))
+Said = dict[str, list[dict[str, Any]]]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Store]:
+    made = Store(StoreConfig(path=str(path), ttl=False))
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory: pytest.TempPathFactory) -> Said:
+    with opened(tmp_path_factory.mktemp("quiet") / "store") as store:
+        quiet(store)
+        found = verdicts(store)
+    assert all(found.values())
+    return found
+
+
+def differing(wanted: Said, found: Said) -> list[str]:
+    """Names of tables that differ; the rows of both sides are printed."""
+    for name in wanted:
+        print(name, "missing:", [row for row in wanted[name] if row not in found[name]][:3])
+        print(name, "too many:", [row for row in found[name] if row not in wanted[name]][:3])
+    return [name for name in wanted if wanted[name] != found[name]]
+
+
+def ran(path: Path, seed: int, **how: bool) -> tuple[RunnerWorld, Said]:
+    with opened(path / "store") as store:
+        world = RunnerWorld(store, seed, **how)  # type: ignore[arg-type]
+        try:
+            world.run()
+            return world, verdicts(store)
+        finally:
+            world.runner.stop()
+
+
+@pytest.mark.parametrize("troubles", [False, True], ids=["late", "troubles"])
+@pytest.mark.parametrize("seed", range(SEEDS), ids=lambda seed: f"seed-{seed}")
+def test_in_the_end_verdicts_equal_those_of_a_quiet_pass(
+    seed: int, troubles: bool, tmp_path: Path, wanted: Said
+) -> None:
+    world, found = ran(tmp_path, seed, troubles=troubles)
+    kind = "troubles" if troubles else "late"
+    replay = f"pytest 'tests/sim/test_runner.py' -k 'seed-{seed}-{kind}'"
+    assert differing(wanted, found) == [], f"replay: {replay}"
+    assert world.late
+    assert world.store.failed
+    assert not troubles or (world.calls.failed and world.deaths + world.clock_steps)
+
+
+@pytest.mark.parametrize("fault", ["forgets", "loses"])
+def test_the_simulation_sees_late_rows_forgotten_and_revisions_lost(fault: str, tmp_path: Path, wanted: Said) -> None:
+    _, found = ran(tmp_path, 0, troubles=False, **{fault: True})
+    assert "flow_volume" in differing(wanted, found)
