@@ -2,9 +2,10 @@
 runner dies, and when the clock is set back.
 
 A run has 200 s of rows and judges about 160 windows, some of them more than once. Not simulated: a clock that is
-wrong at the start or is set forward; clock steps with watermarks; rows later than `late_s`; the runner's own thread and
-real worker processes (tests/unit/runner has these). A call that failed is not tried again by itself, nor is it told after
-a death which window was to be judged again: where those happen, verdicts are compared after the whole was back-filled.
+wrong at the start or is set forward; clock steps with watermarks; rows later than `late_s`; the runner's own thread
+and real worker processes (tests/unit/runner has these). A call that failed is not tried again by itself, nor is it
+told after a death which window was to be judged again: where those happen, verdicts are compared after the whole was
+back-filled.
 """
 
 from __future__ import annotations

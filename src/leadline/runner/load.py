@@ -27,7 +27,7 @@ from leadline.analysis.spec import Analysis, Read, Window
 from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
-from leadline.runner.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
+from leadline.runner.clock.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
 from leadline.runner.verdicts import effective_rows

@@ -7,7 +7,7 @@ from dataclasses import replace
 from leadline.analysis.spec import Analysis, Part, Read, Window
 from leadline.model.tables import Identity
 from leadline.model.tables.fabric import RELATION
-from leadline.runner.clocks import FIT_AGE_NS, Margins, is_clocked, margins
+from leadline.runner.clock.clocks import FIT_AGE_NS, Margins, is_clocked, margins
 from leadline.runner.load import INT64_MAX, Rows, choice, ends_windows, fits_of
 
 

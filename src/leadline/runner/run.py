@@ -30,8 +30,8 @@ from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.model.units import S
 from leadline.runner.arrivals import Edges, known_times, times_of
-from leadline.runner.clock_steps import ClockStep, ClockSteps, boot_ns, clock_event
-from leadline.runner.clocks import is_clocked
+from leadline.runner.clock.clocks import is_clocked
+from leadline.runner.clock.steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.following import Following

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from leadline.model.units import S
-from leadline.runner.coarse_clocks import Clock, CoarseClocks
+from leadline.runner.clock.coarse import Clock, CoarseClocks
 
 LATE_NS = 5 * S
 """Data that is farther behind makes its sender late. An agent on default settings is 1 s behind (a look each 0.5 s,

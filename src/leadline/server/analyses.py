@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from leadline.runner.clock_steps import ClockStep
+from leadline.runner.clock.steps import ClockStep
 from leadline.runner.lanes import FAILING_MAX, AnalysisState, Life
 from leadline.runner.run import Runner
 

@@ -17,7 +17,7 @@ from leadline.explain.explain import Explainer
 from leadline.ingest.intake import Intake
 from leadline.model.errors import StoreError
 from leadline.model.principal import OPERATE, Principal
-from leadline.runner.clock_steps import boot_ns
+from leadline.runner.clock.steps import boot_ns
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server import analyses

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.model.tables import BY_NAME
-from leadline.runner.clocks import FIT_AGE_NS, in_cluster_time, is_clocked, margins
+from leadline.runner.clock.clocks import FIT_AGE_NS, in_cluster_time, is_clocked, margins
 
 STEP = BY_NAME["step"]
 S = 10**9

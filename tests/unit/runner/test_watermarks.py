@@ -9,7 +9,7 @@ from tests.builders.incident import Names, rows_of
 
 from leadline.model.tables.fabric import WATERMARK
 from leadline.runner.behind import Behind
-from leadline.runner.coarse_clocks import Clock, CoarseClocks
+from leadline.runner.clock.coarse import Clock, CoarseClocks
 from leadline.runner.watermarks import GIVE_UP_NS, LATE_NS, LOST_NS, WRITTEN_NS, Job, Watermarks
 
 S = 10**9
