@@ -91,12 +91,12 @@ def test_a_clock_that_is_an_hour_ahead_for_half_a_minute_judges_nothing_meanwhil
     steps = [(row["kind"], dict(row["attributes"])["by_ns"]) for row in told]
     assert sorted(steps) == [("clock-step", str(-HOUR_S * S)), ("clock-step", str(HOUR_S * S))]
     assert world.counted["server"] == 2
-    findings = list(clock_findings(world.runner.clock.steps, world.right()))
+    findings = list(clock_findings(world.runner.clock_steps, world.right()))
     assert [each["text"].partition(" s, ")[0] for each in findings] == [
         "the clock of this machine was set forward by 3600.0",
         "the clock of this machine was set back by 3600.0",
     ]
-    assert not list(clock_findings(world.runner.clock.steps, world.right() + HOUR_S * S))
+    assert not list(clock_findings(world.runner.clock_steps, world.right() + HOUR_S * S))
 
 
 def test_what_was_judged_by_a_wrong_clock_is_judged_again(world: World) -> None:
