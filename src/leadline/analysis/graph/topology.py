@@ -112,7 +112,8 @@ class Topology:
         row_M = np.flatnonzero(
             (self.kind_N == wanted) & self._is(child_kind)[self.child_N] & self._is(parent_kind)[self.parent_N]
         )
-        order_M = np.lexsort((-self.parent_N[row_M], self.child_N[row_M], self.from_N[row_M]))
+        # Of rows that differ in their end alone, the one without an end comes last.
+        order_M = np.lexsort((self.to_N[row_M], -self.parent_N[row_M], self.child_N[row_M], self.from_N[row_M]))
         row_M = row_M[order_M]
         columns = (self.child_N, self.parent_N, self.from_N, self.to_N)
         return [

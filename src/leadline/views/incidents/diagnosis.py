@@ -20,8 +20,6 @@ from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
-from leadline.views.compare.sides import Reader
-from leadline.views.compare.slow_workers import slow_workers
 from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.incident import Incident
 from leadline.views.incidents.view import Incidents
@@ -211,6 +209,10 @@ def diagnosis_answer(store: Store, asked: Asked, about: str = "", config: Ledger
 
 def _slow_workers(store: Store, asked: Asked, watched: Watched) -> list[dict[str, Any]]:
     """Which ranks of the jobs that were asked for are slow, and since which step of the last hour of each."""
+    # Here: it loads all analyses, and the words of this module are needed by the command line.
+    from leadline.views.compare.sides import Reader
+    from leadline.views.compare.slow_workers import slow_workers
+
     reader = Reader(store, asked)
     found = []
     for each in watched.jobs[:JOBS_NAMED]:
