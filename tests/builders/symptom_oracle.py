@@ -62,15 +62,15 @@ def kinds(given: Calls) -> frozenset[tuple[str, int, str]]:
 
 
 def places(relation: pa.Table, job: str) -> Places:
-    """Places of ranks, row by row."""
-    found = Places()
+    """Places of ranks, row by row: the last begun counts, then the first by name, then one without an end."""
     columns = [relation[name].to_pylist() for name in ("from_ns", "child", "kind", "parent", "to_ns")]
-    rows = sorted(
-        zip(*columns, strict=True), key=lambda row: (row[0], *map(str, row[1:4]), row[4] is None, row[4] or 0)
-    )
+    found, rows = Places(), list(zip(*columns, strict=True))
+    rows.sort(key=lambda row: (row[4] is None, row[4] or 0))
+    rows.sort(key=lambda row: str(row[3]), reverse=True)
+    rows.sort(key=lambda row: (row[0], str(row[1])))
     for _, child, kind, parent, to_ns in rows:
         rank = rank_number(child or "", job)
-        if rank is None or not parent:
+        if rank is None or ":" not in (parent or ""):
             continue
         of, _, name = parent.partition(":")
         if kind == "in" and of == "job":
