@@ -22,76 +22,12 @@ from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreE
 from leadline.server.changes import Changes
 from leadline.server.health import LeadlineCollector, Parts
 from leadline.server.page import mount_page, not_found_page
-from leadline.server.routes import (
-    alerts,
-    analyses,
-    anomalies,
-    bundles,
-    changes,
-    compare,
-    entities,
-    explanation,
-    fleet,
-    freeze,
-    graph,
-    incidents,
-    jobs,
-    ledger,
-    marks,
-    mesh,
-    messages,
-    names,
-    now,
-    process,
-    report,
-    samples,
-    session,
-    sle,
-    state,
-    symptoms,
-    tables,
-    telemetry,
-    whatif,
-)
+from leadline.server.routes import ROUTERS
+from leadline.server.routes.bundles import MEDIA_TYPE
 from leadline.server.serving import Serving
 from leadline.server.tokens.gate import Gate
 from leadline.server.tokens.rights import Guarded, require_all_listed
 from leadline.views.graph.view import Graphs
-
-ROUTERS = tuple(
-    each.router
-    for each in (
-        alerts,
-        analyses,
-        anomalies,
-        bundles,
-        changes,
-        compare,
-        entities,
-        explanation,
-        fleet,
-        freeze,
-        graph,
-        incidents,
-        jobs,
-        ledger,
-        marks,
-        mesh,
-        messages,
-        names,
-        now,
-        process,
-        report,
-        samples,
-        session,
-        sle,
-        state,
-        symptoms,
-        tables,
-        telemetry,
-        whatif,
-    )
-)
 
 PACKED_BYTES_MIN = 1000  # what is smaller fits a packet or two as it is
 
@@ -131,7 +67,7 @@ def create_api(
     api.router.route_class = Guarded
     api.state.serving = _serving(parts, gate, config_view, changes, config_text)
     # A page of 130 kB in 3 ms. Not what is packed already, and not streams of events (which it leaves out by itself).
-    packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, bundles.MEDIA_TYPE)
+    packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, MEDIA_TYPE)
     api.add_middleware(GZipMiddleware, minimum_size=PACKED_BYTES_MIN, compresslevel=4, exclude_content_types=packed)
     _explain_errors(api, gate)
     mount_page(api, HELLO)

@@ -1,1 +1,50 @@
 """The end points of the API, a file for each subject: who asks for what, and the view that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+
+from fastapi import APIRouter
+
+MODULES = (
+    "leadline.server.routes.alerts",
+    "leadline.server.routes.analyses",
+    "leadline.server.routes.anomalies",
+    "leadline.server.routes.bundles",
+    "leadline.server.routes.changes",
+    "leadline.server.routes.compare",
+    "leadline.server.routes.entities",
+    "leadline.server.routes.explanation",
+    "leadline.server.routes.fleet",
+    "leadline.server.routes.freeze",
+    "leadline.server.routes.graph",
+    "leadline.server.routes.incidents",
+    "leadline.server.routes.jobs",
+    "leadline.server.routes.ledger",
+    "leadline.server.routes.marks",
+    "leadline.server.routes.mesh",
+    "leadline.server.routes.messages",
+    "leadline.server.routes.names",
+    "leadline.server.routes.now",
+    "leadline.server.routes.process",
+    "leadline.server.routes.report",
+    "leadline.server.routes.samples",
+    "leadline.server.routes.session",
+    "leadline.server.routes.sle",
+    "leadline.server.routes.state",
+    "leadline.server.routes.symptoms",
+    "leadline.server.routes.tables",
+    "leadline.server.routes.telemetry",
+    "leadline.server.routes.whatif",
+)
+"""Every module of end points: each has a `router`. A new subject is its file and a line here."""
+
+
+def _routers() -> Iterator[APIRouter]:
+    for name in MODULES:
+        router: APIRouter = import_module(name).router
+        yield router
+
+
+ROUTERS = tuple(_routers())
