@@ -109,19 +109,9 @@ class Looked:
     profiles: Profiles
 
 
-def looked_at(
-    series: pa.Table,
-    sample: pa.Table,
-    step: pa.Table,
-    collective: pa.Table,
-    event: pa.Table,
-    relation: pa.Table,
-    anomaly: pa.Table,
-    profile: pa.Table,
-    *,
-    window: Window,
-) -> Looked | None:
-    """How odd every metric is in a window, from the tables of `anomalies`; None where nothing is or was told."""
+def looked_at(*tables: pa.Table, window: Window) -> Looked | None:
+    """How odd every metric is in a window; None where nothing is or was told. `tables`: those of `anomalies`."""
+    series, sample, step, collective, event, relation, anomaly, profile = tables
     from_ns, to_ns = window.from_ns - LOOK_BACK_NS, window.to_ns
     streams = metric_streams(series, sample, from_ns, to_ns)
     derived = step_streams(step, streams.entities, from_ns, to_ns)
