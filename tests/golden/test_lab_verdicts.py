@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from evals.ledger import GOLDEN
+from tests.builders.stores import opened_store
 
 from leadline.analysis import ANALYSES
 from leadline.model.counters import Counter
@@ -17,7 +18,7 @@ from leadline.runner.execute import InProcess
 from leadline.runner.offline import judge_bundle
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.store.bundle import read_bundle
 from leadline.store.bundle_rows import in_order
 from leadline.testing import FakeClock
@@ -85,9 +86,7 @@ def test_a_replay_and_the_file_say_the_same(tmp_path: Path, name: str, speed: fl
     path = GOLDEN / f"{name}.leadline"
     offline = judge_bundle(path, BY)
     counted: list[str] = []
-    store = Store(StoreConfig(path=str(tmp_path / "store"), ttl=False))
-    store.start()
-    try:
+    with opened_store(tmp_path / "store") as store:
         replayed(path, speed, store, counted)
         for written in WRITTEN:
             table = BY_NAME[written]
@@ -98,7 +97,5 @@ def test_a_replay_and_the_file_say_the_same(tmp_path: Path, name: str, speed: fl
                 assert not rows.num_rows, written
                 continue
             assert plain(rows).equals(plain(told)), written
-    finally:
-        store.stop()
     assert {"usual", "ledger"} <= {each for each, rows in offline.items() if rows.num_rows}
     assert "failed" not in counted

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.builders.late_delivery import Recording, played, recording
-
-from leadline.store import Store, StoreConfig
+from tests.builders.stores import opened_store
 
 ROOT = Path(__file__).parents[2]
 TWO_JOBS = ROOT / "tests" / "golden" / "lab_two_jobs" / "two_jobs.leadline"  # both slow, of different causes
@@ -35,13 +34,9 @@ def test_late_data_is_judged_as_if_it_had_come_at_once(path: Path, seed: int, tm
     of = recording(path, SECONDS)
     runs = []
     for name, spans, drawn in (("at-once", None, None), ("late", away(of, seed), seed)):
-        store = Store(StoreConfig(path=str(tmp_path / name), ttl=False))
-        store.start()
-        try:
+        with opened_store(tmp_path / name) as store:
             site = played(store, of, SECONDS + MORE_S, spans, drawn)
             runs.append((site.verdicts(), site.seen))
-        finally:
-            store.stop()
     (wanted, innocent), (found, meanwhile) = runs
     assert wanted["incident"], "a recording in which nothing is told tests nothing"
     for name in wanted:

@@ -6,14 +6,11 @@ LEADLINE_SIM_SEEDS=30 pytest tests/sim/test_runner.py     more seeds than the tw
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from leadline.store import Store, StoreConfig
+from tests.builders.stores import opened_store
 
 from .runner_world import RunnerWorld, quiet, verdicts
 
@@ -21,19 +18,9 @@ SEEDS = int(os.environ.get("LEADLINE_SIM_SEEDS", "2"))
 Said = dict[str, list[dict[str, Any]]]
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Store]:
-    made = Store(StoreConfig(path=str(path), ttl=False))
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
-
-
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory: pytest.TempPathFactory) -> Said:
-    with opened(tmp_path_factory.mktemp("quiet") / "store") as store:
+    with opened_store(tmp_path_factory.mktemp("quiet") / "store") as store:
         quiet(store)
         found = verdicts(store)
     assert all(found.values())
@@ -49,7 +36,7 @@ def differing(wanted: Said, found: Said) -> list[str]:
 
 
 def ran(path: Path, seed: int, **how: bool) -> tuple[RunnerWorld, Said]:
-    with opened(path / "store") as store:
+    with opened_store(path / "store") as store:
         world = RunnerWorld(store, seed, **how)  # type: ignore[arg-type]
         try:
             world.run()

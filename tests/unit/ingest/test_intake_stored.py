@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders.stores import opened_store
 
 from leadline.ingest.config import IngestConfig
 from leadline.ingest.counts import Counts
@@ -13,7 +14,7 @@ from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Sources
 from leadline.model.counters import accepted
 from leadline.model.principal import Principal
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.testing import FakeClock
 from leadline.testing.clock import START_NS
 from leadline.wire.samples import Metadata, samples_from
@@ -30,10 +31,8 @@ TWO = (Principal(), Principal("acme", "c'1"))
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     path: Path = tmp_path_factory.mktemp("ingest")
-    store = Store(StoreConfig(path=str(path), ttl=False))
-    store.start()
-    yield store
-    store.stop()
+    with opened_store(path) as store:
+        yield store
 
 
 def started(store: Store) -> tuple[Intake, Counts]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders.stores import opened_store
 from tests.unit.runner.toy_rows import BEGIN_NS, S, flows
 
 from leadline.model.tables import BY_NAME
@@ -16,7 +17,7 @@ from leadline.runner.execute import InProcess
 from leadline.runner.run import Runner
 from leadline.runner.windows import Rhythm, Schedule
 from leadline.server.analyses import clock_findings
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.testing import FakeClock
 from leadline.testing.analyses import volumes
 from leadline.views.rows import rows_where
@@ -70,10 +71,8 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Any:
-    store = Store(StoreConfig(path=str(tmp_path / "store"), ttl=False), tuple(BY_NAME[name] for name in TABLES))
-    store.start()
-    yield World(store)
-    store.stop()
+    with opened_store(tmp_path / "store", tuple(BY_NAME[name] for name in TABLES)) as store:
+        yield World(store)
 
 
 def test_a_clock_that_is_an_hour_ahead_for_half_a_minute_judges_nothing_meanwhile(world: World) -> None:

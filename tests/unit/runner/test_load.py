@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.builders.stores import opened_store
 
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.fabric import RELATION
 from leadline.runner.load import Chosen, HeldRows, Rows, StoreRows
-from leadline.store import Store, StoreConfig
 from leadline.store.schema import arrow_table
 
 
@@ -34,13 +34,9 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield HeldRows({EXPECTATION.name: expectations()})
         return
     path: Path = tmp_path_factory.mktemp("load") / "store"
-    store = Store(StoreConfig(path=str(path), ttl=False), (EXPECTATION, RELATION))
-    store.start()
-    try:
+    with opened_store(path, (EXPECTATION, RELATION)) as store:
         store.append(EXPECTATION, expectations())
         yield StoreRows(store)
-    finally:
-        store.stop()
 
 
 def names(rows: Rows, cluster: str, valid: bool, from_ns: int = 100) -> list[str]:

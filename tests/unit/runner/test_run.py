@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tests.builders.incident import Names, rows_of
+from tests.builders.stores import opened_store
 from tests.unit.runner.toy_rows import BEGIN_NS, SECONDS, S, edges, fits, flows, steps, story
 
 from leadline.analysis import BY_NAME as ANALYSIS
@@ -28,7 +28,7 @@ from leadline.runner.run import Runner, kept_ns
 from leadline.runner.store_verdicts import Run, as_before, run_before
 from leadline.runner.worker import Outcome
 from leadline.server.analyses import gap_findings
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.store.bundle import Draft, write_bundle
 from leadline.store.bundle_format import Manifest
 from leadline.store.bundle_rows import in_order
@@ -39,19 +39,9 @@ from leadline.views.rows import rows_where
 WRITTEN = ("ecmp_group", "flow_volume", "ledger")
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[Store]:
-    made = Store(StoreConfig(path=str(path), ttl=False))
-    made.start()
-    try:
-        yield made
-    finally:
-        made.stop()
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(tmp_path / "store") as made:
+    with opened_store(tmp_path / "store") as made:
         yield made
 
 
@@ -163,7 +153,7 @@ def test_live_replayed_and_offline_say_the_same(tmp_path: Path) -> None:
     path = bundle_of(tmp_path / "a.leadline", story())
     told = {"offline": {name: plain(rows) for name, rows in judge_bundle(path, TOYS).items()}}
     for way in ("live", "fast", "slow"):
-        with opened(tmp_path / way) as store:
+        with opened_store(tmp_path / way) as store:
             world = live(store) if way == "live" else replayed(path, store, 0.0 if way == "fast" else 20.0)
             told[way] = verdicts(store)
             assert [(each.state, each.revisions) for each in world.runner.states()] == [("ok", 0)] * len(TOYS)

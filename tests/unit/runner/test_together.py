@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from tests.builders.incident import Names, rows_of
+from tests.builders.stores import opened_store
 
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.runner.load import Chosen, HeldRows, Rows, StoreRows
 from leadline.runner.together import Together
-from leadline.store import Store, StoreConfig
 
 COLUMNS = ("rank", "step", "host", "start_ns")
 OWNERS = [("acme", "bert"), ("acme", "llama"), ("beta", "bert"), ("beta", "none"), ("nobody", "bert")]
@@ -59,13 +59,9 @@ def rows(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield HeldRows({STEP.name: steps()})
         return
     path: Path = tmp_path_factory.mktemp("together") / "store"
-    store = Store(StoreConfig(path=str(path), ttl=False), (STEP, RELATION))
-    store.start()
-    try:
+    with opened_store(path, (STEP, RELATION)) as store:
         store.append(STEP, steps())
         yield StoreRows(store)
-    finally:
-        store.stop()
 
 
 def of_job(owner: tuple[str, str], to_ns: int = 200) -> Chosen:

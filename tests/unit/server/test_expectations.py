@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.views.sle.sle_rows import a_store
+from tests.builders.stores import opened_store
 
 from leadline.analysis.sle.expectations import DEFAULTS, to_text
 from leadline.model.errors import ConfigError
@@ -35,7 +35,7 @@ FIRST = DEFAULTS[0]
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with a_store(tmp_path) as store:
+    with opened_store(tmp_path / "store") as store:
         yield store
 
 

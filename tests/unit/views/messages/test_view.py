@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.builders.fabrics import S
 from tests.builders.messages import JOB, WINDOW, Transfer, collective_rows, ends_table, ring, ring_job, rows_table
+from tests.builders.stores import opened_store
 from tests.common.analysis_laws import judged
 
 from leadline.analysis.messages.messages import messages
@@ -17,7 +18,7 @@ from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.model.tables import BY_NAME
 from leadline.runner.worker import finished
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.messages.types import MessagesAnswer
 from leadline.views.messages.view import messages_answer, span_of
@@ -35,9 +36,7 @@ def store_verdicts(store: Store, tables: dict[str, pa.Table], window: Window) ->
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    opened = Store(StoreConfig(path=str(tmp_path_factory.mktemp("messages")), ttl=False))
-    opened.start()
-    try:
+    with opened_store(tmp_path_factory.mktemp("messages")) as opened:
         tables = ring_job()
         store_verdicts(opened, tables, WINDOW)
         again = ring(4, 2, WINDOW.to_ns + S, 3, slow=(0,))
@@ -50,8 +49,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         store_verdicts(opened, tables, replace(WINDOW, tenant="beta", cluster="second"))
         store_verdicts(opened, tables, replace(WINDOW, tenant="acme", cluster="second"))
         yield opened
-    finally:
-        opened.stop()
 
 
 def asked(at_ns: int = END, cluster: str = "default", principal: Principal = Principal()) -> Asked:

@@ -11,9 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.builders.stores import opened_store
+
 from leadline.model.ids import link_id
 from leadline.model.tables import BY_NAME
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.store.schema import arrow_table
 
 S = 10**9
@@ -163,10 +165,6 @@ def append(store: Store, rows: Mapping[str, list[dict[str, Any]]]) -> None:
 @contextmanager
 def filled(directory: Path, rows: Mapping[str, list[dict[str, Any]]] = ROWS) -> Iterator[Store]:
     """A store with these rows, for the time of a `with`."""
-    store = Store(StoreConfig(path=str(directory), ttl=False))
-    store.start()
-    try:
+    with opened_store(directory) as store:
         append(store, rows)
         yield store
-    finally:
-        store.stop()

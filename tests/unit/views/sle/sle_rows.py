@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadline.model.tables import BY_NAME
-from leadline.store import Store, StoreConfig
+from leadline.store import Store
 from leadline.store.schema import arrow_table
 from leadline.views.sle.spans import HOUR_NS, MINUTE_NS
 
@@ -44,14 +42,3 @@ def append(store: Store, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Store rows of a table."""
     table = BY_NAME[name]
     store.append(table, arrow_table(table, {each.name: [row[each.name] for row in rows] for each in table.columns}))
-
-
-@contextmanager
-def a_store(path: Path) -> Iterator[Store]:
-    """An empty store in which nothing ages."""
-    store = Store(StoreConfig(path=str(path / "store"), ttl=False))
-    store.start()
-    try:
-        yield store
-    finally:
-        store.stop()

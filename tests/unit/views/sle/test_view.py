@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tests.unit.views.sle.sle_rows import END, GPU, PORT, a_store, append, held, hour, loss
+from tests.builders.stores import opened_store
+from tests.unit.views.sle.sle_rows import END, GPU, PORT, append, held, hour, loss
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
@@ -21,7 +22,7 @@ numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with a_store(tmp_path_factory.mktemp("sle")) as store:
+    with opened_store(tmp_path_factory.mktemp("sle")) as store:
         yield store
 
 
