@@ -137,7 +137,7 @@ def annotations_of(incident: Incident, url: str) -> dict[str, str]:
 
 
 def summary(incident: Incident) -> str:
-    """One line: who hurts, how, and why."""
+    """One line: who is affected, how, and why."""
     what = incident.job or incident.entity
     if not incident.known:
         why = "cause unknown" + (f" for want of {incident.missing}" if incident.missing else "")

@@ -63,7 +63,7 @@ def sources_table(found: dict[str, Any]) -> Any:
             "state": state_text(each["state"]),
             "way": each["way"],
             "from": each["name"],
-            "tells": each["tells"],
+            "reports": each["tells"],
             "heard": f"{ago(each['last_heard_s'])} ago",
             "data age": ago(each["data_age_s"]),
             "samples": each["samples"],
@@ -74,7 +74,7 @@ def sources_table(found: dict[str, Any]) -> Any:
     ]
     return table(
         rows,
-        ["state", "way", "from", "tells", "heard", "data age", "samples", "rows", "refused"],
+        ["state", "way", "from", "reports", "heard", "data age", "samples", "rows", "refused"],
         right=["heard", "data age", "samples", "rows", "refused"],
     )
 

@@ -63,7 +63,7 @@ def trace(
         out.print(f"{path.name}: {each.format}, {size}", soft_wrap=True)
         for note in each.notes:
             out.print(f"  {note}", style="yellow", soft_wrap=True)
-    out.print(f"stored as job {name}; `leadline show whatif {name}` tells what each worker and cause costs")
+    out.print(f"stored as job {name}; `leadline show whatif {name}` shows what each worker and cause costs")
 
 
 def _read(path: Path) -> TraceFile:

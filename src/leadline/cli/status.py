@@ -1,4 +1,4 @@
-"""`leadline status`: is the server well, is everybody heard, do the jobs run, does anything hurt; a line each."""
+"""`leadline status`: server, senders, jobs and incidents, a line each."""
 
 from __future__ import annotations
 

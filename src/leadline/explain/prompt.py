@@ -19,7 +19,7 @@ from leadline.views.incidents.facts import Fact, Sentence
 SENTENCES_MAX = 8
 SYSTEM = f"""You word, for a tired engineer, what an analysis has found about a slow or broken training job.
 
-You get numbered facts as JSON. Write at most {SENTENCES_MAX} short sentences in plain English: what hurts, the cause,
+You get numbered facts as JSON. Write at most {SENTENCES_MAX} short sentences in plain English: the symptoms, the cause,
 what shows it, what to do.
 
 Rules:

@@ -1,4 +1,4 @@
-"""Words of incidents: what can hurt, what was concluded, what can be done."""
+"""Words of incidents: symptoms, verdicts, actions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Symptom(StrEnum):
-    """What hurts."""
+    """What is wrong with a job, or with what it runs on."""
 
     SLOW = "slow"  # steps take longer than they used to
     STALL = "stall"  # nothing moves: a collective that does not end

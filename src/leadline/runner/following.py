@@ -101,7 +101,7 @@ class Following:
         return False
 
     def go_back(self, now_ns: int) -> None:
-        """Have what judges all jobs judged again from where one that was behind hurts; once it has caught up, and the
+        """Have what judges all jobs judged again from where a late one shows symptoms; once it has caught up, and the
         farther back the less often: an eighth of the time at most is spent on it, at the speed of a recording."""
         for lane in self._lanes:
             if lane.back_ns is not None and now_ns >= lane.back_after_ns:

@@ -63,7 +63,7 @@ class Lane:
     above: list[int]  # places of the analyses whose verdicts it reads
     fed_by: list[Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
     behind: Behind | None = None  # of one that judges jobs
-    back_ns: int | None = None  # from here on it is judged again: jobs that were behind have come to hurt there
+    back_ns: int | None = None  # from here on it is judged again: jobs that were behind show symptoms there
     back_after_ns: int = 0  # not before
     store_failed: int = 0  # times in a row that the store did not answer it
     aside_s: float = 0.0  # monotonic; not judged before

@@ -1,4 +1,4 @@
-"""What hurts or hurt, before it becomes incidents: `GET /api/v1/symptoms`. Read from the table `symptom`."""
+"""Symptoms, open and past, before they become incidents: `GET /api/v1/symptoms`. Read from the table `symptom`."""
 
 from __future__ import annotations
 

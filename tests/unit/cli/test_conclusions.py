@@ -43,11 +43,11 @@ class _Server(Client):
 
 def test_a_cause_is_told_once_with_the_time_at_which_the_answer_was_there() -> None:
     found = Conclusions(_Server(TOLD[FLAP]), NOW - 100 * S)
-    assert found.ask(NOW - 35 * S) == ["link down on port:h3/eth0 (0.93), told 13 s after the first lost second"]
+    assert found.ask(NOW - 35 * S) == ["link down on port:h3/eth0 (0.93), reported 13 s after the first lost second"]
     assert found.ask(NOW - 33 * S) == []
-    assert "told 13 s after" in words(found.lines())
+    assert "reported 13 s after" in words(found.lines())
     replayed = Conclusions(_Server(TOLD[FLAP]), 0, live=False)
-    assert "told 8.0 s after" in replayed.ask(NOW)[0]
+    assert "reported 8.0 s after" in replayed.ask(NOW)[0]
 
 
 def test_the_table_tells_the_same_as_the_line_and_what_became_of_it() -> None:
@@ -56,7 +56,7 @@ def test_the_table_tells_the_same_as_the_line_and_what_became_of_it() -> None:
     began = {**TOLD[FLAP], "start_ns": NOW - 80 * S}
     server = _Server({**began, "causes": [{**cause, "probability": 0.99}]})
     found = Conclusions(server, 0)
-    assert found.ask(NOW - 43 * S) == ["link down on port:h3/eth0 (0.99), told 5.4 s after the first lost second"]
+    assert found.ask(NOW - 43 * S) == ["link down on port:h3/eth0 (0.99), reported 5.4 s after the first lost second"]
     server.incidents = [{**began, "causes": [{**cause, "probability": 0.88}]}]
     found.ask(NOW)
     table = words(found.held_against([LINK]))
@@ -70,7 +70,7 @@ def test_only_what_was_told_by_then_is_asked_of_a_replay() -> None:
     found = Conclusions(server, 0, live=False)
     found.ask(7, 7)
     assert server.asked == [("/api/v1/incidents", {"to": "7"})]
-    assert "nothing hurts" in words(found.lines())
+    assert "no problem found" in words(found.lines())
 
 
 def test_an_incident_without_a_cause_says_what_is_missing() -> None:
@@ -97,14 +97,14 @@ def test_what_is_not_judged_is_neither_fine_nor_missed() -> None:
     found = Conclusions(server, 0)
     assert "nothing analysed yet" in words(found.lines())
     found.ask(NOW + 10 * S)
-    assert "nothing hurts" in words(found.lines())
+    assert "no problem found" in words(found.lines())
     found.ask(NOW + 40 * S)
     assert "judged until 40 s ago: behind" in words(found.lines())
     assert "missed" in words(found.held_against([LINK]))
     server.judged_ns = NOW - 30 * S  # the fault was over 10 s later
     found.ask(NOW)
     assert "not judged" in words(found.held_against([LINK]))
-    assert "nothing hurts" not in words(found.lines())
+    assert "no problem found" not in words(found.lines())
 
 
 def test_an_incident_that_names_another_fault_is_not_held_against_this_one() -> None:

@@ -19,7 +19,16 @@ from tests.unit.views.incidents.incident_rows import FLAP, NOW, QUIET, ROWS, THI
 
 from leadline.analysis.cause.rules import BY_NAME as RULES
 from leadline.cli.diagnosis import offline as diagnosis_offline
-from leadline.cli.diagnosis.words import HURT, HURTS, SUPPRESSED, different, moment, state_line, sure, tell
+from leadline.cli.diagnosis.words import (
+    PAST_SYMPTOM_WORDS,
+    SUPPRESSED,
+    SYMPTOM_WORDS,
+    different,
+    moment,
+    state_line,
+    sure,
+    tell,
+)
 from leadline.cli.picture.diagnosis import diagnosis_picture
 from leadline.cli.show.incidents import tell as tell_list
 from leadline.lab.incidents import incident
@@ -59,7 +68,7 @@ def test_one_screen_says_what_since_when_why_what_to_do_and_what_waiting_costs()
     assert len(text.splitlines()) <= 40
     assert lines(text)[:5] == [
         "CRITICAL bert-1 is slow: 50.0 % of its GPU time is lost (8 GPUs)",
-        "since 2025-06-15 15:05:52Z (48 s ago), told 8.0 s later",
+        "since 2025-06-15 15:05:52Z (48 s ago), reported 8.0 s later",
         "105 GPU-s (0.073 EUR) lost so far",
         "cause port:h3/eth0 on h3: link down very likely (0.93)",
         f"it {RULES['link-down'].words} (layer nic)",
@@ -117,7 +126,7 @@ def test_a_suppressed_one_says_because_of_what() -> None:
 
 def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -> None:
     text = printed(answer(WORKER))
-    assert lines(text)[0] == "OK bert-1: nothing hurts"
+    assert lines(text)[0] == "OK bert-1: no problem found"
     assert "watched bert-1: step 48 of 8 ranks, the newest 2.0 s ago, 2 s a step" in lines(text)
     assert "before the last incident ended 100 s ago; see below" in lines(text)
     assert "OVER bert-1 was slow (8 GPUs)" in lines(text)
@@ -159,7 +168,7 @@ def test_a_moment_without_a_time_or_within_the_bounds() -> None:
 
 
 def test_every_word_of_the_model_has_words() -> None:
-    assert set(HURTS) == set(HURT) == set(Symptom)
+    assert set(SYMPTOM_WORDS) == set(PAST_SYMPTOM_WORDS) == set(Symptom)
     assert set(SUPPRESSED) == set(Suppressed)
 
 
@@ -177,7 +186,7 @@ def test_one_line_for_monitoring() -> None:
     assert state_line(answer(THIN, about="resnet-2")) == (
         "WARNING: resnet-2 stands still: cause unknown, missing collectives of resnet-2")  # fmt: skip
     assert state_line(answer(WORKER, recorded=True)).startswith("CRITICAL: bert-1 was slow: gpu:GPU-6")
-    assert state_line(answer()) == "OK: bert-1: nothing hurts"
+    assert state_line(answer()) == "OK: bert-1: no problem found"
 
 
 def test_the_list_has_a_line_for_each() -> None:
@@ -218,7 +227,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> dict[str, pa.Table]:
 def test_a_recording_with_nothing_in_it_says_what_was_watched(leadline_cli: Run, judged: dict[str, pa.Table]) -> None:
     ran = leadline_cli("diagnose", str(incident("healthy")))
     assert ran.code == 0
-    assert "healthy.leadline: nothing hurts" in ran.out
+    assert "healthy.leadline: no problem found" in ran.out
     assert re.search(r"bert-1: step \d+ of 8 ranks, the newest [\d.]+ s before the end of the recording", ran.out)
     assert "judging" in ran.err
 
@@ -244,7 +253,7 @@ def test_a_recording_of_which_a_window_could_not_be_judged_says_so(
 ) -> None:
     judged["analysis_run"] = failed_runs("stalls")
     ran = leadline_cli("diagnose", str(incident("healthy")))
-    assert ran.code == 3, "nobody knows that nothing hurts"
+    assert ran.code == 3, "nobody knows that there is no problem"
     assert "cannot tell" in ran.out
     assert "1 window could not be judged" in ran.out
     assert "stalls, window that ends at" in ran.out

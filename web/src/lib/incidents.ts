@@ -1,4 +1,4 @@
-// Incidents as they are told: states, headlines, which fact is which piece of evidence, the timeline, what may be plotted.
+// Incidents in words: states, headlines, which fact is which piece of evidence, the timeline, what may be plotted.
 
 import type { components } from "../api/schema";
 import type { Overlay } from "./plot";
@@ -12,7 +12,7 @@ export type Evidence = components["schemas"]["Evidence"];
 export type Explained = components["schemas"]["ExplainedIncident"];
 export type Mark = components["schemas"]["MarkAnswer"];
 
-const HURTS: Readonly<Record<string, string>> = {
+const SYMPTOM_WORDS: Readonly<Record<string, string>> = {
   slow: "slow",
   stall: "standing still",
   crash: "crashed",
@@ -22,8 +22,8 @@ const HURTS: Readonly<Record<string, string>> = {
 };
 
 /** `bert-7 slow`, `resnet-2 standing still`. */
-export function hurts(one: Pick<Incident, "job" | "entity" | "symptom">): string {
-  return `${one.job ?? one.entity} ${HURTS[one.symptom] ?? one.symptom}`;
+export function symptomWords(one: Pick<Incident, "job" | "entity" | "symptom">): string {
+  return `${one.job ?? one.entity} ${SYMPTOM_WORDS[one.symptom] ?? one.symptom}`;
 }
 
 /** The state by colour and shape: what lasts is bad, or unknown where no cause is named; over is quiet. */
@@ -134,7 +134,7 @@ export interface Moment {
   readonly entity?: string;
 }
 
-/** What happened, in order: what the evidence says, what hurt, when it was told, what people said. */
+/** What happened, in order: evidence, symptoms, when it was reported, feedback. */
 export function timeline(one: Incident, marks: readonly Mark[]): Moment[] {
   const found: Moment[] = [];
   const seen = new Set<string>();
@@ -145,17 +145,22 @@ export function timeline(one: Incident, marks: readonly Mark[]): Moment[] {
       seen.add(key);
       found.push({ timeNs: piece.time_ns, what: piece.text, kind: "evidence", entity: piece.entity });
     }
-  for (const hurt of one.symptoms) {
-    const name = HURTS[hurt.symptom] ?? hurt.symptom;
-    if (hurt.start_ns !== null)
+  for (const symptom of one.symptoms) {
+    const name = SYMPTOM_WORDS[symptom.symptom] ?? symptom.symptom;
+    if (symptom.start_ns !== null)
       found.push({
-        timeNs: hurt.start_ns,
+        timeNs: symptom.start_ns,
         what: `${name}: first lost second`,
         kind: "symptom",
-        entity: hurt.entity,
+        entity: symptom.entity,
       });
-    if (hurt.end_ns !== null)
-      found.push({ timeNs: hurt.end_ns, what: `no longer ${name}`, kind: "symptom", entity: hurt.entity });
+    if (symptom.end_ns !== null)
+      found.push({
+        timeNs: symptom.end_ns,
+        what: `no longer ${name}`,
+        kind: "symptom",
+        entity: symptom.entity,
+      });
   }
   found.push({ timeNs: one.told_ns, what: "reported as an incident", kind: "told" });
   if (one.end_ns !== null) found.push({ timeNs: one.end_ns, what: "over", kind: "over" });

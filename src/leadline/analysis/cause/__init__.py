@@ -1,1 +1,1 @@
-"""Why it hurts: symptoms of one cause as one incident, with ranked causes, their evidence and what to do."""
+"""Root cause: symptoms of one cause as one incident, with ranked causes, their evidence and what to do."""

@@ -144,7 +144,7 @@ def _is_one_open(incident: pa.Table) -> bool:
 def _waiting(
     rows: Sequence[Telling], known: Known, out: Out, feedback: AllFeedback, window: Window
 ) -> list[dict[str, object]]:
-    """Open incidents of which nothing hurts any more, told again while a part is dead; with their end when it is back.
+    """Open incidents whose symptoms are over, told again while a part is dead; with their end when it is back.
 
     Those that are open for another reason are told by their symptoms, or nobody watches them.
     """

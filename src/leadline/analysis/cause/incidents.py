@@ -50,7 +50,7 @@ class Trouble:
 
     @property
     def first(self) -> SymptomRow:
-        """What hurts first."""
+        """What was affected first."""
         return min(self.symptoms, key=lambda each: (each.start_ns, each.tenant, each.entity, each.kind.value))
 
     @property
@@ -195,7 +195,7 @@ def _until(trouble: Trouble, now_ns: int) -> int:
 
 
 def id_of(trouble: Trouble, provider: str) -> str:
-    """Id of a new incident: what hurts first, its symptom, and when: `bert-7-slow-20261122T170102Z`.
+    """Id of a new incident: what was affected first, its symptom, and when: `bert-7-slow-20261122T170102Z`.
 
     Every tenant that suffers reads it, also one that joins later, and none may learn the names of another's jobs. So
     where anybody but the provider suffers, there is a number in place of the name: `job-9f86d081-slow-...`.

@@ -1,4 +1,4 @@
-"""Why an incident does not alert: somebody asked for what hurts (maintenance, drain, preemption)."""
+"""Why an incident does not alert: somebody planned the disturbance (maintenance, drain, preemption)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def orders(events: Iterable[Mapping[str, object]]) -> list[Order]:
 
 
 def suppressed(asked: Iterable[Order], entities: Set[str], start_ns: int) -> Suppressed | None:
-    """Why what began at `start_ns` does not alert. `entities`: what hurts, the cause, and what these stand on.
+    """Why what began at `start_ns` does not alert. `entities`: who has the symptom, the cause, what these stand on.
 
     Of several orders the one that was given last.
     """

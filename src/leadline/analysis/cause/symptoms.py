@@ -1,4 +1,4 @@
-"""What hurts: rows of `symptom`, read and put together as far as it is plain that they belong together."""
+"""Rows of `symptom`, read and put together as far as it is plain that they belong together."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SymptomRow:
         return self.tenant, self.entity, self.kind.value, self.start_ns
 
     def until_ns(self, now_ns: int) -> int:
-        """Until when it hurts, as far as is known."""
+        """Until when it lasts, as far as is known."""
         return now_ns if self.end_ns is None else self.end_ns
 
 

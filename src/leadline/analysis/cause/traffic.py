@@ -1,7 +1,7 @@
 """Which links the edges of jobs go over, and what others send there: from `flow_path` and `flow_volume`.
 
 A large job has a million rows of flows on links. They stay as they are, in columns; each question is one look at
-them, and only jobs that hurt and owners that are blamed ask.
+them, and only jobs with symptoms and owners that are blamed ask.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leadline.model.units import S
 # half; below a quarter what is left is more than jobs of the lab used of an uncongested port. Source: recordings
 # (docs/analyses/cause.md).
 OTHERS_MIN = 0.25
-# Times as many bytes of others as before the symptom, since what was there before has not begun to hurt. Source:
+# Times as many bytes of others as before the symptom, since what was there before did not slow the job. Source:
 # recordings (with OTHERS_MIN).
 MORE_MIN = 2.0
 
@@ -29,7 +29,7 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """What others than a job send over a link while it hurts."""
+    """What others than a job send over a link during its symptom."""
 
     link: str
     jobs: tuple[str, ...]  # names of those that are known
@@ -122,7 +122,7 @@ class Traffic:
         return self.link_V.of(wanted[place_V] == self.flow_V)
 
     def others(self, job: str, start_ns: int) -> list[Others]:
-        """Links of a job on which others send much, and much more than before it hurt."""
+        """Links of a job on which others send much, and much more than before its symptom."""
         own_V = self.job_V.where(name_of(job))
         during_V = self.end_V > start_ns + self.window_V // 2
         links = len(self.link_V.names)

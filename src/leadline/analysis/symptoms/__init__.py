@@ -1,1 +1,1 @@
-"""What hurts: jobs that stall, crash or are slow, and expectations that burn."""
+"""Symptoms: jobs that stall, crash or are slow, and expectations that burn."""

@@ -78,7 +78,7 @@ SUFFER_NS = 600 * S
     window_s=60,
 )  # fmt: skip
 def burning(sle: pa.Table, sle_loss: pa.Table, relation: pa.Table, symptom: pa.Table, *, window: Window) -> Verdicts:
-    """Expectations that burn their budget where no job is known to suffer: what will hurt, or hurts others.
+    """Expectations that burn their budget where no job is known to suffer yet.
 
     A burn: in an hour and in its last five minutes the budget burns 14.4 times too fast, or in six hours and their last
     half an hour 6 times; and more than half of the short window is bad. Over after five minutes without a bad second.

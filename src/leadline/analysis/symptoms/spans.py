@@ -1,7 +1,7 @@
 """Symptoms as rows: what earlier windows told, and what this one tells of the same or of new ones.
 
-Each window that still sees a symptom writes its row again, under the same key (what hurts, since when, which symptom);
-the newest counts. An end is null as long as it hurts.
+Each window that still sees a symptom writes its row again, under the same key (of what, since when, which symptom);
+the newest counts. An end is null while the symptom lasts.
 """
 
 from __future__ import annotations

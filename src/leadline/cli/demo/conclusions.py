@@ -18,7 +18,7 @@ from leadline.model.units import S
 from leadline.views.incidents.diagnosis import SYMPTOM_ANALYSES
 
 SHOWN = 4
-LOOKING = (*SYMPTOM_ANALYSES, "cause")  # how far these have judged is how far it is known what hurts
+LOOKING = (*SYMPTOM_ANALYSES, "cause")  # how far these have judged is how far symptoms are known
 BEHIND_S = 15.0  # said where they are further behind
 
 
@@ -43,7 +43,7 @@ class Conclusions:
     asked_ns: int = 0
 
     def ask(self, now_ns: int, until_ns: int | None = None) -> list[str]:
-        """Ask again; what is new in it, a line each. `until_ns`: only what was told by then. Errors: LeadlineError."""
+        """Ask again; what is new, a line each. `until_ns`: only what was reported by then. Errors: LeadlineError."""
         asked = {"from": str(self.since_ns)} if self.since_ns else {}
         if until_ns is not None:
             asked["to"] = str(until_ns)
@@ -67,18 +67,18 @@ class Conclusions:
         return lines
 
     def words(self, one: Mapping[str, Any], cause: Mapping[str, Any]) -> str:
-        """`link down on port:h3/eth0 (0.93), told 8 s after the first lost second`."""
+        """`link down on port:h3/eth0 (0.93), reported 8 s after the first lost second`."""
         # An incident may have begun with something else: of this cause the first second that it is blamed for counts.
         since_ns = max(one["start_ns"], cause["start_ns"])
         after_s = (self.named_ns[one["incident"], cause["entity"]] - since_ns) / S
         rule = cause["rule"].replace("-", " ")
-        return f"{rule} on {cause['entity']} ({chance(cause)}), told {ago(after_s)} after the first lost second"
+        return f"{rule} on {cause['entity']} ({chance(cause)}), reported {ago(after_s)} after the first lost second"
 
     def lines(self) -> RenderableType:
         """The newest incidents for the screen."""
         behind = self._behind()
         if not self.incidents:
-            return behind or Text("nothing hurts", "dim")
+            return behind or Text("no problem found", "dim")
         texts = [behind] if behind else []
         for one in self.incidents[-SHOWN:]:
             style = "bold bright_magenta" if one["state"] == "open" else "bright_magenta"
@@ -89,7 +89,7 @@ class Conclusions:
         return Group(*texts)
 
     def _behind(self) -> Text | None:
-        """A line where it is not known what hurts now."""
+        """A line where it is not known which symptoms there are now."""
         if self.judged_ns is None:
             return Text("nothing analysed yet", "yellow")
         behind_s = (self.asked_ns - self.judged_ns) / S

@@ -1,6 +1,6 @@
 """The story of a lab run on the terminal: what was done to the cluster, and beside it what Leadline makes of it.
 
-The left column is the truth, told by the lab as it happens. Everything else on the screen is asked of Leadline's API
+The left column is the truth, as the lab makes it happen. Everything else on the screen is asked of Leadline's API
 and knows nothing of the truth, until the last table holds the two against each other.
 """
 
@@ -130,7 +130,7 @@ class Story:
             return
 
     def ask_causes(self, now_ns: int | None = None) -> None:
-        """Ask what hurts, also what was told after the end of the story: its last windows are judged behind it."""
+        """Ask for the symptoms, also for those reported after the end of the story, which is judged later."""
         try:
             self._ask_causes(time.time_ns() if now_ns is None else now_ns, last=True)
         except LeadlineError:

@@ -68,7 +68,7 @@ def chosen(told: Sequence[Incident], about: str, jobs: Sequence[str]) -> tuple[A
 
 
 def with_failures(answer: dict[str, Any], failed: Sequence[str]) -> dict[str, Any]:
-    """An answer that says which windows could not be judged: then nobody knows that nothing hurts."""
+    """An answer that says which windows could not be judged: then it is not known that there is no problem."""
     if failed and answer["state"] == OK:
         why = f"{len(failed)} window{'s' if len(failed) > 1 else ''} could not be judged"
         answer |= {"state": UNKNOWN, "why": why}
@@ -76,7 +76,7 @@ def with_failures(answer: dict[str, Any], failed: Sequence[str]) -> dict[str, An
 
 
 def looking() -> tuple[str, ...]:
-    """The analyses that look for what hurts."""
+    """The analyses that look for symptoms."""
     from leadline.analysis import ANALYSES  # as above
 
     return tuple(each.name for each in ANALYSES if each.name in SYMPTOM_ANALYSES)

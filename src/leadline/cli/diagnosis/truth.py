@@ -24,7 +24,7 @@ RIGHT, WRONG, MISSED, UNKNOWN, NOT_JUDGED = "right", "wrong", "missed", "unknown
 _STYLE = {RIGHT: "green", WRONG: "bold red", MISSED: "red", UNKNOWN: "yellow", NOT_JUDGED: "yellow"}
 
 
-TOLD = "told after"  # it was broken, which may be before it cost anything
+TOLD = "reported after"  # it was broken, which may be before it cost anything
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A diagnosis as one screen: what hurts, since when, the cause and how that is known, what to do, what waiting costs.
+"""A diagnosis as one screen: the symptoms, since when, the cause and how that is known, what to do, what waiting costs.
 
 The picture of an answer of `/api/v1/diagnosis`; pure, so that it is the same for a server, a bundle and a test.
 """
@@ -42,12 +42,12 @@ SURE = (
     (0.4, "about as likely as not"),
     (0.0, "a guess"),
 )
-HURTS: Mapping[str, str] = {
+SYMPTOM_WORDS: Mapping[str, str] = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
     Symptom.SLE: "misses what it promised", Symptom.TELEMETRY_LOST: "is not heard any more",
     Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
-HURT: Mapping[str, str] = {**HURTS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
+PAST_SYMPTOM_WORDS: Mapping[str, str] = {**SYMPTOM_WORDS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
                            Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "was not heard",
                            Symptom.NAME_SHARED: "shared its name with another job"}  # fmt: skip
 SUPPRESSED: Mapping[str, str] = {
@@ -107,14 +107,14 @@ class _Page:
             if lines:
                 self._part("slow ranks", [Text(f"of {each['job']}"), *map(Text, lines)])
 
-    # -- nothing hurts --------------------------------------------------------------------------------------------
+    # -- no problem found --------------------------------------------------------------------------------------------
 
     def fine(self, over: Sequence[Answer]) -> None:
-        """That nothing hurts and what was watched to say so; or why that cannot be said."""
+        """That no problem was found and what was watched to say so; or why that cannot be said."""
         state = self._found["state"]
         about = self._found["about"] or "every job"
-        unsure = "nothing is open, but not all is known" if over else "cannot tell"
-        words = f"{about}: {'nothing hurts' if state == 'ok' else unsure}"
+        unsure = "no open incident, but some data is missing" if over else "cannot tell"
+        words = f"{about}: {'no problem found' if state == 'ok' else unsure}"
         self._line(state.upper(), words, "bold", f"bold {STATE_STYLE[state]}")
         if self._found["why"]:
             self._line("", self._found["why"], "yellow")
@@ -188,32 +188,32 @@ class _Page:
     @staticmethod
     def _so_far(one: Answer) -> str:
         guess = so_far(one["lost_gpu_seconds"], one["estimated_gpu_seconds"])
-        return f" {guess}" if guess else " so far" if hurts_now(one) else ""
+        return f" {guess}" if guess else " so far" if is_ongoing(one) else ""
 
     def headline(self, one: Answer) -> str:
         """Who suffers, how, and how much: `bert-1 is slow: 52 % of its GPU time is lost (8 GPUs)`."""
         jobs = [job for job in one["jobs"] if job != one["job"]]
         who = one["job"] or one["entity"]
         others = f" and {len(jobs)} more job{'s' if len(jobs) > 1 else ''}" if jobs else ""
-        words = (HURTS if hurts_now(one) else HURT).get(one["symptom"], one["symptom"])
+        words = (SYMPTOM_WORDS if is_ongoing(one) else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
         same = [each for each in one["symptoms"] if each["symptom"] == one["symptom"] == Symptom.SLOW]
         lost = max((each["lost_share"] or 0.0 for each in same), default=0.0)
-        much = f": {share(lost)} of its GPU time {'is' if hurts_now(one) else 'was'} lost" if lost else ""
+        much = f": {share(lost)} of its GPU time {'is' if is_ongoing(one) else 'was'} lost" if lost else ""
         gpus = f" ({one['gpus']} GPUs)" if one["gpus"] else ""
         return f"{who}{others} {words}{much}{gpus}"
 
     def _when(self, one: Answer) -> str:
         told_s = (one["told_ns"] - one["start_ns"]) / 1e9
-        told = f"told {ago(told_s)} later"
+        reported = f"reported {ago(told_s)} later"
         if one["held"]:
-            until = f"{when(one['start_ns'])} to {when(one['over_ns'])[11:]}, {told}"
+            until = f"{when(one['start_ns'])} to {when(one['over_ns'])[11:]}, {reported}"
             return f"{until}; still open, because a part of the cause is dead until it is reset"
         if one["state"] == "open":
-            return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {told}"
+            return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {reported}"
         until_ns = one["end_ns"] or one["seen_ns"]
         length = ago((until_ns - one["start_ns"]) / 1e9)
         unseen = "; end not seen: no data since then" if one["unwatched"] else ""
-        return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({length}), {told}{unseen}"
+        return f"{when(one['start_ns'])} to {when(until_ns)[11:]} ({length}), {reported}{unseen}"
 
     def _gpus(self, gpu_seconds: float, words: Callable[[float], str] = gpu_hours) -> str:
         """GPU time, with its price where one is set."""
@@ -225,10 +225,10 @@ class _Page:
         self._line("cause", "unknown: the evidence is thin", "bold yellow")
         if one["missing"]:
             self._line("missing", one["missing"])
-        blamed = [each.get("owner") for hurt in one["symptoms"] for each in hurt["blamed"] if each.get("owner")]
+        blamed = [each.get("owner") for symptom in one["symptoms"] for each in symptom["blamed"] if each.get("owner")]
         if blamed:
             self._line("blamed", f"most is lost on {', '.join(str(name) for name in dict.fromkeys(blamed[:3]))}")
-        pieces = [each for hurt in one["symptoms"] for each in hurt["evidence"]]
+        pieces = [each for symptom in one["symptoms"] for each in symptom["evidence"]]
         self._evidence(pieces, EVIDENCE_SHOWN)
 
     def _cause(self, one: Answer, cause: Answer, label: str, shown: int) -> None:
@@ -317,7 +317,7 @@ class _Page:
         """`bert-1 was slow for 41 s, lost 176 GPU-s: cpu throttled host:h6 (0.93)`."""
         until_ns = one["over_ns"] if one["held"] else one["end_ns"]
         until_ns = until_ns or (self._found["at_ns"] if one["state"] == "open" else one["seen_ns"])
-        words = (HURTS if hurts_now(one) else HURT).get(one["symptom"], one["symptom"])
+        words = (SYMPTOM_WORDS if is_ongoing(one) else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
         length = ago(max(0.0, (until_ns - one["start_ns"]) / 1e9))
         why = ", suppressed" if one["suppressed"] else ""
         return (
@@ -335,8 +335,8 @@ def causes_words(one: Answer) -> str:
     return f"{' and '.join(named)}{dead}"
 
 
-def hurts_now(one: Answer) -> bool:
-    """Whether an incident hurts: one that is open for the sake of a dead part does not."""
+def is_ongoing(one: Answer) -> bool:
+    """Whether an incident has symptoms now: one that is open for the sake of a dead part has none."""
     return one["state"] == "open" and not one["held"]
 
 
@@ -400,11 +400,11 @@ def state_line(found: Answer) -> str:
     """One line for a monitoring system that shows no more."""
     now, _ = counting(found)
     if not now:
-        words = found["why"] or "nothing hurts"
+        words = found["why"] or "no problem found"
         return f"{found['state'].upper()}: {found['about'] or 'every job'}: {words}"
     one = now[0]
-    hurts = (HURTS if hurts_now(one) else HURT).get(one["symptom"], one["symptom"])
-    return f"{found['state'].upper()}: {one['job'] or one['entity']} {hurts}: {causes_words(one)}"
+    symptom = (SYMPTOM_WORDS if is_ongoing(one) else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
+    return f"{found['state'].upper()}: {one['job'] or one['entity']} {symptom}: {causes_words(one)}"
 
 
 def _name(entity: str) -> str:

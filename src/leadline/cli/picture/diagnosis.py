@@ -1,7 +1,7 @@
 """The picture of `leadline diagnose`: the costliest incident on a line of time, its evidence, what else was considered.
 
                   first lost second    told
-hurts                    |███████████████|████████
+symptom                  |███████████████|████████
 port:h3/eth0    ────────────────────────────────      since its own onset
   1  link-down       ◆
   2  late               ◇                             ◇: the clocks do not tell which came first
@@ -89,8 +89,8 @@ class _Picture:
         """Upright lines at the first lost second and where it was told; the end of the line of time."""
         drawing = self._drawing
         bottom = TOP + ROW * (1 + sum(1 + len(different(each["evidence"])[:EVIDENCE_MAX]) for each in self._causes))
-        told = f"told, {self._told_s():.1f} s"
-        for after_s, name, dashes in ((0.0, "first lost second", ""), (self._told_s(), told, "3 3")):
+        reported = f"reported, {self._told_s():.1f} s"
+        for after_s, name, dashes in ((0.0, "first lost second", ""), (self._told_s(), reported, "3 3")):
             drawing.line([(self._x(after_s), TOP - 18), (self._x(after_s), bottom)], "stroke-text", 1, dashes)
             drawing.text(self._x(after_s), TOP - 22, name, "fill-dim", SMALL, "end" if after_s == 0 else "start")
         end_s = (self._until_ns - self._one["start_ns"]) / 1e9

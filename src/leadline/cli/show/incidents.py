@@ -1,4 +1,4 @@
-"""`leadline show incidents`: what hurts and what hurt, a line each, with the cause that was named."""
+"""`leadline show incidents`: open and past, a line each, with the cause that was named."""
 
 from __future__ import annotations
 

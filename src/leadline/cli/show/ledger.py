@@ -144,7 +144,7 @@ def _owners(out: Console, found: Mapping[str, Any]) -> None:
             row["costs"] = money(owner["lost_cost"], found["cost"]["currency"])
         told_by = max(owner["depths"], key=lambda depth: (owner["depths"][depth], depth))
         row |= {"since": _moment(found, owner["lost_since_ns"]), "until": _moment(found, owner["lost_until_ns"]),
-                "sure": f"{owner['confidence']:.0%}", "told by": told_by}  # fmt: skip
+                "sure": f"{owner['confidence']:.0%}", "reported by": told_by}  # fmt: skip
         rows.append(row)
     out.print(table(rows, list(rows[0]), right=["lost", "of all", "costs", "sure"]))
     if len(losing) > len(rows):

@@ -1,4 +1,4 @@
-"""`leadline show symptoms`: what hurts and what hurt, before it is put together into incidents."""
+"""`leadline show symptoms`: open and past, before they are put together into incidents."""
 
 from __future__ import annotations
 

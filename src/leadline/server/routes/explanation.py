@@ -31,7 +31,7 @@ def incident_explanation(
     model: Annotated[bool, Query(description="also ask the language model of `explain.url`")] = False,
     cluster: Cluster = "",
 ) -> dict[str, Any]:
-    """An incident explained in sentences that cite numbered facts, one explanation for each tenant that it hurts.
+    """An incident explained in sentences that cite numbered facts, one explanation for each tenant that it affects.
     With `model` also in the words of a language model, as far as they hold against the facts."""
     asked = reader.asked(cluster=cluster)
     with reader.turn():

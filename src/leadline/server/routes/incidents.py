@@ -28,7 +28,7 @@ def incidents(
     state: Annotated[str, Query(description="open or over; both if empty", max_length=100)] = "",
     cluster: Cluster = "",
 ) -> dict[str, Any]:
-    """What hurts or hurt, with its causes and evidence: open ones first, of these what lost most."""
+    """Incidents with their causes and evidence: open ones first, of these what lost most."""
     question, from_ns = reader.span(since, until, cluster)
     if state and state not in STATES:
         raise UsageError(f"state: expected {' or '.join(STATES)}, got {state[:50]!r}")
@@ -38,7 +38,7 @@ def incidents(
 
 @router.get("/api/v1/incidents/{incident}", tags=["incidents"], **answers(OneIncidentAnswer))
 def one_incident(reader: Reading, incident: str, cluster: Cluster = "") -> dict[str, Any]:
-    """One incident by its id: one entry for each tenant that it hurts and that may be seen."""
+    """One incident by its id: one entry for each tenant that it affects and that may be seen."""
     question = reader.asked("", cluster)
     with reader.turn():
         found = Incidents(reader.parts.store, question).named(incident)
@@ -60,7 +60,7 @@ def diagnosis(
     at: At = "",
     cluster: Cluster = "",
 ) -> dict[str, Any]:
-    """What hurts, the causes with their evidence, what to do, what waiting costs; or what was watched to say that
+    """The symptoms, the causes with their evidence, what to do, what waiting costs; or what was watched to say that
     nothing does. `state` is ok, warning, critical or unknown."""
     question = reader.asked(at, cluster)
     with reader.turn():

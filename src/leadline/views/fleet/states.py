@@ -1,4 +1,4 @@
-"""What is wrong with hosts at a time, and why: named causes of incidents that hurt, and metrics far outside.
+"""What is wrong with hosts at a time, and why: named causes of ongoing incidents, and metrics far outside.
 
 A host is bad where a chosen cause of an open incident is the host or a part of it; watched where a metric of it (or of
 the switch above) is far outside its past or its peers, or where the switch above is the cause. A job that suffers makes

@@ -1,6 +1,6 @@
 """How the parts of a graph do at a time, and what happened to it: for each node and link a state with its reason.
 
-incidents ──> causes (bad), the job that hurts (bad)      anomalies ──> parts far outside (watch)
+incidents ──> causes (bad), the job with symptoms (bad)      anomalies ──> parts far outside (watch)
 samples, steps, collectives ──> who was heard of (good); who was not is unknown
 """
 

@@ -122,7 +122,7 @@ def advice(incident: Incident) -> list[Advice]:
 
 
 def to_do(incident: Incident, cause: Cause) -> ToDo:
-    """What to do about a cause of an incident. An action that nobody knows is told by its name."""
+    """What to do about a cause of an incident. An unknown action is shown by its name."""
     return _done(incident, [cause])
 
 

@@ -1,4 +1,4 @@
-"""What hurts, why, and what to do: the answer behind `leadline diagnose`; or that nothing does, and how that is known.
+"""Symptoms, causes and what to do: the answer behind `leadline diagnose`; or how it is known that there are none.
 
     incidents (incidents_view) + what was watched ──> state, in the manner of Nagios, and why
 
@@ -35,7 +35,7 @@ QUIET_NS = 60 * S  # without a step a job is silent after this, or after five of
 QUIET_STEPS = 5
 WAIT_S = 600.0  # what waiting costs is told of ten minutes, as `cause.waiting_cost`
 JUDGED_LAG_NS = 60 * S  # how far the judgement may be behind the newest step
-SYMPTOM_ANALYSES = ("stalls", "slowdowns")  # what must have looked for somebody to say that nothing hurts
+SYMPTOM_ANALYSES = ("stalls", "slowdowns")  # what must have looked before it can be said that there is no problem
 INCIDENTS_SHOWN = 50
 JOBS_NAMED = 8
 # Tables whose newest row is told: (table, column with its time).

@@ -31,7 +31,7 @@ OUR_TABLES = frozenset(
 SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
     "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed",
 )  # fmt: skip
-_HURTS = {
+_SYMPTOM_WORDS = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
     Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "is not heard any more",
     Symptom.NAME_SHARED: "shares its name with another job",
@@ -75,7 +75,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is known of an incident, told in order."""
+    """What is known of an incident, in order."""
 
     facts: tuple[Fact, ...]
     sentences: tuple[Sentence, ...]
@@ -121,13 +121,13 @@ class _Telling:
     def symptom(self) -> None:
         one = self._incident
         what = one.job or one.entity
-        hurts = _HURTS.get(one.symptom, one.symptom)  # type: ignore[call-overload]
+        symptom = _SYMPTOM_WORDS.get(one.symptom, one.symptom)  # type: ignore[call-overload]
         until = "and lasts" if one.open else f"until {time_text(one.end_ns)}" if one.end_ns else "and is over"
         until += " and was not watched since then" if one.unwatched else ""
         others = [job for job in one.jobs if job != one.job]
         also = f"; {', '.join(others)} too" if others else ""
         said = (
-            f"{what} {hurts} since {time_text(one.start_ns)} {until}; "
+            f"{what} {symptom} since {time_text(one.start_ns)} {until}; "
             f"it lost {lost_words(one.lost_gpu_seconds)} of GPU time{also}"
         )
         number = self._fact(SYMPTOM, said, (one.entity, one.job, *one.jobs))

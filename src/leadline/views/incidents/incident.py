@@ -124,8 +124,8 @@ class Incident:
         loss = loss or Loss(self.lost_gpu_seconds, self.lost_gpu_seconds)
         whole = sum(each.lost_gpu_seconds for each in self.symptoms)
         part = loss.gpu_seconds / whole if whole else 0.0
-        hurts = tuple(replace(each, lost_gpu_seconds=each.lost_gpu_seconds * part) for each in self.symptoms)
-        return replace(self, lost_gpu_seconds=loss.gpu_seconds, estimated_gpu_seconds=loss.estimated, symptoms=hurts)
+        symptoms = tuple(replace(each, lost_gpu_seconds=each.lost_gpu_seconds * part) for each in self.symptoms)
+        return replace(self, lost_gpu_seconds=loss.gpu_seconds, estimated_gpu_seconds=loss.estimated, symptoms=symptoms)
 
     @property
     def chosen(self) -> tuple[Cause, ...]:
@@ -144,12 +144,12 @@ class Incident:
 
     @property
     def open(self) -> bool:
-        """Whether it still hurts."""
+        """Whether its symptoms last."""
         return self.state == OPEN
 
     @property
     def held(self) -> bool:
-        """Whether nothing hurts any more, and it is open because a part of its cause is dead until it is reset."""
+        """Whether its symptoms are over, and it is open because a part of its cause is dead until it is reset."""
         return self.open and all(each.end_ns is not None for each in self.symptoms) and bool(self.symptoms)
 
     @property

@@ -39,7 +39,7 @@ class Feedback:
 
 
 def save_mark(store: Store, principal: Principal, feedback: Feedback, now_ns: int) -> list[dict[str, Any]]:
-    """Store what was said; one row for each tenant that the incident hurts and that the principal may write for.
+    """Store feedback; one row for each tenant that the incident affects and that the principal may write for.
 
     Returns: the rows. Errors: RefusedError("unauthorized"), ("unknown_incident"); UsageError for a cause that was not
     named, or a dismissal without a reason; StoreError.

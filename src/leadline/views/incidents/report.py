@@ -69,7 +69,7 @@ class Part:
 
     incident: Incident
     told: Explanation
-    hurts: Plot | None
+    symptoms: Plot | None
     causes: tuple[CausePart, ...]
     advice: Sequence[Advice]
     marks: Sequence[Mapping[str, Any]]
@@ -91,14 +91,14 @@ def report(store: Store, asked: Asked, incident: str) -> str:
 def _part(store: Store, asked: Asked, one: Incident, marks: Sequence[Mapping[str, Any]]) -> Part:
     span = around(one)
     plots = _Plots(store, asked, one, span)
-    hurts = (
+    symptoms = (
         plots.of("step.seconds", f"job:{one.job}", f"step time of {one.job}, mean of all ranks") if one.job else None
     )
     causes = tuple(
         CausePart(each, tuple((piece, plots.piece(piece)) for piece in each.evidence[:EVIDENCE_MAX]))
         for each in one.chosen
     )
-    return Part(one, explanation(one), hurts, causes, advice(one), marks, span)
+    return Part(one, explanation(one), symptoms, causes, advice(one), marks, span)
 
 
 def around(one: Incident) -> tuple[int, int]:

@@ -73,7 +73,7 @@ class CauseAnswer(BaseModel):
 class IncidentAnswer(BaseModel):
     """One incident of one tenant.
 
-    `held`: nothing hurts any more since `over_ns`; it is open because a part of its cause is dead until it is reset.
+    `held`: its symptoms are over since `over_ns`; it is open because a part of its cause is dead until it is reset.
     """
 
     tenant: str
@@ -113,7 +113,7 @@ class IncidentsAnswer(_Answer):
 
 
 class OneIncidentAnswer(_Answer):
-    """One entry for each tenant that it hurts."""
+    """One entry for each tenant that it affects."""
 
     incidents: list[IncidentAnswer]
 
@@ -188,7 +188,7 @@ class ExplainedIncident(BaseModel):
 
 
 class ExplanationAnswer(_Answer):
-    """One explanation for each tenant that the incident hurts."""
+    """One explanation for each tenant that the incident affects."""
 
     explanations: list[ExplainedIncident]
 

@@ -1,4 +1,4 @@
-"""Incidents with their causes: what hurts, what it is, how that is known, what else was considered, what to do.
+"""Incidents with their causes: symptoms, cause, how it is known, what else was considered, what to do.
 
 Everything was concluded by the analyses `stalls`, `slowdowns`, `burning` (table `symptom`) and `cause` (`incident`,
 `cause`); here the rows that count are put together. The same rows make the same incidents, whether they come from a
@@ -256,7 +256,7 @@ class Incidents:
     def between(
         self, from_ns: int | None = None, job: str = "", state: str = "", *, with_losses: bool = True
     ) -> list[Incident]:
-        """Those that hurt at some time from `from_ns` to `asked.at_ns`, and were told by then; what urges most first.
+        """Those with symptoms from `from_ns` to `asked.at_ns` that were reported by then; the most urgent first.
 
         Of the present (`asked.latest`) also those that were told later: a replay judges the windows after its end.
         """
@@ -272,7 +272,7 @@ class Incidents:
         return self._with_losses(found) if with_losses else found
 
     def named(self, incident: str) -> list[Incident]:
-        """The one with this id: one for each tenant that it hurts, what lost most first; empty if there is none."""
+        """The one with this id: one for each tenant that it affects, what lost most first; empty if there is none."""
         return self._with_losses(self._all(incident))
 
     def _with_losses(self, found: Sequence[Incident]) -> list[Incident]:

@@ -204,7 +204,7 @@ class _Jobs:
         return usual
 
     def _incidents(self) -> dict[Key, list[dict[str, Any]]]:
-        """Incidents that hurt within the span, by each job that suffers."""
+        """Incidents with symptoms within the span, by each job affected."""
         where = " AND ".join([*self._asked.conditions(), f"start_ns < {self._asked.at_ns}"])
         return self._rows(
             "SELECT toString(tenant) AS whose, toString(cluster) AS place, "

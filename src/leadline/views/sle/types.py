@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 
 class SleLayer(BaseModel):
-    """All that one layer promises, told below or not."""
+    """All expectations of one layer, listed below or not."""
 
     layer: str
     held: int

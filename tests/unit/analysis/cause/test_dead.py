@@ -29,7 +29,7 @@ def failure(gpu: str, end_s: float | None = None) -> Row:
 
 
 def later(seconds: float, item: Case, **rows: list[Row]) -> Case:
-    """A window so much later, in which nothing hurts: it knows what this one told."""
+    """A window so much later, without symptoms: it knows what this one told."""
     incidents, causes = told(item)
     window = replace(WINDOW, from_ns=WINDOW.from_ns + round(seconds * S), to_ns=WINDOW.to_ns + round(seconds * S))
     return replace(case(incident=incidents, cause=causes, **rows), window=window)

@@ -18,7 +18,7 @@ export interface Ends {
   readonly toNs: number;
 }
 
-/** What hurts is bad where its cause is known, else to be watched; without a ledger nobody knows. */
+/** A job with symptoms is bad where their cause is known, else to be watched; without a ledger it is not known. */
 export function stateOfJob(one: Job): State {
   if (one.incidents_open > one.suppressed) return one.incidents_known ? "bad" : "watch";
   if (one.incidents_open) return "suppressed";
