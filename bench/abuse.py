@@ -47,6 +47,7 @@ import cramjam
 from bench.figures import Figure, conditions, tell
 from bench.peers import Leadline, anonymous_bytes, free_port
 from leadline.model.ids import canonical_labels
+from leadline.server.supervisor import bound_to_parent
 from leadline.store import Store, StoreConfig
 from leadline.wire.sflow.encode import Agent, InterfaceCounters, counter_sample, interface_counters
 
@@ -474,7 +475,7 @@ def _attack(name: str, target: Target) -> float:
     command = [sys.executable, "-m", "bench.abuse", "--attack", name, "--target", json.dumps(
         [target.port, target.grpc_port, target.udp_port, target.seconds, target.connections]
     )]  # fmt: skip
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
+    process = subprocess.Popen(bound_to_parent(command), cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout
     try:
         process.stdout.readline()  # "begun": what it needs is made, and its time runs

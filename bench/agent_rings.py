@@ -36,6 +36,7 @@ from bench.figures import Figure, conditions, tell
 from leadline.host.found import Segment
 from leadline.host.parcels import parcels
 from leadline.host.spool import Spool
+from leadline.server.supervisor import bound_to_parent
 from leadline.wire.ring.format import read_segment
 from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 
@@ -233,7 +234,7 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A process that is ended in order."""
     quiet = subprocess.DEVNULL
-    process = subprocess.Popen(command, env=environ, cwd=directory or ROOT, stdout=quiet, stderr=quiet)
+    process = subprocess.Popen(bound_to_parent(command), env=environ, cwd=directory or ROOT, stdout=quiet, stderr=quiet)
     try:
         yield process
     finally:

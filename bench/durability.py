@@ -29,6 +29,7 @@ from typing import Any
 
 from bench.figures import Figure, conditions, tell
 from leadline.model.tables import BY_NAME
+from leadline.server.supervisor import bound_to_parent
 from leadline.store import Store, StoreConfig, arrow_table
 
 ROOT = Path(__file__).parents[1]
@@ -114,7 +115,7 @@ def one_life(path: str, progress: Progress, live_s: float) -> None:
     again = sorted(progress.begun)
     command = [sys.executable, "-m", "bench.durability", "--child", "--path", path, "--first", str(progress.next_batch)]
     command += ["--again", ",".join(map(str, again))]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(bound_to_parent(command), stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert process.stdout
     lines: list[str] = []
     ready = threading.Event()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leadline.server.supervisor import bound_to_parent
 from leadline.store.schema import OLD_PARTS_S, REST_S
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -50,7 +51,11 @@ class Peer(ABC):
         began = time.monotonic()
         log = (self.data / "log.txt").open("wb")
         self.process = subprocess.Popen(
-            self.command, stdout=log, stderr=log, env={**os.environ, **self.environ}, start_new_session=True
+            bound_to_parent(self.command),
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **self.environ},
+            start_new_session=True,
         )
         while time.monotonic() - began < START_S_MAX:
             if self.process.poll() is not None:

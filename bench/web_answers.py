@@ -29,6 +29,7 @@ import numpy as np
 
 from bench.figures import Figure
 from bench.peers import free_port
+from leadline.server.supervisor import bound_to_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER_MS = 100.0
@@ -187,7 +188,9 @@ def _server(recording: Path, directory: Path) -> Iterator[Server]:
     port = free_port()
     program = "import sys; from bench.web_answers import serve; serve(*sys.argv[1:])"
     command = [sys.executable, "-c", program, str(recording.resolve()), str(directory / "store"), str(port)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        bound_to_parent(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as client:
             server = Server(process, client)
