@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.runner.test_run import World, opened
+from tests.builders.stores import opened_store
+from tests.unit.runner.test_run import World
 from tests.unit.runner.toy_rows import BEGIN_NS, S
 from tests.unit.views.incidents import incident_rows as made
 from tests.unit.views.incidents.incident_rows import anomaly
@@ -27,7 +28,7 @@ NOW = made.NOW
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(tmp_path / "store") as found:
+    with opened_store(tmp_path / "store") as found:
         yield found
 
 
