@@ -31,12 +31,14 @@ from evals.runs.judged import Run, runs_in, source_hash
 from evals.runs.scores import is_component
 from evals.runs.truth import Trouble, read_truth, truth_of, works_of
 from leadline.analysis import ANALYSES
-from leadline.analysis.cause.cause import OVER_NS, context_of
-from leadline.analysis.cause.context import Context, signs_of
-from leadline.analysis.cause.incidents import known_of
-from leadline.analysis.cause.reach import explained
+from leadline.analysis.cause.cause import OVER_NS
+from leadline.analysis.cause.context import Context
+from leadline.analysis.cause.explain import explained, parts_of
+from leadline.analysis.cause.gather import Beside, context_of
+from leadline.analysis.cause.known import known_of
 from leadline.analysis.cause.rules import RULES, Rule, Sign
-from leadline.analysis.cause.score import BREADTH, blame_nats, parts_of
+from leadline.analysis.cause.score import BREADTH, blame_nats
+from leadline.analysis.cause.signs import signs_of
 from leadline.analysis.cause.symptoms import SymptomRow, symptoms_of
 from leadline.lab.incidents import HERE
 from leadline.model.errors import LeadlineError
@@ -65,10 +67,8 @@ RULES_OF: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-# In the order of `context_of`, as far as `cause` reads them.
-EVIDENCE = ("anomaly", "event", "failure", "conflict", "sle_loss", "suspect")
 LEVELS = ("0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0")
-NEARNESS = (0.0, 0.1, 0.2, 0.5, 1.0)  # what `reach.explained` can say of one blame
+NEARNESS = (0.0, 0.1, 0.2, 0.5, 1.0)  # what `explain.explained` can say of one blame
 
 
 @dataclass(slots=True)
@@ -155,9 +155,7 @@ def _count(trouble: Trouble, task: Task, found: Counts) -> None:
     if not symptoms:
         return
     known = known_of(given["incident"].to_pylist(), given["cause"].to_pylist())
-    evidence = tuple(given[name] for name in EVIDENCE if name in given)
-    ways = given["relation"], given["flow_path"], given["flow_volume"], given["series"]
-    context = context_of(symptoms, known, evidence, *ways, task.window)
+    context = context_of(symptoms, known, Beside(*(given[name] for name in Beside._fields)), task.window)
     for rule in RULES:
         if any(symptom.kind in rule.symptoms for symptom in symptoms):
             _count_rule(rule, trouble, symptoms, context, found)

@@ -21,7 +21,7 @@ from evals.sensitivity.sweep import FACTORS, NOT_RUN, Results, change, sweep
 
 from leadline.model.errors import DataError
 
-(NAMED_MIN,) = movables(("choice.NAMED_MIN",))
+(NAMED_MIN,) = movables(("choose.NAMED_MIN",))
 RECORDING = recordings()[0]
 BEFORE = {"rows": {"cause": {"a": 1, "b": 1}}, "named": ["slow of job:x"]}
 
@@ -121,7 +121,7 @@ def test_a_run_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     (outcome,) = results.outcomes([NAMED_MIN], [RECORDING])
     assert outcome.words == f"changes rows of cause in {RECORDING.stem} (x2)"
     assert outcome.as_json()["outcome"] == "rows"
-    assert "| `cause.choice.NAMED_MIN` | `0.6` | judgement | x2: cause 1 |" in page_of([outcome], [RECORDING])
+    assert "| `cause.choose.NAMED_MIN` | `0.6` | judgement | x2: cause 1 |" in page_of([outcome], [RECORDING])
 
 
 def test_other_code_starts_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
-"""Which candidates are named as causes: one, a set, or none (`unknown`)."""
+"""Choose: which candidates are named as causes: one, a set, or none (`unknown`). The fourth stage of `cause`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.cause.context import Context
-from leadline.analysis.cause.score import Candidate, Part, candidates_of, parts_of, probabilities
+from leadline.analysis.cause.explain import Part
+from leadline.analysis.cause.feedback import AllFeedback
+from leadline.analysis.cause.score import Candidate, Scored, probabilities
 from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.graph.topology import Topology
 from leadline.model.ids import kind_of
@@ -58,6 +60,36 @@ class Verdict:
         return tuple(each for each in self.causes if each.chosen)
 
 
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Symptoms that are one incident, with its verdict."""
+
+    symptoms: tuple[SymptomRow, ...]
+    verdict: Verdict
+    of_tenant: Mapping[str, Verdict]  # what each tenant is told: without the rules that its own people found wrong
+
+    @property
+    def start_ns(self) -> int:
+        """The first lost second."""
+        return min(each.start_ns for each in self.symptoms)
+
+    @property
+    def end_ns(self) -> int | None:
+        """Over since; None while any of it lasts."""
+        ends = [each.end_ns for each in self.symptoms]
+        return None if None in ends else max(end for end in ends if end is not None)
+
+    @property
+    def first(self) -> SymptomRow:
+        """What was affected first."""
+        return min(self.symptoms, key=lambda each: (each.start_ns, each.tenant, each.entity, each.kind.value))
+
+    @property
+    def worst(self) -> SymptomRow:
+        """What costs most."""
+        return min(self.symptoms, key=lambda each: (-each.lost_gpu_s, each.start_ns, each.entity, each.kind.value))
+
+
 @dataclass(slots=True)
 class _Tally:
     """What the parts of a trouble say of one candidate."""
@@ -70,14 +102,28 @@ class _Tally:
     why_not: str = ""
 
 
-def verdict_of(symptoms: Sequence[SymptomRow], context: Context, silent: frozenset[str]) -> Verdict:
-    """The causes of one trouble. `silent`: rules that may not name anything, because people often found them wrong."""
-    parts = parts_of(symptoms)
-    found = candidates_of(parts, context)
-    tallies = {id(each): _Tally(each) for each in found}
+def choose(scored: Scored, context: Context, feedback: AllFeedback) -> Trouble:
+    """The verdict of symptoms that are one incident: for all tenants that suffer, and for each of them.
+
+    Rules that people often found wrong name nothing: for all, where all say so, and for a tenant, where it says so.
+    """
+    topology = context.ground.topology
+    tenants = sorted({each.tenant for each in scored.symptoms})
+    whole = feedback.silent_for_all(tenants)
+    verdicts = {whole: verdict_of(scored, topology, whole)}
+    for silent in (feedback.to(tenant).silent for tenant in tenants):
+        if silent not in verdicts:
+            verdicts[silent] = verdict_of(scored, topology, silent)
+    of_tenant = {tenant: verdicts[feedback.to(tenant).silent] for tenant in tenants}
+    return Trouble(scored.symptoms, verdicts[whole], of_tenant)
+
+
+def verdict_of(scored: Scored, topology: Topology, silent: frozenset[str]) -> Verdict:
+    """The causes of one incident. `silent`: rules that may not name anything."""
+    tallies = {id(each): _Tally(each) for each in scored.candidates}
     unknown = 0.0
-    for place, part in enumerate(parts):
-        unknown += _judged(place, part, tallies, context.ground.topology, silent)
+    for place, part in enumerate(scored.parts):
+        unknown += _judged(place, part, tallies, topology, silent)
     ranked = sorted(tallies.values(), key=lambda each: (-each.won, -each.mass, -each.best[0], each.candidate.order))
     named = _set(ranked)
     chosen = [Cause(each.candidate, -each.best[1], each.sure / each.won, True) for each in named]

@@ -30,21 +30,10 @@ class Components:
         kind = kind_of(entity)
         if kind == "link":
             ends = self.topology.ends(entity)
-            return (
-                *ends,
-                *(
-                    one
-                    for end in ends
-                    for one in (*self.topology.parts_in(end, "xcvr"), *self.topology.parts_in(end, "port"))
-                ),
-            )
+            return (*ends, *(one for end in ends for one in self._inside(end)))
         if kind in ("port", "swport"):
             link = self.topology.link(entity)
-            return (
-                *self.topology.parts_in(entity, "xcvr"),
-                *self.topology.parts_in(entity, "port"),
-                *([link] if link else []),
-            )
+            return (*self._inside(entity), *([link] if link else []))
         if kind in ("switch", "storage"):
             ports = self.topology.ports_of(entity)
             return (*ports, *(far for port in ports if (far := self.topology.far(port))))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leadline.analysis.cause.components import Components
-from leadline.analysis.cause.rule import Rule
-from leadline.analysis.cause.symptoms import Blame, SymptomRow
 from leadline.analysis.cause.traffic import Traffic
 from leadline.analysis.graph.topology import Topology
 from leadline.model.ids import EntityId, kind_of, name_of
@@ -22,10 +20,6 @@ FAR = 0.5
 # Share by which one component explains blame that names nobody in particular (a communicator, the job): as much as what
 # is on the way, because as little points to it. Source: judgement.
 ANYONE = 0.5
-# Share by which a rule explains blame of another category than its own: not 0, because the ledger's owners are right
-# more often than its categories. Source: judgement.
-MISFIT = 0.2
-STUCK = "stuck"
 WHOLE = ("job", "switch", "storage")  # kinds that explain blame which names nobody in particular as well as any other
 
 
@@ -185,15 +179,3 @@ class Ground:
         """What they mount; where nobody says who mounts what, any storage that there is."""
         told = NONE.union(*(self.topology.storage_of(user) for user in users if user))
         return told or self.topology.storages()
-
-
-def explained(blame: Blame, symptom: SymptomRow, entity: str, rule: Rule, ground: Ground) -> float:
-    """Share of one blame, 0 to 1, that a rule explains of a component.
-
-    Where a collective does not end, one broken component is why, wherever it is: it explains all of that.
-    """
-    nearness = ground.nearness(blame.owner, symptom.job, entity, rule.where)
-    if blame.category == STUCK and nearness == ANYONE:
-        nearness = 1.0
-    fits = not rule.categories or blame.category in rule.categories
-    return nearness * (1.0 if fits else MISFIT)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leadline.analysis.cause.choice import Cause, Verdict
-from leadline.analysis.cause.context import Told
+from leadline.analysis.cause.choose import Cause, Verdict
 from leadline.analysis.cause.reach import Ground
+from leadline.analysis.cause.signs import Told
 from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.timing import FIRST, when
 from leadline.analysis.graph.topology import Topology
