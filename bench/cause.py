@@ -162,8 +162,8 @@ def _anomalies(ranks: int, late: int, to_ns: int, rng: np.random.Generator) -> p
         "earliest_ns": [at_ns - 5 * S for at_ns in start],
         "score": [each[3] for each in odd],
     }
-    usual = {"bound_ns": 20_000, "share": 0.5, "direction": "high", "witness": "peers", "expected": 1.0, "seen": 9.0}
-    return _table("anomaly", len(odd), {**own, **usual, "told_ns": to_ns, "seen_ns": to_ns})
+    baseline = {"bound_ns": 20_000, "share": 0.5, "direction": "high", "witness": "peers", "expected": 1.0, "seen": 9.0}
+    return _table("anomaly", len(odd), {**own, **baseline, "reported_ns": to_ns, "seen_ns": to_ns})
 
 
 def _events(ranks: int, to_ns: int, rng: np.random.Generator) -> pa.Table:
@@ -173,8 +173,8 @@ def _events(ranks: int, to_ns: int, rng: np.random.Generator) -> pa.Table:
         "time_ns": (to_ns - rng.integers(0, 600 * S, count)).tolist(),
         "entity": [f"rank:{JOB}/{each}" for each in rng.integers(0, ranks, count).tolist()],
     }
-    usual = {"entity_kind": "rank", "kind": "checkpoint", "severity": "info", "message": "23068672 bytes"}
-    return _table("event", count, {**told, **usual, "source": "torch-hook"})
+    baseline = {"entity_kind": "rank", "kind": "checkpoint", "severity": "info", "message": "23068672 bytes"}
+    return _table("event", count, {**told, **baseline, "source": "torch-hook"})
 
 
 def _series(ranks: int) -> pa.Table:
@@ -192,8 +192,8 @@ def _table(name: str, count: int, told: Mapping[str, object]) -> pa.Table:
     plain: dict[str, object] = {**PLAIN, "analysis": "bench"}
     zero = {"STR": "", "SYM": "", "I64": 0, "U64": 0, "F64": 0.0, "U128": 0, "BOOL": False}
     for column in spec.columns:
-        usual = plain.get(column.name, None if column.nullable else zero.get(column.type.name))
-        value = told.get(column.name, usual)
+        baseline = plain.get(column.name, None if column.nullable else zero.get(column.type.name))
+        value = told.get(column.name, baseline)
         columns[column.name] = value if isinstance(value, list) else [value] * count
     return arrow_table(spec, columns)
 

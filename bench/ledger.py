@@ -46,7 +46,7 @@ class Input:
     collective: pa.Table
     step: pa.Table
     edge: pa.Table
-    usual: pa.Table
+    baseline: pa.Table
     late_rank: int
 
 
@@ -72,7 +72,7 @@ def collectives_and_steps(
     rank_TKR = np.broadcast_to(np.arange(ranks), shape)
     collective = _rows(seq_TKR, rank_TKR, arrival_TKR, end_TKR, ranks)
     step = _steps(begin_T, arrival_TKR, end_TKR)
-    return Input(collective, step, _empty("edge"), _empty("usual"), late_rank)
+    return Input(collective, step, _empty("edge"), _empty("baseline"), late_rank)
 
 
 def _rows(seq: np.ndarray, rank: np.ndarray, arrival: np.ndarray, end: np.ndarray, ranks: int) -> pa.Table:
@@ -170,7 +170,7 @@ def figures(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]
     data = made(given.ranks, given.steps, given.collectives, given.seed)
     rows = data.collective.num_rows
     mixed = Input(
-        shuffled(data.collective, given.seed), shuffled(data.step, given.seed), data.edge, data.usual, data.late_rank
+        shuffled(data.collective, given.seed), shuffled(data.step, given.seed), data.edge, data.baseline, data.late_rank
     )
     print(f"{rows:,} rows made in {time.perf_counter() - began:.1f} s", file=sys.stderr, flush=True)
     since_kb = clear_peak()
@@ -204,19 +204,19 @@ def figures(given: argparse.Namespace) -> tuple[list[Figure], dict[str, object]]
 
 def judged(data: Input, steps: int) -> tuple[float, int]:
     """Judge the window with the whole analysis. Returns: seconds told to be the late rank's, and how many rows."""
-    given = {"collective": data.collective, "step": data.step, "edge": data.edge, "usual": data.usual}
+    given = {"collective": data.collective, "step": data.step, "edge": data.edge, "baseline": data.baseline}
     tables = [given.get(read.table.name, _empty(read.table.name)).select(list(read.names)) for read in ledger.reads]
     found = ledger(*tables, window=_window(steps))["ledger"]
     told = zip(found["category"].to_pylist(), found["owner"].to_pylist(), found["seconds"].tolist(), strict=True)
     late = {(category, owner): seconds for category, owner, seconds in told}
-    late_s = late.get((str(Category.LATE_RANK), f"rank:{JOB}/{data.late_rank}"), 0.0)
+    late_s = late.get((str(Category.STRAGGLER), f"rank:{JOB}/{data.late_rank}"), 0.0)
     assert abs(late_s - 0.4 * steps) < 0.02 * steps, f"the late rank lost 0.4 s a step, told is {late_s / steps} s"
     return late_s, len(late)
 
 
 def alone(data: Input, steps: int) -> object:
     """What collectives tell of the window, without the rest of the ledger."""
-    return from_collectives(data.collective, data.step, data.edge, data.usual, window=_window(steps))
+    return from_collectives(data.collective, data.step, data.edge, data.baseline, window=_window(steps))
 
 
 def _window(steps: int) -> Window:

@@ -188,7 +188,7 @@ class Watch:
         self._peer, self._senders = peer, senders
         self._pid = int(_get(peer.port, "/ready")["pid"])
         times = zip(ANALYSES, rhythms(ANALYSES), strict=True)
-        self._usual_s = {each.name: (rhythm.window_ns + rhythm.grace_ns) / 1e9 for each, rhythm in times}
+        self._baseline_s = {each.name: (rhythm.window_ns + rhythm.grace_ns) / 1e9 for each, rhythm in times}
         self.began = time.monotonic()
         self.looks: list[Look] = []
 
@@ -221,7 +221,7 @@ class Watch:
 
     def _behind(self) -> tuple[float, str]:
         states = _get(self._peer.port, "/api/v1/analyses")["analyses"]
-        waits = [(each["lag_s"] - self._usual_s[each["name"]], each["name"]) for each in states if each["windows"]]
+        waits = [(each["lag_s"] - self._baseline_s[each["name"]], each["name"]) for each in states if each["windows"]]
         return max([(0.0, "-"), *waits])
 
     def _tell(self, minute: float) -> None:

@@ -31,7 +31,7 @@ from leadline.store.bundle import Bundle, read_bundle
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "lab_ledger"
 QUICK = ("demo", "bert-slow", "rings-congested", "rings-both", "healthy")
-JUDGED_BY = ("path", "messages", "usual", "ledger")
+JUDGED_BY = ("path", "messages", "baseline", "ledger")
 OWNED_TARGET = RIGHT_TARGET = 0.95
 OWNERS_SHOWN = 3
 

@@ -21,9 +21,9 @@ Row = Mapping[str, Any]
 # said by communication over its edges, which names the right place and counts as the wrong category.
 CATEGORIES: Mapping[str, tuple[str, ...]] = {
     "network": ("communication",),
-    "host": ("late-rank", "restart"),
-    "gpu": ("late-rank", "restart"),
-    "application": ("input", "late-rank", "restart"),
+    "host": ("straggler", "restart"),
+    "gpu": ("straggler", "restart"),
+    "application": ("input", "straggler", "restart"),
     "storage": ("input", "checkpoint"),
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LATE = ("{rank}", "late-rank")
+LATE = ("{rank}", "straggler")
 CONTENDED = ("{host}", "cpu-contended")
 THROTTLED = ("{host}", "cpu-throttled")
 

@@ -173,10 +173,10 @@ class Listening:
         return future
 
     def _of(self, incident: str, at_ns: int) -> dict[str, Any]:
-        return self._told.setdefault((incident, at_ns), {"incident": incident, "told_ns": at_ns, "first": None})
+        return self._told.setdefault((incident, at_ns), {"incident": incident, "reported_ns": at_ns, "first": None})
 
     def told(self) -> list[dict[str, Any]]:
-        """Of each window: incident, told_ns, and the entity that it names first, or None."""
+        """Of each window: incident, reported_ns, and the entity that it names first, or None."""
         return [self._told[key] for key in sorted(self._told)]
 
 

@@ -46,7 +46,7 @@ class Verdicts:
     incidents: Sequence[Row]  # the newest row of each
     causes: Sequence[Row]
     symptoms: Sequence[Row]
-    told: Sequence[Row]  # each window's: incident, first (the entity named first, or null), told_ns (end and grace)
+    told: Sequence[Row]  # each window's: incident, first (the entity named first, or null), reported_ns (end and grace)
     places: Mapping[str, set[str]] = field(default_factory=dict)  # what ranks and ports are on
 
 
@@ -198,11 +198,13 @@ def _of(incident: Row, places: Sequence[int], troubles: Sequence[Trouble]) -> li
 
 
 def _score(run: str, trouble: Trouble, incidents: Sequence[Row], truth: Truth, verdicts: Verdicts) -> Score:
-    ordered = sorted(incidents, key=lambda row: (-(row["lost_gpu_seconds"] or 0.0), row["told_ns"], row["incident"]))
+    ordered = sorted(
+        incidents, key=lambda row: (-(row["lost_gpu_seconds"] or 0.0), row["reported_ns"], row["incident"])
+    )
     listed = [each for row in ordered for each in _listed(row["incident"], verdicts.causes)]
     ids = {row["incident"] for row in ordered}
-    told = sorted((row for row in verdicts.told if row["incident"] in ids), key=lambda row: row["told_ns"])
-    told_ns = told[0]["told_ns"] if told else None
+    told = sorted((row for row in verdicts.told if row["incident"] in ids), key=lambda row: row["reported_ns"])
+    reported_ns = told[0]["reported_ns"] if told else None
     symptom = _stall(trouble, truth, verdicts.symptoms)
     return Score(
         run=run,
@@ -214,15 +216,15 @@ def _score(run: str, trouble: Trouble, incidents: Sequence[Row], truth: Truth, v
         listed=tuple(sorted(listed, key=lambda each: not each.chosen)),
         wanted=trouble.costing or trouble.faults,
         missing=tuple(dict.fromkeys(row["missing"] for row in ordered if row["missing"])),
-        told_s=_since(trouble, told_ns),
+        told_s=_since(trouble, reported_ns),
         verdict_s=_since(trouble, _settled_ns(ordered[0]["incident"], told) if ordered else None),
-        symptom_s=_since(trouble, symptom["told_ns"] if symptom else None),
+        symptom_s=_since(trouble, symptom["reported_ns"] if symptom else None),
         worker=_worker(trouble, symptom, verdicts.places),
     )
 
 
-def _since(trouble: Trouble, told_ns: int | None) -> float | None:
-    return None if told_ns is None else (told_ns - trouble.first_lost_ns) / S
+def _since(trouble: Trouble, reported_ns: int | None) -> float | None:
+    return None if reported_ns is None else (reported_ns - trouble.first_lost_ns) / S
 
 
 def _listed(incident: str, causes: Sequence[Row]) -> list[Named]:
@@ -246,13 +248,13 @@ def _settled_ns(incident: str, told: Sequence[Row]) -> int | None:
         if row["first"] != since["first"]:
             break
         since = row
-    return int(since["told_ns"])
+    return int(since["reported_ns"])
 
 
 def _stall(trouble: Trouble, truth: Truth, symptoms: Sequence[Row]) -> Row | None:
     """The first stall or crash that was told of a trouble."""
     wanted = [row for row in symptoms if row["symptom"] in ("stall", "crash") and _meets(row, trouble, truth.to_ns)]
-    return min(wanted, key=lambda row: (row["told_ns"], row["start_ns"]), default=None)
+    return min(wanted, key=lambda row: (row["reported_ns"], row["start_ns"]), default=None)
 
 
 def _worker(trouble: Trouble, symptom: Row | None, places: Mapping[str, set[str]]) -> bool | None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 # Names of fields, whatever route tells them.
 OWN = re.compile(
-    r"(^|_)(batch|batch_row|revision|revisions|judged_ns|judged_to_ns|told_ns|heard_ns|now_ns|at_ns|made_ns|stored_ns|"
+    r"(^|_)(batch|batch_row|revision|revisions|judged_ns|judged_to_ns|reported_ns|heard_ns|now_ns|at_ns|made_ns|stored_ns|"
     r"pid|port|age_s|lag_s|took_s|seconds|elapsed_s|uptime_s|started_ns|since_ns|statistics|written|version_id|"
     r"first_ns|last_ns|bin_ns|last_heard_s|up_s|interval_s|per_s)$"
 )

@@ -20,7 +20,7 @@ OWN_COLUMNS = frozenset(
         "batch_row",
         "revision",
         "judged_ns",
-        "told_ns",
+        "reported_ns",
         "heard_ns",
         "at_ns",
         "first_ns",

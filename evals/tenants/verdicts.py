@@ -14,7 +14,7 @@ from leadline.runner.verdicts import effective_rows
 
 TABLES = ("incident", "cause", "symptom", "ledger", "sle", "failure")
 # What is another each time the same is judged.
-OWN = frozenset({"revision", "version", "judged_ns", "told_ns", "seen_ns", "batch", "batch_row"})
+OWN = frozenset({"revision", "version", "judged_ns", "reported_ns", "seen_ns", "batch", "batch_row"})
 Verdicts = Mapping[str, Mapping[str, Row]]  # by table and what the row says
 
 

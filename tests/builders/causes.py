@@ -78,7 +78,7 @@ def symptom(*blamed: Row, job: str = "bert-1", kind: str = "slow", start_s: floa
     return {
         "tenant": JOBS[job][0] if job in JOBS else "provider", "entity": f"job:{job}", "job": job, "symptom": kind,
         "start_ns": at(start_s), "end_ns": None if end_s is None else at(end_s), "bound_ns": bound_ns,
-        "told_ns": at(start_s + 8), "lost_gpu_seconds": sum(each["lost_gpu_seconds"] for each in blamed),
+        "reported_ns": at(start_s + 8), "lost_gpu_seconds": sum(each["lost_gpu_seconds"] for each in blamed),
         "lost_share": 0.4, "blamed": json.dumps(blamed), "missing": None, "evidence": "[]", "seen_ns": WINDOW.to_ns,
         **more,
     }  # fmt: skip
@@ -91,7 +91,7 @@ def anomaly(entity: str, metric: str, direction: str = "high", start_s: float = 
         "entity_kind": entity.partition(":")[0], "entity": entity, "metric": metric, "label": None,
         "start_ns": at(start_s), "earliest_ns": at(start_s - 2), "end_ns": None if end_s is None else at(end_s),
         "bound_ns": bound_ns, "score": score, "share": 0.5, "direction": direction, "witness": witness,
-        "expected": 1.0, "seen": 40.0, "told_ns": at(start_s + 5), "seen_ns": WINDOW.to_ns,
+        "expected": 1.0, "seen": 40.0, "reported_ns": at(start_s + 5), "seen_ns": WINDOW.to_ns,
     }  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def named(item: Case) -> list[tuple[str, str]]:
 def throttled_host() -> Case:
     """Rank 2 of bert-1 is late, and the CPU of its host is throttled; a host elsewhere is as odd, and harmless."""
     return case(
-        symptom=[symptom(blame("rank:bert-1/2", "late-rank"))],
+        symptom=[symptom(blame("rank:bert-1/2", "straggler"))],
         anomaly=[
             anomaly("host:h3", "container_cpu_cfs_throttled_seconds_total"),
             anomaly("host:h5", "container_cpu_cfs_throttled_seconds_total"),

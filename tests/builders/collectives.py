@@ -77,8 +77,8 @@ def edges(held: dict[tuple[int, int], float], comm: str = f"{JOB}/0x1") -> pa.Ta
     )
 
 
-def usual(lengths_ms: dict[str, float]) -> pa.Table:
-    """What is usual, by what it is called in table `usual`."""
+def baseline(lengths_ms: dict[str, float]) -> pa.Table:
+    """What is usual, by what it is called in table `baseline`."""
     length_s = pa.array([each / 1e3 for each in lengths_ms.values()], pa.float64())
     return pa.table(
         {

@@ -88,10 +88,10 @@ def promise(spec: str, name: str = "x", tenant: str = "default", from_ns: int = 
     return {**told, "tenant": tenant, "cluster": "default", **more}
 
 
-def gpus(name: str = "DCGM_FI_DEV_GPU_TEMP", usual: float = 60.0, **of: Callable[[int], float | None]) -> list[Said]:
+def gpus(name: str = "DCGM_FI_DEV_GPU_TEMP", baseline: float = 60.0, **of: Callable[[int], float | None]) -> list[Said]:
     """One metric of four GPUs; `GPU_2=...` says what one of them tells instead."""
     return [
-        Said(name, f"gpu:GPU-{number}", of.get(f"GPU_{number}", always(usual)), host=f"h{number}")
+        Said(name, f"gpu:GPU-{number}", of.get(f"GPU_{number}", always(baseline)), host=f"h{number}")
         for number in range(4)
     ]
 
@@ -104,7 +104,7 @@ def hot_gpu() -> dict[str, pa.Table]:
         {"time_ns": T0 + 34 * S, "entity_kind": "port", "entity": "port:h1/eth0", "kind": "link-up"},
     ]
     told = {"severity": "error", "code": None, "message": "", "source": "test"}
-    lost = {"job": "bert-1", "window_ns": 10 * S, "category": "late-rank", "owner": "gpu:GPU-2", "seconds": 10.0}
+    lost = {"job": "bert-1", "window_ns": 10 * S, "category": "straggler", "owner": "gpu:GPU-2", "seconds": 10.0}
     lost |= {"gpu_seconds": 40.0, "lost_seconds": 4.0, "lost_gpu_seconds": 16.0, "confidence": 1.0, "depth": "steps"}
     return tables(
         [*gpus(GPU_2=since(20, 95.0, 60.0)), *links],

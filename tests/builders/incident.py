@@ -155,9 +155,9 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             {"child": entity_id("gpu", n.gpu), "parent": host[0], "kind": "in", "from_ns": BEGIN_NS - 1},
         ],
         "watermark": [
-            {**seen[0], "told_ns": times[1], "to_ns": times[0], "sender": "agent", "job": n.job, "ranks": 1,
+            {**seen[0], "reported_ns": times[1], "to_ns": times[0], "sender": "agent", "job": n.job, "ranks": 1,
              "state": "open"},
-            {**seen[1], "told_ns": times[2], "to_ns": times[2], "sender": "agent", "job": n.job, "ranks": 1,
+            {**seen[1], "reported_ns": times[2], "to_ns": times[2], "sender": "agent", "job": n.job, "ranks": 1,
              "state": "ended"},
         ],
         "clock_fit": [{**seen[0], **verdict, "end_ns": times[1], "state": "fitted"}],
@@ -184,7 +184,7 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
             }
         ],
         "ledger": [{**verdict, **ended, "job": n.job, "category": "communication", "owner": link}],
-        "usual": [{**verdict, **ended, "job": n.job, "what": f"all_reduce 1048576 B on 2 of {comm}"}],
+        "baseline": [{**verdict, **ended, "job": n.job, "what": f"all_reduce 1048576 B on 2 of {comm}"}],
         "profile": [
             {
                 **verdict, **ended, "entity_kind": "host", "entity": host[0], "bin_s": 5,
@@ -211,7 +211,7 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
         "symptom": [
             {
                 **verdict, "entity": f"job:{n.job}", "job": n.job, "symptom": "slow", "start_ns": times[2],
-                "told_ns": times[3], "seen_ns": times[4], "blamed": "[]", "evidence": f'["{link}"]',
+                "reported_ns": times[3], "seen_ns": times[4], "blamed": "[]", "evidence": f'["{link}"]',
             }
         ],
         "mark": [

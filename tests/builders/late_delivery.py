@@ -31,7 +31,7 @@ from leadline.testing import FakeClock
 from leadline.views.rows import rows_where
 
 S = 10**9
-LANES = ("usual", "ledger", "stalls", "slowdowns", "cause")
+LANES = ("baseline", "ledger", "stalls", "slowdowns", "cause")
 VERDICTS = ("symptom", "incident", "cause", "ledger")
 TICK_S = 1.0  # senders deliver so often; an agent twice as often, which only takes longer to judge
 
@@ -129,7 +129,7 @@ class Site:
             return
         tenant, cluster = self.recording.owner
         row: dict[str, Any] = {
-            "tenant": tenant, "cluster": cluster, "host": host, "clock": f"{host}/0", "told_ns": self.now(),
+            "tenant": tenant, "cluster": cluster, "host": host, "clock": f"{host}/0", "reported_ns": self.now(),
             "to_ns": to_ns, "sender": "agent", "ranks": 1, "state": "open", "heard_ns": None,
         }  # fmt: skip
         rows = [{**row, "job": job} for job in jobs]

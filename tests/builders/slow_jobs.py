@@ -65,7 +65,7 @@ def tables(
     """All that the analyses of symptoms read."""
     given = {"step": list(steps), "collective": list(calls), "event": list(events)}
     given["relation"] = list(relations(T0 - 600 * S) if places is None else places)
-    names = ("symptom", "ledger", "usual", "sle", "sle_loss")
+    names = ("symptom", "ledger", "baseline", "sle", "sle_loss")
     return {name: table(name, rows) for name, rows in {**{name: [] for name in names}, **given, **more}.items()}
 
 
@@ -102,7 +102,7 @@ def stalled_and_crashed() -> dict[str, pa.Table]:
 def symptom(start_s: float, of: str, end_s: float | None = None, **more: Any) -> Row:
     """A row of `symptom` that an earlier window told."""
     start_ns = T0 + round(start_s * S)
-    told = {"entity": f"job:{JOB}", "job": JOB, "symptom": of, "start_ns": start_ns, "told_ns": start_ns + 2 * S}
+    told = {"entity": f"job:{JOB}", "job": JOB, "symptom": of, "start_ns": start_ns, "reported_ns": start_ns + 2 * S}
     told |= {"end_ns": None if end_s is None else T0 + round(end_s * S), "bound_ns": None, "lost_gpu_seconds": 1.0}
     told |= {"lost_share": 1.0, "blamed": "[]", "missing": None, "evidence": "[]", "seen_ns": start_ns + 4 * S}
     return {**told, "analysis": "stalls", **more}
@@ -147,7 +147,7 @@ def lost_senders(lost: Mapping[str, float], fine: Sequence[str] = ("h9",)) -> di
     heard = {**dict.fromkeys(fine, 1.0), **lost}
     rows: list[Row] = [
         {
-            "host": host, "clock": "monitor/server", "told_ns": T0 - S, "to_ns": T0 - round(ago_s * S),
+            "host": host, "clock": "monitor/server", "reported_ns": T0 - S, "to_ns": T0 - round(ago_s * S),
             "sender": "agent", "job": JOB, "ranks": 2, "state": "lost" if host in lost else "open",
             "heard_ns": T0 - round(ago_s * S),
         }

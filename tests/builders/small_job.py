@@ -92,5 +92,5 @@ def slow_rank_job() -> dict[str, pa.Table]:
         "relation": table("relation", relations(T0 - 30 * S)),
         "edge": table("edge", []),
         "flow_path": table("flow_path", []),
-        "usual": table("usual", usual_),
+        "baseline": table("baseline", usual_),
     }

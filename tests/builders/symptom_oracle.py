@@ -140,7 +140,7 @@ def lateness(calls: Calls, since_ns: int, until_ns: int, calm_ns: int) -> tuple[
     calm_G, now_G = end_G < calm_ns, (end_G >= since_ns) & (end_G < until_ns)
     if not calm_G.any() or not now_G.any():
         return ({}, {})
-    usually_R = _usual_offset(group_M, rank_M, entered_M, begin_G, calm_G)
+    usually_R = _baseline_offset(group_M, rank_M, entered_M, begin_G, calm_G)
     right_M = entered_M - usually_R[rank_M]
     order_M = np.lexsort((rank_M, right_M, group_M))
     last = np.append(np.flatnonzero(np.diff(group_M[order_M])), len(group_M) - 1)
@@ -189,7 +189,7 @@ def _met(calls: Calls) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints] | None
     return group_M, rank_M, entered_M, middle_G, end_G, calls.comm_N[over][first], kind_G
 
 
-def _usual_offset(group_M: Ints, rank_M: Ints, entered_M: Ints, middle_G: Ints, calm_G: Bools) -> Ints:
+def _baseline_offset(group_M: Ints, rank_M: Ints, entered_M: Ints, middle_G: Ints, calm_G: Bools) -> Ints:
     """By how much each rank comes after the median, in the median of calm collectives, ns."""
     calm_M = calm_G[group_M]
     offset_M, rank = (entered_M - middle_G[group_M])[calm_M], rank_M[calm_M]

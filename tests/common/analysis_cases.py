@@ -46,7 +46,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "messages": lambda: Case(ring_job(), RING_WINDOW),
     "anomaly": lambda: Case(odd_site(), ODD_WINDOW),
     "failures": lambda: Case(failing_job(), MINUTE_WINDOW),
-    "usual": lambda: Case(slow_rank_job(), replace(MINUTE_WINDOW, job="bert-1")),
+    "baseline": lambda: Case(slow_rank_job(), replace(MINUTE_WINDOW, job="bert-1")),
     "ledger": lambda: Case(slow_rank_job(), JOB_WINDOW),
     "sle": lambda: Case(hot_gpu(), MINUTE),
     "cause": throttled_host,

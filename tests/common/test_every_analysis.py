@@ -63,7 +63,7 @@ def test_times_and_lengths_are_told_apart() -> None:
         stamps = {column.name for column in table.columns if column.clocked} | {table.time}
         assert stamps <= set(times_of(table)), f"LENGTHS names a time of {table.name}"
         if table.identity is Identity.REVISION:
-            known = {"start_ns", "since_ns", "earliest_ns", "end_ns", "told_ns", "seen_ns"}
+            known = {"start_ns", "since_ns", "earliest_ns", "end_ns", "reported_ns", "seen_ns"}
             assert set(times_of(table)) <= known or table.name == "message", table.name
     named = {column.name for table in TABLES for column in table.columns if column.unit == "ns"}
     assert named >= LENGTHS, f"no table has {', '.join(sorted(LENGTHS - named))}"

@@ -20,10 +20,10 @@ def score_of(name: str) -> Score:
 @pytest.mark.parametrize(
     ("name", "owner", "owned_min", "right_min"),
     [
-        ("bert-slow", ("late-rank", "rank:bert-1/1"), 0.95, 0.9),
+        ("bert-slow", ("straggler", "rank:bert-1/1"), 0.95, 0.9),
         ("rings-congested", ("communication", ">rank:rings-1/1"), 0.9, 0.95),
         ("rings-both", ("communication", ">rank:rings-1/1"), 0.8, 0.95),
-        ("rings-slow", ("late-rank", "rank:rings-1/1"), 0.65, 0.95),
+        ("rings-slow", ("straggler", "rank:rings-1/1"), 0.65, 0.95),
     ],
 )
 def test_what_a_fault_cost_has_the_right_owner(

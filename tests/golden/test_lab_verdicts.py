@@ -24,8 +24,8 @@ from leadline.store.bundle_rows import in_order
 from leadline.testing import FakeClock
 from leadline.views.rows import rows_where
 
-BY = [each for each in ANALYSES if each.name in ("messages", "usual", "ledger", "failures", "sle")]
-WRITTEN = ("message", "edge", "usual", "ledger", "failure", "sle", "sle_loss")
+BY = [each for each in ANALYSES if each.name in ("messages", "baseline", "ledger", "failures", "sle")]
+WRITTEN = ("message", "edge", "baseline", "ledger", "failure", "sle", "sle_loss")
 LOOK_S = 2.0  # from one look at what is due to the next
 
 
@@ -97,5 +97,5 @@ def test_a_replay_and_the_file_say_the_same(tmp_path: Path, name: str, speed: fl
                 assert not rows.num_rows, written
                 continue
             assert plain(rows).equals(plain(told)), written
-    assert {"usual", "ledger"} <= {each for each, rows in offline.items() if rows.num_rows}
+    assert {"baseline", "ledger"} <= {each for each, rows in offline.items() if rows.num_rows}
     assert "failed" not in counted

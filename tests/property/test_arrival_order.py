@@ -34,7 +34,7 @@ def jobs(draw: st.DrawFn) -> list[Call]:
 
 def told(table: pa.Table, window: Window = WINDOW) -> Segments:
     """Spans of collectives alone."""
-    return from_collectives(table, empty("step"), empty("edge"), empty("usual"), window=window)[0]
+    return from_collectives(table, empty("step"), empty("edge"), empty("baseline"), window=window)[0]
 
 
 def rows(found: Segments) -> list[tuple[object, ...]]:

@@ -148,7 +148,7 @@ class Delivery:
             current(each, self.rhythm, now_ns, self._began_ns) for each in list(board.values()) if self.wants(each)
         ]
         found = [each for each in wanted if due(each, self.told.get(each.key), self.rhythm, now_ns)]
-        return sorted(found, key=lambda each: (each.told_ns, each.key))
+        return sorted(found, key=lambda each: (each.reported_ns, each.key))
 
     async def _send(self, client: httpx.AsyncClient, batch: Sequence[Notice]) -> None:
         """Errors: _Failed."""

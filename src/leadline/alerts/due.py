@@ -62,7 +62,7 @@ def due(each: Notice, told: Told | None, rhythm: Rhythm, now_ns: int) -> bool:
         return False
     if told is None:
         if each.lasts:
-            return now_ns - each.told_ns >= rhythm.settle_ns
+            return now_ns - each.reported_ns >= rhythm.settle_ns
         return each.state not in (STALE, SUPPRESSED) and not late(each, told, rhythm, now_ns)
     if told.state != each.state:
         return True

@@ -38,7 +38,7 @@ class Notice:
     version: str
     start_ns: int
     end_ns: int | None
-    told_ns: int
+    reported_ns: int
     seen_ns: int
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -77,7 +77,7 @@ def notice(incident: Incident, url: str) -> Notice:
     return Notice(
         key=(incident.tenant, incident.cluster, incident.incident), state=state,
         version=hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:12],
-        start_ns=incident.start_ns, end_ns=incident.end_ns, told_ns=incident.told_ns, seen_ns=incident.seen_ns,
+        start_ns=incident.start_ns, end_ns=incident.end_ns, reported_ns=incident.reported_ns, seen_ns=incident.seen_ns,
         labels=labels, annotations=annotations_of(incident, url), incident=_finite(incident_json(incident)),
     )  # fmt: skip
 

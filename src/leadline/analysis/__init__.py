@@ -6,8 +6,8 @@ from leadline.analysis.anomaly.anomaly import anomalies
 from leadline.analysis.cause.cause import cause
 from leadline.analysis.failures.failures import failures
 from leadline.analysis.graph.conflicts import conflicts
+from leadline.analysis.ledger.baseline import baseline
 from leadline.analysis.ledger.ledger import ledger
-from leadline.analysis.ledger.usual import usual
 from leadline.analysis.localise.localise import localise
 from leadline.analysis.messages.messages import messages
 from leadline.analysis.path.paths import paths
@@ -20,7 +20,7 @@ from leadline.analysis.symptoms.stalls import stalls
 from leadline.analysis.symptoms.telemetry import telemetry
 
 ANALYSES: tuple[Analysis, ...] = (
-    conflicts, paths, messages, usual, ledger, anomalies, failures, sles, sle_hours, localise, stalls, slowdowns,
+    conflicts, paths, messages, baseline, ledger, anomalies, failures, sles, sle_hours, localise, stalls, slowdowns,
     burning, telemetry, cause,
 )  # fmt: skip
 

@@ -107,7 +107,7 @@ class Found:
 class Watermark(NamedTuple):
     """A row of `watermark`, whose names these are. `job` empty: the host itself."""
 
-    told_ns: int
+    reported_ns: int
     to_ns: int
     sender: str
     job: str

@@ -16,7 +16,7 @@ from leadline.ingest.sources import Sender
 from leadline.model.errors import DataError, RefusedError
 from leadline.model.names import event_entity
 from leadline.model.principal import OPERATE, Principal
-from leadline.model.tables import BY_NAME, TABLES, Identity, Table
+from leadline.model.tables import BY_NAME, TABLES, Identity, Table, renamed
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.verdicts import ACTION, ANALYSIS_RUN, EVENT, MARK
 from leadline.wire.body import Body, Hold, without_bound
@@ -109,6 +109,7 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
     if table is None or name in NOT_BY_ROWS:
         near = get_close_matches(name, [each for each in BY_NAME if each not in NOT_BY_ROWS], 3)
         hint = f"did you mean {' or '.join(near)}?" if near else "see `leadline show tables`"
+        hint = renamed(name) or hint
         hint = "say it with `leadline mark`, or POST /api/v1/marks" if name == MARK.name else hint
         raise RefusedError("unknown_table", f"no table {name!r} takes rows; {hint}")
     if name in OF_OPERATORS and not request.principal.may(OPERATE):

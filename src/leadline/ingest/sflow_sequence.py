@@ -44,7 +44,7 @@ class _Heard:
 class _SourceSeen:
     sequence: int
     drops: int
-    told_ns: int = 0
+    reported_ns: int = 0
 
 
 class Sequences:
@@ -97,8 +97,8 @@ class Sequences:
             lost["switch"] += _grown(seen.drops, rows[group, kernels.DROPS])
             seen.drops = int(last[kernels.DROPS])
             at_ns = int(arrived_ns[datagram])
-            if kind != kernels.DISCARDED and type_ == 0 and at_ns - seen.told_ns >= POOL_EVERY_NS:
-                seen.told_ns = at_ns
+            if kind != kernels.DISCARDED and type_ == 0 and at_ns - seen.reported_ns >= POOL_EVERY_NS:
+                seen.reported_ns = at_ns
                 pools.append((datagram, index, int(last[kernels.POOL]), seen.drops, at_ns))
         return lost, pools
 

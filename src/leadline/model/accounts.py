@@ -17,7 +17,7 @@ class Category(StrEnum):
     COMPUTE = "compute"
     INPUT = "input"  # waiting for data
     COMMUNICATION = "communication"  # exposed: nothing else went on meanwhile
-    LATE_RANK = "late-rank"  # the others waited for one rank, beyond what ranks take in the median
+    STRAGGLER = "straggler"  # the others waited for one rank, beyond what ranks take in the median
     CHECKPOINT = "checkpoint"
     RESTART = "restart"  # start-up, and steps done again
     IDLE = "idle"  # GPUs held, nothing run

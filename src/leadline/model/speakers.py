@@ -109,7 +109,7 @@ SPOKEN: Mapping[str, Spoken] = {
     "flow_volume": _ON_WAYS,
     "ecmp_group": _ON_WAYS,
     "ledger": _ON_JOBS,
-    "usual": _ON_JOBS,
+    "baseline": _ON_JOBS,
     "profile": _ON_JOBS,  # of one tenant's streams
     "failure": _ON_PARTS,
     "expectation": _ON_PARTS,

@@ -36,7 +36,7 @@ SERVER = "server"
 PAIRS_MAX = 100_000  # (job, sender), 300 bytes each; the one heard longest ago makes room
 
 OPEN, ENDED = "open", "ended"
-COLUMNS = ("tenant", "cluster", "host", "clock", "told_ns", "to_ns", "sender", "job", "ranks", "state")
+COLUMNS = ("tenant", "cluster", "host", "clock", "reported_ns", "to_ns", "sender", "job", "ranks", "state")
 
 
 class Job(NamedTuple):
@@ -61,7 +61,7 @@ class _Said:
     """The newest word of one sender on one job; times of the host's clock but `heard_ns`, which is ours."""
 
     clock: str
-    told_ns: int
+    reported_ns: int
     to_ns: int
     ranks: int
     ended: bool
@@ -99,9 +99,9 @@ class Watermarks:
             for row in rows.select([name for name in COLUMNS if name in rows.column_names]).to_pylist():
                 self._take(row, now_ns)
                 clock = Clock(row["tenant"], row["cluster"], row["host"], row["clock"])
-                clocks[clock] = max(clocks.get(clock, row["told_ns"]), row["told_ns"])
-            for clock, told_ns in clocks.items() if fresh else ():
-                self._clocks.heard(clock, told_ns, now_ns)
+                clocks[clock] = max(clocks.get(clock, row["reported_ns"]), row["reported_ns"])
+            for clock, reported_ns in clocks.items() if fresh else ():
+                self._clocks.heard(clock, reported_ns, now_ns)
 
     def clock_fits(self) -> list[dict[str, Any]]:
         """New rows of `clock_fit`, of clocks that are plainly wrong."""
@@ -123,12 +123,12 @@ class Watermarks:
         if said is None:
             self._make_room()
             self._pairs += 1
-        elif said.clock == row["clock"] and row["told_ns"] < said.told_ns:
+        elif said.clock == row["clock"] and row["reported_ns"] < said.reported_ns:
             return
         same = said is not None and said.clock == row["clock"] and not said.ended
         to_ns = max(said.to_ns, row["to_ns"]) if same and said is not None else row["to_ns"]
         self._of.setdefault(job, {})[sender] = _Said(
-            row["clock"], row["told_ns"], to_ns, row["ranks"] or 0, row["state"] == ENDED, now_ns
+            row["clock"], row["reported_ns"], to_ns, row["ranks"] or 0, row["state"] == ENDED, now_ns
         )
 
     def _make_room(self) -> None:
@@ -196,7 +196,7 @@ class Watermarks:
 def _state(sender: Sender, said: Mapping[str, _Said], now_ns: int) -> SenderState:
     newest = max(said.values(), key=lambda each: each.heard_ns)
     lasting = {job: each for job, each in said.items() if not each.ended}
-    off_ns = newest.told_ns - newest.heard_ns
+    off_ns = newest.reported_ns - newest.heard_ns
     to_ns = min((each.to_ns for each in lasting.values()), default=newest.to_ns)
     behind_ns = max(0, now_ns + off_ns - to_ns)
     silent_ns = now_ns - newest.heard_ns

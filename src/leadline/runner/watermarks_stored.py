@@ -24,8 +24,8 @@ def newest_watermarks(store: StoreWriting, now_ns: int) -> pa.Table:
     """The newest word of every sender before a start. Errors: StoreError."""
     names = ", ".join(COLUMNS)
     return store.query(
-        f"SELECT {names} FROM leadline.{WATERMARK.name} WHERE told_ns > {{since:Int64}} AND isNull(heard_ns) "
-        "ORDER BY told_ns DESC LIMIT 1 BY tenant, cluster, host, sender, job",
+        f"SELECT {names} FROM leadline.{WATERMARK.name} WHERE reported_ns > {{since:Int64}} AND isNull(heard_ns) "
+        "ORDER BY reported_ns DESC LIMIT 1 BY tenant, cluster, host, sender, job",
         {"since": now_ns - max(STARTING_NS, GIVE_UP_NS)},
     )
 
@@ -36,7 +36,7 @@ def keep_states(store: StoreWriting, states: Sequence[SenderState], now_ns: int)
     rows = [
         {
             "tenant": each.sender.tenant, "cluster": each.sender.cluster, "host": each.sender.host,
-            "clock": f"{host}/{SERVER}", "told_ns": now_ns, "to_ns": each.to_ns, "sender": each.sender.name,
+            "clock": f"{host}/{SERVER}", "reported_ns": now_ns, "to_ns": each.to_ns, "sender": each.sender.name,
             "job": job, "ranks": ranks, "state": "open" if each.state == "ok" else each.state,
             "heard_ns": each.heard_ns,
         }

@@ -128,7 +128,7 @@ class Schedule:
         """The clock was set: nothing that was judged, heard of or put off lies ahead of it any more."""
         self.judged_to_ns = min(self.judged_to_ns, self.rhythm.closed(now_ns, None))
         to_ns, latest_ns = self.judged_to_ns, now_ns + DEBOUNCE_NS_MAX
-        self._heard = {end_ns: min(told_ns, now_ns) for end_ns, told_ns in self._heard.items()}
+        self._heard = {end_ns: min(reported_ns, now_ns) for end_ns, reported_ns in self._heard.items()}
         self._late = {end_ns: min(due_ns, latest_ns) for end_ns, due_ns in self._late.items() if end_ns <= to_ns}
         self._again = {end_ns: wait_ns for end_ns, wait_ns in self._again.items() if end_ns <= to_ns}
         self._spans = [(first, min(last, to_ns)) for first, last in self._spans if first <= to_ns]
@@ -205,11 +205,11 @@ class Schedule:
 
     def _settled(self, end_ns: int, began_ns: int) -> None:
         """Judge a window again if rows of it were told so shortly before that they may not have been stored."""
-        told_ns = self._heard.get(end_ns)
-        if told_ns is None:
+        reported_ns = self._heard.get(end_ns)
+        if reported_ns is None:
             return
-        if told_ns + self._settle_ns > began_ns:
-            self._late.setdefault(end_ns, told_ns + self._settle_ns)
+        if reported_ns + self._settle_ns > began_ns:
+            self._late.setdefault(end_ns, reported_ns + self._settle_ns)
         elif end_ns not in self._late:
             del self._heard[end_ns]
 

@@ -22,7 +22,7 @@ from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreE
 from leadline.server.changes import Changes
 from leadline.server.health import LeadlineCollector, Parts
 from leadline.server.page import mount_page, not_found_page
-from leadline.server.routes import ROUTERS
+from leadline.server.routes import routers
 from leadline.server.routes.bundles import MEDIA_TYPE
 from leadline.server.serving import Serving
 from leadline.server.tokens.gate import Gate
@@ -71,7 +71,7 @@ def create_api(
     api.add_middleware(GZipMiddleware, minimum_size=PACKED_BYTES_MIN, compresslevel=4, exclude_content_types=packed)
     _explain_errors(api, gate)
     mount_page(api, HELLO)
-    for router in ROUTERS:
+    for router in routers():
         api.include_router(router)
     require_all_listed(all_routes(api))
     return api
@@ -79,7 +79,7 @@ def create_api(
 
 def all_routes(api: FastAPI) -> list[BaseRoute]:
     """Every route of an API: those of its own, and those of the routers, which FastAPI may keep as one."""
-    return [*api.routes, *(route for router in ROUTERS for route in router.routes)]
+    return [*api.routes, *(route for router in routers() for route in router.routes)]
 
 
 def _serving(

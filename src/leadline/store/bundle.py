@@ -38,6 +38,7 @@ from leadline.store.bundle_format import (
     Member,
     manifest_bytes,
     member_of,
+    members_of,
     padding,
     places,
     read_manifest,
@@ -293,14 +294,14 @@ class Bundle:
     @property
     def tables(self) -> list[Table]:
         """The tables that have rows, in the order they are declared."""
-        return [table for table in TABLES if member_of(table.name) in self.manifest.members]
+        return [table for table in TABLES if self._member(table)]
 
     def groups(self, table: Table) -> Iterator[pa.Table]:
         """The rows of a table, a slice of time at a time, oldest slice first; columns as `arrow_schema(table)`.
 
         Columns that an older Leadline did not have are added. Errors: DataError.
         """
-        if member_of(table.name) in self.manifest.members:
+        if self._member(table):
             yield from self._reader(table).groups()
 
     def rows(self, table: Table) -> pa.Table:
@@ -314,8 +315,12 @@ class Bundle:
         place = self._places[name]
         return _Region(self._file, place.offset, place.bytes)
 
+    def _member(self, table: Table) -> str:
+        """The member with the rows of a table; empty: there are none."""
+        return next((name for name in members_of(table) if name in self.manifest.members), "")
+
     def _reader(self, table: Table) -> TableReader:
-        name = member_of(table.name)
+        name = self._member(table)
         where = f"{self.where}, {name}"
         made_by = self.manifest.versions.get("leadline", "?")
         reader = TableReader(table, self._region(name), where, made_by)  # type: ignore[arg-type]

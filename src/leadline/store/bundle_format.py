@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, BinaryIO
 
 from leadline.model.errors import DataError
-from leadline.model.tables import BY_NAME
+from leadline.model.tables import BY_FORMER_NAME, BY_NAME, Table
 
 FORMAT_VERSION = 1
 SUFFIX = ".leadline"
@@ -63,7 +63,8 @@ class Manifest:
 
     def rows(self) -> dict[str, int]:
         """Rows by table, in the order of the members."""
-        return {table_of(name): member.rows for name, member in self.members.items() if table_of(name)}
+        tables = {table_of(name): member.rows for name, member in self.members.items() if table_of(name)}
+        return {BY_FORMER_NAME[name].name if name in BY_FORMER_NAME else name: rows for name, rows in tables.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ def table_of(member: str) -> str:
 def member_of(table: str) -> str:
     """The member that holds the rows of a table."""
     return f"{table}.parquet"
+
+
+def members_of(table: Table) -> list[str]:
+    """The members that may hold the rows of a table: by its name, and by the one that it had before."""
+    return [member_of(name) for name in (table.name, table.former.name) if name]
 
 
 # --- manifest ------------------------------------------------------------------------------------------------
@@ -129,7 +135,7 @@ def _members(body: Mapping[str, Any], versions: Mapping[str, str], where: str) -
     made_by = versions.get("leadline", "?")
     out: dict[str, Member] = {}
     for name, value in body.items():
-        if name != CONFIG and table_of(name) not in BY_NAME:
+        if name != CONFIG and table_of(name) not in BY_NAME and table_of(name) not in BY_FORMER_NAME:
             raise DataError(
                 where,
                 "members for tables that this Leadline has",

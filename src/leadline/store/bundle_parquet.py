@@ -6,7 +6,7 @@ an encoding by column and ZSTD leave little. Measured on a clos8 cluster's ten m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -138,8 +138,9 @@ class TableReader:
         self._where = where
         with _as_data_error(where):
             metadata = pq.ParquetFile(pa.PythonFile(file, mode="r"), **_FOOTER_LIMITS).metadata
-            names = metadata.schema.to_arrow_schema().names
-            symbols = [column.name for column in table.columns if column.type is Type.SYM and column.name in names]
+            of_name = {column.name: column for column in table.columns}
+            names = [(name, of_name.get(table.today(name))) for name in metadata.schema.to_arrow_schema().names]
+            symbols = [name for name, column in names if column is not None and column.type is Type.SYM]
             self._schema = _opened(file, metadata, symbols).schema_arrow
             self._check_schema(self._schema, made_by)
             # Every text is read as codes first: some kB can say one text of a megabyte twenty million times.
@@ -169,9 +170,11 @@ class TableReader:
 
     def _as_declared(self, found: pa.Table) -> pa.Table:
         columns: dict[str, Any] = {}
+        found = found.rename_columns([self._table.today(name) for name in found.column_names])
         for column in self._table.columns:
             if column.name in found.column_names:
-                columns[column.name] = found.column(column.name)
+                words = self._table.former.words.get(column.name, ())
+                columns[column.name] = _today(column, found.column(column.name), words)
             else:
                 value = None if column.nullable else _DEFAULTS[column.type]
                 columns[column.name] = [value] * found.num_rows
@@ -179,12 +182,12 @@ class TableReader:
         return checked_rows(self._table, rows.unify_dictionaries().combine_chunks())
 
     def _check_schema(self, schema: pa.Schema, made_by: str) -> None:
-        names = schema.names
+        names = [self._table.today(name) for name in schema.names]
         if len(set(names)) != len(names):
             raise DataError(self._where, "every column once", ", ".join(names)[:300])
         declared = {column.name: column for column in self._table.columns}
         for field in schema:
-            column = declared.get(field.name)
+            column = declared.get(self._table.today(field.name))
             if column is None:
                 raise DataError(
                     self._where,
@@ -206,6 +209,17 @@ class TableReader:
                     f"at most {GROUP_ROWS_MAX} rows and {GROUP_BYTES_MAX} bytes unpacked",
                     f"{group.num_rows} rows, {group.total_byte_size} bytes",
                 )
+
+
+def _today(column: Column, values: pa.ChunkedArray, words: Iterable[tuple[str, str]]) -> pa.ChunkedArray:
+    """The values of a column with the words of before (`Table.former`) as those of today; only texts have any."""
+    for before, now in words:
+        values = values.cast(pa.string())
+        if column.type is Type.SYM:
+            values = pc.if_else(pc.equal(values, before), now, values)
+        else:
+            values = pc.replace_substring(values, before, now)
+    return values
 
 
 def _opened(file: BinaryIO, metadata: pq.FileMetaData, coded: list[str]) -> pq.ParquetFile:

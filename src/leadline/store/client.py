@@ -11,6 +11,7 @@ docs/adr/0002-identity-in-the-store.md; so whoever is not sure of an append repe
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections import Counter
@@ -23,7 +24,7 @@ import pyarrow as pa
 
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UsageError
 from leadline.model.principal import OPERATE, READ, Principal
-from leadline.model.tables import TABLES, Table
+from leadline.model.tables import TABLES, Table, renamed_column
 from leadline.store.asking.process import GuardProcess
 from leadline.store.asking.turns import Turns
 from leadline.store.config import Limits, StoreConfig
@@ -40,7 +41,6 @@ from leadline.store.migrate import (
 )
 from leadline.store.owner import Owner
 from leadline.store.parameters import bound_parameters
-from leadline.store.revisions import before_name
 from leadline.store.rollup import Rollup
 from leadline.store.schema import DATABASE, OVERRULES, Layout, checked_rows, quoted
 
@@ -50,6 +50,8 @@ _NO_SUCH_PART, _UNKNOWN_TABLE, _TABLE_EXISTS = 232, 60, 57
 # ClickHouse's numbers of the errors that mean "over a limit": TOO_MANY_ROWS, TIMEOUT_EXCEEDED,
 # MEMORY_LIMIT_EXCEEDED, TOO_MANY_BYTES, TOO_MANY_ROWS_OR_BYTES.
 _OVER_LIMIT = frozenset({158, 159, 241, 307, 396})
+
+_UNKNOWN_COLUMN = re.compile("Unknown expression identifier `(?:[^`]*[.])?([^`.]+)`")
 
 TURN_S_MAX = 20.0  # a tenant's query waits so long for its others; the page gives up after 30 s
 # Of numbers that one user's query makes up with `range`; what is stored is bounded by memory alone. The engine's own
@@ -183,9 +185,7 @@ class Store:
                     client.command(statement)
                 stored = _stored_tables(client)
                 for table in tables:
-                    local = self._layout.local(table).partition(".")[2]
-                    before = stored.get(before_name(table.name))
-                    for statement in statements_for(table, stored.get(local), self._layout, before):
+                    for statement in statements_for(table, stored, self._layout, stored_version):
                         client.command(statement)
                 if not self.config.url:
                     self._parts.begin(_directories(client))
@@ -304,7 +304,10 @@ class Store:
         except StoreError as error:
             cause = error.__cause__
             if cause is not None and error_code(cause) in _USERS_FAULT:
-                raise UsageError(f"the query cannot run: {first_line(cause)}") from error
+                told = first_line(cause)
+                unknown = _UNKNOWN_COLUMN.search(told)
+                hint = renamed_column(unknown[1]) if unknown else ""
+                raise UsageError(f"the query cannot run: {told}{hint and '; ' + hint}") from error
             raise
 
     def facts(self) -> list[TableFacts]:

@@ -32,7 +32,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from leadline.model.errors import UsageError
 from leadline.model.principal import OPERATE, Principal
-from leadline.model.tables import BY_NAME, Table, Type
+from leadline.model.tables import BY_NAME, Table, Type, renamed
 from leadline.store.allowed import FUNCTIONS, KEYWORDS, NODES, PARTS, TYPES
 from leadline.store.schema import DATABASE
 
@@ -266,7 +266,7 @@ def _cut(table: exp.Table, tables: Mapping[str, Table], tenant: str | None) -> e
         raise _refused(f"the table {table.db}.{table.name}")
     spec = tables.get(table.name)
     if spec is None:
-        raise _refused(f"the table {table.name}; there are {', '.join(tables)}")
+        raise _refused(f"the table {table.name}; {renamed(table.name) or 'there are ' + ', '.join(tables)}")
     stored = exp.Table(this=exp.to_identifier(spec.name, quoted=True), db=exp.to_identifier(DATABASE, quoted=True))
     alias = exp.TableAlias(this=exp.to_identifier(table.alias or spec.name, quoted=True))
     joins = table.args.get("joins")

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from leadline.model.errors import StoreError
-from leadline.model.tables import Table
-from leadline.store.revisions import before_name, latest_sql
+from leadline.model.tables import Column, Table
+from leadline.store.revisions import before_names, latest_sql, today_sql
 from leadline.store.schema import (
     DATABASE,
     HIDDEN,
@@ -30,7 +30,8 @@ from leadline.store.schema import (
     ttl_clause,
 )
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
+RENAMED_UP_TO = 4  # the last version whose stores have the names of `Table.former`
 
 # Declared before, written by nobody until this version changed their columns: nothing is lost by making them anew.
 _NEVER_WRITTEN = {2: ("message", "ledger", "sle", "sle_loss"), 3: ("anomaly", "incident", "cause")}
@@ -87,24 +88,42 @@ def migration_statements(stored: int, tables: tuple[Table, ...], layout: Layout)
 
 
 def statements_for(
-    table: Table, stored: StoredTable | None, layout: Layout, before: StoredTable | None = None
+    table: Table, stored: Mapping[str, StoredTable], layout: Layout, version: int = SCHEMA_VERSION
 ) -> list[str]:
     """The statements that bring one table to its spec; none if it is there already.
 
-    `before`: the table as it was, where an earlier start was ended in the middle of moving its rows.
+    Inputs: the tables of the store by name, and the schema version that it says it has.
     Errors: StoreError if it cannot be done without a written migration.
     """
-    if before is not None or (stored is not None and of_all_revisions(table, stored)):
-        return moved_verdicts(table, layout, renamed=before is not None)
-    if stored is None:
+    here = stored.get(_local_name(table, layout))
+    before = next((stored[name] for name in before_names(table) if name in stored), None)
+    if before is not None:  # an earlier start was ended in the middle of moving its rows
+        return moved(table, before, layout, renamed=True)
+    source = here or stored.get(table.former.name)
+    if source is not None and _is_of_before(table, source, version):
+        return moved(table, source, layout, renamed=False)
+    if here is None:
         return create_statements(table, layout)
-    _check_columns(table, stored)
-    _check_key(table, stored)
+    _check_columns(table, here)
+    _check_key(table, here)
     return (
-        _added_columns(table, stored, layout)
-        + _changed_ttl(table, stored, layout)
-        + _changed_settings(table, stored, layout)
+        _added_columns(table, here, layout) + _changed_ttl(table, here, layout) + _changed_settings(table, here, layout)
     )
+
+
+def _local_name(table: Table, layout: Layout) -> str:
+    return layout.local(table).partition(".")[2]
+
+
+def _is_of_before(table: Table, source: StoredTable, version: int) -> bool:
+    """Whether rows of a table have to be written anew: every revision is kept, or names or words are former ones.
+
+    Words are not to be seen in the catalogue. Where a start was ended before the version was written, the tables that
+    it had moved are moved again, which changes nothing.
+    """
+    former = table.former
+    renamed = source.name == former.name or any(name in source.columns for name in former.columns.values())
+    return renamed or of_all_revisions(table, source) or (0 < version <= RENAMED_UP_TO and bool(former.words))
 
 
 def of_all_revisions(table: Table, stored: StoredTable) -> bool:
@@ -112,22 +131,33 @@ def of_all_revisions(table: Table, stored: StoredTable) -> bool:
     return is_verdicts(table) and stored.sorting_key == ", ".join([*sorting_key(table), "version", "revision"])
 
 
-def moved_verdicts(table: Table, layout: Layout, *, renamed: bool) -> list[str]:
-    """The statements that make a table of verdicts anew from the rows of one that kept all revisions.
+def moved(table: Table, source: StoredTable, layout: Layout, *, renamed: bool) -> list[str]:
+    """The statements that make a table anew from its rows of before: effective ones only, in the names of today.
 
     A start that is ended in between leaves the old table under another name, and is done again (`renamed`).
     Errors: StoreError in a cluster, where nobody has tried it.
     """
     if layout.cluster:
-        raise _needs_migration(table, "keeps every revision of a verdict, as schema version 3 did, in a cluster")
-    old, new = f"{DATABASE}.{before_name(table.name)}", layout.local(table)
-    names = ", ".join(f"`{column.name}`" for column in table.columns)
+        raise _needs_migration(table, f"is of schema version {RENAMED_UP_TO} or before, in a cluster")
+    new, old = layout.local(table), f"{DATABASE}.{source.name if renamed else before_names(table)[0]}"
+    values = {column.name: value for column in table.columns if (value := _value(table, column, source)) is not None}
+    names = ", ".join(f"`{name}`" for name in values)
+    rows = f"SELECT {', '.join(f'{value} AS `{name}`' for name, value in values.items())} FROM {old} AS old"
+    effective = latest_sql(table, f"({rows})") if of_all_revisions(table, source) else rows
     return [
-        f"DROP TABLE IF EXISTS {new} SYNC" if renamed else f"RENAME TABLE {new} TO {old}",
+        f"DROP TABLE IF EXISTS {new} SYNC" if renamed else f"RENAME TABLE {DATABASE}.{source.name} TO {old}",
         *create_statements(table, layout),
-        f"INSERT INTO {new} ({names}) SELECT {names} FROM ({latest_sql(table, old)}) SETTINGS final = 1",
+        f"INSERT INTO {new} ({names}) SELECT {names} FROM ({effective}) SETTINGS final = 1",
         f"DROP TABLE {old} SYNC",
     ]
+
+
+def _value(table: Table, column: Column, source: StoredTable) -> str | None:
+    """A column of today as an expression over a row of before; None if that had nothing of the kind."""
+    name = column.name if column.name in source.columns else table.former.columns.get(column.name, "")
+    if name not in source.columns:
+        return None
+    return today_sql(column, f"old.`{name}`", table.former.words.get(column.name, ()))
 
 
 def _check_columns(table: Table, stored: StoredTable) -> None:

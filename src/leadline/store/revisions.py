@@ -7,16 +7,37 @@ where rows do not name theirs, of each row's own key.
 
 from __future__ import annotations
 
-from leadline.model.tables import Table
-from leadline.store.schema import DATABASE
+from collections.abc import Iterable
+
+from leadline.model.tables import Column, Table, Type
+from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.store.schema import DATABASE, quoted
 
 _WINDOW = ("cluster", "analysis", "end_ns", "window_ns")
-_RUNS = f"FROM {DATABASE}.analysis_run WHERE state = 'done'"
 
 
-def before_name(table: str) -> str:
-    """What a table is called while its rows are moved."""
-    return f"{table}_of_all_revisions"
+def today_sql(column: Column, value: str, words: Iterable[tuple[str, str]]) -> str:
+    """A value of a column, an SQL expression, with the words of before (`Table.former`) as those of today."""
+    for before, now in words:
+        literals = quoted(before), quoted(now)
+        if column.type is Type.SYM:
+            value = f"if({value} = {literals[0]}, {literals[1]}, {value})"
+        else:
+            value = f"replaceAll({value}, {', '.join(literals)})"
+    return value
+
+
+# It is the last of the tables that are moved, so that it is there, by its own name, for all others; with analyses as
+# they were called before.
+_ANALYSIS = next(column for column in ANALYSIS_RUN.columns if column.name == "analysis")
+_NAMED = today_sql(_ANALYSIS, "analysis", ANALYSIS_RUN.former.words.get("analysis", ()))
+_RUNS = f"FROM (SELECT * REPLACE ({_NAMED} AS analysis) FROM {DATABASE}.{ANALYSIS_RUN.name}) WHERE state = 'done'"
+
+
+def before_names(table: Table) -> list[str]:
+    """What a table may be called while its rows are moved: by this version, and by the one before."""
+    names = [name for name in (table.name, table.former.name) if name]
+    return [f"{table.name}_of_before", *(f"{name}_of_all_revisions" for name in names)]
 
 
 def latest_sql(table: Table, source: str) -> str:

@@ -17,7 +17,7 @@ ENTITIES_MAX = 200  # the oddest; `entities_total` counts all
 ROWS_MAX = 20_000
 NOTHING = "nothing was outside its past or its peers in this span; does `anomaly` run (`leadline show analyses`)?"
 _TEXTS = ("tenant", "entity", "entity_kind", "metric", "direction", "witness")
-_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "told_ns", "seen_ns")
+_NUMBERS = ("start_ns", "earliest_ns", "bound_ns", "score", "share", "expected", "seen", "reported_ns", "seen_ns")
 
 
 def anomalies_answer(store: Store, asked: Asked, from_ns: int | None = None, entity: str = "") -> dict[str, Any]:

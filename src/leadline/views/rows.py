@@ -161,6 +161,7 @@ def _shown(table: Table, names: tuple[str, ...]) -> tuple[Column, ...]:
         if name not in known:
             near = get_close_matches(name, known, 3)
             hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(known)}"
+            hint = f"it is called {table.today(name)} now" if table.today(name) != name else hint
             raise UsageError(f"table {table.name} has no column {name!r}; {hint}")
     return tuple(known[name] for name in names)
 

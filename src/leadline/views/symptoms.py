@@ -43,7 +43,7 @@ def _told(row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
     state = STALE if row["seen_ns"] < at_ns - STALE_NS else OPEN
     if row["end_ns"] is not None:
         state = UNWATCHED if is_unwatched(row["end_ns"], row["seen_ns"]) else OVER
-    own = {name: row[name] for name in ("tenant", "cluster", "job", "bound_ns", "told_ns", "seen_ns")}
+    own = {name: row[name] for name in ("tenant", "cluster", "job", "bound_ns", "reported_ns", "seen_ns")}
     return {**own, "state": state, **asdict(hurt_of(row))}
 
 

@@ -215,11 +215,11 @@ def _metrics_sql(asked: Asked) -> str:
     mine = " AND ".join([*asked.conditions(), f"last_ns > {asked.at_ns - 2 * 3600 * S}", "first_ns <= {at_ns:Int64}"])
     return (
         "SELECT ifNull(toString(s.of_kind), '') AS kind, count() AS known, countIf(m.n > 0) AS streams, "
-        "sum(m.n) AS lately, max(if(m.n > 0, m.newest_ns, s.told_ns)) AS newest_ns, "
+        "sum(m.n) AS lately, max(if(m.n > 0, m.newest_ns, s.reported_ns)) AS newest_ns, "
         f"arraySort(groupUniqArrayIf({TELLERS_MAX})(toString(s.way), m.n > 0)) AS tellers, "
         "uniqExactIf(toString(s.way), m.n > 0) AS tellers_total "
         "FROM (SELECT tenant, cluster, series, any(entity_kind) AS of_kind, any(source) AS way, "
-        f"max(last_ns) AS told_ns FROM leadline.series WHERE {mine} GROUP BY tenant, cluster, series) AS s "
+        f"max(last_ns) AS reported_ns FROM leadline.series WHERE {mine} GROUP BY tenant, cluster, series) AS s "
         "LEFT JOIN (SELECT tenant, cluster, series, count() AS n, max(time_ns) AS newest_ns "
         f"FROM leadline.metric_sample WHERE {where} GROUP BY tenant, cluster, series) AS m "
         "ON s.tenant = m.tenant AND s.cluster = m.cluster AND s.series = m.series "

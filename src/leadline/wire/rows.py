@@ -123,7 +123,7 @@ def _checked(table: Table, rows: Any) -> dict[str, list[Any]]:
     bad_count = 0
     for where, parse in rows:
         try:
-            _take_row(table, forgetful if bad else readers, parse())
+            _take_row(table, forgetful if bad else readers, _in_names_of_today(table, parse()))
         except _BadRow as problem:
             bad_count += 1
             if len(bad) < _BAD_ROWS_MAX:
@@ -161,6 +161,14 @@ def _take_row(table: Table, readers: _Readers, row: Any) -> None:
             raise _BadRow(name, _wanted(column), _shown(value)) from None
     if found != len(row):
         raise _unknown_column(table, row)
+
+
+def _in_names_of_today(table: Table, row: Any) -> Any:
+    """A row with columns of former names (`Table.former`) under those of today: senders of before are still there."""
+    if type(row) is not dict or not any(then in row for then in table.former.columns.values()):
+        return row
+    # Where a row has both names, the former one is a column that the table does not have.
+    return {now if (now := table.today(name)) not in row else name: value for name, value in row.items()}
 
 
 def _forget(value: Any) -> None:
@@ -390,6 +398,7 @@ def _read_stream(body: bytes, rows_max: int, bytes_max: int) -> pa.Table:
 def _fitted(table: Table, rows: pa.Table, bytes_max: int) -> pa.Table:
     """The columns of the table in its order and types. Errors: DataError."""
     names = [column.name for column in table.given]
+    rows = rows.rename_columns([table.today(name) for name in rows.column_names])
     given = rows.column_names
     if len(set(given)) != len(given):
         twice = next(name for name in given if given.count(name) > 1)

@@ -15,7 +15,7 @@ FILE = Path(__file__).parent / "verdicts.json"
 NAMES = ("demo", "gpu-throttle", "healthy", "neighbour-congestion", "oom-kill", "slow-loader")
 LEDGER = ("job", "end_ns", "window_ns", "category", "owner", "seconds", "gpu_seconds", "lost_seconds",
           "lost_gpu_seconds", "confidence", "depth")  # fmt: skip
-INCIDENT = ("incident", "entity", "job", "jobs", "symptom", "start_ns", "end_ns", "told_ns", "seen_ns", "state",
+INCIDENT = ("incident", "entity", "job", "jobs", "symptom", "start_ns", "end_ns", "reported_ns", "seen_ns", "state",
             "verdict", "lost_gpu_seconds", "symptoms")  # fmt: skip
 
 

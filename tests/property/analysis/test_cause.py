@@ -12,7 +12,7 @@ from tests.builders.causes import RING, anomaly, blame, case, event, flows, symp
 from leadline.analysis.cause.score import UNKNOWN_LOGIT
 
 THROTTLED = anomaly("host:h3", "container_cpu_cfs_throttled_seconds_total")
-LATE = blame("rank:bert-1/2", "late-rank")
+LATE = blame("rank:bert-1/2", "straggler")
 
 # What rank 2 (on GPU-2 in h3, at leaf2) does not stand on, with what rules look at.
 ELSEWHERE = st.sampled_from(
@@ -61,7 +61,7 @@ def test_what_nothing_blamed_stands_on_is_never_named(
 )
 def test_probabilities_are_those_of_the_scores_that_are_told(lost: list[float], noise: list[dict[str, object]]) -> None:
     """No cause is surer than its own score against `unknown` alone allows; all stay between 0 and 1."""
-    blamed = [blame(f"rank:bert-1/{rank}", "late-rank", seconds) for rank, seconds in enumerate(lost)]
+    blamed = [blame(f"rank:bert-1/{rank}", "straggler", seconds) for rank, seconds in enumerate(lost)]
     distinct = {(row["entity"], row["metric"], row["start_ns"]): row for row in noise}
     _, causes = told(case(symptom=[symptom(*blamed)], anomaly=[THROTTLED, *distinct.values()]))
     for row in causes:

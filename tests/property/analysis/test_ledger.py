@@ -109,7 +109,7 @@ def damaged_jobs(draw: st.DrawFn) -> dict[str, Any]:
     ]
     held = draw(st.sampled_from([[], relations(first - 5 * S), relations(first, T0 + 6 * S), relations(T0 - 400 * S)]))
     rows = {"step": steps, "collective": collectives, "event": events, "relation": held}
-    return {name: table(name, rows.get(name, [])) for name in ("operation", "edge", "usual", *rows)}
+    return {name: table(name, rows.get(name, [])) for name in ("operation", "edge", "baseline", *rows)}
 
 
 _EVENTS = (
@@ -185,7 +185,7 @@ def nonsense(draw: st.DrawFn) -> dict[str, Any]:
         }
         for _ in range(draw(st.integers(0, 5)))
     ]  # fmt: skip
-    usual = [
+    baseline = [
         {
             "job": JOB, "what": what, "end_ns": T0 - S, "window_ns": 60 * S, "count": draw(st.integers(0, 2**64 - 1)),
             "low_s": draw(any_seconds), "median_s": draw(any_seconds),
@@ -197,7 +197,7 @@ def nonsense(draw: st.DrawFn) -> dict[str, Any]:
         for _ in range(draw(st.integers(0, 3)))
     ]
     relation = draw(st.sampled_from([[], relations(T0 - 5 * S), relations(-(2**63)), relations(2**62)]))
-    rows = {"step": steps, "collective": collectives, "operation": operations, "edge": edges, "usual": usual}
+    rows = {"step": steps, "collective": collectives, "operation": operations, "edge": edges, "baseline": baseline}
     return {name: table(name, each) for name, each in (rows | {"event": events, "relation": relation}).items()}
 
 

@@ -58,7 +58,7 @@ def test_goodput_is_a_share_and_what_is_not_known_can_only_make_it_better(
 
 def test_owners_that_are_too_many_to_tell_are_told_as_one() -> None:
     some = [
-        {"category": "late-rank", "owner_name": f"rank:j/{rank}", "depth": "steps", "seconds": 1.0, "gpu_seconds": 8.0,
+        {"category": "straggler", "owner_name": f"rank:j/{rank}", "depth": "steps", "seconds": 1.0, "gpu_seconds": 8.0,
          "lost_seconds": 0.5, "lost_gpu_seconds": 4.0 + rank, "sure": 4.0, "since_ns": 5, "until_ns": 9}
         for rank in range(OWNERS_MAX + 50)
     ]  # fmt: skip

@@ -81,7 +81,7 @@ def heard(each: Notice, ago_s: float, **more: Any) -> Told:
 
 
 OVER = told(state="over", end_ns=NOW - 5 * S)
-YOUNG = told(told_ns=NOW - 3 * S)
+YOUNG = told(reported_ns=NOW - 3 * S)
 
 
 @pytest.mark.parametrize(
@@ -474,7 +474,7 @@ def test_an_alert_waits_for_the_data_of_its_job(store: Store) -> None:
     alerts._late_jobs = lambda: late
     alerts.look()
     key, each = next((key, each) for key, each in alerts.board.items() if each.lasts)
-    later_ns = each.told_ns + 3600 * S
+    later_ns = each.reported_ns + 3600 * S
     assert due(each, None, RHYTHM, later_ns)
     late.append((*key[:2], each.incident["jobs"][0]))
     alerts.look()

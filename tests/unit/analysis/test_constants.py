@@ -9,7 +9,7 @@ import pytest
 from bench.house_parts.constants import ANALYSIS, SOURCES, constants, constants_of, without_reason
 
 from leadline.analysis.cause import symptoms
-from leadline.analysis.ledger import expected, ledger, presence, usual
+from leadline.analysis.ledger import baseline, expected, ledger, presence
 from leadline.analysis.symptoms import calls, crashes, slowdowns, spans
 
 SAID = "# Seconds, because steps take less. Source: judgement.\n"
@@ -27,9 +27,9 @@ def test_each_has_unit_reason_and_source() -> None:
 
 def test_numbers_that_two_analyses_share_agree() -> None:
     """They do not import each other, so each has its own."""
-    assert slowdowns.BEST_SHARE == usual.BEST_SHARE
+    assert slowdowns.BEST_SHARE == baseline.BEST_SHARE
     assert slowdowns.CHECKPOINT_TIMES == expected.CHECKPOINT_RATIO
-    assert slowdowns.USUAL_NS == ledger.USUAL_NS
+    assert slowdowns.BASELINE_NS == ledger.BASELINE_NS
     assert calls.RANKS_MAX == presence.RANKS_MAX
     assert crashes.TOGETHER_NS == presence.TOGETHER_NS
     assert symptoms.NEAR_NS == spans.NEAR_NS

@@ -62,17 +62,17 @@ def test_the_demo_ends_with_where_the_time_went(tmp_path: Path, monkeypatch: pyt
     screen = Console(file=io.StringIO(), width=200, color_system=None)
     monkeypatch.setattr(demo, "console", lambda: screen)
     story = Story(Client(URL), scenario_of("demo"), "bert-1")
-    owner = {"category": "late-rank", "owner": "rank:bert-1/5", "lost_gpu_seconds": 360.0}
+    owner = {"category": "straggler", "owner": "rank:bert-1/5", "lost_gpu_seconds": 360.0}
     story.told = Told(
         ledger={"total": {"lost_gpu_seconds": 360.0}, "missing": {"gpu_seconds": 0.0}, "owners": [owner],
                 "hosts": {"rank:bert-1/5": "host:h6"},
                 "categories": [{"category": "compute", "gpu_seconds": 640.0},
-                               {"category": "late-rank", "gpu_seconds": 360.0}]},
+                               {"category": "straggler", "gpu_seconds": 360.0}]},
     )  # fmt: skip
     demo._summary(dict.fromkeys((*demo.NEEDED, "streams", "entities"), 1), tmp_path, story, once=False)
     assert isinstance(screen.file, io.StringIO)
     assert (
-        "Where the time of bert-1 went: compute 64 %, waiting for a late rank 36 %.\n"
+        "Where the time of bert-1 went: compute 64 %, waiting for a straggler 36 %.\n"
         "Rank 5 (host h6) cost 360 GPU-s.\n" in screen.file.getvalue()
     )
 

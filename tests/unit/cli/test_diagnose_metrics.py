@@ -53,7 +53,7 @@ def test_a_published_case_from_files_to_its_cause(shop: tuple[list[str], petshop
     assert (first["entity"], first["path"]) == (issue.truth, [issue.symptom.node, issue.truth])
     assert first["relations"] == ["calls"]
     assert first["share"] > 0.9
-    assert first["evidence"][0]["found"] > first["evidence"][0]["usual"]
+    assert first["evidence"][0]["found"] > first["evidence"][0]["baseline"]
     assert found["missing"] == ["lambda_step_priceGreaterThan55"]
 
 

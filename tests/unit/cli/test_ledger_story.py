@@ -29,8 +29,8 @@ def answer(
 
 
 def test_shares_are_of_all_held_time_and_the_largest_comes_first() -> None:
-    found = answer({"compute": 500.0, "late-rank": 300.0, "unknown": 1.0}, {}, missing=199.0)
-    assert time_words(found) == "compute 50 %, waiting for a late rank 30 %, not judged 20 %"
+    found = answer({"compute": 500.0, "straggler": 300.0, "unknown": 1.0}, {}, missing=199.0)
+    assert time_words(found) == "compute 50 %, waiting for a straggler 30 %, not judged 20 %"
 
 
 def test_before_anything_is_known_nothing_is_said() -> None:
@@ -40,11 +40,11 @@ def test_before_anything_is_known_nothing_is_said() -> None:
 
 
 def test_who_lost_most_is_named_with_its_host() -> None:
-    lost = {("late-rank", "rank:bert-1/5"): 280.0, ("communication", "rank:bert-1/5"): 100.0,
+    lost = {("straggler", "rank:bert-1/5"): 280.0, ("communication", "rank:bert-1/5"): 100.0,
             ("communication", "rank:bert-1/4>rank:bert-1/5"): 90.0,
             ("communication", "rank:bert-1/6>rank:bert-1/7"): 80.0}  # fmt: skip
     assert cost_words(answer({}, lost)) == "rank 5 (host h6) cost 380 GPU-s, rank 4 to 5 (h5 to h6) cost 90 GPU-s"
-    few: dict[tuple[str, str | None], float] = {("late-rank", "rank:bert-1/5"): 99.0, ("input", "rank:bert-1/4"): 1.0}
+    few: dict[tuple[str, str | None], float] = {("straggler", "rank:bert-1/5"): 99.0, ("input", "rank:bert-1/4"): 1.0}
     assert cost_words(answer({}, few, hosts={})) == "rank 5 cost 99 GPU-s"
 
 
@@ -54,7 +54,7 @@ def test_who_lost_most_is_named_with_its_host() -> None:
         ("restart", None, "start and restart of the job"),
         ("communication", "comm:bert-1/0x9c", "communication of all"),
         ("input", "storage:nfs-a", "storage:nfs-a"),
-        ("late-rank", "rank:bert-1/9", "rank 9"),
+        ("straggler", "rank:bert-1/9", "rank 9"),
         ("communication", "rank:bert-1/5>rank:bert-1/9", "rank 5 to 9"),
     ],
 )

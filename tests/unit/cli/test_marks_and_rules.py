@@ -28,7 +28,7 @@ def leadline(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLeadli
     with RunningLeadline(tmp_path_factory.mktemp("marks")) as server:
         for table, row in (("cause", cause(FLAP, 1, "port:h3/eth0", "link-down", 0.93, -48)),
                            ("incident", incident(FLAP, "bert-1", -48))):  # fmt: skip
-            moved = {name: value + shift_ns if name in ("start_ns", "seen_ns", "told_ns") else value
+            moved = {name: value + shift_ns if name in ("start_ns", "seen_ns", "reported_ns") else value
                      for name, value in row.items() if name not in ("tenant", "cluster")}  # fmt: skip
             given = {**imported("acme"), "content-type": "application/x-ndjson"}
             answer = server.http.post(f"/api/v1/rows/{table}", content=ndjson([moved]), headers=given)

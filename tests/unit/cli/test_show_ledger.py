@@ -107,7 +107,7 @@ def test_every_category_has_its_own_fill() -> None:
 
 def test_bands_of_the_picture_are_as_wide_and_tall_as_the_time(answers: dict[str, Any]) -> None:
     root = ElementTree.fromstring(ledger_picture(answers["priced"], when))
-    groups = [group for group in root.iter(f"{SVG}g") if group.get("data-category") == "late-rank"]
+    groups = [group for group in root.iter(f"{SVG}g") if group.get("data-category") == "straggler"]
     band, lost = (group.find(f"{SVG}rect") for group in groups)
     assert band is not None
     assert lost is not None
@@ -179,7 +179,7 @@ def test_a_picture_and_tables_for_people(server: RunningLeadline, leadline_cli: 
     ran = leadline_cli("show", "ledger", "job:bert-1", "--svg", str(tmp_path / "l.svg"), "--server", server.url)
     assert ran.code == 0
     assert "who costs most" in ran.out
-    assert "waiting for a late rank" in (tmp_path / "l.svg").read_text(encoding="utf-8")
+    assert "waiting for a straggler" in (tmp_path / "l.svg").read_text(encoding="utf-8")
     assert "by class" in leadline_cli("show", "failures", "--server", server.url).out
 
 

@@ -196,11 +196,11 @@ def test_a_span_that_there_is_not() -> None:
     [
         ({}, "good"),
         ({"incidents_open": 1}, "bad"),
-        ({"step_s": 3.0, "usual_s": 2.0}, "watch"),
+        ({"step_s": 3.0, "baseline_s": 2.0}, "watch"),
         ({"step_s": None}, "unknown"),
         ({"goodput": None}, "unknown"),
         ({"running": False}, "good"),
-        ({"running": False, "step_s": 3.0, "usual_s": 2.0}, "good"),
+        ({"running": False, "step_s": 3.0, "baseline_s": 2.0}, "good"),
     ],
 )
 def test_states_of_a_job(change: dict[str, Any], state: str) -> None:

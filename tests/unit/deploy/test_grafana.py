@@ -137,7 +137,7 @@ def verdicts(end_ns: int) -> dict[str, list[dict[str, Any]]]:
                             "bound_ns": None, "text": "h3/eth0 lost its carrier"}])  # fmt: skip
     whole = {"incident": INCIDENT, "job": "bert-1", "entity": "job:bert-1", "symptom": "slow", **span}
     ledger = [
-        row("ledger", job="bert-1", category="late-rank", owner="rank:bert-1/3", gpu_seconds=20.0, version=1,
+        row("ledger", job="bert-1", category="straggler", owner="rank:bert-1/3", gpu_seconds=20.0, version=1,
             revision=revision, lost_gpu_seconds=lost, analysis="ledger", **window)
         for revision, lost in ((0, 99.0), (1, 10.0))
     ]  # fmt: skip
@@ -256,7 +256,7 @@ def test_only_the_newest_revision_counts(held: tuple[Store, int, int]) -> None:
 
 def test_a_stack_adds_up_to_gpus(held: tuple[Store, int, int]) -> None:
     found = asked(held, sql_of(titled("job", "Where the time went")["targets"][0])).to_pylist()
-    assert {each["who"]: each["value"] for each in found} == pytest.approx({"compute": 6.0, "late-rank": 2.0})
+    assert {each["who"]: each["value"] for each in found} == pytest.approx({"compute": 6.0, "straggler": 2.0})
 
 
 def test_rates_are_of_counters_whatever_the_step(held: tuple[Store, int, int]) -> None:

@@ -112,6 +112,6 @@ def test_what_each_window_told_is_remembered_with_the_time_at_which_it_closed(mo
         window = type("Window", (), {"to_ns": end_s * S})()
         listening.submit(module.Task(ANALYSES[0], window, []))
     assert listening.told() == [
-        {"incident": "i", "told_ns": 12 * S, "first": "host:h1"},
-        {"incident": "i", "told_ns": 22 * S, "first": "host:h1"},
+        {"incident": "i", "reported_ns": 12 * S, "first": "host:h1"},
+        {"incident": "i", "reported_ns": 22 * S, "first": "host:h1"},
     ]

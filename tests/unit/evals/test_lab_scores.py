@@ -29,7 +29,7 @@ def truth(*faults: Fault, decoys: tuple[Fault, ...] = (), stalled: bool = False)
 def incident(name: str = "i", from_s: float = 12, to_s: float | None = 32, lost: float = 40.0) -> dict[str, Any]:
     return {
         "incident": name, "start_ns": round(from_s * S), "end_ns": None if to_s is None else round(to_s * S),
-        "told_ns": round((from_s + 4) * S), "lost_gpu_seconds": lost, "missing": None, "entity": "job:j",
+        "reported_ns": round((from_s + 4) * S), "lost_gpu_seconds": lost, "missing": None, "entity": "job:j",
     }  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def cause(entity: str, position: int = 1, chosen: bool = True, probability: floa
 
 
 def told(at_s: float, first: str | None, name: str = "i") -> dict[str, Any]:
-    return {"incident": name, "told_ns": round(at_s * S), "first": first}
+    return {"incident": name, "reported_ns": round(at_s * S), "first": first}
 
 
 def one(truth: Truth, causes: list[dict[str, Any]], **more: Any) -> Score:
@@ -155,7 +155,7 @@ def test_layer_and_class_are_of_the_first_cause() -> None:
 )
 def test_a_stall_blames_a_worker(owner: str, expected: bool) -> None:
     stall = {
-        "symptom": "stall", "start_ns": 12 * S, "end_ns": None, "told_ns": 15 * S, "blamed": [{"owner": owner}],
+        "symptom": "stall", "start_ns": 12 * S, "end_ns": None, "reported_ns": 15 * S, "blamed": [{"owner": owner}],
     }  # fmt: skip
     stopped = fault("sigstop", "rank:j/1")
     dead = fault("dead-nic", "port:h7/eth0", layer="network")

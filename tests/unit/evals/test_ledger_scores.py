@@ -31,11 +31,11 @@ def row(end_s: int, category: str, owner: str | None, lost: float) -> dict[str, 
 @pytest.mark.parametrize(
     ("category", "owner", "component", "expected"),
     [
-        ("late-rank", "rank:j/1", "rank:j/1", True),
-        ("late-rank", "rank:j/1", "host:h2", True),
-        ("late-rank", "rank:j/1", "gpu:g1", True),
-        ("late-rank", "rank:j/0", "host:h2", False),
-        ("late-rank", "rank:j/1", "port:h2/eth0", False),  # its network is to blame, not the rank
+        ("straggler", "rank:j/1", "rank:j/1", True),
+        ("straggler", "rank:j/1", "host:h2", True),
+        ("straggler", "rank:j/1", "gpu:g1", True),
+        ("straggler", "rank:j/0", "host:h2", False),
+        ("straggler", "rank:j/1", "port:h2/eth0", False),  # its network is to blame, not the rank
         ("communication", "rank:j/1", "port:h2/eth0", True),
         ("communication", "rank:j/0>rank:j/1", "port:h2/eth0", True),
         ("communication", "rank:j/0>rank:j/2", "port:h2/eth0", False),
@@ -53,9 +53,9 @@ def test_an_owner_is_right_if_it_is_on_what_was_broken(
 def test_blame_beyond_what_was_lost_earns_nothing_and_unknown_is_not_owned() -> None:
     healthy = Healthy()
     rows = [
-        row(20, "late-rank", "rank:j/1", 35.0), row(30, "late-rank", "rank:j/0", 15.0),
+        row(20, "straggler", "rank:j/1", 35.0), row(30, "straggler", "rank:j/0", 15.0),
         row(30, "unknown", "clocks", 9.0),
-        row(10, "late-rank", "rank:j/1", 1.0), row(40, "compute", None, 5.0), row(50, "compute", None, 2.0),
+        row(10, "straggler", "rank:j/1", 1.0), row(40, "compute", None, 5.0), row(50, "compute", None, 2.0),
     ]  # fmt: skip
     (found,) = scored("run", rows, [trouble("host:h2")], PLACES, healthy)
     assert (found.owned, found.covered, found.right, found.unknown) == (50.0, 40.0, 35.0, 9.0)

@@ -21,7 +21,7 @@ SMALL = Fleet("small", 8, "jobs", minutes=3.0, gpus_per_host=1)
 
 @pytest.fixture
 def few_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ANALYSES", [each for each in ANALYSES if each.name in ("usual", "failures")])
+    monkeypatch.setattr(module, "ANALYSES", [each for each in ANALYSES if each.name in ("baseline", "failures")])
 
 
 @pytest.mark.usefixtures("few_analyses")

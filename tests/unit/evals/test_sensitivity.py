@@ -89,10 +89,10 @@ def test_a_kernel_takes_the_number_that_was_moved() -> None:
 
 
 def test_differences_are_rows_and_names() -> None:
-    now = {"rows": {"cause": {"a": 1, "c": 1}, "symptom": {"d": 2}}, "named": ["late-rank on rank:x/1"]}
+    now = {"rows": {"cause": {"a": 1, "c": 1}, "symptom": {"d": 2}}, "named": ["straggler on rank:x/1"]}
     found = change(BEFORE, now)
     assert found.rows == {"cause": 1, "symptom": 2}
-    assert (found.gone, found.new) == (("slow of job:x",), ("late-rank on rank:x/1",))
+    assert (found.gone, found.new) == (("slow of job:x",), ("straggler on rank:x/1",))
     assert change(BEFORE, {"cannot": "it failed"}).cannot == "it failed"
 
 

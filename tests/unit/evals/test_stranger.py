@@ -29,7 +29,7 @@ def score(told_s: float | None, named: bool = True) -> Score:
 
 def test_the_first_chosen_cause_counts() -> None:
     assert first_cause(incident()) == ("", "")
-    assert first_cause(incident(cause(2, "b", "late-rank"), cause(1, "a", "killed"))) == ("a", "killed")
+    assert first_cause(incident(cause(2, "b", "straggler"), cause(1, "a", "killed"))) == ("a", "killed")
     assert first_cause(incident(cause(1, "a", "killed", chosen=False))) == ("", "")
 
 
@@ -45,7 +45,7 @@ def test_told_is_when_a_right_cause_was_named_first_after_the_effect() -> None:
     causes = [(9 * S, "rank:j/1", "killed"), (11 * S, "rank:j/0", "killed"), (13 * S, "rank:j/1", "killed")]
     one = Seen("i", 9 * S, 14 * S, incident(), causes)
     assert told_after_s([one], RIGHT, 10 * S) == 3.0
-    assert told_after_s([one], {("rank:j/1", "late-rank")}, 10 * S) is None
+    assert told_after_s([one], {("rank:j/1", "straggler")}, 10 * S) is None
     assert told_after_s([], RIGHT, 10 * S) is None
     assert false_before([one], 10 * S) == 1
     assert false_before([one], 9 * S) == 0

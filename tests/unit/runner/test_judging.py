@@ -19,7 +19,7 @@ from leadline.runner.offline import JudgementError, judge_rows, without_failures
 from leadline.store.bundle import read_bundle
 
 S = 10**9
-WAITING = [each for each in ANALYSES if each.name in ("usual", "failures")]
+WAITING = [each for each in ANALYSES if each.name in ("baseline", "failures")]
 
 
 class Noting(InProcess):

@@ -484,7 +484,7 @@ def test_a_host_whose_clock_is_a_minute_off_is_mapped_by_a_coarse_fit(store: Sto
     for _ in range(3):
         world.clock.advance(1)
         row = {
-            "host": "h1", "clock": "h1/1", "told_ns": world.clock() + 60 * S, "to_ns": world.clock() + 59 * S,
+            "host": "h1", "clock": "h1/1", "reported_ns": world.clock() + 60 * S, "to_ns": world.clock() + 59 * S,
             "sender": "agent", "job": "bert", "ranks": 1, "state": "open",
         }  # fmt: skip
         world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))
@@ -500,7 +500,7 @@ def test_windows_of_a_job_wait_for_its_senders_and_those_of_others_do_not(store:
 
     def said(host: str, job: str, to_s: float, state: str = "open") -> None:
         row = {
-            "host": host, "clock": f"{host}/1", "told_ns": world.clock(), "to_ns": BEGIN_NS + round(to_s * S),
+            "host": host, "clock": f"{host}/1", "reported_ns": world.clock(), "to_ns": BEGIN_NS + round(to_s * S),
             "sender": "agent", "job": job, "ranks": 1, "state": state,
         }  # fmt: skip
         world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))

@@ -19,9 +19,9 @@ JOB = Job("acme", "lab", "bert")
 
 def said(*rows: dict[str, Any]) -> pa.Table:
     """Rows of senders; times in seconds before or after `NOW`."""
-    usual = {"host": "h1", "sender": "agent", "job": "bert", "ranks": 2, "state": "open", "clock": "h1/1"}
+    baseline = {"host": "h1", "sender": "agent", "job": "bert", "ranks": 2, "state": "open", "clock": "h1/1"}
     whole = [
-        {**usual, **row, "told_ns": NOW + round(row["told_s"] * S), "to_ns": NOW + round(row["to_s"] * S)}
+        {**baseline, **row, "reported_ns": NOW + round(row["told_s"] * S), "to_ns": NOW + round(row["to_s"] * S)}
         for row in rows
     ]
     known = {column.name for column in WATERMARK.columns}

@@ -276,7 +276,7 @@ def test_words_of_another_tenant_move_no_clock() -> None:
 
 def test_a_word_of_another_tenant_makes_no_job_wait() -> None:
     said = {"host": "h1", "clock": "h1/1", "sender": "agent", "job": "bert-1", "ranks": 1, "state": "open"}
-    rows = [{**said, "tenant": BOB, "told_ns": T0 - 48 * 3600 * S, "to_ns": T0 - 49 * 3600 * S}]
+    rows = [{**said, "tenant": BOB, "reported_ns": T0 - 48 * 3600 * S, "to_ns": T0 - 49 * 3600 * S}]
     known = Watermarks()
     for _ in range(3):  # as often as it takes to believe that a clock is wrong
         known.take(rows_of("watermark", rows, ""), T0)

@@ -242,6 +242,8 @@ def test_rows_by_time_in_every_form(leadline: RunningLeadline) -> None:
 def test_pages_that_cannot_be(leadline: RunningLeadline) -> None:
     path = "/api/v1/tables/event"
     assert "did you mean message" in refused(leadline, path, columns="mesage")
+    assert "no table 'usual'; it is called baseline now" in refused(leadline, "/api/v1/tables/usual", status=404)
+    assert "it is called reported_ns now" in refused(leadline, "/api/v1/tables/incident", columns="told_ns")
     assert "no table 'evnt'" in refused(leadline, "/api/v1/tables/evnt", status=404)
     refused(leadline, path, status=422, limit=0)
     assert "limit" in refused(leadline, path, status=422, limit="many")

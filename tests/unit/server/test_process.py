@@ -240,7 +240,7 @@ def test_what_lasted_when_it_stopped_is_closed_after_a_long_outage(tmp_path: Pat
     with RunningLeadline(tmp_path) as server:
         for table, row in rows.items():
             moved = {
-                name: value + shift_ns if name in ("start_ns", "earliest_ns", "told_ns", "seen_ns") else value
+                name: value + shift_ns if name in ("start_ns", "earliest_ns", "reported_ns", "seen_ns") else value
                 for name, value in row.items()
                 if name not in ("tenant", "cluster")
             }

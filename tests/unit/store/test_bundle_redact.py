@@ -111,13 +111,13 @@ def test_both_ends_of_an_edge_are_ids() -> None:
 
 
 def test_sentences_lose_the_names_in_their_ids_and_make_no_word_a_name(tmp_path: Path) -> None:
-    """`step` stands in `usual.what`: were it a name, every metric with that word would be called otherwise."""
+    """`step` stands in `baseline.what`: were it a name, every metric with that word would be called otherwise."""
     names = Names()
     rows = incident(names)
     job = "bert-7"
     whats = ["step", f"all_reduce 524288 B on 8 of {job}/0x9c"]
     owners = [f"no steps heard from rank:{job}/3, rank:{job}/4 and 2 more", f"rank:{job}/0>rank:{job}/1"]
-    for table, column, texts in (("usual", "what", whats), ("ledger", "owner", owners)):
+    for table, column, texts in (("baseline", "what", whats), ("ledger", "owner", owners)):
         one = rows[table].slice(0, 1)
         some = pa.concat_tables([one] * len(texts))
         place = some.column_names.index(column)
@@ -127,7 +127,7 @@ def test_sentences_lose_the_names_in_their_ids_and_make_no_word_a_name(tmp_path:
         redactor = Redactor.of(bundle)
         made = [
             redactor.rows(BY_NAME[table], pa.concat_tables(list(bundle.groups(BY_NAME[table]))))[column].to_pylist()
-            for table, column in (("usual", "what"), ("ledger", "owner"))
+            for table, column in (("baseline", "what"), ("ledger", "owner"))
         ]
     other = redactor.names.text(job)
     assert other != job

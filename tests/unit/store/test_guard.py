@@ -204,6 +204,7 @@ REFUSED = [
     ("SELEC 1", "refused|cannot be read"),
     ("SELECT 'open", "cannot be read"),
     ("SELECT (", "cannot be read"),
+    ("SELECT * FROM usual", "it is called baseline now"),
 ]
 
 

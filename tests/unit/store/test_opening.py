@@ -14,6 +14,7 @@ import pytest
 
 from leadline.model.errors import ConfigError, StoreError, StoreLockedError, UsageError
 from leadline.model.tables import BY_NAME, Column, Identity, Partition, Table, Type
+from leadline.model.tables.spec import Former
 from leadline.store import Store, StoreConfig, arrow_table
 from leadline.store.migrate import SCHEMA_VERSION, StoredTable, check_version, statements_for
 from leadline.store.owner import LOCK_FILE, Owner
@@ -130,7 +131,7 @@ def stored_as(table: Table, **change: object) -> StoredTable:
 def test_what_would_lose_rows_needs_a_written_migration() -> None:
     table = table_with()
     layout = Layout(ttl=False)
-    assert statements_for(table, stored_as(table), layout) == []
+    assert statements_for(table, {"tiny": stored_as(table)}, layout) == []
     columns = dict(stored_as(table).columns)
     for change, message in [
         ({"columns": columns | {"gone": "String"}}, "has a column gone"),
@@ -139,18 +140,25 @@ def test_what_would_lose_rows_needs_a_written_migration() -> None:
         ({"partition_key": "name"}, "is partitioned by"),
     ]:
         with pytest.raises(StoreError, match=message) as caught:
-            statements_for(table, stored_as(table, **change), layout)
+            statements_for(table, {"tiny": stored_as(table, **change)}, layout)
         assert "MIGRATIONS" in str(caught.value)
 
 
 def test_a_cluster_alters_both_its_tables() -> None:
     table = table_with(Column("count", Type.U64, "1", "new"))
-    statements = statements_for(table, stored_as(table_with()), Layout("main", ttl=False))
+    statements = statements_for(table, {"tiny_local": stored_as(table_with())}, Layout("main", ttl=False))
     add = "ON CLUSTER 'main' ADD COLUMN IF NOT EXISTS `count` UInt64"
     assert statements == [
         f"ALTER TABLE leadline.tiny_local {add} CODEC(Delta, ZSTD(1)) AFTER `name`",
         f"ALTER TABLE leadline.tiny {add} AFTER `name`",
     ]
+
+
+def test_a_cluster_of_before_is_not_moved() -> None:
+    before = replace(stored_as(table_with()), columns={"time_ns": "Int64", "called": "String"})
+    table = replace(table_with(), former=Former(columns={"name": "called"}))
+    with pytest.raises(StoreError, match=r"is of schema version 4 or before, in a cluster.*MIGRATIONS"):
+        statements_for(table, {"tiny_local": before}, Layout("main", ttl=False), 4)
 
 
 def test_a_newer_store_is_refused(tmp_path: Path) -> None:

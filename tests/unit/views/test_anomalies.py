@@ -28,7 +28,7 @@ def anomaly(entity: str, metric: str, start_s: int, end_s: int | None, seen_s: i
     told |= {"entity_kind": entity.partition(":")[0], "entity": entity, "metric": metric, "label": None}
     told |= {"start_ns": BEGIN + start_s * S, "earliest_ns": BEGIN + (start_s - 5) * S, "bound_ns": None, "share": 1.0}
     told |= {"end_ns": None if end_s is None else BEGIN + end_s * S, "seen_ns": BEGIN + seen_s * S, "score": score}
-    told |= {"direction": "high", "witness": "past", "expected": 0.0, "seen": 40.0, "told_ns": BEGIN + start_s * S}
+    told |= {"direction": "high", "witness": "past", "expected": 0.0, "seen": 40.0, "reported_ns": BEGIN + start_s * S}
     return {**told, **more}
 
 

@@ -37,9 +37,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     with filled(tmp_path_factory.mktemp("now"), ROWS) as store:
         append(store, {
             "ledger": [
-                spent(NOW, "compute", 80.0, 0.0), spent(NOW, "late-rank", 20.0, 15.0),
-                spent(NOW - DAY_NS, "compute", 97.0, 0.0), spent(NOW - DAY_NS, "late-rank", 3.0, 3.0),
-                spent(NOW - 2 * HOUR_NS, "late-rank", 500.0, 500.0),
+                spent(NOW, "compute", 80.0, 0.0), spent(NOW, "straggler", 20.0, 15.0),
+                spent(NOW - DAY_NS, "compute", 97.0, 0.0), spent(NOW - DAY_NS, "straggler", 3.0, 3.0),
+                spent(NOW - 2 * HOUR_NS, "straggler", 500.0, 500.0),
             ],
             "relation": [
                 row("relation", child="gpu:G1", parent="host:h1", kind="in", from_ns=1, source="x", confidence=1.0,

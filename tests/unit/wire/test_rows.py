@@ -16,7 +16,7 @@ from leadline.model.tables import BY_NAME
 from leadline.wire import rows
 from leadline.wire.rows import decode_arrow, decode_rows
 
-STEP, MESSAGE_END = BY_NAME["step"], BY_NAME["message_end"]
+STEP, MESSAGE_END, WATERMARK = BY_NAME["step"], BY_NAME["message_end"], BY_NAME["watermark"]
 NDJSON = "application/x-ndjson"
 ROW = {"job": "bert-7", "rank": 3, "step": 100, "start_ns": 1, "end_ns": 2, "loss": 0.5, "metrics": {"acc": "0.9"}}
 
@@ -145,6 +145,20 @@ def test_columns_that_do_not_fit(column: dict[str, Any], said: str) -> None:
     with pytest.raises(DataError) as error:
         decode_arrow(stream(arrow(**column)), STEP)
     assert said in str(error.value)
+
+
+def test_columns_of_former_names_are_taken() -> None:
+    """An agent of before calls the time of a watermark `told_ns`."""
+    row = {"host": "h1", "clock": "h1/b", "told_ns": 7, "to_ns": 6, "sender": "agent", "job": "", "ranks": 0,
+           "state": "open"}  # fmt: skip
+    columns = decode_arrow(stream({name: pa.array([value]) for name, value in row.items()}), WATERMARK)
+    assert columns.column("reported_ns").to_pylist() == [7]
+    assert decode_rows(json.dumps(row).encode(), NDJSON, WATERMARK)["reported_ns"] == [7]
+    twice = {**row, "reported_ns": 8}
+    with pytest.raises(DataError, match="column reported_ns: expected each column once"):
+        decode_arrow(stream({name: pa.array([value]) for name, value in twice.items()}), WATERMARK)
+    with pytest.raises(DataError, match="told_ns"):
+        decode_rows(json.dumps(twice).encode(), NDJSON, WATERMARK)
 
 
 def test_a_missing_column_of_arrow() -> None:

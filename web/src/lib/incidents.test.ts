@@ -47,7 +47,7 @@ const incident = {
   start_ns: T,
   end_ns: T + 20 * S,
   seen_ns: T + 30 * S,
-  told_ns: T + 8 * S,
+  reported_ns: T + 8 * S,
   state: "over",
   causes: [cause],
   symptoms: [{ entity: "job:b", symptom: "slow", start_ns: T, end_ns: T + 20 * S }],

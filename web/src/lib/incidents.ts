@@ -162,7 +162,7 @@ export function timeline(one: Incident, marks: readonly Mark[]): Moment[] {
         entity: symptom.entity,
       });
   }
-  found.push({ timeNs: one.told_ns, what: "reported as an incident", kind: "told" });
+  found.push({ timeNs: one.reported_ns, what: "reported as an incident", kind: "told" });
   if (one.end_ns !== null) found.push({ timeNs: one.end_ns, what: "over", kind: "over" });
   for (const mark of marks) {
     const about = mark.rule ? ` ${mark.rule} at ${mark.entity}` : "";

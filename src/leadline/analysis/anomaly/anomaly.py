@@ -161,7 +161,7 @@ def _capped(spans: list[Span], to_ns: int) -> list[Span]:
 
 def _rank(span: Span, to_ns: int) -> tuple[bool, bool, float]:
     kind = metric_kind(span.metric)
-    return kind is None or kind.way < Way.RARE, span.told_ns == to_ns, -span.weight
+    return kind is None or kind.way < Way.RARE, span.reported_ns == to_ns, -span.weight
 
 
 def _is_id(entity: str) -> bool:
@@ -192,6 +192,6 @@ def _columns(spans: list[Span], window: Window) -> dict[str, list[Any]]:
         "witness": [each.witness for each in spans],
         "expected": [each.expected for each in spans],
         "seen": [each.seen for each in spans],
-        "told_ns": [each.told_ns for each in spans],
+        "reported_ns": [each.reported_ns for each in spans],
         "seen_ns": [window.to_ns] * len(spans),
     }

@@ -30,7 +30,7 @@ def without_recurring(spans: Iterable[Span], known: Iterable[Span], to_ns: int) 
     before: dict[_Key, list[Span]] = defaultdict(list)
     for span in known:
         before[_key(span)].append(span)
-    return [span for span in spans if span.told_ns < to_ns or not _is_due(span, before.get(_key(span), []))]
+    return [span for span in spans if span.reported_ns < to_ns or not _is_due(span, before.get(_key(span), []))]
 
 
 def _key(span: Span) -> _Key:

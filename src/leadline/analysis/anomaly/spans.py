@@ -58,7 +58,7 @@ class Span:
     direction: str
     expected: float
     seen: float
-    told_ns: int
+    reported_ns: int
     weight: float = 0.0  # its score now, for `share`
 
     @property
@@ -71,14 +71,14 @@ def known_spans(anomaly: pa.Table, from_ns: int, to_ns: int) -> list[Span]:
     """Spans that earlier windows told. What this window told when it was judged before, it tells anew."""
     found = []
     for row in anomaly.to_pylist():
-        if row["told_ns"] >= to_ns or row["seen_ns"] > to_ns or row["start_ns"] < from_ns:
+        if row["reported_ns"] >= to_ns or row["seen_ns"] > to_ns or row["start_ns"] < from_ns:
             continue
         if not (np.isfinite(row["score"]) and np.isfinite(row["expected"]) and np.isfinite(row["seen"])):
             continue
         if row["witness"] not in WITNESSES or row["direction"] not in ("high", "low", "shape") or row["score"] <= 0:
             continue
         names = ("tenant", "entity", "metric", "label", "witness", "start_ns", "earliest_ns", "end_ns", "bound_ns",
-                 "score", "direction", "expected", "seen", "told_ns")  # fmt: skip
+                 "score", "direction", "expected", "seen", "reported_ns")  # fmt: skip
         end_ns = None if row["seen_ns"] == to_ns else row["end_ns"]  # this window may have ended it: it decides anew
         if end_ns is None and row["seen_ns"] < to_ns - GONE_NS:
             continue

@@ -94,7 +94,7 @@ JOB_RULES: tuple[Rule, ...] = (
         action=A.REBALANCE,
     ),
     Rule(
-        "late-rank",
+        "straggler",
         "takes longer for its own work than the others, and nothing below it shows why",
         ("rank",),
         Layer.APPLICATION,
@@ -103,7 +103,7 @@ JOB_RULES: tuple[Rule, ...] = (
             Sign("anomaly", r"step\.(forward|backward|compute|optimizer)_seconds", WEAK, "high"),
             Sign("anomaly", r"collective\.lateness", WEAK, "high"),
         ),
-        frozenset({Category.LATE_RANK.value, Category.CHECKPOINT.value, "slow"}),
+        frozenset({Category.STRAGGLER.value, Category.CHECKPOINT.value, "slow"}),
         action=A.REBALANCE,
         alone=True,
         strength=3.0,  # nats; above FITTING, since peers show that it is late. Source: judgement.

@@ -21,7 +21,7 @@ class Earlier:
 
     incident: str
     start_ns: int
-    told_ns: int
+    reported_ns: int
     open: bool
     symptoms: tuple[SymptomRow, ...]
     rows: tuple[Mapping[str, Any], ...]
@@ -97,7 +97,7 @@ def _earlier(rows: Sequence[Mapping[str, Any]]) -> Earlier:
     return Earlier(
         first["incident"],
         first["start_ns"],
-        min(row["told_ns"] for row in rows),
+        min(row["reported_ns"] for row in rows),
         any(row["end_ns"] is None for row in rows),
         tuple(sorted(symptoms, key=lambda symptom: symptom.key)),
         tuple(sorted(rows, key=lambda row: row["tenant"] or "")),

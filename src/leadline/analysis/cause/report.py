@@ -111,7 +111,7 @@ class Telling:
         own = replace(self.trouble, symptoms=tuple(each for each in self.trouble.symptoms if each.tenant == tenant))
         chosen = any(each.chosen for each in self._shown(tenant))
         missing = missing_of(own.symptoms, self.trouble.of_tenant[tenant], self.gathered.context.ground)
-        told_ns = [each.told_ns for each in self.gathered.known.of(self.trouble.symptoms)]
+        reported_ns = [each.reported_ns for each in self.gathered.known.of(self.trouble.symptoms)]
         end_ns = self._end_ns(tenant, own.end_ns)
         return {
             "tenant": tenant,
@@ -123,7 +123,7 @@ class Telling:
             "start_ns": own.start_ns,
             "end_ns": end_ns,
             "bound_ns": own.first.bound_ns,
-            "told_ns": min([self.gathered.window.to_ns, *told_ns]),
+            "reported_ns": min([self.gathered.window.to_ns, *reported_ns]),
             "state": "open" if end_ns is None else "over",
             "verdict": (Verdict.KNOWN if chosen else Verdict.UNKNOWN).value,
             "missing": None if chosen else missing or (OF_OTHERS if self.trouble.of_tenant[tenant].chosen else None),

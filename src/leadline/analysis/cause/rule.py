@@ -117,7 +117,7 @@ ANY = SLOW | STOP
 LOST = frozenset({Symptom.TELEMETRY_LOST})
 SHARED = frozenset({Symptom.NAME_SHARED})
 
-OWN_WORK = frozenset({Category.LATE_RANK.value, Category.COMPUTE.value, "slow", "never-entered"})
+OWN_WORK = frozenset({Category.STRAGGLER.value, Category.COMPUTE.value, "slow", "never-entered"})
 """What ranks do by themselves: a rule of a GPU or a host explains these."""
 NETWORK = frozenset({Category.COMMUNICATION.value, "stuck"})
 """What ranks wait for on the wire."""

@@ -13,7 +13,7 @@ from leadline.model.hardware_codes import Suspect, codes_of
 from leadline.model.incidents import ActionKind as A
 
 _GONE = frozenset({"died", "restart"})  # stalls and crashes; the ledger where it is back
-_GONE_OR_ABSENT = _GONE | {"never-entered", "stuck", "late-rank"}
+_GONE_OR_ABSENT = _GONE | {"never-entered", "stuck", "straggler"}
 _LOST = "|".join((*codes_of(Suspect.GPU), "45"))  # 45 follows the death of the chip, or of a program
 _PROGRAM = "|".join(codes_of(Suspect.PROGRAM))
 _OWN_CRASH = r"signal/SIG(SEGV|BUS|FPE|ILL|SYS|TRAP)"
@@ -119,7 +119,7 @@ STALL_RULES: tuple[Rule, ...] = (
         Layer.APPLICATION,
         ANY,
         (Sign("event", r"process-stopped", PROOF, needed=True), Sign("failure", r"process-stopped", FITTING)),
-        frozenset({"frozen", "never-entered", "late-rank"}),
+        frozenset({"frozen", "never-entered", "straggler"}),
         action=A.RESTART_APP,
         works=False,
         alone=True,

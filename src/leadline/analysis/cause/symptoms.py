@@ -46,7 +46,7 @@ class SymptomRow:
     start_ns: int
     end_ns: int | None
     bound_ns: int | None
-    told_ns: int
+    reported_ns: int
     lost_gpu_s: float
     blamed: tuple[Blame, ...]
     missing: str
@@ -87,7 +87,7 @@ def _hurt(row: Mapping[str, Any], now_ns: int) -> SymptomRow | None:
         start_ns=row["start_ns"],
         end_ns=None if end_ns is None else max(end_ns, row["start_ns"]),
         bound_ns=row["bound_ns"],
-        told_ns=row["told_ns"],
+        reported_ns=row["reported_ns"],
         lost_gpu_s=_positive(row["lost_gpu_seconds"]),
         blamed=_blamed(row["blamed"]),
         missing=row["missing"] or "",
@@ -198,7 +198,7 @@ def _retold(row: Mapping[str, Any], tenant: str, seen_ns: int) -> SymptomRow | N
         start_ns=start_ns,
         end_ns=max(start_ns, seen_ns if end_ns is None else end_ns),
         bound_ns=bound_ns,
-        told_ns=seen_ns,
+        reported_ns=seen_ns,
         lost_gpu_s=lost,
         blamed=tuple(blamed) if sum(each.share for each in blamed) <= 1.01 else (),
         missing=str(row.get("missing") or ""),

@@ -140,7 +140,7 @@ def _stops(
             written.add(begin, end, Category.IDLE, "all processes stopped", sure=SURE_STOPPED)
         else:
             written.add(
-                begin, end, Category.LATE_RANK, f"rank:{job}/{stopped[0]}", float(end - begin), sure=SURE_STOPPED
+                begin, end, Category.STRAGGLER, f"rank:{job}/{stopped[0]}", float(end - begin), sure=SURE_STOPPED
             )
     return merged([span for spans in by_rank.values() for span in spans], from_ns, to_ns)
 

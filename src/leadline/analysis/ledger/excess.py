@@ -26,16 +26,16 @@ from leadline.model.accounts import Category
 
 # The one that is measured best counts first: compute is judged by forward passes alone.
 # Checkpoints are no part of steps here: they have a measure of their own (`expected`).
-HELD_AGAINST_USUAL = (Category.COMMUNICATION, Category.INPUT, Category.COMPUTE)
+HELD_AGAINST_BASELINE = (Category.COMMUNICATION, Category.INPUT, Category.COMPUTE)
 
 
-def excess_ns(step: pa.Table, usual_step_ns: float, window: Window) -> float:
+def excess_ns(step: pa.Table, baseline_step_ns: float, window: Window) -> float:
     """What the window's steps took longer than usual, ns; time that no step covers may all be lost. inf: unknown.
 
     step: rows of the job. What was shorter counts against what was longer; of a step that reaches beyond the window,
     its share in it.
     """
-    if not usual_step_ns > 0:
+    if not baseline_step_ns > 0:
         return np.inf
     near = step.filter(pc.and_(pc.greater(step["end_ns"], window.from_ns), pc.less(step["start_ns"], window.to_ns)))
     steps = step_rows(near, ())
@@ -46,7 +46,7 @@ def excess_ns(step: pa.Table, usual_step_ns: float, window: Window) -> float:
     inside_I = np.minimum((end_I - begin_I) / (steps.end_I - steps.begin_I), 1.0)
     spans = zip(begin_I.tolist(), end_I.tolist(), strict=True)
     covered_ns = sum(end - begin for begin, end in merged(list(spans), window.from_ns, window.to_ns))
-    return max(float((inside_I * (length_I - usual_step_ns)).sum()), 0.0) + window.window_ns - covered_ns
+    return max(float((inside_I * (length_I - baseline_step_ns)).sum()), 0.0) + window.window_ns - covered_ns
 
 
 def within(pieces: Pieces, most_ns: float, window: Window) -> Pieces:
@@ -56,10 +56,10 @@ def within(pieces: Pieces, most_ns: float, window: Window) -> Pieces:
     lost_K = pieces.lost_K * np.maximum(inside_K, 0) / length_K
     ranks_K: Bools = pieces.whose_K == RANK
     left_ns, share_K = max(most_ns - float(lost_K[ranks_K].sum()), 0.0), np.ones(len(pieces))
-    for category in HELD_AGAINST_USUAL:
+    for category in HELD_AGAINST_BASELINE:
         mine_K = ~ranks_K & (pieces.category_K == PLACE_OF[category])
-        told_ns = float(lost_K[mine_K].sum())
-        share_K[mine_K] = min(left_ns / told_ns, 1.0) if told_ns > 0 else 1.0
-        left_ns -= min(left_ns, told_ns)
+        reported_ns = float(lost_K[mine_K].sum())
+        share_K[mine_K] = min(left_ns / reported_ns, 1.0) if reported_ns > 0 else 1.0
+        left_ns -= min(left_ns, reported_ns)
     lost: Floats = pieces.lost_K * share_K
     return replace(pieces, lost_K=lost)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints, ints
+from leadline.analysis.ledger.baseline import with_first_minutes
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.collectives.arrivals import ended
 from leadline.analysis.ledger.collectives.blame import placed
@@ -30,10 +31,9 @@ from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
 from leadline.analysis.ledger.presence_kernels import by_second, read_only
 from leadline.analysis.ledger.steps import from_steps
-from leadline.analysis.ledger.usual import with_first_minutes
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.accounts import TICK_S
-from leadline.model.tables.accounts import LEDGER, USUAL
+from leadline.model.tables.accounts import BASELINE, LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH
 from leadline.model.tables.training import COLLECTIVE, EDGE, OPERATION, STEP
@@ -43,9 +43,9 @@ from leadline.model.units import S
 # How far back steps and calls are read, so that a step of minutes is whole, and 18 spans of 10 s of a new job are
 # there. Source: bound.
 LOOK_BACK_NS = 300 * S
-# How far back `usual` is read: a day, so that a job's own daily rhythm is in it, and trouble of three quarters of a day
-# is not taken for usual. Source: judgement.
-USUAL_NS = 24 * 3600 * S
+# How far back `baseline` is read: a day, so that a job's own daily rhythm is in it, and trouble of three quarters of a
+# day is not taken for usual. Source: judgement.
+BASELINE_NS = 24 * 3600 * S
 NAMED_MAX = 4  # ranks that a missing input names, so that the text stays readable. Source: bound.
 
 
@@ -84,7 +84,7 @@ NAMED_MAX = 4  # ranks that a missing input names, so that the text stays readab
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=LOOK_BACK_NS),
         Read(EDGE),
         Read(FLOW_PATH, columns=("job", "src_rank", "dst_rank", "dst", "bytes", "busiest", "busiest_bytes")),
-        Read(USUAL, columns=("job", "what", "end_ns", "count", "low_s", "median_s"), look_back_ns=USUAL_NS),
+        Read(BASELINE, columns=("job", "what", "end_ns", "count", "low_s", "median_s"), look_back_ns=BASELINE_NS),
     ),
     writes=(LEDGER,),
     window_s=10,
@@ -99,7 +99,7 @@ def ledger(
     relation: pa.Table,
     edge: pa.Table,
     flow_path: pa.Table,
-    usual: pa.Table,
+    baseline: pa.Table,
     *,
     window: Window,
 ) -> Verdicts:
@@ -116,8 +116,8 @@ def ledger(
         relation, ends, talked, seen, claimed_size(collective),
         job=window.job, from_ns=window.from_ns, to_ns=window.to_ns,
     )  # fmt: skip
-    usual = with_first_minutes(usual, collective, step, window)
-    told, lacking = from_collectives(collective, step, edge, usual, window=window)
+    baseline = with_first_minutes(baseline, collective, step, window)
+    told, lacking = from_collectives(collective, step, edge, baseline, window=window)
     span = {"from_ns": window.from_ns, "to_ns": window.to_ns}
     traced, beyond = newest_steps(operation, window)
     better = [from_operations(traced, window), placed(told, collective, event, relation, flow_path, window)]
@@ -125,7 +125,7 @@ def ledger(
         outages(there, work_begins(steps, collective), **span),
         done_again(steps, **span),
         *better,
-        from_steps(steps, usual, [each for one in better for each in covered(one)], job=window.job, **span),
+        from_steps(steps, baseline, [each for one in better for each in covered(one)], job=window.job, **span),
         from_events(event, there, job=window.job, **span),
     ]
     missing = missing_input(steps, there, talked, {**lacking, **beyond}, window)

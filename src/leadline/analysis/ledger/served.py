@@ -1,4 +1,4 @@
-"""How long the collectives of each kind and size took by themselves: what `usual` holds trouble against."""
+"""How long the collectives of each kind and size took by themselves: what `baseline` holds trouble against."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LENGTH_NS_MAX = 3600 * 10**9
 
 
 def served(collective: pa.Table) -> list[tuple[str, Ints]]:
-    """Of each kind of collective (`usual.what`): the lengths of those that all their ranks told of, ns.
+    """Of each kind of collective (`baseline.what`): the lengths of those that all their ranks told of, ns.
 
     From the last arrival, or from the end of the one before it in its communicator, behind which it queued, to its
     last end: as the path of `collectives` takes them. Otherwise the buckets of a backward pass would each count the

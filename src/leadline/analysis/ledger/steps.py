@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.columns import Ints
+from leadline.analysis.ledger.baseline import baseline_ns
 from leadline.analysis.ledger.expected import NOISE_RATIO
 from leadline.analysis.ledger.instances import StepRows, lower_median
 from leadline.analysis.ledger.layers import Spans
 from leadline.analysis.ledger.segments import PLACE_OF, Segments
-from leadline.analysis.ledger.usual import usual_ns
 from leadline.model.accounts import Category, Depth
 from leadline.model.units import S
 
@@ -44,7 +44,7 @@ NO_COLLECTIVES = "collectives: steps alone do not say who made them long"
 # Probabilities that are told with rows that only steps vouch for, so that a reader can weigh them: lower than with
 # collectives, 0 of what is unknown. Source: judgement.
 _SURE = {
-    Category.COMPUTE: 0.5, Category.INPUT: 0.7, Category.LATE_RANK: 0.6, Category.CHECKPOINT: 0.8,
+    Category.COMPUTE: 0.5, Category.INPUT: 0.7, Category.STRAGGLER: 0.6, Category.CHECKPOINT: 0.8,
     Category.UNKNOWN: 0.0,
 }  # fmt: skip
 
@@ -85,16 +85,16 @@ class Written:
 
 
 def from_steps(
-    steps: StepRows, usual: pa.Table, covered: Spans = (), *, job: str, from_ns: int, to_ns: int
+    steps: StepRows, baseline: pa.Table, covered: Spans = (), *, job: str, from_ns: int, to_ns: int
 ) -> Segments:
     """What steps tell of [from, to), begin and end of a step cut where those beside it overlap it.
 
     covered: spans that better depths tell whole: steps that lie in one are left out, nobody would hear of them.
     """
     written = Written(Depth.STEPS)
-    usual_step_ns, usual_input_ns = usual_ns(usual, "step"), usual_ns(usual, "input")
-    if usual_step_ns is None and len(steps.begin_I) >= LASTING:  # its first minute
-        usual_step_ns = int(np.median(steps.medians(steps.length_N)))
+    baseline_step_ns, baseline_input_ns = baseline_ns(baseline, "step"), baseline_ns(baseline, "input")
+    if baseline_step_ns is None and len(steps.begin_I) >= LASTING:  # its first minute
+        baseline_step_ns = int(np.median(steps.medians(steps.length_N)))
     until = np.maximum.accumulate(steps.end_I) if len(steps.end_I) else steps.end_I
     begin = np.append(steps.begin_I[:1], np.maximum(steps.begin_I[1:], until[:-1]))
     for place in np.flatnonzero((until > from_ns) & (begin < to_ns) & (steps.end_I > begin)).tolist():
@@ -104,7 +104,7 @@ def from_steps(
             written.add(before, span[0], Category.COMPUTE, "between steps", sure=SURE_BETWEEN)
         if steps.again_I[place] or any(first <= span[0] and span[1] <= last for first, last in covered):
             continue
-        _one_step(written, steps, place, span, usual_step_ns, usual_input_ns, job)
+        _one_step(written, steps, place, span, baseline_step_ns, baseline_input_ns, job)
     return written.segments()
 
 
@@ -113,8 +113,8 @@ def _one_step(
     steps: StepRows,
     place: int,
     span: tuple[int, int],
-    usual_step_ns: int | None,
-    usual_input_ns: int | None,
+    baseline_step_ns: int | None,
+    baseline_input_ns: int | None,
     job: str,
 ) -> None:
     mine = steps.rows_of(place)
@@ -122,26 +122,26 @@ def _one_step(
     data_N, own_N, rank_N = steps.data_N[mine], steps.own_N[mine], steps.rank_N[mine]
     checkpoint = min(int(steps.checkpoint_N[mine].max()), end - begin)
     work_end = end - checkpoint
-    excess = max(0, work_end - begin - usual_step_ns) if usual_step_ns is not None else None
+    excess = max(0, work_end - begin - baseline_step_ns) if baseline_step_ns is not None else None
     input_ns, late_input_ns, late_ns = int(np.median(data_N)), 0, 0
     slowest = int(np.argmax(data_N + own_N))
     owner = f"rank:{job}/{int(rank_N[slowest])}"
     more_input = int(data_N[slowest]) - input_ns
     if more_input > LATE_SHARE_MIN * (end - begin):
         late_input_ns = more_input
-    late_ns = _late(own_N, slowest, usual_step_ns, end - begin)
+    late_ns = _late(own_N, slowest, baseline_step_ns, end - begin)
     if late_ns:
         more = int(own_N[slowest] - np.median(own_N)) if lasts(steps, place, int(rank_N[slowest])) else 0
-        is_long = excess is not None and usual_step_ns is not None and excess > NOISE_RATIO * usual_step_ns
+        is_long = excess is not None and baseline_step_ns is not None and excess > NOISE_RATIO * baseline_step_ns
         late_ns = min(late_ns, max(excess - late_input_ns if excess is not None and is_long else 0, more))
-    lost_input = max(0, input_ns - usual_input_ns) if usual_input_ns is not None else 0
-    unknown_ns = _beyond(excess, usual_step_ns, late_input_ns + late_ns + lost_input)
+    lost_input = max(0, input_ns - baseline_input_ns) if baseline_input_ns is not None else 0
+    unknown_ns = _beyond(excess, baseline_step_ns, late_input_ns + late_ns + lost_input)
     at = written.add(begin, min(begin + input_ns, work_end), Category.INPUT, lost_ns=lost_input)
     late_input_end = min(at + late_input_ns, work_end)
     at = written.add(at, late_input_end, Category.INPUT, owner, late_input_ns)
     late_begin = max(at, work_end - late_ns - unknown_ns)
     at = written.add(at, late_begin, Category.COMPUTE)
-    at = written.add(at, min(at + late_ns, work_end), Category.LATE_RANK, owner, late_ns)
+    at = written.add(at, min(at + late_ns, work_end), Category.STRAGGLER, owner, late_ns)
     at = written.add(at, work_end, Category.UNKNOWN, NO_COLLECTIVES, unknown_ns)
     written.add(at, end, Category.CHECKPOINT)
 
@@ -158,19 +158,19 @@ def lasts(steps: StepRows, place: int, rank: int) -> bool:
     return told >= LASTING and 2 * late > told
 
 
-def _late(own_N: Ints, slowest: int, usual_step_ns: int | None, length_ns: int) -> int:
+def _late(own_N: Ints, slowest: int, baseline_step_ns: int | None, length_ns: int) -> int:
     """How much longer the step took because the slowest rank's own work did: its forward pass seen, backward alike."""
     median = float(np.median(own_N))
     more = float(own_N[slowest]) - median
     if len(own_N) < 2 or median <= 0 or more < LATE_RATIO_MIN * median:
         return 0
     ratio = more / median
-    whole = usual_step_ns if usual_step_ns is not None else length_ns / (1 + ratio)
+    whole = baseline_step_ns if baseline_step_ns is not None else length_ns / (1 + ratio)
     late = max(more, ratio * whole)
     return int(late) if more > LATE_SHARE_MIN * length_ns else 0
 
 
-def _beyond(excess: int | None, usual_step_ns: int | None, explained_ns: int) -> int:
-    if excess is None or usual_step_ns is None or excess <= NOISE_RATIO * usual_step_ns:
+def _beyond(excess: int | None, baseline_step_ns: int | None, explained_ns: int) -> int:
+    if excess is None or baseline_step_ns is None or excess <= NOISE_RATIO * baseline_step_ns:
         return 0
     return max(0, excess - explained_ns)

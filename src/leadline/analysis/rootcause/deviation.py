@@ -37,7 +37,7 @@ class Baseline:
 
     middle_N: Row
     spread_N: Row
-    usual_N: Row  # above the middle, in the unit of the series
+    baseline_N: Row  # above the middle, in the unit of the series
     count_N: NDArray[np.int64]
 
 
@@ -69,7 +69,7 @@ def rise(values_TN: Matrix, of: Baseline) -> Matrix:
     """
     above_TN = values_TN - of.middle_N
     known_TN = np.isfinite(above_TN)
-    return np.where(known_TN, np.where(above_TN > of.usual_N, above_TN, 0.0), np.nan)
+    return np.where(known_TN, np.where(above_TN > of.baseline_N, above_TN, 0.0), np.nan)
 
 
 def excess(values_TN: Matrix, of: Baseline) -> Matrix:
@@ -79,7 +79,7 @@ def excess(values_TN: Matrix, of: Baseline) -> Matrix:
     deviation at all, and a little more is a little. `rise` is what adds up along calls.
     Returns: float (T, N) >= 0; NaN where the reading or what is usual is unknown.
     """
-    return np.maximum(values_TN - (of.middle_N + of.usual_N), 0.0)
+    return np.maximum(values_TN - (of.middle_N + of.baseline_N), 0.0)
 
 
 def headroom_eaten(values_TN: Matrix, of: Baseline, full: float) -> Matrix:
@@ -90,7 +90,7 @@ def headroom_eaten(values_TN: Matrix, of: Baseline, full: float) -> Matrix:
     it is not the whole.
     Source: utilisation before saturation, Gregg, Thinking Methodically about Performance, CACM 56 (2013).
     """
-    free_N = np.maximum(full - of.middle_N - of.usual_N, FREE_MIN * full)
+    free_N = np.maximum(full - of.middle_N - of.baseline_N, FREE_MIN * full)
     return np.clip(excess(values_TN, of) / free_N, 0.0, 1.0)
 
 

@@ -47,17 +47,17 @@ class Evidence:
         if not count:
             return np.zeros((len(self.kinds), self.share_KTN.shape[2]))
         found_KN = self.share_KTN[:, judged_T].mean(axis=1)
-        kept_KN: Matrix = np.where(found_KN > self._usual(normal_T, count), found_KN, 0.0)
+        kept_KN: Matrix = np.where(found_KN > self._baseline(normal_T, count), found_KN, 0.0)
         return kept_KN
 
     def reading(self, kind: str, n: int, judged_T: Flags) -> tuple[float, float] | None:
         """Of a use metric of an entity: the mean of the judged intervals, and up to where it is usual."""
         if kind not in self.use:
             return None
-        use_TN, usual_N = self.use[kind]
-        return float(np.nanmean(use_TN[judged_T, n])), float(usual_N[n])
+        use_TN, baseline_N = self.use[kind]
+        return float(np.nanmean(use_TN[judged_T, n])), float(baseline_N[n])
 
-    def _usual(self, normal_T: Flags, judged: int) -> Matrix:
+    def _baseline(self, normal_T: Flags, judged: int) -> Matrix:
         quiet_KTN = self.share_KTN[:, normal_T]
         kinds, count, entities = quiet_KTN.shape
         length = window_length(judged, count)
@@ -65,8 +65,8 @@ class Evidence:
         if not whole:
             return np.zeros((kinds, entities))
         windows_KWN = quiet_KTN[:, :whole].reshape(kinds, -1, length, entities).mean(axis=2)
-        usual_KN: Matrix = np.quantile(windows_KWN, QUIET, axis=1)
-        return usual_KN
+        baseline_KN: Matrix = np.quantile(windows_KWN, QUIET, axis=1)
+        return baseline_KN
 
 
 def strength(found_KN: Matrix) -> NDArray[np.float64]:
@@ -95,8 +95,8 @@ def evidence(
     names = tuple(name for name, _ in kinds)
     shape = (len(kinds), len(of.first_T), len(entities))
     share_KTN = np.nan_to_num(np.array([share_TN for _, share_TN in kinds]).reshape(shape))
-    usual = {name: (use_TN, of_use.middle_N + of_use.usual_N) for name, (use_TN, of_use) in use.items()}
-    return Evidence(names, share_KTN, usual)
+    baseline = {name: (use_TN, of_use.middle_N + of_use.baseline_N) for name, (use_TN, of_use) in use.items()}
+    return Evidence(names, share_KTN, baseline)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class Witness:
     what: str  # a metric, or what is late
     share: float  # 0 to 1: of the symptom that is explained, or of what the entity has that is eaten
     found: float | None = None  # mean of the judged intervals, in the unit of the metric
-    usual: float | None = None  # up to here a reading is usual
+    baseline: float | None = None  # up to here a reading is usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ class _Asked:
     def _cause(self, found: symptoms.Symptom, metric: str, n: int) -> Cause:
         bad, target = found.bad, found.found.target
         chain = Calls.of(self.entities, self.pairs).chain(target, n)
-        mean, usual = float(found.mean_N[n]), float(bad.middle_N[n] + bad.usual_N[n])
+        mean, baseline = float(found.mean_N[n]), float(bad.middle_N[n] + bad.baseline_N[n])
         share = float(found.found.share_N[n])
-        witness = Witness(metric, share, _number(mean), _number(usual))
+        witness = Witness(metric, share, _number(mean), _number(baseline))
         inferred = bool(found.found.inferred_N[n])
         path = tuple(self.entities[place] for place in chain)
         return Cause(self.entities[n], share, inferred, path, () if inferred else (witness,))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import yaml
 
 from leadline.model.errors import ConfigError
+from leadline.model.tables.accounts import LEDGER
 
 TEXT_BYTES_MAX = 1 << 20  # a hundred expectations are 50 kB; whatever is larger is another file
 
@@ -167,6 +168,8 @@ def root(text: str, where: str) -> Part | None:
 def near(name: str, names: Iterable[str]) -> str:
     """What somebody who wrote `name` may have meant."""
     known = sorted(names)
+    if (now := dict(LEDGER.former.words["category"]).get(name)) in known:
+        return f"it is called {now} now"
     found = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {found[0]}?" if found else f"there are: {', '.join(known)}"
 

@@ -52,7 +52,7 @@ FIELDS: Mapping[Source, tuple[str, ...]] = {
     ),
     Source.COLLECTIVE: ("took_s", "open_s"),
     Source.LEDGER: (
-        "lost", "compute", "input", "communication", "late-rank", "checkpoint", "restart", "idle", "unknown",
+        "lost", "compute", "input", "communication", "straggler", "checkpoint", "restart", "idle", "unknown",
     ),
     Source.CLOCK: ("bound_s", "offset_s"),
     Source.ECMP: ("efficiency",),

@@ -32,7 +32,7 @@ __all__ = ["NEVER", "PAIRWISE", "Calls", "Group", "calls_of", "groups_waiting"]
 PAIRWISE = ("send", "recv")
 # Quantile of what a kind of collective took that is its usual longest: nearly all, because a single hang that recovered
 # is not usual. Source: judgement.
-USUAL_QUANTILE = 0.95
+BASELINE_QUANTILE = 0.95
 # ranks of one job, so that arrays by rank stay below some megabytes: a row that claims more is nonsense. Source: bound.
 RANKS_MAX = 1_000_000
 # Numbers of collectives for each row, beyond which they are not counted one by one: their numbers are nonsense, and
@@ -92,7 +92,7 @@ class Group:
     members: frozenset[int]
     size: int
     kinds: dict[int, tuple[str, int, str]]  # operation, bytes and element type by rank
-    usual_ns: int  # what such a collective takes at most, from first entry to last end; 0: not known
+    baseline_ns: int  # what such a collective takes at most, from first entry to last end; 0: not known
     pairwise: bool
 
     @property
@@ -230,16 +230,16 @@ def groups_waiting(calls: Calls, at_ns: int) -> list[Group]:
     open_N = here_N & (calls.seq_N > over_P[place_N])
     if not open_N.any():
         return []
-    usual = _usual(calls, at_ns)
+    baseline = _baseline(calls, at_ns)
     found = []
     for comm, seq, pairwise in sorted(
         {*zip(*(each[open_N].tolist() for each in (calls.comm_N, calls.seq_N, pair_N)), strict=True)}
     ):
         mine = _of_group(calls, pair_N, comm, seq, pairwise, at_ns)
         if pairwise:
-            found += [_group(calls, [row], usual, pairwise=True) for row in mine if open_N[row]]
+            found += [_group(calls, [row], baseline, pairwise=True) for row in mine if open_N[row]]
         else:
-            found.append(_group(calls, mine, usual, pairwise=False, open_N=open_N))
+            found.append(_group(calls, mine, baseline, pairwise=False, open_N=open_N))
     return sorted((each for each in found if each.waiting), key=lambda each: (each.first_ns, each.comm, each.seq))
 
 
@@ -252,7 +252,7 @@ def _of_group(calls: Calls, pair_N: Bools, comm: int, seq: int, pairwise: bool, 
     return list(rows) if pairwise else list({int(calls.rank_N[row]): row for row in rows}.values())
 
 
-def _group(calls: Calls, rows: list[int], usual: dict[tuple[int, int, int], int], *, pairwise: bool,
+def _group(calls: Calls, rows: list[int], baseline: dict[tuple[int, int, int], int], *, pairwise: bool,
            open_N: Bools | None = None) -> Group:  # fmt: skip
     entered, waiting, kinds = {}, set(), {}
     begun = any(calls.started_N[row] < NEVER for row in rows)
@@ -273,10 +273,10 @@ def _group(calls: Calls, rows: list[int], usual: dict[tuple[int, int, int], int]
     of_comm = slice(*np.searchsorted(calls.comm_N, [comm, comm + 1]).tolist())
     members = frozenset(numbered(calls.rank_N[of_comm])[0].tolist())
     op, size = _name(calls.ops, calls.op_N[row]), int(calls.size_N[of_comm].max())
-    usual_ns = usual.get((comm, int(calls.op_N[row]), int(calls.bytes_N[row])), 0)
+    baseline_ns = baseline.get((comm, int(calls.op_N[row]), int(calls.bytes_N[row])), 0)
     return Group(
         _name(calls.comms, comm), int(calls.seq_N[row]), op, int(calls.bytes_N[row]), entered, frozenset(waiting),
-        members, size, kinds, usual_ns, pairwise,
+        members, size, kinds, baseline_ns, pairwise,
     )  # fmt: skip
 
 
@@ -284,7 +284,7 @@ def _name(names: list[str], code: int) -> str:
     return names[code] if code >= 0 else ""
 
 
-def _usual(calls: Calls, at_ns: int) -> dict[tuple[int, int, int], int]:
+def _baseline(calls: Calls, at_ns: int) -> dict[tuple[int, int, int], int]:
     """What collectives of one communicator, operation and size take, first entry to last end: nearly the longest."""
     over_N = np.flatnonzero((calls.ended_N < at_ns) & ~calls.failed_N)
     if not len(over_N):
@@ -300,7 +300,7 @@ def _usual(calls: Calls, at_ns: int) -> dict[tuple[int, int, int], int]:
     edges = np.searchsorted(kind_G[order_G], np.arange(len(kind_K3) + 1))
     found = {}
     for kind, (low, high) in enumerate(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)):
-        place = low + int(USUAL_QUANTILE * (high - low - 1))
+        place = low + int(BASELINE_QUANTILE * (high - low - 1))
         comm, op, size = kind_K3[kind].tolist()
         found[comm, op, size] = int(took_G[order_G[place]])
     return found

@@ -138,8 +138,8 @@ def _diverged(group: Group, order: Order) -> Decision | None:
     text = f"not all called the same as number {group.seq}"
     if odd:
         told = ", ".join(f"rank {rank}: {_kind(group.kinds[rank])}" for rank in odd[:NAMED_MAX])
-        usual = Counter(kind for rank, kind in group.kinds.items() if rank not in odd).most_common(1)[0][0]
-        return Decision(DIVERGED, odd, group, f"{text}: {told}; the others: {_kind(usual)}")
+        baseline = Counter(kind for rank, kind in group.kinds.items() if rank not in odd).most_common(1)[0][0]
+        return Decision(DIVERGED, odd, group, f"{text}: {told}; the others: {_kind(baseline)}")
     by_kind = {kind: [rank for rank in sorted(kinds) if kinds[rank] == kind] for kind in sorted(set(kinds.values()))}
     told = "; ".join(f"{_ranks(ranks)}: {_kind(group.kinds[ranks[0]])}" for ranks in by_kind.values())
     return Decision(DIVERGED, (), group, f"{text}: {told}", RIGHT_ORDER)

@@ -62,7 +62,7 @@ def quantile(value_B: Floats, share: float) -> float:
 
 
 @njit(cache=True, nogil=True)
-def usual_level(unit_s_B: Floats) -> tuple[float, float]:
+def baseline_level(unit_s_B: Floats) -> tuple[float, float]:
     """Median and scatter of blocks in order of their length, (B,), B > 0."""
     median = middle(unit_s_B)
     if not median > 0:
@@ -112,12 +112,12 @@ def risen(unit_s_B: Floats) -> tuple[int, float, float]:
     for place in range(KNOWN_MIN):
         put(known_B, known, unit_s_B[place])
         known += 1
-    usual_s, scatter = usual_level(known_B[:known])
+    baseline_s, scatter = baseline_level(known_B[:known])
     total, first, calm, is_told, added = 0.0, -1, 0, False, KNOWN_MIN
     for place in range(KNOWN_MIN, count):
-        if not usual_s > 0:
+        if not baseline_s > 0:
             return -1, 0.0, 0.0
-        far = (unit_s_B[place] / usual_s - 1) / scatter
+        far = (unit_s_B[place] / baseline_s - 1) / scatter
         calm = calm + 1 if far < SLACK else 0
         total = max(0.0, total + min(far, ONCE_MAX) - SLACK) if calm < CALM else 0.0
         if total == 0.0:
@@ -126,9 +126,9 @@ def risen(unit_s_B: Floats) -> tuple[int, float, float]:
                 put(known_B, known, unit_s_B[added])
                 known, added = known + 1, added + 1
             first, is_told = -1, False
-            usual_s, scatter = usual_level(known_B[:known])
+            baseline_s, scatter = baseline_level(known_B[:known])
             continue
         first = place if first < 0 else first
         if total >= TOLD:
             is_told, total = True, TOLD
-    return (first if is_told else -1), usual_s, scatter
+    return (first if is_told else -1), baseline_s, scatter

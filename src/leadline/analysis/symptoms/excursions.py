@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN, peaks, risen, usual_level
+from leadline.analysis.symptoms.excursion_kernels import KNOWN_MIN, baseline_level, peaks, risen
 
 # blocks before it that an onset is placed against: as many as have a known scatter (FEW). Source: definition.
 BEFORE = 8
@@ -74,7 +74,7 @@ def level_of(unit_s_B: Floats) -> Level | None:
     """Median and scatter of blocks; None for fewer than `KNOWN_MIN`."""
     if len(unit_s_B) < KNOWN_MIN:
         return None
-    median, scatter = usual_level(np.sort(unit_s_B))
+    median, scatter = baseline_level(np.sort(unit_s_B))
     return Level(median, scatter) if median > 0 else None
 
 
@@ -85,10 +85,10 @@ def excursion(unit_s_B: Floats) -> Excursion | None:
     Source: Page, Continuous inspection schemes, Biometrika 41 (1954): one-sided cumulative sum, reference value SLACK,
     decision interval TOLD; what one block adds is bounded, against single pauses.
     """
-    first, *usual = risen(np.ascontiguousarray(unit_s_B, np.float64))
+    first, *baseline = risen(np.ascontiguousarray(unit_s_B, np.float64))
     if first < 0:
         return None
-    level = Level(*usual)
+    level = Level(*baseline)
     return Excursion(onset(unit_s_B, first, len(unit_s_B) - 1, level), level)
 
 
@@ -108,10 +108,10 @@ def jump(unit_s_B: Floats) -> Jump | None:
     """
     found = None
     for first in range(len(unit_s_B) - JUMP_BLOCKS, EVEN_BLOCKS - 1, -1):
-        usual_s = float(np.median(unit_s_B[first - EVEN_BLOCKS : first]))
-        if unit_s_B[first] < JUMP_RATIO * usual_s:
+        baseline_s = float(np.median(unit_s_B[first - EVEN_BLOCKS : first]))
+        if unit_s_B[first] < JUMP_RATIO * baseline_s:
             break
-        found = first if unit_s_B[first:].min() >= JUMP_RATIO * usual_s else found
+        found = first if unit_s_B[first:].min() >= JUMP_RATIO * baseline_s else found
     if found is None:
         return None
     even = even_from(unit_s_B[:found])
@@ -121,8 +121,8 @@ def jump(unit_s_B: Floats) -> Jump | None:
 
 def even_from(unit_s_B: Floats) -> int:
     """The first of the last blocks in a row that took about the same."""
-    usual_s = float(np.median(unit_s_B[-EVEN_BLOCKS:])) if len(unit_s_B) else 0.0
-    uneven = np.flatnonzero((unit_s_B > EVEN_RATIO * usual_s) | (unit_s_B * EVEN_RATIO < usual_s))
+    baseline_s = float(np.median(unit_s_B[-EVEN_BLOCKS:])) if len(unit_s_B) else 0.0
+    uneven = np.flatnonzero((unit_s_B > EVEN_RATIO * baseline_s) | (unit_s_B * EVEN_RATIO < baseline_s))
     return int(uneven[-1]) + 1 if len(uneven) else 0
 
 
@@ -145,7 +145,7 @@ def onset(unit_s_B: Floats, first: int, last: int, level: Level) -> int:
     return at
 
 
-def chance_s(length_s_B: Floats, usual_s_B: Floats, share: float) -> float | None:
+def chance_s(length_s_B: Floats, baseline_s_B: Floats, share: float) -> float | None:
     """What this job loses by chance, s, once in `CALM_S` at most; None where its past is too short to tell.
 
     Inputs: what B blocks of its past took and what is usual for them; the share of its time from which it is slow.
@@ -154,7 +154,7 @@ def chance_s(length_s_B: Floats, usual_s_B: Floats, share: float) -> float | Non
     Source: Siegmund, Sequential Analysis (1985), chapter 3 and section 10.2.
     """
     whole_s = float(length_s_B.sum())
-    gain_B = np.ascontiguousarray(length_s_B * (1 - share) - usual_s_B)
+    gain_B = np.ascontiguousarray(length_s_B * (1 - share) - baseline_s_B)
     if whole_s < KNOWN_S or len(gain_B) < BLOCKS_MIN or not gain_B.mean() < 0:
         return None
     scale_s = float(gain_B.var()) / (2 * -float(gain_B.mean()))

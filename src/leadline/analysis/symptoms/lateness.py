@@ -15,7 +15,7 @@ from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.call_kernels import Int32s
 from leadline.analysis.symptoms.calls import NEVER, PAIRWISE, Calls, numbered
-from leadline.analysis.symptoms.lateness_kernels import arrivals, met, usual_offsets
+from leadline.analysis.symptoms.lateness_kernels import arrivals, baseline_offsets, met
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def lateness(meetings: Meetings, since_ns: int, until_ns: int, calm_ns: int) -> 
         return Lateness({}, {})
     begin_G, stop_G, number_N = meetings.begin_G, meetings.stop_G, meetings.number_N
     entered_N, fits_N = meetings.calls.entered_N, meetings.fits_N
-    usually_R = usual_offsets(
+    usually_R = baseline_offsets(
         begin_G, stop_G, meetings.middle_G, calm_G, number_N, entered_N, fits_N, len(ranks_R)
     )  # fmt: skip
     middle_G, last_G, who_G = arrivals(begin_G, stop_G, usually_R, number_N, entered_N, fits_N)

@@ -71,7 +71,7 @@ def met(comm_N: Int32s, seq_N: Ints, size_N: Int32s, entered_N: Ints, ended_N: I
 
 
 @njit(cache=True, nogil=True)
-def usual_offsets(
+def baseline_offsets(
     begin_G: Ints, stop_G: Ints, middle_G: Ints, calm_G: Bools, number_N: Ints, entered_N: Ints, fits_N: Bools,
     ranks: int,
 ) -> Ints:  # fmt: skip

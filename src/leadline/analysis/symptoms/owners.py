@@ -129,7 +129,7 @@ def first_blame(
     for rank, seconds in sorted(late.by_rank_s.items()):
         if seconds >= SHARE_MIN * lost_s:
             waits = phases.input_s.get(rank, 0.0) * steps >= INPUT_SHARE * min(seconds, lost_s)
-            category = Category.INPUT if waits else Category.LATE_RANK
+            category = Category.INPUT if waits else Category.STRAGGLER
             found.append((f"rank:{job}/{rank}", category, Depth.COLLECTIVES, seconds))
     for comm, seconds in sorted(late.by_comm_s.items()):
         if seconds >= SHARE_MIN * lost_s:
@@ -154,7 +154,7 @@ def _of_phases(phases: Phases, lost_s: float, steps: int, job: str) -> list[tupl
     """Where collectives tell nothing: one rank's own phases that grew, or those of all."""
     typical = {Category.INPUT: phases.typical(phases.input_s), Category.COMPUTE: phases.typical(phases.forward_s)}
     found = []
-    for category, of in ((Category.INPUT, phases.input_s), (Category.LATE_RANK, phases.forward_s)):
+    for category, of in ((Category.INPUT, phases.input_s), (Category.STRAGGLER, phases.forward_s)):
         for rank, more in sorted(of.items()):
             beyond = (more - typical[Category.INPUT if category is Category.INPUT else Category.COMPUTE]) * steps
             if beyond >= SHARE_MIN * lost_s:

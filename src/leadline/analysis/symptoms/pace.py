@@ -158,8 +158,8 @@ def _blocks(units: Pace, of: int) -> Pace:
     """As many units together as make up `BLOCK_NS`, in whole rounds of so many."""
     if not len(units.end_B):
         return units
-    usual_ns = max(float(np.median(units.length_B) if of == 1 else np.mean(units.length_B)), 1.0)
-    each = of * max(1, int(np.ceil(BLOCK_NS / (of * usual_ns))))
+    baseline_ns = max(float(np.median(units.length_B) if of == 1 else np.mean(units.length_B)), 1.0)
+    each = of * max(1, int(np.ceil(BLOCK_NS / (of * baseline_ns))))
     # From the newest back, so that what came last is whole.
     place = (len(units.end_B) - 1 - np.arange(len(units.end_B))) // each
     first = np.flatnonzero(np.append(True, place[1:] != place[:-1]))

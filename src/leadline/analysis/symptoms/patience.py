@@ -70,7 +70,7 @@ class Paces:
         return bool(2 * shared_N.max(initial=0) > end_ns - begin_ns)
 
     @property
-    def usual_ns(self) -> int:
+    def baseline_ns(self) -> int:
         """How long a step takes; 0: not known."""
         return int(np.median(self.length_N)) if len(self.length_N) else 0
 
@@ -83,10 +83,10 @@ class Paces:
         """Longest time that a rank spent between two steps, if it is longer than a usual step; else 0. Of steps that
         nobody marked: by how much the longest exceeds a usual one."""
         if self.is_unmarked:
-            longest_ns = int(self.length_N.max()) - self.usual_ns
+            longest_ns = int(self.length_N.max()) - self.baseline_ns
         else:
             longest_ns = int(self._gaps().max(initial=0))
-        return longest_ns if longest_ns > self.usual_ns else 0
+        return longest_ns if longest_ns > self.baseline_ns else 0
 
     @cached_property
     def is_unmarked(self) -> bool:
@@ -133,25 +133,25 @@ class Patience:
         group = decision.group
         if group is None or decision.category in (DIED, FROZEN, DIVERGED):
             return WAIT_NS_MIN
-        usual_ns = self._usual_ns(group)
+        baseline_ns = self._baseline_ns(group)
         if decision.category == STUCK:
-            return usual_ns
-        return max(usual_ns, self._pause_ns(group, decision.ranks or tuple(sorted(group.absent))))
+            return baseline_ns
+        return max(baseline_ns, self._pause_ns(group, decision.ranks or tuple(sorted(group.absent))))
 
     def silent_ns(self) -> int:
         """How long a job may tell nothing at all, while nobody waits: then all of it may be in a pause."""
-        usual_ns = TIMES * max(self.paces.longest_gap_ns(), self.paces.usual_ns, self._seen_ns())
-        return max(usual_ns, SILENT_NS_MIN if self._seen_ns() else PAUSE_NS_MIN)
+        baseline_ns = TIMES * max(self.paces.longest_gap_ns(), self.paces.baseline_ns, self._seen_ns())
+        return max(baseline_ns, SILENT_NS_MIN if self._seen_ns() else PAUSE_NS_MIN)
 
-    def _usual_ns(self, group: Group) -> int:
-        if group.usual_ns:
-            return max(WAIT_NS_MIN, TIMES * group.usual_ns)
-        return max(NEW_KIND_NS_MIN if not group.pairwise else WAIT_NS_MIN, TIMES * self.paces.usual_ns)
+    def _baseline_ns(self, group: Group) -> int:
+        if group.baseline_ns:
+            return max(WAIT_NS_MIN, TIMES * group.baseline_ns)
+        return max(NEW_KIND_NS_MIN if not group.pairwise else WAIT_NS_MIN, TIMES * self.paces.baseline_ns)
 
     def _seen_ns(self) -> int:
         """The longest pause of the job that was seen; 0: none was."""
-        told_ns = round(self.happened.longest_pause_s() * S)
-        return max(told_ns, self.paces.checkpoint_ns, self.paces.longest_pause_ns())
+        reported_ns = round(self.happened.longest_pause_s() * S)
+        return max(reported_ns, self.paces.checkpoint_ns, self.paces.longest_pause_ns())
 
     def _pause_ns(self, group: Group, missing: Collection[int]) -> int:
         """How long ranks that are missing may be in a pause; 0: they are in none."""

@@ -105,7 +105,7 @@ def told_of(
     rank = f"rank:{window.job}/{shared.rank}"
     return [
         Told(
-            entity, window.job, Symptom.NAME_SHARED, start_ns, None, window.to_ns if last is None else last.told_ns,
+            entity, window.job, Symptom.NAME_SHARED, start_ns, None, window.to_ns if last is None else last.reported_ns,
             blamed=(Blame(entity, "shared", "step", 0.0, start_ns),),
             missing="which of the jobs of this name each row is of",
             evidence=(Evidence("step", rank, "overlap", start_ns, None, text),),

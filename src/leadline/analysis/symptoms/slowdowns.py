@@ -32,20 +32,20 @@ from leadline.analysis.symptoms.same_name import shared_of, told_of
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence, Told, bound_of, columns_of, told_before
 from leadline.model.accounts import Category
 from leadline.model.incidents import Symptom
-from leadline.model.tables.accounts import LEDGER, USUAL
+from leadline.model.tables.accounts import BASELINE, LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import EVENT, SYMPTOM
 
 # Look-back over steps: long enough for 20 blocks of steps of 10 s, and trouble that lasts longer is held against
-# `usual`. Source: judgement.
+# `baseline`. Source: judgement.
 STEPS_NS = 300 * S
 # Look-back over collectives, which are many: long enough for the onset of what is told within 40 s. Source: bound.
 CALLS_NS = 120 * S
-# Look-back over `usual`: a day, as the ledger's, so that both hold a job against the same past. Source: definition.
-USUAL_NS = 24 * 3600 * S
-# Share of the windows of `usual` whose best is the level: trouble that lasts three quarters of a day does not become
-# the usual. The same as in `ledger.usual`. Source: recordings (docs/log.md, 2026-11-22).
+# Look-back over `baseline`: a day, as the ledger's, so that both hold a job against the same past. Source: definition.
+BASELINE_NS = 24 * 3600 * S
+# Share of the windows of `baseline` whose best is the level: trouble that lasts three quarters of a day does not become
+# the usual. The same as in `ledger.baseline`. Source: recordings (docs/log.md, 2026-11-22).
 BEST_SHARE = 0.25
 # As usual for so long, and it is over: shorter, and a fault that comes and goes would be many symptoms. Source:
 # recordings (docs/analyses/slowdowns.md).
@@ -90,7 +90,7 @@ PAUSES_MAX = 2
 # ns; nothing is heard for so long, and many units: the job ended, or stalls, which takes up to 30 s to tell. Source:
 # definition (PAUSE_NS_MIN of patience).
 OVER_NS = 30 * S
-NOT_USUAL = (Symptom.SLOW, Symptom.CRASH, Symptom.NAME_SHARED)  # steps made meanwhile say nothing of what is usual
+NOT_BASELINE = (Symptom.SLOW, Symptom.CRASH, Symptom.NAME_SHARED)  # steps made meanwhile say nothing of what is usual
 # What became much slower after it had been evenly slow for so long may be another's doing. Made for one live run of two
 # faults in one slow-down. Source: recordings (docs/log.md, 2026-11-23).
 EVEN_NS = 15 * S
@@ -129,7 +129,7 @@ WINDOW_NS = 10 * S
             waits=False,
             calls=False,
         ),
-        Read(USUAL, columns=("job", "what", "end_ns", "count", "median_s"), look_back_ns=USUAL_NS, waits=False,
+        Read(BASELINE, columns=("job", "what", "end_ns", "count", "median_s"), look_back_ns=BASELINE_NS, waits=False,
              calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=CALLS_NS,
              waits=False, calls=False),
@@ -145,7 +145,7 @@ def slowdowns(
     step: pa.Table,
     collective: pa.Table,
     ledger: pa.Table,
-    usual: pa.Table,
+    baseline: pa.Table,
     relation: pa.Table,
     event: pa.Table,
     symptom: pa.Table,
@@ -160,7 +160,7 @@ def slowdowns(
     """
     before = told_before(symptom, tuple(Symptom), f"job:{window.job}", window)
     held = held_spans(event, window.job, window.to_ns)
-    job = _Job(window, step, collective, relation, _ledger_rows(ledger, window), _usual_s(usual), before, held)
+    job = _Job(window, step, collective, relation, _ledger_rows(ledger, window), _baseline_s(baseline), before, held)
     return {"symptom": columns_of(job.told(), window)}
 
 
@@ -190,11 +190,11 @@ def writers(step: pa.Table, window: Window) -> frozenset[str]:
     return frozenset(found)
 
 
-def _usual_s(usual: pa.Table) -> float | None:
+def _baseline_s(baseline: pa.Table) -> float | None:
     """What steps took in the best windows of a day, s."""
     rows = sorted(
         (row["median_s"], min(row["count"], 2**40))
-        for row in usual.select(["what", "median_s", "count"]).to_pylist()
+        for row in baseline.select(["what", "median_s", "count"]).to_pylist()
         if row["what"] == "step" and 0 < row["median_s"] < 3600 and row["count"] > 2
     )
     total, so_far = sum(count for _, count in rows), 0
@@ -225,7 +225,7 @@ class _Job:
     collective: pa.Table
     relation: pa.Table
     ledger: Sequence[Mapping[str, Any]]
-    usual_s: float | None
+    baseline_s: float | None
     before: Sequence[Told]
     held: Sequence[tuple[int, int]]  # by a debugger, ns: what took long then is nobody's fault
 
@@ -289,7 +289,7 @@ class _Job:
 
     def _onset(self) -> tuple[int, Level, str] | None:
         """When it became slow, and what was usual; None: it did not, or that was told."""
-        spans = self._trouble(NOT_USUAL)
+        spans = self._trouble(NOT_BASELINE)
         calm = self.pace.take(~inside(self.pace, spans))
         found = excursion(calm.unit_s_B)
         begin_ns = int(calm.begin_B[found.first]) if found is not None else 0
@@ -314,8 +314,8 @@ class _Job:
         rank_s = max(late.by_rank_s.values(), default=0.0)
         most_s = max([rank_s, *late.by_comm_s.values()])
         before = pace.take(pace.end_B <= begin_ns)
-        usual_s_B = np.asarray(level.unit_s * before.count_B, np.float64)
-        chance = chance_s(before.unit_s_B * before.count_B, usual_s_B, LOST_SHARE_MIN)
+        baseline_s_B = np.asarray(level.unit_s * before.count_B, np.float64)
+        chance = chance_s(before.unit_s_B * before.count_B, baseline_s_B, LOST_SHARE_MIN)
         pause_s = _pause_s(now, level)
         lost_s = max(0.0, _lost_s(now, level) - pause_s)
         # Whose the pause was is not known: it is taken off everybody.
@@ -328,12 +328,12 @@ class _Job:
         newest = self._losing_windows([*spans, *self._trouble((Symptom.STALL,)), *self.held])
         lost_s = sum(each.share * (each.end_ns - each.begin_ns) / S for each in newest)
         most_s = sum(each.most * (each.end_ns - each.begin_ns) / S for each in newest)
-        told_ns = newest[-1].end_ns - newest[0].begin_ns if newest else 0
-        if told_ns < LEDGER_NS or not _is_worth_telling(lost_s, 0.0, most_s, 0.0, None):
+        reported_ns = newest[-1].end_ns - newest[0].begin_ns if newest else 0
+        if reported_ns < LEDGER_NS or not _is_worth_telling(lost_s, 0.0, most_s, 0.0, None):
             return None
         if self.window.to_ns - newest[-1].end_ns > SOON_NS:
             return None
-        # It began to lose time, by the ledger: then it got slower. Slow from its first window on only `usual` tells.
+        # It began to lose time, by the ledger: then it got slower. Slow from its first window on only `baseline` tells.
         began = len(newest) < len(self._ledger_windows())
         if began and not calm.is_slower(newest[0].begin_ns, LOST_SHARE_MIN):
             return None
@@ -341,9 +341,9 @@ class _Job:
         if began and slow is not None and 0 < slow <= PAUSES_MAX:
             return None  # evaluations that nobody marked
         calm_ns = newest[0].begin_ns - int(calm.begin_B[0]) if len(calm.begin_B) else 0
-        if began and told_ns > TIMES_BEFORE * calm_ns:
+        if began and reported_ns > TIMES_BEFORE * calm_ns:
             return None
-        level = level_of(calm.unit_s_B) or Level(self.usual_s or 1.0, SCATTER_MIN)
+        level = level_of(calm.unit_s_B) or Level(self.baseline_s or 1.0, SCATTER_MIN)
         share, begin_ns = sum(each.share for each in newest) / len(newest), max(1, newest[0].begin_ns)
         inside_B = np.flatnonzero(calm.end_B > begin_ns)
         if len(inside_B):
@@ -368,8 +368,8 @@ class _Job:
         length: dict[int, int] = {}
         for row in self.ledger:
             held[row["end_ns"]] += _sound(row["gpu_seconds"])
-            usual = row["category"] == Category.CHECKPOINT and row["owner"] in self._writers
-            if row["category"] not in NOT_LOST and not usual:
+            baseline = row["category"] == Category.CHECKPOINT and row["owner"] in self._writers
+            if row["category"] not in NOT_LOST and not baseline:
                 lost[row["end_ns"]] += _sound(row["lost_gpu_seconds"])
                 # The owner of what is unknown is what is missing, in words that may have a colon.
                 if row["category"] != Category.UNKNOWN and ":" in (row["owner"] or ""):
@@ -442,11 +442,11 @@ class _Job:
             within = level_of(unit_s_B[even_from(unit_s_B) :])
             if within is not None:
                 return within
-        spans = [*self._trouble(NOT_USUAL), (last.start_ns, self.window.to_ns)]
+        spans = [*self._trouble(NOT_BASELINE), (last.start_ns, self.window.to_ns)]
         calm = self.pace.take(~inside(self.pace, spans))
         known = level_of(calm.unit_s_B[calm.end_B <= last.start_ns]) or level_of(calm.unit_s_B)
-        if known is None and self.usual_s is not None and self.pace.what == "step":
-            return Level(self.usual_s, SCATTER_MIN)
+        if known is None and self.baseline_s is not None and self.pace.what == "step":
+            return Level(self.baseline_s, SCATTER_MIN)
         return known
 
     def _back_ns(self, blocks: Pace, level: Level) -> int | None:
@@ -540,6 +540,6 @@ def _sound(value: float | None) -> float:
     return value if value is not None and 0 <= value < 1e300 else 0.0
 
 
-def _words(what: str, usual_s: float, now_s: float) -> str:
+def _words(what: str, baseline_s: float, now_s: float) -> str:
     unit = {"step": "a step", "collective": "one collective to the next"}.get(what, "a unit")
-    return f"{unit} takes {now_s:.3g} s and took {usual_s:.3g} s before ({100 * (now_s / usual_s - 1):+.0f} %)"
+    return f"{unit} takes {now_s:.3g} s and took {baseline_s:.3g} s before ({100 * (now_s / baseline_s - 1):+.0f} %)"

@@ -52,7 +52,7 @@ class Told:
     symptom: str
     start_ns: int
     end_ns: int | None
-    told_ns: int
+    reported_ns: int
     bound_ns: int | None = None
     lost_gpu_seconds: float = 0.0
     lost_share: float = 0.0
@@ -69,18 +69,18 @@ def told_before(symptom: pa.Table, kinds: Iterable[str], entity: str | None, win
     """
     wanted, found = frozenset(kinds), []
     for row in symptom.to_pylist():
-        if row["symptom"] not in wanted or row["told_ns"] >= window.to_ns or not 0 < row["start_ns"] < window.to_ns:
+        if row["symptom"] not in wanted or row["reported_ns"] >= window.to_ns or not 0 < row["start_ns"] < window.to_ns:
             continue
         if entity is None or row["entity"] == entity:
             found.append(_told(row))
-    return sorted(found, key=lambda each: (each.entity, each.start_ns, each.symptom, each.told_ns))
+    return sorted(found, key=lambda each: (each.entity, each.start_ns, each.symptom, each.reported_ns))
 
 
 def _told(row: Mapping[str, Any]) -> Told:
     end_ns = row["end_ns"]
     return Told(
         row["entity"], row["job"], row["symptom"], row["start_ns"],
-        max(end_ns, row["start_ns"]) if end_ns is not None else None, row["told_ns"], row["bound_ns"],
+        max(end_ns, row["start_ns"]) if end_ns is not None else None, row["reported_ns"], row["bound_ns"],
         _finite(row["lost_gpu_seconds"]), min(_finite(row["lost_share"]), 1.0),
         tuple(_parsed(row["blamed"], Blame)), row["missing"], tuple(_parsed(row["evidence"], Evidence)),
     )  # fmt: skip
@@ -115,7 +115,7 @@ def columns_of(rows: Sequence[Told], window: Window) -> dict[str, list[Any]]:
         "start_ns": [each.start_ns for each in told],
         "end_ns": [each.end_ns for each in told],
         "bound_ns": [each.bound_ns for each in told],
-        "told_ns": [each.told_ns for each in told],
+        "reported_ns": [each.reported_ns for each in told],
         "lost_gpu_seconds": [each.lost_gpu_seconds for each in told],
         "lost_share": [min(max(each.lost_share, 0.0), 1.0) for each in told],
         "blamed": [_text(_most_lost(each.blamed)) for each in told],

@@ -145,14 +145,14 @@ class _Job:
         for each in before:
             if each.end_ns is None:
                 found = crash_of(self.happened, self.calls, each.start_ns - EARLIER_NS)
-                told.append(self._crashed(each.start_ns, each.told_ns, found, each))
+                told.append(self._crashed(each.start_ns, each.reported_ns, found, each))
             after_ns = max(after_ns, told[-1].end_ns or self.window.to_ns if told else 0, each.end_ns or 0)
         found = crash_of(self.happened, self.calls, max(after_ns, self.window.to_ns - LOOK_BACK_NS))
         if found is not None and not any(each.end_ns is None for each in told):
             told.append(self._crashed(found.start_ns, self.window.to_ns, found, None))
         return told
 
-    def _crashed(self, start_ns: int, told_ns: int, crash: Crash | None, known: Told | None) -> Told:
+    def _crashed(self, start_ns: int, reported_ns: int, crash: Crash | None, known: Told | None) -> Told:
         last_ns = crash.last_ns if crash is not None else start_ns
         back_ns = self._works_after(last_ns)
         if back_ns is None and self.window.to_ns - last_ns > BACK_NS:
@@ -172,7 +172,7 @@ class _Job:
             )
             for each in sorted(crash.ends, key=lambda each: (each.rank not in decision.ranks, each.time_ns, each.rank))
         ]
-        return self._told(Symptom.CRASH, start_ns, back_ns, told_ns, decision, start_ns, ends)
+        return self._told(Symptom.CRASH, start_ns, back_ns, reported_ns, decision, start_ns, ends)
 
     def _works_after(self, at_ns: int) -> int | None:
         """When the job made a step again, or a collective where it tells no steps, that began after a time."""
@@ -200,7 +200,7 @@ class _Job:
         decision, since_ns = found
         evidence = [] if decision.group is None else [self._group_evidence(decision.group)]
         if last is not None:  # it lasts, or moved for a moment
-            return self._told(Symptom.STALL, last.start_ns, None, last.told_ns, decision, since_ns, evidence)
+            return self._told(Symptom.STALL, last.start_ns, None, last.reported_ns, decision, since_ns, evidence)
         return self._told(Symptom.STALL, since_ns, None, self.window.to_ns, decision, since_ns, evidence)
 
     def _goes_on(self, last: Told) -> Told:
@@ -246,7 +246,7 @@ class _Job:
         since_ns = group.last_ns if complete else group.first_ns
         if to_ns - since_ns <= self.patience.of(decision):
             return None
-        return decision, min(group.last_ns + (group.usual_ns if complete else 0), to_ns - 1)
+        return decision, min(group.last_ns + (group.baseline_ns if complete else 0), to_ns - 1)
 
     def _before_failing_ns(self) -> int:
         """Now; or when the first call failed, if none has ended well since: who gave up waits in nothing any more."""
@@ -315,11 +315,11 @@ class _Job:
     # --- rows -----------------------------------------------------------------------------------------------------
 
     def _told(
-        self, symptom: Symptom, start_ns: int, end_ns: int | None, told_ns: int, decision: Decision, since_ns: int,
+        self, symptom: Symptom, start_ns: int, end_ns: int | None, reported_ns: int, decision: Decision, since_ns: int,
         evidence: Sequence[Evidence],
     ) -> Told:  # fmt: skip
         job = self.window.job
-        whole = Told(f"job:{job}", job, symptom, start_ns, end_ns, told_ns, self.bound_ns)
+        whole = Told(f"job:{job}", job, symptom, start_ns, end_ns, reported_ns, self.bound_ns)
         whole = self._costs(whole)
         lost = whole.lost_gpu_seconds
         owners = [f"rank:{job}/{rank}" for rank in decision.ranks]
@@ -339,7 +339,7 @@ class _Job:
         came = f"{len(group.entered)} of {group.size} ranks came"
         absent = f", not {', '.join(map(str, sorted(group.absent)[:8]))}" if group.absent else ""
         return Evidence("collective", f"comm:{group.comm}", group.op, group.first_ns, self.bound_ns,
-                        f"{group.name}: {came}{absent}; usually over in {seconds(group.usual_ns)}")  # fmt: skip
+                        f"{group.name}: {came}{absent}; usually over in {seconds(group.baseline_ns)}")  # fmt: skip
 
     def _costs(self, told: Told) -> Told:
         """The whole job waits: all of its GPUs, all of the time."""

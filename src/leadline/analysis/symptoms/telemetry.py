@@ -52,7 +52,7 @@ class _Sender:
     reads=(
         Read(
             WATERMARK,
-            columns=("tenant", "cluster", "host", "told_ns", "sender", "job", "ranks", "state", "heard_ns"),
+            columns=("tenant", "cluster", "host", "reported_ns", "sender", "job", "ranks", "state", "heard_ns"),
             look_back_ns=STATES_NS,
             waits=False,
         ),
@@ -97,10 +97,10 @@ def _lost(watermark: pa.Table, window: Window) -> list[_Sender]:
     for row in watermark.to_pylist():
         key = (row["tenant"] or "", row["host"] or "", row["sender"] or "")
         heard_ns = row["heard_ns"]
-        if heard_ns is None or not 0 < heard_ns < NEAR_NS or not key[1] or row["told_ns"] < newest.get(key, 0):
+        if heard_ns is None or not 0 < heard_ns < NEAR_NS or not key[1] or row["reported_ns"] < newest.get(key, 0):
             continue
-        if row["told_ns"] > newest.get(key, 0):
-            newest[key], jobs[key] = row["told_ns"], {}
+        if row["reported_ns"] > newest.get(key, 0):
+            newest[key], jobs[key] = row["reported_ns"], {}
         jobs[key][row["job"] or ""] = row
     found = []
     for key, rows in jobs.items():
@@ -139,7 +139,7 @@ def _told(senders: Sequence[_Sender], start_ns: int, known: Told | None, window:
     ]
     return Told(
         entity, jobs[0] if len(jobs) == 1 else None, Symptom.TELEMETRY_LOST, start_ns, None,
-        known.told_ns if known is not None else window.to_ns,
+        known.reported_ns if known is not None else window.to_ns,
         blamed=(Blame(entity, "silent", "watermark", 0.0, start_ns),),
         missing=f"telemetry of {', '.join(f'job {job}' for job in jobs)}" if jobs else None,
         evidence=tuple(evidence[:EVIDENCE_MAX]),

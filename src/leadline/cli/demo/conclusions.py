@@ -62,7 +62,7 @@ class Conclusions:
                 self.advised[key] = cause["action"]
             if key not in self.named_ns:
                 self.named_p[key] = cause["probability"]
-                self.named_ns[key] = now_ns if self.live else cause["told_ns"] or one["told_ns"]
+                self.named_ns[key] = now_ns if self.live else cause["reported_ns"] or one["reported_ns"]
                 lines.append(self.words(one, cause))
         return lines
 

@@ -77,7 +77,7 @@ def _as_json(given: Given, question: Question, of: Readings, relations: Relation
             "position": place, "entity": cause.entity, "share": cause.share, "inferred": cause.inferred,
             "path": list(cause.path), "relations": _kinds(cause.path, relations.kind),
             "evidence": [
-                {"what": each.what, "share": each.share, "found": each.found, "usual": each.usual}
+                {"what": each.what, "share": each.share, "found": each.found, "baseline": each.baseline}
                 for each in cause.evidence
             ],
         }
@@ -149,10 +149,10 @@ def _evidence(cause: Answer) -> list[str]:
     if len(path) > 1:
         told.append(path[0] + "".join(f" {kind or '->'} {to}" for kind, to in zip(kinds, path[1:], strict=True)))
     for each in cause["evidence"]:
-        if each["found"] is None or each["usual"] is None:
+        if each["found"] is None or each["baseline"] is None:
             told.append(f"{each['share']:.0%} of {each['what']} is unusual")
         else:
-            told.append(f"{each['what']} {each['found']:.4g}, usually up to {each['usual']:.4g}")
+            told.append(f"{each['what']} {each['found']:.4g}, usually up to {each['baseline']:.4g}")
     return told
 
 

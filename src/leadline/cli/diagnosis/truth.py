@@ -53,16 +53,16 @@ class Compared:
 def compared(
     faults: Iterable[Entry],
     incidents: Sequence[Mapping[str, Any]],
-    told_ns: Mapping[tuple[str, str], int] | None = None,
+    reported_ns: Mapping[tuple[str, str], int] | None = None,
     judged_ns: int | None = None,
 ) -> list[Compared]:
     """Every fault that is no decoy by its onset, then the incidents that meet none of all faults.
 
-    told_ns: when (incident, entity) was named first, where somebody looked; else when the incident was told.
+    reported_ns: when (incident, entity) was named first, where somebody looked; else when the incident was told.
     judged_ns: how far is judged, where that is not to the end.
     """
     real = sorted((each for each in faults if not each.decoy), key=lambda each: each.onset_ns)
-    lines = [_found(each, _of_its_time(each, real, incidents), told_ns or {}, judged_ns) for each in real]
+    lines = [_found(each, _of_its_time(each, real, incidents), reported_ns or {}, judged_ns) for each in real]
     idle = [one for one in incidents if not any(meets(each, one) for each in real)]
     return [*lines, *(Compared(None, one, _first(one), WRONG if one["causes"] else UNKNOWN, None) for one in idle)]
 
@@ -94,14 +94,16 @@ def meets(fault: Entry, incident: Mapping[str, Any]) -> bool:
 def _found(
     fault: Entry,
     incidents: Sequence[Mapping[str, Any]],
-    told_ns: Mapping[tuple[str, str], int],
+    reported_ns: Mapping[tuple[str, str], int],
     judged_ns: int | None,
 ) -> Compared:
     """The incident that names it; else the costliest of its time."""
     for one in incidents:
         for cause in one["causes"]:
             if same_place(cause["entity"], fault.component):
-                at_ns = told_ns.get((one["incident"], cause["entity"])) or cause["told_ns"] or one["told_ns"]
+                at_ns = (
+                    reported_ns.get((one["incident"], cause["entity"])) or cause["reported_ns"] or one["reported_ns"]
+                )
                 return Compared(fault, one, cause, RIGHT, (at_ns - fault.onset_ns) / S)
     if not incidents:
         until_ns = fault.onset_ns if fault.end_ns is None else fault.end_ns

@@ -203,7 +203,7 @@ class _Page:
         return f"{who}{others} {words}{much}{gpus}"
 
     def _when(self, one: Answer) -> str:
-        told_s = (one["told_ns"] - one["start_ns"]) / 1e9
+        told_s = (one["reported_ns"] - one["start_ns"]) / 1e9
         reported = f"reported {ago(told_s)} later"
         if one["held"]:
             until = f"{when(one['start_ns'])} to {when(one['over_ns'])[11:]}, {reported}"

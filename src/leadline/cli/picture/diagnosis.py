@@ -98,7 +98,7 @@ class _Picture:
             drawing.text(self._x(end_s), TOP - 22, f"{end_s:.0f} s", "fill-dim", SMALL, "end")
 
     def _told_s(self) -> float:
-        return float((self._one["told_ns"] - self._one["start_ns"]) / 1e9)
+        return float((self._one["reported_ns"] - self._one["start_ns"]) / 1e9)
 
     def _lost(self) -> str:
         return f"lost {gpu_time(self._one['lost_gpu_seconds'])}"

@@ -14,7 +14,7 @@ TOP, BANDS, LOST, ROW = 118.0, 220.0, 110.0, 24.0
 OWNERS_MAX = 8
 # From the ground up, useful time first. Restart is dark, idle pale, unknown hatched: order tells them apart, too.
 FILLS: Mapping[str, str] = {
-    "compute": "fill-job0", "communication": "fill-job3", "input": "fill-job1", "late-rank": "fill-bad",
+    "compute": "fill-job0", "communication": "fill-job3", "input": "fill-job1", "straggler": "fill-bad",
     "checkpoint": "fill-job2", "restart": "fill-text", "idle": "fill-rule", "unknown": "hatched",
 }  # fmt: skip
 OTHER = "fill-job4"

@@ -25,6 +25,7 @@ from leadline.cli.show.sle import expectations, sle
 from leadline.cli.show.symptoms import symptoms
 from leadline.cli.show.whatif import whatif
 from leadline.model.errors import UnknownNameError
+from leadline.model.tables import renamed
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show what is stored.")
 app.command()(graph)
@@ -55,9 +56,8 @@ def tables(
         found["tables"] = [each for each in found["tables"] if each["name"] == name]
         if not found["tables"]:
             near = difflib.get_close_matches(name, known, 3) or known[:3]
-            raise UnknownNameError(
-                f"no table {name!r} is known; did you mean {' or '.join(near)}? `leadline show tables` lists all"
-            )
+            hint = renamed(name) or f"did you mean {' or '.join(near)}?"
+            raise UnknownNameError(f"no table {name!r} is known; {hint} `leadline show tables` lists all")
     if emit(found, output):
         return
     out = console()

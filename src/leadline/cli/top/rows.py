@@ -33,7 +33,7 @@ class Row:
 
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    JOBS: ("job", "ranks", "hosts", "step", "step time", "usual", "goodput", "lost", "step time over the span"),
+    JOBS: ("job", "ranks", "hosts", "step", "step time", "baseline", "goodput", "lost", "step time over the span"),
     INCIDENTS: ("incident", "job", "what", "since", "lost", "cause", "p", "do"),
     HOSTS: ("host", "jobs", "GPUs", "NICs", "loss", "load", "in", "out", "why"),
 }
@@ -64,13 +64,13 @@ def jobs(found: Answer, match: str = "") -> list[Row]:
 
 
 def _job(one: Answer) -> Row:
-    slow = one["step_s"] is not None and one["usual_s"] is not None and one["step_s"] > 1.2 * one["usual_s"]
+    slow = one["step_s"] is not None and one["baseline_s"] is not None and one["step_s"] > 1.2 * one["baseline_s"]
     judged = one["goodput"] is not None and one["step_s"] is not None
     late = slow and one["running"]
     state = "bad" if one["incidents_open"] else "watch" if late else "good" if judged else "unknown"
     cells = (
         one["job"], _number(one["ranks"]), _number(one["hosts"]), _number(one["step"]), span(one["step_s"]),
-        span(one["usual_s"]), share(one["goodput"]), gpu_time(one["lost_gpu_seconds"]),
+        span(one["baseline_s"]), share(one["goodput"]), gpu_time(one["lost_gpu_seconds"]),
         sparkline(one["line"]["step_s"]),
     )  # fmt: skip
     told = [f"{one['job']} of {one['tenant']}: {_state(one)}"]

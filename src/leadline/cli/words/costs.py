@@ -14,7 +14,7 @@ OWNER_SHARE_MIN = 0.05  # of all that was lost; who lost less is noise beside th
 
 
 def time_words(found: Mapping[str, Any] | None) -> str:
-    """`compute 61 %, waiting for a late rank 20 %, ...`, the largest first; empty where the ledger has nothing yet."""
+    """`compute 61 %, waiting for a straggler 20 %, ...`, the largest first; empty where the ledger has nothing yet."""
     if not found or not found["total"]:
         return ""
     held = {each["category"]: each["gpu_seconds"] for each in found["categories"]}

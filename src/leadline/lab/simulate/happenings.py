@@ -130,12 +130,12 @@ def start_near(fault: Befallen, run: Run) -> bool:
 
 
 def event_columns(
-    happenings: list[Happening], hosts: pa.Array, clocks: pa.Array, told_ns: Callable[[Ints, Ints], Ints]
+    happenings: list[Happening], hosts: pa.Array, clocks: pa.Array, reported_ns: Callable[[Ints, Ints], Ints]
 ) -> dict[str, Any]:
     """Columns of `event`."""
     host = np.array([each.host for each in happenings])
     at = np.array([each.at_ns for each in happenings])
-    known = np.where(host >= 0, told_ns(np.maximum(host, 0), at), at)
+    known = np.where(host >= 0, reported_ns(np.maximum(host, 0), at), at)
     plain = pa.concat_arrays([hosts, pa.array(["scheduler"])])
     clocked = pa.concat_arrays([clocks, pa.array(["scheduler/0"])])
     place = np.where(host >= 0, host, len(hosts))

@@ -26,7 +26,7 @@ class Live:
     """Sends watermarks and repeats those that are open. Built inert; `start` begins to repeat."""
 
     def __init__(self, sink: ServerSink, rows: Callable[[list[Said], int], pa.Table]) -> None:
-        """`rows(said, told_ns)`: rows of `watermark` said at a true time."""
+        """`rows(said, reported_ns)`: rows of `watermark` said at a true time."""
         self._sink = sink
         self._rows = rows
         self._open: dict[tuple[str, int], Said] = {}

@@ -97,9 +97,9 @@ class Told:
 
 
 def step_columns(
-    told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: Any, start_ns: int, rng: np.random.Generator
+    told: list[Told], hosts: pa.Array, clocks: pa.Array, reported_ns: Any, start_ns: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any], int]:
-    """Columns of `step`. `told_ns(host_N, time_N)`: what a host's clock said at a true time."""
+    """Columns of `step`. `reported_ns(host_N, time_N)`: what a host's clock said at a true time."""
     parts: list[dict[str, Any]] = []
     for place, each in enumerate(told):
         times, kind = each.laid.times, each.run.archetype
@@ -108,7 +108,7 @@ def step_columns(
         step = np.repeat(each.laid.first + np.arange(count), ranks)
         length = (times.end_TR - times.start_TR).ravel()
         checkpoint = np.repeat(each.laid.checkpoint_T, ranks)
-        start = told_ns(host, times.start_TR.ravel())
+        start = reported_ns(host, times.start_TR.ravel())
         parts.append(
             {
                 "job": np.full(count * ranks, place), "rank": np.tile(np.arange(ranks), count), "step": step,
@@ -152,7 +152,9 @@ def losses(
     return np.round(fallen * (1 + 0.01 * rng.standard_normal(len(step_N))), 6)
 
 
-def collective_columns(told: list[Told], hosts: pa.Array, clocks: pa.Array, told_ns: Any) -> tuple[dict[str, Any], int]:
+def collective_columns(
+    told: list[Told], hosts: pa.Array, clocks: pa.Array, reported_ns: Any
+) -> tuple[dict[str, Any], int]:
     """Columns of `collective`: every one twice, as it is entered and as it is finished, as the ring tells them.
 
     Replicas that are split over the ranks of a host reduce across hosts: one communicator per place in the replica.
@@ -180,7 +182,7 @@ def collective_columns(told: list[Told], hosts: pa.Array, clocks: pa.Array, told
             return np.broadcast_to(value, shape).ravel()
 
         host = spread(host_GM[:, None, None, :, None])
-        enqueued = told_ns(host, spread(arrive[..., None]))
+        enqueued = reported_ns(host, spread(arrive[..., None]))
         parts.append(
             {
                 "job": np.full(len(host), place), "host": host, "enqueued_ns": enqueued,

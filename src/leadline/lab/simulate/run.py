@@ -187,12 +187,12 @@ class Simulation:
         """Runs of which there is something in a span."""
         return [run for run in self.schedule.runs if run.start_s < end_s and run.end_s > at_s]
 
-    def watermark_rows(self, said: list[Said], told_ns: int) -> pa.Table:
-        """Rows of `watermark`, said at the true time `told_ns`."""
+    def watermark_rows(self, said: list[Said], reported_ns: int) -> pa.Table:
+        """Rows of `watermark`, said at the true time `reported_ns`."""
         host = np.array([each.host for each in said])
         columns = {
             "host": Coded(self._names, host), "clock": Coded(self._clock_names, host),
-            "told_ns": self._told_ns(host, np.full(len(said), told_ns)),
+            "reported_ns": self._told_ns(host, np.full(len(said), reported_ns)),
             "to_ns": self._told_ns(host, np.array([each.to_ns for each in said])),
             "job": pa.array([each.job for each in said]), "state": pa.array([each.state for each in said]),
             "ranks": [self.fleet.gpus_per_host, len(said)], "sender": [SENDER, len(said)],

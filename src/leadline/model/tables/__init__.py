@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leadline.model.tables.accounts import EXPECTATION, FAILURE, LEDGER, PROFILE, SLE, SLE_LOSS, USUAL
+from leadline.model.tables.accounts import BASELINE, EXPECTATION, FAILURE, LEDGER, PROFILE, SLE, SLE_LOSS
 from leadline.model.tables.fabric import (
     CLOCK_FIT,
     COLOCATION,
@@ -54,7 +54,7 @@ TABLES: tuple[Table, ...] = (
     FLOW_VOLUME,
     ECMP_GROUP,
     LEDGER,
-    USUAL,
+    BASELINE,
     PROFILE,
     FAILURE,
     EXPECTATION,
@@ -72,5 +72,30 @@ TABLES: tuple[Table, ...] = (
 )
 
 BY_NAME: dict[str, Table] = {table.name: table for table in TABLES}
+BY_FORMER_NAME: dict[str, Table] = {table.former.name: table for table in TABLES if table.former.name}
 
-__all__ = ["BY_NAME", "TABLES", "Column", "Identity", "Partition", "Table", "Type"]
+
+def renamed(name: str) -> str:
+    """What to say of a name of a table that is none: its name of today, where it was called so before; else empty."""
+    table = BY_FORMER_NAME.get(name)
+    return f"it is called {table.name} now" if table else ""
+
+
+def renamed_column(name: str) -> str:
+    """The same of a name of a column, whichever table it was in."""
+    now = {table.today(name) for table in TABLES} - {name}
+    return f"it is called {' or '.join(sorted(now))} now" if now else ""
+
+
+__all__ = [
+    "BY_FORMER_NAME",
+    "BY_NAME",
+    "TABLES",
+    "Column",
+    "Identity",
+    "Partition",
+    "Table",
+    "Type",
+    "renamed",
+    "renamed_column",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leadline.model.tables.fabric import END_NS, WINDOW_NS
-from leadline.model.tables.spec import DAY, F64, I64, STR, SYM, SYMS, U64, Column, Identity, Partition, Table
+from leadline.model.tables.spec import DAY, F64, I64, STR, SYM, SYMS, U64, Column, Former, Identity, Partition, Table
 
 _JOB = Column("job", SYM, None, "the job")
 
@@ -14,7 +14,7 @@ LEDGER = Table(
         _JOB,
         END_NS,
         WINDOW_NS,
-        Column("category", SYM, None, "compute, input, communication, late-rank, checkpoint, restart, idle, unknown"),
+        Column("category", SYM, None, "compute, input, communication, straggler, checkpoint, restart, idle, unknown"),
         Column(
             "owner",
             SYM,
@@ -24,7 +24,7 @@ LEDGER = Table(
         ),
         Column("seconds", F64, "s", "wall seconds, in multiples of 2**-20 s, so that sums are exact"),
         Column("gpu_seconds", F64, "gpu_s", "seconds times GPUs held"),
-        Column("lost_seconds", F64, "s", "of these, time beyond the baseline (`usual`)"),
+        Column("lost_seconds", F64, "s", "of these, time beyond the baseline (`baseline`)"),
         Column("lost_gpu_seconds", F64, "gpu_s", "the same times GPUs held"),
         Column("confidence", F64, "ratio", "how sure of category and owner"),
         Column("depth", SYM, None, "input it was derived from: operations, collectives, steps, events, none"),
@@ -35,10 +35,11 @@ LEDGER = Table(
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/ledger",
+    former=Former(words={"category": (("late-rank", "straggler"),)}),
 )
 
-USUAL = Table(
-    "usual",
+BASELINE = Table(
+    "baseline",
     doc="How long what a job repeats took in one window: its steps, and its collectives of one kind and size.",
     own=(
         _JOB,
@@ -59,7 +60,8 @@ USUAL = Table(
     time="end_ns",
     keep_hours=90 * DAY,
     identity=Identity.REVISION,
-    written_by="analysis/usual",
+    written_by="analysis/baseline",
+    former=Former("usual", words={"analysis": (("usual", "baseline"),)}),
 )
 
 PROFILE = Table(
@@ -130,6 +132,7 @@ EXPECTATION = Table(
     written_by="server, from leadline.yaml",
     partition=Partition.NONE,
     age="to_ns",
+    former=Former(words={"spec": (("ledger: late-rank", "ledger: straggler"),)}),
 )
 
 _HELD = (
@@ -179,4 +182,5 @@ SLE_LOSS = Table(
     keep_hours=400 * DAY,
     identity=Identity.REVISION,
     written_by="analysis/sle, analysis/sle-hours",
+    former=Former(words={"metric": (("ledger.late-rank", "ledger.straggler"),)}),
 )

@@ -12,6 +12,7 @@ from leadline.model.tables.spec import (
     U64,
     U128,
     Column,
+    Former,
     Identity,
     Partition,
     Table,
@@ -159,7 +160,7 @@ WATERMARK = Table(
     "watermark",
     doc="How far the data of a sender has come: all that it saw of a job up to here is stored.",
     own=(
-        Column("told_ns", I64, "ns", "when the sender said so", clocked=True),
+        Column("reported_ns", I64, "ns", "when the sender said so", clocked=True),
         Column("to_ns", I64, "ns", "all that it saw of the job up to this time is stored", clocked=True),
         Column("sender", SYM, None, "agent, or another program that sends in its place"),
         Column("job", SYM, None, "the job; empty: what it sends of the host itself"),
@@ -178,14 +179,15 @@ WATERMARK = Table(
             nullable=True,
         ),
     ),
-    order=("host", "sender", "job", "told_ns"),
+    order=("host", "sender", "job", "reported_ns"),
     more_key=("clock",),
-    time="told_ns",
+    time="reported_ns",
     keep_hours=2 * DAY,
     identity=Identity.KEY,
     written_by="agent, lab simulator, runner",
     partition=Partition.DAY,
     host_row=True,
+    former=Former(columns={"reported_ns": "told_ns"}),
 )
 
 CLOCK_FIT = Table(

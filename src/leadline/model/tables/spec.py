@@ -6,7 +6,7 @@ row checks of `/api/v1/rows` (`wire`), the API schema (`server`) and `docs/table
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -88,6 +88,22 @@ REVISION = Column("revision", I64, None, "0 at first, higher when late rows chan
 
 
 @dataclass(frozen=True, slots=True)
+class Former:
+    """What a table called things up to schema version 4: its rows of then are read from stores, bundles and senders.
+
+    `columns`: former name by the name of today. `words`: by column, pairs of what was written and what is written
+    today: whole values of a SYM, parts of a STR (JSON), each long enough to be nothing else.
+    """
+
+    name: str = ""  # of the table; empty: as today
+    columns: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+
+AS_TODAY = Former()
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """One table. `own` are the columns the table is about; `columns` adds what its kind of row always has.
 
@@ -114,6 +130,7 @@ class Table:
     age: str = ""
     newest: str = ""
     told_once: bool = False
+    former: Former = field(default=AS_TODAY, hash=False)  # it holds mappings
     columns: tuple[Column, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -131,8 +148,14 @@ class Table:
         for column in self.columns:
             assert column.nullable or not column.of_all, f"{self.name}: {column.name} is of all and not nullable"
         assert not self.of_all & {*self.key, self.time}, f"{self.name}: a column of the key is of all"
+        for name in (*self.former.columns, *self.former.words):
+            assert name in names, f"{self.name}: {name} has a former name or words and is not declared"
         for name in (*self.key, self.time, self.aged_by, *([self.newest] if self.newest else [])):
             assert name in names, f"{self.name}: key, time, age or newest column {name} is not declared"
+
+    def today(self, name: str) -> str:
+        """A column's name of today: its own, or what a column of that former name is called now."""
+        return next((now for now, then in self.former.columns.items() if then == name), name)
 
     def shown(self, names: Iterable[str], *, to_operator: bool) -> tuple[str, ...]:
         """Columns as a SELECT names them: what is for operators as null to others."""

@@ -14,10 +14,15 @@ from leadline.model.tables.spec import (
     U64,
     U128,
     Column,
+    Former,
     Identity,
     Partition,
     Table,
 )
+
+# What was `straggler` up to schema version 4: in JSON as `json.dumps` writes it, so that no name of a user's is meant.
+_BLAMED_BEFORE = (('"category": "late-rank"', '"category": "straggler"'), ('"how": "late-rank', '"how": "straggler'))
+_RULES_BEFORE = (("late-rank", "straggler"),)
 
 _JOB = Column("job", SYM, None, "the job")
 
@@ -88,7 +93,7 @@ ANOMALY = Table(
         Column("witness", SYM, None, "past or peers"),
         Column("expected", F64, None, "value expected"),
         Column("seen", F64, None, "value seen"),
-        Column("told_ns", I64, "ns", "end of the window that reported it first"),
+        Column("reported_ns", I64, "ns", "end of the window that reported it first"),
         _SEEN,
     ),
     order=("entity", "start_ns"),
@@ -98,6 +103,7 @@ ANOMALY = Table(
     identity=Identity.REVISION,
     written_by="analysis/anomaly",
     newest="seen_ns",
+    former=Former(columns={"reported_ns": "told_ns"}),
 )
 
 SYMPTOM = Table(
@@ -110,7 +116,7 @@ SYMPTOM = Table(
         Column("start_ns", I64, "ns", "first lost second, cluster time"),
         Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
         Column("bound_ns", I64, "ns", "how wrong `start_ns` may be by clocks; null: unknown", nullable=True),
-        Column("told_ns", I64, "ns", "end of the window that reported it first"),
+        Column("reported_ns", I64, "ns", "end of the window that reported it first"),
         Column("lost_gpu_seconds", F64, "gpu_s", "lost so far"),
         Column("lost_share", F64, "ratio", "lost of the GPU time that was held since it began"),
         Column(
@@ -134,6 +140,7 @@ SYMPTOM = Table(
     written_by="analysis/stalls, analysis/slowdowns, analysis/burning, analysis/telemetry",
     newest="seen_ns",
     partition=Partition.NONE,
+    former=Former(columns={"reported_ns": "told_ns"}, words={"blamed": _BLAMED_BEFORE}),
 )
 
 INCIDENT = Table(
@@ -148,7 +155,7 @@ INCIDENT = Table(
         Column("start_ns", I64, "ns", "first lost second"),
         Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
         Column("bound_ns", I64, "ns", "how wrong `start_ns` may be by clocks; null: unknown", nullable=True),
-        Column("told_ns", I64, "ns", "end of the window that reported it first"),
+        Column("reported_ns", I64, "ns", "end of the window that reported it first"),
         Column("state", SYM, None, "open, over"),
         Column("verdict", SYM, None, "known, unknown"),
         Column("missing", SYM, None, "unknown for want of this input; null: of none", nullable=True),
@@ -177,6 +184,7 @@ INCIDENT = Table(
     written_by="analysis/cause",
     newest="seen_ns",
     partition=Partition.NONE,
+    former=Former(columns={"reported_ns": "told_ns"}, words={"symptoms": _BLAMED_BEFORE}),
 )
 
 CAUSE = Table(
@@ -215,6 +223,7 @@ CAUSE = Table(
     written_by="analysis/cause",
     newest="seen_ns",
     partition=Partition.NONE,
+    former=Former(words={"rule": _RULES_BEFORE, "text": (("(late-rank)", "(straggler)"),)}),
 )
 
 MARK = Table(
@@ -238,6 +247,7 @@ MARK = Table(
     identity=Identity.KEY,
     written_by="server: leadline mark",
     partition=Partition.NONE,
+    former=Former(words={"rule": _RULES_BEFORE}),
 )
 
 ACTION = Table(
@@ -289,4 +299,5 @@ ANALYSIS_RUN = Table(
     keep_hours=400 * DAY,
     identity=Identity.KEY,
     written_by="runner",
+    former=Former(words={"analysis": (("usual", "baseline"),)}),
 )

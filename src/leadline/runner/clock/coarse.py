@@ -53,10 +53,10 @@ class CoarseClocks:
         for one in self._clocks.values():
             one.off_ns.clear()
 
-    def heard(self, clock: Clock, told_ns: int, heard_ns: int) -> None:
+    def heard(self, clock: Clock, reported_ns: int, heard_ns: int) -> None:
         """A word of a host came."""
         one = self._clocks.setdefault(clock, _Heard())
-        one.off_ns.append(told_ns - heard_ns)
+        one.off_ns.append(reported_ns - heard_ns)
         if len(one.off_ns) < WORDS or max(one.off_ns) - min(one.off_ns) > AGREE_NS:
             return
         off_ns = max(one.off_ns)  # the one that was under way for the shortest time

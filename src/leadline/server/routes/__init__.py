@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 
 from fastapi import APIRouter
@@ -41,10 +41,12 @@ MODULES = (
 """Every module of end points: each has a `router`. A new subject is its file and a line here."""
 
 
-def _routers() -> Iterator[APIRouter]:
-    for name in MODULES:
-        router: APIRouter = import_module(name).router
-        yield router
+@cache
+def routers() -> tuple[APIRouter, ...]:
+    """The routers of all of them, in this order. Loaded when asked: types of answers stand in some of them."""
+    return tuple(_router(name) for name in MODULES)
 
 
-ROUTERS = tuple(_routers())
+def _router(module: str) -> APIRouter:
+    found: APIRouter = import_module(module).router
+    return found

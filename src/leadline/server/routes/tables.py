@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from leadline.model.counters import counter
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import OPERATE, Principal
-from leadline.model.tables import BY_NAME, TABLES
+from leadline.model.tables import BY_NAME, TABLES, renamed
 from leadline.server.asking import PROBLEMS, Reading, answers
 from leadline.server.health_answers import SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.table_schema import row_schema
@@ -76,7 +76,8 @@ def rows(
     principal = reader.principal
     spec = BY_NAME.get(table)
     if spec is None:
-        raise RefusedError("unknown_table", f"no table {table!r}; there are {', '.join(BY_NAME)}")
+        hint = renamed(table) or f"there are {', '.join(BY_NAME)}"
+        raise RefusedError("unknown_table", f"no table {table!r}; {hint}")
     now_ns = reader.parts.now_ns()
     query = PageQuery(
         columns=tuple(name.strip() for name in columns.split(",") if name.strip()),

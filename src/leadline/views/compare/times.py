@@ -242,7 +242,7 @@ def _late(a: list[dict[str, Any]], steps_a: int, b: list[dict[str, Any]], steps_
     found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for side, (rows, steps) in enumerate(((a, steps_a), (b, steps_b))):
         for row in rows:
-            if row["category"] == Category.LATE_RANK.value and steps:
+            if row["category"] == Category.STRAGGLER.value and steps:
                 found[row["owner"].rpartition("/")[2] or "?"][side] += row["seconds"] / steps
     told = [{"rank": rank, "a_s_per_step": both[0], "b_s_per_step": both[1]} for rank, both in found.items()]
     return sorted(told, key=lambda each: -abs(float(each["b_s_per_step"]) - float(each["a_s_per_step"])))[:LATE_MAX]  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ class Cause:
     fault_class: str
     probability: float
     start_ns: int
-    told_ns: int | None  # end of the window that named it first; None: not told
+    reported_ns: int | None  # end of the window that named it first; None: not told
     score: Mapping[str, Any]
     evidence: tuple[Evidence, ...]
     action: str
@@ -108,7 +108,7 @@ class Incident:
     start_ns: int
     end_ns: int | None
     bound_ns: int | None
-    told_ns: int
+    reported_ns: int
     seen_ns: int
     state: str
     verdict: str

@@ -58,7 +58,7 @@ class CauseAnswer(BaseModel):
     fault_class: str = Field(alias="class")
     probability: float
     start_ns: int
-    told_ns: int | None
+    reported_ns: int | None
     score: dict[str, Any]
     evidence: list[Evidence]
     action: str
@@ -86,7 +86,7 @@ class IncidentAnswer(BaseModel):
     start_ns: int
     end_ns: int | None
     bound_ns: int | None
-    told_ns: int
+    reported_ns: int
     seen_ns: int
     state: str
     unwatched: bool

@@ -99,8 +99,8 @@ def _incident(
 
 
 _PLAIN = (
-    "tenant", "cluster", "incident", "entity", "job", "symptom", "start_ns", "end_ns", "bound_ns", "told_ns", "seen_ns",
-    "state", "verdict", "missing", "lost_gpu_seconds", "suppressed",
+    "tenant", "cluster", "incident", "entity", "job", "symptom", "start_ns", "end_ns", "bound_ns", "reported_ns",
+    "seen_ns", "state", "verdict", "missing", "lost_gpu_seconds", "suppressed",
 )  # fmt: skip
 
 
@@ -132,7 +132,7 @@ def _cause(row: Mapping[str, Any], start: tuple[int, int | None], where: Where) 
     found = Cause(
         position=row["position"], entity=row["entity"], host=host_of(row["entity"], where.hosts), rule=row["rule"],
         chosen=bool(row["chosen"]), layer=row["layer"], fault_class=row["class"], probability=row["probability"],
-        start_ns=row["start_ns"], told_ns=row.get("told_ns"), score=_object(row["score"]),
+        start_ns=row["start_ns"], reported_ns=row.get("reported_ns"), score=_object(row["score"]),
         evidence=_evidence(row["evidence"], start), action=row["action"], action_cost=row["action_cost"],
         saves=row["saves"], waiting_cost=row["waiting_cost"], text=row["text"], name=where.name(row["entity"]),
     )  # fmt: skip
@@ -264,7 +264,7 @@ class Incidents:
         found = [
             one
             for one in self._all()
-            if (self._asked.latest or (one.start_ns < to_ns and one.told_ns <= to_ns))
+            if (self._asked.latest or (one.start_ns < to_ns and one.reported_ns <= to_ns))
             and (from_ns is None or one.open or (one.end_ns or one.seen_ns) >= from_ns)
             and (not job or one.concerns(plain_job(job)))
             and (not state or one.state == state)

@@ -99,9 +99,9 @@ def _placed(where: Any, from_ns: int, at_ns: int) -> str:
 def _stored(where: Any, from_ns: int, at_ns: int) -> str:
     """By the watermarks: the newest of each sender."""
     newest = (
-        f"SELECT tenant, cluster, toString(job) AS name, host, sender, argMax(state, told_ns) AS said, "
-        f"argMax(to_ns, told_ns) AS upto FROM leadline.{WATERMARK.name} "
-        f"WHERE {where(f'told_ns > {from_ns}', f'told_ns <= {at_ns}')} AND name != '' "
+        f"SELECT tenant, cluster, toString(job) AS name, host, sender, argMax(state, reported_ns) AS said, "
+        f"argMax(to_ns, reported_ns) AS upto FROM leadline.{WATERMARK.name} "
+        f"WHERE {where(f'reported_ns > {from_ns}', f'reported_ns <= {at_ns}')} AND name != '' "
         "GROUP BY tenant, cluster, name, host, sender"
     )
     return (

@@ -21,7 +21,7 @@ SPAN_NS = 3600 * S  # looked at, where nothing else is asked for
 SPAN_NS_MAX = 400 * 24 * 3600 * S
 FIGURES = 5  # of a number that is drawn
 RANKS_MAX = 20_000
-# How long a step took, s; as the analysis `usual` counts it, without writing its checkpoint.
+# How long a step took, s; as the analysis `baseline` counts it, without writing its checkpoint.
 STEP_S = "(end_ns - start_ns - ifNull(checkpoint_ns, 0)) / 1e9"
 
 

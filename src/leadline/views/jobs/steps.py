@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from leadline.analysis.ledger.usual import usual_ns
-from leadline.model.tables.accounts import USUAL
+from leadline.analysis.ledger.baseline import baseline_ns
+from leadline.model.tables.accounts import BASELINE
 from leadline.model.tables.training import STEP
 from leadline.model.units import S
 from leadline.views.jobs.rows import STEP_S, JobRows, plain
 from leadline.views.rows import SCHEMA_VERSION, rows_where
 
 PHASES = ("data", "forward", "backward", "optimizer", "checkpoint")
-USUAL_NS = 24 * 3600 * S  # of the past, by which the ledger tells what is usual
+BASELINE_NS = 24 * 3600 * S  # of the past, by which the ledger tells what is usual
 HOW = "does it run with the hook (docs/how-to/watch-a-pytorch-job.md), and is the name right?"
 
 
@@ -24,10 +24,10 @@ def steps_answer(rows: JobRows, points: int) -> dict[str, Any]:
     bin_ns = max(1, -(-(rows.to_ns - rows.from_ns) // points))
     found = _binned(rows, bin_ns)
     ranks = max((int(row["ranks"]) for row in found), default=0)
-    usual = usual_step_s(rows)
+    baseline = baseline_step_s(rows)
     return {
         "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
-        "to_ns": rows.to_ns, "bin_ns": bin_ns, "ranks": ranks, "usual_s": usual,
+        "to_ns": rows.to_ns, "bin_ns": bin_ns, "ranks": ranks, "baseline_s": baseline,
         "t_ns": [int(row["last_ns"]) for row in found], "step": [int(row["newest"]) for row in found],
         "step_s": {name: _column(found, name) for name in ("p50", "low", "high")},
         "loss": _column(found, "loss"),
@@ -59,14 +59,14 @@ def _rate(row: Mapping[str, Any], what: str, ranks: int) -> float | None:
     return plain(count * ranks / took) if count and took and took > 0 else None
 
 
-def usual_step_s(rows: JobRows) -> float | None:
+def baseline_step_s(rows: JobRows) -> float | None:
     """What a step of the job usually takes, s, as the ledger holds it against: of the last 24 hours."""
-    span = rows.to_ns - USUAL_NS, rows.to_ns
+    span = rows.to_ns - BASELINE_NS, rows.to_ns
     where = f"{rows.mine()} AND what = 'step' AND end_ns > {span[0]} AND end_ns <= {span[1]}"
-    return usual_s(rows.columns(f"SELECT what, count, low_s, median_s FROM ({rows_where(USUAL, where)})"))
+    return baseline_s(rows.columns(f"SELECT what, count, low_s, median_s FROM ({rows_where(BASELINE, where)})"))
 
 
-def usual_s(usual: pa.Table) -> float | None:
-    """What a step usually takes by rows of `usual` of one job."""
-    found = usual_ns(usual, "step") if usual.num_rows else None
+def baseline_s(baseline: pa.Table) -> float | None:
+    """What a step usually takes by rows of `baseline` of one job."""
+    found = baseline_ns(baseline, "step") if baseline.num_rows else None
     return None if found is None else found / S

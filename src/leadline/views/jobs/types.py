@@ -23,8 +23,8 @@ class JobNow(BaseModel):
     """One job in a span. What steps tell is null without them, what the ledger tells is null (and `why`) without it.
 
     `lost_gpu_seconds` has `estimated_gpu_seconds` in it: what incidents take for lost where the ledger has not judged
-    yet. `step_s`: median of its newest steps; `usual_s`: what the ledger holds it against. `goodput`: share of held GPU
-    time that was productive; `goodput_max`: had all that is unknown been so too. Of the open incidents
+    yet. `step_s`: median of its newest steps; `baseline_s`: what the ledger holds it against. `goodput`: share of held
+    GPU time that was productive; `goodput_max`: had all that is unknown been so too. Of the open incidents
     `incidents_known` have a known cause, of all `incidents_explained`, and `suppressed` alert nobody. `state`: running;
     ended: at `ended_ns` all its ranks were gone, as those say who saw it; silent: no step for a minute, and nobody saw
     it end. `since_ns`: since when its ranks are there, which may be before the span.
@@ -43,7 +43,7 @@ class JobNow(BaseModel):
     ended_ns: int | None
     step: int | None
     step_s: float | None
-    usual_s: float | None
+    baseline_s: float | None
     goodput: float | None
     goodput_max: float | None
     lost_gpu_seconds: float | None
@@ -137,7 +137,7 @@ class StepsAnswer(BaseModel):
     to_ns: int
     bin_ns: int
     ranks: int
-    usual_s: float | None
+    baseline_s: float | None
     t_ns: list[int]
     step: list[int]
     step_s: StepTimes

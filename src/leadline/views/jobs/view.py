@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from leadline.model.ids import kind_of
 from leadline.model.incidents import Verdict
-from leadline.model.tables.accounts import LEDGER, USUAL
+from leadline.model.tables.accounts import BASELINE, LEDGER
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.tables.verdicts import INCIDENT
@@ -26,7 +26,7 @@ from leadline.views.asked import Asked
 from leadline.views.compare.sides import BUCKET_NS, PAUSE_NS, runs_of
 from leadline.views.jobs.lives import Key, Life, lives_of
 from leadline.views.jobs.rows import RANKS_MAX, STEP_S, JobRows, from_or_hour, plain
-from leadline.views.jobs.steps import HOW, USUAL_NS, usual_s
+from leadline.views.jobs.steps import BASELINE_NS, HOW, baseline_s
 from leadline.views.ledger.view import PRODUCTIVE, goodput
 from leadline.views.lost import losses_of
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
@@ -105,12 +105,12 @@ class _Jobs:
     def all(self) -> list[dict[str, Any]]:
         """Every job, that which lost most first; of equal ones those that run."""
         steps, lines, ledger = self._steps(), self._lines(), self._ledger()
-        usual, hurt = self._usual(), self._incidents()
+        baseline, hurt = self._baseline(), self._incidents()
         estimated = losses_of(self._store, self._asked, (self._from_ns, self._asked.at_ns)).jobs
         lives = lives_of(self._store, self._asked, self._from_ns)
         found = [
             self._one(
-                key, steps.get(key, []), lines.get(key, []), ledger.get(key, []), usual.get(key), hurt.get(key, [])
+                key, steps.get(key, []), lines.get(key, []), ledger.get(key, []), baseline.get(key), hurt.get(key, [])
             )
             for key in sorted(steps.keys() | ledger.keys())
         ]
@@ -132,7 +132,7 @@ class _Jobs:
 
     def _one(
         self, key: Key, told: Sequence[Mapping[str, Any]], line: Sequence[Mapping[str, Any]],
-        ledger: Sequence[Mapping[str, Any]], usual: float | None, incidents: Sequence[Mapping[str, Any]],
+        ledger: Sequence[Mapping[str, Any]], baseline: float | None, incidents: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:  # fmt: skip
         step: Mapping[str, Any] = told[0] if told else {}
         share = goodput(ledger) if ledger else {}
@@ -144,7 +144,7 @@ class _Jobs:
             "tenant": key[0], "cluster": key[1], "job": key[2], "ranks": int(step["ranks"]) if step else None,
             "hosts": int(step["hosts"]) if step else None, "gpus": plain(gpus), "since_ns": since, "until_ns": until,
             "running": _runs_still(self._asked.at_ns - until, took) or any(not row["over"] for row in incidents),
-            "step": int(step["newest"]) if step else None, "step_s": took, "usual_s": usual,
+            "step": int(step["newest"]) if step else None, "step_s": took, "baseline_s": baseline,
             "goodput": plain(share.get("ratio")), "goodput_max": plain(share.get("ratio_max")),
             "lost_gpu_seconds": sum(row["lost_gpu_seconds"] for row in ledger) if ledger else None,
             "held_gpu_seconds": share.get("held_gpu_seconds"), "spent": _spent(ledger),
@@ -191,17 +191,17 @@ class _Jobs:
             key: [{names.get(name, name): row[name] for name in row} for row in rows] for key, rows in found.items()
         }
 
-    def _usual(self) -> dict[Key, float | None]:
-        span = self._asked.at_ns - USUAL_NS, self._asked.at_ns
+    def _baseline(self) -> dict[Key, float | None]:
+        span = self._asked.at_ns - BASELINE_NS, self._asked.at_ns
         where = f"{self._where('end_ns', span[0])} AND what = 'step'"
-        found = self._columns(f"SELECT {_KEY}, what, count, low_s, median_s FROM ({rows_where(USUAL, where)})")
+        found = self._columns(f"SELECT {_KEY}, what, count, low_s, median_s FROM ({rows_where(BASELINE, where)})")
         keys = pc.binary_join_element_wise(*(pc.cast(found[name], pa.string()) for name in _NAMES), "\0")
         found = found.append_column("key", keys)
-        usual: dict[Key, float | None] = {}
+        baseline: dict[Key, float | None] = {}
         for key in pc.unique(keys).to_pylist():
             whose, place, name = key.split("\0")
-            usual[whose, place, name] = usual_s(found.filter(pc.equal(found["key"], key)))
-        return usual
+            baseline[whose, place, name] = baseline_s(found.filter(pc.equal(found["key"], key)))
+        return baseline
 
     def _incidents(self) -> dict[Key, list[dict[str, Any]]]:
         """Incidents with symptoms within the span, by each job affected."""

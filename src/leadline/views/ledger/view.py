@@ -33,7 +33,7 @@ NO_PRICE = "no price is set: give ledger.gpu_hour_price in leadline.yaml (and le
 # What training is: of these the part that is not lost is productive. Waiting for input or for others is not.
 PRODUCTIVE = (Category.COMPUTE, Category.COMMUNICATION)
 # Time in which a job ran, fast or slow.
-_RUNNING = (Category.COMPUTE, Category.INPUT, Category.COMMUNICATION, Category.LATE_RANK)
+_RUNNING = (Category.COMPUTE, Category.INPUT, Category.COMMUNICATION, Category.STRAGGLER)
 
 
 def ledger_answer(

@@ -16,7 +16,7 @@ CREATE TABLE IF NOT EXISTS leadline.anomaly_local ON CLUSTER 'main'
     `witness` LowCardinality(String) CODEC(ZSTD(1)),
     `expected` Float64 CODEC(Delta, ZSTD(1)),
     `seen` Float64 CODEC(Delta, ZSTD(1)),
-    `told_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `reported_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `seen_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `analysis` LowCardinality(String) CODEC(ZSTD(1)),
     `version` Int64 CODEC(Delta, ZSTD(1)),

@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS leadline.incident
     `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
-    `told_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `reported_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `state` LowCardinality(String) CODEC(ZSTD(1)),
     `verdict` LowCardinality(String) CODEC(ZSTD(1)),
     `missing` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),

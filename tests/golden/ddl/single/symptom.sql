@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS leadline.symptom
     `start_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `end_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `bound_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
-    `told_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `reported_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `lost_gpu_seconds` Float64 CODEC(Delta, ZSTD(1)),
     `lost_share` Float64 CODEC(Delta, ZSTD(1)),
     `blamed` String CODEC(ZSTD(1)),

@@ -52,7 +52,7 @@ def test_a_clock_that_fell_is_odd_beside_its_past_and_its_peers() -> None:
     rows = told(tables(clocks({3: since(-15, 900.0, 1980.0)})))
     assert names(rows) == {("gpu:GPU-3", "DCGM_FI_DEV_SM_CLOCK", witness) for witness in ("past", "peers")}
     for row in rows:
-        assert (row["direction"], row["end_ns"], row["told_ns"]) == ("low", None, WINDOW.to_ns)
+        assert (row["direction"], row["end_ns"], row["reported_ns"]) == ("low", None, WINDOW.to_ns)
         assert row["seen"] == 900.0
         assert row["expected"] == pytest.approx(1980.0, rel=0.01)
         assert T0 - 20 * S <= row["earliest_ns"] < T0 - 15 * S <= row["start_ns"] <= T0 - 10 * S
@@ -217,7 +217,7 @@ def test_a_span_goes_on_with_the_same_key_and_ends_when_it_is_in_again() -> None
     ends = {row["end_ns"] for row in windows[last]}
     assert all(T0 + 10 * S <= end_ns <= T0 + 25 * S for end_ns in ends)
     for earlier, later in pairwise(rows for rows in windows if rows):
-        assert {row["told_ns"] for row in later} == {row["told_ns"] for row in earlier}
+        assert {row["reported_ns"] for row in later} == {row["reported_ns"] for row in earlier}
 
 
 def test_a_span_of_what_is_not_heard_any_more_ends() -> None:
@@ -232,7 +232,7 @@ def test_a_span_of_what_is_not_heard_any_more_ends() -> None:
 
 def test_an_open_row_that_no_window_told_for_a_minute_does_not_come_back() -> None:
     row = told(tables(clocks({3: since(-15, 900.0, 1980.0)})))[0]
-    old = {**row, "seen_ns": T0 - 120 * S, "told_ns": T0 - 170 * S, "start_ns": T0 - 175 * S}
+    old = {**row, "seen_ns": T0 - 120 * S, "reported_ns": T0 - 170 * S, "start_ns": T0 - 175 * S}
     given = tables(clocks(), anomaly=[old])
     assert told(given) == []
 

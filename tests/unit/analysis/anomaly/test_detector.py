@@ -57,7 +57,7 @@ def test_few_samples_tell_nothing_and_a_few_more_do() -> None:
     assert told.score[1] > ODD > told.score[0]
 
 
-def test_missing_values_are_neither_odd_nor_usual() -> None:
+def test_missing_values_are_neither_odd_nor_baseline() -> None:
     past_TM, now_NM = calm(), calm(4, seed=2)
     past_TM[::3, 1] = np.nan
     past_TM[:, 2] = np.nan

@@ -74,7 +74,7 @@ def test_what_lasts_longer_than_a_window_is_still_odd() -> None:
     assert (distances(known, seen_of(value_NM[-36:]), 4)[0] > 5).all()
 
 
-def test_what_stays_so_for_hours_is_usual_in_the_end() -> None:
+def test_what_stays_so_for_hours_is_baseline_in_the_end() -> None:
     value_NM = np.concatenate([calm(900), calm(9000, seed=5) + 40.0])
     known = of_past(value_NM)
     assert known.centre_M == pytest.approx(np.full(METRICS, 140.0), abs=4)

@@ -119,10 +119,10 @@ def span(at_s: float, metric: str = "somebody_says", seen: float = 9.0, end_s: f
 
 
 def kept(now: Span, *before: Span) -> bool:
-    return without_recurring([now], before, now.told_ns) == [now]
+    return without_recurring([now], before, now.reported_ns) == [now]
 
 
-def test_a_load_that_comes_back_the_fourth_time_is_usual() -> None:
+def test_a_load_that_comes_back_the_fourth_time_is_baseline() -> None:
     before = [span(at_s) for at_s in (600, 1203, 1798)]
     assert not kept(span(2401), *before)
     assert not kept(span(3600), *before)  # the one between was not told
@@ -144,7 +144,7 @@ def test_what_comes_back_within_the_look_back_is_told() -> None:
 
 def test_a_span_that_was_told_goes_on() -> None:
     going = span(1800, end_s=None)
-    assert without_recurring([going], [span(600), span(1200), going], going.told_ns + 5 * S) == [going]
+    assert without_recurring([going], [span(600), span(1200), going], going.reported_ns + 5 * S) == [going]
 
 
 # --- budget and cap ----------------------------------------------------------------------------------------------

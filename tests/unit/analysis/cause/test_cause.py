@@ -26,7 +26,7 @@ from tests.builders.causes import (
 )
 from tests.common.analysis_laws import Case
 
-LATE = blame("rank:bert-1/2", "late-rank")
+LATE = blame("rank:bert-1/2", "straggler")
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
 
 
@@ -123,7 +123,7 @@ def test_two_faults_at_once_are_both_named() -> None:
     odd = [anomaly("gpu:GPU-1", "DCGM_FI_DEV_THERMAL_VIOLATION"), anomaly("gpu:GPU-1", "DCGM_FI_DEV_SM_CLOCK", "low"),
            anomaly("swport:leaf1/E1", "ifInErrors")]  # fmt: skip
     item = case(
-        symptom=[symptom(blame("rank:bert-1/1", "late-rank", 14.0), edge)],
+        symptom=[symptom(blame("rank:bert-1/1", "straggler", 14.0), edge)],
         anomaly=odd,
         flow_path=paths,
         flow_volume=volumes,
@@ -141,14 +141,14 @@ def test_ranks_that_died_each_of_its_own_are_all_named() -> None:
 
 def test_what_all_peers_show_tells_little() -> None:
     odd = [anomaly(f"host:h{host}", THROTTLED) for host in (1, 2, 3, 4, 5)]
-    _, causes = told(case(symptom=[symptom(blame("job:bert-1", "late-rank"))], anomaly=odd))
+    _, causes = told(case(symptom=[symptom(blame("job:bert-1", "straggler"))], anomaly=odd))
     assert not any(row["chosen"] for row in causes)
 
 
 def test_symptoms_of_two_tenants_with_one_cause_are_one_incident_with_a_row_for_each() -> None:
     rows = [
-        symptom(blame("rank:bert-1/1", "late-rank")),
-        symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2", start_s=-15),
+        symptom(blame("rank:bert-1/1", "straggler")),
+        symptom(blame("rank:moe-2/0", "straggler"), job="moe-2", start_s=-15),
     ]
     incidents, causes = told(case(symptom=rows, anomaly=[anomaly("host:h2", THROTTLED)]))
     (name,) = {row["incident"] for row in incidents}
@@ -161,7 +161,7 @@ def test_symptoms_of_two_tenants_with_one_cause_are_one_incident_with_a_row_for_
 
 
 def test_troubles_of_two_jobs_by_two_causes_are_two_incidents() -> None:
-    rows = [symptom(LATE), symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2")]
+    rows = [symptom(LATE), symptom(blame("rank:moe-2/0", "straggler"), job="moe-2")]
     odd = [anomaly("host:h3", THROTTLED), anomaly("gpu:GPU-4", "DCGM_FI_DEV_THERMAL_VIOLATION")]
     incidents, _ = told(case(symptom=rows, anomaly=odd))
     assert len({row["incident"] for row in incidents}) == 2
@@ -192,8 +192,8 @@ def test_a_slowdown_that_begins_where_another_ends_is_another_incident() -> None
 def test_what_began_with_the_one_whom_it_explains_counts_though_others_were_late_before() -> None:
     """A job that a busy machine makes slow for a minute, and then a host that is throttled."""
     other, late = (
-        blame("rank:bert-1/0", "late-rank", 6.0, since_s=-80),
-        blame("rank:bert-1/2", "late-rank", since_s=-20),
+        blame("rank:bert-1/0", "straggler", 6.0, since_s=-80),
+        blame("rank:bert-1/2", "straggler", since_s=-20),
     )
     item = case(symptom=[symptom(other, late, start_s=-80)], anomaly=[anomaly("host:h3", THROTTLED, start_s=-21)])
     _, (cause, *_) = told(item)
@@ -235,8 +235,8 @@ def test_a_rule_that_people_found_wrong_too_often_names_nothing() -> None:
 def two_tenants(**more: Any) -> Case:
     """bert-1 of ana and moe-2 of bo, both slowed by host:h2."""
     rows = [
-        symptom(blame("rank:bert-1/1", "late-rank")),
-        symptom(blame("rank:moe-2/0", "late-rank"), job="moe-2", start_s=-15),
+        symptom(blame("rank:bert-1/1", "straggler")),
+        symptom(blame("rank:moe-2/0", "straggler"), job="moe-2", start_s=-15),
     ]
     return case(**{"symptom": rows, "anomaly": [anomaly("host:h2", THROTTLED)], **more})
 

@@ -19,7 +19,8 @@ S = 10**9
 PIECE = Piece(Face("event", "xid", code="79", severity="error"), "gpu:G", 5 * S, 5 * S, None, 0.0, "xid 79", 4 * S)
 SYMPTOM = {
     "tenant": "ana", "entity": "job:j", "job": "j", "symptom": "slow", "start_ns": 10 * S, "end_ns": None,
-    "bound_ns": None, "told_ns": 12 * S, "lost_gpu_seconds": 4.0, "lost_share": 0.5, "missing": None, "seen_ns": 20 * S,
+    "bound_ns": None,
+    "reported_ns": 12 * S, "lost_gpu_seconds": 4.0, "lost_share": 0.5, "missing": None, "seen_ns": 20 * S,
 }  # fmt: skip
 
 
@@ -42,7 +43,7 @@ def test_a_symptom_that_blames_nobody_blames_nobody(blamed: str) -> None:
 
 def test_blame_is_told_in_shares() -> None:
     rows = [
-        {"owner": "rank:j/0", "category": "late-rank", "how": "x", "lost_gpu_seconds": 3},
+        {"owner": "rank:j/0", "category": "straggler", "how": "x", "lost_gpu_seconds": 3},
         {"owner": "rank:j/1", "lost_gpu_seconds": 1},
     ]
     (hurt,) = symptoms_of([{**SYMPTOM, "blamed": json.dumps(rows)}], 21 * S, 60 * S)
@@ -59,7 +60,7 @@ def test_time_that_is_lost_twice_is_lost_once() -> None:
 
 
 def test_symptoms_of_an_incident_are_read_as_they_were_told() -> None:
-    rows = [{"owner": "rank:j/0", "category": "late-rank", "how": "x", "lost_gpu_seconds": 3}]
+    rows = [{"owner": "rank:j/0", "category": "straggler", "how": "x", "lost_gpu_seconds": 3}]
     (hurt,) = symptoms_of([{**SYMPTOM, "blamed": json.dumps(rows), "end_ns": 15 * S}], 21 * S, 60 * S)
     (again,) = retold(json.dumps([told(hurt)]), "ana", 20 * S)
     assert again.key == hurt.key
@@ -69,8 +70,8 @@ def test_symptoms_of_an_incident_are_read_as_they_were_told() -> None:
 
 
 def test_the_shape_of_the_json_is_told_where_the_column_is_declared() -> None:
-    (hurt,) = symptoms_of([symptom(blame("rank:bert-1/1", "late-rank"))], at(2), 10**12)
-    blamed = json.loads(symptom(blame("rank:bert-1/1", "late-rank"))["blamed"])
+    (hurt,) = symptoms_of([symptom(blame("rank:bert-1/1", "straggler"))], at(2), 10**12)
+    blamed = json.loads(symptom(blame("rank:bert-1/1", "straggler"))["blamed"])
     for table, name, found in (
         ("cause", "evidence", PIECE.as_row() | PIECE.face._asdict()),
         ("incident", "symptoms", told(hurt)),

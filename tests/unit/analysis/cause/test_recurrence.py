@@ -30,7 +30,7 @@ from leadline.runner.judging import Judging
 S = 10**9
 HOUR_NS, DAY_NS = 3600 * S, 86_400 * S
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
-LATE = blame("rank:bert-1/2", "late-rank")
+LATE = blame("rank:bert-1/2", "straggler")
 EDGE = blame("rank:bert-1/1>rank:bert-1/2", "communication")
 
 

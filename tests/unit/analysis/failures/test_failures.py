@@ -158,7 +158,7 @@ def test_a_dead_gpu_is_back_when_its_metrics_come_again(end_s: float | None, bac
     silent = {
         "entity": "gpu:GPU-2", "entity_kind": "gpu", "metric": "telemetry.silent", "start_ns": at(begin_s),
         "end_ns": None if end_s is None else at(50), "earliest_ns": at(begin_s), "score": 9.0, "expected": 5.0,
-        "seen": 30.0, "direction": "high", "witness": "peers", "told_ns": at(20), "seen_ns": at(55), "share": 1.0,
+        "seen": 30.0, "direction": "high", "witness": "peers", "reported_ns": at(20), "seen_ns": at(55), "share": 1.0,
     }  # fmt: skip
     rows = told(DIES, relation=[*PLACES, *elsewhere(8)], odd=[silent])
     assert [row["end_ns"] for row in rows] == [at(50) if back else None], "silence of an hour is given up, not over"

@@ -94,7 +94,7 @@ def test_only_what_was_lost_changes_its_owner() -> None:
 @pytest.mark.parametrize(
     ("late_rank", "late_s", "category"),
     [
-        (1, 3.5, Category.LATE_RANK),  # its own work is slow, too: it reduces as slowly as it computes
+        (1, 3.5, Category.STRAGGLER),  # its own work is slow, too: it reduces as slowly as it computes
         (1, 2.0, Category.COMMUNICATION),
         (2, 3.5, Category.COMMUNICATION),  # another rank's lateness says nothing of it
     ],
@@ -107,7 +107,7 @@ def test_a_rank_that_is_as_late_by_its_own_work_is_late_in_collectives_too(
         Depth.COLLECTIVES,
         np.append(one.begin_N, T0 + 5 * S),
         np.append(one.end_N, T0 + 5 * S + late_ns),
-        np.append(one.category_N, PLACE_OF[Category.LATE_RANK]),
+        np.append(one.category_N, PLACE_OF[Category.STRAGGLER]),
         np.array([0, 1]),
         np.append(one.lost_N, float(late_ns)),
         np.full(2, 0.9),

@@ -65,10 +65,10 @@ def test_a_rank_that_is_always_late_is_late_not_wrong(offset_ms: float) -> None:
     found = judged(rows)
     assert abs(int(found.ahead_R[2])) < 0.3 * MS
     window = Window(T0, T0 + 10_000 * MS, job=JOB)
-    told, _ = from_collectives(collectives(rows, None), empty("step"), empty("edge"), empty("usual"), window=window)
+    told, _ = from_collectives(collectives(rows, None), empty("step"), empty("edge"), empty("baseline"), window=window)
     lost: dict[str, float] = {}
     for place in range(len(told)):
-        if CATEGORIES[told.category_N[place]] == "late-rank":
+        if CATEGORIES[told.category_N[place]] == "straggler":
             owner = told.owners[told.owner_N[place]]
             lost[owner] = lost.get(owner, 0.0) + told.lost_N[place] / MS
     assert lost.pop(f"rank:{JOB}/2") == pytest.approx(40 * (COUNT - 1), rel=0.05)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.builders.collectives import JOB, MS, T0, Call, collectives, edges, empty, steps, usual
+from tests.builders.collectives import JOB, MS, T0, Call, baseline, collectives, edges, empty, steps
 
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.collectives.edges import slow_rank
@@ -31,7 +31,7 @@ def told(
         collectives(calls, bound_ns),
         empty("step") if step is None else step,
         empty("edge") if edge is None else edge,
-        empty("usual") if known is None else known,
+        empty("baseline") if known is None else known,
         window=Window(T0, T0 + round(to * MS), job=JOB),
     )
     spans = [
@@ -57,7 +57,7 @@ def test_the_late_arrival_is_blamed_beyond_what_its_peers_took() -> None:
     assert spans == [
         ("communication", COMM, 0, 10, 0),
         ("compute", f"job:{JOB}", 10, 50, 0),
-        ("late-rank", f"rank:{JOB}/2", 50, 110, 60),
+        ("straggler", f"rank:{JOB}/2", 50, 110, 60),
         ("communication", COMM, 110, 120, 0),
     ]
     assert not missing
@@ -77,7 +77,7 @@ def test_the_last_of_ranks_that_differ_by_chance_is_no_straggler() -> None:
 
 def test_lateness_below_the_bounds_of_the_clocks_is_not_told() -> None:
     calls = [*met(0, (0, 0, 0), 10), *met(1, (50, 50, 60), 70)]
-    assert ("late-rank", f"rank:{JOB}/2", 50, 60, 10) in told(calls, to=70, bound_ns=9 * MS)[0]
+    assert ("straggler", f"rank:{JOB}/2", 50, 60, 10) in told(calls, to=70, bound_ns=9 * MS)[0]
     assert ("compute", f"job:{JOB}", 10, 60, 0) in told(calls, to=70, bound_ns=11 * MS)[0]
 
 
@@ -92,14 +92,14 @@ def test_a_wait_for_input_of_one_rank_is_its_input() -> None:
     ]
 
 
-def test_communication_beyond_the_usual_is_lost() -> None:
-    spans, _ = told(met(0, (0, 0, 0), 50), known=usual({WHAT: 20}), to=50)
+def test_communication_beyond_the_baseline_is_lost() -> None:
+    spans, _ = told(met(0, (0, 0, 0), 50), known=baseline({WHAT: 20}), to=50)
     assert spans == [("communication", COMM, 0, 50, 30)]
 
 
 def test_what_is_lost_goes_to_the_edge_that_held_more_than_the_median() -> None:
     edge = edges({(0, 1): 0.01, (1, 2): 0.04, (2, 0): 0.01})
-    spans, _ = told(met(0, (0, 0, 0), 60), edge=edge, known=usual({WHAT: 30}), to=60)
+    spans, _ = told(met(0, (0, 0, 0), 60), edge=edge, known=baseline({WHAT: 30}), to=60)
     by_owner: dict[str, list[float]] = {}
     for _, owner, begin, end, lost in spans:
         sums = by_owner.setdefault(owner, [0.0, 0.0])
@@ -115,7 +115,7 @@ def test_what_is_lost_goes_to_the_edge_that_held_more_than_the_median() -> None:
 @pytest.mark.parametrize(
     ("into", "out", "owner"),
     [
-        (0.10, 0.34, ("late-rank", f"rank:{JOB}/1")),  # it neither takes nor gives
+        (0.10, 0.34, ("straggler", f"rank:{JOB}/1")),  # it neither takes nor gives
         (0.69, 0.01, ("communication", f"rank:{JOB}/0>rank:{JOB}/1")),  # full one way
     ],
 )
@@ -123,7 +123,7 @@ def test_edges_of_one_rank_that_hold_both_ways_are_the_ranks_lateness(
     into: float, out: float, owner: tuple[str, str]
 ) -> None:
     edge = edges({(0, 1): into, (1, 2): out, (2, 0): 0.01})
-    spans, _ = told(met(0, (0, 0, 0), 60), edge=edge, known=usual({WHAT: 30}), to=60)
+    spans, _ = told(met(0, (0, 0, 0), 60), edge=edge, known=baseline({WHAT: 30}), to=60)
     lost: dict[tuple[str, str], float] = {}
     for category, whose, _, _, each in spans:
         lost[category, whose] = lost.get((category, whose), 0.0) + each
@@ -140,13 +140,13 @@ def test_slow_rank_is_none_of_two_and_none_where_all_hold() -> None:
     assert slow_rank(np.zeros((0, 2), np.int64), np.zeros(0)) is None
 
 
-def test_collectives_that_are_as_often_shorter_than_usual_lose_nothing() -> None:
+def test_collectives_that_are_as_often_shorter_than_baseline_lose_nothing() -> None:
     rows, at = [], 0
     for number in range(20):
         length = 30 if number % 2 else 10
         rows += met(number, (at, at, at), at + length)
         at += length + 10
-    spans, _ = told(rows, known=usual({WHAT: 20}), to=at)
+    spans, _ = told(rows, known=baseline({WHAT: 20}), to=at)
     assert sum(lost for category, _, _, _, lost in spans if category == "communication") == pytest.approx(0, abs=1)
 
 
@@ -182,8 +182,8 @@ def test_the_path_goes_through_the_communicator_that_let_the_last_one_go() -> No
     ]  # fmt: skip
     step = steps([(rank, 0, 0, 80, 0, 5, 0) for rank in range(4)])
     spans, _ = told(calls, step=step, to=75)
-    assert ("late-rank", "rank:j/3", 10, 60, 50) in spans
-    assert [span for span in spans if span[0] == "late-rank"] == [("late-rank", "rank:j/3", 10, 60, 50)]
+    assert ("straggler", "rank:j/3", 10, 60, 50) in spans
+    assert [span for span in spans if span[0] == "straggler"] == [("straggler", "rank:j/3", 10, 60, 50)]
 
 
 def test_a_receive_waits_for_its_send() -> None:
@@ -202,13 +202,13 @@ def test_a_receive_waits_for_its_send() -> None:
 def test_who_never_came_to_a_failed_collective_is_late() -> None:
     calls = [*met(0, (0, 0, 0), 10), *(Call(rank, 1, 50, 500, failed=True) for rank in (0, 1))]
     spans, _ = told(calls, to=500)
-    assert spans[-1] == ("late-rank", "rank:j/2", 50, 500, 450)
+    assert spans[-1] == ("straggler", "rank:j/2", 50, 500, 450)
 
 
 def test_who_has_not_come_by_the_end_is_late_beyond_what_the_others_took() -> None:
     calls = [*met(0, (0, 0, 0), 10), Call(0, 1, 50), Call(1, 1, 50)]
     spans, _ = told(calls, to=400)
-    assert spans[1:] == [("compute", "job:j", 10, 50, 0), ("late-rank", "rank:j/2", 50, 400, 350)]
+    assert spans[1:] == [("compute", "job:j", 10, 50, 0), ("straggler", "rank:j/2", 50, 400, 350)]
 
 
 def test_a_collective_that_all_came_to_and_nobody_leaves_is_communication() -> None:
@@ -219,7 +219,7 @@ def test_a_collective_that_all_came_to_and_nobody_leaves_is_communication() -> N
 def test_ranks_that_nobody_heard_of_leave_a_hole_by_name() -> None:
     # of a communicator of 3 only 2 told: the third may have come last
     calls = [Call(0, 0, 0, 10), Call(1, 0, 0, 10), Call(0, 1, 50, 120), Call(1, 1, 50, 120)]
-    spans, missing = told(calls, known=usual({WHAT: 10}), to=120)
+    spans, missing = told(calls, known=baseline({WHAT: 10}), to=120)
     assert ("communication", COMM, 50, 60, 0) in spans
     assert not [span for span in spans if span[3] > 60]
     assert missing == {"collectives of 1 of 3 ranks": 60 * MS}
@@ -230,7 +230,7 @@ def test_a_job_that_began_anew_counts_from_0_again() -> None:
     calls = [*met(0, (0, 0, 0), 10), *met(1, (50, 50, 110), 120)]
     again = [Call(call.rank, call.seq, call.arrived + later, (call.ended or 0) + later) for call in calls]
     spans, missing = told([*calls, *again], to=later + 120)
-    assert ("late-rank", "rank:j/2", later + 50, later + 110, 60) in spans
+    assert ("straggler", "rank:j/2", later + 50, later + 110, 60) in spans
     assert not missing
 
 

@@ -33,7 +33,7 @@ def blamed(name: str, fault: int) -> dict[tuple[str, str], tuple[float, float]]:
     begin, end = truth["onset_ns"], truth["end_ns"]
     calm = collective.filter(pc.less(collective["enqueued_ns"], begin))
     lengths = served(calm)
-    usual = pa.table(
+    baseline = pa.table(
         {
             "what": [what for what, _ in lengths],
             "count": pa.array([len(length) for _, length in lengths], pa.uint64()),
@@ -42,7 +42,7 @@ def blamed(name: str, fault: int) -> dict[tuple[str, str], tuple[float, float]]:
         }
     )
     window = Window(begin, end, job="bert-1")
-    found, missing = from_collectives(collective, step, empty("edge"), usual, window=window)
+    found, missing = from_collectives(collective, step, empty("edge"), baseline, window=window)
     assert not missing
     sums: defaultdict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for place in range(len(found)):
@@ -65,9 +65,9 @@ def most_lost(found: dict[tuple[str, str], tuple[float, float]]) -> tuple[str, s
     ("name", "fault", "category", "owner", "lost_s_min"),
     [
         ("demo", 0, "communication", "comm:bert-1/", 8.0),  # a link flaps: 13 s of 30
-        ("demo", 1, "late-rank", "rank:bert-1/5", 12.0),  # a slow worker: 19 s of 40
+        ("demo", 1, "straggler", "rank:bert-1/5", 12.0),  # a slow worker: 19 s of 40
         ("slow-loader", 0, "input", "rank:bert-1/7", 6.0),  # 8.5 s of 40
-        ("gpu-throttle", 0, "late-rank", "rank:bert-1/4", 12.0),  # 18 s of 40
+        ("gpu-throttle", 0, "straggler", "rank:bert-1/4", 12.0),  # 18 s of 40
         ("neighbour-congestion", 0, "communication", "comm:bert-1/", 7.0),  # 15 s of 40
     ],
 )
@@ -84,6 +84,6 @@ def test_most_of_what_is_lost_is_the_faults(
 def test_no_other_rank_is_blamed_for_a_slow_worker() -> None:
     others = [
         lost for (category, owner), (_, lost) in blamed("demo", 1).items()
-        if category == "late-rank" and owner != "rank:bert-1/5"
+        if category == "straggler" and owner != "rank:bert-1/5"
     ]  # fmt: skip
     assert sum(others) < 1.0

@@ -41,14 +41,14 @@ def test_of_a_step_that_reaches_beyond_the_window_its_share_counts() -> None:
     assert excess_ns(longer, 2000 * MS, WINDOW) == pytest.approx(9 * S)
 
 
-def test_without_steps_or_a_usual_one_there_is_no_bound() -> None:
+def test_without_steps_or_a_baseline_one_there_is_no_bound() -> None:
     assert excess_ns(steps_of(), 2000 * MS, WINDOW) == np.inf
     assert excess_ns(steps_of(2000), np.nan, WINDOW) == np.inf
 
 
 def pieces() -> Pieces:
     """Three seconds each of communication, compute, lateness, lost whole."""
-    kinds = ((Category.COMMUNICATION, COMM), (Category.COMPUTE, OF_JOB), (Category.LATE_RANK, RANK))
+    kinds = ((Category.COMMUNICATION, COMM), (Category.COMPUTE, OF_JOB), (Category.STRAGGLER, RANK))
     return Pieces.joined(
         [
             Pieces.one(T0 + at * 3 * S, T0 + (at + 1) * 3 * S, PLACE_OF[category], whose, 0, 3.0 * S, 1.0)

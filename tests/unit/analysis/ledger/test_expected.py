@@ -19,8 +19,8 @@ def lost_share(forward_ms: int, low_s: float, begin_ns: int = T0) -> float:
     ]
     rows += [step(rank, 90, T0 + 6 * S, forward=200, optimizer=50) for rank in range(RANKS)]
     compute = {"job": JOB, "what": "compute", "end_ns": T0, "window_ns": 60 * S, "count": 50}
-    usual = table("usual", [{**compute, "low_s": low_s, "median_s": 0.25}])
-    return expected(usual, table("step", rows), WINDOW).compute_lost_share
+    baseline = table("baseline", [{**compute, "low_s": low_s, "median_s": 0.25}])
+    return expected(baseline, table("step", rows), WINDOW).compute_lost_share
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def lost_share(forward_ms: int, low_s: float, begin_ns: int = T0) -> float:
         (220, 0.25, 0.0),  # below a tenth
     ],
 )
-def test_what_own_work_takes_beyond_the_usual_and_its_scatter_is_lost(
+def test_what_own_work_takes_beyond_the_baseline_and_its_scatter_is_lost(
     forward_ms: int, low_s: float, share: float
 ) -> None:
     assert lost_share(forward_ms, low_s) == pytest.approx(share)
@@ -42,7 +42,7 @@ def test_steps_before_the_window_are_not_asked() -> None:
     assert lost_share(450, 0.25, T0 - 20 * S) == 0.0
 
 
-def checkpoints_lost_share(every: int, seconds: float, usual: list[dict[str, object]], alone: bool = False) -> float:
+def checkpoints_lost_share(every: int, seconds: float, baseline: list[dict[str, object]], alone: bool = False) -> float:
     """Of the checkpoints of 20 steps in the window, one in `every`, by all ranks or by the first alone."""
     rows = [
         step(rank, at, T0 + at * S // 2, checkpoint=round(seconds * 1000))
@@ -51,8 +51,8 @@ def checkpoints_lost_share(every: int, seconds: float, usual: list[dict[str, obj
         for at in range(20)
         for rank in range(RANKS)
     ]
-    told = [{"job": JOB, "end_ns": T0, "window_ns": 60 * S, **each} for each in usual]
-    return expected(table("usual", told), table("step", rows), WINDOW).checkpoint_lost_share
+    told = [{"job": JOB, "end_ns": T0, "window_ns": 60 * S, **each} for each in baseline]
+    return expected(table("baseline", told), table("step", rows), WINDOW).checkpoint_lost_share
 
 
 STEPS = {"what": "step", "count": 400, "low_s": 0.4, "median_s": 0.4}
@@ -60,7 +60,7 @@ CHECKPOINTS = {"what": "checkpoint", "count": 20, "low_s": 0.1, "median_s": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("every", "seconds", "usual", "share"),
+    ("every", "seconds", "baseline", "share"),
     [
         (20, 0.1, [STEPS, CHECKPOINTS], 0.0),  # the one that is due
         (10, 0.1, [STEPS, CHECKPOINTS], 0.0),  # one and the next
@@ -73,9 +73,9 @@ CHECKPOINTS = {"what": "checkpoint", "count": 20, "low_s": 0.1, "median_s": 0.1}
     ],
 )
 def test_checkpoints_beyond_those_that_were_due_are_lost(
-    every: int, seconds: float, usual: list[dict[str, object]], share: float
+    every: int, seconds: float, baseline: list[dict[str, object]], share: float
 ) -> None:
-    assert checkpoints_lost_share(every, seconds, usual) == pytest.approx(share)
+    assert checkpoints_lost_share(every, seconds, baseline) == pytest.approx(share)
 
 
 def test_what_one_rank_writes_alone_is_not_held_against_the_past() -> None:

@@ -38,9 +38,9 @@ def covered_s(segments: Segments) -> float:
 @pytest.mark.parametrize(
     ("planted", "owner"),
     [
-        (Planted(slow_worker=(1, 2, 1.8)), ("late-rank", "rank:j/5")),
+        (Planted(slow_worker=(1, 2, 1.8)), ("straggler", "rank:j/5")),
         (Planted(slow_link=(1, 1, 0.15)), ("communication", "rank:j/3>rank:j/5")),
-        (Planted(vpp=2, slow_worker=(0, 1, 1.8), no_ops=True), ("late-rank", "rank:j/2")),
+        (Planted(vpp=2, slow_worker=(0, 1, 1.8), no_ops=True), ("straggler", "rank:j/2")),
     ],
 )
 def test_the_culprit_owns_what_was_lost_and_it_is_what_an_ideal_run_saves(
@@ -91,7 +91,7 @@ def test_a_step_that_has_not_ended_is_followed_as_far_as_it_went() -> None:
     window = Window(end - 4 * S, end - 2 * S, job="j")
     segments = from_operations(operation.filter(pa.array(ended < window.to_ns)), window)
     assert covered_s(segments) > 1.9
-    assert ("late-rank", "rank:j/5") in lost_s(segments)
+    assert ("straggler", "rank:j/5") in lost_s(segments)
 
 
 def test_without_a_whole_step_nothing_is_said() -> None:
@@ -125,5 +125,5 @@ def test_what_is_lost_on_the_path_agrees_with_the_replay() -> None:
     assert found is not None
     answers = what_if(found)
     replayed_s = answers.mended_by_workers * (answers.real_ns - answers.ideal_ns) * len(found.step_T) / S
-    path_s = lost_s(from_operations(operation, whole(operation)))["late-rank", "rank:j/9"]
+    path_s = lost_s(from_operations(operation, whole(operation)))["straggler", "rank:j/9"]
     assert path_s == pytest.approx(replayed_s, rel=0.1)

@@ -26,7 +26,7 @@ def test_incidents_among_what_was_learned_move_nothing() -> None:
     learned_TN[:12] = 1e6  # 3 %
     foul = baseline(learned_TN, floor_ratio=0.0)
     assert foul.middle_N[0] == pytest.approx(clean.middle_N[0], abs=1.0)
-    assert foul.usual_N[0] < 2 * clean.usual_N[0]
+    assert foul.baseline_N[0] < 2 * clean.baseline_N[0]
     assert rise(column(150.0), foul)[0, 0] == pytest.approx(50.0, abs=1.5)
 
 
@@ -44,14 +44,14 @@ def test_more_than_half_equal_still_has_a_spread() -> None:
     assert baseline(values, floor_ratio=0.0).spread_N[0] > 1.0
 
 
-def test_a_rise_is_told_from_the_middle_and_an_excess_from_the_highest_usual_reading() -> None:
+def test_a_rise_is_told_from_the_middle_and_an_excess_from_the_highest_baseline_reading() -> None:
     of = baseline(np.tile([1.0, 2.0, 3.0], 40)[:, None], floor_ratio=0.0)
-    values_TN = column(2.0, of.middle_N[0] + of.usual_N[0], 50.0, np.nan)
+    values_TN = column(2.0, of.middle_N[0] + of.baseline_N[0], 50.0, np.nan)
     np.testing.assert_allclose(rise(values_TN, of)[:, 0], [0.0, 0.0, 48.0, np.nan])
-    np.testing.assert_allclose(excess(values_TN, of)[:, 0], [0.0, 0.0, 48.0 - of.usual_N[0], np.nan])
+    np.testing.assert_allclose(excess(values_TN, of)[:, 0], [0.0, 0.0, 48.0 - of.baseline_N[0], np.nan])
 
 
-def test_the_upper_of_two_usual_levels_is_no_deviation() -> None:
+def test_the_upper_of_two_baseline_levels_is_no_deviation() -> None:
     of = baseline(np.tile([1.0, 1.0, 1.0, 9.0], 40)[:, None])
     np.testing.assert_array_equal(rise(column(9.0), of), [[0.0]])
 

@@ -48,7 +48,7 @@ def test_no_more_passes_than_the_callers_lose() -> None:
     assert found.share_N[2] == pytest.approx(1 / 8)
 
 
-def test_nothing_passes_a_caller_that_is_as_usual() -> None:
+def test_nothing_passes_a_caller_that_is_as_baseline() -> None:
     assert named(judged(front=8.0, b=50.0)) == []
 
 

@@ -20,11 +20,11 @@ JUDGE = Question(Span(NORMAL, NORMAL + JUDGED))
 ASK = Question(JUDGE.judged, symptom="front")
 
 
-def system(usual: Mapping[str, float], odd: Mapping[str, float], *, seed: int = 1) -> Readings:
-    """Series `metric entity[ to]` that vary by a percent around `usual`, and in the judged intervals around `odd`."""
+def system(baseline: Mapping[str, float], odd: Mapping[str, float], *, seed: int = 1) -> Readings:
+    """Series `metric entity[ to]` that vary by a percent around `baseline`, in the judged intervals around `odd`."""
     chance = np.random.default_rng(seed)
     tables = []
-    for name, level in usual.items():
+    for name, level in baseline.items():
         metric, entity, *to = name.split()
         value_T = level * chance.normal(1.0, 0.01, NORMAL + JUDGED)
         value_T[NORMAL:] *= odd.get(name, level) / level
@@ -40,9 +40,9 @@ def system(usual: Mapping[str, float], odd: Mapping[str, float], *, seed: int = 
 def shop(**odd: float) -> Readings:
     """Latencies of the chain; `odd` by entity."""
     latency = {"front": 0.3, "cart": 0.2, "db": 0.1, "ads": 0.05}
-    usual = {f"latency_s {name}": level for name, level in latency.items()}
-    usual |= {f"requests {name}": 100.0 for name in latency}
-    return system(usual, {f"latency_s {name}": level for name, level in odd.items()})
+    baseline = {f"latency_s {name}": level for name, level in latency.items()}
+    baseline |= {f"requests {name}": 100.0 for name in latency}
+    return system(baseline, {f"latency_s {name}": level for name, level in odd.items()})
 
 
 def names(found: Ranking) -> list[str]:
@@ -57,12 +57,12 @@ def test_who_makes_the_others_wait_is_named_with_its_path_and_its_readings() -> 
     assert first.share > 0.9
     (witness,) = first.evidence
     assert witness.found == pytest.approx(0.6, rel=0.05)
-    assert witness.usual is not None
-    assert 0.1 < witness.usual < 0.12
+    assert witness.baseline is not None
+    assert 0.1 < witness.baseline < 0.12
     assert (found.judged, found.normal) == (JUDGED, NORMAL)
 
 
-def test_a_symptom_that_is_as_usual_is_ok_and_one_of_its_own_is_not_explained() -> None:
+def test_a_symptom_that_is_as_baseline_is_ok_and_one_of_its_own_is_not_explained() -> None:
     assert ranked_causes(shop(), CHAIN, ASK).state is State.OK
     found = ranked_causes(shop(front=0.8), CHAIN, ASK)
     assert (found.state, found.causes) == (State.WARNING, ())
@@ -75,16 +75,16 @@ def test_the_order_of_rows_and_relations_does_not_matter() -> None:
 
 
 def test_failures_that_rose_go_before_latency_unless_a_metric_is_asked_for() -> None:
-    usual = {f"failed_ratio {name}": 0.001 for name in ("front", "ads")} | {
+    baseline = {f"failed_ratio {name}": 0.001 for name in ("front", "ads")} | {
         f"latency_s {name}": 0.1 for name in ("front", "db")
     }
     odd = {"failed_ratio front": 0.2, "failed_ratio ads": 0.2, "latency_s front": 0.6, "latency_s db": 0.6}
-    both = system(usual, odd)
+    both = system(baseline, odd)
     pairs = [("front", "ads"), ("front", "db")]
     assert names(ranked_causes(both, pairs, ASK))[0] == "ads"
     asked = Question(JUDGE.judged, symptom="front", metric="latency_s")
     assert names(ranked_causes(both, pairs, asked))[0] == "db"
-    only_slow = system(usual, {name: level for name, level in odd.items() if "latency" in name})
+    only_slow = system(baseline, {name: level for name, level in odd.items() if "latency" in name})
     assert names(ranked_causes(only_slow, pairs, ASK))[0] == "db"
 
 
@@ -97,17 +97,17 @@ def test_who_was_not_read_is_inferred_from_its_caller() -> None:
 
 
 def test_without_a_symptom_eaten_resources_and_slow_ways_speak_against_an_entity() -> None:
-    usual = {"cpu_use_ratio cart": 0.2, "cpu_use_ratio db": 0.9}
-    usual |= {f"{side}_latency_s {a} {b}": 0.1 for a, b in CHAIN for side in ("caller", "callee")}
-    busy = ranked_causes(system(usual, {"cpu_use_ratio cart": 0.95}), CHAIN, JUDGE)
+    baseline = {"cpu_use_ratio cart": 0.2, "cpu_use_ratio db": 0.9}
+    baseline |= {f"{side}_latency_s {a} {b}": 0.1 for a, b in CHAIN for side in ("caller", "callee")}
+    busy = ranked_causes(system(baseline, {"cpu_use_ratio cart": 0.95}), CHAIN, JUDGE)
     assert names(busy)[0] == "cart"
     (witness,) = [each for each in busy.causes[0].evidence if each.what == "cpu_use_ratio"]
     assert witness.found == pytest.approx(0.95, rel=0.05)
-    slow_way = ranked_causes(system(usual, {"caller_latency_s front ads": 0.5}), CHAIN, JUDGE)
+    slow_way = ranked_causes(system(baseline, {"caller_latency_s front ads": 0.5}), CHAIN, JUDGE)
     assert names(slow_way)[0] == "ads"
     assert slow_way.causes[0].evidence[0].what == "the way to it"
     slow = ranked_causes(
-        system(usual, {"caller_latency_s front ads": 0.5, "callee_latency_s front ads": 0.5}), CHAIN, JUDGE
+        system(baseline, {"caller_latency_s front ads": 0.5, "callee_latency_s front ads": 0.5}), CHAIN, JUDGE
     )
     assert (names(slow)[0], slow.causes[0].evidence[0].what) == ("ads", "its own time")
 

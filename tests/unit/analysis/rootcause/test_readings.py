@@ -24,7 +24,7 @@ def table(*rows: Row, to: list[str | None] | None = None) -> pa.Table:
     return pa.table(columns if to is None else columns | {"to": pa.array(to, pa.string())})
 
 
-def test_the_step_is_the_usual_distance_of_readings_and_gaps_are_left_out() -> None:
+def test_the_step_is_the_baseline_distance_of_readings_and_gaps_are_left_out() -> None:
     rows = [(at, "a", "x", float(at)) for at in (100, 110, 120, 500, 510)]
     found = readings(table(*rows))
     assert (found.step_ns, found.first_T.tolist()) == (10, [100, 110, 120, 500, 510])

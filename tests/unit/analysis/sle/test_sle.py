@@ -125,7 +125,7 @@ def test_of_two_that_differ_neither_is_judged() -> None:
     assert said(rows, "{metric: DCGM_FI_DEV_SM_CLOCK, below: {of: peers, times: 0.9}}")[0] == {}
 
 
-def test_the_own_past_is_what_was_usual() -> None:
+def test_the_own_past_is_what_was_baseline() -> None:
     rows = tables(gpus("DCGM_FI_DEV_POWER_USAGE", 600.0, GPU_3=since(10, 200.0, 600.0)))
     held, _ = said(rows, "{metric: DCGM_FI_DEV_POWER_USAGE, below: {of: past, times: 0.5}}")
     assert seconds(held["gpu:GPU-3"]) == (9, 51, 0)
@@ -201,7 +201,7 @@ def test_a_host_is_told_by_its_parts_and_the_worst_is_the_culprit() -> None:
     assert [loss["culprit"] for loss in losses] == ["port:h0/eth2"]
 
 
-def test_steps_of_a_job_that_are_longer_than_usual_are_bad_until_it_ends() -> None:
+def test_steps_of_a_job_that_are_longer_than_baseline_are_bad_until_it_ends() -> None:
     begins = [(at, 1) for at in range(-200, 20)] + [(20, 3), (23, 3)]
     rows = [step(rank, number, T0 + at * S, long * S) for number, (at, long) in enumerate(begins) for rank in range(2)]
     exits = [event(T0 + 26 * S, rank, "process-exit") for rank in range(2)]

@@ -27,7 +27,7 @@ def test_who_comes_last_is_blamed_within_ten_seconds() -> None:
     (row,) = told(slow_job(), window(10, 5))
     assert (row["symptom"], row["end_ns"]) == ("slow", None)
     assert row["start_ns"] == T0 + S  # when the first long step should have been over
-    assert blamed(row)[0] == (f"rank:{JOB}/1", "late-rank", "collectives")
+    assert blamed(row)[0] == (f"rank:{JOB}/1", "straggler", "collectives")
     assert row["lost_gpu_seconds"] == pytest.approx(5 * 0.8 * RANKS)
     assert "+80 %" in row["evidence"][0]["text"]
 
@@ -177,11 +177,11 @@ def test_checkpoints_that_take_twice_as_long_as_they_did_are_lost_time() -> None
 def test_a_job_without_steps_is_judged_by_its_collectives() -> None:
     given = slow_job()
     (row,) = told({**given, "step": table("step", [])}, window(10, 5))
-    assert blamed(row)[0] == (f"rank:{JOB}/1", "late-rank", "collectives")
+    assert blamed(row)[0] == (f"rank:{JOB}/1", "straggler", "collectives")
     assert "one collective to the next" in row["evidence"][0]["text"]
 
 
-def test_it_is_over_when_it_was_as_usual_for_ten_seconds() -> None:
+def test_it_is_over_when_it_was_as_baseline_for_ten_seconds() -> None:
     before, calls = working(-30, 0)
     slow, more = working(0, 9, number=30, seq=60, late={1: 0.8})
     after, last = working(9, 21, number=35, seq=70)
@@ -248,7 +248,7 @@ def lost_by_the_ledger() -> list[dict[str, Any]]:
     for at in (0, 10, 20):
         kept = {"job": JOB, "end_ns": T0 + at * S, "window_ns": 10 * S, "category": "compute", "owner": None}
         kept |= {"seconds": 9.0, "gpu_seconds": 36.0, "lost_seconds": 0.0, "lost_gpu_seconds": 0.0}
-        more = {"category": "late-rank", "owner": f"rank:{JOB}/3", "seconds": 1.0, "gpu_seconds": 4.0}
+        more = {"category": "straggler", "owner": f"rank:{JOB}/3", "seconds": 1.0, "gpu_seconds": 4.0}
         more |= {"lost_seconds": 1.0, "lost_gpu_seconds": 4.0} if at else {}
         rows += [{**each, "confidence": 0.9, "depth": "collectives"} for each in (kept, {**kept, **more})]
     return rows
@@ -260,7 +260,7 @@ def test_windows_of_the_ledger_that_lost_time_between_steps_are_a_slowdown() -> 
         more = working(1.12 * at, 1.12 * at + 1.0001, number=30 + at, seq=60 + 2 * at)
         steps, calls = steps + more[0], calls + more[1]
     (row,) = told(tables(steps, calls, ledger=lost_by_the_ledger()), window(25, 5))
-    assert blamed(row)[0][:2] == (f"rank:{JOB}/3", "late-rank")
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/3", "straggler")
     assert "by the ledger" in row["evidence"][0]["text"]
 
 

@@ -30,7 +30,7 @@ def test_who_does_not_come_to_a_collective_is_blamed() -> None:
     assert (row["symptom"], row["entity"], row["end_ns"]) == ("stall", f"job:{JOB}", None)
     assert blamed(row) == [(f"rank:{JOB}/2", "never-entered", "decision:2")]
     assert row["start_ns"] == T0 + 213 * MS  # when the last of those that came did
-    assert row["told_ns"] == T0 + 4 * S
+    assert row["reported_ns"] == T0 + 4 * S
     assert row["lost_gpu_seconds"] == (4 - 0.213) * RANKS
 
 
@@ -131,9 +131,9 @@ def test_who_was_missing_while_it_wrote_a_checkpoint_is_told_so_when_it_is_over(
 
 def test_a_stall_keeps_its_key_while_it_lasts() -> None:
     first = told(stuck_job(), window(4, 2))[0]
-    again = {**symptom(0.213, "stall"), "told_ns": first["told_ns"]}
+    again = {**symptom(0.213, "stall"), "reported_ns": first["reported_ns"]}
     (row,) = told({**stuck_job(), "symptom": table("symptom", [again])}, window(6, 2))
-    assert (row["start_ns"], row["told_ns"]) == (first["start_ns"], first["told_ns"])
+    assert (row["start_ns"], row["reported_ns"]) == (first["start_ns"], first["reported_ns"])
     assert row["lost_gpu_seconds"] > first["lost_gpu_seconds"]
 
 

@@ -141,7 +141,7 @@ def ledger_rows(job: str, begin: int, late_s: float) -> list[dict[str, Any]]:
         row("ledger", job=job, end_ns=begin + 10 * S * window, window_ns=10 * S, category=category, owner=owner,
             seconds=seconds, analysis="ledger", version=1)
         for window in range(1, 12)
-        for category, owner, seconds in (("late-rank", f"rank:{job}/3", late_s), ("compute", None, 10 - late_s))
+        for category, owner, seconds in (("straggler", f"rank:{job}/3", late_s), ("compute", None, 10 - late_s))
     ]  # fmt: skip
 
 

@@ -143,8 +143,8 @@ def test_bus_bandwidth_is_that_of_nccl_tests() -> None:
 def test_the_ledger_is_told_per_step_with_late_ranks_by_number(store: Store) -> None:
     found = compared(store, "bert-8", "bert-7")["ledger"]
     told = {each["category"]: each for each in found["categories"]}
-    assert told["late-rank"]["share"]["verdict"] == "more"
+    assert told["straggler"]["share"]["verdict"] == "more"
     assert told["compute"]["share"]["verdict"] == "less"
-    assert told["late-rank"]["a_s_per_step"] == pytest.approx(11 / 120)
+    assert told["straggler"]["a_s_per_step"] == pytest.approx(11 / 120)
     (late,) = found["late"]
     assert late == {"rank": "3", "a_s_per_step": pytest.approx(11 / 120), "b_s_per_step": pytest.approx(44 / 120)}

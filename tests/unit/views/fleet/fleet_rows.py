@@ -94,7 +94,7 @@ def _anomaly(entity: str, score: float, **more: Any) -> dict[str, Any]:
     told |= {"entity_kind": entity.partition(":")[0], "entity": entity, "metric": "DCGM_FI_DEV_SM_CLOCK", "label": None}
     told |= {"start_ns": NOW - 50 * S, "earliest_ns": NOW - 55 * S, "bound_ns": None, "share": 1.0, "end_ns": None}
     told |= {"seen_ns": NOW, "score": score, "direction": "low", "witness": "peers", "expected": 1.0, "seen": 0.0}
-    return {**told, "told_ns": NOW - 45 * S, **more}
+    return {**told, "reported_ns": NOW - 45 * S, **more}
 
 
 def _delay(src: str, dst: str, p99_ns: int) -> dict[str, Any]:

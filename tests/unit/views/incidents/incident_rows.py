@@ -33,7 +33,7 @@ def incident(name: str, job: str, start_s: float, **more: Any) -> dict[str, Any]
             "lost_gpu_seconds": more.get("lost_gpu_seconds", 100.0)}  # fmt: skip
     return {
         **VERDICT, "analysis": "cause", "incident": name, "entity": f"job:{job}", "job": job, "jobs": [job],
-        "symptom": "slow", "start_ns": start_ns, "end_ns": None, "bound_ns": 0, "told_ns": start_ns + 8 * S,
+        "symptom": "slow", "start_ns": start_ns, "end_ns": None, "bound_ns": 0, "reported_ns": start_ns + 8 * S,
         "state": "open", "verdict": "known", "missing": None, "lost_gpu_seconds": 100.0, "suppressed": None,
         "symptoms": json.dumps([told]), "seen_ns": NOW, **more,
     }  # fmt: skip
@@ -55,8 +55,9 @@ def symptom(job: str, start_s: float, **more: Any) -> dict[str, Any]:
     """A row of `symptom`."""
     return {
         **VERDICT, "analysis": "slowdowns", "entity": f"job:{job}", "job": job, "symptom": "slow",
-        "start_ns": NOW + round(start_s * S), "end_ns": None, "bound_ns": 0, "told_ns": NOW, "lost_gpu_seconds": 100.0,
-        "lost_share": 0.5, "blamed": json.dumps([{"owner": "port:h3/eth0", "category": "communication"}]),
+        "start_ns": NOW + round(start_s * S), "end_ns": None, "bound_ns": 0, "reported_ns": NOW,
+        "lost_gpu_seconds": 100.0, "lost_share": 0.5,
+        "blamed": json.dumps([{"owner": "port:h3/eth0", "category": "communication"}]),
         "missing": None, "evidence": "[]", "seen_ns": NOW, **more,
     }  # fmt: skip
 
@@ -67,7 +68,7 @@ def anomaly(start_ns: int, seen_ns: int, **more: Any) -> dict[str, Any]:
         **VERDICT, "analysis": "anomaly", "entity_kind": "host", "entity": "host:h3", "metric": "node_load1",
         "label": None, "start_ns": start_ns, "earliest_ns": start_ns - S, "end_ns": None, "bound_ns": None,
         "score": 9.0, "share": 1.0, "direction": "high", "witness": "past", "expected": 1.0, "seen": 9.0,
-        "told_ns": start_ns + S, "seen_ns": seen_ns, **more,
+        "reported_ns": start_ns + S, "seen_ns": seen_ns, **more,
     }  # fmt: skip
 
 

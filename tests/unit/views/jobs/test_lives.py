@@ -41,7 +41,7 @@ def test_a_job_has_ended_when_one_source_says_so(
 
 
 def mark(job: str, host: str, told_s: float, state: str) -> dict[str, Any]:
-    return row("watermark", told_ns=NOW + round(told_s * S), to_ns=NOW + round(told_s * S), sender="agent", job=job,
+    return row("watermark", reported_ns=NOW + round(told_s * S), to_ns=NOW + round(told_s * S), sender="agent", job=job,
                ranks=1, state=state, host=host, clock=f"{host}/1", tenant="acme")  # fmt: skip
 
 

@@ -116,16 +116,16 @@ ROWS = {
         row("relation", child="rank:bert-1/2", parent="gpu:GPU-2", kind="runs-on", from_ns=T0, source="x"),
     ],
     "ledger": [
-        ledger(0, "compute", 8.0), ledger(0, "late-rank", 2.0, 2.0, owner="rank:bert-1/2"),
+        ledger(0, "compute", 8.0), ledger(0, "straggler", 2.0, 2.0, owner="rank:bert-1/2"),
         ledger(1, "communication", 10.0, 1.0), ledger(0, "compute", 10.0, tenant="beta", job="small-2"),
     ],
-    "usual": [
-        row("usual", job="bert-1", what="step", end_ns=T0 + 60 * S, window_ns=60 * S, count=6, low_s=1.9, median_s=2.0,
-            analysis="usual", version=1),
+    "baseline": [
+        row("baseline", job="bert-1", what="step", end_ns=T0 + 60 * S, window_ns=60 * S, count=6, low_s=1.9,
+            median_s=2.0, analysis="baseline", version=1),
     ],
     "incident": [
         row("incident", incident="bert-1-slow", entity="job:bert-1", job="bert-1", jobs=["bert-1"], symptom="slow",
-            start_ns=T0 + 30 * S, told_ns=T0 + 40 * S, seen_ns=T0 + 90 * S, state="open", verdict="unknown",
+            start_ns=T0 + 30 * S, reported_ns=T0 + 40 * S, seen_ns=T0 + 90 * S, state="open", verdict="unknown",
             lost_gpu_seconds=8.0, symptoms=json.dumps([]), analysis="cause", version=1),
     ],
 }  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_job_is_told_with_what_it_lost_and_how_fast_it_goes(store: Store) -> N
     JobsAnswer.model_validate(found)
     (one,) = found["jobs"]
     assert (one["job"], one["ranks"], one["hosts"], one["step"]) == ("bert-1", RANKS, RANKS, STEPS)
-    assert (one["step_s"], one["usual_s"]) == (2.0, 2.0)
+    assert (one["step_s"], one["baseline_s"]) == (2.0, 2.0)
     assert one["lost_gpu_seconds"] - one["estimated_gpu_seconds"] == 12.0
     assert one["estimated_gpu_seconds"] == 8.0  # the incident is of a time that the ledger has no window of
     assert one["spent"] == []
@@ -241,7 +241,7 @@ def test_steps_are_binned_with_their_spread_over_ranks(store: Store) -> None:
     assert found["phases"]["forward"] == [None] * (STEPS + 1)
     assert found["loss"][:2] == [5.0, 4.9]
     assert found["tokens_per_s"][0] == pytest.approx(100 * RANKS / 2.05, rel=1e-4)
-    assert found["usual_s"] == 2.0
+    assert found["baseline_s"] == 2.0
 
 
 def test_steps_of_others_are_not_among_them(store: Store) -> None:

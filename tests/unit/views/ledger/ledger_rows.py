@@ -69,7 +69,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             ("compute", None, 7.1), ("input", "rank:bert-1/2", 0.9, 0.5), ("communication", EDGE, 1.3, 0.25),
             ("communication", "rank:bert-1/1>rank:bert-1/2", 0.7))),
         row(1, "compute", None, 10.0),  # judged again since
-        row(1, "compute", None, 4.0, revision=1), row(1, "late-rank", "rank:bert-1/3", 6.0, 5.5, revision=1),
+        row(1, "compute", None, 4.0, revision=1), row(1, "straggler", "rank:bert-1/3", 6.0, 5.5, revision=1),
         row(2, "unknown", "no rows of step", 3.3, depth="none"), row(2, "restart", None, 6.7, 6.7, depth="events"),
         row(4, "compute", None, 9.2, 1.1, depth="steps"), row(4, "checkpoint", None, 0.8),
         row(0, "compute", None, 10.0, tenant="beta", job="bert-9"),

@@ -57,17 +57,17 @@ def test_the_answer_is_as_its_type_says(answer: dict[str, Any], store: Store) ->
 def test_who_took_time_is_told_over_time(answer: dict[str, Any]) -> None:
     taken = {(one["category"], one["owner"]): one["lost_seconds"] for one in answer["takers"]}
     assert taken == {
-        ("late-rank", "rank:bert-1/3"): [0, ticks(5.5), 0, 0, 0],
+        ("straggler", "rank:bert-1/3"): [0, ticks(5.5), 0, 0, 0],
         ("input", "rank:bert-1/2"): [ticks(0.5), 0, 0, 0, 0],
         ("communication", EDGE): [ticks(0.25), 0, 0, 0, 0],
     }
-    assert next(iter(taken)) == ("late-rank", "rank:bert-1/3")  # the most lost first
+    assert next(iter(taken)) == ("straggler", "rank:bert-1/3")  # the most lost first
 
 
 def test_only_the_revision_that_counts_is_summed(answer: dict[str, Any]) -> None:
     told = {one["category"]: one["seconds"] for one in answer["categories"]}
     assert told["compute"] == ticks(7.1) + 4 + ticks(9.2)
-    assert list(told) == ["compute", "input", "communication", "late-rank", "checkpoint", "restart", "unknown"]
+    assert list(told) == ["compute", "input", "communication", "straggler", "checkpoint", "restart", "unknown"]
 
 
 def test_who_costs_most_comes_first_and_since_when(answer: dict[str, Any]) -> None:

@@ -35,7 +35,7 @@ const job = (more: Partial<Job>): Job => ({
   ended_ns: null,
   step: 60,
   step_s: 2,
-  usual_s: 1.6,
+  baseline_s: 1.6,
   goodput: 0.8,
   goodput_max: 0.8,
   lost_gpu_seconds: 1,
@@ -62,7 +62,7 @@ describe("a job", () => {
   });
   it("is held against its usual step", () => {
     expect(slower(job({}))).toBe(1.25);
-    expect(slower(job({ usual_s: null }))).toBeNull();
+    expect(slower(job({ baseline_s: null }))).toBeNull();
   });
   it("fills the picture where it was there for less than the span", () => {
     const over = spanOfJob(job({}), { fromNs: 0, toNs: 1000 * S });
@@ -79,13 +79,13 @@ describe("who took which second", () => {
     {
       from_ns: 0,
       to_ns: 10 * S,
-      seconds: { compute: 4, communication: 4, "late-rank": 2 },
-      lost: { communication: 1, "late-rank": 2 },
+      seconds: { compute: 4, communication: 4, straggler: 2 },
+      lost: { communication: 1, straggler: 2 },
       missing: 0,
     },
     { from_ns: 10 * S, to_ns: 20 * S, seconds: { unknown: 5 }, lost: {}, missing: 5 },
   ];
-  const takers = [{ category: "late-rank", owner: "rank:bert-1/13", lost_seconds: [2, 0] }];
+  const takers = [{ category: "straggler", owner: "rank:bert-1/13", lost_seconds: [2, 0] }];
 
   it("stacks to all of the wall time, with what is lost by its owner and what nobody knows hatched", () => {
     const { timeNs, lines } = bands({ timeline, takers });
@@ -95,7 +95,7 @@ describe("who took which second", () => {
     expect(values.communication?.[0]).toBeCloseTo(0.3);
     expect(values["late: rank 13"]).toEqual([0.2, 0.2, 0, 0]);
     expect(values["lost to others"]?.[0]).toBeCloseTo(0.1);
-    expect(values["late-rank"]).toBeUndefined();
+    expect(values["straggler"]).toBeUndefined();
     expect(lines.find((one) => one.label === "compute")?.whole).toBe(0.2); // of both bins
     expect(lines.filter((line) => line.hatched).map((line) => line.label)).toEqual([
       "unknown",

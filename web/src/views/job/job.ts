@@ -34,7 +34,7 @@ export function stateWords(one: Job): string {
 }
 
 const REST_TOLD = 0.02; // of the GPU time held: less is no news
-const REST: Readonly<Record<string, string>> = { restart: "starting", "late-rank": "waiting", idle: "idle" };
+const REST: Readonly<Record<string, string>> = { restart: "starting", straggler: "waiting", idle: "idle" };
 
 /** `10 % starting`: where held time went that was neither productive nor lost, so that a goodput of 90 % beside a loss
  *  of nothing is understood; empty where that is little. */
@@ -46,8 +46,8 @@ export function restWords(one: Pick<Job, "spent">): string {
 }
 
 /** How much longer a step takes than usual, as a ratio; null where either is not known. */
-export function slower(one: Pick<Job, "step_s" | "usual_s">): number | null {
-  return one.step_s !== null && one.usual_s ? one.step_s / one.usual_s : null;
+export function slower(one: Pick<Job, "step_s" | "baseline_s">): number | null {
+  return one.step_s !== null && one.baseline_s ? one.step_s / one.baseline_s : null;
 }
 
 const ROOM = 0.02; // beside what is shown, of its length
@@ -63,9 +63,9 @@ export function spanOfJob(one: Pick<Job, "since_ns" | "until_ns" | "running">, s
 
 // --- who took which second ---
 
-const USED = ["compute", "communication", "input", "checkpoint", "restart", "late-rank", "idle"];
+const USED = ["compute", "communication", "input", "checkpoint", "restart", "straggler", "idle"];
 const TAKERS = 5; // with a colour of their own
-const WORDS: Readonly<Record<string, string>> = { "late-rank": "late", communication: "comm" };
+const WORDS: Readonly<Record<string, string>> = { straggler: "late", communication: "comm" };
 
 /** `late: rank 13`, `comm: port h3/eth0`, `comm: 3 > 4`: who took seconds, as short as it can be told. */
 export function takerName(category: string, owner: string | null): string {

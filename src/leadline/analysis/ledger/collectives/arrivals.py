@@ -91,7 +91,7 @@ class Arrivals:
     missing: tuple[str, ...]
 
     def what(self, group: int) -> str:
-        """Operation, size and communicator of a collective, as table `usual` names it."""
+        """Operation, size and communicator of a collective, as table `baseline` names it."""
         comm = self.cells.comm_G[group]
         op = self.ops[self.op_G[group]] if self.op_G[group] >= 0 else "?"
         return f"{op} {self.bytes_G[group]} B on {self.size_C[comm]} of {self.names[self.name_C[comm]]}"

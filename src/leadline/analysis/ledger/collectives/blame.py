@@ -85,7 +85,7 @@ def placed(
     port = downed_port(event, relation, window)
     edge = None if port else busiest_edge(flow_path, window.job)
     named: dict[int, _Name] = {}
-    late = _lost_of(told, PLACE_OF[Category.LATE_RANK], window)
+    late = _lost_of(told, PLACE_OF[Category.STRAGGLER], window)
     for owner, comm in comms.items():
         rank = None if port or edge else last_rank(collective, comm, window)
         if port:
@@ -95,7 +95,7 @@ def placed(
         elif rank is not None:
             name = f"rank:{window.job}/{rank}"
             lost = _lost_of(told, PLACE_OF[Category.COMMUNICATION], window).get(told.owners[owner], 0.0)
-            category = Category.LATE_RANK if late.get(name, 0.0) >= lost else Category.COMMUNICATION
+            category = Category.STRAGGLER if late.get(name, 0.0) >= lost else Category.COMMUNICATION
             named[owner] = _Name(name, SURE_LAST, category)
     return _split(told, mine_N, named) if named else told
 
@@ -152,8 +152,8 @@ def last_rank(collective: pa.Table, comm: str, window: Window) -> int | None:
     rank_R, end_GR, length_G, size_G = grid
     off_GR = (end_GR - np.median(end_GR, axis=1, keepdims=True)).astype(np.float64)
     is_now_G = end_GR.max(axis=1) > window.from_ns
-    usual_G = _typical(size_G, length_G)
-    long_G, short_G = is_now_G & (length_G > LONG_RATIO * usual_G), length_G <= usual_G
+    baseline_G = _typical(size_G, length_G)
+    long_G, short_G = is_now_G & (length_G > LONG_RATIO * baseline_G), length_G <= baseline_G
     if long_G.sum() < LONG_MIN or short_G.sum() < LONG_MIN:
         return None
     later_GR = off_GR[long_G] - np.median(off_GR[short_G], axis=0)

@@ -26,7 +26,7 @@ from leadline.analysis.ledger.collectives.arrivals import ALL, Arrivals, arrival
 from leadline.analysis.ledger.collectives.clocks import UNKNOWN_NS, Clocks, clocks, set_right
 from leadline.analysis.ledger.collectives.edges import by_edge
 from leadline.analysis.ledger.collectives.hidden import hidden
-from leadline.analysis.ledger.collectives.open_end import LATE_RANKS_MAX, open_end, parted
+from leadline.analysis.ledger.collectives.open_end import STRAGGLERS_MAX, open_end, parted
 from leadline.analysis.ledger.collectives.scatter import BEFORE_NS, beyond_scatter
 from leadline.analysis.ledger.collectives.waits import COLLECTIVE, OWN, Waits, waits
 from leadline.analysis.ledger.excess import excess_ns, within
@@ -43,14 +43,14 @@ from leadline.model.accounts import Category, Depth
 SURE = 0.95  # of what the path tells with clocks that have a fit
 SURE_ESTIMATED = 0.85  # with clocks that only the collectives vouch for
 SURE_UNTOLD = 0.7  # compute that may be lateness below what clocks or the ranks' differences allow to tell
-SURE_NO_USUAL = 0.6  # communication of which nobody knows how long it should take
+SURE_NO_BASELINE = 0.6  # communication of which nobody knows how long it should take
 SURE_ROOTED = 0.6  # of operations in which not all wait for all
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 NO_CLOCKS = "clocks without a fit"
 
 
 def from_collectives(
-    collective: pa.Table, step: pa.Table, edge: pa.Table, usual: pa.Table, *, window: Window
+    collective: pa.Table, step: pa.Table, edge: pa.Table, baseline: pa.Table, *, window: Window
 ) -> tuple[Segments, dict[str, int]]:
     """What the collectives of one job tell of a window.
 
@@ -77,7 +77,7 @@ def from_collectives(
     steps = moved(phases(step, arrived.ranks_R), clock.ahead_R)
     hidden_G = hidden(arrived.cells, arrived, steps_tell=bool((steps.backward_S < steps.backward_end_S).any()))
     found = waits(arrived.cells, hidden_G, steps, window.from_ns - BEFORE_NS)
-    told = _Told(arrived, clock, expected(usual, step, window), missing)
+    told = _Told(arrived, clock, expected(baseline, step, window), missing)
     parts, until_ns = [], window.from_ns
     if found is not None and len(found.end_P):
         until_ns = int(found.end_P[-1])
@@ -125,7 +125,7 @@ class _Told:
             (input_O - more_input_O, Category.INPUT, JOB, lost_input_O),
             (more_input_O, Category.INPUT, RANK, late_input_O),
             (work_O - late_work_O, Category.COMPUTE, JOB, (work_O - late_work_O) * self.expected.compute_lost_share),
-            (late_work_O, Category.LATE_RANK, RANK, late_work_O),
+            (late_work_O, Category.STRAGGLER, RANK, late_work_O),
         )
         pieces = _laid(begin_O, laid, rank_O, told_O)
         return pieces.take(np.flatnonzero(pieces.end_K > from_ns))
@@ -150,17 +150,17 @@ class _Told:
         cells, arrived = self.arrived.cells, self.arrived
         comm_Q = cells.comm_G[group_Q]
         kinds, kind_Q = self._kinds(group_Q)
-        usual_Q = self.expected.collectives_ns(kinds)[kind_Q]
+        baseline_Q = self.expected.collectives_ns(kinds)[kind_Q]
         length_Q = end_Q - begin_Q
-        lost_Q = _beyond(length_Q, usual_Q, np.cumsum(found.kind_P == OWN)[is_collective])
+        lost_Q = _beyond(length_Q, baseline_Q, np.cumsum(found.kind_P == OWN)[is_collective])
         symmetric = np.isin(arrived.op_G[group_Q], [place for place, op in enumerate(arrived.ops) if op in SYMMETRIC])
-        sure_Q = np.where(np.isnan(usual_Q), SURE_NO_USUAL, SURE if self.clock.fitted else SURE_ESTIMATED)
+        sure_Q = np.where(np.isnan(baseline_Q), SURE_NO_BASELINE, SURE if self.clock.fitted else SURE_ESTIMATED)
         sure_Q = np.where(symmetric, sure_Q, np.minimum(sure_Q, SURE_ROOTED))
         failed_Q = cells.state_G[group_Q] == FAILED
         lost_Q = np.where(failed_Q, length_Q, lost_Q)
         seen_Q = np.where(cells.kind_C[comm_Q] == ALL, cells.seen_G[group_Q], arrived.size_C[comm_Q])
         partly_Q = (seen_Q < arrived.size_C[comm_Q]) & ~failed_Q
-        told_Q = np.where(partly_Q, np.nan_to_num(np.minimum(usual_Q, length_Q)), length_Q).astype(np.int64)
+        told_Q = np.where(partly_Q, np.nan_to_num(np.minimum(baseline_Q, length_Q)), length_Q).astype(np.int64)
         self._untold(comm_Q[partly_Q], seen_Q[partly_Q], (length_Q - told_Q)[partly_Q])
         size = len(group_Q)
         whole = Pieces(
@@ -173,7 +173,7 @@ class _Told:
         return Pieces.joined([whole.take(kept), *absent])
 
     def _kinds(self, group_Q: Ints) -> tuple[list[str], Ints]:
-        """Kinds of collectives as table `usual` names them, and which of them each is."""
+        """Kinds of collectives as table `baseline` names them, and which of them each is."""
         arrived = self.arrived
         key_Q3 = np.column_stack([arrived.cells.comm_G[group_Q], arrived.op_G[group_Q], arrived.bytes_G[group_Q]])
         _, first, kind_Q = np.unique(key_Q3, axis=0, return_index=True, return_inverse=True)
@@ -193,26 +193,26 @@ class _Told:
         rank_M = cells.rank_M[cells.member_C[comm] : cells.member_C[comm + 1]]
         first = int(cells.first_cell_C[comm]) + (group - int(cells.first_group_C[comm])) * len(rank_M)
         rank_Q = rank_M[cells.state_X[first : first + len(rank_M)] == ABSENT]
-        if len(rank_M) < self.arrived.size_C[comm] or not 0 < len(rank_Q) <= LATE_RANKS_MAX:
+        if len(rank_M) < self.arrived.size_C[comm] or not 0 < len(rank_Q) <= STRAGGLERS_MAX:
             return Pieces.none()
         cut = parted(int(whole.begin_K[place]), int(whole.end_K[place]), len(rank_Q))
         length = np.diff(cut)
-        late = np.full(len(rank_Q), PLACE_OF[Category.LATE_RANK])
+        late = np.full(len(rank_Q), PLACE_OF[Category.STRAGGLER])
         sure = np.full(len(rank_Q), SURE_ESTIMATED / len(rank_Q))
         return Pieces(cut[:-1], cut[1:], late, np.full(len(rank_Q), RANK), rank_Q.astype(np.int64), length * 1.0, sure)
 
 
-def _beyond(length_Q: Ints, usual_Q: Floats, chain_Q: Ints) -> Floats:
+def _beyond(length_Q: Ints, baseline_Q: Floats, chain_Q: Ints) -> Floats:
     """What collectives took beyond the usual, ns; 0 where nobody knows what that is.
 
     Chains of them, one behind the other, are held against the usual as a whole: which bucket of a backward pass took
     some of another's time is chance, and to count what was longer but not what was shorter would call it loss.
     """
-    more_Q = np.nan_to_num(length_Q - usual_Q)
+    more_Q = np.nan_to_num(length_Q - baseline_Q)
     chains = int(chain_Q.max(initial=0)) + 1
-    more_C, usual_C = (np.bincount(chain_Q, each, chains) for each in (more_Q, np.nan_to_num(usual_Q)))
+    more_C, baseline_C = (np.bincount(chain_Q, each, chains) for each in (more_Q, np.nan_to_num(baseline_Q)))
     longer_C = np.bincount(chain_Q, np.maximum(more_Q, 0), chains)
-    lost_C = np.where(more_C > NOISE_RATIO * usual_C, more_C, 0.0)
+    lost_C = np.where(more_C > NOISE_RATIO * baseline_C, more_C, 0.0)
     # All of them as well: of a window in which as much was shorter as was longer, nothing is lost.
     whole, told = float(more_C.sum()), float(lost_C.sum())
     lost_C *= min(max(whole, 0.0) / told, 1.0) if told > 0 else 0.0

@@ -100,17 +100,17 @@ def _dealt(mine: Pieces, held_E: Floats, *, is_ranks: bool) -> tuple[Pieces, Int
         return mine, np.full(len(mine), -1)
     middle = float(np.median(held_E))
     lost_K = np.minimum(np.rint(mine.lost_K).astype(np.int64), mine.end_K - mine.begin_K)
-    usual, usual_edge = _cut(mine, mine.begin_K, mine.end_K - lost_K, np.minimum(held_E, middle), is_lost=False)
+    baseline, baseline_edge = _cut(mine, mine.begin_K, mine.end_K - lost_K, np.minimum(held_E, middle), is_lost=False)
     beyond_E = np.maximum(held_E - middle, 0)
     share_E = np.ones(1) if is_ranks else beyond_E if beyond_E.any() else held_E
     lost, lost_edge = _cut(mine, mine.end_K - lost_K, mine.end_K, share_E, is_lost=True)
-    usual_edge = np.where(usual_edge < EDGES_MAX, usual_edge, -1)
+    baseline_edge = np.where(baseline_edge < EDGES_MAX, baseline_edge, -1)
     lost_edge = np.where(lost_edge < EDGES_MAX, lost_edge, -1)
     if is_ranks:
-        late = np.full(len(lost), PLACE_OF[Category.LATE_RANK])
+        late = np.full(len(lost), PLACE_OF[Category.STRAGGLER])
         lost = replace(lost, category_K=late, sure_K=np.minimum(lost.sure_K, SURE_RANK))
         lost_edge = np.full(len(lost), len(held_E))
-    return Pieces.joined([usual, lost]), np.concatenate([usual_edge, lost_edge])
+    return Pieces.joined([baseline, lost]), np.concatenate([baseline_edge, lost_edge])
 
 
 def _cut(mine: Pieces, begin_K: Ints, end_K: Ints, share_E: Floats, *, is_lost: bool) -> tuple[Pieces, Ints]:

@@ -19,7 +19,7 @@ from leadline.analysis.ledger.segments import PLACE_OF
 from leadline.model.accounts import Category
 
 # ranks that are blamed by name; more have not come for a reason they have in common. Source: judgement.
-LATE_RANKS_MAX = 8
+STRAGGLERS_MAX = 8
 # Probability told with them, because they may still come, or have come and not been heard of. Source: judgement.
 SURE = 0.6
 
@@ -51,7 +51,7 @@ def open_end(
         return compute
     if not absent_M.any():
         begin = min(to_ns, max(since_ns, int(cells.last_G[group])))
-        late = Pieces.one(compute_end, begin, PLACE_OF[Category.LATE_RANK], RANK, int(rank_M[cells.who_G[group]]),
+        late = Pieces.one(compute_end, begin, PLACE_OF[Category.STRAGGLER], RANK, int(rank_M[cells.who_G[group]]),
                           begin - compute_end, SURE)  # fmt: skip
         going_on = Pieces.one(begin, to_ns, PLACE_OF[Category.COMMUNICATION], COMM, comm, 0.0, SURE)
         return Pieces.joined([compute, late, going_on])
@@ -69,7 +69,7 @@ def _waiting(arrived: Arrivals, since_ns: int) -> int:
 
 def _absent(rank_Q: Ints, clock: Clocks, begin: int, end: int, missing: dict[str, int]) -> Pieces:
     """The wait for those who have not come, in equal parts: nobody knows who will be the last."""
-    if len(rank_Q) > LATE_RANKS_MAX:
+    if len(rank_Q) > STRAGGLERS_MAX:
         missing["arrivals of most ranks"] = missing.get("arrivals of most ranks", 0) + end - begin
         return Pieces.none()
     if end - begin <= clock.bound_R[rank_Q].max():
@@ -77,7 +77,7 @@ def _absent(rank_Q: Ints, clock: Clocks, begin: int, end: int, missing: dict[str
     cut = parted(begin, end, len(rank_Q))
     return Pieces.joined(
         [
-            Pieces.one(int(cut[place]), int(cut[place + 1]), PLACE_OF[Category.LATE_RANK], RANK, int(rank),
+            Pieces.one(int(cut[place]), int(cut[place + 1]), PLACE_OF[Category.STRAGGLER], RANK, int(rank),
                        float(cut[place + 1] - cut[place]), SURE / len(rank_Q))
             for place, rank in enumerate(rank_Q.tolist())
         ]

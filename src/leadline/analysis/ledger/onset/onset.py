@@ -202,7 +202,7 @@ def _spells(run: _Run, row: int, places: Ints, effect_min: float) -> list[tuple[
         return []
     bounds = [*np.searchsorted(columns, places).tolist(), len(columns)]
     parts = [columns[first:last] for first, last in itertools.pairwise(bounds) if last > first]
-    is_slow, usual = _slow_parts(run, row, parts, effect_min)
+    is_slow, baseline = _slow_parts(run, row, parts, effect_min)
     found: list[tuple[Straggler, Ints]] = []
     place = 0
     while place < len(parts):
@@ -212,7 +212,7 @@ def _spells(run: _Run, row: int, places: Ints, effect_min: float) -> list[tuple[
         if is_slow[place]:
             ends = last == len(parts) - 1
             spell = np.concatenate(parts[place : last + 1])
-            found.append((_spell(run, row, spell, usual[place], place == 0, ends), spell))
+            found.append((_spell(run, row, spell, baseline[place], place == 0, ends), spell))
         place = last + 1
     return found
 
@@ -225,25 +225,25 @@ def _slow_parts(run: _Run, row: int, parts: list[Ints], effect_min: float) -> tu
     rest = np.concatenate(parts[1:])
     later = float(np.median(left_T[rest]))
     is_slow = [_is_slow(run, row, parts[0], rest, effect_min)]
-    usual = [later]
+    baseline = [later]
     healthy = [] if is_slow[0] else [parts[0]]
     for part in parts[1:]:
         known = np.concatenate(healthy) if healthy else rest
-        usual.append(float(np.median(left_T[known])))
+        baseline.append(float(np.median(left_T[known])))
         is_slow.append(_is_slow(run, row, part, known, effect_min))
         if not is_slow[-1]:
             healthy.append(part)
-    return is_slow, usual
+    return is_slow, baseline
 
 
 def _is_slow(run: _Run, row: int, part: Ints, known: Ints, effect_min: float) -> bool:
     """Whether a segment is slower than its worker at the columns `known`, and than its peers, beyond what happens."""
     left = run.left_WT[row, part]
-    usual, effect = float(np.median(run.left_WT[row, known])), np.log1p(effect_min)
-    rise = float(np.median(left)) - usual
+    baseline, effect = float(np.median(run.left_WT[row, known])), np.log1p(effect_min)
+    rise = float(np.median(left)) - baseline
     if len(part) < LENGTH_MIN or rise < effect or float(np.median(run.relative_WT[row, part])) < effect:
         return False
-    held = float(np.mean(left > usual + min(rise / 2, effect)))
+    held = float(np.mean(left > baseline + min(rise / 2, effect)))
     # Both ends of a difference wander, and a short past does so the most.
     wander = np.hypot(_wander(run.left_WT, len(part)), _wander(run.left_WT, len(known)))
     return held >= HELD_SHARE and rise >= WANDER_SIGMAS * wander
@@ -259,8 +259,8 @@ def _wander(left_WT: Matrix, length: int) -> float:
     return float(medians(MAD_TO_SIGMA * medians(np.abs(blocks - medians(blocks, 1)[:, None]), 1), 0))
 
 
-def _spell(run: _Run, row: int, part: Ints, usual: float, from_start: bool, to_end: bool) -> Straggler:
-    rise_T = run.left_WT[row, part] - usual
+def _spell(run: _Run, row: int, part: Ints, baseline: float, from_start: bool, to_end: bool) -> Straggler:
+    rise_T = run.left_WT[row, part] - baseline
     rise = float(np.median(rise_T))
     lost = float(np.sum(np.exp(run.log_WT[row, part]) * -np.expm1(-rise_T)))
     return Straggler(

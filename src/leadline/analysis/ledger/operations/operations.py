@@ -80,9 +80,9 @@ class _Pieces:
 
     @staticmethod
     def of(trace: Trace, operation: pa.Table, window: Window) -> _Pieces:
-        usual_O, saved_T = _usual(trace)
+        baseline_O, saved_T = _baseline(trace)
         found = [
-            _path(trace, int(origin), begin_DO, end_DO, usual_O, saved)
+            _path(trace, int(origin), begin_DO, end_DO, baseline_O, saved)
             for origin, begin_DO, end_DO, saved in zip(
                 trace.origin_T, trace.begin_TDO, trace.end_TDO, saved_T, strict=True
             )
@@ -90,29 +90,29 @@ class _Pieces:
         ]
         last = unfinished(operation, trace)
         if last is not None and last[0] < window.to_ns:
-            found.append(_path(trace, last[0], last[1][0], last[1][1], usual_O, None))
+            found.append(_path(trace, last[0], last[1][0], last[1][1], baseline_O, None))
         whole = np.concatenate(found) if found else np.zeros((0, 6), np.int64)
         whole = whole[np.lexsort((whole[:, 1], whole[:, 0]))]
         return _clipped(whole, window)
 
 
-def _usual(trace: Trace) -> tuple[Floats, Floats]:
+def _baseline(trace: Trace) -> tuple[Floats, Floats]:
     """What operations usually take (O,), ns: the median of their kind; and what each step would save by it (T,), ns.
 
     Of synchronised operations it is what they take from when all had begun. A step does not save all that its path took
     longer: without it, another path is the longest. So it is replayed, with what is late cut to what is usual.
     """
     replay = Replay(trace)
-    usual_O = np.zeros(len(trace.kind_O))
+    baseline_O = np.zeros(len(trace.kind_O))
     for kind in np.unique(trace.kind_O).tolist():
         of_kind = trace.kind_O == kind
-        usual_O[of_kind] = max(float(np.median(replay.real_TDO[:, :, of_kind])), 0.0)
-    cut_TDO = np.where(replay.real_TDO > (1 + LATE) * usual_O, usual_O, replay.real_TDO)
+        baseline_O[of_kind] = max(float(np.median(replay.real_TDO[:, :, of_kind])), 0.0)
+    cut_TDO = np.where(replay.real_TDO > (1 + LATE) * baseline_O, baseline_O, replay.real_TDO)
     every_DO = replay.everything_DO
-    return usual_O, replay.lengths_T(every_DO) - replay.lengths_T(every_DO, real_TDO=cut_TDO)
+    return baseline_O, replay.lengths_T(every_DO) - replay.lengths_T(every_DO, real_TDO=cut_TDO)
 
 
-def _path(trace: Trace, origin: int, begin_DO: Floats, end_DO: Floats, usual_O: Floats, saved: float | None) -> Ints:
+def _path(trace: Trace, origin: int, begin_DO: Floats, end_DO: Floats, baseline_O: Floats, saved: float | None) -> Ints:
     """Pieces of one step (N, 6), ns: begin, end, lost, late, replica, operation. Late computations are split.
 
     saved: what the step would save, ns, to which lost times are cut in proportion; None if it has not ended.
@@ -120,19 +120,19 @@ def _path(trace: Trace, origin: int, begin_DO: Floats, end_DO: Floats, usual_O: 
     span_N2, what_N3 = critical(trace.graph, begin_DO, end_DO, _ran_before(trace, begin_DO, end_DO))
     replica_N, operation_N = what_N3[:, 0], what_N3[:, 1]
     from_N, to_N = np.rint(span_N2).astype(np.int64).T
-    usual_N = usual_O[operation_N]
+    baseline_N = baseline_O[operation_N]
     took_N = np.where(trace.graph.group_O[operation_N] >= 0, to_N - from_N, (end_DO - begin_DO)[replica_N, operation_N])
-    over_N = np.where(took_N > (1 + LATE) * usual_N, took_N - usual_N, 0.0)
+    over_N = np.where(took_N > (1 + LATE) * baseline_N, took_N - baseline_N, 0.0)
     over_N = np.minimum(np.rint(over_N).astype(np.int64), to_N - from_N)
     share = 1.0 if saved is None else min(max(saved, 0.0) / max(float(over_N.sum()), 1.0), 1.0)
     lost_N = (over_N * share).astype(np.int64)
     transfer_N = trace.of_kinds(kinds.COMMUNICATION)[operation_N]
     late_N = np.where(transfer_N, 0, over_N)
-    usual = np.column_stack(
+    baseline = np.column_stack(
         [from_N, to_N - late_N, np.where(transfer_N, lost_N, 0), np.zeros_like(from_N), replica_N, operation_N]
     )
     late = np.column_stack([to_N - late_N, to_N, lost_N, np.ones_like(from_N), replica_N, operation_N])
-    pieces: Ints = np.concatenate([usual, late])
+    pieces: Ints = np.concatenate([baseline, late])
     pieces = pieces[pieces[:, 1] > pieces[:, 0]]
     pieces[:, :2] += origin
     return pieces
@@ -167,7 +167,7 @@ def _clipped(whole_N6: Ints, window: Window) -> _Pieces:
 def _segments(pieces: _Pieces, trace: Trace, job: str, confidence: float) -> Segments:
     names: list[str | None] = []
     category_N = np.full(len(pieces.begin_N), PLACE_OF[Category.COMPUTE], np.int64)
-    category_N[pieces.late_N > 0] = PLACE_OF[Category.LATE_RANK]
+    category_N[pieces.late_N > 0] = PLACE_OF[Category.STRAGGLER]
     transfers = trace.of_kinds(kinds.COMMUNICATION)
     category_N[transfers[pieces.operation_N]] = PLACE_OF[Category.COMMUNICATION]
     known: dict[tuple[int, int, int], str | None] = {}

@@ -16,7 +16,7 @@ from leadline.analysis.columns import Ints, ints
 from leadline.analysis.ledger.instances import step_rows
 from leadline.analysis.ledger.served import served
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
-from leadline.model.tables.accounts import USUAL
+from leadline.model.tables.accounts import BASELINE
 from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.units import S
 
@@ -27,27 +27,27 @@ BEST_SHARE = 0.25
 # Repetitions in a window from which its median is one: it does not rest on a single odd value. Source: definition.
 COUNT_MIN = 3
 COLLECTIVE_NS_MAX = 3600 * S  # A median beyond it is nonsense: no collective and no step takes an hour. Source: bound.
-# windows of `usual` (a minute each) from which they are all that counts: one may be a start. Source: judgement.
+# windows of `baseline` (a minute each) from which they are all that counts: one may be a start. Source: judgement.
 MINUTES_MIN = 3
-# Spans of the ledger's windows that are looked at before: three minutes, after which `usual` has MINUTES_MIN rows.
+# Spans of the ledger's windows that are looked at before: three minutes, after which `baseline` has MINUTES_MIN rows.
 # Source: definition.
 BLOCKS_MAX = 18
 
 
-def usual_ns(usual: pa.Table, what: str) -> int | None:
+def baseline_ns(baseline: pa.Table, what: str) -> int | None:
     """The usual length of what repeats, ns: the median of those windows that were about as fast as the best ones.
 
     Of the windows with `COUNT_MIN` of it: the median that those with the best `BEST_SHARE` of all repetitions did not
     exceed, and of all windows that exceed it by no more than repetitions in that one differ, the median. The best
     alone would take for usual what was fast by chance, and tell the rest as lost. None: nothing is known.
     """
-    found = usual_and_scatter_ns(usual, what)
+    found = baseline_and_scatter_ns(baseline, what)
     return None if found is None else found[0]
 
 
-def usual_and_scatter_ns(usual: pa.Table, what: str) -> tuple[int, int] | None:
-    """As `usual_ns`, and by how much repetitions differed in the best windows (median less lower quartile), ns."""
-    mine = usual.filter(pc.equal(usual["what"].cast(pa.string()), what))
+def baseline_and_scatter_ns(baseline: pa.Table, what: str) -> tuple[int, int] | None:
+    """As `baseline_ns`, and by how much repetitions differed in the best windows (median less lower quartile), ns."""
+    mine = baseline.filter(pc.equal(baseline["what"].cast(pa.string()), what))
     count_W = np.minimum(ints(mine, "count", 0), 2**40)
     low_W, median_W = (
         np.nan_to_num(mine[name].to_numpy().astype(np.float64), nan=-1.0, posinf=-1.0) for name in ("low_s", "median_s")
@@ -67,7 +67,7 @@ def usual_and_scatter_ns(usual: pa.Table, what: str) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows of `usual` as they come."""
+    """Rows of `baseline` as they come."""
 
     what: list[str] = field(default_factory=list)
     count: list[int] = field(default_factory=list)
@@ -85,7 +85,7 @@ class _Rows:
 
 
 @analysis(
-    name="usual",
+    name="baseline",
     version=1,
     reads=(
         Read(
@@ -102,12 +102,12 @@ class _Rows:
             ),
         ),
     ),
-    writes=(USUAL,),
+    writes=(BASELINE,),
     window_s=60,
     grace_s=2,
     part=Part.JOB,
 )  # fmt: skip
-def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
+def baseline(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
     """How long a job's steps and collectives took in a minute: what is usual, to hold trouble against.
 
     Steps count without their checkpoints; input, compute (forward pass and optimiser: no wait is in them) and
@@ -118,7 +118,7 @@ def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
     rows = _told(collective, step)
     size = len(rows.what)
     return {
-        "usual": {
+        "baseline": {
             "job": pa.array([window.job] * size, pa.string()),
             "what": pa.array(rows.what, pa.string()),
             "end_ns": np.full(size, window.to_ns),
@@ -130,15 +130,15 @@ def usual(collective: pa.Table, step: pa.Table, *, window: Window) -> Verdicts:
     }
 
 
-def with_first_minutes(usual: pa.Table, collective: pa.Table, step: pa.Table, window: Window) -> pa.Table:
+def with_first_minutes(baseline: pa.Table, collective: pa.Table, step: pa.Table, window: Window) -> pa.Table:
     """The usual, and for a job with less than `MINUTES_MIN` rows of it also what spans of a window's length took.
 
     collective, step: with look-back. Spans that end by the begin of the window count. Returns: columns `what`, `count`,
     `median_s`; of a job that is new each of its first windows is held against those before it.
     """
     columns = ["what", "count", "low_s", "median_s"]
-    known = usual.select(columns).cast(_SCHEMA)
-    if len(pc.unique(usual["end_ns"])) >= MINUTES_MIN:
+    known = baseline.select(columns).cast(_SCHEMA)
+    if len(pc.unique(baseline["end_ns"])) >= MINUTES_MIN:
         return known
     asked_N, began_N = ints(collective, "enqueued_ns"), ints(step, "start_ns")
     earliest_ns = min((int(at_N.min()) for at_N in (asked_N, began_N) if len(at_N)), default=window.from_ns)

@@ -1,4 +1,4 @@
-CREATE TABLE IF NOT EXISTS leadline.usual_local ON CLUSTER 'main'
+CREATE TABLE IF NOT EXISTS leadline.baseline
 (
     `tenant` LowCardinality(String) CODEC(ZSTD(1)),
     `cluster` LowCardinality(String) CODEC(ZSTD(1)),
@@ -16,11 +16,8 @@ CREATE TABLE IF NOT EXISTS leadline.usual_local ON CLUSTER 'main'
     `stamp` UInt128 MATERIALIZED greatest(bitOr(bitShiftLeft(toUInt128(version), 32), toUInt128(if(revision < 0, -1 - revision, revision))), overrules + 1) CODEC(ZSTD(1)),
     `taken_back` UInt8 MATERIALIZED revision < 0
 )
-ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/{database}/{table}', '{replica}', stamp, taken_back)
+ENGINE = ReplacingMergeTree(stamp, taken_back)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, job, end_ns, window_ns, what, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(end_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
 SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
-
-CREATE TABLE IF NOT EXISTS leadline.usual ON CLUSTER 'main' AS leadline.usual_local
-ENGINE = Distributed('main', 'leadline', 'usual_local', cityHash64(job));
