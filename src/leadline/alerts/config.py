@@ -50,11 +50,11 @@ class AlertsConfig:
     )  # fmt: skip
     change_s_min: float = field(
         default=30.0,
-        metadata={"doc": "shortest time between two tellings of one incident that goes on", "unit": "s", "min": 0.0},
+        metadata={"doc": "shortest time between two notifications of an ongoing incident", "unit": "s", "min": 0.0},
     )
     resend_s: float = field(
         default=60.0,
-        metadata={"doc": "an Alertmanager hears of what lasts so often; an alert ends by itself after four times this",
+        metadata={"doc": "how often an ongoing alert is sent again to an Alertmanager; it ends by itself after four times this",
                   "unit": "s", "min": 1.0, "max": 3600.0},
     )  # fmt: skip
     stale_s: float = field(

@@ -52,7 +52,7 @@ def bounded(rows: Iterable[Conflict], entity: str, most: int = ROWS_MAX) -> list
         return whole
     kept, rest = whole[: most - 1], whole[most - 1 :]
     kinds = sorted({row.kind for row in rest})
-    text = f"{len(rest)} more contradictions ({', '.join(kinds)}) in this window are not told one by one"
+    text = f"{len(rest)} more contradictions ({', '.join(kinds)}) in this window are not listed"
     start_ns = min(row.start_ns for row in rest)
     return [*kept, Conflict(entity, "more", start_ns, None, tuple(kinds), (), None, len(rest), text)]
 

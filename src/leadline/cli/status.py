@@ -67,7 +67,7 @@ def _sources(sources: list[Mapping[str, Any]], senders: list[Mapping[str, Any]])
         return Line("sources", WARNING, "no senders")
     bad = [each["name"] for each in sources if each["state"] != OK]
     bad += [_late(each) for each in senders if each["state"] in ("late", "lost")]
-    text = f"{len(sources)} heard" + (f", {len(bad)} not well: {_some(bad)}" if bad else "")
+    text = f"{len(sources)} sending" + (f", {len(bad)} not well: {_some(bad)}" if bad else "")
     return Line("sources", WARNING if bad else OK, text)
 
 

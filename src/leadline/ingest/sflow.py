@@ -102,7 +102,7 @@ class SflowIntake:
             agent = batch.agent(d)
             switch = self._allowed.switch(address, plain_address(agent) if agent else "")
             if switch is None:
-                said = f"a datagram from {address} (agent {agent or 'not told'}); name it in ingest.sflow.senders"
+                said = f"a datagram from {address} (agent {agent or 'unknown'}); name it in ingest.sflow.senders"
                 self._intake.sources.refuse(self._strangers, now_ns, refused("unknown_sender"), 1, said)
             elif (error := batch.error(d, address)) is not None:
                 self._intake.sources.refuse(self._sender(switch, address), now_ns, refused("malformed"), 1, str(error))

@@ -152,11 +152,11 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("analysis_late", "unwatched", "spans", INFO, "Anomalies, symptoms and incidents whose end was not seen because data or analysis stopped; treated as over since last seen.", "See whether Leadline was off, or the job's telemetry ended; `leadline backfill` analyses what was missed."),
     Counter("clock_steps", "server", "steps", ERROR, "Times that the clock of this machine was set by more than 5 s; what was analysed with the wrong time is analysed again.", "See what sets it (chronyc tracking, timedatectl); often a time server that is briefly wrong."),
     # alerts: what receivers are told of incidents
-    Counter("alert_accepted", "alerts", "alerts", INFO, "News of incidents that receivers took; an Alertmanager hears of one that lasts again and again.", _NOTHING),
+    Counter("alert_accepted", "alerts", "alerts", INFO, "Notifications that receivers accepted; an Alertmanager gets those of an ongoing incident repeatedly.", _NOTHING),
     Counter("alert_skipped", "late", "incidents", INFO, "Incidents that were over for longer than `alerts.late_s` when they were found; no alert was sent.", _NOTHING),
     Counter("alert_failed", "unreachable", "attempts", ERROR, "Receivers that did not answer in time; tried again.", "See whether the receiver runs where `alerts.receivers` says; /api/v1/alerts has its last error."),
     Counter("alert_failed", "status", "attempts", ERROR, "Receivers that answered with an error; tried again.", "Read the receiver's words in /api/v1/alerts: a token, a path or its own trouble."),
-    Counter("alert_failed", "refused", "alerts", LOSS, "News that a receiver refused for good (400, 413, 422); it hears of the incident again when that changes.", "Read the receiver's words in the log; report it if the body is at fault."),
+    Counter("alert_failed", "refused", "alerts", LOSS, "Notifications that a receiver refused for good (400, 413, 422); the next is sent when the incident changes.", "Read the receiver's words in the log; report it if the body is at fault."),
     Counter("alert_failed", "full", "incidents", LOSS, "Incidents beyond `alerts.waiting_max`; no alert was sent.", "See why there are so many (`leadline show incidents`), or raise alerts.waiting_max."),
     Counter("alert_failed", "look", "looks", ERROR, "Looks for incidents that the store could not answer; the next one sees the same.", "Read the store's error in `leadline doctor`."),
     Counter("alert_failed", "state", "writes", ERROR, "Delivery state could not be saved to disk; after a restart a receiver may be alerted again.", "See whether the disk of alerts.state is full or read-only."),

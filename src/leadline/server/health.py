@@ -204,7 +204,7 @@ class LeadlineCollector:
         if self._parts.runner is not None:
             yield from analyses.metrics(self._parts.runner.states())
         yield GaugeMetricFamily("leadline_series", "Metric streams known.", value=self._parts.intake.series_known)
-        yield GaugeMetricFamily("leadline_sources", "Senders heard of.", value=len(self._parts.intake.sources.all()))
+        yield GaugeMetricFamily("leadline_sources", "Known senders.", value=len(self._parts.intake.sources.all()))
         if self._parts.memory is not None:
             yield GaugeMetricFamily(
                 "leadline_memory_bytes_max",

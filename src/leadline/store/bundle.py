@@ -325,7 +325,7 @@ class Bundle:
         made_by = self.manifest.versions.get("leadline", "?")
         reader = TableReader(table, self._region(name), where, made_by)  # type: ignore[arg-type]
         if reader.rows != self.manifest.members[name].rows:
-            raise DataError(where, f"{self.manifest.members[name].rows} rows, as {MANIFEST} tells", str(reader.rows))
+            raise DataError(where, f"{self.manifest.members[name].rows} rows, as {MANIFEST} says", str(reader.rows))
         return reader
 
     def _check_members(self) -> None:
@@ -333,7 +333,7 @@ class Bundle:
         told = {name: member.bytes for name, member in self.manifest.members.items()}
         for name in sorted(there.keys() | told.keys()):
             if there.get(name) != told.get(name):
-                want = f"{told[name]} bytes, as {MANIFEST} tells" if name in told else f"only what {MANIFEST} tells of"
+                want = f"{told[name]} bytes, as {MANIFEST} says" if name in told else f"only what {MANIFEST} lists"
                 got = f"{there[name]} bytes" if name in there else "no such member"
                 raise DataError(f"{self.where}, {name}", want, got)
 

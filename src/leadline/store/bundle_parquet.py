@@ -156,7 +156,7 @@ class TableReader:
             with _as_data_error(at):
                 found = self._file.read_row_group(number, use_threads=False)
                 if found.num_rows != self._file.metadata.row_group(number).num_rows:
-                    raise DataError(at, "the rows that the footer tells", f"{found.num_rows}")
+                    raise DataError(at, "the rows that the footer declares", f"{found.num_rows}")
                 found.validate(full=True)  # UTF-8, offsets, dictionary indices
                 written_out = (
                     found[name]

@@ -101,7 +101,7 @@ def _text(names: Names, name: str, kind: Kind, near: Sequence[str], newest: Sequ
     if near:
         return f"{text}; did you mean {' or '.join(near)}?"
     if kind in (Kind.JOB, Kind.RANK) and name in names.incidents:
-        return f"{text}: that is an incident; run `leadline diagnose {name}` tells"
+        return f"{text}: that is an incident; run `leadline diagnose {name}`"
     if newest:
         return f"{text}; the newest are {', '.join(newest)}"
     return f"{text}, nor any other: is anything connected (`leadline doctor`)?"

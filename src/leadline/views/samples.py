@@ -194,7 +194,7 @@ class _Reader:
         stream: dict[str, Any] = {"series": "", "tenant": "", "labels": {}, "mean": mean, "low": None, "high": None}
         return {
             "unit": "{sample}/s", "rate": True, "t_ns": times, "streams": [stream] if rows else [], "streams_total": 1,
-            "peers": None, "why": "" if rows else f"nothing was heard of {self._entity} in this span",
+            "peers": None, "why": "" if rows else f"no data from {self._entity} in this span",
         }  # fmt: skip
 
     # --- steps and collectives ---

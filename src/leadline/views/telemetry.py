@@ -53,7 +53,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("event", "events", "source", "link flaps, XIDs, OOM kills, checkpoints: the hardest evidence", AGENT, False),
     Kind("flow_sample", "flow samples", "switch", "which flow takes which link, volumes, collisions",
          "docs/how-to/send-sflow.md"),
-    Kind("flow_sent", "counts of senders by flow", "host", "which flows suffer: links that lose uncounted", AGENT),
+    Kind("flow_sent", "counts of senders by flow", "host", "which flows lose packets that no counter shows", AGENT),
     Kind("message_end", "ends of messages", "host", "delays of single transfers, the edges of a ring", HOOK),
     Kind("operation", "profiler traces", "host", "what ran within a step", HOOK, False),
     Kind("probe", "probes between hosts", "src", "one-way delays, and clocks of hosts to within microseconds",
@@ -77,7 +77,7 @@ CONNECT = "docs/how-to/connect-prometheus.md"
 class TelemetrySource(SourceState):
     """One sender: how fresh, how much, what was refused of it, what would not be known without it."""
 
-    per_s: float | None = Field(description="samples and rows, mean since it was first heard; null: heard once")
+    per_s: float | None = Field(description="samples and rows, mean since it was first received; null: received once")
     heard_ns: int
     refusals: list[Refusal]
     do: str = Field(description="about the last error")

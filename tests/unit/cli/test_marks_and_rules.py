@@ -95,7 +95,7 @@ def test_silent_rules_are_told_as_such() -> None:
     assert "silent" in said
     assert "20.0 %" in said
     none = {**found, "rules": [{**rule, "right": 0, "wrong": 0, "precision": None, "silent": False, "silent_for": []}]}
-    assert "no cause has been marked yet, so all 1 rules speak" in printed(show_rules.tell, none, False)
+    assert "no cause has been marked yet, so all 1 rules are active" in printed(show_rules.tell, none, False)
 
 
 def test_text_of_others_is_no_markup() -> None:

@@ -28,7 +28,7 @@ def states(doctor: dict[str, Any], diagnosis: dict[str, Any]) -> list[tuple[str,
 
 def test_a_line_each_where_all_is_well() -> None:
     assert states(DOCTOR, answer()) == [
-        ("ok", "Leadline 1, up 2 h"), ("ok", "1 heard"), ("ok", "1 reported a step within the last hour: bert-1"),
+        ("ok", "Leadline 1, up 2 h"), ("ok", "1 sending"), ("ok", "1 reported a step within the last hour: bert-1"),
         ("ok", "none open"),
     ]  # fmt: skip
 
@@ -38,7 +38,7 @@ def test_what_is_not_well_is_named() -> None:
             "sources": [{"state": "warning", "name": f"h{number}"} for number in range(5)]}  # fmt: skip
     told = states(sick, answer(FLAP, QUIET))
     assert told[0] == ("warning", "Leadline 1, up 2 h; h2 is silent")
-    assert told[1] == ("warning", "5 heard, 5 not well: h0, h1, h2 and 2 more")
+    assert told[1] == ("warning", "5 sending, 5 not well: h0, h1, h2 and 2 more")
     assert told[3] == ("critical", "2 open, 1 suppressed; bert-1 slow: port:h3/eth0 link down (0.93)")
     assert states(DOCTOR, answer(QUIET))[3] == ("ok", "1 open, 1 suppressed")
     unheard = states({**DOCTOR, "sources": []}, answer(about="bert-2"))
@@ -49,9 +49,9 @@ def test_what_is_not_well_is_named() -> None:
 def test_who_is_late_or_lost_is_named() -> None:
     sender = {"name": "agent", "host": "h3", "state": "late", "behind_s": 87.0, "last_heard_s": 0.3}
     late = states({**DOCTOR, "senders": [sender, {**sender, "state": "ok", "host": "h1"}]}, answer())
-    assert late[1] == ("warning", "1 heard, 1 not well: agent of h3 is 87 s behind")
+    assert late[1] == ("warning", "1 sending, 1 not well: agent of h3 is 87 s behind")
     lost = states({**DOCTOR, "senders": [{**sender, "state": "lost", "last_heard_s": 40.0}]}, answer())
-    assert lost[1] == ("warning", "1 heard, 1 not well: nothing from agent of h3 for 40 s")
+    assert lost[1] == ("warning", "1 sending, 1 not well: nothing from agent of h3 for 40 s")
 
 
 def test_symptoms_of_a_server_without_any(leadline: RunningLeadline, leadline_cli: Run) -> None:
@@ -74,7 +74,7 @@ def test_a_server_that_is_away_is_not_well(leadline_cli: Run) -> None:
         (symptom("bert-1", -48), "open", ["48 s", "100 GPU-s", "50.0 %", "port:h3/eth0"]),
         (symptom("bert-1", -48, end_ns=NOW - 8 * S), "over", ["40 s"]),
         (symptom("bert-1", -900, seen_ns=NOW - 300 * S), "stale", ["10 min"]),
-        (symptom("bert-1", -9, blamed="no JSON", missing="steps of 3 ranks"), "open", ["nobody: steps of 3 ranks"]),
+        (symptom("bert-1", -9, blamed="no JSON", missing="steps of 3 ranks"), "open", ["unknown: steps of 3 ranks"]),
     ],
 )
 def test_a_symptom_has_a_line(row: dict[str, Any], state: str, words: list[str]) -> None:

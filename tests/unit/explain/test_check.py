@@ -39,7 +39,7 @@ def test_the_text_of_the_verdict_is_always_the_same_and_cites_facts_that_are_the
     texts = [str(each) for each in FLAPPING.sentences]
     assert texts[0].startswith("bert-1 is slow since 2025-06-15T15:05:52Z and lasts; it lost 105 GPU-seconds")
     assert texts[1] == "The cause is link-down at port:h3/eth0 on host:h3 (93 %). port:h3/eth0: link-down [2][3][4][5]"
-    assert texts[3].startswith("host:h6 was considered, and is not named: throttled only 8 s after")
+    assert texts[3].startswith("host:h6 was considered and rejected: throttled only 8 s after")
 
 
 def test_without_a_cause_the_text_says_what_is_missing_and_clocks_that_order_nothing_are_told() -> None:

@@ -360,11 +360,11 @@ def test_members_and_manifest_must_agree(made: Path, tmp_path: Path) -> None:
     body = json.loads(parts[MANIFEST])
     body["members"]["event.parquet"]["rows"] += 1
     refused(
-        packed(tmp_path / "b.leadline", parts, told=False, members=body["members"]), "7 rows, as manifest.json tells"
+        packed(tmp_path / "b.leadline", parts, told=False, members=body["members"]), "7 rows, as manifest.json says"
     )
     body["members"].pop("event.parquet")
     refused(
-        packed(tmp_path / "b.leadline", parts, told=False, members=body["members"]), "only what manifest.json tells of"
+        packed(tmp_path / "b.leadline", parts, told=False, members=body["members"]), "only what manifest.json lists"
     )
 
 

@@ -140,7 +140,7 @@ def test_lateness_is_held_against_the_rank_in_the_middle(store: Store) -> None:
 def test_of_silence_the_samples_that_came_are_counted(store: Store) -> None:
     found = asked(store, SILENT, "host:h2")
     assert found["streams"][0]["mean"] == [0.2] * 10
-    assert asked(store, SILENT, "host:h9")["why"] == "nothing was heard of host:h9 in this span"
+    assert asked(store, SILENT, "host:h9")["why"] == "no data from host:h9 in this span"
 
 
 def test_what_is_not_there_is_said(store: Store) -> None:

@@ -17,7 +17,7 @@ const SYMPTOM_WORDS: Readonly<Record<string, string>> = {
   stall: "standing still",
   crash: "crashed",
   sle: "below its expectation",
-  "telemetry-lost": "not heard any more",
+  "telemetry-lost": "sends no data",
   "name-shared": "shares its name with another job",
 };
 

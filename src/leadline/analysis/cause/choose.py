@@ -197,7 +197,7 @@ def _rivals(
             better = f"{before.rule.name} of {before.entity} fits better"
             losers.append((each, ECHO if before.rule is each.rule else better))
     lost = [each for each in best if each.rule.fallback and _has_better(each, best, place, topology)]
-    losers += [(each, "what it stands on shows why") for each in lost]
+    losers += [(each, "something it depends on explains it") for each in lost]
     return [each for each in best if each not in lost], losers
 
 
@@ -226,13 +226,13 @@ def _why_not(tally: _Tally, named: Sequence[_Tally], silent: frozenset[str]) -> 
     if tally.why_not and tally.mass == 0:
         return tally.why_not
     if candidate.rule.name in silent:
-        return "people found this rule wrong too often, so it names nothing"
+        return "this rule was marked wrong too often and is switched off"
     if not named:
-        return "the evidence is too thin to name it"
+        return "the evidence is too weak"
     if candidate.explains < LITTLE:
         return f"it explains {candidate.explains:.0%} of what was lost"
     if not candidate.told:
-        return "nothing but the blame speaks for it"
+        return "only the blame points to it"
     if candidate.late:
-        return "part of what would speak for it began only afterwards"
-    return f"{named[0].candidate.entity} explains the same, and more speaks for it"
+        return "some of its evidence began only afterwards"
+    return f"{named[0].candidate.entity} explains the same with more evidence"

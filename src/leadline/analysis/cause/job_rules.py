@@ -174,7 +174,7 @@ JOB_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "source-silent",
-        "tells nothing any more",
+        "sends no telemetry any more",
         ("service", "host", "switch", "gpu"),
         Layer.TELEMETRY,
         frozenset({Symptom.SLE}),

@@ -99,7 +99,7 @@ STALL_RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "killed",
-        "was killed, and nothing says by whom",
+        "was killed; by whom is not known",
         ("rank",),
         Layer.APPLICATION,
         STOP,

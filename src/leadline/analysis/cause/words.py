@@ -30,12 +30,12 @@ def text_of(cause: Cause, start_ns: int, topology: Topology) -> str:
     later = f", since {since_s:.0f} s after the first lost second" if since_s >= LATER_S else ""
     shown = [f"{each.piece.words} ({where(each.piece.entity, candidate.entity)}{when(each.piece, start_ns, FIRST)})"
              for each in plainest(candidate.told)[:SHOWN_MAX]]  # fmt: skip
-    evidence = "; ".join(shown) or "nothing but the blame of the lost time"
+    evidence = "; ".join(shown) or "only that the lost time is blamed on it"
     if cause.chosen:
         return (
             f"{name} {candidate.rule.words}: {evidence}. It explains {candidate.explains:.0%} of what was lost{later}."
         )
-    return f"{name} was considered ({candidate.rule.name}), and is not named: {cause.why_not}. Seen: {evidence}."
+    return f"{name} was considered ({candidate.rule.name}) and rejected: {cause.why_not}. Seen: {evidence}."
 
 
 def plainest(told: Sequence[Told]) -> list[Told]:
@@ -79,5 +79,5 @@ def missing_of(symptoms: Sequence[SymptomRow], verdict: Verdict, ground: Ground)
             if (host := topology.host_of(sender)) and host not in measured:
                 return f"metrics of {host}"
     if not any(symptom.blamed for symptom in symptoms):
-        return "blame: nobody is named for the lost time"
+        return "blame: the lost time is not blamed on anything"
     return ""

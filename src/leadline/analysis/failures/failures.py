@@ -84,7 +84,7 @@ def failures(
             gave_up[job][each.host] = each.time_ns
     tenants = _tenants(step)
     for one in silent_hosts(heard, gave_up, window.to_ns, SILENT_NS):
-        words = f"nothing was heard of {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
+        words = f"no data from {one.host} for {(window.to_ns - one.last_ns) / S:.0f} s, while {one.shown_by}"
         book.silent(one.host, tenants.get(one.job, window.tenant), one.last_ns, one.job, words)
     for gpu, at_ns in _speaking_again(anomaly, window):
         book.gpu_back(gpu, at_ns)

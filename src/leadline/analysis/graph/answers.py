@@ -35,7 +35,7 @@ def neighbourhood(
     if not start:
         kind = kind_of(entity)
         node = Node(entity, kind, layer_of(kind), (), False)
-        return Neighbourhood(entity, at_ns, (node,), (), (), (), (f"no source tells of {entity}",))
+        return Neighbourhood(entity, at_ns, (node,), (), (), (), (f"no source reports {entity}",))
     crossed = {link: ends_of(graph, link) for link in paths or () if kind_of(link) == "link"}
     found = around(
         graph, start, (number for pair in crossed.values() for number in pair if number >= 0), at_ns, tenants

@@ -77,7 +77,7 @@ def _two_tenants(whole: Graph, rows: Rows, rule_N: Ints, window: Window) -> list
             )
             name = whole.names.text(number)
             text = (
-                f"{name} is a job of {' and of '.join(tenants[:CLAIMS_MAX])}: what they stand on is told apart only "
+                f"{name} is a job of {' and of '.join(tenants[:CLAIMS_MAX])}: what they depend on is kept apart only "
                 "where a question names a tenant; give one of the jobs another name"
             )
             end_ns = None if span.end_ns >= window.to_ns else span.end_ns
@@ -88,14 +88,14 @@ def _two_tenants(whole: Graph, rows: Rows, rule_N: Ints, window: Window) -> list
 
 def _reversed(whole: Graph, rows: Rows) -> list[Conflict]:
     own = rows.take(rows.to_ns < rows.from_ns)
-    words = "{child} {kind} {parent} is told to end before it begins, by {source}; look at the clock of its source"
+    words = "{child} {kind} {parent} is reported to end before it begins, by {source}; look at the clock of its source"
     told = _alone(whole, own, "ends-before-it-begins", words)
     return [replace(each, start_ns=each.end_ns, end_ns=each.start_ns) for each in told if each.end_ns is not None]
 
 
 def _on_itself(whole: Graph, rows: Rows, window: Window) -> list[Conflict]:
     own = rows.take((rows.child == rows.parent) & (rows.to_ns >= rows.from_ns))
-    words = "{child} is told to stand on itself ({kind}), by {source}; the edge is left out of every conclusion"
+    words = "{child} is reported to depend on itself ({kind}), by {source}; the edge is left out of every conclusion"
     return [
         replace(each, end_ns=None if each.end_ns is None or each.end_ns >= window.to_ns else each.end_ns)
         for each in _alone(whole, own, "on-itself", words)
@@ -126,8 +126,8 @@ def _ambiguous(whole: Graph) -> list[Conflict]:
             continue
         sources = tuple(sorted({whole.words.texts[source] for source in own.source.tolist()}))
         text = (
-            f"{each.entity} may be {' or '.join(each.fits[:CLAIMS_MAX])}: all of these are told; it is kept apart; "
-            "have its sources tell the full name"
+            f"{each.entity} may be {' or '.join(each.fits[:CLAIMS_MAX])}: all of these are reported; it is kept apart; "
+            "have its sources send the full name"
         )
         start_ns, fits = int(own.from_ns.min()), each.fits[:CLAIMS_MAX]
         out.append(Conflict(each.entity, "ambiguous-name", start_ns, None, fits, sources, None, len(own), text))

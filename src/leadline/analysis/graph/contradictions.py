@@ -31,7 +31,7 @@ CHECKS = {
     "two-links": "follow the cable, or ask the switch for its neighbours (lldpcli show neighbors); "
     "an inventory may be out of date",
     "two-gpus": "look at the device that its process has open (nvidia-smi)",
-    "two-jobs": "see whether two jobs have the same name, or a closed job was not told to end",
+    "two-jobs": "check whether two jobs have the same name, or the end of a job was not reported",
     "two-switches": "see whether two switches have the same name",
     "two-ports": "see whether two hosts have the same address (arping -D)",
 }
@@ -126,7 +126,7 @@ def _row(
     used = told[chosen(told)].says
     said = [f"{claim.says} ({', '.join(filter(None, claim.sources)) or 'unnamed source'})" for claim in told]
     more = f" and {len(said) - CLAIMS_MAX} more" if len(said) > CLAIMS_MAX else ""
-    text = f"{subject} is told to have {' and '.join(said[:CLAIMS_MAX])}{more} at the same time; used is {used}; "
+    text = f"{subject} is reported to have {' and '.join(said[:CLAIMS_MAX])}{more} at the same time; used is {used}; "
     tenants = {words[tenant] for tenant in rows.tenant[row_K].tolist()}
     return Conflict(
         subject, kind, start_ns, end_ns, tuple(claim.says for claim in told[:CLAIMS_MAX]),

@@ -20,12 +20,12 @@ def missing(found: Around, owner: Owners, entity: str, traced_any: bool, unknown
     """
     out = []
     if kind_of(entity) == "job" and not _below(found, "rank").size and not _below(found, "host").size:
-        out.append(f"no source tells of a rank of {entity} at this time")
+        out.append(f"no source reports a rank of {entity} at this time")
     for kind, on, words in (
         ("rank", ("gpu",), "no source says which GPU it runs on"),
         ("rank", ("host", "gpu", "pod"), "no source says where it runs"),
         ("gpu", ("host",), "no source says which host it is in"),
-        ("host", ("port",), "no source tells its ports"),
+        ("host", ("port",), "no source reports its ports"),
         ("port", ("port", "swport"), "no source says what it is linked to"),
     ):
         out += _told(found, _lacking(found, kind, on), words)
@@ -35,7 +35,7 @@ def missing(found: Around, owner: Owners, entity: str, traced_any: bool, unknown
         out.append("no path is traced above the leaves")
     if unknown:
         named = ", ".join(unknown[:NAMED_MAX])
-        out.append(f"{len(unknown)} links of traced paths are told by no source at this time ({named})")
+        out.append(f"{len(unknown)} links of traced paths are reported by no source at this time ({named})")
     return tuple(out)
 
 

@@ -76,8 +76,8 @@ def moved_addresses(known: Addresses, from_ns: int) -> list[Conflict]:
     return [
         Conflict(
             f"address:{address}", "two-hosts", from_ns, None, tuple(sorted((told, seen))), ("relation", "sflow"), seen,
-            count, f"address {address} is told of {told}, but {count} samples have it at {seen}: look for an address "
-            f"that is used twice, or mend what is told",
+            count, f"address {address} is reported at {told}, but {count} samples have it at {seen}: look for an "
+            f"address that is used twice, or correct what is reported",
         )
         for address, (told, seen, count) in sorted(known.moved.items())
     ]  # fmt: skip

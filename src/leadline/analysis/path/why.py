@@ -31,7 +31,7 @@ def why(flows: FlowTable, plan: Fabric, at: Ends, known: Addresses, evidence: Ev
         elif state is State.CONTRADICTED:
             out[f] = "most of its samples fit no shortest path between its ends: see `conflict`"
         elif state is State.AMBIGUOUS and found.left_F[f]:
-            out[f] = "it was last seen on a link that other flows left since; no sample tells where it is now"
+            out[f] = "it was last seen on a link that other flows left since; no sample shows where it is now"
         elif state is State.AMBIGUOUS:
             since = f"it moved, and since {int(found.moved_ns_F[f])} ns " if found.moved_ns_F[f] else ""
             out[f] = since + differing.text(f, int(found.alternatives_F[f]))
@@ -54,7 +54,7 @@ def _unknown(f: int, flows: FlowTable, plan: Fabric, at: Ends, known: Addresses)
             if known.ports_of.get(address):
                 return f"no link is known from the port of address {address} to a switch"
             return f"address {address} belongs to no known port"
-    return f"no way leads from {src} to {dst} in the fabric as it is told"
+    return f"no path between {src} and {dst} in the known topology"
 
 
 class _Differing:
@@ -79,7 +79,7 @@ class _Differing:
     def _of(self, nodes: tuple[int, ...]) -> str:
         """What the switches tell between which the paths differ."""
         if not nodes:
-            return ": they differ in parallel links, and no sample tells the port"
+            return ": they differ in parallel links, and no sample shows the port"
         silent = [node for node in nodes if self._per_packet_V[node] == 0 and self._graph.switch_V[node]]
         telling = [node for node in nodes if self._per_packet_V[node] > 0]
         parts = []
@@ -87,7 +87,7 @@ class _Differing:
             parts.append(f"{self._names(silent)} {'tells' if len(silent) == 1 else 'tell'} nothing")
         if telling:
             parts.append(f"too few samples at {self._names(telling)}")
-        return ": " + "; ".join(parts or ["no sample tells the receiver's port"])
+        return ": " + "; ".join(parts or ["no sample shows the receiver's port"])
 
     def _names(self, nodes: Iterable[int]) -> str:
         names = [name_of(self._graph.nodes[node]) for node in nodes]

@@ -230,8 +230,8 @@ def _moved_cable(a: int, b: int, peer_P: Ints, topology: Topology, from_ns: int)
     seen = link_id(topology.ports[a], topology.ports[b])
     told = sorted({link_id(topology.ports[end], topology.ports[peer_P[end]]) for end in (a, b) if peer_P[end] >= 0})
     text = (
-        f"flows that leave by {topology.ports[a]} come in at {topology.ports[b]}, but {', '.join(told)} is told: "
-        f"look at the cable, or mend the inventory"
+        f"flows that leave by {topology.ports[a]} come in at {topology.ports[b]}, but {', '.join(told)} is reported: "
+        f"check the cable, or correct the inventory"
     )
     return Conflict(topology.ports[a], "two-links", from_ns, None, (seen, *told), ("samples",), seen, 1, text)
 

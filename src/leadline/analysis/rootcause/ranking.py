@@ -209,7 +209,7 @@ class _Asked:
         ]
         if causes:
             return self.answer(State.CRITICAL, "", causes, missing=missing)
-        return self.answer(State.OK, "nothing speaks against any entity that does not on quiet days", missing=missing)
+        return self.answer(State.OK, "no entity deviates more than it does on quiet days", missing=missing)
 
     def _witnesses(self, told: Evidence, found_KN: NDArray[np.float64], n: int) -> tuple[Witness, ...]:
         out = []

@@ -162,7 +162,7 @@ def _all_came(groups: Sequence[Group], group: Group, order: Order) -> Decision:
         return _circle(groups, group, order)
     unheard = group.size - len(group.members)
     if unheard > 0:
-        text = f"{len(group.entered)} of {group.size} ranks came to {group.name}; of the others nothing is heard"
+        text = f"{len(group.entered)} of {group.size} ranks came to {group.name}; no data from the others"
         return Decision(None, (), group, text, f"collectives of {unheard} of {group.size} ranks")
     common = _in_all(groups)
     if common:

@@ -44,11 +44,11 @@ SURE = (
 )
 SYMPTOM_WORDS: Mapping[str, str] = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "misses what it promised", Symptom.TELEMETRY_LOST: "is not heard any more",
+    Symptom.SLE: "misses what it promised", Symptom.TELEMETRY_LOST: "sends no data any more",
     Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
 PAST_SYMPTOM_WORDS: Mapping[str, str] = {**SYMPTOM_WORDS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
-                           Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "was not heard",
+                           Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "sent no data",
                            Symptom.NAME_SHARED: "shared its name with another job"}  # fmt: skip
 SUPPRESSED: Mapping[str, str] = {
     "maintenance": "its hosts are under maintenance", "drain": "its hosts are being drained",
@@ -381,7 +381,7 @@ def piece_words(piece: Answer, of: str = "") -> str:
 def why_not(cause: Answer) -> str:
     """What is not the cause, and why: `host:h6 cpu throttled (0.04): throttled only 8 s after.`"""
     text = cause["text"].partition(" Seen: ")[0]
-    why = text.partition("is not named: ")[2] or text
+    why = text.partition("rejected: ")[2] or text.partition("is not named: ")[2] or text
     named = f"{cause['name'] or cause['entity']} {_rule(cause['rule'])} ({chance(cause)})"
     return f"{named}: {_sentence(why)}" if why else named
 

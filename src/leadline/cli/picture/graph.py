@@ -77,7 +77,7 @@ class _Picture:
     def svg(self) -> str:
         drawing = self._drawing
         what = self._answer.get("of") or f"job {job_name(self._answer['job'])}"
-        drawing.text(16, 30, shortened(f"What {what} stands on", self._width - 32, 17), "fill-text strong", 17)
+        drawing.text(16, 30, shortened(f"What {what} depends on", self._width - 32, 17), "fill-text strong", 17)
         drawing.text(16, 52, shortened(self._summary(), self._width - 32), "fill-dim")
         for layer, y in self._row_y.items():
             drawing.line([(16, y + BOX + (PITCH - BOX) / 2), (self._width - 16, y + BOX + (PITCH - BOX) / 2)],
@@ -97,7 +97,7 @@ class _Picture:
 
     def _title(self, when: str) -> str:
         self._when = when
-        return f"What {self._answer.get('of') or self._answer.get('job')} stands on, {when}"
+        return f"What {self._answer.get('of') or self._answer.get('job')} depends on, {when}"
 
     def _summary(self) -> str:
         counts = Counter(node["kind"] for node in self._answer["nodes"])
@@ -147,7 +147,7 @@ class _Picture:
         upper, lower = self._graph.boxes[line.upper], self._graph.boxes[line.lower]
         what = f"{len(line.links)} links" if len(line.links) > 1 else (line.links or [f"{line.edges} relations"])[0]
         carried = f", {size(line.bytes)} in the window" if line.bytes is not None else ""
-        return f"{upper.label} - {lower.label}: {what}{carried}; {', '.join(sorted(line.jobs)) or 'no job told'}"
+        return f"{upper.label} - {lower.label}: {what}{carried}; {', '.join(sorted(line.jobs)) or 'no job reported'}"
 
     def _box(self, number: int, box: Box) -> None:
         x, y, width = self._at[number]

@@ -38,7 +38,7 @@ def tell(out: Console, found: Mapping[str, Any], every: bool) -> None:
     shown = [each for each in found["rules"] if every or each["right"] + each["wrong"]]
     if not shown:
         out.print(
-            f"no cause has been marked yet, so all {len(found['rules'])} rules speak (--all lists them); "
+            f"no cause has been marked yet, so all {len(found['rules'])} rules are active (--all lists them); "
             "`leadline mark INCIDENT right` or `wrong` says how a cause was",
             soft_wrap=True,
         )

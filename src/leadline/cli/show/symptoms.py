@@ -60,5 +60,5 @@ def _row(one: Mapping[str, Any]) -> dict[str, Any]:
         "state": Text(one["state"], STYLE.get(one["state"], "dim")), "since": when(one["start_ns"]),
         "for": span(max(0.0, (until_ns - one["start_ns"]) / 1e9)), "who": one["entity"], "what": one["symptom"],
         "lost": gpu_time(one["lost_gpu_seconds"]), "share": share(one["lost_share"]),
-        "blames": ", ".join(blamed) or (f"nobody: {one['missing']}" if one["missing"] else "nobody"),
+        "blames": ", ".join(blamed) or (f"unknown: {one['missing']}" if one["missing"] else "-"),
     }  # fmt: skip

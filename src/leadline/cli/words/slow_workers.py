@@ -13,7 +13,7 @@ def slow_worker_lines(found: Mapping[str, Any], show_missing: bool = False) -> l
     workers: Sequence[Mapping[str, Any]] = found["workers"]
     if not workers:
         nobody = f"no rank is slower than the others, by the {found['measure']} of each"
-        why = f"cannot tell: it takes {found['missing']}" if found["missing"] else nobody
+        why = f"unknown: it needs {found['missing']}" if found["missing"] else nobody
         return [why] if show_missing else []
     lines = [_line(each) for each in workers[:SHOWN]]
     if len(workers) > SHOWN:

@@ -99,7 +99,7 @@ def info_event(entity: str, settings: dict[str, str], before: dict[str, str] | N
     if before is None:
         return Event(now_ns, entity, kind, "info", f"{len(settings)} settings", settings, "agent/inventory")
     changed = sorted(name for name in settings if settings[name] != before.get(name))
-    message = "; ".join(f"{name}: {before.get(name, 'not told')} -> {settings[name]}" for name in changed)
+    message = "; ".join(f"{name}: {before.get(name, 'unknown')} -> {settings[name]}" for name in changed)
     return Event(now_ns, entity, kind, "info", message[:1000], settings, "agent/inventory")
 
 

@@ -115,7 +115,7 @@ RELATION = Table(
     doc="One edge of the dependency graph, with the time it held.",
     own=(
         Column("child", SYM, None, "what depends or belongs"),
-        Column("parent", SYM, None, "what it stands on or belongs to"),
+        Column("parent", SYM, None, "what it depends on or belongs to"),
         Column("kind", SYM, None, "runs-on, in, has, linked, member, owns, mounts, shares-machine, held-by"),
         Column("from_ns", I64, "ns", "since when it held"),
         Column("to_ns", I64, "ns", "until when it held; null while it holds", nullable=True),
@@ -160,7 +160,7 @@ WATERMARK = Table(
     "watermark",
     doc="How far the data of a sender has come: all that it saw of a job up to here is stored.",
     own=(
-        Column("reported_ns", I64, "ns", "when the sender said so", clocked=True),
+        Column("reported_ns", I64, "ns", "when the sender reported it", clocked=True),
         Column("to_ns", I64, "ns", "all that it saw of the job up to this time is stored", clocked=True),
         Column("sender", SYM, None, "agent, or another program that sends in its place"),
         Column("job", SYM, None, "the job; empty: what it sends of the host itself"),

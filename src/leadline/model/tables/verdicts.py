@@ -38,7 +38,7 @@ EVENT = Table(
         Column("code", SYM, None, "code of the event, such as the XID number", nullable=True),
         Column("message", STR, None, "the text, as it came"),
         Column("attributes", MAP, None, "everything else that came with it"),
-        Column("source", SYM, None, "what told it"),
+        Column("source", SYM, None, "what reported it"),
     ),
     order=("entity", "time_ns"),
     more_key=("kind",),
@@ -111,7 +111,7 @@ SYMPTOM = Table(
     doc="A symptom: a job that is slow, stalled or crashed, or an expectation whose error budget burns. Causes are searched from here.",
     own=(
         Column("entity", SYM, None, "entity with the symptom: the job, or the entity whose expectation burns"),
-        Column("job", SYM, None, "the job; null where none suffers", nullable=True),
+        Column("job", SYM, None, "the affected job; null: none", nullable=True),
         Column("symptom", SYM, None, "slow, stall, crash, sle"),
         Column("start_ns", I64, "ns", "first lost second, cluster time"),
         Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
@@ -149,8 +149,8 @@ INCIDENT = Table(
     own=(
         Column("incident", STR, None, "id: first symptom's entity, its kind, and when"),
         Column("entity", SYM, None, "entity of the first symptom"),
-        Column("job", SYM, None, "the job that suffers most", nullable=True),
-        Column("jobs", SYMS, None, "all jobs that suffer, of this tenant"),
+        Column("job", SYM, None, "the most affected job", nullable=True),
+        Column("jobs", SYMS, None, "all affected jobs of this tenant"),
         Column("symptom", SYM, None, "slow, stall, crash, sle: of the symptom that costs most"),
         Column("start_ns", I64, "ns", "first lost second"),
         Column("end_ns", I64, "ns", "over since; null while it lasts", nullable=True),
@@ -206,7 +206,7 @@ CAUSE = Table(
             STR,
             None,
             f"JSON list, plain readings and events first, then codes and raw counters, each the most telling first, of "
-            f"{_EVIDENCE}; also until_ns, earliest_ns (int or null), score (number) and, where they are told, direction, "
+            f"{_EVIDENCE}; also until_ns, earliest_ns (int or null), score (number) and, where known, direction, "
             "witness, code, severity (texts), times (how often it was seen) and last_ns (int)",
         ),
         Column("action", SYM, None, "what to do, from the fixed list"),

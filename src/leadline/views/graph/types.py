@@ -11,7 +11,7 @@ class GraphNode(BaseModel):
     entity: str
     kind: str
     layer: int
-    jobs: list[str] = Field(description="that stand on it at that time")
+    jobs: list[str] = Field(description="that depend on it at that time")
     conflict: bool = Field(description="sources contradict each other about it")
     state: str | None = Field(description="good, suppressed, unknown, watch or bad; null: not asked for")
     why: str

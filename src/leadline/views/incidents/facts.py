@@ -33,7 +33,7 @@ SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
 )  # fmt: skip
 _SYMPTOM_WORDS = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "is not heard any more",
+    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "sends no data any more",
     Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
 _ORDER = {
@@ -177,7 +177,7 @@ class _Telling:
     def considered(self, cause: Cause) -> None:
         said = f"considered and not the cause: {cause.rule} at {cause.entity}, {percent(cause.probability)}"
         number = self._fact(CONSIDERED, said, (cause.entity, cause.host, cause.rule), cause.text)
-        self._say(cause.text or f"{cause.rule} at {cause.entity} was considered, and is not named.", [number])
+        self._say(cause.text or f"{cause.rule} at {cause.entity} was considered and rejected.", [number])
 
     def suppressed(self, why: str) -> None:
         number = self._fact(SUPPRESSED, f"no alert is sent because of {why}", ())

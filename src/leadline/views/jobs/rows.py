@@ -91,7 +91,7 @@ class JobRows:
         found = self.query(sql)[0]
         if not found["n"]:
             near = near_jobs(self.store, self.asked, self.job, STEP, LEDGER)
-            return f"no {what} of {self.job} was ever told: {how}{near}"
+            return f"no {what} of {self.job} was ever received: {how}{near}"
         return f"no {what} of {self.job} in this span; its newest step ended at {time_text(int(found['last']))}"
 
 

@@ -186,7 +186,7 @@ def _unknown(rows: Sequence[Mapping[str, Any]], missing: Mapping[str, Any]) -> l
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         if row["category"] == Category.UNKNOWN:
-            why = row["owner_name"] or "not told"
+            why = row["owner_name"] or "not known"
             one = found.setdefault(why, {"missing": why, "seconds": 0.0, "gpu_seconds": 0.0})
             one["seconds"] += row["seconds"]
             one["gpu_seconds"] += row["gpu_seconds"]

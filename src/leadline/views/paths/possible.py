@@ -54,7 +54,7 @@ def possible_paths(
     links, paths = between(ends, pairs[:PAIRS_MAX])
     if not paths:
         where = f"from {answer['a']} to {answer['b']}"
-        return {**answer, "missing": [*answer["missing"], f"no path of links leads {where} at that time"]}
+        return {**answer, "missing": [*answer["missing"], f"no path of links {where} at that time"]}
     hops = max(link["hop"] for link in links) + 1
     return {**answer, "hops": hops, "paths": paths, "links": links[:LINKS_MAX], "links_total": len(links),
             "ports": [list(pair) for pair in pairs[:PAIRS_MAX]]}  # fmt: skip

@@ -49,7 +49,7 @@ def test_blame_without_evidence_names_nobody_for_certain() -> None:
 def test_nobody_blamed_is_told_as_missing() -> None:
     incidents, _ = told(case(symptom=[symptom()]))
     assert incidents[0]["verdict"] == "unknown"
-    assert incidents[0]["missing"] == "blame: nobody is named for the lost time"
+    assert incidents[0]["missing"] == "blame: the lost time is not blamed on anything"
 
 
 def test_the_input_that_the_symptom_lacked_is_named() -> None:

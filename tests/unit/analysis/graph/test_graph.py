@@ -66,6 +66,6 @@ def test_rows_without_a_name_are_counted_and_left_out() -> None:
 def test_a_table_without_tenants_and_without_rows_is_a_graph() -> None:
     assert len(graph(relation_table([EDGE]).drop_columns(["tenant"]))) == 1
     empty = graph(relation_table([]))
-    assert neighbourhood(empty, "job:a", T0).missing == ("no source tells of job:a",)
+    assert neighbourhood(empty, "job:a", T0).missing == ("no source reports job:a",)
     assert empty.counts()["edges"] == 0
     assert len(empty.updated(relation_table([EDGE]))) == 1

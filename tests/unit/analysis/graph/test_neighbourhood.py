@@ -160,13 +160,13 @@ def test_before_it_began_and_after_it_ended_a_job_stands_on_nothing() -> None:
     for at_ns in (T0 - 1, T0 + S):
         found = neighbourhood(whole, "job:short", at_ns)
         assert entities(found) == {"job:short"}
-        assert found.missing == ("no source tells of a rank of job:short at this time",)
+        assert found.missing == ("no source reports a rank of job:short at this time",)
 
 
 def test_an_entity_that_nobody_tells_of_is_answered_with_itself(tiny: Graph) -> None:
     found = neighbourhood(tiny, "job:never", T0)
     assert entities(found) == {"job:never"}
-    assert found.missing == ("no source tells of job:never",)
+    assert found.missing == ("no source reports job:never",)
 
 
 def test_of_contradicting_claims_both_are_shown_and_one_is_followed() -> None:
@@ -202,7 +202,7 @@ def test_what_no_source_tells_is_named() -> None:
     assert missing == (
         "2 of kind rank (rank:a/0, rank:a/1): no source says which GPU it runs on",
         "rank:a/1: no source says where it runs",
-        "host:lone: no source tells its ports",
+        "host:lone: no source reports its ports",
     )
 
 

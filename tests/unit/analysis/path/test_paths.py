@@ -222,7 +222,7 @@ def test_a_fabric_in_two_parts_leads_nowhere() -> None:
     cut = [each for each in claims() if "spine" not in each.child + each.parent]
     row = Verdict(samples(TINY, CROSS, 3), cut).of(CROSS)
     assert row["state"] == "unknown"
-    assert "no way leads from" in row["why"]
+    assert "no path between" in row["why"]
 
 
 def test_flows_to_many_receivers_have_no_path() -> None:

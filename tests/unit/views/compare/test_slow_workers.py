@@ -85,7 +85,7 @@ def test_behind_a_barrier_without_collectives_nobody_is_blamed(reader: Reader) -
 def test_what_is_missing_is_said(reader: Reader) -> None:
     found = slow_workers(reader, "none-1", 0, END_NS)
     assert found["workers"] == []
-    assert slow_worker_lines(found, show_missing=True) == ["cannot tell: it takes 3 workers (there are 0)"]
+    assert slow_worker_lines(found, show_missing=True) == ["unknown: it needs 3 workers (there are 0)"]
     assert slow_worker_lines(found) == []
 
 

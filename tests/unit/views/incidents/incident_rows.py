@@ -113,7 +113,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         cause(FLAP, 4, "host:h7", "cpu-throttled", 0.1, -48, seen_ns=NOW - 2 * S),  # ... in a place that is gone
         cause(FLAP, 1, "port:h3/eth0", "link-down", 0.93, -48.4, evidence=json.dumps(FLAP_EVIDENCE)),
         cause(FLAP, 2, "host:h6", "cpu-throttled", 0.04, -40, layer="host",
-              text="host:h6 was considered, and is not named: throttled only 8 s after"),
+              text="host:h6 was considered and rejected: throttled only 8 s after"),
         cause(FLAP, 3, "job:bert-1", "imbalance", 0.01, -48, layer="application"),
         cause(WORKER, 1, "gpu:GPU-6", "slow-gpu", 0.8, -301, layer="gpu", action="DRAIN", seen_ns=NOW - 98 * S,
               evidence="no JSON", score="[]", saves=None, action_cost=None, **{"class": "gray"}),

@@ -93,7 +93,7 @@ describe("who took which second", () => {
     const values = Object.fromEntries(lines.map((line) => [line.label, line.values]));
     expect(values.compute).toEqual([0.4, 0.4, 0, 0]);
     expect(values.communication?.[0]).toBeCloseTo(0.3);
-    expect(values["late: rank 13"]).toEqual([0.2, 0.2, 0, 0]);
+    expect(values["straggler: rank 13"]).toEqual([0.2, 0.2, 0, 0]);
     expect(values["lost to others"]?.[0]).toBeCloseTo(0.1);
     expect(values["straggler"]).toBeUndefined();
     expect(lines.find((one) => one.label === "compute")?.whole).toBe(0.2); // of both bins

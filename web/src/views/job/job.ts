@@ -65,9 +65,9 @@ export function spanOfJob(one: Pick<Job, "since_ns" | "until_ns" | "running">, s
 
 const USED = ["compute", "communication", "input", "checkpoint", "restart", "straggler", "idle"];
 const TAKERS = 5; // with a colour of their own
-const WORDS: Readonly<Record<string, string>> = { straggler: "late", communication: "comm" };
+const WORDS: Readonly<Record<string, string>> = { communication: "comm" };
 
-/** `late: rank 13`, `comm: port h3/eth0`, `comm: 3 > 4`: who took seconds, as short as it can be told. */
+/** `straggler: rank 13`, `comm: port h3/eth0`, `comm: 3 > 4`: who took seconds, as short as it can be told. */
 export function takerName(category: string, owner: string | null): string {
   return `${WORDS[category] ?? category}: ${ownerName(owner)}`;
 }

@@ -98,7 +98,7 @@ test("what would be lost: all of it if nobody else tells it", () => {
 test("who tells, how fast", () => {
   expect(tellers(KIND)).toBe("h1, h2, h3 and 6 more");
   expect(tellers({ ...KIND, tellers: ["h1"], tellers_total: 1 })).toBe("h1");
-  expect(tellers({ ...KIND, tellers: [], tellers_total: 0 })).toBe("nobody");
+  expect(tellers({ ...KIND, tellers: [], tellers_total: 0 })).toBe("none");
   expect(rate(null)).toBe("unknown");
   expect(rate(0)).toBe("0 /s");
 });

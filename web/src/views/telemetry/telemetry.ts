@@ -59,7 +59,7 @@ export function refusedWords(source: Source): string {
 
 /** Who tells a kind: `h1, h2 and 6 more`. */
 export function tellers(kind: Kind): string {
-  if (!kind.tellers_total) return "nobody";
+  if (!kind.tellers_total) return "none";
   const named = kind.tellers.slice(0, 3).join(", ");
   const more = kind.tellers_total - Math.min(3, kind.tellers.length);
   return more > 0 ? `${named} and ${more} more` : named;
