@@ -85,7 +85,7 @@ IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim tes
   tests/unit/store/test_durability.py)
 FAST := not slow and not senders and not lab
 # What `make check` runs: no other program, no server, no engine, no built page; what takes long is left to `make test`.
-QUICK := $(addprefix tests/unit/,alerts analysis deploy explain host ingest lab model torch wire test_docs.py test_entity_ids.py \
+QUICK := $(addprefix tests/unit/,alerts analysis deploy explain host ingest lab model simulator torch wire test_docs.py test_entity_ids.py \
   test_fabrics.py test_layers.py)
 
 # Programs and the page come while pip installs: each waits for its network most of the time. Types are checked while the

@@ -2,7 +2,7 @@
 
     python bench/graph.py [--json] [--only load_1m_relations_s,...] [--gpus 100000] [--rounds 3] [--jobs 200]
 
-The relations are those of a simulated fleet (`lab/simulate`): hosts, GPUs, ports, switches, links, and running jobs
+The relations are those of a simulated fleet (`simulator`): hosts, GPUs, ports, switches, links, and running jobs
 with their ranks; addresses, flows and queue pairs are added until there are a million. Anchors are read from the same
 rows: rustworkx and networkx, which hold one object for each edge, know no time and join no names.
 """
@@ -29,12 +29,12 @@ from leadline.analysis.graph.answers import neighbourhood
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.graph.graph import Graph, graph
 from leadline.analysis.spec import Window
-from leadline.lab.simulate.fleet import Fleet, joined, text
-from leadline.lab.simulate.happenings import of_run, standing
-from leadline.lab.simulate.run import Simulation
-from leadline.lab.simulate.spec import SimulationSpec
-from leadline.lab.simulate.targets import Run
 from leadline.model.tables import BY_NAME
+from leadline.simulator.fleet import Fleet, joined, text
+from leadline.simulator.happenings import of_run, standing
+from leadline.simulator.run import Simulation
+from leadline.simulator.spec import SimulationSpec
+from leadline.simulator.targets import Run
 from leadline.store import Store, StoreConfig
 
 RELATION = BY_NAME["relation"]

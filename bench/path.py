@@ -26,10 +26,10 @@ from evals.path.traffic import Batch, Jobs, traffic_of
 from bench.figures import Figure, conditions, tell
 from leadline.analysis import BY_NAME
 from leadline.analysis.spec import Analysis, Window
-from leadline.lab.simulate.fleet import Fleet
-from leadline.lab.simulate.flows import fabric_of_fleet
-from leadline.lab.simulate.sampling import expected_samples, flow_samples
 from leadline.runner.worker import finished
+from leadline.simulator.fleet import Fleet
+from leadline.simulator.flows import fabric_of_fleet
+from leadline.simulator.sampling import expected_samples, flow_samples
 
 S = 10**9
 START_NS = 1_767_225_600 * S

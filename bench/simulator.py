@@ -21,10 +21,10 @@ from typing import Any
 from bench.calibration import calibration
 from bench.figures import Figure, conditions, tell
 from leadline.lab.realise import privileges
-from leadline.lab.simulate.run import Simulation
-from leadline.lab.simulate.spec import FULL_DETAIL_GPUS, Detail, SimulationSpec
-from leadline.lab.simulate.write import bundle_sink
 from leadline.model.errors import LeadlineError
+from leadline.simulator.run import Simulation
+from leadline.simulator.spec import FULL_DETAIL_GPUS, Detail, SimulationSpec
+from leadline.simulator.write import bundle_sink
 
 RECORDED = Path(__file__).with_name("simulator_recorded.json")
 LAB_NAME = "calibrate"

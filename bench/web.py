@@ -4,7 +4,7 @@
         [--page src/leadline/server/page] [--recording demo] [--answers 20]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
-simulated fleet (pods and leaves of `lab/simulate`, 8 GPUs a host, a tile per host), compressed. First paint: from the
+simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the
 navigation until the tiles are on the canvas. Frames: while the whole fleet is dragged over the screen, one step of
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
 
@@ -33,7 +33,7 @@ import numpy as np
 from bench import web_answers
 from bench.figures import Figure, conditions, tell
 from leadline.lab.incidents import incident
-from leadline.lab.simulate.fleet import Fleet
+from leadline.simulator.fleet import Fleet
 
 if TYPE_CHECKING:
     from playwright.sync_api import Response, ViewportSize

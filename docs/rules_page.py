@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leadline.analysis.cause.rule import COMMON, Rule, Sign
+from leadline.analysis.cause.rules.rule import COMMON, Rule, Sign
 
 HEAD = """# Rules of causes
 
-From `RULES` (`src/leadline/analysis/cause/rules.py`). What the columns mean stands in `rule.py`
+From `RULES` (`src/leadline/analysis/cause/rules/__init__.py`). What the columns mean stands in `rule.py`
 there, how they are weighed in [cause.md](cause.md). A sign in **bold** is needed: without one of those that are, the
 rule says nothing. Weights are nats: 2.3 is ten times as likely with the fault as without. "blame alone" means that what
 the symptom blames is enough.

@@ -30,10 +30,10 @@ from evals.path.scores import Scores, scored
 from evals.path.truth import truth_of
 from leadline.analysis import BY_NAME as ANALYSES
 from leadline.lab.flow_truth import beside, read_flow_truth
-from leadline.lab.simulate.write import bundle_sink
 from leadline.model.errors import LeadlineError
 from leadline.model.tables import BY_NAME as TABLES
 from leadline.runner.offline import judge_bundle, without_failures
+from leadline.simulator.write import bundle_sink
 from leadline.store.bundle import read_bundle
 from leadline.store.schema import arrow_schema
 

@@ -27,12 +27,12 @@ from bench.calibration.cases import (
     arrivals,
 )
 from bench.calibration.queues import STANDING, Port, departures, waiting_bytes
-from leadline.lab.simulate.fabric import Floats, fabric_of
-from leadline.lab.simulate.network import LAB_TCP, LinkState, Transport, link_bytes, state_of
-from leadline.lab.simulate.step_model import StepPlan, collective_ns, edge_paths, steps, traffic_of
 from leadline.lab.topology import Topology, load
 from leadline.lab.workloads.text import Language
 from leadline.model.errors import DataError
+from leadline.simulator.fabric import Floats, fabric_of
+from leadline.simulator.network import LAB_TCP, LinkState, Transport, link_bytes, state_of
+from leadline.simulator.step_model import StepPlan, collective_ns, edge_paths, steps, traffic_of
 
 Record = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from leadline.lab.simulate.fabric import Floats
+from leadline.simulator.fabric import Floats
 
 Use = Literal["fit", "check"]
 FRAME_BYTES = 4000  # of scheduled load

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.lab.simulate.fabric import Floats
-from leadline.lab.simulate.network import LAB_TCP
+from leadline.simulator.fabric import Floats
+from leadline.simulator.network import LAB_TCP
 
 # How full long TCP flows keep a drop-tail queue that is much longer than their path: quantile of time, share of the
 # queue. CUBIC falls to 0.7 of its window and spends most of its time near the last one (RFC 9438, section 4.2), so the

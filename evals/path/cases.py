@@ -20,10 +20,10 @@ from evals.path.conditions import WINDOW_NS, Condition
 from evals.path.told import FLOW_SAMPLE, Switches, told_relations
 from evals.path.traffic import Batch, jobs_of, traffic_of
 from leadline.lab.flow_truth import SCHEMA
-from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints, mixed
-from leadline.lab.simulate.fleet import Fleet
-from leadline.lab.simulate.flows import fabric_of_fleet
-from leadline.lab.simulate.sampling import Flows, Spray, flow_samples, frames_of, receiving_port
+from leadline.simulator.fabric import Bools, Fabric, Floats, Ints, mixed
+from leadline.simulator.fleet import Fleet
+from leadline.simulator.flows import fabric_of_fleet
+from leadline.simulator.sampling import Flows, Spray, flow_samples, frames_of, receiving_port
 from leadline.store.bundle_rows import in_order
 
 S = 10**9

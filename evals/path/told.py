@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from evals.path.conditions import WINDOW_NS, Condition
 from evals.path.traffic import Batch, Jobs
-from leadline.lab.simulate.fabric import Bools, Ints
-from leadline.lab.simulate.fleet import Fleet, joined, text
-from leadline.lab.simulate.flows import taken
-from leadline.lab.simulate.happenings import standing
-from leadline.lab.simulate.rows import Common, made
-from leadline.lab.simulate.sampling import UDP, Flows, Samples, columns
 from leadline.model.tables import BY_NAME
+from leadline.simulator.fabric import Bools, Ints
+from leadline.simulator.fleet import Fleet, joined, text
+from leadline.simulator.flows import taken
+from leadline.simulator.happenings import standing
+from leadline.simulator.rows import Common, made
+from leadline.simulator.sampling import UDP, Flows, Samples, columns
 from leadline.store.bundle_rows import in_order
 
 FLOW_SAMPLE, RELATION = BY_NAME["flow_sample"], BY_NAME["relation"]

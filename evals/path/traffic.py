@@ -15,10 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from evals.path.conditions import Condition
-from leadline.lab.simulate.fabric import Bools, Fabric, Floats, Ints
-from leadline.lab.simulate.fleet import Fleet
-from leadline.lab.simulate.flows import address
-from leadline.lab.simulate.sampling import ACK_FRAME_BYTES, ROCE_PORT, TCP, UDP, Flows, flow_ids
+from leadline.simulator.fabric import Bools, Fabric, Floats, Ints
+from leadline.simulator.fleet import Fleet
+from leadline.simulator.flows import address
+from leadline.simulator.sampling import ACK_FRAME_BYTES, ROCE_PORT, TCP, UDP, Flows, flow_ids
 
 TENANTS = ("blue", "red")
 JOB_HOSTS = (3, 5, 8, 8, 12, 16)  # of each job; what is left of the fleet is idle

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from evals.runs.judged import SOURCES, source_hash
 from leadline.analysis import ANALYSES
-from leadline.lab.simulate.run import Simulation
-from leadline.lab.simulate.spec import Detail, SimulationSpec
 from leadline.model.tables import Table
 from leadline.runner.judging import Judging, failures
+from leadline.simulator.run import Simulation
+from leadline.simulator.spec import Detail, SimulationSpec
 
 S = 10**9
 SLICE_NS = 60 * S
@@ -186,4 +186,4 @@ def quiet_kept(fleet: Fleet, cache: Path | None) -> Quiet:
 
 def _path(fleet: Fleet, cache: Path) -> Path:
     name = f"{fleet.name}-{fleet.gpus}-{fleet.gpus_per_host}-{fleet.minutes:g}-{fleet.seed}"
-    return cache / f"quiet-{name}-{source_hash((*SOURCES, 'lab/simulate'))}.json"
+    return cache / f"quiet-{name}-{source_hash((*SOURCES, 'simulator'))}.json"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.senders.running import RunningLeadline, wait_for
 
-from leadline.lab.simulate.run import Simulation
-from leadline.lab.simulate.spec import SimulationSpec, planned_of
-from leadline.lab.simulate.write import ServerSink
+from leadline.simulator.run import Simulation
+from leadline.simulator.spec import SimulationSpec, planned_of
+from leadline.simulator.write import ServerSink
 
 TABLES = ("relation", "metric_sample", "step", "collective", "event", "flow_sample")
 

@@ -23,11 +23,11 @@ from leadline.lab.matrix.report import as_markdown, moved_signals, report
 from leadline.lab.matrix.whole import lacks
 from leadline.lab.run import plan_for
 from leadline.lab.scenarios.spec import parse
-from leadline.lab.simulate.write import bundle_sink
 from leadline.lab.topology import load
 from leadline.lab.truth import MAGNITUDES, Entry, TruthFile
 from leadline.lab.workloads import WORKLOADS
 from leadline.model.errors import DataError, UsageError, WorldError
+from leadline.simulator.write import bundle_sink
 
 A = Cell("slow-link", "small", "rings", 1)
 B = Cell("slow-link", "large", "rings", 1)

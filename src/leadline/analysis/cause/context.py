@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from leadline.analysis.cause.evidence import Face, Piece
 from leadline.analysis.cause.reach import Ground
-from leadline.analysis.cause.rule import Rule, Sign
+from leadline.analysis.cause.rules.rule import Rule, Sign
 from leadline.model.ids import kind_of
 
 # kinds of rows that are known by heart, since metrics and codes repeat and messages do not count. Source: bound.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.reach import ANYONE, Ground, Reach
-from leadline.analysis.cause.rule import Rule
+from leadline.analysis.cause.rules.rule import Rule
 from leadline.analysis.cause.symptoms import Blame, SymptomRow
 from leadline.model.ids import kind_of
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from leadline.analysis.cause.context import Context
 from leadline.analysis.cause.evidence import Piece
 from leadline.analysis.cause.explain import Explained, Explanation, Part, named
-from leadline.analysis.cause.rule import Rule
+from leadline.analysis.cause.rules.rule import Rule
 from leadline.analysis.cause.signs import Told, signs_of, wide_share
 from leadline.analysis.cause.symptoms import SymptomRow
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from leadline.analysis.cause.context import Book, Context
 from leadline.analysis.cause.evidence import ENDS, Piece
-from leadline.analysis.cause.rule import Rule
+from leadline.analysis.cause.rules.rule import Rule
 from leadline.analysis.cause.symptoms import SymptomRow
 from leadline.analysis.cause.timing import nearness_in_time
 from leadline.model.ids import kind_of

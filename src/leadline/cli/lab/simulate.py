@@ -15,7 +15,8 @@ import yaml
 from leadline.cli import connecting
 from leadline.cli.output import console, size
 from leadline.host.secret import certificates, secret_of
-from leadline.lab.simulate.spec import (
+from leadline.model.errors import UsageError
+from leadline.simulator.spec import (
     FULL_DETAIL_GPUS,
     START_NS,
     Detail,
@@ -23,13 +24,12 @@ from leadline.lab.simulate.spec import (
     planned_of,
     read_planned,
 )
-from leadline.model.errors import UsageError
 from leadline.store.bundle_format import SUFFIX
 from leadline.store.bundle_redact import truth_path, write_truth
 
 if TYPE_CHECKING:  # loaded where a fleet is simulated: it brings kernels, and the other verbs need none
-    from leadline.lab.simulate.run import Simulation
-    from leadline.lab.simulate.write import ServerSink, Sink
+    from leadline.simulator.run import Simulation
+    from leadline.simulator.write import ServerSink, Sink
 
 TROUBLE = ("silent_switches", "lying_switches", "failing_links")
 
@@ -76,9 +76,9 @@ def simulate(
     if scenario is not None and faults:
         raise UsageError("give --scenario or --faults, not both")
     from leadline.lab.flow_truth import FlowTruthFile, beside
-    from leadline.lab.simulate.live import Live
-    from leadline.lab.simulate.run import Simulation
-    from leadline.lab.simulate.write import bundle_sink, require_room, room_needed
+    from leadline.simulator.live import Live
+    from leadline.simulator.run import Simulation
+    from leadline.simulator.write import bundle_sink, require_room, room_needed
 
     path = to or Path(f"FLEET{SUFFIX}")
     if flow_truth and (detail or ("all" if gpus <= FULL_DETAIL_GPUS else "hosts")) != "all":
@@ -125,7 +125,7 @@ def simulate(
 
 
 def _tell_estimate(simulation: Simulation) -> None:
-    from leadline.lab.simulate.write import ROW_BYTES
+    from leadline.simulator.write import ROW_BYTES
 
     rows = simulation.estimate()
     fleet, plan = simulation.fleet, simulation.schedule
@@ -165,7 +165,7 @@ def _config(spec: SimulationSpec) -> str:
 
 def _to_server(url: str) -> ServerSink:
     """A running Leadline, with what is needed to be let in."""
-    from leadline.lab.simulate.write import ServerSink
+    from leadline.simulator.write import ServerSink
 
     verify = certificates(connecting.GIVEN.ca_file, os.environ) if url.startswith("https:") else True
     return ServerSink(url, secret_of(connecting.GIVEN.token_file, os.environ), verify)

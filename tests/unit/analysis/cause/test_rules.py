@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leadline.analysis.cause.rule import Rule
 from leadline.analysis.cause.rules import BY_NAME, RULES
+from leadline.analysis.cause.rules.rule import Rule
 from leadline.model.ids import ENTITY_KINDS
 
 TABLES = {"anomaly", "event", "failure", "conflict", "sle_loss", "traffic", "suspect"}
