@@ -25,7 +25,7 @@ from leadline.analysis.symptoms.excursion_kernels import (
     SLACK,
     TOLD,
 )
-from leadline.analysis.symptoms.places import Places, rank_number
+from leadline.analysis.symptoms.job_ranks import JobRanks, rank_number
 from leadline.analysis.symptoms.spans import NEAR_NS
 
 
@@ -61,10 +61,10 @@ def kinds(given: Calls) -> frozenset[tuple[str, int, str]]:
     return frozenset((given.ops[op], size, given.dtypes[dtype]) for op, size, dtype in told)
 
 
-def places(relation: pa.Table, job: str) -> Places:
+def places(relation: pa.Table, job: str) -> JobRanks:
     """Places of ranks, row by row: the last begun counts, then the first by name, then one without an end."""
     columns = [relation[name].to_pylist() for name in ("from_ns", "child", "kind", "parent", "to_ns")]
-    found, rows = Places(), list(zip(*columns, strict=True))
+    found, rows = JobRanks(), list(zip(*columns, strict=True))
     rows.sort(key=lambda row: (row[4] is None, row[4] or 0))
     rows.sort(key=lambda row: str(row[3]), reverse=True)
     rows.sort(key=lambda row: (row[0], str(row[1])))

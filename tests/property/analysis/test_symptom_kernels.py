@@ -14,8 +14,8 @@ from tests.builders.small_job import JOB, table
 
 from leadline.analysis.symptoms.calls import GROUPS_MORE, Calls, calls_of
 from leadline.analysis.symptoms.excursions import excursion, level_of, onset
+from leadline.analysis.symptoms.job_ranks import job_ranks
 from leadline.analysis.symptoms.lateness import lateness, meetings_of
-from leadline.analysis.symptoms.places import places_of
 
 TO_NS = 60
 COLUMNS = (
@@ -168,7 +168,7 @@ relations_ = st.lists(
 def test_places_of_any_rows(rows: list[Row], cut: int) -> None:
     whole = table("relation", rows)
     cut = min(cut, len(rows))
-    found = places_of(pa.concat_tables([whole.slice(0, cut), whole.slice(cut)]), JOB)
+    found = job_ranks(pa.concat_tables([whole.slice(0, cut), whole.slice(cut)]), JOB)
     wanted = plain.places(whole, JOB)
     assert (found.host_of, dict(found.gpus_of), found.left_ns) == (
         wanted.host_of, dict(wanted.gpus_of), wanted.left_ns

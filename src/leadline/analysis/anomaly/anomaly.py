@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from leadline.analysis.anomaly.kinds import Way, metric_kind
-from leadline.analysis.anomaly.peers import Places, groups_of, ran_on, roles_of, since_of, turns
+from leadline.analysis.anomaly.peers import Roles, groups_of, ran_on, roles_of, since_of, turns
 from leadline.analysis.anomaly.profile_rows import PROFILE_NAMES, Profiles, profile_columns
 from leadline.analysis.anomaly.recurring import without_recurring
 from leadline.analysis.anomaly.scores import Scored, scored
@@ -120,10 +120,10 @@ def looked_at(*tables: pa.Table, window: Window) -> Looked | None:
     known = known_spans(anomaly, to_ns - KNOWN_NS, to_ns)
     if not len(streams) and not known:
         return None
-    places = Places(relation, ran_on(step, collective))
-    since_R = since_of(streams, places, turns(step, collective, event, from_ns))
-    profiles = Profiles.of(profile, [places.jobs(entity) for _, entity in streams.entities.keys], to_ns)
-    role_E = roles_of(streams, places)
+    roles = Roles(relation, ran_on(step, collective))
+    since_R = since_of(streams, roles, turns(step, collective, event, from_ns))
+    profiles = Profiles.of(profile, [roles.jobs(entity) for _, entity in streams.entities.keys], to_ns)
+    role_E = roles_of(streams, roles)
     mask = mask_of(known, rows_by_name(streams), to_ns) if known else None
     found = scored(streams, groups_of(streams, role_E), since_R, mask, to_ns, to_ns - from_ns)
     return Looked(streams, found, role_E, known, profiles)

@@ -33,7 +33,7 @@ _CARRIED = re.compile(r".*(?:packets_total|UcastPkts|packets)")
 _CARRIERS = ("gpu", "host", "process")
 
 
-class Places:
+class Roles:
     """What entities are part of, by the relations that held in the window and by where steps and collectives ran."""
 
     def __init__(self, relation: pa.Table, ran: list[tuple[str, str]]) -> None:
@@ -128,10 +128,10 @@ def turns(step: pa.Table, collective: pa.Table, event: pa.Table, from_ns: int) -
     return found
 
 
-def roles_of(streams: Streams, places: Places) -> Ints:
+def roles_of(streams: Streams, roles: Roles) -> Ints:
     """The role of each entity, (E,): a number, the same for peers."""
-    roles = Names()
-    return np.array([_role(places, roles, *key) for key in streams.entities.keys], np.int64)
+    numbers = Names()
+    return np.array([_role(roles, numbers, *key) for key in streams.entities.keys], np.int64)
 
 
 def groups_of(streams: Streams, role_E: Ints) -> Ints:
@@ -182,16 +182,16 @@ def _busy(streams: Streams, role_E: Ints) -> Ints:
     return (most_E >= BUSY_RATIO * of_role[role_E]).astype(np.int64)
 
 
-def since_of(streams: Streams, places: Places, turned: dict[str, int]) -> Ints:
+def since_of(streams: Streams, roles: Roles, turned: dict[str, int]) -> Ints:
     """Since when each stream's entity has done what it does now: the last turn of a job that it works for, (R,)."""
     none = -(2**62)
     since_E = np.full(len(streams.entities.keys), none, np.int64)
     if turned:
         for place, (_, entity) in enumerate(streams.entities.keys):
-            since_E[place] = max((turned[job] for job in places.jobs(entity) if job in turned), default=none)
+            since_E[place] = max((turned[job] for job in roles.jobs(entity) if job in turned), default=none)
     return since_E[streams.entity_R] if len(since_E) else np.zeros(0, np.int64)
 
 
-def _role(places: Places, roles: Names, tenant: str, entity: str) -> int:
+def _role(roles: Roles, numbers: Names, tenant: str, entity: str) -> int:
     """Ranks of two tenants' jobs of one name are no peers; hardware is shared, so of it tenants do not matter."""
-    return roles.number(tenant if kind_of(entity) in ("rank", "comm") else "", places.role(entity))
+    return numbers.number(tenant if kind_of(entity) in ("rank", "comm") else "", roles.role(entity))

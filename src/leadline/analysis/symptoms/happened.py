@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.spec import S
-from leadline.analysis.symptoms.places import Places, rank_number
+from leadline.analysis.symptoms.job_ranks import JobRanks, rank_number
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
 from leadline.model.ids import EntityId
 
@@ -104,7 +104,7 @@ class Happened:
         return max(self.paused_s.values(), default=0.0)
 
 
-def happened_of(event: pa.Table, places: Places, job: str, to_ns: int) -> Happened:
+def happened_of(event: pa.Table, places: JobRanks, job: str, to_ns: int) -> Happened:
     """What events tell of a job, as of `to_ns`."""
     found = Happened()
     began: dict[tuple[int, str], int] = {}
@@ -197,7 +197,7 @@ def _seconds(attributes: Mapping[str, str]) -> float:
     return value if 0 < value <= PAUSE_S_MAX else 0.0
 
 
-def _of_part(found: Happened, places: Places, job: str, row: Mapping[str, object]) -> None:
+def _of_part(found: Happened, places: JobRanks, job: str, row: Mapping[str, object]) -> None:
     entity, kind, at_ns = str(row["entity"]), str(row["kind"]), int(row["time_ns"])  # type: ignore[call-overload]
     of, name = EntityId.of(entity)
     if entity == f"job:{job}":

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from leadline.analysis.columns import Ints, ints
 from leadline.analysis.spec import S, Window
-from leadline.analysis.symptoms.places import Process
+from leadline.analysis.symptoms.job_ranks import Process
 from leadline.analysis.symptoms.spans import Blame, Evidence, Told, seconds
 from leadline.model.incidents import Symptom
 

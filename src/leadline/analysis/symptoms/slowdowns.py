@@ -23,11 +23,11 @@ from leadline.analysis.symptoms.calls import Calls, calls_of
 from leadline.analysis.symptoms.excursion_kernels import SCATTER_MIN
 from leadline.analysis.symptoms.excursions import Level, chance_s, even_from, excursion, jump, level_of, onset
 from leadline.analysis.symptoms.happened import held_spans
+from leadline.analysis.symptoms.job_ranks import JobRanks, job_ranks
 from leadline.analysis.symptoms.lateness import Meetings, lateness, meetings_of
 from leadline.analysis.symptoms.onsets import dated
 from leadline.analysis.symptoms.owners import NOT_LOST, first_blame, lost_since, merged, phases_since, somebody_new
 from leadline.analysis.symptoms.pace import Pace, inside, pace_of
-from leadline.analysis.symptoms.places import Places, places_of
 from leadline.analysis.symptoms.same_name import shared_of, told_of
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence, Told, bound_of, columns_of, told_before
 from leadline.model.accounts import Category
@@ -249,8 +249,8 @@ class _Job:
         return writers(self.step, self.window)
 
     @cached_property
-    def places(self) -> Places:
-        return places_of(self.relation, self.window.job)
+    def places(self) -> JobRanks:
+        return job_ranks(self.relation, self.window.job)
 
     @cached_property
     def bound_ns(self) -> int | None:

@@ -18,8 +18,8 @@ from leadline.analysis.symptoms.calls import NEVER, Calls, Group, calls_of, grou
 from leadline.analysis.symptoms.crashes import Crash, crash_of, gone_of
 from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NEVER_ENTERED, Decision, decide, with_cut
 from leadline.analysis.symptoms.happened import BACK, Happened, happened_of
+from leadline.analysis.symptoms.job_ranks import JobRanks, job_ranks, rank_number
 from leadline.analysis.symptoms.patience import PARTS_NS, Paces, Patience, paces_of
-from leadline.analysis.symptoms.places import Places, places_of, rank_number
 from leadline.analysis.symptoms.programs import Programs
 from leadline.analysis.symptoms.same_name import comes_up, shared_of
 from leadline.analysis.symptoms.spans import (
@@ -109,7 +109,7 @@ def stalls(
     Accuracy: docs/analyses/stalls.md.
     Source: the decision table of `decisions`, earliest stuck group first.
     """
-    places = places_of(relation, window.job)
+    places = job_ranks(relation, window.job)
     calls, paces = calls_of(collective, window.to_ns), paces_of(step, window.to_ns)
     happened = happened_of(event, places, window.job, window.to_ns)
     before = told_before(symptom, (Symptom.STALL, Symptom.CRASH), f"job:{window.job}", window)
@@ -125,7 +125,7 @@ class _Job:
     """All that is known of a job at the end of the window."""
 
     window: Window
-    places: Places
+    places: JobRanks
     calls: Calls
     paces: Paces
     happened: Happened

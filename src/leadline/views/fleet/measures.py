@@ -26,7 +26,7 @@ from leadline.model.tables.fabric import DELAY
 from leadline.model.tables.metrics import SERIES
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.fleet.places import Places
+from leadline.views.fleet.hosts import FleetHosts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,7 +89,7 @@ class Measures:
     heard_H: NDArray[np.bool_]  # a sample came in the span
 
 
-def measures(store: Store, asked: Asked, places: Places, from_ns: int) -> Measures:
+def measures(store: Store, asked: Asked, places: FleetHosts, from_ns: int) -> Measures:
     """Of the span from `from_ns` to `asked.at_ns`. Errors: StoreError."""
     rows = _grown(store, asked, from_ns)
     H, P = len(places.hosts), len(places.ports.host_P)
@@ -143,7 +143,7 @@ def _of_ports(value_N: Floats, port_N: Ints, which_N: NDArray[np.bool_], ports: 
     return out
 
 
-def _whose(rows: pa.Table, places: Places) -> tuple[Ints, Ints, Ints]:
+def _whose(rows: pa.Table, places: FleetHosts) -> tuple[Ints, Ints, Ints]:
     """Kind, NIC port and host of each row; -1 for none: a port that is no NIC port still says that its host lives."""
     entity, kind_N = rows.column("entity"), rows.column("kind").to_numpy()
     host_N = _found(rows.column("host"), pa.array(places.hosts, pa.string()))
@@ -227,7 +227,7 @@ def _role(name: str) -> tuple[int, int, int, float] | None:
     return None
 
 
-def _delays(store: Store, asked: Asked, places: Places, from_ns: int) -> Floats:
+def _delays(store: Store, asked: Asked, places: FleetHosts, from_ns: int) -> Floats:
     """Of each host as receiver and as sender: the median over its peers, so that one bad peer does not colour it."""
     where = " AND ".join(
         ["end_ns > {from_ns:Int64}", "end_ns <= {at_ns:Int64}", "isNull(src_port)", *asked.conditions()]

@@ -16,7 +16,7 @@ from leadline.model.tables.verdicts import ANOMALY
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.fleet.places import Places
+from leadline.views.fleet.hosts import FleetHosts
 from leadline.views.incidents.incident import Cause, Incident
 from leadline.views.incidents.view import Incidents
 from leadline.views.rows import json_rows, rows_where
@@ -44,13 +44,13 @@ class Reason:
     incident: str | None = None
 
 
-def reasons(store: Store, asked: Asked, places: Places) -> list[Reason]:
+def reasons(store: Store, asked: Asked, places: FleetHosts) -> list[Reason]:
     """All reasons at `asked.at_ns`, the worst of each host first. Errors: StoreError."""
     found = [*_of_causes(store, asked, places), *_of_anomalies(store, asked, places)]
     return sorted(found, key=lambda one: (one.host, -STATES.index(one.state), one.since_ns, one.entity))
 
 
-def _of_causes(store: Store, asked: Asked, places: Places) -> Iterator[Reason]:
+def _of_causes(store: Store, asked: Asked, places: FleetHosts) -> Iterator[Reason]:
     for incident in Incidents(store, asked).between(with_losses=False):
         if incident.end_ns is not None and incident.end_ns <= asked.at_ns:
             continue
@@ -58,7 +58,7 @@ def _of_causes(store: Store, asked: Asked, places: Places) -> Iterator[Reason]:
             yield from _of_cause(incident, cause, places)
 
 
-def _of_cause(incident: Incident, cause: Cause, places: Places) -> Iterator[Reason]:
+def _of_cause(incident: Incident, cause: Cause, places: FleetHosts) -> Iterator[Reason]:
     kind, name = parse_entity_id(cause.entity)
     state = SUPPRESSED if incident.suppressed else BAD
     does = "is dead until it is reset; it stopped" if incident.held else "slows"
@@ -72,7 +72,7 @@ def _of_cause(incident: Incident, cause: Cause, places: Places) -> Iterator[Reas
         yield Reason(host, state, text, cause.entity, cause.start_ns, port, incident.incident)
 
 
-def _hosts_of(entity: str, host: str | None, places: Places) -> list[tuple[int, str]]:
+def _hosts_of(entity: str, host: str | None, places: FleetHosts) -> list[tuple[int, str]]:
     """Host and NIC port (empty: none) that an entity belongs to. A link between two hosts' ports would be both's."""
     kind, name = parse_entity_id(entity)
     ends = name.split("~") if kind == "link" else [name]
@@ -86,13 +86,13 @@ def _hosts_of(entity: str, host: str | None, places: Places) -> list[tuple[int, 
     return [] if at is None else [(at, "")]
 
 
-def _above(places: Places) -> dict[str, str]:
+def _above(places: FleetHosts) -> dict[str, str]:
     """NIC port by the switch port that it hangs on."""
     pairs = zip(places.ports.swport_P.to_pylist(), places.ports.name_P.to_pylist(), strict=True)
     return {swport: port for swport, port in pairs if swport}
 
 
-def _of_anomalies(store: Store, asked: Asked, places: Places) -> Iterator[Reason]:
+def _of_anomalies(store: Store, asked: Asked, places: FleetHosts) -> Iterator[Reason]:
     # Spans end after an hour, or when they are in again: whatever lasts was told within two.
     where = f"start_ns < {asked.at_ns} AND start_ns > {asked.at_ns - 7200 * S}"
     where += "".join(f" AND {each}" for each in asked.conditions())

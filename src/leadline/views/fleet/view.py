@@ -20,8 +20,8 @@ from pydantic import BaseModel, Field
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, only_cluster
+from leadline.views.fleet.hosts import FleetHosts, fleet_hosts, hosts_at_address
 from leadline.views.fleet.measures import IN, OUT, Floats, Measures, measures
-from leadline.views.fleet.places import Places, hosts_at_address, places
 from leadline.views.fleet.states import BAD, GOOD, STATES, UNKNOWN, Reason, reasons
 from leadline.views.rows import SCHEMA_VERSION
 
@@ -121,7 +121,7 @@ def fleet_answer(store: Store, asked: Asked, from_ns: int, address: str = "") ->
     Errors: UsageError where there are several clusters; StoreError.
     """
     asked = replace(asked, cluster=asked.cluster or only_cluster(store, asked.principal))
-    found = places(store, asked, from_ns)
+    found = fleet_hosts(store, asked, from_ns)
     measured = measures(store, asked, found, from_ns)
     told = reasons(store, asked, found) if found.hosts else []
     port_states = _port_states(found, measured, told)
@@ -155,7 +155,7 @@ def _states(hosts: int, told: Iterable[Reason], heard_H: NDArray[np.bool_]) -> l
     return [int(code) for code in codes[:hosts]]
 
 
-def _port_states(found: Places, measured: Measures, told: Iterable[Reason]) -> list[tuple[str, str]]:
+def _port_states(found: FleetHosts, measured: Measures, told: Iterable[Reason]) -> list[tuple[str, str]]:
     """State and words of each NIC port."""
     reason_of = {one.port: one for one in reversed(list(told)) if one.port and one.state == BAD}
     out: list[tuple[str, str]] = []
@@ -170,7 +170,7 @@ def _port_states(found: Places, measured: Measures, told: Iterable[Reason]) -> l
     return out
 
 
-def _unhealthy(found: Places, states: list[tuple[str, str]]) -> list[dict[str, Any]]:
+def _unhealthy(found: FleetHosts, states: list[tuple[str, str]]) -> list[dict[str, Any]]:
     """Bad ports; those without data are only counted, since a fleet without that metric would list them all."""
     place_P, names = found.ports.place_P, found.ports.name_P
     return [

@@ -13,7 +13,7 @@ from tests.builders.failures import rows_of
 
 from leadline.analysis.failures.parts import parts_of
 from leadline.analysis.graph.topology import Placed, topology_of
-from leadline.analysis.symptoms.places import places_of
+from leadline.analysis.symptoms.job_ranks import job_ranks
 
 RANK = "rank:bert-1/0"
 
@@ -65,7 +65,7 @@ hosts = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3)), min_size=
 def test_all_analyses_place_a_rank_alike(moves: Sequence[tuple[str, int]]) -> None:
     rows = relation(*(row(RANK, f"host:{host}", from_ns=at) for host, at in moves))
     wanted = topology_of(rows).host_of(RANK)
-    assert f"host:{places_of(rows, 'bert-1').host_of[0]}" == wanted
+    assert f"host:{job_ranks(rows, 'bert-1').host_of[0]}" == wanted
     assert f"host:{parts_of(rows).host_of[RANK]}" == wanted
 
 

@@ -15,7 +15,7 @@ from tests.unit.views.paths.path_rows import filled
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.fleet.places import group_name
+from leadline.views.fleet.hosts import group_name
 from leadline.views.fleet.view import EMPTY, FleetAnswer, fleet_answer
 
 ASKED = Asked(Principal(), "default", NOW)

@@ -49,7 +49,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Places:
+class FleetHosts:
     """H hosts by name, in the order that people count in: h2 before h10."""
 
     hosts: list[str]
@@ -74,7 +74,7 @@ class Places:
         return found
 
 
-def places(store: Store, asked: Asked, from_ns: int) -> Places:
+def fleet_hosts(store: Store, asked: Asked, from_ns: int) -> FleetHosts:
     """Who was there at some time in [from_ns, asked.at_ns]. Errors: StoreError."""
     told_ports, ranks, gpus, streams = (_rows(store, asked, from_ns, sql) for sql in (_PORTS, _RANKS, _GPUS, _STREAMS))
     names = _in_order(pc.unique(pa.chunked_array([
@@ -87,10 +87,10 @@ def places(store: Store, asked: Asked, from_ns: int) -> Places:
     tags = _tags(store, asked, from_ns, of)
     tags[ECMP] = _leaves(ports, len(names), _choosers(store, asked))
     jobs, jobs_of = _jobs(ranks, of, asked.at_ns)
-    return Places(names, ports, gpus_H, {name: tag for name, tag in tags.items() if tag[0]}, jobs, jobs_of)
+    return FleetHosts(names, ports, gpus_H, {name: tag for name, tag in tags.items() if tag[0]}, jobs, jobs_of)
 
 
-def hosts_at_address(store: Store, asked: Asked, found: Places, address: str) -> list[int]:
+def hosts_at_address(store: Store, asked: Asked, found: FleetHosts, address: str) -> list[int]:
     """Places of the hosts that have an address with these characters in it; by relation, and by scrape address."""
     sql = (
         f"SELECT DISTINCT splitByChar('/', substring(toString(parent), 6))[1] AS host FROM leadline.{RELATION.name} "

@@ -28,7 +28,7 @@ class Process:
 
 
 @dataclass(slots=True)
-class Places:
+class JobRanks:
     """Ranks of one job by number, as `relation` has them."""
 
     host_of: dict[int, str] = field(default_factory=dict)
@@ -53,10 +53,10 @@ def rank_number(entity: str, job: str) -> int | None:
     return int(number) if number.isascii() and number.isdigit() and len(number) <= RANK_DIGITS_MAX else None
 
 
-def places_of(relation: pa.Table, job: str) -> Places:
+def job_ranks(relation: pa.Table, job: str) -> JobRanks:
     """Places from rows of `relation` that hold in the look-back; where a rank moved, the later place counts."""
     topology = topology_of(relation, ("in", "runs-on"), child=f"rank:{job}/")
-    found = Places()
+    found = JobRanks()
     for rank, row in _of_ranks(topology.placed("in", "rank", "job"), job):
         found.left_ns[rank] = row.to_ns
     for rank, row in _of_ranks(topology.placed("runs-on", "rank", "host"), job):
