@@ -16,7 +16,6 @@ import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +31,8 @@ from leadline.store.connect import Pool, connect, error_code, first_line, insert
 from leadline.store.disk.appended import AddedParts
 from leadline.store.disk.definitions import Definitions
 from leadline.store.disk.parts import UNREADABLE
-from leadline.store.migrate import (
-    SCHEMA_VERSION,
-    StoredTable,
-    check_version,
-    migration_statements,
-    statements_for,
-)
+from leadline.store.facts import TableFacts, facts_of, parts_sql, spans_sql
+from leadline.store.opening import directories, open_schema
 from leadline.store.owner import Owner
 from leadline.store.parameters import bound_parameters
 from leadline.store.rollup import Rollup
@@ -84,17 +78,6 @@ _BARRIER = {
 
 
 Appended = Callable[[Table, pa.Table | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TableFacts:
-    """What a table holds. `rows` counts stored rows, so a row that was appended twice and not merged counts twice."""
-
-    table: str
-    rows: int
-    bytes: int  # on disk, compressed
-    oldest_ns: int | None  # of the time column; null if the table is empty
-    newest_ns: int | None
 
 
 class Store:
@@ -175,24 +158,10 @@ class Store:
         where = place(self.config)
         try:
             with self._writers.borrow() as client:
-                client.command(f"CREATE DATABASE IF NOT EXISTS {DATABASE}{self._layout.on_cluster}")
-                client.command(_version_table(self._layout))
-                stored_version = int(client.command(f"SELECT max(version) FROM {DATABASE}.schema_version"))
-                check_version(stored_version, where)
+                open_schema(client, tuple(self.tables.values()), self._layout, where)
                 self._barrier = _known_settings(client, _BARRIER)
-                tables = tuple(self.tables.values())
-                for statement in migration_statements(stored_version, tables, self._layout):
-                    client.command(statement)
-                stored = _stored_tables(client)
-                for table in tables:
-                    for statement in statements_for(table, stored, self._layout, stored_version):
-                        client.command(statement)
                 if not self.config.url:
-                    self._parts.begin(_directories(client))
-                if stored_version < SCHEMA_VERSION:
-                    client.command(
-                        f"INSERT INTO {DATABASE}.schema_version (version, since) VALUES ({SCHEMA_VERSION}, now())"
-                    )
+                    self._parts.begin(directories(client))
         except LeadlineError:
             raise
         except Exception as error:
@@ -313,25 +282,9 @@ class Store:
     def facts(self) -> list[TableFacts]:
         """What every table holds, in the order they are declared. Errors: StoreError."""
         self._check_started()
-        stored = {row["table"]: row for row in self._run(self._readers, self._parts_sql(), {}, None).to_pylist()}
-        spans = self._run(self._readers, self._spans_sql(), {}, None).to_pylist()
-        span_of = {row["name"]: row for row in spans}
-        out = []
-        for name, table in self.tables.items():
-            local = self._layout.local(table).partition(".")[2]
-            row = stored.get(local, {"rows": 0, "bytes": 0})
-            span = span_of[name]
-            some = span["stored"] > 0
-            out.append(
-                TableFacts(
-                    name,
-                    row["rows"],
-                    row["bytes"],
-                    span["oldest"] if some else None,
-                    span["newest"] if some else None,
-                )
-            )
-        return out
+        tables = tuple(self.tables.values())
+        parts, spans = (self._run(self._readers, sql, {}, None) for sql in (parts_sql(self._layout), spans_sql(tables)))
+        return facts_of(tables, self._layout, parts, spans)
 
     def maintain(self, now_ns: int) -> int:
         """Make the roll-ups that are due, before raw samples are dropped; to be called every hour.
@@ -518,21 +471,6 @@ class Store:
                 self._user_pools[key] = Pool(self.config, self.config.readers, settings)
             return self._user_pools[key]
 
-    def _parts_sql(self) -> str:
-        parts = f"cluster({quoted(self.config.cluster)}, system.parts)" if self.config.cluster else "system.parts"
-        return (
-            f"SELECT table, sum(rows) AS rows, sum(bytes_on_disk) AS bytes FROM {parts} "
-            f"WHERE active AND database = '{DATABASE}' GROUP BY table"
-        )
-
-    def _spans_sql(self) -> str:
-        # Without FINAL the engine answers from what it keeps about each part.
-        return " UNION ALL ".join(
-            f"SELECT '{table.name}' AS name, min({table.time}) AS oldest, max({table.time}) AS newest, "
-            f"count() AS stored FROM {DATABASE}.{table.name} SETTINGS final = 0"
-            for table in self.tables.values()
-        )
-
 
 # Errors of ClickHouse that a user's statement causes; anything else is the store's.
 _USERS_FAULT = frozenset({
@@ -563,34 +501,3 @@ def _known_settings(client: Any, settings: dict[str, str]) -> dict[str, str]:
     if "query_plan_filter_push_down" not in known:
         raise StoreError("this ClickHouse cannot isolate tenants in user SQL; use version 24.8 or newer")
     return {name: value for name, value in settings.items() if name in known}
-
-
-def _version_table(layout: Layout) -> str:
-    engine = "MergeTree"
-    if layout.cluster:
-        engine = "ReplicatedMergeTree('/clickhouse/tables/all/{database}/{table}', '{shard}-{replica}')"
-    return (
-        f"CREATE TABLE IF NOT EXISTS {DATABASE}.schema_version{layout.on_cluster} "
-        f"(version UInt32, since DateTime('UTC')) ENGINE = {engine} ORDER BY version"
-    )
-
-
-def _directories(client: Any) -> dict[str, Path]:
-    """Where the parts of each table lie."""
-    sql = f"SELECT name, data_paths[1] FROM system.tables WHERE database = '{DATABASE}' AND notEmpty(data_paths)"
-    return {name: Path(path) for name, path in client.query(sql).result_rows}
-
-
-def _stored_tables(client: Any) -> dict[str, StoredTable]:
-    columns: dict[str, dict[str, str]] = {}
-    for table, name, kind in client.query(
-        f"SELECT table, name, type FROM system.columns WHERE database = '{DATABASE}' ORDER BY table, position"
-    ).result_rows:
-        columns.setdefault(table, {})[name] = kind
-    rows = client.query(
-        f"SELECT name, sorting_key, partition_key, engine_full FROM system.tables WHERE database = '{DATABASE}'"
-    ).result_rows
-    return {
-        name: StoredTable(name, order, partition, engine, columns.get(name, {}))
-        for name, order, partition, engine in rows
-    }

@@ -13,8 +13,7 @@ import pytest
 from leadline.model.tables import BY_FORMER_NAME, BY_NAME, TABLES, Table
 from leadline.model.tables.spec import Former
 from leadline.model.tables.verdicts import SYMPTOM
-from leadline.store import Store, StoreConfig
-from leadline.store import client as client_module
+from leadline.store import Store, StoreConfig, opening
 from leadline.store.bundle import read_bundle
 from leadline.store.migrate import SCHEMA_VERSION, statements_for
 from leadline.store.revisions import today_sql
@@ -146,7 +145,7 @@ def test_a_start_that_is_ended_in_the_middle_is_done_again(
         raise RuntimeError("the process is ended")
 
     with monkeypatch.context() as patched:
-        patched.setattr(client_module, "statements_for", cut)
+        patched.setattr(opening, "statements_for", cut)
         store = Store(StoreConfig(path=str(path), ttl=False))
         with pytest.raises(Exception, match="the process is ended"):
             store.start()
