@@ -120,7 +120,9 @@ def test_plain_sql_gives_the_rows_of_the_last_judgements(store: Store, table: Ta
             deaths = iter(dies)
             for _ in range(len(dies) + 1):  # until it comes through: after a kill the window is judged again
                 try:
-                    VerdictStore.store(_over(writer, Dying(store, deaths)), analysis, one, revision, earlier)
+                    dying = _over(writer, Dying(store, deaths))
+                    dying.store(analysis, one, revision, earlier)
+                    dying.store_run(analysis, one, revision)
                     break
                 except KilledError:
                     continue

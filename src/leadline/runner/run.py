@@ -529,7 +529,10 @@ class Runner:
             revision = revision_of(analysis, judged, earlier)
             if revision is not None:
                 self._verdicts.store(analysis, judged, revision, earlier)
+                # Before the run: where the store has kept that and says that it failed, the window is judged once more,
+                # says the same, and nobody who has read its earlier verdicts would hear of these.
                 self._tell(lane, judged)
+                self._verdicts.store_run(analysis, judged, revision)
             self._beat_s = time.monotonic()
             revised += bool(revision)
             error = judged.outcome.error or error

@@ -112,8 +112,8 @@ class VerdictStore:
         self._words = Words()
 
     def store(self, analysis: Analysis, judged: Judged, revision: int, before: Run | None) -> None:
-        """Store the verdicts of a call and its run. `before`: how the window was judged before. Repeating this is
-        harmless. Errors: StoreError."""
+        """Store the verdicts of a call. `before`: how the window was judged before. Repeating this is harmless, until
+        the run is stored (`store_run`). Errors: StoreError."""
         again = before is not None and before.state == DONE
         for table in analysis.writes:
             rows = judged.outcome.tables.get(table.name)
@@ -124,6 +124,9 @@ class VerdictStore:
                 self._store.append(table, told)
                 if again:
                     self._take_back(analysis, table, judged.window, told, revision)
+
+    def store_run(self, analysis: Analysis, judged: Judged, revision: int) -> None:
+        """Store that the window was judged, once its verdicts are stored. Errors: StoreError."""
         self._store.append(ANALYSIS_RUN, run_row(analysis, judged, revision, time.monotonic_ns() - judged.began_ns))
 
     def _take_back(self, analysis: Analysis, table: Table, window: Window, told: pa.Table, revision: int) -> None:

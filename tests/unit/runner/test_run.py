@@ -18,6 +18,7 @@ from leadline.analysis.spec import Analysis, Window
 from leadline.model.counters import Counter
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
+from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.judge import Judged
@@ -205,6 +206,31 @@ def test_late_rows_make_a_revision_and_repeated_ones_none(store: Store) -> None:
     assert (volume.revisions, volume.late_rows) == (1, 10 * 10 + 30)
     assert busiest.revisions == 3
     assert world.counted["too_late"] == 0
+
+
+def test_a_run_that_is_stored_and_said_to_have_failed_is_heard_of(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window is judged once more and says the same: who read its earlier verdicts judges again all the same."""
+    world = World(store, from_ns=BEGIN_NS)
+    world.come("flow_sample", flows(range(20)))
+    world.go(30)
+    append, failed = store.append, list[str]()
+
+    def stored_and_failed(table: Table, rows: pa.Table, *more: Any) -> None:
+        append(table, rows, *more)
+        if table is ANALYSIS_RUN and rows["revision"].to_pylist() == [1] and not failed:
+            failed.append(rows["analysis"][0].as_py())
+            raise StoreError("it is stored, and nobody knows")
+
+    monkeypatch.setattr(store, "append", stored_and_failed)
+    world.come("flow_sample", flows(range(3), switch="leaf2", seed=9))
+    with pytest.raises(StoreError):
+        world.go(30)
+    world.go(30)
+    assert failed == ["toy-volume"]
+    assert revisions(store) == [(10, 1, "done"), (20, 0, "done")]
+    assert [each[:2] for each in revisions(store, "toy-busiest")] == [(10, 1), (20, 1), (30, 1), (40, 0)]
 
 
 def test_of_verdicts_in_memory_the_revision_counts_that_the_window_was_judged_to_last(store: Store) -> None:
