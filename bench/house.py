@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.figures import Figure, conditions, tell
-from bench.house_parts import constants, imports, verdicts
+from bench.house_parts import constants, imports, ready, verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "leadline"
@@ -91,6 +91,9 @@ HERE: dict[str, Wanted] = {
     "flat_files_max": Wanted(flat_files_max, "files", 30),
     "readme_words": Wanted(readme_words, "words", 900),
     "verdicts_changed": Wanted(verdicts_changed, "tables", 0),
+    "ready_cpu_s": Wanted(ready.ready_cpu_s, "s", 5),
+    "kernels": Wanted(ready.kernels, "functions"),
+    "compile_s": Wanted(ready.compile_s, "s"),
 }
 IN_CLONE: dict[str, float] = {"install_s": 180, "make_check_s": 120, "make_test_s": 900}
 

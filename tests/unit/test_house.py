@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from bench.house_parts.imports import circle, imports_of_modules, unreached
+from bench.house_parts.ready import compile_s, kernels
 from bench.house_parts.verdicts import RECORDED, changed, digest, recorded, recordings
 
 
@@ -69,3 +72,27 @@ def test_what_changed_is_named_new_and_gone_included() -> None:
 def test_every_recording_is_among_those_recorded() -> None:
     root = RECORDED.parents[2]
     assert set(recorded()) == {str(path.relative_to(root)) for path in recordings()}
+
+
+def test_kernels_are_counted_however_they_are_marked(tmp_path: Path) -> None:
+    marked = "@njit\ndef a(): ...\n@njit(cache=True)\ndef b(): ...\n@numba.njit(cache=True)\ndef c(): ...\n"
+    source = package(tmp_path, kernels=marked + "def njit(): ...\n@cached\ndef d(): return njit\n")
+    assert kernels(source) == 3
+
+
+def test_compiling_is_timed_from_nothing_and_leaves_caches_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that stands for a warmer: it must see an empty cache of its own, and what it uses is what is told."""
+    (tmp_path / "warmer.py").write_text(
+        "import os, time\n"
+        "assert os.listdir(os.environ['NUMBA_CACHE_DIR']) == []\n"
+        "while time.process_time() < 0.3: pass\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert 0.3 <= compile_s(["warmer"]) < 3.0
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert 0.3 <= compile_s(["warmer"]) < 3.0
+    (tmp_path / "warmer.py").write_text("raise SystemExit(2)")
+    with pytest.raises(subprocess.CalledProcessError):
+        compile_s(["warmer"])
