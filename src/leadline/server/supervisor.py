@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -17,7 +18,6 @@ import httpx
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
 from leadline.server.memory import allocators
-from leadline.server.tokens.listening import trusting
 
 # A crash that comes again (an out-of-memory kill under a load that lasts) ends when its reason does, and nobody may be
 # there to start Leadline by hand. So it is always started again, each time later, up to once a minute.
@@ -92,7 +92,7 @@ class Supervisor:
         Errors: CannotStartError if it ends, having said why; WorldError if it does not get ready in time.
         """
         began = time.monotonic()
-        verify = trusting(self._certificate) if self._certificate else True
+        verify = _trusting(self._certificate) if self._certificate else True
         with httpx.Client(trust_env=False, timeout=2.0, verify=verify) as client:
             while time.monotonic() - began < timeout_s:
                 if stopping():
@@ -161,3 +161,15 @@ def bound_to_parent(command: list[str]) -> list[str]:
     A wrapper that sets the death signal and then becomes the command: unlike `preexec_fn` it is safe beside threads.
     """
     return [sys.executable, "-I", "-c", _BOUND, str(os.getpid()), *command]
+
+
+def _trusting(certificate: str) -> ssl.SSLContext:
+    """For who asks a server of this machine whose certificate is this file: it is trusted for any name, and no other.
+
+    The supervisor asks at 127.0.0.1, which no certificate names. Errors: OSError, ssl.SSLError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(str(Path(certificate).expanduser()))
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be signed by itself
+    return context

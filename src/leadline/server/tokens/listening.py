@@ -54,15 +54,3 @@ class AtSocket:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
         await self._app({**scope, OUR_SOCKET: True}, receive, send)
-
-
-def trusting(certificate: str) -> ssl.SSLContext:
-    """For who asks a server of this machine whose certificate is this file: it is trusted for any name, and no other.
-
-    The supervisor asks at 127.0.0.1, which no certificate names. Errors: OSError, ssl.SSLError.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.load_verify_locations(str(Path(certificate).expanduser()))
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be signed by itself
-    return context
