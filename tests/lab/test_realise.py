@@ -120,6 +120,16 @@ def test_a_program_lives_on_its_node(tiny: Cluster, tmp_path: Path) -> None:
     assert started.node == "h1"
 
 
+def test_who_asks_for_a_name_is_soon_told_that_there_is_none(tiny: Cluster, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    program = (
+        "import socket, time; began = time.monotonic(); socket.getfqdn('h2.test'); print(time.monotonic() - began)"
+    )
+    started = tiny.spawn("h1", [sys.executable, "-c", program], name="asker", stdout=out)
+    assert started.popen.wait(PATIENCE_S) == 0
+    assert float(out.read_text()) < 4.0, "the resolver's own patience is 10 s"
+
+
 def test_a_program_joins_its_control_group_and_ends_with_the_lab(tiny: Cluster) -> None:
     alone = tiny.spawn("h1", ["sleep", "60"], name="alone")
     first = tiny.spawn("h2", ["sleep", "60"], name="first", cgroup="job")

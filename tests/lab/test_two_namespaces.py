@@ -44,7 +44,7 @@ pytestmark = [
 
 T = TypeVar("T")
 PORT, PROMETHEUS_PORT = 8440, 9090
-JOB, RANKS, STEPS, STEP_S = "elsewhere", 2, 160, "0.25"
+JOB, RANKS, STEPS, STEP_S = "elsewhere", 2, 100, "0.25"  # the tokens change within its first 55 steps
 AGENT_LASTS_S, PROMETHEUS_LASTS_S = 5, 10  # of the tokens that expire, from when they are made
 STARTED_S_MAX = 180.0  # torch loads for 5 s, on a busy machine for a minute or two
 LEADLINE = (sys.executable, "-m", "leadline.cli.main")

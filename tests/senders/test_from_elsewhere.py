@@ -114,7 +114,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Elsewhere]:
 
 
 def test_agents_deliver_until_their_token_ends_and_say_so(elsewhere: Elsewhere) -> None:
-    revoked, expired = elsewhere.token("agent-n1", "write"), elsewhere.token("agent-n2", "write", "--expires", "8s")
+    revoked, expired = elsewhere.token("agent-n1", "write"), elsewhere.token("agent-n2", "write", "--expires", "5s")
     logs = {host: elsewhere.directory / f"{host}.log" for host in ("n1", "n2")}
     with (
         running(elsewhere.agent("n1", revoked), logs["n1"]) as first,

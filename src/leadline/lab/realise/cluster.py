@@ -36,6 +36,9 @@ from leadline.model.errors import UsageError, WorldError
 
 T = TypeVar("T")
 
+# A lab has no name server. Launchers look up the name of their host when they start; each such question would wait for
+# 10 s or more, as resolv.conf has it (the resolver's defaults are 5 s, twice), and here for the shortest that there is.
+NO_NAMES = {"RES_OPTIONS": "timeout:1 attempts:1"}
 WORKERS = 4  # threads that set nodes up; the kernel serialises most of it, more did not help
 
 
@@ -177,7 +180,7 @@ class Cluster:
         entrances = [] if group.make() else group.entrances()
         command = process.wrapped(argv, entrances, nice, bound=not detached)
         log = stdout or self.state / "log" / f"{node}.{name}.log"
-        variables = {**faketime.variables(self.state, node), **(env or {})}
+        variables = {**faketime.variables(self.state, node), **NO_NAMES, **(env or {})}
         popen = self._resident(node).run(partial(process.start, command, variables, log))
         started = Process(name, node, popen, group)
         self._started = [each for each in self._started if each.popen.poll() is None] + [started]
