@@ -16,13 +16,14 @@ from bench.peers import Peer, leadline
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "leadline"
 WARMERS = ("leadline.wire.warm", "leadline.runner.warm")  # programs that `make` compiles all kernels with
+COMPILES = {"njit", "kernel"}  # numba's own, and what leadline.wire.kernel makes of it
 LOOK_S = 0.5
 LOADING_S = 0.15  # CPU in LOOK_S: who loads uses all of a core, who waits for telemetry some hundredths of one
 LOADED_S_MAX = 90.0  # patience; on a quiet machine it takes 3 s
 
 
 def kernels(source: Path = SOURCE) -> float:
-    """Functions of the source that numba compiles: those whose decorator is `njit`, called or not."""
+    """Functions of the source that numba compiles: those whose decorator is one of `COMPILES`, called or not."""
     trees = (ast.parse(path.read_text()) for path in source.rglob("*.py"))
     return sum(_compiled(node) for tree in trees for node in ast.walk(tree))
 
@@ -31,7 +32,7 @@ def _compiled(node: ast.AST) -> bool:
     if not isinstance(node, ast.FunctionDef):
         return False
     named = (each.func if isinstance(each, ast.Call) else each for each in node.decorator_list)
-    return any(getattr(each, "id", getattr(each, "attr", "")) == "njit" for each in named)
+    return any(getattr(each, "id", getattr(each, "attr", "")) in COMPILES for each in named)
 
 
 def compile_s(warmers: Sequence[str] = WARMERS) -> float:

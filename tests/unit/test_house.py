@@ -76,8 +76,9 @@ def test_every_recording_is_among_those_recorded() -> None:
 
 def test_kernels_are_counted_however_they_are_marked(tmp_path: Path) -> None:
     marked = "@njit\ndef a(): ...\n@njit(cache=True)\ndef b(): ...\n@numba.njit(cache=True)\ndef c(): ...\n"
-    source = package(tmp_path, kernels=marked + "def njit(): ...\n@cached\ndef d(): return njit\n")
-    assert kernels(source) == 3
+    other = "@kernel\ndef d(): ...\n@kernel(parallel=True)\ndef e(): ...\n"
+    source = package(tmp_path, kernels=marked + "def njit(): ...\n@cached\ndef f(): return njit\n", wire=other)
+    assert kernels(source) == 5
 
 
 def test_compiling_is_timed_from_nothing_and_leaves_caches_alone(
