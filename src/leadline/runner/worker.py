@@ -7,6 +7,7 @@ order of its key, so that the same rows give the same bytes whoever computed the
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import importlib
 import os
@@ -189,7 +190,10 @@ def start_worker(parent: int, nice: int) -> None:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(nice)
+    gc.disable()  # kernels that are loaded are no garbage
     warm()
+    gc.freeze()
+    gc.enable()
 
 
 def work(registry: str, name: str, window: Window, place: str, tables: int) -> tuple[str, dict[str, bytes], bytes, str]:
