@@ -75,6 +75,9 @@ class Engine:
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = (
+        True  # head and body are two packets: the second would wait 40 ms for the first to be acknowledged
+    )
     engine: Engine
     authorization: str | None = None
 
