@@ -15,6 +15,12 @@ from leadline.store import Store
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+# Files and folders, by what they take: two minutes to some twenty seconds (docs/log.md, 2026-11-26).
+LONGEST = (
+    "tests/web/test_use.py", "tests/jobs/", "tests/unit/test_benches.py", "tests/unit/server/test_process.py",
+    "tests/senders/", "tests/unit/store/test_bundle.py", "tests/unit/store/test_asking.py",
+)  # fmt: skip
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -26,6 +32,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, where workers take them in this order (--no-loadscope-reorder): begun last, one of
+    them would run alone."""
+    items.sort(key=lambda item: next((n for n, place in enumerate(LONGEST) if place in item.nodeid), len(LONGEST)))
 
 
 @pytest.fixture(scope="module")
