@@ -38,6 +38,8 @@ def rows_of(table: Table, tenant: str, nulls: bool = False) -> pa.Table:
     if nulls:
         columns |= {column.name: [None] * 3 for column in table.columns if column.nullable}
     columns["tenant"] = [tenant] * 3
+    if table.age and columns[table.age][0] is not None:  # of 1970 a row would be dropped as soon as parts are merged
+        columns[table.age] = [NOW_NS] * 3
     columns[table.time] = [NOW_NS, NOW_NS + 1, NOW_NS + 2]
     if table.identity is Identity.REVISION:  # below 0 it takes a row back
         columns["revision"] = [0, 1, 2**31 - 1]
