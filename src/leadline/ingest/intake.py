@@ -302,7 +302,7 @@ class Intake:
         done.add_done_callback(self._stored_batch(key, count))
         done.add_done_callback(self._heard(sender, rows=count))
         self.sources.tells(sender, now_ns, {table.name})
-        return Receipt(done, count)
+        return Receipt(_noted(done), count)
 
     def _tell(
         self, done: Future[None], principal: Principal, table: Table, columns: Mapping[str, object], count: int
@@ -475,3 +475,21 @@ def _iso(time_ns: int) -> str:
         return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="seconds")
     except (ValueError, OverflowError, OSError):
         return f"{time_ns} ns"
+
+
+def _noted(stored: Future[None]) -> Future[None]:
+    """Done with an append, and after the calls that it was asked for before: who waits for the append itself may go on
+    before these, and a retry would not be known as one."""
+    done: Future[None] = Future()
+
+    def copy(stored: Future[None]) -> None:
+        if not done.set_running_or_notify_cancel():
+            return
+        error = stored.exception()
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    stored.add_done_callback(copy)
+    return done

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.wire.rings import everything, fresh
 
 from leadline.ingest.http import RING, IngestApp
+from leadline.ingest.intake import _noted
 from leadline.ingest.ring import all_done
 from leadline.model.errors import StoreError
 from leadline.model.principal import Principal
@@ -95,6 +96,20 @@ def test_one_body_becomes_rows_of_every_table(bench: Bench, post: Post) -> None:
 def test_gzip_is_taken(bench: Bench, post: Post) -> None:
     assert post(gzip.compress(recent()), content_encoding="gzip")[0] == 200
     assert len(bench.store.rows("step")) == 1
+
+
+def test_an_answer_waits_until_its_batch_is_known_as_stored() -> None:
+    stored, called, go_on = Future[None](), threading.Event(), threading.Event()
+    stored.add_done_callback(lambda _: (called.set(), go_on.wait(60)))
+    done = _noted(stored)
+    lane = threading.Thread(target=stored.set_result, args=(None,))
+    lane.start()
+    assert called.wait(60)
+    assert stored.done()
+    assert not done.done()
+    go_on.set()
+    done.result(60)
+    lane.join()
 
 
 def test_a_retry_changes_nothing(bench: Bench, post: Post) -> None:
