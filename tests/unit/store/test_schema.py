@@ -4,6 +4,7 @@ the golden files; read the difference before committing it."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,7 @@ from leadline.model.tables import BY_NAME, TABLES, Column, Identity, Table, Type
 from leadline.store import arrow_schema, arrow_table
 from leadline.store.schema import Layout, create_statements, sharding_key, sorting_key
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "ddl"
-LAYOUTS = {"single": Layout(), "cluster": Layout(cluster="main")}
+GOLDEN = Path(__file__).parents[2] / "golden" / "ddl" / "single"
 
 TINY = Table(
     "tiny",
@@ -44,20 +44,31 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_ddl_is_what_it_was(table: Table, layout: str) -> None:
-    text = ";\n\n".join(create_statements(table, LAYOUTS[layout])) + ";\n"
-    path = GOLDEN / layout / f"{table.name}.sql"
+def test_ddl_is_what_it_was(table: Table) -> None:
+    text = ";\n\n".join(create_statements(table)) + ";\n"
+    path = GOLDEN / f"{table.name}.sql"
     if os.environ.get("LEADLINE_UPDATE_GOLDEN"):
-        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert path.read_text() == text
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_no_golden_file_is_left_over(layout: str) -> None:
-    assert {path.stem for path in (GOLDEN / layout).iterdir()} == set(BY_NAME)
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_in_a_cluster_a_table_is_replicated_under_another_name_and_has_a_distributed_one(table: Table) -> None:
+    name, single = table.name, (GOLDEN / f"{table.name}.sql").read_text().removesuffix(";\n")
+    (arguments,) = re.findall(r"^ENGINE = ReplacingMergeTree(?:\((.*)\))?$", single, re.MULTILINE)
+    replica = ", ".join(filter(None, ["'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'", arguments]))
+    local = re.sub(r"^ENGINE = .*$", f"ENGINE = ReplicatedReplacingMergeTree({replica})", single, flags=re.MULTILINE)
+    local = local.replace(f" leadline.{name}\n", f" leadline.{name}_local ON CLUSTER 'main'\n", 1)
+    distributed = (
+        f"CREATE TABLE IF NOT EXISTS leadline.{name} ON CLUSTER 'main' AS leadline.{name}_local\n"
+        f"ENGINE = Distributed('main', 'leadline', '{name}_local', cityHash64({table.order[0]}))"
+    )
+    assert create_statements(table, Layout(cluster="main")) == [local, distributed]
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(BY_NAME)
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
