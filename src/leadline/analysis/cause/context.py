@@ -53,7 +53,7 @@ class Context:
     book: Book
     now_ns: int
     before: frozenset[tuple[str, str]] = frozenset()  # (entity, rule) that the last window named
-    nameable: frozenset[str] = frozenset()  # jobs that do not hurt and may be named all the same
+    nameable: frozenset[str] = frozenset()  # jobs without a symptom that may be named all the same
     by_entity: dict[str, list[Piece]] = field(init=False)
     _same: dict[object, list[tuple[str, float]]] = field(init=False)
     _counts: dict[str, int] = field(init=False, default_factory=dict)

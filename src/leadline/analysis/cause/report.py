@@ -208,7 +208,7 @@ class Telling:
         return class_of([*past, now], self.gathered.window.to_ns, works=works, spared=used - jobs)
 
     def _remedy(self, one: Cause, of: FaultClass) -> Remedy:
-        """Lost per second: of what it explains, since it began to hurt."""
+        """Lost per second: of what it explains, since the first lost second."""
         symptoms = self.trouble.symptoms
         ranks = self.gathered.context.ground.topology.ranks_of
         gpus = sum(len(ranks(f"job:{job}")) for job in {each.job for each in symptoms if each.job})

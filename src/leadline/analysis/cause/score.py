@@ -69,7 +69,7 @@ class Candidate:
     alone: tuple[float, ...]  # what each blame by itself tells for it, nats
     explains: float  # share of the lost seconds, 0 to 1
     onset_ns: int  # since when what it explains was lost
-    late: tuple[Piece, ...] = ()  # what would fit and began after it hurt
+    late: tuple[Piece, ...] = ()  # what would fit and began after the onset
 
     def parts(self, place: int) -> dict[str, float]:
         """The parts of its logit for one part of what was lost."""

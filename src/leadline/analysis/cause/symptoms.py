@@ -67,12 +67,12 @@ def symptoms_of(rows: Iterable[Mapping[str, Any]], now_ns: int, over_ns: int) ->
 
     What is no symptom at all is passed over.
     """
-    found = [each for row in rows if (each := _hurt(row, now_ns)) is not None]
+    found = [each for row in rows if (each := _symptom(row, now_ns)) is not None]
     found = [each for each in found if each.until_ns(now_ns) >= now_ns - over_ns]
     return sorted(found, key=lambda each: (each.start_ns, each.tenant, each.entity, each.kind.value))
 
 
-def _hurt(row: Mapping[str, Any], now_ns: int) -> SymptomRow | None:
+def _symptom(row: Mapping[str, Any], now_ns: int) -> SymptomRow | None:
     if not row["entity"] or row["symptom"] not in set(Symptom) or ":" not in row["entity"]:
         return None
     end_ns, symptom = row["end_ns"], Symptom(row["symptom"])

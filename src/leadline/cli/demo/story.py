@@ -235,7 +235,7 @@ class Story:
             rows.add_row("event", f"{event['kind']} of {whose}{times} {age_s:.0f} s ago")
         wrong = [each["name"] for each in told.sources if each["state"] != "ok"]
         if told.sources:
-            text = f"{len(told.sources)} report" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
+            text = f"{len(told.sources)} sending" + (f", not well: {', '.join(wrong[:2])}" if wrong else "")
             rows.add_row("sources", text)
         return Group(Text("what Leadline receives", style="bold"), rows)
 

@@ -44,11 +44,11 @@ SURE = (
 )
 SYMPTOM_WORDS: Mapping[str, str] = {
     Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "misses what it promised", Symptom.TELEMETRY_LOST: "sends no data any more",
+    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "sends no data any more",
     Symptom.NAME_SHARED: "shares its name with another job",
 }  # fmt: skip
 PAST_SYMPTOM_WORDS: Mapping[str, str] = {**SYMPTOM_WORDS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
-                           Symptom.SLE: "missed what it promised", Symptom.TELEMETRY_LOST: "sent no data",
+                           Symptom.SLE: "missed its expectation", Symptom.TELEMETRY_LOST: "sent no data",
                            Symptom.NAME_SHARED: "shared its name with another job"}  # fmt: skip
 SUPPRESSED: Mapping[str, str] = {
     "maintenance": "its hosts are under maintenance", "drain": "its hosts are being drained",
@@ -195,7 +195,7 @@ class _Page:
         jobs = [job for job in one["jobs"] if job != one["job"]]
         who = one["job"] or one["entity"]
         others = f" and {len(jobs)} more job{'s' if len(jobs) > 1 else ''}" if jobs else ""
-        words = (SYMPTOM_WORDS if is_ongoing(one) else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
+        words = symptom_words(one["symptom"], ongoing=is_ongoing(one))
         same = [each for each in one["symptoms"] if each["symptom"] == one["symptom"] == Symptom.SLOW]
         lost = max((each["lost_share"] or 0.0 for each in same), default=0.0)
         much = f": {share(lost)} of its GPU time {'is' if is_ongoing(one) else 'was'} lost" if lost else ""
@@ -317,7 +317,7 @@ class _Page:
         """`bert-1 was slow for 41 s, lost 176 GPU-s: cpu throttled host:h6 (0.93)`."""
         until_ns = one["over_ns"] if one["held"] else one["end_ns"]
         until_ns = until_ns or (self._found["at_ns"] if one["state"] == "open" else one["seen_ns"])
-        words = (SYMPTOM_WORDS if is_ongoing(one) else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
+        words = symptom_words(one["symptom"], ongoing=is_ongoing(one))
         length = ago(max(0.0, (until_ns - one["start_ns"]) / 1e9))
         why = ", suppressed" if one["suppressed"] else ""
         return (
@@ -333,6 +333,11 @@ def causes_words(one: Answer) -> str:
     dead = ", dead until it is reset" if one["held"] else ""
     named = (f"{each['name'] or each['entity']} {_rule(each['rule'])} ({chance(each)})" for each in one["causes"])
     return f"{' and '.join(named)}{dead}"
+
+
+def symptom_words(symptom: str, *, ongoing: bool) -> str:
+    """`is slow`, `was slow`; a symptom that is not known as it is."""
+    return (SYMPTOM_WORDS if ongoing else PAST_SYMPTOM_WORDS).get(symptom, symptom)
 
 
 def is_ongoing(one: Answer) -> bool:
@@ -403,7 +408,7 @@ def state_line(found: Answer) -> str:
         words = found["why"] or "no problem found"
         return f"{found['state'].upper()}: {found['about'] or 'every job'}: {words}"
     one = now[0]
-    symptom = (SYMPTOM_WORDS if is_ongoing(one) else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
+    symptom = symptom_words(one["symptom"], ongoing=is_ongoing(one))
     return f"{found['state'].upper()}: {one['job'] or one['entity']} {symptom}: {causes_words(one)}"
 
 

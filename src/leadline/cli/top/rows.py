@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leadline.cli.diagnosis.words import PAST_SYMPTOM_WORDS, SUPPRESSED, SYMPTOM_WORDS
+from leadline.cli.diagnosis.words import SUPPRESSED, symptom_words
 from leadline.cli.output import ago, when
 from leadline.cli.words.ledger import gpu_time, share, so_far, span
 
@@ -101,7 +101,7 @@ def _incident(one: Answer, at_ns: int) -> Row:
     cause = one["causes"][0] if one["causes"] else None
     still = one["state"] == "open"
     state = "suppressed" if one["suppressed"] else "bad" if still else "unknown" if cause is None else "good"
-    what = (SYMPTOM_WORDS if still else PAST_SYMPTOM_WORDS).get(one["symptom"], one["symptom"])
+    what = symptom_words(one["symptom"], ongoing=still)
     sure = cause is not None and cause["chosen"]
     cells = (
         one["incident"], one["job"] or "-", what,

@@ -154,8 +154,8 @@ class Table:
             assert name in names, f"{self.name}: key, time, age or newest column {name} is not declared"
 
     def today(self, name: str) -> str:
-        """A column's name of today: its own, or what a column of that former name is called now."""
-        return next((now for now, then in self.former.columns.items() if then == name), name)
+        """The name of a column: as given, or, where that is a former name, the one that it has since."""
+        return next((own for own, former in self.former.columns.items() if former == name), name)
 
     def shown(self, names: Iterable[str], *, to_operator: bool) -> tuple[str, ...]:
         """Columns as a SELECT names them: what is for operators as null to others."""

@@ -89,11 +89,11 @@ class Measures:
     heard_H: NDArray[np.bool_]  # a sample came in the span
 
 
-def measures(store: Store, asked: Asked, places: FleetHosts, from_ns: int) -> Measures:
+def measures(store: Store, asked: Asked, fleet: FleetHosts, from_ns: int) -> Measures:
     """Of the span from `from_ns` to `asked.at_ns`. Errors: StoreError."""
     rows = _grown(store, asked, from_ns)
-    H, P = len(places.hosts), len(places.ports.host_P)
-    kind_N, port_N, host_N = _whose(rows, places)
+    H, P = len(fleet.hosts), len(fleet.ports.host_P)
+    kind_N, port_N, host_N = _whose(rows, fleet)
     family_N, measure_N = rows.column("family").to_numpy(), rows.column("measure").to_numpy()
     family_N = np.where((kind_N == SWPORT) & (family_N == 0), _FAMILIES.index("switch-netdev"), family_N)
     value_N = rows.column("value").to_numpy()
@@ -112,13 +112,13 @@ def measures(store: Store, asked: Asked, places: FleetHosts, from_ns: int) -> Me
     for way in (IN, OUT):
         of_bytes = (family_N >= 0) & (measure_N == _MEASURES.index("bytes")) & (way_N == way)
         share_P = _of_ports(value_N, port_N, of_bytes, P, np.fmax) / speed_P
-        np.fmax.at(load_2H[way], places.ports.host_P, share_P)
+        np.fmax.at(load_2H[way], fleet.ports.host_P, share_P)
 
     heard_H = np.zeros(H, bool)
     heard_H[host_N[(host_N >= 0) & (kind_N != SWPORT)]] = True
     return Measures(
         _loss(sums, asked.at_ns - from_ns), _largest(sums[:, _MEASURES.index("errors")]), load_2H,
-        _delays(store, asked, places, from_ns), _largest(sums[:, _MEASURES.index("bytes")]),
+        _delays(store, asked, fleet, from_ns), _largest(sums[:, _MEASURES.index("bytes")]),
         _of_ports(value_N, port_N, measure_N == _CARRIER_PLACE, P, np.fmin), heard_H,
     )  # fmt: skip
 
@@ -143,15 +143,15 @@ def _of_ports(value_N: Floats, port_N: Ints, which_N: NDArray[np.bool_], ports: 
     return out
 
 
-def _whose(rows: pa.Table, places: FleetHosts) -> tuple[Ints, Ints, Ints]:
+def _whose(rows: pa.Table, fleet: FleetHosts) -> tuple[Ints, Ints, Ints]:
     """Kind, NIC port and host of each row; -1 for none: a port that is no NIC port still says that its host lives."""
     entity, kind_N = rows.column("entity"), rows.column("kind").to_numpy()
-    host_N = _found(rows.column("host"), pa.array(places.hosts, pa.string()))
-    port_N = _found(entity, pc.binary_join_element_wise("port:", places.ports.name_P, ""))
-    above_N = _found(entity, pc.binary_join_element_wise("swport:", places.ports.swport_P, ""))
+    host_N = _found(rows.column("host"), pa.array(fleet.hosts, pa.string()))
+    port_N = _found(entity, pc.binary_join_element_wise("port:", fleet.ports.name_P, ""))
+    above_N = _found(entity, pc.binary_join_element_wise("swport:", fleet.ports.swport_P, ""))
     port_N = np.where(kind_N == SWPORT, above_N, port_N)
-    if len(places.ports.host_P):
-        host_N = np.where(port_N >= 0, places.ports.host_P[port_N], host_N)
+    if len(fleet.ports.host_P):
+        host_N = np.where(port_N >= 0, fleet.ports.host_P[port_N], host_N)
     return kind_N, port_N, host_N
 
 
@@ -227,12 +227,12 @@ def _role(name: str) -> tuple[int, int, int, float] | None:
     return None
 
 
-def _delays(store: Store, asked: Asked, places: FleetHosts, from_ns: int) -> Floats:
+def _delays(store: Store, asked: Asked, fleet: FleetHosts, from_ns: int) -> Floats:
     """Of each host as receiver and as sender: the median over its peers, so that one bad peer does not colour it."""
     where = " AND ".join(
         ["end_ns > {from_ns:Int64}", "end_ns <= {at_ns:Int64}", "isNull(src_port)", *asked.conditions()]
     )
-    out = np.full((2, len(places.hosts)), np.nan)
+    out = np.full((2, len(fleet.hosts)), np.nan)
     for way, host, peer in ((IN, "dst", "src"), (OUT, "src", "dst")):
         newest = (
             f"SELECT replaceRegexpOne(toString({host}), '^host:', '') AS host, {peer} AS peer, "
@@ -240,7 +240,7 @@ def _delays(store: Store, asked: Asked, places: FleetHosts, from_ns: int) -> Flo
         )
         sql = f"SELECT host, quantileExact(0.5)(p99_ns) AS p99_ns FROM ({newest}) GROUP BY host"
         rows = store.query(sql, {**asked.parameters(sql), "from_ns": from_ns})
-        at = _found(rows.column("host"), pa.array(places.hosts, pa.string()))
+        at = _found(rows.column("host"), pa.array(fleet.hosts, pa.string()))
         known = at >= 0
         out[way, at[known]] = rows.column("p99_ns").to_numpy().astype(float)[known]
     return out

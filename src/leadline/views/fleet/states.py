@@ -44,55 +44,55 @@ class Reason:
     incident: str | None = None
 
 
-def reasons(store: Store, asked: Asked, places: FleetHosts) -> list[Reason]:
+def reasons(store: Store, asked: Asked, fleet: FleetHosts) -> list[Reason]:
     """All reasons at `asked.at_ns`, the worst of each host first. Errors: StoreError."""
-    found = [*_of_causes(store, asked, places), *_of_anomalies(store, asked, places)]
+    found = [*_of_causes(store, asked, fleet), *_of_anomalies(store, asked, fleet)]
     return sorted(found, key=lambda one: (one.host, -STATES.index(one.state), one.since_ns, one.entity))
 
 
-def _of_causes(store: Store, asked: Asked, places: FleetHosts) -> Iterator[Reason]:
+def _of_causes(store: Store, asked: Asked, fleet: FleetHosts) -> Iterator[Reason]:
     for incident in Incidents(store, asked).between(with_losses=False):
         if incident.end_ns is not None and incident.end_ns <= asked.at_ns:
             continue
         for cause in incident.chosen:
-            yield from _of_cause(incident, cause, places)
+            yield from _of_cause(incident, cause, fleet)
 
 
-def _of_cause(incident: Incident, cause: Cause, places: FleetHosts) -> Iterator[Reason]:
+def _of_cause(incident: Incident, cause: Cause, fleet: FleetHosts) -> Iterator[Reason]:
     kind, name = parse_entity_id(cause.entity)
     state = SUPPRESSED if incident.suppressed else BAD
     does = "is dead until it is reset; it stopped" if incident.held else "slows"
     text = f"{cause.rule}: {cause.name or cause.entity} {does} {incident.job or incident.entity}"
     if kind == "switch":
-        for host in sorted(set(places.below.get(name, ()))):
+        for host in sorted(set(fleet.below.get(name, ()))):
             yield Reason(host, min(state, WATCH, key=STATES.index), f"behind {name}: {cause.rule}", cause.entity,
                          cause.start_ns, "", incident.incident)  # fmt: skip
         return
-    for host, port in _hosts_of(cause.entity, cause.host, places):
+    for host, port in _hosts_of(cause.entity, cause.host, fleet):
         yield Reason(host, state, text, cause.entity, cause.start_ns, port, incident.incident)
 
 
-def _hosts_of(entity: str, host: str | None, places: FleetHosts) -> list[tuple[int, str]]:
+def _hosts_of(entity: str, host: str | None, fleet: FleetHosts) -> list[tuple[int, str]]:
     """Host and NIC port (empty: none) that an entity belongs to. A link between two hosts' ports would be both's."""
     kind, name = parse_entity_id(entity)
     ends = name.split("~") if kind == "link" else [name]
     if kind in ("port", "link", "swport", "xcvr"):
-        above = _above(places)
+        above = _above(fleet)
         found = [above.get(end, end) for end in ends]
-        known = [(places.index[end.partition("/")[0]], end) for end in found if end.partition("/")[0] in places.index]
+        known = [(fleet.index[end.partition("/")[0]], end) for end in found if end.partition("/")[0] in fleet.index]
         if known:
             return list(dict.fromkeys(known))
-    at = places.index.get((host or entity).removeprefix("host:"))
+    at = fleet.index.get((host or entity).removeprefix("host:"))
     return [] if at is None else [(at, "")]
 
 
-def _above(places: FleetHosts) -> dict[str, str]:
+def _above(fleet: FleetHosts) -> dict[str, str]:
     """NIC port by the switch port that it hangs on."""
-    pairs = zip(places.ports.swport_P.to_pylist(), places.ports.name_P.to_pylist(), strict=True)
+    pairs = zip(fleet.ports.swport_P.to_pylist(), fleet.ports.name_P.to_pylist(), strict=True)
     return {swport: port for swport, port in pairs if swport}
 
 
-def _of_anomalies(store: Store, asked: Asked, places: FleetHosts) -> Iterator[Reason]:
+def _of_anomalies(store: Store, asked: Asked, fleet: FleetHosts) -> Iterator[Reason]:
     # Spans end after an hour, or when they are in again: whatever lasts was told within two.
     where = f"start_ns < {asked.at_ns} AND start_ns > {asked.at_ns - 7200 * S}"
     where += "".join(f" AND {each}" for each in asked.conditions())
@@ -109,7 +109,7 @@ def _of_anomalies(store: Store, asked: Asked, places: FleetHosts) -> Iterator[Re
     held = _gpu_hosts(store, asked, [row["entity"] for row in rows])
     for row in rows:
         text = odd_words(row["worst"], row["way"], row["far"], row["seen_value"], row["expected_value"], row["beside"])
-        for host, port in _hosts_of(row["entity"], held.get(row["entity"]), places):
+        for host, port in _hosts_of(row["entity"], held.get(row["entity"]), fleet):
             yield Reason(host, WATCH, text, row["entity"], row["since_ns"], port)
 
 

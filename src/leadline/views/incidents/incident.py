@@ -80,7 +80,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Hurt:
+class IncidentSymptom:
     """One symptom of an incident. What only its row in `symptom` knows is None where that is gone."""
 
     entity: str
@@ -115,7 +115,7 @@ class Incident:
     missing: str | None
     lost_gpu_seconds: float
     suppressed: str | None
-    symptoms: tuple[Hurt, ...]
+    symptoms: tuple[IncidentSymptom, ...]
     causes: tuple[Cause, ...]  # by position
     estimated_gpu_seconds: float = 0.0  # of what was lost: not judged by the ledger yet, as its symptoms take it
 
@@ -169,7 +169,7 @@ class Incident:
 
     def names(self, entity: str) -> bool:
         """Whether this entity suffers, is a cause that is named, is where one is, or is an end of a link that is."""
-        said = {self.entity, *(f"job:{job}" for job in self.jobs), *(hurt.entity for hurt in self.symptoms)}
+        said = {self.entity, *(f"job:{job}" for job in self.jobs), *(each.entity for each in self.symptoms)}
         for cause in self.chosen:
             ends = [end for end in EntityId.of(cause.entity).ends if end]
             said |= {cause.entity, cause.host or "", *(f"{kind}:{end}" for end in ends for kind in ("port", "swport"))}

@@ -30,8 +30,8 @@ from leadline.views.incidents.incident import (
     TOGETHER,
     Cause,
     Evidence,
-    Hurt,
     Incident,
+    IncidentSymptom,
 )
 from leadline.views.lost import Key as LossKey
 from leadline.views.lost import Loss, losses_of
@@ -93,7 +93,7 @@ def _incident(
     return Incident(
         **{name: row[name] for name in _PLAIN},
         jobs=tuple(row["jobs"] or ()),
-        symptoms=tuple(_hurt(each, symptom_of.get(_symptom_key(row, each)), start) for each in told),
+        symptoms=tuple(_symptom(each, symptom_of.get(_symptom_key(row, each)), start) for each in told),
         causes=_by_name([_cause(each, start, where) for each in _of_newest(row, causes)]),
     )
 
@@ -154,9 +154,9 @@ def _by_name(causes: Sequence[Cause]) -> tuple[Cause, ...]:
     return tuple(found)
 
 
-def _hurt(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[int, int | None]) -> Hurt:
+def _symptom(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[int, int | None]) -> IncidentSymptom:
     more: Mapping[str, Any] = row or {}
-    return Hurt(
+    return IncidentSymptom(
         entity=str(told.get("entity", "")), symptom=str(told.get("symptom", "")), start_ns=told.get("start_ns"),
         end_ns=more.get("end_ns") if row else _whole(told.get("end_ns")),
         lost_gpu_seconds=float(told.get("lost_gpu_seconds") or 0.0),
@@ -166,9 +166,9 @@ def _hurt(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[i
     )  # fmt: skip
 
 
-def hurt_of(row: Mapping[str, Any]) -> Hurt:
+def hurt_of(row: Mapping[str, Any]) -> IncidentSymptom:
     """A symptom from its own row."""
-    return _hurt(row, row, (row["start_ns"], row["bound_ns"]))
+    return _symptom(row, row, (row["start_ns"], row["bound_ns"]))
 
 
 def _evidence(text: str | None, start: tuple[int, int | None]) -> tuple[Evidence, ...]:

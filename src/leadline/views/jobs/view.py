@@ -105,12 +105,17 @@ class _Jobs:
     def all(self) -> list[dict[str, Any]]:
         """Every job, that which lost most first; of equal ones those that run."""
         steps, lines, ledger = self._steps(), self._lines(), self._ledger()
-        baseline, hurt = self._baseline(), self._incidents()
+        baseline, incidents = self._baseline(), self._incidents()
         estimated = losses_of(self._store, self._asked, (self._from_ns, self._asked.at_ns)).jobs
         lives = lives_of(self._store, self._asked, self._from_ns)
         found = [
             self._one(
-                key, steps.get(key, []), lines.get(key, []), ledger.get(key, []), baseline.get(key), hurt.get(key, [])
+                key,
+                steps.get(key, []),
+                lines.get(key, []),
+                ledger.get(key, []),
+                baseline.get(key),
+                incidents.get(key, []),
             )
             for key in sorted(steps.keys() | ledger.keys())
         ]
