@@ -26,6 +26,8 @@ from tests.builders.causes import (
 )
 from tests.common.analysis_laws import Case
 
+from leadline.model.units import S
+
 LATE = blame("rank:bert-1/2", "straggler")
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
 
@@ -293,6 +295,15 @@ def test_what_another_tenants_log_says_stays_with_it() -> None:
     assert "secret-model" not in json.dumps(told(item))
     for tenant in ("ana", "provider"):
         assert "secret-model" in json.dumps(told(case(symptom=[died], event=[{**oom, "tenant": tenant}])))
+
+
+def test_an_oom_kill_of_minutes_ago_is_not_why_a_rank_died_now() -> None:
+    """What the kernel logged before its agent started may be of any other program."""
+    died = symptom(blame("rank:bert-1/1", "died", how="decision:1"), kind="crash")
+    for before_s, is_named in ((5, True), (240, False)):
+        first_ns = died["start_ns"] - before_s * S
+        oom = {**event("host:h2", "oom-kill"), "time_ns": first_ns}
+        assert (("host:h2", "oom-kill") in named(case(symptom=[died], event=[oom]))) == is_named, before_s
 
 
 def test_of_other_tenants_not_even_the_names_of_jobs_are_told() -> None:

@@ -16,6 +16,10 @@ _GONE = frozenset({"died", "restart"})  # stalls and crashes; the ledger where i
 _GONE_OR_ABSENT = _GONE | {"never-entered", "stuck", "straggler"}
 _LOST = "|".join((*codes_of(Suspect.GPU), "45"))  # 45 follows the death of the chip, or of a program
 _PROGRAM = "|".join(codes_of(Suspect.PROGRAM))
+# Seconds between an OOM kill and the first lost second: the killed process is gone at once, and peers of a lost worker
+# give up within a minute. An agent that starts reports what the kernel has logged since its boot, and an old kill of
+# another program is no reason for a death of now. Source: definition (`TOGETHER_NS` of `symptoms/crashes`).
+KILLED_S = 60.0
 _OWN_CRASH = r"signal/SIG(SEGV|BUS|FPE|ILL|SYS|TRAP)"
 
 STALL_RULES: tuple[Rule, ...] = (
@@ -27,7 +31,7 @@ STALL_RULES: tuple[Rule, ...] = (
         Layer.HOST,
         ANY,
         (
-            Sign("event", r"oom-kill", PROOF, needed=True),
+            Sign("event", r"oom-kill", PROOF, within_s=KILLED_S, needed=True),
             Sign("failure", r"oom-kill", PROOF, needed=True),
             Sign("anomaly", r"container_oom_events_total", PROOF, "high", needed=True),
             Sign("event", r"oom", FITTING),
