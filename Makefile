@@ -109,7 +109,7 @@ test: | $(BIN)/python
 
 test-idly:
 	@$(MAKE) --no-print-directory evals-quick >build/evals.txt 2>&1 & evals=$$!; \
-	  $(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ];) \
+	  $(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ];) \
 	  wait $$evals || { cat build/evals.txt >&2; exit 1; }; cat build/evals.txt
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types

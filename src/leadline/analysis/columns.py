@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,13 @@ class Codes:
     def places(self) -> dict[str, int]:
         """Number of each name."""
         return {name: place for place, name in enumerate(self.names)}
+
+
+def read_only(values: NDArray[Any]) -> NDArray[Any]:
+    """The same, as Arrow gives it: kernels compile anew for arrays that may be written."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def coded(table: pa.Table, name: str) -> pa.DictionaryArray:

@@ -111,53 +111,6 @@ def of_others(begin_G: Ints, grid_KB: Floats, least: int) -> Floats:
 
 
 @njit(cache=True)
-def deviations(
-    value_KB: Floats, expected_KB: Floats, scale_K: Floats, floor_K: Floats, ratio_K: Floats, none_K: Floats,
-    seconds_K: Floats, side_K: Floats,
-) -> Floats:  # fmt: skip
-    """How many standard deviations each value is from what is expected, (K, B); NaN where one of them is not known.
-
-    One standard deviation is `scale`, or more: `floor`, `ratio` of what is expected, and where things are counted
-    (`none` is not 0) the Poisson deviation of what is expected in a bin of `seconds`, with the variance `none` where
-    that is 0. Deviations to the side that is not odd are 0.
-    """
-    out_KB = np.full(value_KB.shape, np.nan)
-    for k in range(value_KB.shape[0]):
-        least = max(floor_K[k], 1e-12)
-        if scale_K[k] > least:  # false for NaN, too: of a scale that is not known only the floor counts
-            least = scale_K[k]
-        for b in range(value_KB.shape[1]):
-            if np.isnan(value_KB[k, b]) or np.isnan(expected_KB[k, b]):
-                continue
-            size = abs(expected_KB[k, b])
-            one = max(least, ratio_K[k] * size)
-            if none_K[k] > 0.0:
-                one = max(one, np.sqrt(size * seconds_K[k] + none_K[k]) / seconds_K[k])
-            z = (value_KB[k, b] - expected_KB[k, b]) / one
-            out_KB[k, b] = 0.0 if z * side_K[k] < 0.0 else min(max(z, -1e9), 1e9)
-    return out_KB
-
-
-@njit(cache=True)
-def lesser(z_past_KB: Floats, z_peers_KB: Floats, past_KB: Floats, peers_KB: Floats) -> Floats:
-    """Of two scores the one nearer to 0, 0 if one is high and one low; where one of the deviations `z` that they are
-    made of is not known (NaN) the other; NaN where neither is. (K, B) all."""
-    out_KB = np.full(past_KB.shape, np.nan)
-    for k in range(past_KB.shape[0]):
-        for b in range(past_KB.shape[1]):
-            if np.isnan(z_peers_KB[k, b]):
-                if not np.isnan(z_past_KB[k, b]):
-                    out_KB[k, b] = past_KB[k, b]
-            elif np.isnan(z_past_KB[k, b]):
-                out_KB[k, b] = peers_KB[k, b]
-            elif past_KB[k, b] * peers_KB[k, b] <= 0.0:
-                out_KB[k, b] = 0.0
-            else:
-                out_KB[k, b] = past_KB[k, b] if abs(past_KB[k, b]) < abs(peers_KB[k, b]) else peers_KB[k, b]
-    return out_KB
-
-
-@njit(cache=True)
 def middle(value_I: Floats, count: int) -> float:
     """The median of the first `count` values, which are put in another order; NaN of none."""
     if count == 0:

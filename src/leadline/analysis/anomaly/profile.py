@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from leadline.analysis.anomaly.detector import CUT
-from leadline.analysis.anomaly.profile_kernels import features, levels, squared
-from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.anomaly.profile_kernels import features, squared
+from leadline.analysis.columns import Bools, Floats, Ints
 
 BINS_FIRST = 5  # of the window that a profile begins with
 COUNT_KNOWN = 20  # values of a metric before it is judged: those of others say nothing of it
@@ -216,3 +216,21 @@ def _unit(known: Profile, distance_N: Floats, rate: float) -> tuple[float, float
     mean = float(off_N.mean())
     variance = (1 - rate) * known.unit**2 + rate * (float(off_N.var()) + (1 - rate) * mean**2)
     return known.middle + rate * mean, max(float(np.sqrt(variance)), _UNIT_MIN)
+
+
+def levels(
+    y_MB: Floats, peers_MB: Floats, known_M: Bools, centre_M: Floats, scale_M: Floats, floor_M: Floats,
+    side_M: Floats, cut: float,
+) -> Floats:  # fmt: skip
+    """How far each metric is from what was learnt of it, in its standard deviations, (B, M), oldest first.
+
+    y: as it is judged beside its past, bin 0 the newest. peers: its score beside its peers; where there is one the
+    lesser of the two counts, 0 if one is high and one low. NaN where the value or the past is not known.
+    """
+    one_M = np.where(known_M, np.maximum(scale_M, floor_M), np.nan)
+    z_MB = np.clip((y_MB - centre_M[:, None]) / one_M[:, None], -cut, cut)
+    z_MB[z_MB * side_M[:, None] < 0.0] = 0.0
+    opposed_MB = z_MB * peers_MB <= 0.0
+    z_MB = np.where(np.abs(peers_MB) < np.abs(z_MB), peers_MB, z_MB)
+    z_MB[opposed_MB] = 0.0
+    return np.ascontiguousarray(z_MB[:, ::-1].T)

@@ -9,39 +9,7 @@ import numpy as np
 from numba import njit
 
 from leadline.analysis.anomaly.detector_kernels import write_features
-from leadline.analysis.columns import Bools, Floats, Ints
-
-
-@njit(cache=True, nogil=True)
-def levels(
-    y_MB: Floats, peers_MB: Floats, known_M: Bools, centre_M: Floats, scale_M: Floats, floor_M: Floats,
-    side_M: Floats, cut: float,
-) -> Floats:  # fmt: skip
-    """How far each metric is from what was learnt of it, in its standard deviations, (B, M), oldest first.
-
-    y: as it is judged beside its past, bin 0 the newest. peers: its score beside its peers; where there is one the
-    lesser of the two counts, 0 if one is high and one low. NaN where the value or the past is not known.
-    """
-    metrics, bins = y_MB.shape
-    out_TM = np.full((bins, metrics), np.nan)
-    for m in range(metrics):
-        if not known_M[m]:
-            continue
-        one = max(scale_M[m], floor_M[m])
-        for b in range(bins):
-            if np.isnan(y_MB[m, b]):
-                continue
-            z = min(max((y_MB[m, b] - centre_M[m]) / one, -cut), cut)
-            if z * side_M[m] < 0.0:
-                z = 0.0
-            peers = peers_MB[m, b]
-            if not np.isnan(peers):
-                if z * peers <= 0.0:
-                    z = 0.0
-                elif abs(peers) < abs(z):
-                    z = peers
-            out_TM[bins - 1 - b, m] = z
-    return out_TM
+from leadline.analysis.columns import Floats, Ints
 
 
 @njit(cache=True, nogil=True)

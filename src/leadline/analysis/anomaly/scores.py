@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from leadline.analysis.anomaly.grid_kernels import (
     binned,
-    deviations,
-    lesser,
     of_others,
     pasts,
     pooled,
@@ -253,7 +251,7 @@ class _Kinds:
         )  # fmt: skip
 
     def deviations(self, grid_KB: Floats, expected_KB: Floats, scale_K: Floats, begin_G: Ints, width_ns: int) -> Floats:
-        """See the kernel."""
+        """How many standard deviations the values are off, with what their kinds say of one."""
         units = self._units(grid_KB, begin_G, width_ns)
         return deviations(grid_KB, expected_KB, scale_K, *units, self.side_K)
 
@@ -315,3 +313,37 @@ def normal_of(surprise: Floats) -> Floats:
     top, bottom = 2.515517 + t * (0.802853 + t * 0.010328), 1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
     found: Floats = t - top / bottom
     return found
+
+
+def deviations(
+    value_KB: Floats, expected_KB: Floats, scale_K: Floats, floor_K: Floats, ratio_K: Floats, none_K: Floats,
+    seconds_K: Floats, side_K: Floats,
+) -> Floats:  # fmt: skip
+    """How many standard deviations each value is from what is expected, (K, B); NaN where one of them is not known.
+
+    One standard deviation is `scale`, or more: `floor`, `ratio` of what is expected, and where things are counted
+    (`none` is not 0) the Poisson deviation of what is expected in a bin of `seconds`, with the variance `none` where
+    that is 0. Deviations to the side that is not odd are 0.
+    """
+    least_K = np.fmax(np.maximum(floor_K, 1e-12), scale_K)  # of a scale that is not known only the floor counts
+    size_KB = np.abs(expected_KB)
+    one_KB = np.maximum(least_K[:, None], ratio_K[:, None] * size_KB)
+    counts_J = np.flatnonzero(none_K > 0.0)
+    if len(counts_J):
+        seconds_J1, none_J1 = seconds_K[counts_J, None], none_K[counts_J, None]
+        counted_JB = np.sqrt(size_KB[counts_J] * seconds_J1 + none_J1) / seconds_J1
+        one_KB[counts_J] = np.maximum(one_KB[counts_J], counted_JB)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities are values, too
+        z_KB = (value_KB - expected_KB) / one_KB
+    z_KB[z_KB * side_K[:, None] < 0.0] = 0.0
+    return np.clip(z_KB, -1e9, 1e9)
+
+
+def lesser(z_past_KB: Floats, z_peers_KB: Floats, past_KB: Floats, peers_KB: Floats) -> Floats:
+    """Of two scores the one nearer to 0, 0 if one is high and one low; where one of the deviations `z` that they are
+    made of is not known (NaN) the other; NaN where neither is. (K, B) all."""
+    both_KB = np.where(np.abs(past_KB) < np.abs(peers_KB), past_KB, peers_KB)
+    both_KB[past_KB * peers_KB <= 0.0] = 0.0
+    alone_KB = np.where(np.isnan(z_past_KB), np.nan, past_KB)
+    found_KB = np.where(np.isnan(z_past_KB), peers_KB, both_KB)
+    return np.where(np.isnan(z_peers_KB), alone_KB, found_KB)

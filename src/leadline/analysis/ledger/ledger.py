@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Ints, ints
+from leadline.analysis.columns import Ints, ints, read_only
 from leadline.analysis.ledger.baseline import with_first_minutes
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.collectives.arrivals import ended
@@ -29,7 +29,7 @@ from leadline.analysis.ledger.layers import Account, accounts, covered, merged
 from leadline.analysis.ledger.operations.bound import newest_steps
 from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.presence import Presence, claimed_size, distinct, distinct_of, ends_of, presence
-from leadline.analysis.ledger.presence_kernels import by_second, read_only
+from leadline.analysis.ledger.presence_kernels import by_second
 from leadline.analysis.ledger.steps import from_steps
 from leadline.analysis.spec import Part, Read, Verdicts, Window, analysis
 from leadline.model.accounts import TICK_S

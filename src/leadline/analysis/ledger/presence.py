@@ -18,9 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
-from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.layers import merged
-from leadline.analysis.ledger.presence_kernels import largest, marked, read_only
 from leadline.model.ids import kind_of
 from leadline.model.units import S
 
@@ -189,7 +187,8 @@ def _gpus(
 
 def claimed_size(collective: pa.Table) -> int:
     """Size of the largest communicator; 0: there is none."""
-    return int(max(in_parts(largest, collective.num_rows, read_only(ints(collective, "ranks", 0)), RANKS_MAX)))
+    size_N = ints(collective, "ranks", 0)
+    return int(size_N[size_N <= RANKS_MAX].max(initial=0))
 
 
 def distinct(table: pa.Table, column: str) -> list[int]:
@@ -199,7 +198,7 @@ def distinct(table: pa.Table, column: str) -> list[int]:
 
 def distinct_of(number_N: Ints) -> list[int]:
     """The same of an array."""
-    seen_R = np.zeros(RANKS_MAX, np.uint8)
-    in_parts(marked, len(number_N), read_only(number_N), seen_R)
+    seen_R = np.zeros(RANKS_MAX, np.bool_)
+    seen_R[number_N[(number_N >= 0) & (number_N < RANKS_MAX)]] = True
     found: list[int] = np.flatnonzero(seen_R).tolist()
     return found

@@ -5,22 +5,12 @@ Each looks at rows [begin, stop), so that two threads can share them (`in_parts`
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from leadline.analysis.columns import Ints
 from leadline.analysis.ledger.collectives.arrival_kernels import Bytes
 from leadline.model.units import S
-
-
-def read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """The same, as Arrow gives it: kernels compile anew for arrays that may be written."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
 
 
 @njit(cache=True, nogil=True)
@@ -59,22 +49,3 @@ def by_second(
         first_B[second] = min(first_B[second], at)
         last_B[second] = max(last_B[second], end)
     return first_B, last_B
-
-
-@njit(cache=True, nogil=True)
-def largest(begin: int, stop: int, value_N: Ints, limit: int) -> int:
-    """The largest value that is at most `limit`; 0: none is positive."""
-    found = 0
-    for row in range(begin, stop):
-        if found < value_N[row] <= limit:
-            found = value_N[row]
-    return found
-
-
-@njit(cache=True, nogil=True)
-def marked(begin: int, stop: int, value_N: Ints, seen_V: Bytes) -> None:
-    """Mark values that occur; others than 0 to V - 1 are passed over."""
-    for row in range(begin, stop):
-        value = value_N[row]
-        if 0 <= value < len(seen_V) and not seen_V[value]:  # two threads may write it, both the same
-            seen_V[value] = 1

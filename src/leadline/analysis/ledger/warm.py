@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Ints
+from leadline.analysis.columns import Ints, read_only
 from leadline.analysis.ledger.collectives.collectives import from_collectives
 from leadline.analysis.ledger.operations.operations import from_operations
 from leadline.analysis.ledger.operations.trace import read_trace
 from leadline.analysis.ledger.operations.whatif import what_if
-from leadline.analysis.ledger.presence_kernels import by_second, largest, marked, read_only
+from leadline.analysis.ledger.presence_kernels import by_second
 from leadline.analysis.ledger.segments import Segments
 from leadline.analysis.spec import S, Window
 
@@ -20,8 +20,6 @@ PHASES = ("data_ns", "forward_ns", "backward_ns", "optimizer_ns", "checkpoint_ns
 def warm_presence() -> Ints:
     """When one row was about something, of whom, and of how many."""
     one, none = read_only(np.ones(1, np.int64)), read_only(np.zeros(0, np.uint8))
-    largest(0, 1, one, 10)
-    marked(0, 1, one, np.zeros(2, np.uint8))
     _, last_B = by_second(0, 1, one, one, none, 0, 0, 10, 1)
     return last_B
 

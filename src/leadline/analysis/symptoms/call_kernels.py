@@ -8,7 +8,7 @@ number of one communicator), C = communicator and one before them for rows that 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,13 +25,6 @@ TOP = 2**63 - 1  # ns, the largest 64-bit number, where the smallest of several 
 # Places that a row moves in the mean where rows of one rank and collective are compared: where rows are further out of
 # order, sorting is faster. Source: bound.
 MOVES_MAX = 16
-
-
-def read_only(values: NDArray[Any]) -> NDArray[Any]:
-    """The same, as Arrow gives it: kernels compile anew for arrays that may be written."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
 
 
 class Times(NamedTuple):
@@ -129,17 +122,6 @@ def surveyed(rows: Rows, entered_max_ns: int, ranks_max: int) -> tuple[int, int,
         calls += change != 0
         last_comm, last_seq, last_rank, last_entered, last_op = comm, seq, rank, entered, op
     return count, calls, in_order
-
-
-@njit(cache=True, nogil=True)
-def kept(rank_N: Ints, entered_N: Ints, count: int, entered_max_ns: int, ranks_max: int) -> Int32s:
-    """The rows that `surveyed` counted, (K,)."""
-    row_K, at = np.empty(count, np.int32), 0
-    for row in range(len(rank_N)):
-        if 0 < entered_N[row] < entered_max_ns and 0 <= rank_N[row] < ranks_max:
-            row_K[at] = row
-            at += 1
-    return row_K
 
 
 @njit(cache=True, nogil=True)

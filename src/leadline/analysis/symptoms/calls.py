@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from leadline.analysis.columns import Bools, Ints, coded, ints, with_bits
+from leadline.analysis.columns import Bools, Ints, coded, ints, read_only, with_bits
 from leadline.analysis.symptoms.call_kernels import (
     NEVER,
     TOP,
@@ -21,9 +21,7 @@ from leadline.analysis.symptoms.call_kernels import (
     by_collective,
     by_entry,
     joined,
-    kept,
     numbers,
-    read_only,
     surveyed,
 )
 from leadline.analysis.symptoms.spans import NEAR_NS
@@ -142,7 +140,9 @@ def calls_of(collective: pa.Table, to_ns: int) -> Calls:
     count, calls, is_sorted = surveyed(rows, entered_max_ns, RANKS_MAX)
     row_K = np.zeros(0, np.int32)  # all of them
     if count < len(collective) or not is_sorted:
-        row_K = kept(rows.rank_N, rows.entered_N, count, entered_max_ns, RANKS_MAX)
+        is_kept_N = (rows.entered_N > 0) & (rows.entered_N < entered_max_ns)
+        is_kept_N &= (rows.rank_N >= 0) & (rows.rank_N < RANKS_MAX)
+        row_K = np.flatnonzero(is_kept_N).astype(np.int32)
     if not is_sorted:
         row_K, calls = _sorted(rows, row_K, len(comm.names))
     found = joined(rows, row_K, count, calls, to_ns, RANKS_MAX)

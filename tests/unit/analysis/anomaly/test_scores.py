@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from leadline.analysis.anomaly.grid_kernels import deviations, of_others, pasts, rates, tails
+from leadline.analysis.anomaly.grid_kernels import of_others, pasts, rates, tails
 from leadline.analysis.anomaly.kinds import KINDS, Way, metric_kind
-from leadline.analysis.anomaly.scores import normal_of
+from leadline.analysis.anomaly.scores import deviations, normal_of
 
 
 def test_the_quantile_of_a_surprise_is_that_of_the_normal_distribution() -> None:

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from leadline.analysis.ledger.collectives.arrival_kernels import SMALL
 from leadline.analysis.ledger.presence import RANKS_MAX, claimed_size, distinct_of
-from leadline.analysis.ledger.presence_kernels import by_second, largest, marked
-from leadline.analysis.ledger.warm import warm_presence
+from leadline.analysis.ledger.presence_kernels import by_second
 
 S = 10**9
 
@@ -51,11 +50,3 @@ def test_two_threads_find_what_one_finds() -> None:
     number_N = np.random.default_rng(5).integers(0, 3000, 2 * SMALL)
     assert distinct_of(number_N) == np.unique(number_N).tolist()
     assert claimed_size(pa.table({"ranks": number_N})) == number_N.max()
-
-
-def test_one_compiled_kernel_serves_what_arrow_gives_and_what_numpy_makes() -> None:
-    warm_presence()
-    compiled = [len(kernel.signatures) for kernel in (largest, marked)]
-    claimed_size(pa.table({"ranks": np.arange(3)}))
-    distinct_of(np.arange(3))
-    assert [len(kernel.signatures) for kernel in (largest, marked)] == compiled

@@ -78,27 +78,6 @@ def extents(
     return first_C, last_C, size_C, in_order
 
 
-@njit(cache=True, nogil=True)
-def members(has_CR: Bytes) -> tuple[Ints, Int32s, Int32s]:
-    """First member of each communicator (C + 1,), ranks of the members (M,), and place of a rank among them (C, R)."""
-    comms, ranks = has_CR.shape
-    first_C = np.zeros(comms + 1, np.int64)
-    place_CR = np.full((comms, ranks), -1, np.int32)
-    for comm in range(comms):
-        count = 0
-        for rank in range(ranks):
-            if has_CR[comm, rank]:
-                place_CR[comm, rank] = count
-                count += 1
-        first_C[comm + 1] = first_C[comm] + count
-    rank_M = np.empty(first_C[comms], np.int32)
-    for comm in range(comms):
-        for rank in range(ranks):
-            if place_CR[comm, rank] >= 0:
-                rank_M[first_C[comm] + place_CR[comm, rank]] = rank
-    return first_C, rank_M, place_CR
-
-
 class Rows(NamedTuple):
     """Rows of collectives as numbers. Those without communicator (-1) or with a seq beyond int64 are passed over."""
 
@@ -182,23 +161,6 @@ def filled(
         elif ended != NEVER and state_X[cell] == OPEN:
             state_X[cell] = DONE
     return count, is_apart
-
-
-@njit(cache=True, nogil=True)
-def started(rows: Rows, layout: Layout, arrival_X: Ints) -> None:
-    """Move arrivals to when the work began, where that is told: a rank's device had come by then, not by the call."""
-    for row in range(len(rows.started_N)):
-        cell = cell_of(rows, layout, row)
-        if cell >= 0 and rows.started_N[row] < FAR:
-            arrival_X[cell] = max(arrival_X[cell], rows.started_N[row])
-
-
-@njit(cache=True, nogil=True)
-def blanked(arrival_X: Ints, end_X: Ints, state_X: Bytes) -> None:
-    """Write NEVER into cells without rows."""
-    for cell in range(len(state_X)):
-        if state_X[cell] == ABSENT:
-            arrival_X[cell] = end_X[cell] = NEVER
 
 
 @njit(cache=True, nogil=True)

@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.analysis.columns import Bools, Ints, ints, with_bits
+from leadline.analysis.columns import Bools, Ints, ints, read_only, with_bits
 from leadline.analysis.ledger.collectives.arrival_kernels import (
+    ABSENT,
     DONE,
     FAILED,
+    FAR,
     NEVER,
     PARTS,
     SMALL,
@@ -29,15 +31,11 @@ from leadline.analysis.ledger.collectives.arrival_kernels import (
     Int32s,
     Layout,
     Rows,
-    blanked,
     extents,
     filled,
     in_parts,
     meetings,
-    members,
-    started,
 )
-from leadline.analysis.ledger.presence_kernels import read_only
 
 ALL, UP, DOWN, SOLO = 0, 1, 2, 3  # who meets: all ranks, the lower one sending to the higher, or back, nobody knows
 PAIRWISE = ("send", "recv")
@@ -242,7 +240,7 @@ def _laid_out(told: _Told, ranks_R: Ints, names: list[str], ops: list[str]) -> t
     parts = in_parts(extents, count, rows.comm_N, rows.rank_N, rows.seq_N, read_only(told.size_N), has_CR)
     first_seq_C = np.min([part[0] for part in parts], axis=0)
     last_seq_C, size_C = (np.max([part[place] for part in parts], axis=0) for place in (1, 2))
-    member_C, rank_M, place_CR = members(has_CR)
+    member_C, rank_M, place_CR = _members(has_CR)
     member_count_C = np.diff(member_C)
     span_C = np.where(last_seq_C >= 0, last_seq_C.astype(np.float64) - first_seq_C + 1, 0.0)
     if (span_C * member_count_C).sum() > CELLS_MORE * count + 4096:
@@ -288,11 +286,34 @@ def _filled(rows: Rows, layout: Layout, *, in_order: bool) -> tuple[tuple[Ints, 
         with ThreadPoolExecutor(PARTS) as pool:
             parts = [part.result() for part in [pool.submit(filled, *each) for each in given]]
     if sum(part[0] for part in parts) < cells:
-        blanked(*arrays)
+        _blank(*arrays)
     if len(rows.started_N):
-        started(rows, layout, arrays[0])
+        _move_to_start(rows, layout, arrays[0])
     op_G, bytes_G = (np.max([out[place] for out in made], axis=0) for place in (0, 1))
     return arrays, op_G, bytes_G, any(part[1] for part in parts)
+
+
+def _members(told_CR: Bytes) -> tuple[Ints, Int32s, Int32s]:
+    """First member of each communicator (C + 1,), ranks of the members (M,), and place of a rank among them (C, R)."""
+    has_CR = told_CR > 0
+    member_C = np.concatenate([[0], np.cumsum(has_CR.sum(axis=1))])
+    place_CR = np.where(has_CR, np.cumsum(has_CR, axis=1, dtype=np.int32) - 1, -1).astype(np.int32)
+    return member_C, np.nonzero(has_CR)[1].astype(np.int32), place_CR
+
+
+def _blank(arrival_X: Ints, end_X: Ints, state_X: Bytes) -> None:
+    """Write NEVER into cells without rows."""
+    is_absent_X = state_X == ABSENT
+    arrival_X[is_absent_X] = end_X[is_absent_X] = NEVER
+
+
+def _move_to_start(rows: Rows, layout: Layout, arrival_X: Ints) -> None:
+    """Move arrivals to when the work began, where that is told: a rank's device had come by then, not by the call."""
+    told_K = np.flatnonzero((rows.comm_N >= 0) & (rows.seq_N >= 0) & (rows.started_N < FAR))
+    comm_K = rows.comm_N[told_K]
+    number_K = rows.seq_N[told_K] - layout.first_seq_C[comm_K]
+    cell_K = layout.first_cell_C[comm_K] + number_K * np.diff(layout.member_C)[comm_K]
+    np.maximum.at(arrival_X, cell_K + layout.place_CR[comm_K, rows.rank_N[told_K]], rows.started_N[told_K])
 
 
 def _first_of_cell(rows: Rows, row: int) -> int:

@@ -123,45 +123,6 @@ def lengths(
 
 
 @njit(cache=True)
-def launched(graph: Graph, begin_TDO: Cube, end_TDO: Cube) -> Cube:
-    """How long each operation began after all it waits for had ended (T, D, O), ns; the first: after the step did."""
-    steps, replicas, operations = begin_TDO.shape
-    delay_TDO = np.empty((steps, replicas, operations))
-    for step in range(steps):
-        for replica in range(replicas):
-            for operation in range(operations):
-                first, last = graph.wait_first[operation], graph.wait_first[operation + 1]
-                at = 0.0 if first == last else end_TDO[step, replica, graph.wait[first]]
-                for place in range(first + 1, last):
-                    at = max(at, end_TDO[step, replica, graph.wait[place]])
-                delay_TDO[step, replica, operation] = begin_TDO[step, replica, operation] - at
-    return delay_TDO
-
-
-@njit(cache=True)
-def met(graph: Graph, begin_TDO: Cube) -> Cube:
-    """When the last of those that each operation meets began (T, D, O), ns; the operation itself, if it meets none."""
-    steps, replicas, _ = begin_TDO.shape
-    met_TDO = begin_TDO.copy()
-    for step in range(steps):
-        for group in range(len(graph.member_first) - 1):
-            members = graph.member[graph.member_first[group] : graph.member_first[group + 1]]
-            all_there = -np.inf
-            for replica in range(replicas):
-                there = -np.inf
-                for operation in members:
-                    there = max(there, begin_TDO[step, replica, operation])
-                all_there = max(all_there, there)
-                for operation in members:
-                    met_TDO[step, replica, operation] = there
-            if graph.replicas_G[group]:
-                for replica in range(replicas):
-                    for operation in members:
-                        met_TDO[step, replica, operation] = all_there
-    return met_TDO
-
-
-@njit(cache=True)
 def critical(graph: Graph, begin_DO: Floats, end_DO: Floats, ran_DO: Ints) -> tuple[Floats, Ints]:
     """What a step waited for at each instant, from its end back: N pieces of its critical path.
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from leadline.analysis.columns import Bools, Floats
 from leadline.analysis.ledger.operations import kinds
-from leadline.analysis.ledger.operations.kernels import Cube, launched, lengths, met, replayed
+from leadline.analysis.ledger.operations.graph import Graph
+from leadline.analysis.ledger.operations.kernels import Cube, lengths, replayed
 from leadline.analysis.ledger.operations.trace import Trace
 
 # A transfer that ends, or an operation that begins, more than this before it can, has a wrong clock, so it took 0: 10
@@ -38,8 +39,7 @@ class Replay:
     @cached_property
     def met_TDO(self) -> Cube:
         """When all participants of an operation had begun, ns."""
-        graph = self.trace.graph
-        return met(graph, self.trace.begin_TDO)
+        return _met(self.trace.graph, self.trace.begin_TDO)
 
     @cached_property
     def real_TDO(self) -> Cube:
@@ -50,8 +50,7 @@ class Replay:
     @cached_property
     def delay_TDO(self) -> Cube:
         """Launch delays, ns: the host had not launched an operation when all it waits for had ended."""
-        graph = self.trace.graph
-        delay_TDO: Cube = launched(graph, self.trace.begin_TDO, self.trace.end_TDO)
+        delay_TDO = _launched(self.trace.graph, self.trace.begin_TDO, self.trace.end_TDO)
         delay_TDO[delay_TDO <= -EARLY_NS] = 0.0
         return delay_TDO
 
@@ -215,3 +214,24 @@ class WhatIf:
 def what_if(trace: Trace) -> WhatIf:
     """Answers of one trace; each is computed when it is asked for."""
     return WhatIf(Replay(trace))
+
+
+def _launched(graph: Graph, begin_TDO: Cube, end_TDO: Cube) -> Cube:
+    """How long each operation began after all it waits for had ended, ns; of those that wait for nothing, after the
+    step did."""
+    delay_TDO = begin_TDO.copy()
+    for operation in range(begin_TDO.shape[2]):
+        waits = graph.wait[graph.wait_first[operation] : graph.wait_first[operation + 1]]
+        if len(waits):
+            delay_TDO[:, :, operation] -= end_TDO[:, :, waits].max(axis=2)
+    return delay_TDO
+
+
+def _met(graph: Graph, begin_TDO: Cube) -> Cube:
+    """When the last of those that each operation meets began, ns; the operation itself, if it meets none."""
+    met_TDO = begin_TDO.copy()
+    for group, is_of_all in enumerate(graph.replicas_G.tolist()):
+        members = graph.member[graph.member_first[group] : graph.member_first[group + 1]]
+        there_TD1 = begin_TDO[:, :, members].max(axis=2, keepdims=True)
+        met_TDO[:, :, members] = there_TD1.max(axis=1, keepdims=True) if is_of_all else there_TD1
+    return met_TDO
