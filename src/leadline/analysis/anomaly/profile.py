@@ -103,6 +103,7 @@ def matched(known: Profile, place_M: Ints, seen: Bins) -> Profile:
     features_of = len(known.own_F) // max(before, 1)
     place_F = np.concatenate([np.where(is_new_M, -1, place_M + part * before) for part in range(features_of)])
     new_F = place_F < 0
+    move_D = np.where(new_F[metrics:], 0, place_F[metrics:] - before)  # there may be as few moves as metrics
 
     def put(old: Floats, new: Floats | float) -> Floats:
         return np.where(is_new_M, new, old[place_M])
@@ -110,7 +111,7 @@ def matched(known: Profile, place_M: Ints, seen: Bins) -> Profile:
     return replace(
         known, count_M=put(known.count_M, 0.0), centre_M=put(known.centre_M, centre_M),
         scale_M=put(known.scale_M, scale_M),
-        moves_D=np.where(new_F[metrics:], 1.0, known.moves_D[place_F[metrics:] - before]),
+        moves_D=np.where(new_F[metrics:], 1.0, known.moves_D[move_D]),
         own_F=np.where(new_F, 1.0, known.own_F[place_F]),
         factor_FK=np.where(new_F[:, None], 0.0, known.factor_FK[place_F]),
     )  # fmt: skip

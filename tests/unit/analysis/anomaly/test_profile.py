@@ -103,6 +103,14 @@ def test_a_metric_that_is_new_is_not_judged_and_others_keep_what_is_known() -> N
     assert (distances(other, seen_of(now), 1)[1][0, 0]) == 0.0
 
 
+def test_a_metric_is_new_to_a_profile_with_as_few_moves_as_metrics() -> None:
+    known = begun(seen_of(calm(36)), 1)
+    assert known is not None
+    other = matched(known, np.array([-1, *range(METRICS)]), seen_of(calm(36, seed=2)[:, [0, *range(METRICS)]]))
+    assert other.moves_D.tolist() == [1.0] * (METRICS + 1)
+    assert other.count_M.tolist() == [0.0, *known.count_M]
+
+
 def test_a_row_gives_back_what_was_written_and_nonsense_gives_nothing() -> None:
     known = of_past(calm(180))
     text = packed(known)
