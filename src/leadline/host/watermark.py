@@ -3,7 +3,7 @@
 A watermark says: everything that I saw up to then is stored. By it the server tells a rank that is silent from one
 whose data is late. It is not spooled, because only the newest matters: one that could not be told is told anew, with
 what is true by then. A job has a row for as long as ranks of it write here, and a last one, `ended`, when all that
-they wrote is stored; the host has one always, with no job.
+they wrote is stored; the host has one always, with no job, and that is `ended` once the agent was told to stop.
 """
 
 from __future__ import annotations
@@ -59,11 +59,13 @@ class Jobs:
         """Those that have ended and whose data is stored."""
         return {job: each for job, each in self.gone.items() if each.seen_ns <= to_ns}
 
-    def rows(self, to_ns: int, now_ns: int) -> list[Watermark]:
-        """What is to be told: all that was seen up to `to_ns` is stored."""
+    def rows(self, to_ns: int, now_ns: int, *, leaving: bool = False) -> list[Watermark]:
+        """What is to be told: all that was seen up to `to_ns` is stored. `leaving`: the agent is told to end; where no
+        job runs on, its silence from then on is no loss of telemetry."""
         over = self.over(to_ns)
         late = {job: each.ranks for job, each in self.gone.items() if job not in over}
-        found = [("", sum(self.here.values()), OPEN)]
+        is_over = leaving and not self.here and not late
+        found = [("", sum(self.here.values()), ENDED if is_over else OPEN)]
         found += [(job, ranks, OPEN) for job, ranks in {**self.here, **late}.items()]
         found += [(job, each.ranks, ENDED) for job, each in over.items()]
         return [Watermark(now_ns, to_ns, SENDER, job, ranks, state) for job, ranks, state in found[: JOBS_MAX + 1]]
@@ -150,7 +152,7 @@ class Reporter:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Say a last word, if there is one, and end."""
+        """Say a last word, and end."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -168,8 +170,8 @@ class Reporter:
                     self._changed.wait((due if now < due else again) - now)
                     to_ns, now = self._delivered(), time.monotonic()
                 jobs, stopping = self._jobs, self._stopping
-            if not stopping or (self._has_news(to_ns) and not self._state.failures):
-                self._tell(jobs, to_ns)
+            if not stopping or not self._state.failures:
+                self._tell(jobs, to_ns, leaving=stopping)
             if stopping:
                 self._post.close()
                 return
@@ -180,10 +182,10 @@ class Reporter:
     def _has_news(self, to_ns: int) -> bool:
         return bool(to_ns) and (to_ns != self._told_ns or bool(self._jobs.over(to_ns)))
 
-    def _tell(self, jobs: Jobs, to_ns: int) -> None:
+    def _tell(self, jobs: Jobs, to_ns: int, *, leaving: bool) -> None:
         if not to_ns or not self._has_looked:
             return
-        told = jobs.rows(to_ns, self._now_ns())
+        told = jobs.rows(to_ns, self._now_ns(), leaving=leaving)
         item = Item(PATH, rows.CONTENT_TYPE, self._row_of(told), os.urandom(16), len(told))
         self._state, verdict = judge(self._state, self._post(item), self._wait_s_max, random.random())
         if verdict is Verdict.POISON:  # a server that does not know the table yet; it may tomorrow

@@ -45,6 +45,15 @@ def test_a_job_is_open_while_it_writes_and_ended_once_all_of_it_is_stored() -> N
     assert told(jobs.looked({"a": 1, "b": 1}, 40), 50)[1:] == [("a", 1, "open"), ("b", 1, "open")]  # it is back
 
 
+def test_an_agent_that_is_told_to_end_says_so_unless_a_job_runs_on() -> None:
+    idle = Jobs()
+    assert idle.rows(20, 30)[0].state == "open"
+    assert idle.rows(20, 30, leaving=True)[0].state == "ended"
+    assert Jobs().looked({"a": 2}, 10).rows(20, 30, leaving=True)[0].state == "open"
+    late = Jobs().looked({"a": 2}, 10).looked({}, 25)
+    assert late.rows(20, 30, leaving=True)[0].state == "open", "its last rows are not stored yet"
+
+
 def test_an_end_that_came_again_meanwhile_is_told_again() -> None:
     jobs = Jobs(gone={"a": Gone(20, 2)})
     over = jobs.over(20)
@@ -119,7 +128,7 @@ class Host:
             lane.stop(time.monotonic())
             lane.join()
             os.close(lane.spool._guard)
-        self.agent.reporter.delivered = lambda: 0  # type: ignore[attr-defined]
+        self.agent.reporter._delivered = lambda: 0
         self.agent.reporter.stop()
         self.ring.close()
 
@@ -298,6 +307,16 @@ def test_the_rings_of_a_dead_job_are_told_once_removed_and_the_job_is_ended(
     again.look()
     assert again.agent.reporter._jobs == Jobs()
     again.agent.close()
+
+
+def test_the_last_word_of_an_agent_that_ends_in_order_is_that_its_host_is_no_more(
+    host: Host, answering: AnsweringDouble
+) -> None:
+    host.agent.start()
+    host.look()
+    until(lambda: marks(answering))
+    host.agent.close()
+    assert [(row["job"], row["state"]) for row in marks(answering)][-1] == ("", "ended")
 
 
 def test_a_job_that_ended_while_no_agent_was_there_is_told_to_have(host: Host, answering: AnsweringDouble) -> None:

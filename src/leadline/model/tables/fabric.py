@@ -169,7 +169,8 @@ WATERMARK = Table(
             "state",
             SYM,
             None,
-            "open; ended once these ranks are gone and all of them is stored; late or lost in the server's own rows",
+            "open; ended once these ranks are gone and all of them is stored, or the sender was told to stop; late or "
+            "lost in the server's own rows",
         ),
         Column(
             "heard_ns",
