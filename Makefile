@@ -50,12 +50,12 @@ $(BIN)/python:
 
 $(RUN_STAMP): | $(BIN)/python
 	@echo "installing Leadline into .venv (some minutes the first time)"
-	@$(TORCH) && $(PIP) -e '.[server,demo,lab]'
+	@$(TORCH) && $(PIP) -e '.[server,demo,lab,top]'
 	@touch $@
 
 $(TEST_STAMP): | $(BIN)/python
 	@echo "installing Leadline and what its tests need into .venv (some minutes the first time)"
-	@$(TORCH) && $(PIP) -e '.[server,demo,lab,ray,test]'
+	@$(TORCH) && $(PIP) -e '.[server,demo,lab,top,ray,test]'
 	@touch $@ $(RUN_STAMP)
 
 # Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed
@@ -116,6 +116,7 @@ check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(if $(NAMED),,$(QUICK)) $(ARGS)
 
 format: $(TEST_STAMP)
+	$(BIN)/ruff check --quiet --select I --fix .
 	$(BIN)/ruff format --quiet .
 
 lint: $(TEST_STAMP)

@@ -536,7 +536,7 @@ class Runner:
             self._beat_s = time.monotonic()
             revised += bool(revision)
             error = judged.outcome.error or error
-            self._count_failure(judged)
+            self._count_failure(lane, judged)
             parts, rows_in, rows_out = parts + 1, rows_in + judged.rows_in, rows_out + judged.outcome.rows
         if parts:
             self._count(counter("analysis_late", "judged_again"), int(due.why is Why.LATE))
@@ -558,7 +558,7 @@ class Runner:
             with self._lock:
                 self._following.told(lane, judged.window.to_ns)
 
-    def _count_failure(self, judged: Judged) -> None:
+    def _count_failure(self, lane: Lane, judged: Judged) -> None:
         state = judged.outcome.state
         if state == DONE:
             return
@@ -568,7 +568,11 @@ class Runner:
             self._count(counter("analysis_failed", "crashed"), 1)
         else:
             self._count(counter("analysis_failed", "error"), 1)
-        log.error("an analysis failed on the window that ends at %d ns: %s", judged.window.to_ns, judged.outcome.error)
+        window = judged.window
+        log.error(
+            "analysis %s failed on the window of %s%s that ends at %d ns: %s", lane.analysis.name, window.cluster,
+            f", job {window.job}" if window.job else "", window.to_ns, judged.outcome.error,
+        )  # fmt: skip
 
     def _failed(self, lane: Lane, error: str) -> bool:
         """A window could not be judged at all. Returns: True, it is over."""

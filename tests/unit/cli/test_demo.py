@@ -73,7 +73,7 @@ def test_the_demo_ends_with_where_the_time_went(tmp_path: Path, monkeypatch: pyt
     assert isinstance(screen.file, io.StringIO)
     assert (
         "Where the time of bert-1 went: compute 64 %, waiting for a straggler 36 %.\n"
-        "Rank 5 (host h6) cost 360 GPU-s.\n" in screen.file.getvalue()
+        "By part: rank 5 (host h6) cost 360 GPU-s.\n" in screen.file.getvalue()
     )
 
 

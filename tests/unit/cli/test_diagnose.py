@@ -130,7 +130,7 @@ def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -
     assert "watched bert-1: step 48 of 8 ranks, the newest 2.0 s ago, 2 s a step" in lines(text)
     assert "before the last incident ended 100 s ago; see below" in lines(text)
     assert "OVER bert-1 was slow (8 GPUs)" in lines(text)
-    assert "If it returns: let no new job onto h6" in text
+    assert "If it returns: let no new job onto h6" in " ".join(text.split())
     commands = [line for line in lines(text) if line.startswith("$ ")]
     assert [each.split()[1] for each in commands] == ["scontrol", "kubectl"]
 

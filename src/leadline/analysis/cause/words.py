@@ -30,7 +30,7 @@ def text_of(cause: Cause, start_ns: int, topology: Topology) -> str:
     later = f", since {since_s:.0f} s after the first lost second" if since_s >= LATER_S else ""
     shown = [f"{each.piece.words} ({where(each.piece.entity, candidate.entity)}{when(each.piece, start_ns, FIRST)})"
              for each in plainest(candidate.told)[:SHOWN_MAX]]  # fmt: skip
-    evidence = "; ".join(shown) or "only that the lost time is blamed on it"
+    evidence = "; ".join(shown) or "the only evidence is that the lost time is attributed to it"
     if cause.chosen:
         return (
             f"{name} {candidate.rule.words}: {evidence}. It explains {candidate.explains:.0%} of what was lost{later}."

@@ -151,13 +151,12 @@ def _summary(arrived: dict[str, Any], truth: Path, story: Story, once: bool) -> 
     console().print(
         f"\n{arrived['steps']} steps, {arrived['collectives']} collectives, {arrived['flow_samples']} flow samples and "
         f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
-        f"entities are in the store.{_concluded(story)}\nWhat was really done is in {truth}. Ask for the rest"
+        f"entities are in the store.{_concluded(story)}\nThe injected faults are recorded in {truth}. Ask for the rest"
         f"{' (once `leadline up` runs again)' if once else ''}:\n"
         f"  .venv/bin/leadline diagnose {job}{at}\n"
         f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
         f"  .venv/bin/leadline show ledger {job}\n"
         f"  .venv/bin/leadline show sle{at}\n"
-        f"  .venv/bin/leadline show messages {job}{at}\n"
         f"  .venv/bin/leadline show graph {job}{at}\n"
         f"  .venv/bin/leadline show path {job}/0 {job}/1{at}\n"
         f"  .venv/bin/leadline show flows {job}{at}\n",
@@ -171,7 +170,7 @@ def _concluded(story: Story) -> str:
     went, cost = time_words(story.told.ledger), cost_words(story.told.ledger)
     lines = [
         f"Where the time of {story.job} went: {went}." if went else "",
-        f"{cost[:1].upper()}{cost[1:]}." if cost else "",
+        f"By part: {cost}." if cost else "",
     ]
     return "".join(f"\n{line}" for line in lines if line)
 

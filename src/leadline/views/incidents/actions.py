@@ -177,7 +177,7 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _recovered(incident: Incident, causes: Sequence[Cause]) -> str:
-    """How it ended, and when: `Recovered by itself at 20:21:41Z after 5 flaps. If it returns:`."""
+    """`Nothing to do now: it recovered by itself at 20:21:41Z after 5 flaps. If it returns:`."""
     if incident.unwatched:
         return "Its end was not seen. If it lasts:"
     at = f" at {_clock(incident.end_ns)}" if incident.end_ns is not None else ""
@@ -185,7 +185,7 @@ def _recovered(incident: Incident, causes: Sequence[Cause]) -> str:
         return f"Over since{at.removeprefix(' at') or ' then'}. Unless that was done:"
     flaps = max((each.times for cause in causes for each in cause.evidence if each.what in FLAPS), default=0)
     after = f" after {flaps} flaps" if flaps > 1 else ""
-    return f"Recovered by itself{at}{after}. If it returns:"
+    return f"Nothing to do now: it recovered by itself{at}{after}. If it returns:"
 
 
 def _clock(time_ns: int) -> str:

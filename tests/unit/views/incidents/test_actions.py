@@ -151,7 +151,10 @@ def test_advice_outlives_recovery() -> None:
     causes = (replace(FLAPPING.causes[0], evidence=(flapped,)), *FLAPPING.causes[1:])
     over = replace(FLAPPING, state="over", end_ns=NOW, causes=causes)
     (done,) = advice(over)
-    assert re.match(r"Recovered by itself at \d\d:\d\d:\d\dZ after 5 flaps\. If it returns: check cable ", done.words)
+    assert re.match(
+        r"Nothing to do now: it recovered by itself at \d\d:\d\d:\d\dZ after 5 flaps\. If it returns: check cable ",
+        done.words,
+    )
     assert done.commands == advice(FLAPPING)[0].commands
     down = replace(over, symptom="crash", causes=(replace(causes[0], action=ActionKind.RESTART_APP),))
     assert "Unless that was done: start bert-1 again" in advice(down)[0].words

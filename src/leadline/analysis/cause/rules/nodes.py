@@ -94,7 +94,7 @@ NODE_RULES: tuple[Rule, ...] = (
     # -- hosts -----------------------------------------------------------------------------------------------------
     Rule(
         "cpu-throttled",
-        "gives its rank less CPU than the others have",
+        "gives its rank less CPU time than others get",
         ("host",),
         Layer.HOST,
         SLOW,
