@@ -32,7 +32,7 @@ TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter cur
   sfacctd:pmacct ovs-vswitchd:openvswitch-switch chromium gcc:build-essential
 
 .NOTPARALLEL:
-.PHONY: help up test test-idly check format lint types bench evals evals-quick docs clean
+.PHONY: help up test checks-idly tests-idly check format lint types bench evals evals-quick docs clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -75,42 +75,45 @@ up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
-# Tests that do not mind others beside them, two at a time (with three, tests failed that expect room on the machine:
-# docs/log.md), the longest files first (tests/conftest.py). Then those with namespaces, one after the other. These wait
-# for half of their time: what needs no clock runs on what they leave of the machine (and not from the beginning: beside
-# others it gets nothing for minutes, and a test may take five). Where ARGS names files or folders only these are read.
+# Three parts. Tests that do not mind others beside them, two at a time (with three, tests failed that expect room on the
+# machine: docs/log.md), the longest files first (tests/conftest.py). Then those with namespaces, one after the other.
+# Both wait for a third to half of their time: types, the page's own tests and the quick evals, then tests that need no
+# clock, run on what they leave of the machine.
 # Exit code 5 of pytest: none of these was chosen by ARGS.
 ALONE := lab
 NAMED := $(findstring tests/,$(ARGS))
 ALONE_IN := $(if $(NAMED),,tests/lab)
-IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim tests/unit/analysis tests/unit/evals \
-  tests/unit/store/test_durability.py)
+IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim $(addprefix tests/unit/,analysis evals \
+  simulator store test_layers.py views wire))
 FAST := not slow and not senders and not lab
 # What `make check` runs: no other program, no server, no engine, no built page; what takes long is left to `make test`.
 QUICK := $(addprefix tests/unit/,alerts analysis deploy explain host ingest lab model simulator torch wire test_docs.py test_entity_ids.py \
   test_fabrics.py test_layers.py)
 
-# Programs and the page come while pip installs: each waits for its network most of the time. Types are checked while the
-# scanners are compiled.
+# Programs and the page come while pip installs: each waits for its network most of the time.
 test: | $(BIN)/python
 	@mkdir -p build && scripts/build-page --node
-	@{ scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS) && scripts/build-page --test; } >build/beside.txt 2>&1 & beside=$$!; \
+	@{ scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS) && scripts/build-page; } >build/beside.txt 2>&1 & beside=$$!; \
 	  trap wait EXIT; \
 	  $(MAKE) --no-print-directory $(TEST_STAMP); \
-	  $(MAKE) --no-print-directory $(KERNEL_STAMP) & kernels=$$!; \
-	  $(MAKE) --no-print-directory lint types; \
-	  wait $$kernels; \
+	  $(MAKE) --no-print-directory lint; \
+	  $(MAKE) --no-print-directory $(KERNEL_STAMP); \
 	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt
-	$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not $(ALONE)" $(IDLY_IN:%=--ignore=%) $(ARGS) || [ $$? -eq 5 ]
-	@setsid scripts/idly $(MAKE) --no-print-directory test-idly >build/idly.txt 2>&1 & idly=$$!; \
-	  trap 'kill -- -$$idly 2>/dev/null || true' EXIT; \
+	@begun=; trap 'for one in $$begun; do kill -- -$${one#*:}; done 2>/dev/null || true' EXIT; \
+	  idly() { setsid scripts/idly $(MAKE) --no-print-directory $$1-idly >build/$$1.txt 2>&1 & begun+=" $$1:$$!"; }; \
+	  idly checks; \
+	  $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not $(ALONE)" $(IDLY_IN:%=--ignore=%) $(ARGS) || [ $$? -eq 5 ]; \
+	  idly tests; \
 	  $(BIN)/pytest -q -m "$(ALONE)" $(ALONE_IN) $(ARGS) || [ $$? -eq 5 ]; \
-	  wait $$idly || { cat build/idly.txt >&2; exit 1; }; cat build/idly.txt
+	  for one in $$begun; do wait $${one#*:} || { cat build/$${one%:*}.txt >&2; exit 1; }; cat build/$${one%:*}.txt; done
 
-test-idly:
-	@$(MAKE) --no-print-directory evals-quick >build/evals.txt 2>&1 & evals=$$!; \
-	  $(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ];) \
-	  wait $$evals || { cat build/evals.txt >&2; exit 1; }; cat build/evals.txt
+checks-idly:
+	@$(MAKE) --no-print-directory types
+	@scripts/build-page --check
+	@$(MAKE) --no-print-directory evals-quick
+
+tests-idly:
+	@$(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ])
 
 check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(if $(NAMED),,$(QUICK)) $(ARGS)
