@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,17 +21,25 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "add-an-analysi
 
 @pytest.fixture(scope="module")
 def written() -> Iterator[dict[str, Any]]:
-    """What the blocks of the page define, one after the other."""
+    """What the blocks of the page define, each as the module that its first line names: it imports what it needs."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.S | re.M)
     assert len(blocks) == 4
     names: dict[str, Any] = {}
-    before = dict(analysis_cases.CASES)
-    for block in blocks:
-        assert block.startswith("# "), "a block says which file it is of"
-        exec(compile(block, str(PAGE), "exec", dont_inherit=True), names)
-    yield names
+    before, cases = dict(analysis_cases.CASES), dict(vars(analysis_cases))
+    with pytest.MonkeyPatch.context() as patch:
+        for block in blocks:
+            named = re.match(r"# (?:src/)?(\S+?)\.py\b", block)
+            assert named, "a block says which file it is of"
+            name = named[1].replace("/", ".")
+            module = analysis_cases if name == analysis_cases.__name__ else ModuleType(name)
+            patch.setitem(sys.modules, name, module)
+            exec(compile(block, str(PAGE), "exec", dont_inherit=True), vars(module))
+            names |= vars(module)
+        yield names
     analysis_cases.CASES.clear()
     analysis_cases.CASES.update(before)
+    for name in vars(analysis_cases).keys() - cases.keys():
+        delattr(analysis_cases, name)
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)

@@ -94,10 +94,12 @@ def seconds(step: pa.Table, *, window: Window) -> Verdicts:
     window_s=10, grace_s=2, late_s=60, seconds_max=1.0,
 )  # fmt: skip
 def trouble(samples: pa.Table, *, window: Window) -> Verdicts:
-    """What the name of a switch asks for: raise, die, hang, another table."""
+    """What the name of a switch asks for: raise, its process, die, hang, another table."""
     asked = codes(samples, "switch").names
     if "raise" in asked:
         raise ValueError("asked to raise")
+    if "process" in asked:
+        raise ValueError(f"process {os.getpid()}")
     if "die" in asked:
         os.kill(os.getpid(), signal.SIGKILL)
     if "hang" in asked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -139,19 +140,17 @@ def test_a_call_that_hangs_is_stopped_and_one_that_dies_fails_alone(workers: Wor
 
 
 def test_a_worker_that_takes_no_calls_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    def working() -> set[psutil.Process]:
-        return {each for each in psutil.Process().children() if "spawn_main" in " ".join(each.cmdline())}
-
-    workers, others = WorkerProcesses(REGISTRY), working()
+    workers = WorkerProcesses(REGISTRY)
     try:
-        assert run(workers, volume_task()).state == DONE
-        (worker,) = working() - others
+        found = re.match(r"ValueError: process (\d+)", run(workers, trouble_task("process")).error)
+        assert found
+        worker = psutil.Process(int(found[1]))
         worker.suspend()
         monkeypatch.setattr(execute, "STUCK_S", 1.0)
         asked = [workers.submit(trouble_task("nothing")) for _ in range(2)]
-        found = [each.result(WAIT_S) for each in asked]
-        assert [each.state for each in found] == ["crashed"] * 2
-        assert "no worker process took a call" in found[0].error
+        given_up = [each.result(WAIT_S) for each in asked]
+        assert [each.state for each in given_up] == ["crashed"] * 2
+        assert "no worker process took a call" in given_up[0].error
         monkeypatch.setattr(execute, "STUCK_S", 60.0)  # a new one takes its time to load
         assert run(workers, volume_task()).state == DONE
         worker.wait(WAIT_S)  # the old ones end beside the new ones
