@@ -239,7 +239,7 @@ def test_answer_and_error_are_those_of_a_store_without_the_others(
         mine, alone = rewrite(sql, MINE), rewrite(sql, OPERATOR).replace('"leadline".', '"alone".')
     except UsageError:
         return
-    # With the same settings: they alone decide whether a bound that no row comes to is looked at (0 BETWEEN 0.5 AND 'x').
+    # Same settings: they alone decide whether a bound that no row comes to is looked at (0 BETWEEN 0.5 AND 'x').
     assert told(two, mine, barrier=True) == told(two, alone, barrier=True)
 
 
