@@ -78,7 +78,7 @@ up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP)
 # Three parts. Tests that do not mind others beside them, two at a time (with three, tests failed that expect room on the
 # machine: docs/log.md), the longest files first (tests/conftest.py). Then those with namespaces, one after the other.
 # Both wait for a third to half of their time: types, the page's own tests and the quick evals, then tests that need no
-# clock, run on what they leave of the machine.
+# clock, run on what they leave of the machine. Where ARGS names files or folders only these are read.
 # Exit code 5 of pytest: none of these was chosen by ARGS.
 ALONE := lab
 NAMED := $(findstring tests/,$(ARGS))

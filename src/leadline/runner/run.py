@@ -18,19 +18,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from leadline.analysis import ANALYSES, Analysis
-from leadline.analysis.spec import Read, Window
+from leadline.analysis.spec import Window
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.model.units import S
-from leadline.runner.arrivals import Edges, known_times, times_of
-from leadline.runner.clock.clocks import is_clocked
+from leadline.runner.arrivals import known_times
 from leadline.runner.clock.steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
@@ -40,12 +38,13 @@ from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
 from leadline.runner.load import StoreRows
 from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import concluded, rhythms, upstream
+from leadline.runner.readers import Readers
 from leadline.runner.recent import Recent
 from leadline.runner.store_verdicts import VerdictStore, as_before, judged_to_ns, revision_of, run_before, runs_before
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
-from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, Schedule, Why, closing, resumed
+from leadline.runner.windows import SETTLE_NS, Due, Schedule, Why, closing, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
 
@@ -62,8 +61,6 @@ CLOCK_BACK_NS = 60 * S
 # go on: one table that cannot be read must not stop all verdicts.
 ASIDE_AFTER = 4
 STOP_S_MAX = 10.0
-# Host clocks may be off: rows of theirs may belong to windows this far from what they say.
-CLOCK_MARGIN_NS = S
 SENDERS_EVERY_NS = 5 * S  # so often it is stored how each sender is: the windows of `telemetry`
 
 Count = Callable[[Counter, int], None]
@@ -107,8 +104,7 @@ class Runner:
         self._lock = threading.RLock()  # schedules and figures
         self._lanes: list[Lane] = []
         self._following = Following(self._lanes)
-        self._readers: dict[str, list[tuple[Lane, Read]]] = {}
-        self._edges: dict[str, Edges] = {}  # by table that is read as valid
+        self._readers = Readers(self._lock, now_ns, recorded=from_ns is not None)
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
         self.watermarks = Watermarks()
         if elapsed_ns is None and now_ns is time.time_ns:
@@ -159,12 +155,7 @@ class Runner:
             schedule = Schedule(rhythm, from_ns, self._settle_ns, nothing_before=recorded)
             lane = Lane(analysis, schedule, above[place])
             self._lanes.append(lane)
-            for read in analysis.reads:
-                if not read.waits:
-                    continue
-                self._readers.setdefault(read.table.name, []).append((lane, read))
-                if read.valid:
-                    self._edges[read.table.name] = Edges()
+            self._readers.add(lane)
         if self._follows:
             self._following.begin()
 
@@ -187,11 +178,11 @@ class Runner:
 
     def touched(self, tenant: str, cluster: str, table: Table, columns: Mapping[str, object], rows: int) -> None:
         """Hear of rows that were stored: windows that were judged without them are judged again. Never raises."""
-        readers = self._readers.get(table.name)
         told = columns.get("rows")
         try:
-            if readers and rows:
-                self._hear(readers, table, columns, counted=True)
+            if rows:
+                too_late = self._readers.hear(table, columns, counted=True)
+                self._count(counter("analysis_late", "too_late"), too_late)
             if rows and self._follows and isinstance(told, pa.Table):
                 if table is WATERMARK:
                     self.watermarks.take(told, self._now_ns())
@@ -242,41 +233,6 @@ class Runner:
         now_ns, ended_ns = self._now_ns(), self._ended()
         with self._lock:
             return [state_of(lane, now_ns, ended_ns, self._follows, self.clock_in_doubt) for lane in self._lanes]
-
-    def _hear(
-        self,
-        readers: list[tuple[Lane, Read]],
-        table: Table,
-        columns: Mapping[str, object],
-        *,
-        counted: bool,
-        own: tuple[Lane | None, int] = (None, 0),
-    ) -> None:
-        """`own`: who concluded the rows, and the end of the window that they were concluded from."""
-        now_ns = self._now_ns()
-        times = times_of(table, columns)
-        first_ns, last_ns = int(times.min()), int(times.max())
-        margin_ns = CLOCK_MARGIN_NS if is_clocked(table) else 0
-        too_late = 0
-        with self._lock:
-            holding = next((read for _, read in readers if read.valid), None)
-            news = self._edges[table.name].spans(holding, columns, now_ns) if holding else []
-            for lane, read in readers:
-                schedule, back_ns = lane.schedule, read.look_back_ns
-                after_ns = own[1] if lane is own[0] else -TIME_MAX_NS
-                if read.valid:
-                    for begin_ns, end_ns in news:
-                        schedule.touched(max(begin_ns, after_ns), end_ns + back_ns, now_ns)
-                    continue
-                for begin_ns, end_ns in _spans(times, first_ns, last_ns, schedule):
-                    schedule.touched(max(begin_ns - margin_ns, after_ns), end_ns + back_ns + margin_ns, now_ns)
-                if counted and first_ns < schedule.judged_to_ns:
-                    oldest_ns = schedule.oldest_ns(now_ns)
-                    late = int(np.count_nonzero(times < schedule.judged_to_ns))
-                    gone = int(np.count_nonzero(times < oldest_ns)) if self._from_ns is None else 0
-                    lane.late_rows += late - gone
-                    too_late = max(too_late, gone)
-        self._count(counter("analysis_late", "too_late"), too_late)
 
     # --- the thread ---
 
@@ -552,8 +508,7 @@ class Runner:
         """Verdicts are rows that others read: who has judged without them judges again. The analysis itself only
         later windows: what it concluded from a window is no news to that one, nor to those before it."""
         for name, rows in judged.outcome.tables.items():
-            if readers := self._readers.get(name):
-                self._hear(readers, BY_NAME[name], {"rows": rows}, counted=False, own=(lane, judged.window.to_ns))
+            self._readers.hear(BY_NAME[name], {"rows": rows}, counted=False, own=(lane, judged.window.to_ns))
         if any(rows.num_rows for rows in judged.outcome.tables.values()):
             with self._lock:
                 self._following.told(lane, judged.window.to_ns)
@@ -580,17 +535,6 @@ class Runner:
         with self._lock:
             lane.windows, lane.failures, lane.last_error = lane.windows + 1, lane.failures + 1, error
         return True
-
-
-def _spans(
-    times: np.ndarray[tuple[int], np.dtype[np.int64]], first_ns: int, last_ns: int, schedule: Schedule
-) -> list[tuple[int, int]]:
-    """Spans of time that the rows touch: one, unless some are late: then one for each window that has any."""
-    window_ns = schedule.rhythm.window_ns
-    if first_ns >= schedule.judged_to_ns or last_ns - first_ns <= window_ns:
-        return [(first_ns, last_ns)]
-    begins = np.unique(times // window_ns) * window_ns
-    return [(int(begin), int(begin) + window_ns - 1) for begin in begins]
 
 
 def kept_ns(analysis: Analysis) -> int:

@@ -12,7 +12,7 @@ from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
 from leadline.views.incidents.incident import OPEN, OVER
-from leadline.views.incidents.view import hurt_of
+from leadline.views.incidents.view import incident_symptom
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 STALE, UNWATCHED = "stale", "unwatched"
@@ -44,7 +44,7 @@ def _told(row: Mapping[str, Any], at_ns: int) -> dict[str, Any]:
     if row["end_ns"] is not None:
         state = UNWATCHED if is_unwatched(row["end_ns"], row["seen_ns"]) else OVER
     own = {name: row[name] for name in ("tenant", "cluster", "job", "bound_ns", "reported_ns", "seen_ns")}
-    return {**own, "state": state, **asdict(hurt_of(row))}
+    return {**own, "state": state, **asdict(incident_symptom(row))}
 
 
 def _urgency(one: Mapping[str, Any]) -> tuple[object, ...]:

@@ -121,10 +121,10 @@ def state_of(
     suppressed; unknown: nothing to conclude from. An incident that was asked for by its id is itself the answer: once
     it is over the state is ok, whatever is known of the job now.
     """
-    hurting = [one for one in incidents if one.open or recorded]
-    if any(one.known and not one.suppressed for one in hurting):
+    counting = [one for one in incidents if one.open or recorded]
+    if any(one.known and not one.suppressed for one in counting):
         return CRITICAL, ""
-    if hurting:
+    if counting:
         return WARNING, ""
     if kind is About.INCIDENT and incidents:
         return OK, _over(incidents)

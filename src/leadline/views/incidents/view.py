@@ -166,7 +166,7 @@ def _symptom(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tupl
     )  # fmt: skip
 
 
-def hurt_of(row: Mapping[str, Any]) -> IncidentSymptom:
+def incident_symptom(row: Mapping[str, Any]) -> IncidentSymptom:
     """A symptom from its own row."""
     return _symptom(row, row, (row["start_ns"], row["bound_ns"]))
 
