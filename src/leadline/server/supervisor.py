@@ -4,7 +4,6 @@ and passes on the wish to stop."""
 from __future__ import annotations
 
 import json
-import os
 import signal
 import ssl
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
 from leadline.server.memory import allocators
@@ -28,15 +28,6 @@ STOP_WAIT_S = 30.0  # the server's own grace is 15 s for requests, then the lane
 READY_S_MAX = 600.0  # a first start compiles scanners and kernels: minutes of two cores, more on a busy machine
 CANNOT_START = 2  # exit code of an error before the server was ready: restarting would not help
 CRASHED = 1  # exit code of one afterwards: it has lived with this configuration, so it is started again
-PR_SET_PDEATHSIG = 1
-
-_BOUND = (
-    "import ctypes, os, signal, sys; "
-    f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, int(signal.SIGTERM)); "
-    # The parent may have died before the line above: then we are somebody else's child already.
-    "os.getppid() == int(sys.argv[1]) or sys.exit(1); "
-    "os.execvp(sys.argv[2], sys.argv[2:])"
-)
 
 # Nothing that is imported is garbage: looking for some meanwhile takes a fifth of the 1.5 s of CPU.
 _SERVER = (
@@ -156,14 +147,6 @@ class Supervisor:
                 self._child.kill()
                 self._child.wait()
         return self._child.returncode
-
-
-def bound_to_parent(command: list[str]) -> list[str]:
-    """`command`, wrapped so that the kernel ends it (SIGTERM) when the process that starts it is gone.
-
-    A wrapper that sets the death signal and then becomes the command: unlike `preexec_fn` it is safe beside threads.
-    """
-    return [sys.executable, "-I", "-c", _BOUND, str(os.getpid()), *command]
 
 
 def _trusting(certificate: str) -> ssl.SSLContext:
