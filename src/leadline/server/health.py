@@ -79,8 +79,8 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     senders = senders_view.senders_of(parts.runner if parts.replay is None else None, principal)
     findings += senders_view.findings(senders) + senders_view.foreign_findings(own)
     if principal.may(OPERATE):
-        findings += kernel_findings(parts.kernels) if parts.kernels else []
-        findings += analyses.findings(parts.runner.states() if parts.runner else [])
+        compiling = list(kernel_findings(parts.kernels)) if parts.kernels else []
+        findings += compiling or analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
         findings += analyses.gap_findings(parts.runner.not_judged) if parts.runner else []
         findings += disk_findings(parts.disk) if parts.disk else []

@@ -68,6 +68,7 @@ class Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._crashes = 0  # in a row
         self._started = 0.0
+        self.compiling: list[int] | None = None  # steps done and all, while a ready server compiles
         self._start_again: float | None = None  # when, while a crashed server waits for it
 
     @property
@@ -86,8 +87,7 @@ class Supervisor:
         Errors: CannotStartError if it ends, having said why; WorldError if it does not get ready in time.
         """
         began = time.monotonic()
-        verify = _trusting(self._certificate) if self._certificate else True
-        with httpx.Client(trust_env=False, timeout=2.0, verify=verify) as client:
+        with self._client() as client:
             while time.monotonic() - began < timeout_s:
                 if stopping():
                     break
@@ -100,11 +100,22 @@ class Supervisor:
             return time.monotonic() - began
         raise WorldError(f"the server was not ready after {timeout_s:.0f} s; is the machine very busy?")
 
+    def look(self) -> None:
+        """Ask once how far it is with compiling; `compiling` stays as it is where nobody answers."""
+        with self._client() as client:
+            self._answers(client)
+
+    def _client(self) -> httpx.Client:
+        verify = _trusting(self._certificate) if self._certificate else True
+        return httpx.Client(trust_env=False, timeout=2.0, verify=verify)
+
     def _answers(self, client: httpx.Client) -> bool:
         """Whether our own server is ready; another one may have the port."""
         try:
             answer = client.get(f"{self._url}/ready")
-            return answer.status_code == 200 and answer.json().get("pid") == self.pid
+            found = answer.json()
+            self.compiling = found.get("compiling")
+            return answer.status_code == 200 and found.get("pid") == self.pid
         except (httpx.HTTPError, ValueError, AttributeError):
             return False
 

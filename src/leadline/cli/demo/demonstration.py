@@ -28,6 +28,9 @@ def play_instead(config: Path | None, data_dir: Path | None, host: str | None, p
 def play_recorded(config: Path | None, data_dir: Path | None, host: str | None, port: int | None, once: bool) -> None:
     """Play the recorded incident of the demonstration and tell its story. Ends by `typer.Exit`."""
     bundle = incident(SHOWN)
+    console().print(
+        "A recorded incident: eight ranks train on an emulated cluster; a link flaps, then a host is slowed."
+    )
     play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
 
 

@@ -69,6 +69,11 @@ class Kernels:
         """Whether something has to be compiled still."""
         return bool(self._missing)
 
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """Steps done, and all of them; None: everything is compiled."""
+        return (self.done, self.total) if self.missing else None
+
     def start(self, then: Callable[[], object]) -> None:
         """Compile in the background; `then` is called in its thread once that is done, unless it was stopped."""
 

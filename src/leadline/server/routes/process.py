@@ -42,9 +42,7 @@ def ready(request: Request) -> ReadyAnswer:
     parts = serving_of(request).parts
     parts.store.query("SELECT 1 AS one")
     require_well(parts)
-    kernels = parts.kernels
-    compiling = (kernels.done, kernels.total) if kernels and kernels.missing else None
-    return ReadyAnswer(pid=os.getpid(), compiling=compiling)
+    return ReadyAnswer(pid=os.getpid(), compiling=parts.kernels.progress if parts.kernels else None)
 
 
 @router.get("/metrics", tags=["process"], response_class=PlainTextResponse, responses=PROBLEMS)
