@@ -1,0 +1,12 @@
+// The theme chosen on the page, else the system's; and where the site begins, for the search (search/main.js).
+var base_url = document.currentScript.dataset.base;
+{
+  let chosen = null;
+  try {
+    chosen = localStorage.getItem("leadline.theme");
+  } catch {
+    // a browser that keeps nothing: the system's theme
+  }
+  const dark = chosen === "light" || chosen === "dark" ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+}
