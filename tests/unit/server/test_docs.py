@@ -36,7 +36,12 @@ def get(built: Path, path: str) -> httpx.Response:
 
 @pytest.mark.parametrize(
     ("path", "title"),
-    [("/docs", "Docs"), ("/docs/", "Docs"), ("/docs/how-to/diagnose", "Diagnose"), ("/docs/how-to/diagnose/", "Diagnose")],
+    [
+        ("/docs", "Docs"),
+        ("/docs/", "Docs"),
+        ("/docs/how-to/diagnose", "Diagnose"),
+        ("/docs/how-to/diagnose/", "Diagnose"),
+    ],
 )
 def test_a_page_is_found_with_and_without_its_slash(built: Path, path: str, title: str) -> None:
     answer = get(built, path)
