@@ -98,7 +98,7 @@ class Client:
 
     def _with_addresses(self, text: bytes) -> bytes:
         """`text` with the addresses of pages of the docs, which a UNIX socket has none of."""
-        return text if self._socket else _PAGE.sub(rb"%s/docs/\1" % self.url.encode(), text)
+        return text if self._socket else _PAGE.sub(rb"%s/docs/\1/" % self.url.encode(), text)
 
     def _json(self, path: str, answer: httpx.Response) -> dict[str, Any]:
         try:

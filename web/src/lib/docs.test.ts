@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { pieces } from "./docs";
 
 test("a page of the docs becomes a link, wherever it stands", () => {
-  const href = "/docs/how-to/send-sflow";
+  const href = "/docs/how-to/send-sflow/";
   expect(pieces("docs/how-to/send-sflow.md")).toEqual([{ text: "send sflow", href }]);
   expect(pieces("run `leadline doctor`; see docs/how-to/send-sflow.md.")).toEqual([
     { text: "run " },

@@ -28,5 +28,5 @@ function plain(text: string): Piece[] {
 
 /** `how-to/send-sflow` reads "send sflow". */
 function page(name: string): Piece {
-  return { text: name.slice(name.lastIndexOf("/") + 1).replaceAll("-", " "), href: `/docs/${name}` };
+  return { text: name.slice(name.lastIndexOf("/") + 1).replaceAll("-", " "), href: `/docs/${name}/` };
 }
