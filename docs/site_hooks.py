@@ -26,6 +26,7 @@ ROOT_PAGES = {
     "SECURITY.md": "report-a-weakness.md",
 }
 OTHER_PAGES = {"README.md": "index.md"}
+SITEMAP = "sitemap.xml"  # for search engines, which need an address that everybody has
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.S | re.M)
 
@@ -34,6 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Anchors, and the navigation in full."""
     config.mdx_configs["toc"]["slugify"] = anchor
     found = [str(path.relative_to(config.docs_dir)) for path in sorted(Path(config.docs_dir).rglob("*.md"))]
+    config.theme.static_templates.discard(SITEMAP)
     config.nav = expanded(config.nav or [], found)
     return config
 
@@ -75,6 +77,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Pages and styles from outside docs/."""
     for name, path in ROOT_PAGES.items():
         files.append(File.generated(config, path, content=(ROOT / name).read_text()))
+    if sitemap := files.get_file_from_path(SITEMAP):
+        files.remove(sitemap)
     files.append(File.generated(config, "page.css", abs_src_path=str(ROOT / "web" / "src" / "app.css")))
     return files
 

@@ -63,6 +63,8 @@ def _unknown(text: str) -> str:
         command = command.get_command(None, verb)
         if command is None:
             return f"there is no verb {verb!r}"
+    if command.context_settings.get("ignore_unknown_options"):
+        return ""  # it hands its flags on
     flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
     return _unknown_flags(rest, {*flags, *HELP})
 

@@ -10,3 +10,8 @@ var base_url = document.currentScript.dataset.base;
   const dark = chosen === "light" || chosen === "dark" ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
+// On a narrow screen the list of pages stands above the text, so it begins closed.
+document.addEventListener("DOMContentLoaded", () => {
+  if (!matchMedia("(max-width: 760px)").matches) return;
+  for (const group of document.querySelectorAll("nav details")) group.open = false;
+});
