@@ -3,7 +3,7 @@
 # make check    formats, lints, types, and the tests that are fast and need no other program; under two minutes
 # make bench    speed, side by side with peers, at real size
 # make evals    scores on data from outside; make evals-quick in minutes
-# make docs     write the generated pages of docs/
+# make docs     write the generated pages of docs/, and build the site that is served at /docs
 # make clean    remove the environment and caches; a store (leadline-data/) is left alone
 
 SHELL := /bin/bash
@@ -22,6 +22,8 @@ TEST_STAMP := .venv/.installed-test-$(KEY)
 KERNEL_STAMP := .venv/.kernels-$(shell find src/leadline \( -name "*kernel*.py" -o -path "*/wire/*.py" \) | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # The page as it stands, without what is made of it.
 PAGE_STAMP := .venv/.page-$(shell find web \( -name node_modules -o -name schema.d.ts \) -prune -o -type f -print | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
+# The docs as they stand, with what the site is built by.
+DOCS_STAMP := .venv/.docs-$(shell { find docs -type f -not -name "*.pyc" -print; echo mkdocs.yml CHANGELOG.md CONTRIBUTING.md SECURITY.md web/src/app.css | tr " " "\n"; } | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # Constraints: the versions this was tested with, so that a clone of today works like one of next year.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -c constraints.txt
 # First and alone: what depends on torch would else choose a build of its own.
@@ -71,7 +73,11 @@ $(PAGE_STAMP): | $(RUN_STAMP)
 	@echo "building the page"
 	@scripts/build-page && rm -f .venv/.page-* && touch $@ || echo "without it the addresses that make up prints answer with plain text" >&2
 
-up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP)
+# MkDocs comes with the tests only: without it /docs says how to get them.
+$(DOCS_STAMP): | $(RUN_STAMP)
+	@[ ! -x $(BIN)/mkdocs ] || { scripts/build-docs && rm -f .venv/.docs-* && touch $@; } || echo "without it /docs has no pages" >&2
+
+up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP) $(DOCS_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
@@ -145,6 +151,7 @@ evals-quick: $(TEST_STAMP) $(KERNEL_STAMP)
 
 docs: $(TEST_STAMP)
 	$(BIN)/python docs/generate.py
+	@scripts/build-docs
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .schemathesis

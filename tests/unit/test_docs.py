@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from bench.docs_commands.blocks import Command, commands, fenced, hidden, inline
+from bench.docs_commands.listed import why_not_run
+from bench.docs_commands.parse import unknown
 
 from leadline.lab.faults import FAULTS
 from leadline.model.counters import COUNTERS
@@ -19,6 +24,8 @@ from leadline.server.config import SECTIONS
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "tests").rglob("README.md")})
+TYPED = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]  # pages whose commands people type
+SITE_BYTES_MAX = 5_000_000  # it goes into the wheel
 README_WORDS_MAX = 900  # a sentence, a picture, two commands, how to connect, what it does, limits
 
 
@@ -106,3 +113,93 @@ def test_readme_states_how_many_there_are() -> None:
 def test_readme_is_two_screens() -> None:
     words = len((ROOT / "README.md").read_text().split())
     assert words <= README_WORDS_MAX, f"{words} words; move what is not for the first look to docs/"
+
+
+def test_verbs_and_flags_on_pages_exist() -> None:
+    """Run they are by tests/web/test_use.py, on the recording that it has there."""
+    assert "\n".join(map(str, unknown(TYPED))) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("$ leadline diagnos bert-1", "there is no verb 'diagnos'"),
+        ("$ leadline show ledgers", "there is no verb 'ledgers'"),
+        ("$ leadline diagnose bert-1 --al", "there is no flag --al"),
+        ("$ leadline agent --onc", "there is no flag --onc"),
+        ("$ LEADLINE_STORE__PATH=x leadline up --demos", "there is no flag --demos"),
+    ],
+)
+def test_a_wrong_verb_or_flag_is_found(tmp_path: Path, text: str, missing: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# Page\n\n```console\n{text}\n--not-a-command\n```\n\nOr `{text[2:]}`.\n")
+    found = unknown([page])
+    lines = [4, 8] if text[2:].startswith("leadline") else [4]
+    assert [(each.line, each.why) for each in found] == [(line, missing) for line in lines]
+
+
+def test_commands_of_a_page_are_found_whole(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```sh\n# a remark\nfirst   # said of it\nsecond \\\n  --flag 'of\ntwo lines'\ncat <<'END'\nbody\nEND\n```\n"
+        "```console\n$ third\noutput\n$ fourth\n```\n```yaml\nno: command\n```\n```\nleadline doctor --x\n```\n"
+    )
+    assert [(each.line, each.text) for each in commands(page)] == [
+        (3, "first   # said of it"),
+        (4, "second    --flag 'of\ntwo lines'"),
+        (7, "cat <<'END'\nbody\nEND"),
+        (12, "third"),
+        (14, "fourth"),
+    ]
+    assert hidden(page) == [Command(page, 20, "leadline doctor --x")]
+    assert inline(page) == []
+
+
+def test_no_command_is_where_it_is_not_checked() -> None:
+    assert [command for page in TYPED for command in hidden(page)] == []
+    assert {kind for page in TYPED for kind, _, _ in fenced(page)} <= {
+        "",
+        "sh",
+        "console",
+        "python",
+        "sql",
+        "yaml",
+        "json",
+    }
+
+
+def test_what_is_not_run_is_less_than_what_is() -> None:
+    run = [not why_not_run(each.text) for page in TYPED for each in commands(page)]
+    assert sum(run) > len(run) / 2
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as scripts/build-docs makes it: a page that is not in its navigation, or a broken link, is an error."""
+    built = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(built)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return built
+
+
+def test_the_site_has_every_page_and_is_small(site: Path) -> None:
+    for path in DOCS.rglob("*.md"):
+        name = path.relative_to(DOCS).with_suffix("")
+        assert (site / ("index.html" if str(name) == "index" else f"{name}/index.html")).is_file()
+    assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < SITE_BYTES_MAX
+
+
+def test_the_site_asks_no_other_site_and_has_no_script_within_a_page(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text()
+        for tag in re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", text):
+            assert not re.search(r"(?:src|href)=.?(?:https?:)?//", tag), f"{path}: {tag}"
+        assert not re.search(r"<script(?![^>]*\bsrc=)", text), f"{path}: the server's policy refuses it"
+
+
+def test_links_out_of_the_docs_stay_readable(site: Path) -> None:
+    text = (site / "how-to" / "use-grafana" / "index.html").read_text()
+    assert "<code>deploy/grafana</code>" in text
+    assert "../../deploy" not in text
+    assert 'href="../report-a-weakness/"' in (site / "security" / "index.html").read_text()

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-import httpx
 import pytest
+from bench.docs_commands.serve import replayed
 from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Playwright, ViewportSize, expect, sync_playwright
-from tests.senders.running import free_ports, running, wait_for
 
-from leadline.lab.incidents import incident
 from leadline.server.page import BUILT
 
-JUDGED_S_MAX = 240.0  # a recording of three minutes at full speed, on a busy machine
 SIZE: ViewportSize = {"width": 1400, "height": 900}
 
 
@@ -35,28 +30,8 @@ def recorded(built: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     if beside := os.environ.get("LEADLINE_RECORDED_URL"):
         yield beside
         return
-    directory = tmp_path_factory.mktemp("recorded")
-    (port,) = free_ports(1)
-    url = f"http://127.0.0.1:{port}"
-    command = [
-        sys.executable, "-m", "leadline.cli.main", "replay", str(incident("demo")), "--speed", "max",
-        "--data-dir", str(directory / "store"), "--port", str(port),
-    ]  # fmt: skip
-    with running(command, directory / "log") as process:
-        wait_for("the recording to be judged", lambda: _judged(process, url), JUDGED_S_MAX, 1.0)
+    with replayed(tmp_path_factory.mktemp("recorded")) as url:
         yield url
-
-
-def _judged(process: subprocess.Popen[bytes], url: str) -> bool:
-    """Whether both faults of the recording have their incident, and nothing is left to judge."""
-    assert process.poll() is None, f"leadline replay ended with {process.returncode}"
-    try:
-        if httpx.get(f"{url}/api/v1/replay", timeout=30.0).json()["state"] != "done":
-            return False
-        incidents = httpx.get(f"{url}/api/v1/incidents", timeout=30.0).json()["incidents"]
-    except (httpx.HTTPError, KeyError):
-        return False
-    return sum(bool(one["causes"]) for one in incidents) >= 2
 
 
 @pytest.fixture(scope="module")  # while it runs no other test of this process can run an event loop of its own

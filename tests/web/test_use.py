@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
+from bench.docs_commands.parse import ROOT
+from bench.docs_commands.run import failing
 from playwright.sync_api import Page, expect
 from tests.senders.running import RunningLeadline, ndjson
 from tests.web.views import FLAPPING, VIEWS, incident, looked_at, settled
@@ -243,3 +245,9 @@ def test_a_server_that_goes_is_told_and_its_picture_stays(
     live.stop()
     expect(page.get_by_role("button", name="no connection")).to_be_visible(timeout=30_000)
     expect(page.locator("main h1")).to_be_visible()
+
+
+def test_commands_on_pages_do_what_the_pages_say(recorded: str) -> None:
+    """Here because of the recording, and last because it marks verdicts."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    assert "\n".join(map(str, failing(pages, recorded))) == ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +19,8 @@ from leadline.server.config import load
 
 TIMEOUT_S = 310.0  # a query may run 300 s
 CONNECT_S = 5.0
+# Pages of the docs, which the API names as files of the source code; the server has them at /docs.
+_PAGE = re.compile(rb"(?<![\w/])docs/((?:how-to|formats)/[\w-]+)\.md\b")
 UNKNOWN = ("unknown_name", "unknown_incident", "unknown_table")  # reasons of the server for a name that nobody told
 
 
@@ -92,9 +96,13 @@ class Client:
         except httpx.HTTPError as error:
             raise WorldError(f"{self.url}{path}: {type(error).__name__}: {error}") from error
 
+    def _with_addresses(self, text: bytes) -> bytes:
+        """`text` with the addresses of pages of the docs, which a UNIX socket has none of."""
+        return text if self._socket else _PAGE.sub(rb"%s/docs/\1/" % self.url.encode(), text)
+
     def _json(self, path: str, answer: httpx.Response) -> dict[str, Any]:
         try:
-            found: dict[str, Any] = answer.json()
+            found: dict[str, Any] = json.loads(self._with_addresses(answer.content))
             if not isinstance(found, dict):
                 raise ValueError
         except ValueError:

@@ -17,11 +17,12 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
+SERVER_VARIABLE = "LEADLINE_SERVER"
 ServerOption = Annotated[
     str,
     typer.Option(
         "--server",
-        envvar="LEADLINE_SERVER",
+        envvar=SERVER_VARIABLE,
         help="Address of the server, or unix:PATH; by default that of leadline.yaml or http://127.0.0.1:8440.",
         show_default=False,
     ),

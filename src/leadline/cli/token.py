@@ -36,7 +36,7 @@ FileOption = Annotated[
 @app.command("create")
 def create(
     name: Annotated[str, typer.Argument(help="Owner, such as agent-n12 or kim; shown in lists and in the audit log.")],
-    role: Annotated[TokenRole, typer.Option(help="What it may do; see docs/how-to/connect-from-another-host.md.")],
+    role: Annotated[TokenRole, typer.Option(help="What it may do; see 'Connect from another host' in the docs.")],
     tenant: Annotated[
         str,
         typer.Option(help="Whose rows; for operate, which acts for all tenants, that one only.", show_default=False),

@@ -20,6 +20,7 @@ from leadline.explain.config import ExplainConfig
 from leadline.explain.explain import Explainer
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, WorldError
 from leadline.server.changes import Changes
+from leadline.server.docs import mount_docs
 from leadline.server.health import LeadlineCollector, Parts
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.routes import routers
@@ -73,6 +74,7 @@ def create_api(
     mount_page(api, HELLO)
     for router in routers():
         api.include_router(router)
+    mount_docs(api)
     require_all_listed(all_routes(api))
     return api
 

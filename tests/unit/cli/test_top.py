@@ -166,7 +166,7 @@ def test_nothing_connected_says_what_to_do() -> None:
     async def steps(app: Top, _: Pilot[None]) -> None:
         assert "▨ unknown lost" in text(app, "head"), "not zero, and not good"
         assert "no job told a step" in text(app, "head")
-        assert "watch-a-pytorch-job" in text(app, "jobs-title")
+        assert "Instrument a PyTorch job" in text(app, "jobs-title")
         assert "leadline agent" in text(app, "hosts-title")
 
     driven(server, steps)

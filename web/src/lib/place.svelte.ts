@@ -113,7 +113,7 @@ export function followLinks(event: MouseEvent): void {
     return;
   const link = (event.target as Element | null)?.closest?.("a");
   if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
-  if (link.pathname.startsWith("/api/") || link.pathname === "/metrics") return;
+  if (/^\/(api|docs)(\/|$)/.test(link.pathname) || link.pathname === "/metrics") return;
   event.preventDefault();
   place.go(link.pathname + link.search);
 }

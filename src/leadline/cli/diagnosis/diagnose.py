@@ -14,7 +14,16 @@ from leadline.cli.diagnosis.offline import recorded_diagnosis
 from leadline.cli.diagnosis.truth import compared, comparison
 from leadline.cli.diagnosis.words import state_line, tell
 from leadline.cli.exits import EXIT_OF_STATE
-from leadline.cli.options import AtOption, ClusterOption, ConfigOption, Output, OutputOption, ServerOption, SvgOption
+from leadline.cli.options import (
+    SERVER_VARIABLE,
+    AtOption,
+    ClusterOption,
+    ConfigOption,
+    Output,
+    OutputOption,
+    ServerOption,
+    SvgOption,
+)
 from leadline.cli.output import console, emit, when
 from leadline.cli.picture.diagnosis import diagnosis_picture
 from leadline.cli.picture.save import save
@@ -89,7 +98,15 @@ def diagnose(
     """
     try:
         if metrics is not None:
-            _refused("--metrics", within=within, truth=truth, svg=svg, cluster=cluster, config=config, server=server)
+            _refused(
+                "--metrics",
+                within=within,
+                truth=truth,
+                svg=svg,
+                cluster=cluster,
+                config=config,
+                server=_by_flag(server),
+            )
             given = Given(metrics, relations, about, at, lasting, normal or (), role or (), symptom_metric, step)
             _tell_metrics(given, output, check=check, every=every)
         _needs_metrics(relations=relations, normal=normal, role=role, symptom_metric=symptom_metric, step=step)
@@ -142,6 +159,11 @@ def _needs_metrics(**options: Any) -> None:
         raise UsageError(f"{', '.join(given)}: only with --metrics FILE")
 
 
+def _by_flag(server: str) -> str:
+    """The server if a flag named it: that of the environment is the usual one, and what needs none does without."""
+    return "" if server == os.environ.get(SERVER_VARIABLE) else server
+
+
 def _found(
     about: str, within: str, truth: bool, at: str, cluster: str, config: Path | None, server: str, *, quiet: bool
 ) -> tuple[dict[str, Any], list[Entry] | None]:
@@ -153,7 +175,7 @@ def _found(
         if within:
             raise UsageError(f"one name is asked for, or a recording (NAME{SUFFIX}) and one; got {about} and {within}")
         return Client(server).get("/api/v1/diagnosis", job=about, at=at, cluster=cluster), None
-    if at or cluster or server:
+    if at or cluster or _by_flag(server):
         raise UsageError(
             "--at, --cluster and --server need a running Leadline; a recording is analysed here, as a whole"
         )

@@ -19,7 +19,7 @@ from leadline.model.errors import LeadlineError
 Get = Callable[..., dict[str, Any]]
 STYLES: Mapping[str, str] = {"good": "", "watch": "yellow", "bad": "bold red", "unknown": "dim", "suppressed": "dim"}
 EMPTY: Mapping[str, str] = {
-    JOBS: "no job reported a step in this time span: docs/how-to/watch-a-pytorch-job.md",
+    JOBS: "no job reported a step in this time span; how one does: 'Instrument a PyTorch job' in the docs",
     INCIDENTS: "none in this span",
     HOSTS: "no data from any host yet: leadline agent --server ADDRESS",
 }
