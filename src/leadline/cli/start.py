@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 
-HELP = ("-h", "--help")
+from leadline import __version__
+
+ALONE = """usage: leadline agent | run ...
+
+This is the agent's installation:
+  leadline agent --help     read this host's counters, links, kernel log and event rings, and send them to a server
+  leadline run --help       run a training job and watch it, beside a server elsewhere
+
+The server and all other verbs: pip install 'leadline[server]'"""
 
 
 def main() -> None:
@@ -18,6 +27,9 @@ def main() -> None:
         from leadline.cli.running.run import main as run
 
         sys.exit(run(arguments))
+    if verb in ([], ["-h"], ["--help"], ["--version"]) and importlib.util.find_spec("typer") is None:
+        print(f"leadline {__version__}" if verb == ["--version"] else ALONE)
+        return
     try:
         from leadline.cli.main import main as others
 
@@ -36,7 +48,7 @@ EXTRAS = {"torch": "lab", "torchmetrics": "lab", "textual": "top", "opentelemetr
 def missing(verb: str, module: str) -> str:
     """What to say where a package is not installed."""
     package = module.partition(".")[0]
-    extra = EXTRAS.get(package, "server")
+    extra = EXTRAS.get(module, EXTRAS.get(package, "server"))
     only = " With the agent alone there are `leadline agent` and `leadline run`." if extra == "server" else ""
     return f"`leadline {verb}` needs {package}, which is not installed: pip install 'leadline[{extra}]'.{only}"
 

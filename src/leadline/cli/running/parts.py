@@ -20,10 +20,11 @@ from urllib.parse import quote
 
 from leadline import __version__
 from leadline.host.bound import bound_to_parent
+from leadline.host.config import AgentConfig
 from leadline.host.config import load as agent_config
 from leadline.host.post import FAILURES, Server, parse_server
 from leadline.host.secret import secret_of
-from leadline.model.errors import UsageError, WorldError
+from leadline.model.errors import ConfigError, UsageError, WorldError
 
 DEFAULT_URL = "http://127.0.0.1:8440"
 ASK_S = 5.0  # for an answer of a server that is there
@@ -168,15 +169,27 @@ class Agent(NamedTuple):
 
 
 def agent_here(proc: Path = Path("/proc")) -> Agent | None:
-    """The agent of this host, if one runs that takes rings from this user."""
+    """The agent of this host, if one runs that takes rings from this user; not one of another `leadline run`."""
     for path in proc.glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ConfigError):
             words = path.read_bytes().decode("utf-8", "replace").split("\0")
             if AGENT in words and "--once" not in words and "--ring-dir" not in words:
-                config = agent_config(None, os.environ, {})
+                config = _settings_of(words, path.parent)
                 if config.ring_dir.is_dir() and os.access(config.ring_dir, os.W_OK | os.X_OK):
-                    return Agent(config.ring_dir, _option(words, "--server"))
+                    return Agent(config.ring_dir, config.server)
     return None
+
+
+def _settings_of(words: list[str], process: Path) -> AgentConfig:
+    """What an agent was started with, as far as this user may look: its environment is its owner's to see."""
+    environ: dict[str, str] = {}
+    file = _option(words, "--config") or _option(words, "-c")
+    with contextlib.suppress(OSError):
+        pairs = (process / "environ").read_bytes().decode("utf-8", "replace").split("\0")
+        environ = dict(each.split("=", 1) for each in pairs if "=" in each)
+    path = process / "cwd" / file if file else None
+    server = _option(words, "--server")
+    return agent_config(path if path and path.is_file() else None, environ, {"server": server or None})
 
 
 def _option(words: list[str], name: str) -> str:
