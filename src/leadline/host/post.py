@@ -71,6 +71,16 @@ class _UnixConnection(http.client.HTTPConnection):
             raise
 
 
+def connection(server: Server, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection that is opened by its first request. Errors: ConfigError for certificates that are none."""
+    if server.socket:
+        return _UnixConnection(server.socket, timeout_s)
+    if not server.tls:
+        return http.client.HTTPConnection(server.host, server.port, timeout=timeout_s)
+    context = certificates(server.ca_file, os.environ)
+    return http.client.HTTPSConnection(server.host, server.port, timeout=timeout_s, context=context)
+
+
 class Poster:
     """Sends items, one at a time. Not thread-safe: each lane has its own."""
 
@@ -108,7 +118,7 @@ class Poster:
 
     def _try(self, item: Item) -> Outcome:
         if self._connection is None:
-            self._connection = self._open()
+            self._connection = connection(self._server, self._timeout_s)
         headers = {
             **self._headers,
             **self._server.secret.headers(),
@@ -123,15 +133,6 @@ class Poster:
         if 200 <= answer.status < 300:
             return Outcome(answer.status)
         return Outcome(answer.status, _words(answer.status, body), _seconds(answer.getheader("retry-after")))
-
-    def _open(self) -> http.client.HTTPConnection:
-        if self._server.socket:
-            return _UnixConnection(self._server.socket, self._timeout_s)
-        where = self._server.host, self._server.port
-        if not self._server.tls:
-            return http.client.HTTPConnection(*where, timeout=self._timeout_s)
-        context = certificates(self._server.ca_file, os.environ)
-        return http.client.HTTPSConnection(*where, timeout=self._timeout_s, context=context)
 
 
 def _words(status: int, body: bytes) -> str:
