@@ -1,19 +1,15 @@
-"""Man pages of all verbs: `python -m leadline.cli.manual.man DIRECTORY` writes leadline.1 and one for each verb.
+"""Man pages of all verbs: leadline.1 and one for each verb.
 
 The source is what `--help` shows. A verb with verbs below it has one page, in which each of them has a part.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import sys
-import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from leadline import __version__
-from leadline.cli.manual.commands import PROGRAM, Command, Flag, Operand, program
+from leadline.cli.manual.commands import PROGRAM, Command, Flag, Operand
 from leadline.host.secret import CA_VARIABLE, FILE_VARIABLE, VARIABLE
 
 ENVIRONMENT = (
@@ -42,19 +38,10 @@ def pages(of: Command, date: str) -> dict[str, str]:
     return found | {f"{PROGRAM}-{name}.1": _page(each, date, named) for name, each in named.items()}
 
 
-def written(directory: Path, of: Command, date: str) -> list[Path]:
-    """The files, written into a directory, which is made if it is not there."""
-    directory.mkdir(parents=True, exist_ok=True)
-    found = pages(of, date)
-    for name, text in found.items():
-        (directory / name).write_text(text)
-    return [directory / name for name in found]
-
-
 def _page(of: Command, date: str, named: Mapping[str, Command]) -> str:
     name = "-".join((PROGRAM, *of.path))
     lines = [
-        '.\\" Written by `python -m leadline.cli.manual.man` from what --help shows.',
+        '.\\" Written by `python -m leadline.cli.manual` from what --help shows.',
         f'.TH {name.upper()} 1 {date} "Leadline {__version__}" "Leadline"',
         ".SH NAME",
         f"{_plain(name)} \\- {_line(_short(of))}",
@@ -158,16 +145,3 @@ def _plain(text: str) -> str:
     return (
         text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("^", "\\(ha").replace("~", "\\(ti")
     )
-
-
-def main() -> None:
-    """Write the pages. The date is SOURCE_DATE_EPOCH, where that is set: the same source gives the same bytes."""
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m leadline.cli.manual.man DIRECTORY")
-    epoch_s = int(os.environ.get("SOURCE_DATE_EPOCH") or time.time())
-    made = written(Path(sys.argv[1]), program(), time.strftime("%Y-%m-%d", time.gmtime(epoch_s)))
-    print(f"{len(made)} pages in {sys.argv[1]}")
-
-
-if __name__ == "__main__":
-    main()
