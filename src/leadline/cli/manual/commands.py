@@ -132,7 +132,9 @@ def _plain(value: Any) -> str:
 def _parsed_flag(found: argparse.Action) -> Flag:
     names = tuple(sorted(found.option_strings, key=lambda name: not name.startswith("--")))
     text = (found.help or "").strip()
-    text = f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+    if text.split(" ")[0].rstrip(",").isalpha():  # argparse's manner is no capital and no full stop; not of an address
+        text = f"{text[:1].upper()}{text[1:]}"
+    text = f"{text.rstrip('.')}."
     if found.nargs == 0:
         return Flag(names, text)
     metavar = found.metavar if isinstance(found.metavar, str) else found.dest.upper()

@@ -61,8 +61,8 @@ def _page(of: Command, date: str, named: Mapping[str, Command]) -> str:
 
 
 def _short(of: Command) -> str:
-    """What it is for as `whatis` shows it: no full stop, no capital."""
-    text = of.summary.rstrip(".").replace("`", "")
+    """What it is for as `whatis` shows it: the first sentence, without full stop and capital."""
+    text = of.summary.partition(". ")[0].rstrip(".").replace("`", "")
     return text[:1].lower() + text[1:]
 
 
