@@ -22,7 +22,7 @@ from leadline import __version__
 from leadline.host.bound import bound_to_parent
 from leadline.host.config import AgentConfig
 from leadline.host.config import load as agent_config
-from leadline.host.post import FAILURES, Server, parse_server
+from leadline.host.post import FAILURES, Server, connection, parse_server
 from leadline.host.secret import secret_of
 from leadline.model.errors import ConfigError, UsageError, WorldError
 
@@ -50,15 +50,15 @@ class Asked:
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """The answer. Errors: WorldError if nobody answers, or not with JSON; what the server refuses too."""
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value)
-        connection = self.server.open(ASK_S)
+        opened = connection(self.server, ASK_S)
         try:
-            connection.request("GET", f"{path}?{query}" if query else path, headers=self.server.secret.headers())
-            answer = connection.getresponse()
+            opened.request("GET", f"{path}?{query}" if query else path, headers=self.server.secret.headers())
+            answer = opened.getresponse()
             found = json.loads(answer.read())
         except FAILURES as error:
             raise WorldError(f"no Leadline answers at {self.url}: {error or type(error).__name__}") from None
         finally:
-            connection.close()
+            opened.close()
         if answer.status >= 400 or not isinstance(found, dict):
             said = found.get("error", {}).get("message", found) if isinstance(found, dict) else found
             raise WorldError(f"{self.url}{path}: {answer.status}: {said}")
