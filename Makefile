@@ -31,7 +31,7 @@ TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compi
 # program:package where Debian's names differ
 LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd faketime
 TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
-  sfacctd:pmacct ovs-vswitchd:openvswitch-switch chromium gcc:build-essential
+  sfacctd:pmacct ovs-vswitchd:openvswitch-switch chromium gcc:build-essential zsh fish
 
 .NOTPARALLEL:
 .PHONY: help up test checks-idly tests-idly check format lint types bench evals evals-quick docs clean
@@ -99,11 +99,12 @@ QUICK := $(addprefix tests/unit/,alerts analysis deploy explain host ingest lab 
 # Programs and the page come while pip installs: each waits for its network most of the time.
 test: | $(BIN)/python
 	@mkdir -p build && scripts/build-page --node
-	@{ scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS) && scripts/build-page; } >build/beside.txt 2>&1 & beside=$$!; \
+	@{ scripts/install-programs $(TEST_PROGRAMS) $(LAB_PROGRAMS) && scripts/build-page && scripts/install-helm; } >build/beside.txt 2>&1 & beside=$$!; \
 	  trap wait EXIT; \
 	  $(MAKE) --no-print-directory $(TEST_STAMP); \
 	  $(MAKE) --no-print-directory lint; \
 	  $(MAKE) --no-print-directory $(KERNEL_STAMP); \
+	  $(MAKE) --no-print-directory $(DOCS_STAMP); \
 	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt
 	@begun=; trap 'for one in $$begun; do kill -- -$${one#*:}; done 2>/dev/null || true' EXIT; \
 	  idly() { setsid scripts/idly $(MAKE) --no-print-directory $$1-idly >build/$$1.txt 2>&1 & begun+=" $$1:$$!"; }; \
