@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from evals.jobs.healthy_scores import of_jobs
-from evals.jobs.place import MARKED, UNMARKED, Place, wait_for_first_step
+from evals.jobs.place import MARKED, UNMARKED, Place, free_ports, wait_for_first_step
 from evals.jobs.watching import Watching, first_cause
 
 pytestmark = pytest.mark.slow
@@ -30,6 +31,29 @@ SHARED = "twin"
 APART_S = 45.0  # longer than any pause of a job that was seen working is waited for
 STEPS_OF_APART = 40
 FAILED = 1  # in its first step
+
+
+# Two ranks that know nothing of Leadline; from its 60th step on one of them takes half a second more.
+UNTOUCHED = """
+import sys, time, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for number in range(110):
+    time.sleep(0.55 if number >= 60 and dist.get_rank() == 1 else 0.05)
+    optimizer.zero_grad()
+    model(torch.ones(8, 64)).sum().backward()
+    optimizer.step()
+dist.destroy_process_group()
+sys.exit(7)
+"""
+
+
+def _script(directory: Path) -> Path:
+    path = directory / "untouched.py"
+    path.write_text(UNTOUCHED)
+    return path
 
 
 class Watched:
@@ -49,6 +73,12 @@ class Watched:
         always.touch()
         fails = ("--befalls", f"raised:{FAILED}", "--when", str(always))
         self.fails = place.torchrun("fails", 2, MARKED, ("--step-s", "0.2", *fails))
+        self.untouched = subprocess.Popen(
+            [sys.executable, "-m", "leadline.cli.start", "run", "--server", f"http://127.0.0.1:{place.port}", "--job",
+             "untouched", "--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+             str(free_ports(1)[0]), str(_script(place.directory))],
+            env=place.environ, cwd=place.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
         self.twins = [place.torchrun(name, 1, UNMARKED, alone, called=SHARED) for name in ("twin-a", "twin-b")]
 
     def steps(self, job: str) -> dict[int, int]:
@@ -66,6 +96,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         try:
             yield found
         finally:
+            found.untouched.terminate()
+            found.untouched.communicate()
             for job in (found.two, found.eight, found.slow, found.apart, found.fails, *found.twins):
                 job.end()
 
@@ -76,6 +108,17 @@ def wait_for(what: str, look: Any, timeout_s: float) -> Any:
         assert time.monotonic() < end, f"waited {timeout_s:.0f} s for {what}"
         time.sleep(0.2)
     return found
+
+
+def test_a_script_that_knows_nothing_of_leadline_is_watched_and_told_of_at_its_end(watched: Watched) -> None:
+    said = watched.untouched.communicate(timeout=MADE_S_MAX + TOLD_S_MAX)[0]
+    assert watched.untouched.returncode == 1, said  # torchrun's own, where a rank ends with 7
+    assert f"http://127.0.0.1:{watched.place.port}/#/jobs/untouched" in said
+    steps = watched.steps("untouched")
+    assert set(steps) == {0, 1}
+    assert min(steps.values()) >= 108, steps
+    assert "rank:untouched/1" in said, said
+    assert "straggler" in said, said
 
 
 def test_nothing_is_told_of_a_rank_that_a_debugger_holds(watched: Watched) -> None:

@@ -166,14 +166,19 @@ class Agent(NamedTuple):
     server: str
 
 
-def agent_here(proc: Path = Path("/proc")) -> Agent | None:
-    """The agent of this host, if one runs that takes rings from this user; not one of another `leadline run`."""
+def agent_here(server: str, proc: Path = Path("/proc")) -> Agent | None:
+    """The agent of this host, if one runs that takes rings from this user; not one of another `leadline run`.
+
+    `server`: where it has to send, unless that is empty.
+    """
+    wanted = parse_server(server)[:4] if server else None
     for path in proc.glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError, ConfigError):
             words = path.read_bytes().decode("utf-8", "replace").split("\0")
             if AGENT in words and "--once" not in words and "--ring-dir" not in words:
                 config = _settings_of(words, path.parent)
-                if config.ring_dir.is_dir() and os.access(config.ring_dir, os.W_OK | os.X_OK):
+                sends_there = wanted is None or parse_server(config.server)[:4] == wanted
+                if sends_there and config.ring_dir.is_dir() and os.access(config.ring_dir, os.W_OK | os.X_OK):
                     return Agent(config.ring_dir, config.server)
     return None
 

@@ -101,7 +101,7 @@ def _run(asked: argparse.Namespace) -> int:
             "--token-file tokens` on one and give each --server http://HOST:8440 --token-file FILE"
         )
     name = asked.job or job_name(command, os.environ, time.time())
-    agent = agent_here()
+    agent = agent_here(server)
     rings = agent.rings if agent else rings_folder(task.step)
     with _held(rings, task):
         if not task.leads:
