@@ -28,7 +28,7 @@ def compare(
 ) -> None:
     """Compare A with B, or with its peers: versions, settings, times, metrics."""
     found = Client(server).get("/api/v1/compare", a=a, b=b, at=at, cluster=cluster)
-    if not emit(found, output):
+    if not emit(found, output, "times"):
         tell(console(), found)
 
 

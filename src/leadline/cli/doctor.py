@@ -23,7 +23,7 @@ def doctor(server: ServerOption = "", output: OutputOption = Output.TABLE) -> No
         found = Client(server).get("/api/v1/doctor")
     except WorldError as error:
         raise typer.Exit(_unreachable(str(error), output)) from error
-    if not emit(found, output):
+    if not emit(found, output, "sources"):
         show(found)
     raise typer.Exit(EXIT_OF_STATE[found["state"]])
 
@@ -87,6 +87,6 @@ def _unreachable(message: str, output: Output) -> int:
             {"state": "critical", "text": message, "do": "Start it with `leadline up`, or name another with --server."}
         ],
     }
-    if not emit(answer, output):
+    if not emit(answer, output, "findings"):
         console(stderr=True).print(state_text("critical"), message)
     return EXIT_OF_STATE["critical"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,22 @@ class Output(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
+
+
+@dataclass
+class Asked:
+    """The format that this call of `leadline` was asked for, for its errors too; one process is one call."""
+
+    output: Output = Output.TABLE
+
+
+ASKED = Asked()
+
+
+def _keep_output(value: Output) -> Output:
+    ASKED.output = value
+    return value
 
 
 ServerOption = Annotated[
@@ -30,7 +47,9 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.", show_default=True)]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="Output format.", show_default=True, callback=_keep_output)
+]
 SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw it into this file, NAME.svg.")]
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 AtOption = Annotated[

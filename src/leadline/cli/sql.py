@@ -23,7 +23,7 @@ def sql(
     """
     text = sys.stdin.read() if query == "-" else query
     found = Client(server).post("/api/v1/sql", {"sql": text})
-    if emit(found, output):
+    if emit(found, output, "rows"):
         return
     numbers = [
         name for name in found["columns"] if all(isinstance(row[name], (int, float)) for row in found["rows"][:50])

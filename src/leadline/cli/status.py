@@ -45,7 +45,7 @@ def status(
     except WorldError as error:
         lines = [Line("server", CRITICAL, str(error))]
     well = all(each.state == OK for each in lines)
-    if not emit({"schema": SCHEMA_VERSION, "well": well, "lines": [asdict(each) for each in lines]}, output):
+    if not emit({"schema": SCHEMA_VERSION, "well": well, "lines": [asdict(each) for each in lines]}, output, "lines"):
         out = console()
         for each in lines:
             if not check or each.state != OK:

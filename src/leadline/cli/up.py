@@ -45,7 +45,7 @@ def up(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="With --demo: exit when the demo ends.")] = False,
 ) -> None:
-    """Start Leadline: ingestion, embedded store and API in one process under a small supervisor.
+    """Start the server: ingestion, storage, API and web page.
 
     Runs until Ctrl-C or SIGTERM; everything accepted is stored before it exits.
     """

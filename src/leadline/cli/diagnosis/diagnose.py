@@ -103,7 +103,7 @@ def diagnose(
         found["truth"] = [each.as_json() for each in lines]
     if svg is not None:
         save(svg, diagnosis_picture(found, when(found["at_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "incidents"):
         out = console()
         if check:
             out.print(state_line(found), soft_wrap=True)
@@ -174,7 +174,7 @@ def _faults(path: Path) -> list[Entry]:
 def _nothing(about: str, message: str, output: Output, *, check: bool) -> int:
     """Say that cannot tell."""
     answer = {"schema": SCHEMA_VERSION, "state": "unknown", "about": about, "why": message, "incidents": []}
-    if not emit(answer, output):
+    if not emit(answer, output, "incidents"):
         if check:
             console().print(f"UNKNOWN: {message}", soft_wrap=True)
         else:

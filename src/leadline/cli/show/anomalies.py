@@ -29,7 +29,7 @@ def anomalies(
     asked = {"entity": entity, "from": since, "to": until, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/anomalies", **asked)
-    if not emit(found, output):
+    if not emit(found, output, "entities"):
         tell(console(), found, every=bool(entity))
     if not found["entities"]:
         require_known(client, "entity", entity, cluster=cluster)

@@ -25,7 +25,7 @@ def failures(
 ) -> None:
     """Show failures: share and lost GPU time by class, time to resolve, first failure by fleet size, MTTF by job."""
     found = Client(server).get("/api/v1/failures", **{"from": since, "to": until, "cluster": cluster})
-    if emit(found, output):
+    if emit(found, output, "failures"):
         return
     tell(console(), found)
 

@@ -35,7 +35,7 @@ def flows(
     found = client.get("/api/v1/flows", job=job, at=at, cluster=cluster)
     if svg is not None:
         save(svg, flows_picture(found, when(found["end_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "flows"):
         tell(console(), found)
     if not found["flows"]:
         require_known(client, "job", job, cluster=cluster)

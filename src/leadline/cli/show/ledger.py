@@ -38,7 +38,7 @@ def ledger(
     found = client.get("/api/v1/ledger", **asked)
     if svg is not None:
         save(svg, ledger_picture(found, when))
-    if not emit(found, output):
+    if not emit(found, output, "categories"):
         tell(console(), found)
     if found["total"] is None:
         require_known(client, "job", job, cluster=cluster)

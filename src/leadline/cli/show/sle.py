@@ -46,7 +46,7 @@ def sle(
         "/api/v1/sle", layer=layer, entity=entity, expectation=expectation, window=window, at=at, cluster=cluster
     )
     state, line = verdict(found)
-    if not emit({**found, "state": state} if check else found, output):
+    if not emit({**found, "state": state} if check else found, output, "held"):
         out = console()
         if check:
             out.print(state_text(state), line, soft_wrap=True)
@@ -215,7 +215,7 @@ def expectations(
         raise UsageError(f"--layer: expected one of {', '.join(Layer)}, got {layer[:50]!r}")
     found = Client(server).get("/api/v1/expectations", at=at, cluster=cluster)
     found["expectations"] = [each for each in found["expectations"] if layer in ("", each["layer"])]
-    if emit(found, output):
+    if emit(found, output, "expectations"):
         return
     out = console()
     if found["note"]:
