@@ -34,11 +34,12 @@ def _keep_output(value: Output) -> Output:
     return value
 
 
+SERVER_VARIABLE = "LEADLINE_SERVER"
 ServerOption = Annotated[
     str,
     typer.Option(
         "--server",
-        envvar="LEADLINE_SERVER",
+        envvar=SERVER_VARIABLE,
         help="Address of the server, or unix:PATH; by default that of leadline.yaml or http://127.0.0.1:8440.",
         show_default=False,
     ),

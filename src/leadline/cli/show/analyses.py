@@ -23,8 +23,8 @@ def print_analyses(out: Console, states: Sequence[Mapping[str, Any]]) -> None:
         {
             "state": Text(each["state"], style=STATE_STYLE.get(_AS_BAD_AS.get(each["state"], ""), "")),
             "analysis": f"{each['name']} {each['version']}",
-            "judged to": when(each["judged_to_ns"]),
-            "behind now": ago(each["lag_s"]),
+            "checked up to": when(each["judged_to_ns"]),
+            "lag": ago(each["lag_s"]),
             "windows": each["windows"],
             "waiting": each["waiting"],
             "failed": each["failures"],
