@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.cli.options import Output
+from leadline.cli.texts import printable
 from leadline.model.errors import UsageError
 
 STATE_STYLE = {"ok": "green", "warning": "yellow", "critical": "red", "unknown": "dim"}
@@ -33,14 +33,6 @@ PIPE_WIDTH = 10_000
 
 BETWEEN = 3  # columns of a table are this far apart, as rich draws them
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-# C0 and C1 but for tab and line feed, and what changes the direction of text (CVE-2021-42574).
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-
-
-def printable(text: str) -> str:
-    """The text with a visible escape (`\\u001b`) in place of each character that a terminal would act on."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class _Printable:

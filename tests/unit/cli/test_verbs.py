@@ -214,6 +214,20 @@ def test_what_is_no_leadline_is_said(leadline_cli: Run) -> None:
         assert (ran.code, "http://HOST:PORT" in ran.err) == (2, True), ran
 
 
+def test_a_server_of_another_version_is_told_once(leadline_cli: Run, leadline: RunningLeadline) -> None:
+    with Pages() as pages:
+        answer = {"doctor": leadline.http.get("/api/v1/doctor"), "diagnosis": leadline.http.get("/api/v1/diagnosis")}
+        assert answer["doctor"].headers["leadline-version"] == __version__
+        for name, each in answer.items():
+            pages.answers[f"/api/v1/{name}"] = (200, {"leadline-version": "9.8.7"}, each.content)
+        said = leadline_cli("status", "--server", pages.address).err
+        assert said.count("9.8.7") == said.count(__version__) == 1
+        missing = {"error": {"reason": "not_found", "message": "nothing"}}
+        pages.answers["/api/v1/tables"] = (404, {}, json.dumps(missing).encode())
+        ran = leadline_cli("show", "tables", "--server", pages.address)
+        assert (ran.code, "of another version" in ran.err) == (2, True)
+
+
 def test_doctor_with_a_refusal_ends_with_1(leadline: RunningLeadline, leadline_cli: Run) -> None:
     """Last against this server: it stays in warning for ten minutes."""
     leadline.http.post("/v1/metrics", content=b"\xff", headers={"content-type": "application/x-protobuf"})
