@@ -221,7 +221,12 @@ def when(time_ns: int | None) -> str:
     """A time in UTC to the second; `-` for None."""
     if time_ns is None:
         return "-"
-    return datetime.fromtimestamp(time_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def precisely(time_ns: int | None) -> str | None:
+    """A time in UTC to the microsecond, which is as far as a clock is worth reading; None for None."""
+    return None if time_ns is None else f"{when(time_ns)[:-1]}.{time_ns % 10**9 // 1000:06d}Z"
 
 
 def state_text(state: str) -> Text:

@@ -38,8 +38,9 @@ def anomalies(
 def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
     """Print an answer for people; `every`: all metrics of each entity."""
     total = found["entities_total"]
+    what = f"{total} {'entity' if total == 1 else 'entities'}"
     out.print(
-        f"odd, {when(found['from_ns'])} to {when(found['to_ns'])}: {total} {'entity' if total == 1 else 'entities'}",
+        f"unusual metrics, {when(found['from_ns'])} to {when(found['to_ns'])}: {what}",
         style="bold",
     )
     if found["why"]:
@@ -47,7 +48,7 @@ def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
     rows = []
     for each in found["entities"][:ENTITIES_SHOWN]:
         shown = each["metrics"] if every else each["metrics"][:METRICS_SHOWN]
-        rows += [_line(row, each["entity"] if place == 0 else "") for place, row in enumerate(shown)]
+        rows += [_line(row, (each["name"] or each["entity"]) if place == 0 else "") for place, row in enumerate(shown)]
         if len(each["metrics"]) > len(shown):
             rows.append(dict.fromkeys(rows[-1], "") | {"metric": f"and {len(each['metrics']) - len(shown)} more"})
     if rows:

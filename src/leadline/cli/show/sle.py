@@ -141,7 +141,8 @@ def _layer(out: Console, layer: Mapping[str, Any], rows: Sequence[Mapping[str, A
 
 
 def _whose(row: Mapping[str, Any]) -> str:
-    return row["entity"] if row["tenant"] == "default" else f"{row['entity']} of {row['tenant']}"
+    entity = row["name"] or row["entity"]
+    return entity if row["tenant"] == "default" else f"{entity} of {row['tenant']}"
 
 
 def _budget(row: Mapping[str, Any]) -> str:
