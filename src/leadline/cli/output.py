@@ -72,15 +72,17 @@ class _OnlyPrintable(RenderHook):
         return [_Printable(each) for each in renderables]
 
 
-def console(stderr: bool = False) -> Console:
+def console(stderr: bool = False, into: io.StringIO | None = None, width: int = 0) -> Console:
     """A console on stdout (or stderr) that is not squeezed to 80 columns when it is a pipe.
 
-    Texts are printed as they are: brackets and colons in what a sender told us are no markup and no emoji.
+    `into`: a text in place of them, in colours and `width` columns wide. What is printed stays as it is: brackets and
+    colons in what a sender told us are no markup and no emoji.
     """
-    stream = sys.stderr if stderr else sys.stdout
+    stream = into or (sys.stderr if stderr else sys.stdout)
     made = Console(
-        file=stream, width=None if stream.isatty() else PIPE_WIDTH, highlight=False, markup=False, emoji=False
-    )
+        file=stream, width=width or (None if stream.isatty() else PIPE_WIDTH), highlight=False, markup=False,
+        emoji=False, force_terminal=True if into else None, color_system="standard" if into else "auto",
+    )  # fmt: skip
     made.push_render_hook(_OnlyPrintable())
     return made
 
