@@ -52,7 +52,7 @@ def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
         if len(each["metrics"]) > len(shown):
             rows.append(dict.fromkeys(rows[-1], "") | {"metric": f"and {len(each['metrics']) - len(shown)} more"})
     if rows:
-        out.print(table(rows, list(rows[0]), right=["score", "expected", "seen"]))
+        out.print(table(rows, list(rows[0]), right=["score", "usual", "seen"]))
     if total > ENTITIES_SHOWN:
         out.print(f"and {total - ENTITIES_SHOWN} more entities; see --output json", style="dim")
 
@@ -60,8 +60,9 @@ def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
 def _line(row: Mapping[str, Any], entity: str) -> dict[str, Any]:
     label = f" ({row['label']})" if row["label"] else ""
     return {
-        "entity": entity, "metric": row["metric"] + label, "witness": row["witness"], "is": row["direction"],
-        "score": f"{row['score']:.1f}", "expected": f"{row['expected']:.4g}", "seen": f"{row['seen']:.4g}",
+        "entity": entity, "metric": row["metric"] + label, "compared with": f"its {row['witness']}",
+        "is": row["direction"], "score": f"{row['score']:.1f}",
+        "usual": f"{row['expected']:.4g}", "seen": f"{row['seen']:.4g}",
         "since": when(row["start_ns"]), "until": _until(row),
     }  # fmt: skip
 
