@@ -37,7 +37,12 @@ def _flags() -> list[Action]:
 
 
 def _as_option(action: Action) -> inspect.Parameter:
-    option = typer.Option(*action.option_strings, help=action.help, metavar=action.metavar, show_default=False)
+    option = typer.Option(
+        *action.option_strings,
+        help=action.help,
+        metavar=str(action.metavar) if action.metavar else None,
+        show_default=False,
+    )
     kind: Any = bool if action.nargs == 0 else action.type or str
     annotation: Any = Annotated[kind, option] if kind is bool else Annotated[kind | None, option]
     default = False if kind is bool else None

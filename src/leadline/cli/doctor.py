@@ -45,7 +45,7 @@ def show(found: dict[str, Any]) -> None:
         out.print(table(found["refused"], ["amount", "unit", "reason", "severity", "do"], right=["amount"]))
     if states := found.get("analyses"):  # none where no analysis is registered
         out.print("\nanalyses", style="bold")
-        print_analyses(out, states)
+        print_analyses(out, states, short=True)
     tables = [
         {"table": each["table"], "rows": each["rows"], "on disk": size(each["bytes"])}
         for each in found["tables"]

@@ -31,6 +31,7 @@ STATE_STYLE = {"ok": "green", "warning": "yellow", "critical": "red", "unknown":
 # In a pipe a row is a line, however long: `grep` and `cut` read lines. A number, because rich wants one.
 PIPE_WIDTH = 10_000
 
+TIME_CHARS = 20  # of `2026-11-20 20:21:20Z`
 BETWEEN = 3  # columns of a table are this far apart, as rich draws them
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -132,9 +133,8 @@ def _csv_cell(value: Any) -> str:
 
 
 class Rows:
-    """A plain table of rows, which never breaks a word: where a terminal is too narrow, each row is a block of lines.
-
-    That is what psql calls expanded. In a pipe a row is one line, however long.
+    """A plain table of rows that never breaks a word; where a terminal is too narrow, each row is a few lines that name
+    what they say. In a pipe a row is one line, however long.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], right: Sequence[str] = ()) -> None:
@@ -143,9 +143,12 @@ class Rows:
         self.cells = [[_cell(row.get(column)) for column in columns] for row in rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        least = [self._widest(place, str.split) for place in range(len(self.columns))]
+        least = [self._widest(place, self._kept_whole(column)) for place, column in enumerate(self.columns)]
         room = options.max_width - BETWEEN * (len(self.columns) - 1)
-        yield self._blocks() if sum(least) > room else self._table(self._widths(least, room))
+        if sum(least) > room:
+            yield from self._blocks(console, options.max_width)
+        else:
+            yield self._table(self._widths(least, room))
 
     def _widths(self, least: list[int], room: int) -> list[int]:
         """Of columns that together take no more than `room`: the widest give way first, none below its longest word."""
@@ -163,23 +166,34 @@ class Rows:
             made.add_row(*row)
         return made
 
+    def _kept_whole(self, column: str) -> Callable[[str], list[str]]:
+        """What is not broken: words, and a number with its unit or a time (`37.6 s`, `2026-11-20 20:21:20Z`)."""
+
+        def parts(text: str) -> list[str]:
+            is_number = text != column and (column in self._right or (text[:1].isdigit() and len(text) <= TIME_CHARS))
+            return text.splitlines() if is_number else text.split()
+
+        return parts
+
     def _widest(self, place: int, parts: Callable[[str], list[str]]) -> int:
         """The widest part (word, line) of a column."""
         texts = [self.columns[place], *(row[place].plain for row in self.cells)]
         return max((cell_len(part) for text in texts for part in parts(text)), default=0)
 
-    def _blocks(self) -> Table:
-        """A line for each value that is not empty: its column, and what it is; a blank line between rows."""
-        made = Table.grid(padding=(0, 2, 0, 0))
-        made.add_column(no_wrap=True, style="dim")
-        made.add_column(overflow="fold")
-        for place, row in enumerate(self.cells):
-            if place:
-                made.add_row("", "")
+    def _blocks(self, console: Console, width: int) -> Iterator[Text]:
+        """Each row as few lines: its columns that are not empty, each with its name, none torn apart if it fits."""
+        for row in self.cells:
+            lines = [Text("- ")]
             for column, cell in zip(self.columns, row, strict=True):
-                if cell.plain not in ("", "-"):
-                    made.add_row(column, cell)
-        return made
+                if cell.plain in ("", "-"):
+                    continue
+                item = Text.assemble((f"{column} ", "dim"), Text(" ").join(cell.split()))
+                if cell_len(lines[-1].plain) + cell_len(item.plain) > width and len(lines[-1].plain) > 2:
+                    lines.append(Text("  "))
+                first, *more = item.wrap(console, width - 4)
+                lines[-1] = Text.assemble(lines[-1], first, "   ")
+                lines += [Text.assemble("    ", each, "   ") for each in more]
+            yield Text("\n").join(lines)
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], right: Sequence[str] = ()) -> Rows:

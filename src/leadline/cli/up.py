@@ -97,7 +97,8 @@ def up(
 def _answers(url: str) -> bool:
     """Whether a Leadline is there: then the port is not taken by a stranger."""
     try:
-        return httpx.get(f"{url}/health", timeout=1.0, trust_env=False, verify=False).json() == {"state": "ok"}
+        found = httpx.get(f"{url}/health", timeout=1.0, trust_env=False, verify=False)
+        return bool(found.json() == {"state": "ok"})
     except (httpx.HTTPError, ValueError):
         return False
 

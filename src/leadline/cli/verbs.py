@@ -81,7 +81,7 @@ def _loaded(name: str) -> Any:
     if not isinstance(found, typer.Typer):
         found, alone = typer.Typer(add_completion=False), found
         found.command(name)(alone)
-    command = typer.main.get_command(found)
+    command: Any = typer.main.get_command(found)
     command.name = name
     command.rich_help_panel = next(group for group, names in GROUPS.items() if name in names)
     _ask_by_token(command)

@@ -32,10 +32,10 @@ DAILY, INNER = "Every day", "Under the hood"
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show what was measured, and what Leadline concludes from it."
 )
-for verb in (incidents, ledger, failures, sle, graph, path, flows):
-    app.command(rich_help_panel=DAILY)(verb)
-for verb in (symptoms, anomalies, expectations, rules, messages, whatif):
-    app.command(rich_help_panel=INNER)(verb)
+for daily in (incidents, ledger, failures, sle, graph, path, flows):
+    app.command(rich_help_panel=DAILY)(daily)
+for inner in (symptoms, anomalies, expectations, rules, messages, whatif):
+    app.command(rich_help_panel=INNER)(inner)
 
 
 @app.command(rich_help_panel=INNER)
