@@ -120,11 +120,11 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
         if not (settings.server.tls_cert or settings.server.is_loopback()):
             out.print("  without TLS: whoever sees the network's packets sees the tokens; see --tls-cert")
     url = url_of(settings)
-    out.print("  what is wrong: ", pasted("diagnose", url))
-    out.print("  what is connected: ", pasted("doctor", url))
+    out.print("  what is wrong     ", pasted("diagnose", url))
+    out.print("  what is connected ", pasted("doctor", url))
     if settings.server.is_loopback():
-        out.print("  a host that trains: ", f"{pasted('agent')} --server {url}", " (on this machine)")
-    out.print("  stop with Ctrl-C")
+        out.print("  watch this machine", f"{pasted('agent')} --server {url}")
+    out.print("  stop              ", "Ctrl-C")
     sys.stdout.flush()
     show = story.show(once) if story is not None else None
     try:
