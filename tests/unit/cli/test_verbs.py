@@ -234,7 +234,7 @@ def test_doctor_with_a_refusal_ends_with_1(leadline: RunningLeadline, leadline_c
     ran = leadline_cli("doctor", "--server", leadline.url)
     assert ran.code == 1
     assert "refused or dropped since the start" in ran.out
-    assert "do: " in ran.out
+    assert ran.out.index("  do: ") < ran.out.index("\nsenders\n"), "what is wrong comes before the tables"
     assert leadline_cli("doctor", "--server", leadline.url, "-o", "json").code == 1
 
 
