@@ -140,7 +140,7 @@ def summary(incident: Incident) -> str:
     """One line: who is affected, how, and why."""
     what = incident.job or incident.entity
     if not incident.known:
-        why = "cause unknown" + (f" for want of {incident.missing}" if incident.missing else "")
+        why = "cause unknown" + (f", missing {incident.missing}" if incident.missing else "")
     else:
         why = " and ".join(f"{each.rule} at {each.entity} ({percent(each.probability)})" for each in incident.chosen)
     return f"{what}: {incident.symptom}: {why}"

@@ -16,7 +16,9 @@ from leadline.views.rows import parse_time
 
 def backfill(
     analyses: Annotated[list[str] | None, typer.Argument(help="Names from `leadline show analyses`, or all.")] = None,
-    since: Annotated[str, typer.Option("--from", help="Begin: ns, ISO 8601 or -15m; included.")] = "",
+    since: Annotated[
+        str, typer.Option("--from", help="Begin, included: -15m, 14:02 (UTC), ISO 8601 or ns since 1970.")
+    ] = "",
     until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
     last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h or 1d.")] = "",
     server: ServerOption = "",

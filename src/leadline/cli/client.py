@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from leadline import __version__
 from leadline.cli import connecting
+from leadline.cli.texts import printable
 from leadline.host.secret import certificates, secret_of
 from leadline.model.errors import LeadlineError, UnknownNameError, UsageError, WorldError
 from leadline.server.config import load
@@ -21,6 +24,7 @@ TIMEOUT_S = 310.0  # a query may run 300 s
 CONNECT_S = 5.0
 # Pages of the docs, which the API names as files of the source code; the server has them at /docs.
 _PAGE = re.compile(rb"(?<![\w/])docs/((?:how-to|formats)/[\w-]+)\.md\b")
+VERSION_HEADER = "leadline-version"  # as of the server's `tokens.rights`, which takes a second to load
 UNKNOWN = ("unknown_name", "unknown_incident", "unknown_table")  # reasons of the server for a name that nobody told
 
 
@@ -35,6 +39,7 @@ class Client:
         """Errors: UsageError for an address that is none."""
         self._socket = _socket_path(server)
         self.url = _checked_url(server) if server else default_url()
+        self._warned = False
         self._secret = secret_of(connecting.GIVEN.token_file, os.environ)
         # Looked up once: to read the system's authorities takes 20 ms.
         self._verify = certificates(connecting.GIVEN.ca_file, os.environ) if self.url.startswith("https:") else True
@@ -109,15 +114,31 @@ class Client:
             raise WorldError(
                 f"{self.url}{path} answered {answer.status_code}, and not with JSON: is it Leadline?"
             ) from None
+        self._compare_versions(answer.headers.get(VERSION_HEADER, __version__))
         if answer.status_code >= 400:
             problem = found.get("error", {})
             message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
+            if problem.get("reason") == "not_found":
+                message = (
+                    f"{self.url} serves no {path}: it is of another version than this leadline, {__version__}; "
+                    "see `leadline --version` there, and install the same here"
+                )
             if answer.status_code == 401:
                 message += "; give it with --token-file FILE (LEADLINE_TOKEN_FILE) or in LEADLINE_TOKEN" * (
                     not self._secret.headers()
                 )
             raise _error(answer.status_code, problem.get("reason", ""))(message)
         return found
+
+    def _compare_versions(self, theirs: str) -> None:
+        """Say once that the server is of another version: what is printed may lack something, or not be understood."""
+        if theirs != __version__ and not self._warned:
+            self._warned = True
+            print(
+                f"leadline: this is version {__version__}, the server at {self.url} is {printable(theirs)[:40]}; "
+                f"install the same here, or update the server",
+                file=sys.stderr,
+            )
 
 
 def _error(status: int, reason: str) -> type[LeadlineError]:

@@ -13,6 +13,7 @@ from leadline.cli.options import AtOption, ClusterOption, Output, OutputOption, 
 from leadline.cli.output import console, emit, table, when
 from leadline.cli.ranges import counted
 from leadline.cli.words.slow_workers import slow_worker_lines
+from leadline.cli.words.units import duration, figures, in_unit
 
 ROWS_MAX = 30
 VALUES_MAX = 3  # of one setting on one side
@@ -28,7 +29,7 @@ def compare(
 ) -> None:
     """Compare A with B, or with its peers: versions, settings, times, metrics."""
     found = Client(server).get("/api/v1/compare", a=a, b=b, at=at, cluster=cluster)
-    if not emit(found, output):
+    if not emit(found, output, "times"):
         tell(console(), found)
 
 
@@ -96,18 +97,20 @@ def _times(out: Console, times: Sequence[Mapping[str, Any]]) -> None:
         return
     out.print("\ntimes (95 % intervals)", style="bold")
     rows = [
-        {"what": each["what"], "unit": each["unit"], "A": _interval(each["a"]), "B": _interval(each["b"]),
+        {"what": each["what"], "A": _interval(each["a"], each["unit"]), "B": _interval(each["b"], each["unit"]),
          "B against A": _verdict(each)}
         for each in sorted(times, key=lambda each: each["verdict"] in ("same", "unknown"))  # what differs first
     ]  # fmt: skip
     out.print(table(rows, list(rows[0])))
 
 
-def _interval(told: Mapping[str, Any]) -> str:
+def _interval(told: Mapping[str, Any], unit: str) -> str:
+    """`210 ms (190 ms to 240 ms)`."""
     if told["value"] is None:
         return "-"
-    bounds = f" ({told['low']:.3g} to {told['high']:.3g})" if told["low"] is not None else ""
-    return f"{told['value']:.3g}{bounds}"
+    low, high = told["low"], told["high"]
+    bounds = f" ({in_unit(low, unit)} to {in_unit(high, unit)})" if low is not None else ""
+    return f"{in_unit(told['value'], unit)}{bounds}"
 
 
 def _verdict(told: Mapping[str, Any]) -> str:
@@ -126,7 +129,7 @@ def _ledger(out: Console, ledger: Mapping[str, Any]) -> None:
         out.print(f"\n{ledger['missing']}", style="yellow", soft_wrap=True)
     if not ledger["categories"]:
         return
-    out.print("\nledger, seconds per step", style="bold")
+    out.print("\nwhere the time of a step goes", style="bold")
     rows = [
         {"category": each["category"], "A": _seconds(each["a_s_per_step"]), "B": _seconds(each["b_s_per_step"]),
          "share of time": _verdict(each["share"])}
@@ -135,11 +138,11 @@ def _ledger(out: Console, ledger: Mapping[str, Any]) -> None:
     out.print(table(rows, list(rows[0]), right=["A", "B"]))
     for each in ledger["late"]:
         both = f"{_seconds(each['a_s_per_step'])} and {_seconds(each['b_s_per_step'])}"
-        out.print(f"  waiting for rank {each['rank']}: {both} s per step", style="dim")
+        out.print(f"  waiting for rank {each['rank']}: {both} per step", style="dim")
 
 
 def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else duration(value)
 
 
 def _metrics(out: Console, metrics: Mapping[str, Any]) -> None:
@@ -152,7 +155,7 @@ def _metrics(out: Console, metrics: Mapping[str, Any]) -> None:
     out.print("\nmetrics that differ from their peers", style="bold")
     rows = [
         {"side": each["side"].upper(), "member": each["member"], "metric": each["metric"],
-         "value": f"{each['value']:.4g}", "peers": f"{each['peers']:.4g}", "sigmas": f"{each['sigmas']:+.0f}"}
+         "value": figures(each["value"]), "peers": figures(each["peers"]), "sigmas": f"{each['sigmas']:+.0f}"}
         for each in metrics["different"]
     ]  # fmt: skip
     out.print(table(rows, list(rows[0]), right=["value", "peers", "sigmas"]))

@@ -23,7 +23,7 @@ def _config() -> None:
 def show(config: ConfigOption = None, output: OutputOption = Output.TABLE) -> None:
     """Print every setting with its value and origin; an invalid value is reported with its file and line."""
     settings = [setting._asdict() for setting in load(config, os.environ).settings()]
-    if emit({"schema": SCHEMA_VERSION, "settings": settings}, output):
+    if emit({"schema": SCHEMA_VERSION, "settings": settings}, output, "settings"):
         return
     rows = [
         {

@@ -23,37 +23,47 @@ def doctor(server: ServerOption = "", output: OutputOption = Output.TABLE) -> No
         found = Client(server).get("/api/v1/doctor")
     except WorldError as error:
         raise typer.Exit(_unreachable(str(error), output)) from error
-    if not emit(found, output):
+    if not emit(found, output, "sources"):
         show(found)
     raise typer.Exit(EXIT_OF_STATE[found["state"]])
 
 
 def show(found: dict[str, Any]) -> None:
-    """Print a diagnosis for a person."""
+    """Print a diagnosis for a person: what is wrong and what to do, then what it was concluded from."""
     out = console()
-    out.print(state_text(found["state"]), f"Leadline {found['version']}, up {ago(found['up_s'])},", end=" ")
-    out.print(f"{size(found['private_bytes'])} private memory, {found['series_known']} streams known")
-    out.print()
-    out.print(sources_table(found))
-    if states := found.get("analyses"):  # none where no analysis is registered
+    out.print(state_text(found["state"]), _head(found))
+    for finding in found["findings"]:
         out.print()
-        print_analyses(out, states)
+        out.print(state_text(finding["state"]), finding["text"])
+        if finding["do"]:
+            out.print(f"  do: {finding['do']}")
+    if found["sources"]:
+        out.print("\nsenders", style="bold")
+        out.print(sources_table(found))
     if found["refused"]:
-        out.print("\nrefused or dropped since the start")
+        out.print("\nrefused or dropped since the start", style="bold")
         out.print(table(found["refused"], ["amount", "unit", "reason", "severity", "do"], right=["amount"]))
+    if states := found.get("analyses"):  # none where no analysis is registered
+        out.print("\nanalyses", style="bold")
+        print_analyses(out, states, short=True)
     tables = [
         {"table": each["table"], "rows": each["rows"], "on disk": size(each["bytes"])}
         for each in found["tables"]
         if each["rows"]
     ]
     if tables:
-        out.print()
+        out.print("\nstored", style="bold")
         out.print(table(tables, ["table", "rows", "on disk"], right=["rows", "on disk"]))
-    for finding in found["findings"]:
-        out.print()
-        out.print(state_text(finding["state"]), finding["text"])
-        if finding["do"]:
-            out.print(f"  do: {finding['do']}")
+
+
+def _head(found: dict[str, Any]) -> str:
+    """What answers, and for how long it runs; to a tenant without what is everybody's."""
+    parts = [f"Leadline {found['version']}", f"up {ago(found['up_s'])}"]
+    if found["private_bytes"] is not None:
+        parts.append(f"{size(found['private_bytes'])} private memory")
+    if found["series_known"]:
+        parts.append(f"{found['series_known']:,} metric streams")
+    return ", ".join(parts)
 
 
 def sources_table(found: dict[str, Any]) -> Any:
@@ -61,10 +71,10 @@ def sources_table(found: dict[str, Any]) -> Any:
     rows = [
         {
             "state": state_text(each["state"]),
-            "way": each["way"],
+            "by": each["way"],
             "from": each["name"],
-            "reports": each["tells"],
-            "heard": f"{ago(each['last_heard_s'])} ago",
+            "sends": each["tells"],
+            "last seen": f"{ago(each['last_heard_s'])} ago",
             "data age": ago(each["data_age_s"]),
             "samples": each["samples"],
             "rows": each["rows"],
@@ -74,8 +84,8 @@ def sources_table(found: dict[str, Any]) -> Any:
     ]
     return table(
         rows,
-        ["state", "way", "from", "reports", "heard", "data age", "samples", "rows", "refused"],
-        right=["heard", "data age", "samples", "rows", "refused"],
+        ["state", "by", "from", "sends", "last seen", "data age", "samples", "rows", "refused"],
+        right=["last seen", "data age", "samples", "rows", "refused"],
     )
 
 
@@ -87,6 +97,6 @@ def _unreachable(message: str, output: Output) -> int:
             {"state": "critical", "text": message, "do": "Start it with `leadline up`, or name another with --server."}
         ],
     }
-    if not emit(answer, output):
+    if not emit(answer, output, "findings"):
         console(stderr=True).print(state_text("critical"), message)
     return EXIT_OF_STATE["critical"]

@@ -1,5 +1,7 @@
 """How a verb ends: the exit code of every state and error, and what is said of a name that nobody knows.
 
+For users: docs/exit-codes.md.
+
 | code | a check (`diagnose`, `show sle --check`, ...) | any verb |
 |---|---|---|
 | 0 | ok | it did what was asked, also where there is nothing to list |

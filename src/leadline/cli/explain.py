@@ -49,7 +49,9 @@ def _sentences(out: Console, sentences: list[Mapping[str, Any]]) -> None:
 
 def _model(out: Console, model: Mapping[str, Any]) -> None:
     out.print(
-        f"\nin the words of {model['model'] or 'a language model'}, held against the facts", style="bold", markup=False
+        f"\nin the words of {model['model'] or 'a language model'}, checked against the facts",
+        style="bold",
+        markup=False,
     )
     if model["why"]:
         out.print(Text(model["why"], "yellow"), soft_wrap=True)

@@ -10,6 +10,7 @@ import typer
 
 from leadline import __version__
 from leadline.cli.exits import exit_of
+from leadline.cli.options import ASKED, Output
 from leadline.cli.verbs import Verbs
 from leadline.model.errors import LeadlineError
 
@@ -42,11 +43,23 @@ def main() -> None:
     """Entry point of the `leadline` command."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # while modules were loaded, see `leadline.cli`
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    ASKED.output = Output.TABLE
     try:
         app()
     except LeadlineError as error:
-        print(f"leadline: {error}", file=sys.stderr)
+        _tell(error)
         sys.exit(exit_of(error))
+
+
+def _tell(error: LeadlineError) -> None:
+    """One line on standard error; for a program that asked for JSON or YAML, an object in place of the answer."""
+    if ASKED.output in (Output.JSON, Output.YAML):
+        from leadline.cli.output import emit  # as every verb has by now
+
+        told = {"message": str(error), "kind": type(error).__name__, "exit_code": exit_of(error)}
+        emit({"schema": 1, "error": told}, ASKED.output)
+    else:
+        print(f"leadline: {error}", file=sys.stderr)
 
 
 if __name__ == "__main__":

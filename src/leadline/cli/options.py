@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,22 @@ class Output(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+    CSV = "csv"
+
+
+@dataclass
+class Asked:
+    """The format that this call of `leadline` was asked for, for its errors too; one process is one call."""
+
+    output: Output = Output.TABLE
+
+
+ASKED = Asked()
+
+
+def _keep_output(value: Output) -> Output:
+    ASKED.output = value
+    return value
 
 
 SERVER_VARIABLE = "LEADLINE_SERVER"
@@ -31,14 +48,20 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", "-c", help="Configuration file; by default ./leadline.yaml if it is there."),
 ]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Output format.", show_default=True)]
+OutputOption = Annotated[
+    Output, typer.Option("--output", "-o", help="Output format.", show_default=True, callback=_keep_output)
+]
 SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw it into this file, NAME.svg.")]
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 AtOption = Annotated[
     str,
-    typer.Option("--at", help="Time: ns since 1970, ISO 8601 or -15m. Default: now, or when it was last seen."),
+    typer.Option(
+        "--at", help="Time: ISO 8601, 14:02 (UTC), -15m or ns since 1970. Default: now, or when it was last seen."
+    ),
 ]
-FromOption = Annotated[str, typer.Option("--from", help="Since when: ns since 1970, ISO 8601 or -2h.")]
+FromOption = Annotated[
+    str, typer.Option("--from", help="Since when: -2h, 14:02 (UTC), today, yesterday, ISO 8601 or ns since 1970.")
+]
 ToOption = Annotated[str, typer.Option("--to", help="Until when; if not given now, or the end of a job that is over.")]
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
 SeedOption = Annotated[

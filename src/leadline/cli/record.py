@@ -30,7 +30,9 @@ USUAL_SPAN = "10m"
 
 def record(
     files: Annotated[list[Path], typer.Argument(help="The bundle to write; with --redact also FROM before it.")],
-    since: Annotated[str, typer.Option("--from", help="Begin: ns, ISO 8601 or -15m; included.")] = "",
+    since: Annotated[
+        str, typer.Option("--from", help="Begin, included: -15m, 14:02 (UTC), ISO 8601 or ns since 1970.")
+    ] = "",
     until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
     last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h or 1d.")] = "",
     truth: Annotated[Path | None, typer.Option(help="Ground truth of a scenario, written next to the bundle.")] = None,

@@ -45,7 +45,7 @@ def status(
     except WorldError as error:
         lines = [Line("server", CRITICAL, str(error))]
     well = all(each.state == OK for each in lines)
-    if not emit({"schema": SCHEMA_VERSION, "well": well, "lines": [asdict(each) for each in lines]}, output):
+    if not emit({"schema": SCHEMA_VERSION, "well": well, "lines": [asdict(each) for each in lines]}, output, "lines"):
         out = console()
         for each in lines:
             if not check or each.state != OK:
@@ -59,12 +59,13 @@ def lines_of(doctor: Mapping[str, Any], diagnosis: Mapping[str, Any]) -> list[Li
     findings = [each for each in doctor["findings"] if each["state"] != OK]
     about = f"; {findings[0]['text']}" if findings else ""
     server = Line("server", doctor["state"], f"Leadline {doctor['version']}, up {ago(doctor['up_s'])}{about}")
-    return [server, _sources(doctor["sources"], doctor.get("senders", [])), _jobs(diagnosis), _incidents(diagnosis)]
+    return [server, _sources(doctor), _jobs(diagnosis), _incidents(diagnosis)]
 
 
-def _sources(sources: list[Mapping[str, Any]], senders: list[Mapping[str, Any]]) -> Line:
-    if not sources and not senders:
-        return Line("sources", WARNING, "no senders")
+def _sources(doctor: Mapping[str, Any]) -> Line:
+    sources, senders = doctor["sources"], doctor.get("senders", [])
+    if not sources and not senders:  # in a replay nobody is to send, and the server finds nothing wrong with that
+        return Line("sources", OK if doctor["state"] == OK else WARNING, "no senders")
     bad = [each["name"] for each in sources if each["state"] != OK]
     bad += [_late(each) for each in senders if each["state"] in ("late", "lost")]
     text = f"{len(sources)} sending" + (f", {len(bad)} not well: {_some(bad)}" if bad else "")

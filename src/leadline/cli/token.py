@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from leadline.cli.options import ConfigOption, Output, OutputOption
-from leadline.cli.output import console, emit
+from leadline.cli.output import console, emit, table
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import load
 from leadline.server.tokens import file, token
@@ -80,18 +79,15 @@ def list_tokens(
     """List all tokens, including those that expired in the last 90 days. Secrets are not stored, so none is shown."""
     _, tokens = file.loaded(_path(token_file, config))
     now_ns = time.time_ns()
-    if emit({"tokens": [_shown(each, now_ns) for each in tokens]}, output):
+    if emit({"tokens": [_shown(each, now_ns) for each in tokens]}, output, "tokens"):
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("name", "role", "tenant", "state", "created", "ends", "id"):
-        table.add_column(title, no_wrap=True)
-    for each in tokens:
-        ended = each.ended_ns()
-        ends = _day(ended) if ended else "never"
-        table.add_row(
-            each.name, each.role, each.tenant or "all", each.state(now_ns), _day(each.created_ns), ends, each.id
-        )
-    console().print(table)
+    rows = [
+        {"name": each.name, "role": each.role, "tenant": each.tenant or "all", "state": each.state(now_ns),
+         "created": _day(each.created_ns), "ends": _day(ended) if (ended := each.ended_ns()) else "never",
+         "id": each.id}
+        for each in tokens
+    ]  # fmt: skip
+    console().print(table(rows, ["name", "role", "tenant", "state", "created", "ends", "id"]))
 
 
 @app.command("revoke")

@@ -9,16 +9,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import httpx
 import typer
 from rich.text import Text
 
 from leadline.cli.options import ConfigOption
 from leadline.cli.output import console
+from leadline.cli.pasted import pasted
 from leadline.cli.serving import CompilingTeller, served, stop_on_signals, url_of
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_guarded
-from leadline.server.supervisor import Supervisor
+from leadline.server.supervisor import CANNOT_START, Supervisor
 
 if TYPE_CHECKING:
     from leadline.cli.demo.demo import Demo
@@ -32,7 +34,10 @@ def up(
     host: Annotated[
         str | None, typer.Option(help="Address to listen on; 0.0.0.0 for all interfaces, which needs --token-file.")
     ] = None,
-    port: Annotated[int | None, typer.Option(help="Port of API, remote-write and OTLP/HTTP.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of web page, API and remote-write. Default: 8440.")] = None,
+    otlp_grpc_port: Annotated[int | None, typer.Option(help="Port of OTLP/gRPC. Default: 4317.")] = None,
+    otlp_http_port: Annotated[int | None, typer.Option(help="Port of OTLP/HTTP. Default: 4318.")] = None,
+    sflow_port: Annotated[int | None, typer.Option(help="UDP port of sFlow. Default: 6343.")] = None,
     token_file: Annotated[
         Path | None,
         typer.Option(help="File with the tokens of those who may connect, written by `leadline token create`."),
@@ -45,7 +50,7 @@ def up(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="With --demo: exit when the demo ends.")] = False,
 ) -> None:
-    """Start Leadline: ingestion, embedded store and API in one process under a small supervisor.
+    """Start the server: ingestion, storage, API and web page.
 
     Runs until Ctrl-C or SIGTERM; everything accepted is stored before it exits.
     """
@@ -55,6 +60,9 @@ def up(
         Flag("--data-dir", "store", "path", str(data_dir) if data_dir else None),
         Flag("--host", "server", "host", host),
         Flag("--port", "server", "port", port),
+        Flag("--otlp-grpc-port", "server", "otlp_grpc_port", otlp_grpc_port),
+        Flag("--otlp-http-port", "server", "otlp_http_port", otlp_http_port),
+        Flag("--sflow-port", "ingest", "sflow", None if sflow_port is None else {"port": sflow_port}),
         Flag("--token-file", "server", "token_file", _told(token_file)),
         Flag("--tls-cert", "server", "tls_cert", _told(tls_cert)),
         Flag("--tls-key", "server", "tls_key", _told(tls_key)),
@@ -78,7 +86,21 @@ def up(
         supervisor = Supervisor(config, flags, os.environ, url_of(settings), settings.server.tls_cert)
         stopping = stack.enter_context(stop_on_signals())
         code = served(supervisor, lambda: _run(supervisor, story, settings, stopping, once))
+    if code == CANNOT_START and _answers(url_of(settings)):
+        told = (
+            f"leadline: a Leadline answers at {url_of(settings)} already: use that one, or give this one another port"
+        )
+        print(f"{told} and another --data-dir", file=sys.stderr)
     raise typer.Exit(code)
+
+
+def _answers(url: str) -> bool:
+    """Whether a Leadline is there: then the port is not taken by a stranger."""
+    try:
+        found = httpx.get(f"{url}/health", timeout=1.0, trust_env=False, verify=False)
+        return bool(found.json() == {"state": "ok"})
+    except (httpx.HTTPError, ValueError):
+        return False
 
 
 def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping: list[int], once: bool) -> int:
@@ -88,8 +110,8 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
         return 0
     out.print("Leadline is at", Text(url_of(settings), style="bold"), f"(ready after {took_s:.1f} s)")
     out.print(
-        f"  remote-write {url_of(settings)}/api/v1/write   OTLP gRPC {settings.server.otlp_grpc_port}, "
-        f"HTTP {settings.server.otlp_http_port}   rows {url_of(settings)}/api/v1/rows/TABLE"
+        f"  takes remote-write at {url_of(settings)}/api/v1/write, OTLP gRPC at port {settings.server.otlp_grpc_port}, "
+        f"OTLP HTTP at port {settings.server.otlp_http_port}"
     )
     if settings.server.socket:
         out.print("  also at", Text(f"unix:{_short(Path(settings.server.socket))}"))
@@ -97,7 +119,12 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
         out.print("  asks for tokens:", Text(settings.server.token_file), "  leadline token create | list | revoke")
         if not (settings.server.tls_cert or settings.server.is_loopback()):
             out.print("  without TLS: whoever sees the network's packets sees the tokens; see --tls-cert")
-    out.print("  leadline doctor | show tables | show series | sql 'SELECT ...'        stop with Ctrl-C")
+    url = url_of(settings)
+    out.print("  what is wrong     ", pasted("diagnose", url))
+    out.print("  what is connected ", pasted("doctor", url))
+    if settings.server.is_loopback():
+        out.print("  watch this machine", f"{pasted('agent')} --server {url}")
+    out.print("  stop              ", "Ctrl-C")
     sys.stdout.flush()
     show = story.show(once) if story is not None else None
     compiling = CompilingTeller()

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from leadline.cli import connecting
+from leadline.cli.help.shown import dress, switches_without_type
 
 VERBS: Mapping[str, str] = {
     "run": "leadline.cli.running.verb:app",
@@ -36,7 +37,28 @@ VERBS: Mapping[str, str] = {
     "lab": "leadline.cli.lab.app:app",
     "completion": "leadline.cli.manual.completion:app",
 }
-"""A function, or the Typer app of a verb with verbs of its own, by `module:NAME`; in the order of `--help`."""
+"""A function, or the Typer app of a verb with verbs of its own, by `module:NAME`."""
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Every day": (
+        "run",
+        "demo",
+        "up",
+        "agent",
+        "diagnose",
+        "doctor",
+        "status",
+        "top",
+        "show",
+        "explain",
+        "compare",
+        "mark",
+    ),
+    "Data": ("sql", "record", "replay", "import", "backfill"),
+    "Operation": ("token", "config", "backup", "restore"),
+    "Lab": ("lab",),
+}
+"""How `--help` lists them: what most people need most comes first."""
 
 
 class Verbs(TyperGroup):
@@ -44,11 +66,16 @@ class Verbs(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names, in order."""
-        return list(VERBS)
+        return [name for names in GROUPS.values() for name in names if name in VERBS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The verb of a name; None if there is none."""
         return _loaded(cmd_name) if cmd_name in VERBS else None
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """The verbs in their groups."""
+        switches_without_type(self, ctx)
+        super().format_help(ctx, formatter)
 
 
 def _loaded(name: str) -> Any:
@@ -57,9 +84,11 @@ def _loaded(name: str) -> Any:
     if not isinstance(found, typer.Typer):
         found, alone = typer.Typer(add_completion=False), found
         found.command(name)(alone)
-    command = typer.main.get_command(found)
+    command: Any = typer.main.get_command(found)
     command.name = name
+    command.rich_help_panel = next(group for group, names in GROUPS.items() if name in names)
     _ask_by_token(command)
+    dress(command, name)
     return command
 
 
@@ -67,5 +96,6 @@ def _ask_by_token(command: Any) -> None:
     """Every verb that asks a server (`--server`) also takes what is needed to connect from elsewhere."""
     for inner in getattr(command, "commands", {}).values():
         _ask_by_token(inner)
-    if any(each.name == "server" and "--server" in each.opts for each in command.params):
+    names = {each.name for each in command.params}
+    if "server" in names and "token_file" not in names:  # the agent has its own
         command.params += connecting.options()

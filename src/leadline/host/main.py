@@ -33,19 +33,19 @@ def parser() -> argparse.ArgumentParser:
         description="Reads this host's counters, links, kernel log and event rings, and sends them to Leadline. "
         "All settings are in the section `agent` of leadline.yaml; these flags win.",
     )
-    flags.add_argument("--config", "-c", type=Path, help="configuration file; by default ./leadline.yaml")
-    flags.add_argument("--server", help="http://HOST:PORT, https://HOST:PORT, or unix:PATH")
-    flags.add_argument("--token-file", help="file with the token, where the server asks for one")
-    flags.add_argument("--ca-file", help="certificates that an https server is known by")
-    flags.add_argument("--host", help="name of this host")
-    flags.add_argument("--spool", help="directory of what is not delivered yet")
-    flags.add_argument("--ring-dir", help="directory of the jobs' event rings")
-    flags.add_argument("--sys-root", help="sysfs, or a tree like it")
-    flags.add_argument("--kmsg", help="kernel log, or a file of its records")
-    flags.add_argument("--lldp-socket", help="control socket of lldpd")
-    flags.add_argument("--interval", dest="interval_s", type=float, metavar="S", help="seconds between readings")
-    flags.add_argument("--sources", help="names, with commas; by default all")
-    flags.add_argument("--once", action="store_true", help="print one reading as JSON, and send nothing")
+    flags.add_argument("--config", "-c", type=Path, help="Configuration file; by default ./leadline.yaml.")
+    flags.add_argument("--server", help="Address of the server: http://HOST:PORT, https://HOST:PORT, or unix:PATH.")
+    flags.add_argument("--token-file", help="File with the token, if the server needs one (LEADLINE_TOKEN_FILE).")
+    flags.add_argument("--ca-file", help="CA certificates (PEM) to verify an https server (LEADLINE_CA_FILE).")
+    flags.add_argument("--host", help="Name of this host.")
+    flags.add_argument("--spool", help="Directory for data that is not delivered yet.")
+    flags.add_argument("--ring-dir", help="Directory of the jobs' event rings.")
+    flags.add_argument("--sys-root", help="Root of sysfs, or a tree like it.")
+    flags.add_argument("--kmsg", help="Kernel log, or a file of its records.")
+    flags.add_argument("--lldp-socket", help="Control socket of lldpd.")
+    flags.add_argument("--interval", dest="interval_s", type=float, metavar="S", help="Seconds between readings.")
+    flags.add_argument("--sources", help="Names of sources, separated by commas; by default all.")
+    flags.add_argument("--once", action="store_true", help="Print one reading as JSON, and send nothing.")
     return flags
 
 

@@ -81,7 +81,7 @@ class SflowListener:
             self.close()
             raise WorldError(
                 f"cannot listen for sFlow on {self._host}:{self._config.port}/udp (ingest.sflow.port): "
-                f"{error.strerror}; stop the program that has the port, or choose another with ingest.sflow.port"
+                f"{error.strerror}; stop the program that has the port, or choose another with --sflow-port N"
             ) from error
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ An analysis that fails says nothing of that window, and the others go on, as in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -59,10 +59,15 @@ class Judging:
         for name, rows in tables.items():
             self._rows.add(TABLES[name], rows)
 
-    def until(self, now_ns: int, ended: bool = False) -> None:
-        """Judge every window that is closed by now; `ended`: nothing comes any more."""
+    def until(self, now_ns: int, ended: bool = False, reached: Callable[[int], None] | None = None) -> None:
+        """Judge every window that is closed by now; `ended`: nothing comes any more.
+
+        `reached(end_ns)` is called before each window: what ends earlier is judged.
+        """
         ended_ns = now_ns if ended else None
         while (chosen := self._next(now_ns, ended_ns)) is not None:
+            if reached is not None:
+                reached(chosen[1].end_ns)
             self._judge(*chosen, now_ns, ended_ns)
 
     def told(self) -> dict[str, pa.Table]:

@@ -5,7 +5,7 @@ The same loading rules, the same call and the same order as a live run, so the v
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,11 +29,13 @@ def judge_bundle(
     analyses: Sequence[Analysis] = ANALYSES,
     executor: Executor | None = None,
     provider: str = DEFAULT_TENANT,
+    progress: Callable[[float], None] | None = None,
 ) -> dict[str, pa.Table]:
     """The verdicts of all windows of a bundle, by table name, each in the order of its key; revision 0.
 
     Verdicts that the bundle has of tables which these analyses write are not read: they are concluded again. A window
     that an analysis fails on is a row of `analysis_run`; without such rows all was judged (`without_failures`).
+    `progress`: called with the share (0 to 1) of the recording that is judged.
     Errors: DataError for a file that is no bundle, WorldError if it cannot be read.
     """
     with read_bundle(path) as bundle:
@@ -42,7 +44,7 @@ def judge_bundle(
             table.name: pa.concat_tables(bundle.groups(table)) for table in bundle.tables if table.name not in again
         }
         span = bundle.manifest.from_ns, bundle.manifest.to_ns
-    return judge_rows(tables, *span, analyses, executor, provider)
+    return judge_rows(tables, *span, analyses, executor, provider, progress)
 
 
 def judge_rows(
@@ -52,11 +54,21 @@ def judge_rows(
     analyses: Sequence[Analysis],
     executor: Executor | None = None,
     provider: str = DEFAULT_TENANT,
+    progress: Callable[[float], None] | None = None,
 ) -> dict[str, pa.Table]:
     """The same of all windows that cover [from_ns, to_ns), from rows by table name."""
     judging = Judging(analyses, from_ns, executor, provider)
     judging.add(rows_that_count(tables))
-    judging.until(to_ns, ended=True)
+
+    farthest_ns = from_ns
+
+    def reached(end_ns: int) -> None:
+        nonlocal farthest_ns
+        farthest_ns = max(farthest_ns, min(end_ns, to_ns))
+        if progress is not None:
+            progress((farthest_ns - from_ns) / (to_ns - from_ns))
+
+    judging.until(to_ns, ended=True, reached=reached)
     return judging.told()
 
 

@@ -181,6 +181,16 @@ class Watermarks:
             said = self._of.get(job, {})
             return bool(said) and all(each.ended for each in said.values())
 
+    def over(self, tenant: str) -> tuple[list[str], int] | None:
+        """The jobs of a tenant, and when the last of them was said to be over (our clock); None while one runs, or
+        where there is none."""
+        with self._lock:
+            said = {job.job: each.values() for job, each in self._of.items() if job.job and job.tenant == tenant}
+        every = [each for some in said.values() for each in some]
+        if not every or not all(each.ended for each in every):
+            return None
+        return sorted(said), max(each.heard_ns for each in every)
+
     def senders(self, now_ns: int) -> list[SenderState]:
         """How each sender is, the worst first."""
         with self._lock:

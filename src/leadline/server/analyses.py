@@ -31,8 +31,11 @@ def told_to_tenants(runner: Runner | None) -> list[dict[str, Any]]:
     ]
 
 
-def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:
-    """What is wrong with analyses: those whose last window failed, and those that do not keep up."""
+def findings(states: Sequence[AnalysisState], up_s: float, *, recorded: bool = False) -> Iterator[dict[str, str]]:
+    """What is wrong with analyses: those whose last window failed, and, in one line, those that do not keep up.
+
+    `up_s`: how long Leadline runs. What lies farther back than its start was waiting for it, and is caught up with.
+    """
     for each in states:
         if each.state == "failed":
             yield {
@@ -40,12 +43,21 @@ def findings(states: Sequence[AnalysisState]) -> Iterator[dict[str, str]]:
                 "text": f"analysis {each.name} failed: {each.last_error}",
                 "do": "Report it; `leadline backfill` analyses the window again.",
             }
-        elif each.state == "behind":
-            yield {
-                "state": "warning",
-                "text": f"analysis {each.name} is {each.lag_s or 0:.0f} s behind, {each.waiting} windows wait",
-                "do": "Give Leadline more CPU, or raise runner.workers.",
-            }
+    behind = [each for each in states if each.state == "behind"]
+    if behind:
+        last = max(behind, key=lambda each: each.lag_s or 0.0)
+        lag_s, waiting = last.lag_s or 0.0, sum(each.waiting for each in behind)
+        windows = f"{waiting} window{'' if waiting == 1 else 's'} left"
+        if recorded:
+            text, do = f"analysing the recording: {windows}", "Wait: what is found is shown as it is found."
+        elif lag_s > up_s:
+            text = f"catching up with what was stored before the start, {up_s:.0f} s ago: {windows}"
+            do = "Wait; give Leadline more CPU only if this number does not fall."
+        else:
+            of = last.name if len(behind) == 1 else f"{len(behind)} of {len(states)}, the farthest {last.name}"
+            text = f"analyses are behind: {of}, {lag_s:.0f} s, {windows}"
+            do = "Give Leadline more CPU, or raise runner.workers."
+        yield {"state": "warning", "text": text, "do": do}
 
 
 def life_findings(life: Life) -> Iterator[dict[str, str]]:

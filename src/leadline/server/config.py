@@ -175,7 +175,7 @@ def load(
     given: dict[Key, Given] = {}
     given.update(_from_file(path, kinds))
     given.update(_from_environment(environ or {}, kinds))
-    given.update(_from_flags(flags, kinds))
+    given = _over(given, _from_flags(flags, kinds))
     values = {name: _section(name, kind, given) for name, kind in sections}
     origins = {
         (name, field.name): given[name, field.name].origin if (name, field.name) in given else DEFAULT
@@ -304,6 +304,22 @@ def _from_flags(flags: Sequence[Flag], kinds: Mapping[str, type]) -> dict[Key, G
             origin = Origin(f"flag {flag.name}", f"leave out {flag.name}")
             given[flag.section, flag.key] = Given(flag.value, origin, text=isinstance(flag.value, str))
     return given
+
+
+def _over(before: Mapping[Key, Given], flags: Mapping[Key, Given]) -> dict[Key, Given]:
+    """Flags win; one that sets a part of a setting (`--sflow-port`) leaves the rest of it as it was given.
+
+    Errors: ConfigError where the whole is a text in the environment.
+    """
+    merged = {**before, **flags}
+    for key, flag in flags.items():
+        given = before.get(key)
+        if given is None or not isinstance(flag.value, Mapping):
+            continue
+        if not isinstance(given.value, Mapping):
+            raise ConfigError(f"{flag.origin} and {given.origin} both set {'.'.join(key)}; put all of it into one")
+        merged[key] = flag._replace(value={**given.value, **flag.value})
+    return merged
 
 
 def _require(name: str, known: Iterable[str], what: str, where: str) -> None:

@@ -15,11 +15,13 @@ from leadline.alerts.alerts import Alerts
 from leadline.alerts.alerts import findings as alert_findings
 from leadline.explain.explain import Explainer
 from leadline.ingest.intake import Intake
+from leadline.ingest.sources import Source
 from leadline.model.errors import StoreError
 from leadline.model.principal import OPERATE, Principal
 from leadline.runner.clock.steps import boot_ns
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
+from leadline.runner.watermarks import SenderState
 from leadline.server import analyses
 from leadline.server.background import keeping
 from leadline.server.background.keeping import Background
@@ -32,7 +34,17 @@ from leadline.store.disk.watch import DiskWatch
 from leadline.store.disk.watch import findings as disk_findings
 from leadline.views import senders as senders_view
 from leadline.views.ledger.config import LedgerConfig
-from leadline.views.sources import CRITICAL, OK, WARNING, counter_of, own_sources, refusal, state_of_source
+from leadline.views.sources import (
+    CRITICAL,
+    OK,
+    WARNING,
+    counter_of,
+    findings_of,
+    over_finding,
+    own_sources,
+    refusal,
+    state_of_source,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +77,27 @@ def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
 
 
 def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
-    findings: list[dict[str, str]] = []
     own = own_sources(parts.intake.sources.all(), principal)
-    sources = [state_of_source(source, now_ns, findings) for source in own]
+    runner = parts.runner if parts.replay is None else None
+    senders = senders_view.senders_of(runner, principal)
+    over = _over(own, senders, runner)
+    ended_ns = {name: at_ns for name, (_, at_ns) in over.items()}
+    sources = [state_of_source(source, now_ns, [], ended_ns) for source in own]
+    findings = _of_senders(own, senders, over, now_ns)
     if not sources and parts.replay is None:
         findings.append(
             {
                 "state": WARNING,
                 "text": "nothing is connected",
-                "do": "Point a sender at /api/v1/write or OTLP 4317/4318, or set ingest.scrape.",
+                "do": "Run `leadline agent` on each training host; or point Prometheus or OpenTelemetry here, or set "
+                "ingest.scrape.",
             }
         )
-    senders = senders_view.senders_of(parts.runner if parts.replay is None else None, principal)
-    findings += senders_view.findings(senders) + senders_view.foreign_findings(own)
     if principal.may(OPERATE):
+        up_s = (now_ns - parts.started_ns) / 1e9
+        states = parts.runner.states() if parts.runner else []
         compiling = list(kernel_findings(parts.kernels)) if parts.kernels else []
-        findings += compiling or analyses.findings(parts.runner.states() if parts.runner else [])
+        findings += compiling or analyses.findings(states, up_s, recorded=parts.replay is not None)
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
         findings += analyses.gap_findings(parts.runner.not_judged) if parts.runner else []
         findings += disk_findings(parts.disk) if parts.disk else []
@@ -100,7 +117,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     return {
         "schema": 1,
         "state": _worst(findings),
-        "findings": findings,
+        "findings": sorted(findings, key=lambda each: (CRITICAL, WARNING, OK).index(each["state"])),
         "version": __version__,
         "now_ns": now_ns,
         "up_s": (now_ns - parts.started_ns) / 1e9,
@@ -115,6 +132,32 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         "tables": facts,
         "last_store_error": parts.intake.last_store_error,
     }
+
+
+def _over(own: list[Source], senders: list[SenderState], runner: Runner | None) -> dict[str, tuple[list[str], int]]:
+    """By tenant: its jobs and when the last of them was over; of those that have no job left and no agent that sends.
+
+    Where agents go on sending, hosts are meant to be there, and one that falls silent is news, job or no job.
+    """
+    tenants = {source.sender.tenant for source in own} | {each.sender.tenant for each in senders}
+    tenants -= {each.sender.tenant for each in senders if each.state in ("ok", "late")}
+    return {name: ended for name in tenants if runner and (ended := runner.watermarks.over(name)) is not None}
+
+
+def _of_senders(
+    own: list[Source], senders: list[SenderState], over: dict[str, tuple[list[str], int]], now_ns: int
+) -> list[dict[str, str]]:
+    """What is wrong with who sends; those that ended with their run are one line, and nothing is wrong with them."""
+    ended_ns = {name: at_ns for name, (_, at_ns) in over.items()}
+    of_sources, sources_over = findings_of(own, now_ns, ended_ns)
+    of_agents, agents_over = senders_view.findings(senders, ended_ns)
+    jobs = sorted({job for some, _ in over.values() for job in some})
+    return [
+        *of_sources,
+        *of_agents,
+        *senders_view.foreign_findings(own),
+        *over_finding(sources_over + agents_over, jobs),
+    ]
 
 
 def require_well(parts: Parts) -> None:

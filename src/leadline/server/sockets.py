@@ -6,6 +6,10 @@ import socket
 
 from leadline.model.errors import WorldError
 
+PORT_FLAGS = {
+    "server.port": "--port", "server.otlp_http_port": "--otlp-http-port", "server.otlp_grpc_port": "--otlp-grpc-port",
+}  # fmt: skip
+"""The flag of `leadline up` for each setting."""
 BACKLOG = 2048  # connections that wait to be accepted; the kernel's own limit (somaxconn) is 4096
 
 
@@ -31,6 +35,6 @@ def listening_on(host: str, port: int, setting: str) -> list[socket.socket]:
             each.close()
         raise WorldError(
             f"cannot listen on {host}:{port} ({setting}): {error.strerror}; stop the program that has the port, or "
-            f"choose another with {setting}"
+            f"choose another with {PORT_FLAGS[setting]} N"
         ) from error
     return made

@@ -33,12 +33,18 @@ CRASHED = 1  # exit code of one afterwards: it has lived with this configuration
 _SERVER = (
     "import gc; gc.disable(); "
     "import json, os, sys; from pathlib import Path; from leadline.server.config import Flag; "
-    "from leadline.server.main import run_server; path, flags = json.loads(sys.argv[1]); "
+    # What this process is called by whoever asks who has the store: as it was typed.
+    "from leadline.server.main import run_server; path, flags, sys.argv = json.loads(sys.argv[1]); "
     "gc.freeze(); gc.enable(); "
     "code = run_server(Path(path) if path else None, os.environ, [Flag(*flag) for flag in flags]); "
     # Everything is stored and closed here; taking the engine's library down in order costs another second.
     "sys.stdout.flush(); sys.stderr.flush(); os._exit(code)"
 )
+
+
+def _typed() -> list[str]:
+    """The command of this process: `leadline up --port 9440`."""
+    return ["leadline", *sys.argv[1:]]
 
 
 class CannotStartError(WorldError):
@@ -60,7 +66,7 @@ class Supervisor:
             sys.executable,
             "-c",
             _SERVER,
-            json.dumps([str(path) if path else None, [list(flag) for flag in flags]]),
+            json.dumps([str(path) if path else None, [list(flag) for flag in flags], _typed()]),
         ]
         self._environ = allocators.environ(environ)
         self._url = url

@@ -205,6 +205,8 @@ def places(file: BinaryIO, size: int, where: str) -> dict[str, Place]:
     with a path in it, a link or an extension header is none of these.
     """
     found: dict[str, Place] = {}
+    if size < BLOCK:
+        raise DataError(where, "a Leadline recording (NAME.leadline)", f"a file of {size} bytes")
     offset = 0
     while True:
         header = _read(file, offset, BLOCK, where)
@@ -230,6 +232,8 @@ def _place(header: bytes, offset: int, size: int, where: str) -> Place:
     try:
         info = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
     except (tarfile.TarError, ValueError) as error:
+        if offset == 0:
+            raise DataError(where, "a Leadline recording (NAME.leadline)", "a file of another kind") from error
         raise DataError(at, "the header of a tar member", str(error) or type(error).__name__) from error
     if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
         raise DataError(at, "a plain file", f"tar type {info.type!r} ({info.name[:80]!r})")

@@ -42,8 +42,8 @@ class Owner:
             holder = os.pread(file, 4096, 0).decode(errors="replace").strip() or "a process that is starting"
             os.close(file)
             raise StoreLockedError(
-                f"the store at {self._path} is owned by {holder}; one process owns an embedded store: ask that "
-                f"one (its HTTP address), stop it, or set store.path to another directory"
+                f"the store at {self._path} is in use by {holder}; one process has an embedded store: ask that one "
+                f"(--server and its address), stop it, or choose another directory with --data-dir (store.path)"
             ) from None
         os.ftruncate(file, 0)
         os.pwrite(file, f"pid {os.getpid()} ({_command()})\n".encode(), 0)
@@ -58,7 +58,7 @@ class Owner:
 
 
 def _command() -> str:
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:4]])[:200]
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:10]])[:200]
 
 
 def _keep_private(directory: Path) -> None:

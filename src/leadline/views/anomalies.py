@@ -10,6 +10,7 @@ from leadline.model.tables.verdicts import ANOMALY
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.incidents.view import gpu_names
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 SPAN_NS = 15 * 60 * S  # looked at if no time is asked for
@@ -25,10 +26,12 @@ def anomalies_answer(store: Store, asked: Asked, from_ns: int | None = None, ent
     from_ns = asked.at_ns - SPAN_NS if from_ns is None else from_ns
     rows = _rows(store, asked, from_ns, entity)
     found = entities(rows[:ROWS_MAX])
+    names = gpu_names(store, asked, (each["entity"] for each in found[:ENTITIES_MAX]))
     cut = f"only {ROWS_MAX} metrics were read, those that are furthest out" if len(rows) > ROWS_MAX else ""
     return {
         "schema": SCHEMA_VERSION, "from_ns": from_ns, "to_ns": asked.at_ns, "entities_total": len(found),
-        "entities": found[:ENTITIES_MAX], "why": cut if rows else NOTHING,
+        "entities": [{**each, "name": names.get(each["entity"], "")} for each in found[:ENTITIES_MAX]],
+        "why": cut if rows else NOTHING,
     }  # fmt: skip
 
 

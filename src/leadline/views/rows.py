@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from difflib import get_close_matches
 from typing import Any
 
@@ -124,8 +125,13 @@ def json_rows(found: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] if columns else []
 
 
+_DAY_NS = 86_400 * 10**9
+_DAYS = {"today": 0, "yesterday": 1}
+
+
 def parse_time(text: str, now_ns: int) -> int:
-    """A time as ns: an integer of ns, an ISO 8601 date and time (UTC if it does not say), or `-15m` before now.
+    """A time as ns: an integer of ns, an ISO 8601 date and time (UTC if it does not say), `-15m` before now, `14:02`
+    (UTC, the last that was), `today` or `yesterday` (when that day began).
 
     Errors: UsageError.
     """
@@ -135,6 +141,12 @@ def parse_time(text: str, now_ns: int) -> int:
             time_ns = int(text)
         elif text.startswith("-") and text[-1] in units:
             time_ns = now_ns - int(float(text[1:-1]) * units[text[-1]] * 1e9)
+        elif text in _DAYS:
+            time_ns = (now_ns // _DAY_NS - _DAYS[text]) * _DAY_NS
+        elif re.fullmatch(r"\d\d:\d\d(:\d\d)?", text):
+            at = time.fromisoformat(text)
+            time_ns = now_ns // _DAY_NS * _DAY_NS + (at.hour * 3600 + at.minute * 60 + at.second) * 10**9
+            time_ns -= _DAY_NS * (time_ns > now_ns)
         else:
             moment = datetime.fromisoformat(text)
             since_1970 = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
@@ -144,7 +156,7 @@ def parse_time(text: str, now_ns: int) -> int:
         return time_ns
     except (ValueError, OverflowError):
         raise UsageError(
-            "a time is ns since 1970, an ISO 8601 date and time (a + in it written %2B in a URL), or -15m before now "
+            "a time is ns since 1970, ISO 8601 (2026-11-20T14:02Z), 14:02, today, yesterday, or -15m before now "
             f"(s, m, h, d); got {text[:100]!r}"
         ) from None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from leadline.ingest.sources import Source
 from leadline.model.principal import OPERATE, Principal
 from leadline.runner.run import Runner
 from leadline.runner.watermarks import SenderState
+from leadline.views.sources import Finding, ended_with
 
 CLOCK_OFF_S = 2.0
 """A host clock that differs more from ours is told: requests take up to a second, time synchronised by NTP is right to
@@ -37,9 +38,18 @@ def as_json(each: SenderState) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def findings(senders: list[SenderState]) -> list[dict[str, str]]:
-    """What is wrong with them, a sentence each, and what to do."""
-    return [{"state": WARNING, "text": text, "do": do} for each in senders for text, do in _wrong(each)]
+def findings(senders: list[SenderState], ended_ns: Mapping[str, int] | None = None) -> tuple[list[Finding], int]:
+    """What is wrong with them, a sentence each, and what to do; and how many are silent because their run is over.
+
+    `ended_ns`: as of `sources.findings_of`.
+    """
+    over = [
+        each
+        for each in senders
+        if each.state == "lost" and ended_with(each.heard_ns, (ended_ns or {}).get(each.sender.tenant))
+    ]
+    left = [each for each in senders if each not in over]
+    return [{"state": WARNING, "text": text, "do": do} for each in left for text, do in _wrong(each)], len(over)
 
 
 def foreign_findings(sources: Iterable[Source]) -> list[dict[str, str]]:

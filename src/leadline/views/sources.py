@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -16,7 +16,14 @@ QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
 QUIET_INTERVALS = 5.0  # ... and late after this many of its own intervals
 RECENT_S = 600.0  # an error older than this is shown, but does not make the verdict
 
+ENDED_WITH_NS = 120 * 10**9
+"""Who was heard last so near to the end of a run, ended with it: an agent says that its ranks are gone within 10 s,
+scrapes are up to 60 s apart, and a run is taken down within a minute."""
+SENDERS_NAMED = 3  # of those that are in one state; more are one line
+JOBS_NAMED = 3
+
 OK, WARNING, CRITICAL = "ok", "warning", "critical"
+Finding = dict[str, str]
 
 
 class SourceState(BaseModel):
@@ -55,30 +62,86 @@ def own_sources(sources: Iterable[Source], principal: Principal) -> list[Source]
     return [each for each in sources if principal.may(OPERATE) or each.sender.tenant == principal.tenant]
 
 
-def state_of_source(source: Source, now_ns: int, findings: list[dict[str, str]]) -> dict[str, Any]:
-    """How one sender is; what is wrong with it is added to `findings`."""
+def findings_of(sources: Iterable[Source], now_ns: int, ended_ns: Mapping[str, int]) -> tuple[list[Finding], int]:
+    """What is wrong with senders, many of one kind in one line; and how many are silent because their run is over.
+
+    `ended_ns`: by tenant, when the last of its jobs was over, if none runs: who fell silent about then, ended with it.
+    """
+    found: dict[tuple[str, str], list[tuple[Source, Finding]]] = {}
+    over = 0
+    for source in sources:
+        if wrong := _wrong_with(source, now_ns):
+            if ended_with(source.last_ns, ended_ns.get(source.sender.tenant)):
+                over += 1
+                continue
+            for kind, finding in wrong.items():
+                found.setdefault((kind, source.sender.way), []).append((source, finding))
+    return [each for key, some in found.items() for each in _grouped(*key, some)], over
+
+
+def ended_with(last_ns: int, ended_ns: int | None) -> bool:
+    """Whether who was heard last at this time ended with a run that was over at that."""
+    return ended_ns is not None and abs(last_ns - ended_ns) <= ENDED_WITH_NS
+
+
+def over_finding(count: int, jobs: Sequence[str]) -> list[Finding]:
+    """One line for all senders that ended with their run; none where there are none."""
+    if not count:
+        return []
+    named = ", ".join(jobs[:JOBS_NAMED]) + (f" and {len(jobs) - JOBS_NAMED} more" if len(jobs) > JOBS_NAMED else "")
+    senders = "1 sender" if count == 1 else f"{count} senders"
+    text = (
+        f"{senders} of the ended {'run' if len(jobs) == 1 else 'runs'} {named} {'is' if count == 1 else 'are'} silent"
+    )
+    return [{"state": OK, "text": text, "do": ""}]
+
+
+def _grouped(kind: str, way: str, some: Sequence[tuple[Source, Finding]]) -> list[Finding]:
+    """Each by itself where they are few; else one for all."""
+    if len(some) <= SENDERS_NAMED:
+        return [finding for _, finding in some]
+    newest, finding = max(some, key=lambda each: max(each[0].last_error_ns, each[0].last_ns))
+    names = ", ".join(source.sender.name for source, _ in some[:SENDERS_NAMED])
+    what = "are silent" if kind == "silent" else "fail"
+    last = "" if kind == "silent" else f"; the newest error: {newest.last_error}"
+    text = f"{way}: {len(some)} senders {what} ({names} and {len(some) - SENDERS_NAMED} more){last}"
+    return [{**finding, "text": text}]
+
+
+def _wrong_with(source: Source, now_ns: int) -> dict[str, Finding]:
+    """What is wrong with one sender: `silent`, `error`."""
     quiet_s = (now_ns - source.last_ns) / 1e9
     heard_s = (source.last_ns - source.first_ns) / 1e9
-    interval_s = heard_s / (source.requests - 1) if source.requests > 1 else 0.0
-    late = source.sender.way not in WITHOUT_RHYTHM and quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * interval_s)
-    recent_error = bool(source.last_error) and (now_ns - source.last_error_ns) / 1e9 < RECENT_S
+    # Who sent once has no rhythm yet: a program that told something and ended is no sender that is late.
+    rhythm = source.requests > 1 and source.sender.way not in WITHOUT_RHYTHM
+    found: dict[str, Finding] = {}
     name = f"{source.sender.way} {source.sender.name}"
-    if late and source.requests:
-        findings.append(
-            {"state": WARNING, "text": f"{name}: silent for {quiet_s:.0f} s", "do": "See whether the sender runs."}
-        )
-    if recent_error:
-        findings.append({"state": WARNING, "text": f"{name}: {source.last_error}", "do": source.last_do})
+    if rhythm and quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * heard_s / (source.requests - 1)):
+        text = f"{name}: silent for {quiet_s:.0f} s"
+        found["silent"] = {"state": WARNING, "text": text, "do": "See whether the sender runs."}
+    if source.last_error and (now_ns - source.last_error_ns) / 1e9 < RECENT_S:
+        found["error"] = {"state": WARNING, "text": f"{name}: {source.last_error}", "do": source.last_do}
+    return found
+
+
+def state_of_source(
+    source: Source, now_ns: int, findings: list[Finding], ended_ns: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """How one sender is; what is wrong with it is added to `findings`. `ended_ns`: as of `findings_of`."""
+    over = ended_with(source.last_ns, (ended_ns or {}).get(source.sender.tenant))
+    wrong = {} if over else _wrong_with(source, now_ns)
+    findings += wrong.values()
+    heard_s = (source.last_ns - source.first_ns) / 1e9
     return {
         "tenant": source.sender.tenant,
         "way": source.sender.way,
         "name": source.sender.name,
         "tells": sorted(source.tells),
-        "state": WARNING if late or recent_error else OK,
-        "last_heard_s": quiet_s,
+        "state": WARNING if wrong else OK,
+        "last_heard_s": (now_ns - source.last_ns) / 1e9,
         "newest_ns": source.newest_ns,
         "data_age_s": (now_ns - source.newest_ns) / 1e9 if source.newest_ns else None,
-        "interval_s": interval_s,
+        "interval_s": heard_s / (source.requests - 1) if source.requests > 1 else 0.0,
         "requests": source.requests,
         "samples": source.samples,
         "rows": source.rows,

@@ -54,7 +54,7 @@ def test_without_a_cause_the_labels_say_unknown_and_what_is_missing_is_said() ->
     thin = told(THIN)
     assert (thin.labels["rule"], thin.labels["layer"], thin.labels["entity"]) == ("unknown", "unknown", "job:resnet-2")
     assert (thin.labels["severity"], thin.labels["alertname"]) == ("critical", "LeadlineStall")
-    assert thin.annotations["summary"].endswith("cause unknown for want of collectives of resnet-2")
+    assert thin.annotations["summary"].endswith("cause unknown, missing collectives of resnet-2")
     assert "todo" not in thin.annotations
 
 

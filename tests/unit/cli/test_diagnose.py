@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +113,10 @@ def test_a_long_line_of_a_kernel_does_not_fill_the_screen() -> None:
 
 def test_an_open_one_that_was_not_judged_lately_says_of_when_it_is() -> None:
     found = answer(FLAP)
-    assert "as of" not in printed(found)
+    assert "lags by" not in printed(found)
     late = lines(printed({**found, "at_ns": NOW + 90 * S}))
-    assert "as of 2025-06-15 15:06:40Z: the judgement is 90 s behind (leadline show analyses)" in late
-    assert "as of" not in printed({**found, "at_ns": NOW + 90 * S, "recorded": True})
+    assert "checked up to 15:06:40Z only: the analysis lags by 90 s (`leadline doctor`)" in late
+    assert "lags by" not in printed({**found, "at_ns": NOW + 90 * S, "recorded": True})
 
 
 def test_a_suppressed_one_says_because_of_what() -> None:
@@ -127,7 +128,7 @@ def test_a_suppressed_one_says_because_of_what() -> None:
 def test_where_nothing_hurts_it_says_what_was_watched_and_tells_the_last_one() -> None:
     text = printed(answer(WORKER))
     assert lines(text)[0] == "OK bert-1: no problem found"
-    assert "watched bert-1: step 48 of 8 ranks, the newest 2.0 s ago, 2 s a step" in lines(text)
+    assert re.fullmatch(r"checked up to [\d:]+Z: bert-1 \(step 48 of 8 ranks, 2.0 s ago\)", lines(text)[-1])
     assert "before the last incident ended 100 s ago; see below" in lines(text)
     assert "OVER bert-1 was slow (8 GPUs)" in lines(text)
     assert "If it returns: let no new job onto h6" in " ".join(text.split())
@@ -219,7 +220,13 @@ def verdicts(*names: str) -> dict[str, pa.Table]:
 def judged(monkeypatch: pytest.MonkeyPatch) -> dict[str, pa.Table]:
     """What judging concludes; a test changes it."""
     found: dict[str, pa.Table] = {}
-    monkeypatch.setattr("leadline.runner.offline.judge_bundle", lambda _: found)
+
+    def judge(_: Path, progress: Callable[[float], None] | None) -> dict[str, pa.Table]:
+        for share in (0.1, 0.3, 0.4, 0.8, 1.0) if progress else ():
+            progress(share)
+        return found
+
+    monkeypatch.setattr("leadline.runner.offline.judge_bundle", judge)
     monkeypatch.setattr(diagnosis_offline, "looking", lambda: ("stalls", "slowdowns"))
     return found
 
@@ -228,8 +235,18 @@ def test_a_recording_with_nothing_in_it_says_what_was_watched(leadline_cli: Run,
     ran = leadline_cli("diagnose", str(incident("healthy")))
     assert ran.code == 0
     assert "healthy.leadline: no problem found" in ran.out
-    assert re.search(r"bert-1: step \d+ of 8 ranks, the newest [\d.]+ s before the end of the recording", ran.out)
-    assert "judging" in ran.err
+    assert re.search(r"bert-1 \(step \d+ of 8 ranks, [\d.]+ s before the end of the recording\)\n$", ran.out)
+    assert ran.err.splitlines()[0].startswith("analysing ")
+    assert [line.split()[-4] for line in ran.err.splitlines()[1:]] == ["30%", "80%", "100%"]
+
+
+def test_a_server_that_the_environment_names_does_not_contradict_a_file(
+    leadline_cli: Run, judged: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADLINE_SERVER", "http://127.0.0.1:1")
+    assert leadline_cli("diagnose", str(incident("healthy"))).code == 0
+    refused = leadline_cli("diagnose", str(incident("healthy")), "--server", "http://127.0.0.1:2")
+    assert (refused.code, "need a running Leadline" in refused.err) == (3, True)
 
 
 def failed_runs(*names: str) -> pa.Table:
@@ -255,13 +272,13 @@ def test_a_recording_of_which_a_window_could_not_be_judged_says_so(
     ran = leadline_cli("diagnose", str(incident("healthy")))
     assert ran.code == 3, "nobody knows that there is no problem"
     assert "cannot tell" in ran.out
-    assert "1 window could not be judged" in ran.out
+    assert "1 window could not be analysed" in ran.out
     assert "stalls, window that ends at" in ran.out
     assert "by zero" in ran.out
     judged |= verdicts(FLAP, WORKER) | {"analysis_run": failed_runs(*["cause"] * 5)}
     ran = leadline_cli("diagnose", str(incident("demo")))
     assert ran.code == 2, "what hurts is known"
-    assert "5 windows of an analysis could not be judged" in ran.out
+    assert "5 windows could not be analysed" in ran.out
     assert "and 2 more" in ran.out
     assert len(json.loads(leadline_cli("diagnose", str(incident("demo")), "-o", "json").out)["failed"]) == 5
 
@@ -277,7 +294,7 @@ def test_a_recording_is_held_against_its_truth_only_when_asked(leadline_cli: Run
     told = json.loads(leadline_cli("diagnose", str(incident("demo")), "--truth", "-o", "json").out)["truth"]
     assert [(each["fault"], each["verdict"]) for each in told] == [
         ("flapping-link", "missed"), ("slow-worker", "missed"), (None, "wrong"), (None, "wrong")]  # fmt: skip
-    assert "held against the truth" in leadline_cli("diagnose", str(incident("demo")), "--truth").out
+    assert "compared with the recorded ground truth" in leadline_cli("diagnose", str(incident("demo")), "--truth").out
 
 
 @pytest.mark.parametrize(

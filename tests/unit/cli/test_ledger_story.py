@@ -30,7 +30,7 @@ def answer(
 
 def test_shares_are_of_all_held_time_and_the_largest_comes_first() -> None:
     found = answer({"compute": 500.0, "straggler": 300.0, "unknown": 1.0}, {}, missing=199.0)
-    assert time_words(found) == "compute 50 %, waiting for a straggler 30 %, not judged 20 %"
+    assert time_words(found) == "compute 50 %, waiting for a straggler 30 %, not analysed 20 %"
 
 
 def test_before_anything_is_known_nothing_is_said() -> None:

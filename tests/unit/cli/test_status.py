@@ -41,8 +41,10 @@ def test_what_is_not_well_is_named() -> None:
     assert told[1] == ("warning", "5 sending, 5 not well: h0, h1, h2 and 2 more")
     assert told[3] == ("critical", "2 open, 1 suppressed; bert-1 slow: port:h3/eth0 link down (0.93)")
     assert states(DOCTOR, answer(QUIET))[3] == ("ok", "1 open, 1 suppressed")
-    unheard = states({**DOCTOR, "sources": []}, answer(about="bert-2"))
+    unheard = states({**DOCTOR, "sources": [], "state": "warning"}, answer(about="bert-2"))
     assert unheard[1] == ("warning", "no senders")
+    played = states({**DOCTOR, "sources": [], "state": "ok", "findings": []}, answer(about="bert-2"))
+    assert played[1] == ("ok", "no senders")
     assert unheard[2] == ("warning", "no data for a job or incident 'bert-2'; did you mean bert-1?")
 
 

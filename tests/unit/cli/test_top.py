@@ -74,7 +74,7 @@ def test_shows_jobs_incidents_hosts_and_what_to_do() -> None:
         assert [cells(app, "hosts", at)[1] for at in range(8)] == [f"h{at + 1}" for at in range(8)]
         await pilot.press("i")
         await pilot.pause()
-        assert cells(app, "incidents")[6:8] == ["host:h6 cpu-throttled", "0.99"], "never certain"
+        assert cells(app, "incidents")[5:7] == ["host:h6 cpu-throttled", "0.99"], "never certain"
         assert "throttled" in text(app, "told")
         await pilot.press("down")
         await pilot.pause()
@@ -84,6 +84,46 @@ def test_shows_jobs_incidents_hosts_and_what_to_do() -> None:
         assert "leadline compare host:h1" in text(app, "told")
 
     driven(Server(), steps)
+
+
+def test_a_key_sorts_by_the_next_column_and_the_last_one_leads_back() -> None:
+    server = Server()
+    for at, _ in enumerate(server.answers[FLEET]["gpus"]):
+        server.answers[FLEET]["gpus"][at] = at % 3
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("h", "o", "o", "o")
+        await pilot.pause()
+        assert text(app, "hosts-title").endswith(", by GPUs")
+        assert [cells(app, "hosts", at)[1] for at in range(3)] == ["h3", "h6", "h2"], "the most first"
+        await pilot.press(*"o" * 7)
+        await pilot.pause()
+        assert text(app, "hosts-title") == "hosts  8"
+        assert [cells(app, "hosts", at)[1] for at in range(3)] == ["h1", "h2", "h3"]
+
+    driven(server, steps)
+
+
+def test_enter_opens_what_diagnose_says_and_escape_leads_back() -> None:
+    server = Server()
+
+    async def steps(app: Top, pilot: Pilot[None]) -> None:
+        await pilot.press("i", "enter")
+        await settled(app, pilot)
+        path, asked = server.asked[-1]
+        assert (path, asked["job"]) == ("/api/v1/diagnosis", server.answers[NOW]["incidents"][0]["incident"])
+        said = str(app.screen.query_one("#text", Static).render())
+        assert "CRITICAL" in said
+        assert "ten minutes more cost 1.00 GPU-h" in said
+        await pilot.press("escape")
+        await pilot.press("h", "enter")
+        await pilot.pause()
+        assert "leadline compare host:h1" in str(app.screen.query_one("#text", Static).render())
+        await pilot.press("q")  # of the opened screen, not of the program
+        await pilot.pause()
+        assert cells(app, "hosts")[1] == "h1"
+
+    driven(server, steps)
 
 
 def test_new_answers_change_cells_and_keep_the_cursor() -> None:
@@ -220,7 +260,7 @@ def test_an_incident_tells_what_to_do_and_each_command() -> None:
     one = next(each for each in now["incidents"] if each["causes"])
     one["incident"] = "x; reboot"
     one["causes"][0]["todo"] = {"words": "Let no new job onto h6.", "commands": ["first h6", "second h6"]}
-    told = next(each for each in top_rows.incidents(now) if each.cells[0] == "x; reboot").details
+    told = next(each for each in top_rows.incidents(now) if each.cells[-1] == "x; reboot").details
     at = told.index("  do: Let no new job onto h6.")
     assert told[at + 1 : at + 3] == ("      first h6", "      second h6")
     assert told[-1] == "more: leadline diagnose 'x; reboot'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.unit.cli.conftest import Run, with_telemetry
 
 from leadline import __version__
 from leadline.cli.main import app
+from leadline.host.main import parser
 from leadline.model.tables import TABLES
 
 SQL = "SELECT name, 21.5 AS value, map('[/x]', ':smile:') AS m FROM series WHERE name = 'cli.temp'"
@@ -60,6 +62,37 @@ def test_forms_for_programs(leadline: RunningLeadline, leadline_cli: Run, verb: 
     if verb == "doctor":
         assert found["state"] == "ok"
         assert found["sources"][0]["tells"] == ["[/red] :smile: <b>"]
+
+
+CSV_HEADS = {"doctor": "tenant,way,name,", "tables": "name,doc,", "series": "name,streams,", "sql": "name,value,m"}
+
+
+@pytest.mark.parametrize("verb", CSV_HEADS)
+def test_rows_for_spreadsheets(leadline: RunningLeadline, leadline_cli: Run, verb: str) -> None:
+    ran = leadline_cli(*VERBS[verb], "--server", leadline.url, "--output", "csv")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(CSV_HEADS[verb])
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_an_error_is_told_in_the_form_that_was_asked_for(leadline_cli: Run, output: str) -> None:
+    (port,) = free_ports(1)
+    ran = leadline_cli("show", "tables", "--server", f"127.0.0.1:{port}", "--output", output)
+    assert (ran.code, ran.err) == (3, "")
+    error = load(ran.out, output)["error"]
+    assert (error["kind"], error["exit_code"]) == ("WorldError", 3)
+    assert error["message"].startswith("no Leadline answers at ")
+    assert leadline_cli("show", "tables", "--server", f"127.0.0.1:{port}").out == ""
+
+
+def test_what_the_lab_can_run_is_listed(leadline_cli: Run) -> None:
+    found = json.loads(leadline_cli("lab", "list", "-o", "json").out)["scenarios"]
+    assert {each["kind"] for each in found} == {"scenario", "fault", "harmless"}
+    assert [each["name"] for each in found if not each["what"]] == []
+    said = leadline_cli("lab", "list")
+    assert (said.code, said.err) == (0, "")
+    assert [each["name"] for each in found if each["name"] not in said.out] == []
+    assert "`leadline lab list`" in leadline_cli("lab", "run", "zzz").err
 
 
 @pytest.mark.parametrize(
@@ -181,13 +214,27 @@ def test_what_is_no_leadline_is_said(leadline_cli: Run) -> None:
         assert (ran.code, "http://HOST:PORT" in ran.err) == (2, True), ran
 
 
+def test_a_server_of_another_version_is_told_once(leadline_cli: Run, leadline: RunningLeadline) -> None:
+    with Pages() as pages:
+        answer = {"doctor": leadline.http.get("/api/v1/doctor"), "diagnosis": leadline.http.get("/api/v1/diagnosis")}
+        assert answer["doctor"].headers["leadline-version"] == __version__
+        for name, each in answer.items():
+            pages.answers[f"/api/v1/{name}"] = (200, {"leadline-version": "9.8.7"}, each.content)
+        said = leadline_cli("status", "--server", pages.address).err
+        assert said.count("9.8.7") == said.count(__version__) == 1
+        missing = {"error": {"reason": "not_found", "message": "nothing"}}
+        pages.answers["/api/v1/tables"] = (404, {}, json.dumps(missing).encode())
+        ran = leadline_cli("show", "tables", "--server", pages.address)
+        assert (ran.code, "of another version" in ran.err) == (2, True)
+
+
 def test_doctor_with_a_refusal_ends_with_1(leadline: RunningLeadline, leadline_cli: Run) -> None:
     """Last against this server: it stays in warning for ten minutes."""
     leadline.http.post("/v1/metrics", content=b"\xff", headers={"content-type": "application/x-protobuf"})
     ran = leadline_cli("doctor", "--server", leadline.url)
     assert ran.code == 1
     assert "refused or dropped since the start" in ran.out
-    assert "do: " in ran.out
+    assert ran.out.index("  do: ") < ran.out.index("\nsenders\n"), "what is wrong comes before the tables"
     assert leadline_cli("doctor", "--server", leadline.url, "-o", "json").code == 1
 
 
@@ -230,6 +277,19 @@ def test_help_of_the_agent_lists_its_flags(leadline_cli: Run) -> None:
     ran = leadline_cli("agent", "--server", "unix:/s", "--help")
     assert ran.code == 0
     assert all(flag in ran.out for flag in ("--server", "--spool", "--ring-dir", "--sources", "--once"))
+
+
+def test_the_agent_becomes_a_process_with_the_flags_it_was_given(
+    leadline_cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(os, "execv", lambda _, arguments: became.append(arguments))
+    leadline_cli("agent", "--server", "unix:/s", "-c", "x.yaml", "--interval", "0.5", "--sources", "", "--once")
+    assert became[0][1:3] == ["-m", "leadline.host.main"]
+    given = parser().parse_args(became[0][3:])
+    assert (given.server, given.config, given.interval_s, given.sources) == ("unix:/s", Path("x.yaml"), 0.5, "")
+    assert given.once
+    assert given.token_file is None
 
 
 def test_version(leadline_cli: Run) -> None:

@@ -43,9 +43,12 @@ def test_who_has_ended_is_waited_for_no_more() -> None:
     marks.take(said({"told_s": 0, "to_s": -1}, {"told_s": 0, "to_s": -9, "host": "h2", "state": "ended"}), NOW)
     assert marks.of_job(JOB, NOW) == NOW - S - WRITTEN_NS
     assert not marks.has_ended(JOB)
+    assert marks.over("acme") is None
     marks.take(said({"told_s": 1, "to_s": 1, "state": "ended"}), NOW + S)
     assert marks.of_job(JOB, NOW + S) is None
     assert marks.has_ended(JOB)
+    assert marks.over("acme") == (["bert"], NOW + S)
+    assert marks.over("other") is None
 
 
 def test_an_older_word_changes_nothing_and_a_restart_of_the_host_counts() -> None:

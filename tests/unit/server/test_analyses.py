@@ -102,11 +102,21 @@ def test_only_an_operator_has_spans_judged_again() -> None:
 def test_what_failed_and_what_does_not_keep_up_are_findings() -> None:
     failed = replace(STATE, state="failed", last_error="ValueError: no")
     behind = replace(STATE, name="graph", state="behind", lag_s=500.0, waiting=40)
-    found = list(findings([STATE, failed, behind, replace(STATE, state="idle")]))
+    more = replace(behind, name="path", lag_s=300.0, waiting=2)
+    found = list(findings([STATE, failed, behind, more, replace(STATE, state="idle")], up_s=3600.0))
     assert [each["state"] for each in found] == ["warning", "warning"]
     assert "path failed: ValueError: no" in found[0]["text"]
-    assert "graph is 500 s behind, 40 windows wait" in found[1]["text"]
+    assert found[1]["text"] == "analyses are behind: 2 of 5, the farthest graph, 500 s, 42 windows left"
     assert all(each["do"] for each in found)
+
+
+def test_right_after_the_start_it_catches_up_and_needs_no_more_cpu() -> None:
+    behind = replace(STATE, name="graph", state="behind", lag_s=500.0, waiting=40)
+    (found,) = findings([STATE, behind], up_s=30.0)
+    assert found["text"] == "catching up with what was stored before the start, 30 s ago: 40 windows left"
+    assert found["do"].startswith("Wait")
+    (found,) = findings([STATE, behind], up_s=3600.0, recorded=True)
+    assert found["text"] == "analysing the recording: 40 windows left"
 
 
 def test_metrics_are_by_analysis() -> None:

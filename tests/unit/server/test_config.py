@@ -165,6 +165,17 @@ def test_wrong_variables(tmp_path: Path, name: str, value: str, said: str) -> No
     assert said in str(caught.value)
 
 
+def test_a_flag_for_a_part_of_a_setting_leaves_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "leadline.yaml"
+    file.write_text("ingest:\n  sflow: {accept_unknown: true, port: 1}\n")
+    flag = Flag("--sflow-port", "ingest", "sflow", {"port": 7000})
+    found = load(file, {}, [flag]).ingest.sflow
+    assert (found.port, found.accept_unknown) == (7000, True)
+    assert load(None, {}, [flag]).ingest.sflow.port == 7000
+    with pytest.raises(ConfigError, match=r"flag --sflow-port and environment .* both set ingest.sflow"):
+        load(None, {"LEADLINE_INGEST__SFLOW": "{}"}, [flag])
+
+
 def test_a_wrong_flag_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"got -1 \(flag --bytes\).*leave out --bytes to use 4096"):
         from_text(tmp_path, "", flags=(Flag("--bytes", "pump", "bytes_max", -1),))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from leadline.ingest.sources import Sender, Source
-from leadline.views.sources import state_of_source
+from leadline.views.sources import findings_of, over_finding, state_of_source
 
 S = 10**9
 
@@ -32,3 +34,34 @@ def test_an_error_is_told_whoever_made_it() -> None:
     findings: list[dict[str, str]] = []
     assert state_of_source(source, 2 * S, findings)["state"] == "warning"
     assert findings[0]["do"] == "mend"
+
+
+def source(number: int, way: str = "scrape", last_s: int = 100, **more: Any) -> Source:
+    """One that was heard every 5 s up to a time."""
+    return Source(Sender("default", way, f"n{number}"), 0, last_s * S, requests=1 + last_s // 5, **more)
+
+
+def test_who_sent_once_is_not_late() -> None:
+    once = Source(Sender("default", "otlp-http", "script"), 0, 0, requests=1)
+    assert findings_of([once], 3600 * S, {}) == ([], 0)
+
+
+def test_many_of_one_kind_are_one_line() -> None:
+    few, _ = findings_of([source(each) for each in range(3)], 200 * S, {})
+    assert len(few) == 3
+    (found,), _ = findings_of([source(each) for each in range(21)], 200 * S, {})
+    assert found["text"] == "scrape: 21 senders are silent (n0, n1, n2 and 18 more)"
+    failing = [source(each, last_error=f"refused by n{each}", last_error_ns=(190 + each) * S) for each in range(5)]
+    found = findings_of(failing, 110 * S, {})[0][0]
+    assert found["text"] == "scrape: 5 senders fail (n0, n1, n2 and 2 more); the newest error: refused by n4"
+
+
+def test_senders_of_an_ended_run_are_no_warning_but_one_line() -> None:
+    some = [source(each) for each in range(52)]
+    found, over = findings_of([*some, source(99, last_s=900)], 2000 * S, {"default": 150 * S})
+    assert [each["text"] for each in found] == ["scrape n99: silent for 1100 s"]  # it went on, so it is news
+    assert over_finding(over, ["demo"]) == [
+        {"state": "ok", "text": "52 senders of the ended run demo are silent", "do": ""}
+    ]
+    assert over_finding(0, []) == []
+    assert state_of_source(some[0], 2000 * S, [], {"default": 150 * S})["state"] == "ok"

@@ -165,14 +165,17 @@ def test_it_is_ready_soon_and_a_second_one_on_the_same_store_or_port_is_told_who
         wait_for("it says where it is", lambda: f"Leadline is at {first.url} (ready after " in first.said())
         pid = first.wait_ready()
         said = refused(RunningLeadline(tmp_path), tmp_path / "same_store.log")
-        assert f"the store at {first.store} is owned by pid {pid}" in said
-        assert "set store.path to another directory" in said
+        assert f"the store at {first.store} is in use by pid {pid} (leadline up)" in said
+        assert "choose another directory with --data-dir (store.path)" in said
         assert "starting it again" not in said
         assert "Traceback" not in said
         other = RunningLeadline(tmp_path, {"LEADLINE_SERVER__PORT": str(first.port)})
         other.environ["LEADLINE_STORE__PATH"] = str(tmp_path / "another")
         # Another Leadline that answers on our port is not taken for ours.
-        assert "ready after" not in refused(other, tmp_path / "same_port.log")
+        said = refused(other, tmp_path / "same_port.log")
+        assert "ready after" not in said
+        assert "choose another with --port N" in said
+        assert f"a Leadline answers at {first.url} already" in said
         assert first.wait_ready() == pid
 
 

@@ -91,7 +91,7 @@ def test_its_files_are_those_of_the_store_and_a_restore_does_not_share_them(take
 def test_a_running_store_is_not_restored_into(taken: Taken) -> None:
     store = Store(taken.config)
     store.start()
-    with pytest.raises(StoreLockedError, match=r"is owned by pid .*; one process owns an embedded store"):
+    with pytest.raises(StoreLockedError, match=r"is in use by pid .*; one process has an embedded store"):
         restore(taken.copy, store.config)
     store.stop()
 

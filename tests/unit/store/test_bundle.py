@@ -350,7 +350,7 @@ def test_a_changed_byte_of_a_member_is_found(made: Path) -> None:
 @pytest.mark.parametrize("cut", [0, 1, BLOCK, BLOCK + 100, -BLOCK, -1])
 def test_a_bundle_cut_off_is_refused(made: Path, cut: int) -> None:
     made.write_bytes(made.read_bytes()[:cut])
-    refused(made, "cut off|end of the tar|empty tar|header")
+    refused(made, "cut off|end of the tar|empty tar|header|Leadline recording")
 
 
 def test_members_and_manifest_must_agree(made: Path, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
         "except Exception as error: print(type(error).__name__, error)"
     )
     try:
-        with pytest.raises(StoreLockedError, match=f"owned by pid {os.getpid()}"):
+        with pytest.raises(StoreLockedError, match=f"in use by pid {os.getpid()}"):
             started(tmp_path, table_with())
         other = subprocess.run(
             [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
@@ -187,7 +187,7 @@ def test_a_second_owner_is_told_who_the_first_is(tmp_path: Path) -> None:
         assert other.stdout.startswith("StoreLockedError")
         assert f"pid {os.getpid()} (" in other.stdout
         assert str(tmp_path) in other.stdout
-        assert "set store.path" in other.stdout
+        assert "(store.path)" in other.stdout
     finally:
         store.stop()
     started(tmp_path, table_with()).stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from leadline.ingest.sources import Sender as From
@@ -9,6 +11,8 @@ from leadline.ingest.sources import Source
 from leadline.model.principal import Principal
 from leadline.runner.watermarks import Sender, SenderState
 from leadline.views.senders import NOT_YOURS_MANY, findings, foreign_findings, senders_of
+
+S = 10**9
 
 
 def state(of: str, behind_s: float = 1.0, heard_s: float = 0.2, off_s: float = 0.0, *jobs: str) -> SenderState:
@@ -26,13 +30,21 @@ def state(of: str, behind_s: float = 1.0, heard_s: float = 0.2, off_s: float = 0
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence(sender: SenderState, text: str) -> None:
-    (found,) = findings([sender])
+    (found,), over = findings([sender])
+    assert over == 0
     assert found["text"] == text
     assert found["do"]
 
 
 def test_nothing_is_said_of_those_that_are_well() -> None:
-    assert findings([state("ok", 1.2, 0.5, 0.4, "bert"), state("ended", 900.0, 900.0)]) == []
+    assert findings([state("ok", 1.2, 0.5, 0.4, "bert"), state("ended", 900.0, 900.0)]) == ([], 0)
+
+
+def test_an_agent_that_ended_with_its_run_is_only_counted() -> None:
+    lost = replace(state("lost", 900.0, 900.0), heard_ns=1000 * S)
+    assert findings([lost], {"default": 1090 * S}) == ([], 1)
+    assert findings([lost], {"default": 1200 * S})[1] == 0  # it went on long after, or fell silent long before
+    assert findings([lost], {"other": 1000 * S})[1] == 0
 
 
 def test_without_a_runner_nobody_is_known() -> None:

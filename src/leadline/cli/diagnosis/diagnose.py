@@ -11,6 +11,7 @@ import typer
 from leadline.cli.client import Client
 from leadline.cli.diagnosis.given import DEFAULT_FOR, Given
 from leadline.cli.diagnosis.offline import recorded_diagnosis
+from leadline.cli.diagnosis.progress import analysing
 from leadline.cli.diagnosis.truth import compared, comparison
 from leadline.cli.diagnosis.words import state_line, tell
 from leadline.cli.exits import EXIT_OF_STATE
@@ -96,22 +97,16 @@ def diagnose(
     Exit code 0: no incident; 1: an incident whose cause is unknown or that is suppressed; 2: an incident with a known
     cause; 3: cannot tell, or the name is unknown. In a recording, incidents that are over count too.
     """
+    # A server that only the environment names does not contradict a file.
+    flag = "" if server == os.environ.get(SERVER_VARIABLE) else server
     try:
         if metrics is not None:
-            _refused(
-                "--metrics",
-                within=within,
-                truth=truth,
-                svg=svg,
-                cluster=cluster,
-                config=config,
-                server=_by_flag(server),
-            )
+            _refused("--metrics", within=within, truth=truth, svg=svg, cluster=cluster, config=config, server=flag)
             given = Given(metrics, relations, about, at, lasting, normal or (), role or (), symptom_metric, step)
             _tell_metrics(given, output, check=check, every=every)
         _needs_metrics(relations=relations, normal=normal, role=role, symptom_metric=symptom_metric, step=step)
         found, faults = _found(
-            about, within, truth, at, cluster, config, server, quiet=check or output is not Output.TABLE
+            about, within, truth, at, cluster, config, server, flag, quiet=check or output is not Output.TABLE
         )
     except LeadlineError as error:
         raise typer.Exit(_nothing(about, str(error), output, check=check)) from error
@@ -120,14 +115,14 @@ def diagnose(
         found["truth"] = [each.as_json() for each in lines]
     if svg is not None:
         save(svg, diagnosis_picture(found, when(found["at_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "incidents"):
         out = console()
         if check:
             out.print(state_line(found), soft_wrap=True)
         else:
             tell(out, found, every)
             if lines is not None:
-                out.print("\nheld against the truth", style="bold")
+                out.print("\ncompared with the recorded ground truth", style="bold")
                 out.print(comparison(lines) if lines else "nothing was broken, and nothing was found")
     raise typer.Exit(EXIT_OF_STATE[found["state"]])
 
@@ -159,15 +154,14 @@ def _needs_metrics(**options: Any) -> None:
         raise UsageError(f"{', '.join(given)}: only with --metrics FILE")
 
 
-def _by_flag(server: str) -> str:
-    """The server if a flag named it: that of the environment is the usual one, and what needs none does without."""
-    return "" if server == os.environ.get(SERVER_VARIABLE) else server
-
-
 def _found(
-    about: str, within: str, truth: bool, at: str, cluster: str, config: Path | None, server: str, *, quiet: bool
-) -> tuple[dict[str, Any], list[Entry] | None]:
-    """The answer, and the faults of its truth if that was asked for. Errors: LeadlineError."""
+    about: str, within: str, truth: bool, at: str, cluster: str, config: Path | None, server: str, flag: str, *,
+    quiet: bool,
+) -> tuple[dict[str, Any], list[Entry] | None]:  # fmt: skip
+    """The answer, and the faults of its truth if that was asked for. `flag`: the --server of the command line.
+
+    Errors: LeadlineError.
+    """
     path = Path(about)
     if not about.endswith(SUFFIX) and not (about and path.is_file()):
         if truth:
@@ -175,15 +169,16 @@ def _found(
         if within:
             raise UsageError(f"one name is asked for, or a recording (NAME{SUFFIX}) and one; got {about} and {within}")
         return Client(server).get("/api/v1/diagnosis", job=about, at=at, cluster=cluster), None
-    if at or cluster or _by_flag(server):
+    if at or cluster or flag:
         raise UsageError(
             "--at, --cluster and --server need a running Leadline; a recording is analysed here, as a whole"
         )
     faults = _faults(path) if truth else None
     price = load(config, os.environ).ledger
-    if not quiet:
-        console(stderr=True).print(f"judging {path} ...", style="dim")
-    return recorded_diagnosis(path, price, within), faults
+    if quiet:
+        return recorded_diagnosis(path, price, within), faults
+    with analysing(path) as progress:
+        return recorded_diagnosis(path, price, within, progress), faults
 
 
 def _faults(path: Path) -> list[Entry]:
@@ -196,7 +191,7 @@ def _faults(path: Path) -> list[Entry]:
 def _nothing(about: str, message: str, output: Output, *, check: bool) -> int:
     """Say that cannot tell."""
     answer = {"schema": SCHEMA_VERSION, "state": "unknown", "about": about, "why": message, "incidents": []}
-    if not emit(answer, output):
+    if not emit(answer, output, "incidents"):
         if check:
             console().print(f"UNKNOWN: {message}", soft_wrap=True)
         else:

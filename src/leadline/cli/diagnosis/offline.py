@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,13 @@ from leadline.views.rows import json_rows
 VERDICTS = ("incident", "cause", "symptom")
 
 
-def recorded_diagnosis(path: Path, config: LedgerConfig, about: str = "") -> dict[str, Any]:
+def recorded_diagnosis(
+    path: Path, config: LedgerConfig, about: str = "", progress: Callable[[float], None] | None = None
+) -> dict[str, Any]:
     """What `/api/v1/diagnosis` would say of a whole recording; everything in it is concluded again.
 
     `about`: only of this job, incident or entity. Windows that could not be judged stand in `failed`, a sentence each.
+    `progress`: called with the share (0 to 1) of the recording that is analysed.
     Errors: DataError for a file that is no bundle, WorldError if it cannot be read, UnknownNameError.
     """
     from leadline.runner.judging import failures  # here: analyses load kernels, other verbs need none
@@ -46,7 +49,7 @@ def recorded_diagnosis(path: Path, config: LedgerConfig, about: str = "") -> dic
     with read_bundle(path) as bundle:
         watched, hosts, at_ns = _watched(bundle), _hosts(bundle), bundle.manifest.to_ns
         indices = _indices(bundle)
-    found = judge_bundle(path)
+    found = judge_bundle(path, progress=progress)
     told = incidents(found, hosts, indices)
     kind, told = chosen(told, about, [each.job for each in watched.jobs]) if about else (About.ALL, told)
     answer = diagnosis(about, told, watched, at_ns, config, recorded=True, kind=kind) | {"about": about or path.name}
@@ -70,7 +73,7 @@ def chosen(told: Sequence[Incident], about: str, jobs: Sequence[str]) -> tuple[A
 def with_failures(answer: dict[str, Any], failed: Sequence[str]) -> dict[str, Any]:
     """An answer that says which windows could not be judged: then it is not known that there is no problem."""
     if failed and answer["state"] == OK:
-        why = f"{len(failed)} window{'s' if len(failed) > 1 else ''} could not be judged"
+        why = f"{len(failed)} window{'s' if len(failed) > 1 else ''} could not be analysed"
         answer |= {"state": UNKNOWN, "why": why}
     return answer | {"failed": list(failed)}
 

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from leadline.cli.diagnosis.words import chance
-from leadline.cli.output import ago, table
+from leadline.cli.output import Rows, ago, table
 from leadline.lab.truth import Entry
 from leadline.model.ids import EntityId, kind_of
 from leadline.model.units import S
@@ -130,7 +129,7 @@ def _plugs(entity: str) -> set[str]:
     return set(name.split("~")) if kind in ("link", "port", "swport", "xcvr") else set()
 
 
-def comparison(lines: Sequence[Compared]) -> Table:
+def comparison(lines: Sequence[Compared]) -> Rows:
     """The lines as a table for people."""
     rows = [
         {

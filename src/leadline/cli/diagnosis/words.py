@@ -17,6 +17,7 @@ from leadline.cli.words.ledger import gpu_hours, gpu_time, money, share, so_far
 from leadline.cli.words.slow_workers import slow_worker_lines
 from leadline.model.ids import name_of
 from leadline.model.incidents import ActionKind, FaultClass, Symptom
+from leadline.views.incidents.diagnosis import SYMPTOM_ANALYSES
 
 WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
 EVIDENCE_SHOWN = 5
@@ -79,6 +80,7 @@ def tell(out: Console, found: Answer, every: bool = False) -> None:
     page.others([one for one in [*now, *over] if one not in whole])
     page.failed(found.get("failed", []))
     page.slow_workers(found.get("slow_workers", []))
+    page.checked()
 
 
 class _Page:
@@ -118,28 +120,23 @@ class _Page:
         self._line(state.upper(), words, "bold", f"bold {STATE_STYLE[state]}")
         if self._found["why"]:
             self._line("", self._found["why"], "yellow")
-        self._watched()
         if over:
             ended = over[0]["end_ns"] or over[0]["seen_ns"]
             how = "was not watched since" if over[0]["unwatched"] else "ended"
             self._line("before", f"the last incident {how} {self._since(ended)}; see below")
 
-    def _watched(self) -> None:
+    def checked(self) -> None:
+        """How far it was looked, and at what: of which jobs, and how fresh their steps are."""
         watched = self._found["watched"]
-        lines = [
-            f"{each['job']}: step {each['step']} of {_ranks(each['ranks'])}, the newest {self._since(each['until_ns'])}"
-            + (f", {each['step_s']:.2g} s a step" if each["step_s"] else "")
+        ends = [end_ns for name, end_ns in watched["judged_ns"].items() if name in SYMPTOM_ANALYSES]
+        jobs = [
+            f"{each['job']} (step {each['step']} of {_ranks(each['ranks'])}, {self._since(each['until_ns'])})"
             for each in watched["jobs"]
         ]
-        if len(lines) > JOBS_SHOWN:
-            lines = [*lines[:JOBS_SHOWN], f"and {len(lines) - JOBS_SHOWN} more jobs"]
-        at_ns = self._found["at_ns"]
-        newest = [f"{name} {ago(max(0.0, (at_ns - one_ns) / 1e9))}" for name, one_ns in watched["until_ns"].items()]
-        judged = ", ".join(f"{name} {when(one_ns)[11:]}" for name, one_ns in watched["judged_ns"].items())
-        lines += [f"newest rows: {', '.join(newest)} {self._before}"] if newest else []
-        lines += [f"judged until: {judged}"] if judged else []
-        if lines:
-            self._part("watched", [Text(line) for line in lines])
+        more = f" and {len(jobs) - JOBS_SHOWN} more jobs" if len(jobs) > JOBS_SHOWN else ""
+        words = f"up to {when(min(ends))[11:]}: " if ends else "nothing yet: " if jobs else ""
+        if words or jobs:
+            self._line("checked", f"{words}{', '.join(jobs[:JOBS_SHOWN]) or 'no job'}{more}", "dim")
 
     def _since(self, at_ns: int) -> str:
         """How long before the time of the diagnosis."""
@@ -151,9 +148,9 @@ class _Page:
         return "before the end of the recording" if self._found["recorded"] else "ago"
 
     def failed(self, failed: Sequence[str]) -> None:
-        """That windows could not be judged: what they would have found is missing above."""
+        """That windows could not be analysed: what they would have found is missing above."""
         if failed:
-            count = f"{len(failed)} window{'s' if len(failed) > 1 else ''} of an analysis could not be judged: "
+            count = f"{len(failed)} window{'s' if len(failed) > 1 else ''} could not be analysed: "
             more = [f"and {len(failed) - FAILED_SHOWN} more"] if len(failed) > FAILED_SHOWN else []
             lines = [f"{count}what {'they' if len(failed) > 1 else 'it'} would have found is missing above"]
             self._part("failed", [Text(line, "yellow") for line in [*lines, *failed[:FAILED_SHOWN], *more]], "yellow")
@@ -169,8 +166,8 @@ class _Page:
         self._line("", f"{lost} lost{self._so_far(one)}")
         behind_s = (self._found["at_ns"] - one["seen_ns"]) / 1e9
         if one["state"] == "open" and behind_s > BEHIND_S and not self._found["recorded"]:
-            text = f"{when(one['seen_ns'])}: the judgement is {ago(behind_s)} behind (leadline show analyses)"
-            self._line("as of", text, "yellow")
+            text = f"up to {when(one['seen_ns'])[11:]} only: the analysis lags by {ago(behind_s)} (`leadline doctor`)"
+            self._line("checked", text, "yellow")
         if one["suppressed"]:
             why = SUPPRESSED.get(one["suppressed"], one["suppressed"])
             self._line("suppressed", f"because {why}: no alerts are sent", "yellow")

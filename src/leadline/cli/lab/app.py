@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from leadline.cli.exits import EXIT_OF_STATE
+from leadline.cli.lab import listing
 from leadline.cli.lab import matrix as lab_matrix
 from leadline.cli.lab import run as lab_run
 from leadline.cli.lab import server as lab_leadline
@@ -29,6 +30,7 @@ app = typer.Typer(
     help="An emulated cluster on this machine: real networking, real faults.",
 )
 
+app.command("list")(listing.list_scenarios)
 app.command()(lab_run.run)
 app.command()(lab_run.demo)
 app.command()(lab_matrix.matrix)
@@ -100,7 +102,7 @@ def show_status(
     name: LabOption = "lab",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Say how a lab is: ports, rates, carrier changes, programs.
+    """Show the state of a lab: ports, rates, carrier changes, programs.
 
     Exit code 0 if every port has its carrier, 1 if one has not; more, with a message, if there is no such lab.
     """
@@ -121,7 +123,7 @@ def show_status(
         "directory": str(cluster.state),
         "nodes": [asdict(each) for each in nodes],
     }
-    if not emit(answer, output):
+    if not emit(answer, output, "nodes"):
         age = ago((time.time_ns() - record.created_ns) / 1e9)
         owner = f"process {record.owner_pid}" if record.owner_pid else "no one; it stays up until `leadline lab down`"
         console().print(state_text(verdict), f"lab {name} ({record.topology}), up {age}, owned by {owner}\n")

@@ -282,7 +282,7 @@ def _tell(wanted: Sequence[Cell], journal: Journal, times: Times, parallel: int,
         "failed": [asdict(ended) for cell in wanted if (ended := journal.ended(cell)) and ended.state == "failed"],
         "faults": [asdict(each) for each in found],
     }
-    if emit(answer, output):
+    if emit(answer, output, "faults"):
         return
     out = console()
     out.print(f"{answer['bundles']} of {len(wanted)} cells are bundles in {journal.directory}", soft_wrap=True)

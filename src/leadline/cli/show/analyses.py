@@ -14,8 +14,14 @@ from leadline.cli.output import STATE_STYLE, ago, table, when
 _AS_BAD_AS = {"ok": "ok", "behind": "warning", "failed": "critical", "idle": "unknown", "clock": "warning"}
 
 
-def print_analyses(out: Console, states: Sequence[Mapping[str, Any]]) -> None:
-    """Print one row for each analysis, and below it the error of each whose last window failed."""
+SHORT = ("state", "analysis", "checked up to", "lag", "waiting", "failed")
+
+
+def print_analyses(out: Console, states: Sequence[Mapping[str, Any]], short: bool = False) -> None:
+    """Print one row for each analysis, and below it the error of each whose last window failed.
+
+    `short`: without what it read and wrote.
+    """
     if not states:
         out.print("no analysis is registered")
         return
@@ -23,8 +29,8 @@ def print_analyses(out: Console, states: Sequence[Mapping[str, Any]]) -> None:
         {
             "state": Text(each["state"], style=STATE_STYLE.get(_AS_BAD_AS.get(each["state"], ""), "")),
             "analysis": f"{each['name']} {each['version']}",
-            "judged to": when(each["judged_to_ns"]),
-            "behind now": ago(each["lag_s"]),
+            "checked up to": when(each["judged_to_ns"]),
+            "lag": ago(each["lag_s"]),
             "windows": each["windows"],
             "waiting": each["waiting"],
             "failed": each["failures"],
@@ -36,7 +42,7 @@ def print_analyses(out: Console, states: Sequence[Mapping[str, Any]]) -> None:
         }
         for each in states
     ]
-    columns = list(rows[0])
+    columns = [name for name in rows[0] if not short or name in SHORT]
     out.print(table(rows, columns, right=columns[3:]))
     for each in states:
         if each["last_error"]:

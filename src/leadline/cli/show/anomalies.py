@@ -29,7 +29,7 @@ def anomalies(
     asked = {"entity": entity, "from": since, "to": until, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/anomalies", **asked)
-    if not emit(found, output):
+    if not emit(found, output, "entities"):
         tell(console(), found, every=bool(entity))
     if not found["entities"]:
         require_known(client, "entity", entity, cluster=cluster)
@@ -38,8 +38,9 @@ def anomalies(
 def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
     """Print an answer for people; `every`: all metrics of each entity."""
     total = found["entities_total"]
+    what = f"{total} {'entity' if total == 1 else 'entities'}"
     out.print(
-        f"odd, {when(found['from_ns'])} to {when(found['to_ns'])}: {total} {'entity' if total == 1 else 'entities'}",
+        f"unusual metrics, {when(found['from_ns'])} to {when(found['to_ns'])}: {what}",
         style="bold",
     )
     if found["why"]:
@@ -47,11 +48,11 @@ def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
     rows = []
     for each in found["entities"][:ENTITIES_SHOWN]:
         shown = each["metrics"] if every else each["metrics"][:METRICS_SHOWN]
-        rows += [_line(row, each["entity"] if place == 0 else "") for place, row in enumerate(shown)]
+        rows += [_line(row, (each["name"] or each["entity"]) if place == 0 else "") for place, row in enumerate(shown)]
         if len(each["metrics"]) > len(shown):
             rows.append(dict.fromkeys(rows[-1], "") | {"metric": f"and {len(each['metrics']) - len(shown)} more"})
     if rows:
-        out.print(table(rows, list(rows[0]), right=["score", "expected", "seen"]))
+        out.print(table(rows, list(rows[0]), right=["score", "usual", "seen"]))
     if total > ENTITIES_SHOWN:
         out.print(f"and {total - ENTITIES_SHOWN} more entities; see --output json", style="dim")
 
@@ -59,8 +60,9 @@ def tell(out: Console, found: Mapping[str, Any], every: bool = False) -> None:
 def _line(row: Mapping[str, Any], entity: str) -> dict[str, Any]:
     label = f" ({row['label']})" if row["label"] else ""
     return {
-        "entity": entity, "metric": row["metric"] + label, "witness": row["witness"], "is": row["direction"],
-        "score": f"{row['score']:.1f}", "expected": f"{row['expected']:.4g}", "seen": f"{row['seen']:.4g}",
+        "entity": entity, "metric": row["metric"] + label, "compared with": f"its {row['witness']}",
+        "is": row["direction"], "score": f"{row['score']:.1f}",
+        "usual": f"{row['expected']:.4g}", "seen": f"{row['seen']:.4g}",
         "since": when(row["start_ns"]), "until": _until(row),
     }  # fmt: skip
 

@@ -27,23 +27,18 @@ from leadline.cli.show.whatif import whatif
 from leadline.model.errors import UnknownNameError
 from leadline.model.tables import renamed
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Show what is stored.")
-app.command()(graph)
-app.command()(path)
-app.command()(flows)
-app.command()(ledger)
-app.command()(incidents)
-app.command()(symptoms)
-app.command()(failures)
-app.command()(anomalies)
-app.command()(sle)
-app.command()(expectations)
-app.command()(rules)
-app.command()(messages)
-app.command()(whatif)
+DAILY, INNER = "Every day", "Under the hood"
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Show what was measured, and what Leadline concludes from it."
+)
+for daily in (incidents, ledger, failures, sle, graph, path, flows):
+    app.command(rich_help_panel=DAILY)(daily)
+for inner in (symptoms, anomalies, expectations, rules, messages, whatif):
+    app.command(rich_help_panel=INNER)(inner)
 
 
-@app.command()
+@app.command(rich_help_panel=INNER)
 def tables(
     name: Annotated[str, typer.Argument(help="Only this table, with its columns.")] = "",
     server: ServerOption = "",
@@ -58,7 +53,7 @@ def tables(
             near = difflib.get_close_matches(name, known, 3) or known[:3]
             hint = renamed(name) or f"did you mean {' or '.join(near)}?"
             raise UnknownNameError(f"no table {name!r} is known; {hint} `leadline show tables` lists all")
-    if emit(found, output):
+    if emit(found, output, "tables"):
         return
     out = console()
     if name:
@@ -81,7 +76,7 @@ def tables(
     out.print(table(rows, list(rows[0]), right=["rows", "on disk", "kept"]))
 
 
-@app.command()
+@app.command(rich_help_panel=INNER)
 def series(
     match: Annotated[str, typer.Argument(help="Part of the metric name.")] = "",
     entity: Annotated[str, typer.Option(help="Only streams of this entity, such as gpu:GPU-5c1e.")] = "",
@@ -94,7 +89,7 @@ def series(
     found = client.get("/api/v1/series", match=match, entity=entity, limit=limit)
     if not found["rows"]:
         require_known(client, "entity", entity)
-    if emit(found, output):
+    if emit(found, output, "rows"):
         return
     rows = [
         {**row, "newest": when(row["last_ns"]), "labels with most values": row["most_values"]} for row in found["rows"]
@@ -105,11 +100,11 @@ def series(
         console(stderr=True).print(f"first {limit} names; --limit shows more", style="dim")
 
 
-@app.command()
+@app.command(rich_help_panel=INNER)
 def analyses(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
     """List the analyses: what each computes, how far it has got, what failed."""
     found = Client(server).get("/api/v1/analyses")
-    if emit(found, output):
+    if emit(found, output, "analyses"):
         return
     out = console()
     print_analyses(out, found["analyses"])

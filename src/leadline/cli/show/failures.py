@@ -25,7 +25,7 @@ def failures(
 ) -> None:
     """Show failures: share and lost GPU time by class, time to resolve, first failure by fleet size, MTTF by job."""
     found = Client(server).get("/api/v1/failures", **{"from": since, "to": until, "cluster": cluster})
-    if emit(found, output):
+    if emit(found, output, "failures"):
         return
     tell(console(), found)
 
@@ -34,7 +34,7 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
     """Print an answer for people."""
     out.print(
         f"failures, {when(found['from_ns'])} to {when(found['to_ns'])}: {found['failures_total']}, of which "
-        f"{found['stopping']} stopped a job unasked, in {gpu_time(found['gpu_hours'] * 3600)}",
+        f"{found['stopping']} stopped a job, in {gpu_time(found['gpu_hours'] * 3600)} observed",
         style="bold",
     )
     if found["why"]:
@@ -52,7 +52,7 @@ def _classes(out: Console, classes: list[Mapping[str, Any]]) -> None:
     rows = [
         {"class": each["class"], "failures": each["failures"], "share": share(each["share"]),
          "stopped a job": each["stopped_jobs"], "lost GPU time": gpu_time(each["lost_gpu_seconds"] or None),
-         "of all lost": share(each["lost_share"]), "back: mean": span(each["repair_mean_s"]),
+         "of all lost": share(each["lost_share"]), "recovery: mean": span(each["repair_mean_s"]),
          "median": span(each["repair_median_s"])}
         for each in classes
     ]  # fmt: skip
@@ -65,7 +65,7 @@ def _resolve(out: Console, classes: list[Mapping[str, Any]]) -> None:
     for each in classes:
         row = {"class": each["class"]}
         row |= {_within(name): count or "-" for name, count in each["within"].items()}
-        rows.append(row | {"oldest not back": span(each["open_s_max"])})
+        rows.append(row | {"oldest not recovered": span(each["open_s_max"])})
     out.print(table(rows, list(rows[0]), right=list(rows[0])[1:]))
 
 
@@ -77,7 +77,7 @@ def _fleet(out: Console, fleet: Mapping[str, Any]) -> None:
     out.print("\nfirst failure by size of fleet", style="bold")
     if fleet["mttf_gpu_h"] is None:
         limit = fleet["low_gpu_h"]
-        words = "no hours were observed" if limit is None else f"none seen: MTTF of a GPU above {hours(limit)} (95 %)"
+        words = "no hours were observed" if limit is None else f"no failure seen (MTTF of a GPU > {hours(limit)}, 95 %)"
         out.print(f"  {words}", style="dim")
         return
     out.print(
@@ -110,7 +110,7 @@ def _sizes(out: Console, sizes: list[Mapping[str, Any]]) -> None:
 def _mttf(each: Mapping[str, Any]) -> str:
     if each["mttf_h"] is not None:
         return hours(each["mttf_h"])
-    return "-" if each["low_h"] is None else f"none seen: above {hours(each['low_h'])}"
+    return "-" if each["low_h"] is None else f"> {hours(each['low_h'])} (none seen)"
 
 
 def _between(each: Mapping[str, Any]) -> str:
@@ -123,9 +123,9 @@ def _newest(out: Console, failures: list[Mapping[str, Any]]) -> None:
     out.print("\nthe newest", style="bold")
     rows = [
         {"when": when(each["start_ns"]), "what": each["entity"], "how": each["kind"], "class": each["class"],
-         "job": each["job"], "GPUs": each["gpus"], "back after": back_after(each), "evidence": each["evidence"]}
+         "job": each["job"], "GPUs": each["gpus"], "recovered after": back_after(each), "evidence": each["evidence"]}
         for each in failures[:NEWEST_SHOWN]
     ]  # fmt: skip
-    out.print(table(rows, list(rows[0]), right=["GPUs", "back after"]))
+    out.print(table(rows, list(rows[0]), right=["GPUs", "recovered after"]))
     if len(failures) > len(rows):
         out.print(f"and {len(failures) - len(rows)} more; see --output json", style="dim")

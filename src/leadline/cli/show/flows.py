@@ -35,7 +35,7 @@ def flows(
     found = client.get("/api/v1/flows", job=job, at=at, cluster=cluster)
     if svg is not None:
         save(svg, flows_picture(found, when(found["end_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "flows"):
         tell(console(), found)
     if not found["flows"]:
         require_known(client, "job", job, cluster=cluster)
@@ -63,11 +63,11 @@ def tell(out: Console, found: Mapping[str, Any]) -> None:
 def _flows(out: Console, found: Mapping[str, Any]) -> None:
     rows = [
         {"from": _number(flow["src_rank"]), "to": _number(flow["dst_rank"]), "flow": tuple_words(flow),
-         "state": flow["state"], "sure": percent(flow["probability"]), "path": path_words(flow["links"]),
+         "state": flow["state"], "confidence": percent(flow["probability"]), "path": path_words(flow["links"]),
          "bytes (95 %)": bytes_words(flow)}
         for flow in found["flows"][:ROWS_MAX]
     ]  # fmt: skip
-    out.print(table(rows, list(rows[0]), right=["sure"]))
+    out.print(table(rows, list(rows[0]), right=["confidence"]))
     if found["flows_total"] > len(rows):
         out.print(f"and {found['flows_total'] - len(rows)} smaller ones; see --output json", style="dim")
     for why in sorted({flow["why"] for flow in found["flows"] if flow["why"]})[:4]:

@@ -40,7 +40,7 @@ def graph(
     found = client.get("/api/v1/graph", job=job, of=of, at=at, cluster=cluster)
     if svg is not None:
         save(svg, graph_picture([found, *_beside(client, found, cluster)], when(found["at_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "edges"):
         tell(console(), found)
     if found["span"] is None:
         require_known(client, "job" if job else "entity", job or of, cluster=cluster)

@@ -32,7 +32,7 @@ def incidents(
     asked = {"job": job, "from": since, "to": until, "state": state, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/incidents", **asked)
-    if not emit(found, output):
+    if not emit(found, output, "incidents"):
         tell(console(), found)
     if not found["incidents"]:
         require_known(client, "job", job, cluster=cluster)

@@ -38,7 +38,7 @@ def ledger(
     found = client.get("/api/v1/ledger", **asked)
     if svg is not None:
         save(svg, ledger_picture(found, when))
-    if not emit(found, output):
+    if not emit(found, output, "categories"):
         tell(console(), found)
     if found["total"] is None:
         require_known(client, "job", job, cluster=cluster)
@@ -80,8 +80,8 @@ def headlines(found: Mapping[str, Any]) -> list[str]:
         expected += f", best with a checkpoint each {span(ettr['best_interval_s'])}"
     lines.append(f"ETTR {share(ettr['ratio'])}{_at_most(ettr)}{expected}")
     if mttf["mean_h"] is None:
-        none = f"none seen in {hours(mttf['hours'])}: above {hours(mttf['low_h'])} (95 %)"
-        lines.append(f"MTTF: {none if mttf['low_h'] is not None else 'not known'}")
+        none = f"no failure in {hours(mttf['hours'])} (MTTF > {hours(mttf['low_h'])}, 95 %)"
+        lines.append(none if mttf["low_h"] is not None else "MTTF: not known")
     else:
         between = f"{hours(mttf['low_h'])} to {hours(mttf['high_h'])}"
         lines.append(f"MTTF {hours(mttf['mean_h'])} (95 %: {between}; failures: {mttf['failures']})")
@@ -132,21 +132,21 @@ def _owners(out: Console, found: Mapping[str, Any]) -> None:
     if not losing:
         out.print("\nnothing was lost, as far as it is known")
         return
-    out.print("\nwho costs most", style="bold")
+    out.print("\nlost time by culprit", style="bold")
     whole = found["total"]["lost_gpu_seconds"]
     rows = []
     for owner in losing[:OWNERS_SHOWN]:
         lost = owner["lost_gpu_seconds"]
-        row = {"who": owner_words(owner), "on": _places(owner["owner"], found["hosts"]),
-               "as": CATEGORY_WORDS.get(owner["category"], owner["category"]),
+        row = {"culprit": owner_words(owner), "on": _places(owner["owner"], found["hosts"]),
+               "category": CATEGORY_WORDS.get(owner["category"], owner["category"]),
                "lost": gpu_time(lost), "of all": share(lost / whole)}  # fmt: skip
         if owner["lost_cost"] is not None:
             row["costs"] = money(owner["lost_cost"], found["cost"]["currency"])
         told_by = max(owner["depths"], key=lambda depth: (owner["depths"][depth], depth))
         row |= {"since": _moment(found, owner["lost_since_ns"]), "until": _moment(found, owner["lost_until_ns"]),
-                "sure": f"{owner['confidence']:.0%}", "reported by": told_by}  # fmt: skip
+                "confidence": f"{owner['confidence']:.0%}", "from": told_by}  # fmt: skip
         rows.append(row)
-    out.print(table(rows, list(rows[0]), right=["lost", "of all", "costs", "sure"]))
+    out.print(table(rows, list(rows[0]), right=["lost", "of all", "costs", "confidence"]))
     if len(losing) > len(rows):
         out.print(f"and {len(losing) - len(rows)} with less; see --output json", style="dim")
 
@@ -170,7 +170,7 @@ def _unknown(out: Console, found: Mapping[str, Any]) -> None:
     for each in found["unknown"]:
         out.print(f"  {span(each['seconds'])} ({gpu_time(each['gpu_seconds'])}): {each['missing']}", soft_wrap=True)
     for gap in found["missing"]["spans"][:FAILURES_SHOWN]:
-        out.print(f"  not judged: {when(gap['from_ns'])} to {when(gap['to_ns'])}", style="dim")
+        out.print(f"  not analysed: {when(gap['from_ns'])} to {when(gap['to_ns'])}", style="dim")
 
 
 def _failures(out: Console, found: Mapping[str, Any]) -> None:
@@ -179,10 +179,10 @@ def _failures(out: Console, found: Mapping[str, Any]) -> None:
     out.print("\nfailures that stopped it", style="bold")
     rows = [
         {"when": when(each["start_ns"]), "what": each["entity"], "how": each["kind"], "class": each["class"],
-         "back after": back_after(each), "evidence": each["evidence"]}
+         "recovered after": back_after(each), "evidence": each["evidence"]}
         for each in found["failures"][:FAILURES_SHOWN]
     ]  # fmt: skip
-    out.print(table(rows, list(rows[0]), right=["back after"]))
+    out.print(table(rows, list(rows[0]), right=["recovered after"]))
     if len(found["failures"]) > len(rows):
         out.print(f"and {len(found['failures']) - len(rows)} more; see --output json", style="dim")
 

@@ -37,7 +37,7 @@ def messages(
     found = client.get("/api/v1/messages", job=job, at=at, window=window, cluster=cluster)
     if svg is not None:
         save(svg, messages_picture(found, when(found["end_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "communicators"):
         tell(console(), found)
     if not found["communicators"]:
         require_known(client, "job", job, cluster=cluster)

@@ -40,7 +40,7 @@ def path(
     found = client.get("/api/v1/path", a=rank_a, b=rank_b, at=at, cluster=cluster)
     if svg is not None:
         save(svg, path_picture(found, when(found["end_ns"])))
-    if not emit(found, output):
+    if not emit(found, output, "flows"):
         tell(console(), found)
     if not found["flows"] and not found["possible"]["paths"]:
         require_known(client, "rank", rank_a, rank_b, cluster=cluster)

@@ -22,7 +22,7 @@ def rules(
 ) -> None:
     """Show the rules that name causes: how often each was marked right or wrong, and which are switched off."""
     found = Client(server).get("/api/v1/rules", cluster=cluster)
-    if not emit(found, output):
+    if not emit(found, output, "rules"):
         tell(console(), found, every)
 
 

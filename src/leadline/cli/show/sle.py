@@ -20,7 +20,7 @@ from leadline.model.errors import UsageError
 ROWS_MAX = 40  # of all layers, the worst of each layer first
 WELL_MAX = 3  # of a layer, that are well though some seconds were bad
 CLASSIFIERS_SHOWN = 2
-_SOMETIMES = ("bad", "missing", "GPU min", "by")  # columns that are left out where all of them are empty
+_SOMETIMES = ("bad", "missing", "GPU min", "by", "alarm")  # columns that are left out where all of them are empty
 _STATES = ("critical", "warning", "unknown", "ok")
 _LONG = {"fast": "burns fast", "slow": "burns slowly"}
 
@@ -46,7 +46,7 @@ def sle(
         "/api/v1/sle", layer=layer, entity=entity, expectation=expectation, window=window, at=at, cluster=cluster
     )
     state, line = verdict(found)
-    if not emit({**found, "state": state} if check else found, output):
+    if not emit({**found, "state": state} if check else found, output, "held"):
         out = console()
         if check:
             out.print(state_text(state), line, soft_wrap=True)
@@ -107,7 +107,7 @@ def _shown(rows: Sequence[Mapping[str, Any]], left: int) -> list[Mapping[str, An
 def _layers(out: Console, layers: Sequence[Mapping[str, Any]]) -> None:
     rows = [
         {
-            "layer": layer["layer"], "held": layer["held"],
+            "layer": layer["layer"], "checks": layer["held"],
             **{state: _counted(state, layer[state]) for state in _STATES},
             "good": share(layer["good_s"], layer["good_s"] + layer["bad_s"]), "bad": span(layer["bad_s"]),
             "missing": span(layer["missing_s"]),
@@ -128,38 +128,38 @@ def _layer(out: Console, layer: Mapping[str, Any], rows: Sequence[Mapping[str, A
         {
             "state": state_text(row["state"]), "expectation": row["expectation"], "of": _whose(row),
             "good": "-" if row["sle"] is None else share(row["good_s"], row["good_s"] + row["bad_s"]),
-            "promised": f"{row['objective'] * 100:.6g} %", "budget left": _budget(row), "burn 5m 1h 24h": _burn(row),
+            "objective": f"{row['objective'] * 100:.6g} %", "budget left": _budget(row), **_burn(row),
             "bad": span(row["bad_s"]), "missing": span(row["missing_s"]),
             "GPU min": f"{row['lost_gpu_minutes']:.1f}" if row["lost_gpu_minutes"] else "-", "by": _by(row),
         }
         for row in rows
     ]  # fmt: skip
     columns = [name for name in told[0] if name not in _SOMETIMES or any(row[name] != "-" for row in told)]
-    out.print(table(told, columns, right=["good", "promised", "budget left", "bad", "missing", "GPU min"]))
+    out.print(table(told, columns, right=["good", "objective", "budget left", "bad", "missing", "GPU min"]))
     if layer["held"] > len(rows):
         out.print(f"and {layer['held'] - len(rows)} that are better; see --output json", style="dim")
 
 
 def _whose(row: Mapping[str, Any]) -> str:
-    return row["entity"] if row["tenant"] == "default" else f"{row['entity']} of {row['tenant']}"
+    entity = row["name"] or row["entity"]
+    return entity if row["tenant"] == "default" else f"{entity} of {row['tenant']}"
 
 
 def _budget(row: Mapping[str, Any]) -> str:
-    """What is left of it; beyond its end how many times over."""
+    """What is left of it; beyond its end how many times it was used up."""
     if row["budget_left"] is None:
         return "none is given" if row["bad_s"] else "-"
     left: float = row["budget_left"]
     if left < 0:
-        return f"spent {_rate(1 - left)} times"
+        return f"exceeded {_rate(1 - left)}x"
     return f"{left * 100:.0f} %"
 
 
-def _burn(row: Mapping[str, Any]) -> Text:
+def _burn(row: Mapping[str, Any]) -> dict[str, Any]:
     """Burn rates of 5 min, 1 h and a day, and which of the alarms they raise."""
-    rates = " ".join("-" if rate is None else _rate(rate) for rate in row["burn"].values())
-    if row["burning"]:
-        return Text(f"{rates} {_LONG[row['burning']]}", style=STATE_STYLE[row["state"]])
-    return Text(rates)
+    rates = {f"burn {name}": "-" if rate is None else _rate(rate) for name, rate in row["burn"].items()}
+    style = STATE_STYLE[row["state"]]
+    return {**rates, "alarm": Text(_LONG[row["burning"]], style=style) if row["burning"] else "-"}
 
 
 def _rate(rate: float) -> str:
@@ -215,7 +215,7 @@ def expectations(
         raise UsageError(f"--layer: expected one of {', '.join(Layer)}, got {layer[:50]!r}")
     found = Client(server).get("/api/v1/expectations", at=at, cluster=cluster)
     found["expectations"] = [each for each in found["expectations"] if layer in ("", each["layer"])]
-    if emit(found, output):
+    if emit(found, output, "expectations"):
         return
     out = console()
     if found["note"]:
@@ -223,16 +223,16 @@ def expectations(
     rows = [
         {
             "layer": each["layer"], "expectation": each["expectation"], "of": _narrowed(each),
-            "promised": "-" if each["objective"] is None else f"{each['objective'] * 100:.6g} %",
+            "objective": "-" if each["objective"] is None else f"{each['objective'] * 100:.6g} %",
             "bad is": each["error"] or "\n".join(_bound(bound) for bound in each["bounds"]),
             "since": when(each["from_ns"]), "source": each["source"],
         }
         for each in found["expectations"]
     ]  # fmt: skip
     if not rows:
-        out.print(f"no expectation is held{f' in the layer {layer}' if layer else ''}")
+        out.print(f"no expectation is in force{f' in the layer {layer}' if layer else ''}")
         return
-    out.print(table(rows, list(rows[0]), right=["promised"]))
+    out.print(table(rows, list(rows[0]), right=["objective"]))
 
 
 def _narrowed(each: Mapping[str, Any]) -> str:

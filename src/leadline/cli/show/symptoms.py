@@ -32,7 +32,7 @@ def symptoms(
     asked = {"job": job, "from": since, "to": until, "cluster": cluster}
     client = Client(server)
     found = client.get("/api/v1/symptoms", **asked)
-    if not emit(found, output):
+    if not emit(found, output, "symptoms"):
         tell(console(), found)
     if not found["symptoms"]:
         require_known(client, "job", job, cluster=cluster)

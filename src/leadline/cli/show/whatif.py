@@ -33,7 +33,7 @@ def whatif(
     """Show what each worker, stage, operation and cause costs a job, from its operation traces (`import trace`)."""
     client = Client(server)
     found = client.get("/api/v1/whatif", **{"job": job, "from": since, "to": until, "cluster": cluster})
-    if not emit(found, output):
+    if not emit(found, output, "workers"):
         tell(console(), found)
     if not found["operations"]:
         require_known(client, "job", job, cluster=cluster)

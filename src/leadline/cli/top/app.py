@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -9,9 +10,12 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static
 from textual.worker import Worker, WorkerState
 
+from leadline.cli.diagnosis.words import tell
+from leadline.cli.output import console
 from leadline.cli.top import rows as top_rows
 from leadline.cli.top.rows import COLUMNS, HOSTS, INCIDENTS, JOBS, MARKS, SPANS, TABLES, Row
 from leadline.model.errors import LeadlineError
@@ -34,7 +38,7 @@ class Top(App[None]):
     #head { height: auto; padding: 0 1; }
     .title { height: 1; padding: 0 1; color: $text-muted; text-style: bold; }
     DataTable { height: auto; max-height: 30%; min-height: 2; }
-    #detail { height: auto; max-height: 30%; padding: 0 1; border-top: solid $panel; }
+    #detail { height: 1fr; min-height: 4; padding: 0 1; border-top: solid $panel; }
     #match { display: none; height: 3; }
     #match.shown { display: block; }
     """
@@ -43,6 +47,8 @@ class Top(App[None]):
         Binding("j", "show('jobs')", "jobs"),
         Binding("i", "show('incidents')", "incidents"),
         Binding("h", "show('hosts')", "hosts"),
+        Binding("enter", "open", "open", priority=True),
+        Binding("o", "order", "sort"),
         Binding("s", "span", "span"),
         Binding("slash", "match", "find", key_display="/"),
         Binding("escape", "all", "all", show=False),
@@ -55,6 +61,7 @@ class Top(App[None]):
         super().__init__()
         self._get, self._every_s, self._cluster = get, every_s, cluster
         self.span, self.match, self.paused = span, "", False
+        self._orders: dict[str, int] = dict.fromkeys(TABLES, 0)  # 0: by urgency, as it comes; else by that column
         self._answers: dict[str, Mapping[str, Any]] = {}
         self._rows: dict[str, dict[str, Row]] = {table: {} for table in TABLES}
         self._problem = ""
@@ -98,6 +105,10 @@ class Top(App[None]):
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """A round is over: show what it brought, or what is wrong."""
+        if event.worker.name == "open" and event.state is WorkerState.SUCCESS:
+            self.push_screen(Opened(_as_text(event.worker.result or {}, self.size.width - 4)))
+        if event.worker.name == "open" and event.state is WorkerState.ERROR:
+            self.push_screen(Opened(Text(str(event.worker.error))))
         if event.worker.name != "ask":
             return
         if event.state is WorkerState.SUCCESS:
@@ -120,7 +131,7 @@ class Top(App[None]):
             HOSTS: top_rows.hosts(self._answers[HOSTS], self.match),
         }
         for name, rows in found.items():
-            self._fill(name, rows)
+            self._fill(name, top_rows.ordered(rows, self._orders[name]))
         self._tell()
 
     def _head(self) -> None:
@@ -139,7 +150,10 @@ class Top(App[None]):
     def _fill(self, name: str, rows: list[Row]) -> None:
         """Cells are changed in place where the rows are the same ones, so that the cursor stays."""
         table: DataTable[Text] = self.query_one(f"#{name}", DataTable)
-        title = f"{name}  {len(rows)}" if rows else f"{name}: {EMPTY[name] if not self.match else 'none has that name'}"
+        order = self._orders[name]
+        by = f", by {COLUMNS[name][order - 1]}" if order else ""
+        nothing = EMPTY[name] if not self.match else "none has that name"
+        title = f"{name}  {len(rows)}{by}" if rows else f"{name}: {nothing}"
         self.query_one(f"#{name}-title", Static).update(title)
         before, after = list(self._rows[name]), {row.key: row for row in rows}
         chosen = before[table.cursor_row] if 0 <= table.cursor_row < len(before) else ""
@@ -159,13 +173,17 @@ class Top(App[None]):
         """Another row is chosen."""
         self._tell()
 
-    def _tell(self) -> None:
-        """Details of the chosen row of the table that has the focus."""
-        name = self.focused.id if isinstance(self.focused, DataTable) else None
-        rows = list(self._rows.get(name or "", {}).values())
+    def _chosen(self) -> tuple[str, Row | None]:
+        """The table that has the focus, and its chosen row."""
+        name = self.focused.id if isinstance(self.focused, DataTable) and self.focused.id else ""
+        rows = list(self._rows.get(name, {}).values())
         at = self.query_one(f"#{name}", DataTable).cursor_row if rows else -1
-        lines = rows[at].details if 0 <= at < len(rows) else ()
-        self.query_one("#told", Static).update(Text("\n".join(lines)))
+        return name, rows[at] if 0 <= at < len(rows) else None
+
+    def _tell(self) -> None:
+        """Details of the chosen row."""
+        _, row = self._chosen()
+        self.query_one("#told", Static).update(Text("\n".join(row.details if row else ())))
 
     def on_descendant_focus(self) -> None:
         """The focus moved to another table."""
@@ -174,6 +192,27 @@ class Top(App[None]):
     def action_show(self, name: str) -> None:
         """Focus a table."""
         self.query_one(f"#{name}", DataTable).focus()
+
+    def action_order(self) -> None:
+        """Sort the table with the focus by its next column; after the last by urgency again."""
+        name, _ = self._chosen()
+        if name:
+            self._orders[name] = (self._orders[name] + 1) % (len(COLUMNS[name]) + 1)
+            self.draw()
+
+    def action_open(self) -> None:
+        """All about the chosen row on a screen of its own; in the box to find in, back to the tables."""
+        if isinstance(self.focused, Input):
+            self.on_input_submitted(None)
+            return
+        name, row = self._chosen()
+        if row is None:
+            return
+        if name == HOSTS:
+            self.push_screen(Opened(Text("\n".join(row.details))))
+        else:
+            self.run_worker(lambda: self._get("/api/v1/diagnosis", job=row.name, cluster=self._cluster), name="open",
+                            thread=True, exclusive=True, exit_on_error=False)  # fmt: skip
 
     def action_span(self) -> None:
         """The next longer span; after the longest the shortest."""
@@ -211,12 +250,42 @@ class Top(App[None]):
         self.match = event.value.strip()
         self.draw()
 
-    def on_input_submitted(self, _: Input.Submitted) -> None:
+    def on_input_submitted(self, _: Input.Submitted | None) -> None:
         """Back to the tables, narrowed."""
         self.query_one("#match", Input).remove_class("shown")
         self.action_show(next((name for name in TABLES if self._rows[name]), JOBS))
 
 
+class Opened(ModalScreen[None]):
+    """All that is said of one row; closed by escape."""
+
+    CSS = "Opened { background: $background; } #opened { padding: 0 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss", "back"),
+        Binding("enter", "dismiss", "back", show=False, priority=True),
+        Binding("q", "dismiss", "back", show=False, priority=True),
+    ]
+
+    def __init__(self, text: Text) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """The text, which scrolls, and the keys."""
+        with VerticalScroll(id="opened"):
+            yield Static(self._text, id="text")
+        yield Footer()
+
+
+def _as_text(found: Mapping[str, Any], width: int) -> Text:
+    """What `leadline diagnose` prints."""
+    written = io.StringIO()
+    tell(console(into=written, width=width), found)
+    return Text.from_ansi(written.getvalue())
+
+
 def _cells(row: Row) -> list[Text]:
+    """The row in the colour of its state: all of a bad one, the mark of others."""
     style = STYLES.get(row.state, "")
-    return [Text(MARKS.get(row.state, "?"), style=style), *(Text(cell) for cell in row.cells)]
+    whole = style if row.state in ("bad", "unknown", "suppressed") else ""
+    return [Text(MARKS.get(row.state, "?"), style=style), *(Text(cell, style=whole) for cell in row.cells)]

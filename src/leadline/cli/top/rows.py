@@ -9,6 +9,7 @@ from typing import Any
 
 from leadline.cli.diagnosis.words import SUPPRESSED, symptom_words
 from leadline.cli.output import ago, when
+from leadline.cli.ranges import natural
 from leadline.cli.words.ledger import gpu_time, share, so_far, span
 
 JOBS, INCIDENTS, HOSTS = "jobs", "incidents", "hosts"
@@ -24,17 +25,22 @@ Answer = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table: its key, its state, its cells, and what is told of it below when it is chosen."""
+    """One line of a table: its key, its name, its state, its cells, what it is sorted by, and its details.
+
+    `values`: of each cell the number behind it, or the cell.
+    """
 
     key: str
+    name: str
     state: str
     cells: tuple[str, ...]
+    values: tuple[float | str | None, ...]
     details: tuple[str, ...]
 
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     JOBS: ("job", "ranks", "hosts", "step", "step time", "baseline", "goodput", "lost", "step time over the span"),
-    INCIDENTS: ("incident", "job", "what", "since", "lost", "cause", "p", "do"),
+    INCIDENTS: ("job", "what", "since", "lost", "cause", "p", "do", "incident"),
     HOSTS: ("host", "jobs", "GPUs", "NICs", "loss", "load", "in", "out", "why"),
 }
 
@@ -56,6 +62,24 @@ def head(now: Answer) -> tuple[str, str]:
     )
     state = {"ok": "good", "warning": "watch", "critical": "bad"}.get(now["state"], "unknown")
     return state, words + (f"   {now['why']}" if now["why"] and state == "unknown" else "")
+
+
+def ordered(rows: list[Row], column: int) -> list[Row]:
+    """Rows by a column (1 is the first; 0: as they are): numbers the largest first, words in their order, none last."""
+    if not column:
+        return rows
+
+    def key(row: Row) -> tuple[bool, bool, float, tuple[tuple[int, int, str], ...]]:
+        value = row.values[column - 1]
+        number = -value if isinstance(value, (int, float)) else 0.0
+        return (
+            value in (None, "", "-"),
+            isinstance(value, str),
+            number,
+            natural(value) if isinstance(value, str) else (),
+        )
+
+    return sorted(rows, key=key)
 
 
 def jobs(found: Answer, match: str = "") -> list[Row]:
@@ -81,7 +105,11 @@ def _job(one: Answer) -> Row:
     if one["why"]:
         told.append(one["why"])
     told.append(f"where the time went: leadline show ledger {shlex.quote(one['job'])}")
-    return Row(f"{one['tenant']}/{one['job']}", state, cells, tuple(told))
+    values = (
+        one["job"], one["ranks"], one["hosts"], one["step"], one["step_s"], one["baseline_s"], one["goodput"],
+        one["lost_gpu_seconds"], one["job"],
+    )  # fmt: skip
+    return Row(f"{one['tenant']}/{one['job']}", one["job"], state, cells, values, tuple(told))
 
 
 def _state(one: Answer) -> str:
@@ -104,14 +132,16 @@ def _incident(one: Answer, at_ns: int) -> Row:
     what = symptom_words(one["symptom"], ongoing=still)
     sure = cause is not None and cause["chosen"]
     cells = (
-        one["incident"], one["job"] or "-", what,
+        one["job"] or "-", what,
         f"{ago(max(0.0, (at_ns - one['start_ns']) / 1e9))} ago" if still else f"{when(one['start_ns'])}, over",
         gpu_time(one["lost_gpu_seconds"]),
         f"{cause['entity']} {cause['rule']}" if cause and sure else "unknown",
         f"{min(cause['probability'], 0.99):.2f}" if cause and sure else "-",
-        cause["action"] if cause and sure else "-",
+        cause["action"] if cause and sure else "-", one["incident"],
     )  # fmt: skip
-    return Row(f"{one['tenant']}/{one['incident']}", state, cells, tuple(_told(one)))
+    values = (*cells[:2], one["start_ns"], one["lost_gpu_seconds"], cells[4],
+              cause["probability"] if cause and sure else None, *cells[6:])  # fmt: skip
+    return Row(f"{one['tenant']}/{one['incident']}", one["incident"], state, cells, values, tuple(_told(one)))
 
 
 def _told(one: Answer) -> Iterable[str]:
@@ -162,9 +192,12 @@ def _host(found: Answer, at: int, reasons: Sequence[Answer]) -> Row:
     told = [f"{found['hosts'][at]}{': ' + tags if tags else ''}"]
     told += [f"{MARKS.get(each['state'], ' ')} {each['text']} ({each['entity']}, since {when(each['since_ns'])})"
              for each in reasons[:6]]  # fmt: skip
-    told += ["nothing is known to be wrong"] if not reasons else []
+    told += ["no problem found"] if not reasons else []
     told.append(f"against its peers: leadline compare {shlex.quote('host:' + found['hosts'][at])}")
-    return Row(found["hosts"][at], found["states"][found["state"][at]], cells, tuple(told))
+    values = (*cells[:2], found["gpus"][at], found["nics_total"][at] - found["nics_healthy"][at], most("loss"),
+              most("load"), rate["inbound"], rate["outbound"], cells[8])  # fmt: skip
+    name = found["hosts"][at]
+    return Row(name, name, found["states"][found["state"][at]], cells, values, tuple(told))
 
 
 def nics(healthy: int, total: int, unknown: int) -> str:

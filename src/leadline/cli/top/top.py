@@ -21,7 +21,11 @@ def top(
     cluster: ClusterOption = "",
     server: ServerOption = "",
 ) -> None:
-    """Watch jobs, incidents and hosts. Keys: j i h select a table, arrows a row, / search, s span, p pause, q quit."""
+    """Watch jobs, incidents and hosts.
+
+    Keys: j i h select a table, arrows a row, Enter opens it, o sorts by the next column, / finds, s changes the span,
+    p pauses, q quits.
+    """
     if span not in SPANS:
         raise UsageError(f"--span: expected one of {', '.join(SPANS)}, got {span!r}")
     try:

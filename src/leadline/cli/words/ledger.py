@@ -10,7 +10,7 @@ from leadline.model.ids import kind_of
 CATEGORY_WORDS: Mapping[str, str] = {
     "compute": "compute", "input": "waiting for input", "communication": "communication",
     "straggler": "waiting for a straggler", "checkpoint": "checkpoint", "restart": "start and restart", "idle": "idle",
-    "unknown": "unknown", "missing": "not judged",
+    "unknown": "unknown", "missing": "not analysed",
 }  # fmt: skip
 COMM_CHARS = 20  # of a communicator: its number is long, and its begin tells it apart
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

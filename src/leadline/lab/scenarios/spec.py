@@ -72,7 +72,7 @@ def scenario_of(name: str, duration_s: float | None = None) -> Scenario:
         return _scenario(read_file(path, "a scenario"), duration_s)
     known = [*shipped(), *FAULT_BY_NAME, *harmless.HARMLESS_BY_NAME]
     near = get_close_matches(name, known, 3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}; or give a .yaml file"
+    hint = f"did you mean {' or '.join(near)}?" if near else "`leadline lab list` shows all; or give a .yaml file"
     raise ConfigError(f"no scenario {name!r}; {hint}")
 
 
@@ -91,13 +91,19 @@ def of_fault(name: str) -> Scenario:
     work = "bert" if not kind.workloads or "bert" in kind.workloads else kind.workloads[0]
     return Scenario(
         name=name,
-        doc=(inspect.getdoc(kind) or "").partition("\n")[0],
+        doc=_first_sentence(inspect.getdoc(kind) or ""),
         topology=kind.preset or "clos8",
         duration_s=FAULT_AT_S + FAULT_FOR_S + AFTER_S,
         workloads=(PlannedWorkload(work, f"{work}-1", 0.0, None, {}, place=f"scenario {name}"),),
         faults=(fault,),
         topology_place=f"scenario {name}",
     )
+
+
+def _first_sentence(text: str) -> str:
+    """Of a docstring, however its lines are broken."""
+    words, stop, _ = " ".join(text.partition("\n\n")[0].split()).partition(". ")
+    return f"{words}." if stop else words
 
 
 def parse(text: str, where: str, duration_s: float | None = None) -> Scenario:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
+from leadline import __version__
 from leadline.ingest.http import peer_of
 from leadline.model.principal import MARK, OPERATE, READ, Caller
 from leadline.server.page import VIEWS
@@ -80,6 +81,10 @@ RIGHTS: Mapping[Route, str] = {
 }
 
 
+VERSION_HEADER = "leadline-version"
+"""Of answers: a command line of another version says so."""
+
+
 class Guarded(APIRoute):
     """A route that passes the server's gate, also if its function forgets to ask who it is; before the body is read."""
 
@@ -91,7 +96,10 @@ class Guarded(APIRoute):
             right = RIGHTS[request.method, self.path]
             if right != OPEN:
                 serving_of(request).gate(caller_of(request, right))
-            return await inner(request)
+            answer = await inner(request)
+            if right != OPEN:  # whoever may ask may know; a scanner need not
+                answer.headers[VERSION_HEADER] = __version__
+            return answer
 
         return handler
 

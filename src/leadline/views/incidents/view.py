@@ -40,6 +40,7 @@ from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 STATES = (OPEN, OVER)
 INCIDENTS_MAX = 1000  # told in one answer; `incidents_total` counts all of them
 Rows = Iterable[Mapping[str, Any]]
+GPUS_NAMED = 1000  # at most: more than any list shows, and each is a parameter of two queries
 GPU_LABEL = "gpu"  # of a series of dcgm-exporter: the number that nvidia-smi calls it by
 _NUMBER = re.compile(r"\d{1,4}")
 
@@ -319,6 +320,16 @@ class Incidents:
         )
         rows = json_rows(self._store.query(sql, {**self._asked.parameters(sql), "entities": wanted}))
         return {row["part"]: row["number"] for row in rows if _NUMBER.fullmatch(row["number"])}
+
+
+def gpu_names(store: Store, asked: Asked, entities: Iterable[str]) -> dict[str, str]:
+    """What people call those of these that are GPUs (`h5 GPU 4`), as far as it is told; of the first of very many."""
+    gpus = list(dict.fromkeys(each for each in entities if kind_of(each) == "gpu"))[:GPUS_NAMED]
+    if not gpus:
+        return {}
+    found = Incidents(store, asked)
+    where = Where(found.hosts(gpus), found.indices(gpus))
+    return {each: name for each in gpus if (name := where.name(each))}
 
 
 def incidents_answer(

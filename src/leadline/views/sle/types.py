@@ -36,6 +36,7 @@ class SleHeld(BaseModel):
     expectation: str
     layer: str
     entity: str
+    name: str = Field(description="what people call it, `h5 GPU 4`; empty where its id says it")
     state: str
     objective: float
     good_s: float

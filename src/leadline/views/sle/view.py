@@ -18,6 +18,7 @@ from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
+from leadline.views.incidents.view import gpu_names
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 from leadline.views.sle.spans import HOUR_NS, MINUTE_NS, SPANS_S, Sources, sources
 
@@ -78,7 +79,10 @@ def sle_answer(store: Store, asked: Asked, wanted: Wanted) -> dict[str, Any]:
     if not found:
         return answer | {"why": _why_none(rows, wanted)}
     losses = rows.losses([row for row in found if row["bad_s"]])
-    answer["held"] = [_told(row, losses.get(_name(row), []), wanted) for row in found]
+    names = gpu_names(store, asked, (row["entity"] for row in found))  # the worst come first
+    answer["held"] = [
+        _told(row, losses.get(_name(row), []), wanted) | {"name": names.get(row["entity"], "")} for row in found
+    ]
     answer["layers"] = _layers(found)
     answer["held_total"] = sum(layer["held"] for layer in answer["layers"])
     return answer

@@ -1,0 +1,1 @@
+"""What `--help` shows besides what typer makes of a verb: its examples."""
