@@ -55,7 +55,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "mark",
     ),
     "Data": ("sql", "record", "replay", "import", "backfill"),
-    "Operation": ("token", "config", "backup", "restore"),
+    "Operation": ("token", "config", "backup", "restore", "completion"),
     "Lab": ("lab",),
 }
 """How `--help` lists them: what most people need most comes first."""

@@ -13,6 +13,7 @@ from leadline.cli.client import Client
 from leadline.cli.demo.demo import REFRESH_S, job_of
 from leadline.cli.demo.story import Story
 from leadline.cli.output import console
+from leadline.cli.pasted import pasted
 from leadline.lab.run import Happening
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.truth import Entry, read_truth
@@ -67,7 +68,7 @@ class RecordedStory:
             self.__exit__()  # what follows stands below the picture
             self._out.print("", self._story.found.held_against(self._truth), sep="\n")
             self._out.print(f"\nSee it at {self._url}/#/incidents, and the job at {self._url}/#/jobs/{self._job}")
-            self._out.print(f"  leadline diagnose {self._job} --server {self._url}", style="bold")
+            self._out.print(f"  {pasted(f'diagnose {self._job}', self._url)}", style="bold")
             sys.stdout.flush()
 
 
