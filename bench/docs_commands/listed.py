@@ -48,7 +48,7 @@ NOT_RUN: Mapping[str, str] = {
     r"leadline .*\bdiscard\b": "the example analysis of that page; tests/common/test_howto_analysis.py builds it",
     r"leadline (backfill|restore)\b": "a recording's verdicts stay; tests/unit/cli/test_analyses_live.py",
     r"leadline backup\b": "tests/unit/store/test_backup.py",
-    r"(python|torchrun|\.venv/bin/python) ": "the reader's own program",
+    r"(python3?|torchrun|\.venv/bin/python) ": "the reader's own program or environment",
 }
 # Exit codes that are an answer. Others than 0: see `leadline.cli.exits`.
 ANSWERS: Mapping[str, Sequence[int]] = {
