@@ -302,16 +302,6 @@ def test_what_cannot_be_said_ends_with_3_and_says_why(leadline_cli: Run, argumen
     assert leadline_cli("diagnose", *arguments, "--check").out.startswith("UNKNOWN: ")
 
 
-def test_a_server_of_the_environment_does_not_keep_a_recording_from_being_diagnosed(
-    leadline_cli: Run, judged: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judged |= verdicts(FLAP, WORKER)
-    monkeypatch.setenv("LEADLINE_SERVER", "http://127.0.0.1:1")
-    ran = leadline_cli("diagnose", str(incident("demo")), "--check")
-    assert ran.code == 2, ran.err
-    assert "analysed here" not in ran.out + ran.err
-
-
 def test_one_incident_of_a_recording_is_told_by_its_id(leadline_cli: Run, judged: dict[str, pa.Table]) -> None:
     judged |= verdicts(FLAP, WORKER)
     for name, incident_ids in ((WORKER, [WORKER]), ("bert-1", [FLAP, WORKER]), ("port:h3/eth0", [FLAP])):
