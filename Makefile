@@ -64,8 +64,8 @@ $(TEST_STAMP): | $(BIN)/python
 # which another file calls.
 $(KERNEL_STAMP): | $(RUN_STAMP)
 	@echo "compiling the scanners"
-	@find src -name '*.nb[ic]' -delete
-	@$(BIN)/python -m leadline.wire.warm & scanners=$$!; $(BIN)/python -m leadline.runner.warm && wait $$scanners
+	@find src \( -name '*.nb[ic]' -o -name 'leadline-scanners-*' -o -name 'leadline-analyses-*' \) -delete
+	@$(BIN)/python -m leadline.server.background.kernels
 	@rm -f .venv/.kernels-*
 	@touch $@
 

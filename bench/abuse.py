@@ -46,8 +46,8 @@ import cramjam
 
 from bench.figures import Figure, conditions, tell
 from bench.peers import Leadline, anonymous_bytes, free_port
+from leadline.host.bound import bound_to_parent
 from leadline.model.ids import canonical_labels
-from leadline.server.supervisor import bound_to_parent
 from leadline.store import Store, StoreConfig
 from leadline.wire.sflow.encode import Agent, InterfaceCounters, counter_sample, interface_counters
 

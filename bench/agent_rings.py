@@ -33,10 +33,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.figures import Figure, conditions, tell
+from leadline.host.bound import bound_to_parent
 from leadline.host.found import Segment
 from leadline.host.parcels import parcels
 from leadline.host.spool import Spool
-from leadline.server.supervisor import bound_to_parent
 from leadline.wire.ring.format import read_segment
 from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 

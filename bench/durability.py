@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.figures import Figure, conditions, tell
+from leadline.host.bound import bound_to_parent
 from leadline.model.tables import BY_NAME
-from leadline.server.supervisor import bound_to_parent
 from leadline.store import Store, StoreConfig, arrow_table
 
 ROOT = Path(__file__).parents[1]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from leadline.server.supervisor import bound_to_parent
+from leadline.host.bound import bound_to_parent
 from leadline.store.schema import OLD_PARTS_S, REST_S
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -29,7 +29,7 @@ import numpy as np
 
 from bench.figures import Figure
 from bench.peers import free_port
-from leadline.server.supervisor import bound_to_parent
+from leadline.host.bound import bound_to_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 ANSWER_MS = 100.0

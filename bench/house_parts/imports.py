@@ -11,7 +11,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "leadline"
 # What users, jobs, `make`, and an interpreter start by themselves.
 PROGRAMS = (
-    "leadline.cli.main", "leadline.torch", "leadline.runner.warm", "leadline.wire.warm",
+    "leadline.cli.main", "leadline.torch", "leadline.server.background.kernels",
     "leadline.cli.demo.otel_example",  # docs/how-to/connect-opentelemetry.md: by hand
     "leadline.lab.clock_start.sitecustomize",  # by every interpreter of a host in the lab, found by its folder
 )  # fmt: skip

@@ -9,13 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from bench.peers import Peer, leadline
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "leadline"
-WARMERS = ("leadline.wire.warm", "leadline.runner.warm")  # programs that `make` compiles all kernels with
+COMPILER = "leadline.server.background.kernels"  # the program that `make` compiles all kernels with
 COMPILES = {"njit", "kernel"}  # numba's own, and what leadline.wire.kernel makes of it
 LOOK_S = 0.5
 LOADING_S = 0.15  # CPU in LOOK_S: who loads uses all of a core, who waits for telemetry some hundredths of one
@@ -35,16 +34,15 @@ def _compiled(node: ast.AST) -> bool:
     return any(getattr(each, "id", getattr(each, "attr", "")) in COMPILES for each in named)
 
 
-def compile_s(warmers: Sequence[str] = WARMERS) -> float:
-    """CPU seconds of compiling all kernels from nothing, one program after the other; the caches of this checkout stay.
+def compile_s(program: str = COMPILER) -> float:
+    """CPU seconds of compiling all kernels from nothing, in all processes; the caches of this checkout stay.
 
-    Errors: subprocess.CalledProcessError if one of them fails.
+    Errors: subprocess.CalledProcessError if it fails.
     """
     with tempfile.TemporaryDirectory(prefix="leadline-kernels-") as empty:
         before_s = _of_children_s()
-        for each in warmers:
-            environ = {**os.environ, "NUMBA_CACHE_DIR": empty}
-            subprocess.run([sys.executable, "-m", each], env=environ, check=True, stdout=subprocess.DEVNULL)
+        environ = {**os.environ, "NUMBA_CACHE_DIR": empty}
+        subprocess.run([sys.executable, "-m", program], env=environ, check=True, stdout=subprocess.DEVNULL)
         return _of_children_s() - before_s
 
 

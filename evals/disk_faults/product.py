@@ -18,8 +18,8 @@ import httpx
 
 from evals.disk_faults.judging import COUNTERS, about_rows
 from evals.jobs.place import NOT_A_USERS, free_ports
+from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
-from leadline.server.supervisor import bound_to_parent
 
 READY_S_MAX = 90.0
 STOP_S_MAX = 40.0

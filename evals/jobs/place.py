@@ -26,8 +26,8 @@ import httpx
 import psutil
 
 from evals.jobs.relay import Relay
+from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
-from leadline.server.supervisor import bound_to_parent
 
 HERE = Path(__file__).parent
 MARKED, UNMARKED = HERE / "train.py", HERE / "train_unmarked.py"

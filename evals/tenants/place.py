@@ -22,11 +22,11 @@ import pyarrow as pa
 from evals.jobs.place import free_ports
 from evals.tenants.questions import Question
 from evals.tenants.scene import PROVIDER, Row, Scene, Stream
+from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
 from leadline.model.ids import canonical_labels
 from leadline.model.tables import BY_NAME
 from leadline.runner.offline import judge_bundle
-from leadline.server.supervisor import bound_to_parent
 from leadline.server.tokens import file, token
 from leadline.server.tokens.token import ID_BYTES, SECRET_BYTES
 

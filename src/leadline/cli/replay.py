@@ -20,7 +20,7 @@ from rich.text import Text
 
 from leadline.cli.options import ConfigOption
 from leadline.cli.output import console, when
-from leadline.cli.serving import served, stop_on_signals, url_of
+from leadline.cli.serving import TELL_EVERY_S, CompilingTeller, served, stop_on_signals, url_of
 from leadline.model.errors import UsageError, WorldError
 from leadline.server.config import Flag, load
 from leadline.server.settings import require_guarded
@@ -28,7 +28,6 @@ from leadline.server.supervisor import Supervisor
 from leadline.store.bundle import read_bundle
 
 LOOK_EVERY_S = 0.25
-TELL_EVERY_S = 10.0  # where the output is no terminal
 
 
 def replay(
@@ -139,6 +138,7 @@ def _directory(stack: ExitStack, data_dir: Path | None) -> Path:
 
 def _follow(supervisor: Supervisor, url: str, stopping: list[int], once: bool, told: Teller) -> int:
     """Follow the replay until it is over and `once`, or until told to stop. Returns an exit code."""
+    compiling = CompilingTeller()
     with told, httpx.Client(trust_env=False, timeout=5.0, base_url=url) as client:
         while not stopping:
             ended = supervisor.watch()
@@ -146,6 +146,7 @@ def _follow(supervisor: Supervisor, url: str, stopping: list[int], once: bool, t
                 return ended
             found = _ask(client)
             if found is not None:
+                compiling.tell(found["compiling"])
                 told.tell(found)
                 if found["state"] == "failed":
                     raise WorldError(f"the replay failed: {found['error']}")

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
+from leadline.cli.output import console
 from leadline.model.errors import UsageError
 from leadline.server.config import Config
 from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
+
+TELL_EVERY_S = 10.0  # lines of progress, where no bar moves
 
 
 def url_of(settings: Config) -> str:
@@ -18,6 +22,30 @@ def url_of(settings: Config) -> str:
     if settings.server.port == 0:
         raise UsageError("server.port 0 (any free port) is for tests; give `leadline up` a port")
     return settings.server.url
+
+
+class CompilingTeller:
+    """Says now and then how far compiling is, which the first start on a machine does beside its work."""
+
+    def __init__(self) -> None:
+        self._told_at = -TELL_EVERY_S
+        self._began = False
+
+    def tell(self, progress: Sequence[int] | None) -> None:
+        """Print a line if it is time for one: steps done and all steps; None: nothing is left to compile."""
+        now = time.monotonic()
+        if progress is None:
+            if self._began:
+                self._began = False
+                self._print("compiled; analyses begin")
+        elif now - self._told_at >= TELL_EVERY_S:
+            self._told_at, self._began = now, True
+            self._print(f"compiling scanners and analyses, once on this machine: {progress[0]} of {progress[1]}")
+
+    @staticmethod
+    def _print(words: str) -> None:
+        console().print(f"  {words}", style="dim")
+        sys.stdout.flush()
 
 
 @contextmanager

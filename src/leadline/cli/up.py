@@ -14,7 +14,7 @@ from rich.text import Text
 
 from leadline.cli.options import ConfigOption
 from leadline.cli.output import console
-from leadline.cli.serving import served, stop_on_signals, url_of
+from leadline.cli.serving import CompilingTeller, served, stop_on_signals, url_of
 from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_guarded
@@ -100,8 +100,12 @@ def _run(supervisor: Supervisor, story: Demo | None, settings: Config, stopping:
     out.print("  leadline doctor | show tables | show series | sql 'SELECT ...'        stop with Ctrl-C")
     sys.stdout.flush()
     show = story.show(once) if story is not None else None
+    compiling = CompilingTeller()
     try:
         while not stopping:
+            if supervisor.compiling is not None:
+                supervisor.look()
+                compiling.tell(supervisor.compiling)
             ended = supervisor.watch()
             if ended is not None:
                 return ended

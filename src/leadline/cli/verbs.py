@@ -12,6 +12,8 @@ from typer.core import TyperGroup
 from leadline.cli import connecting
 
 VERBS: Mapping[str, str] = {
+    "run": "leadline.cli.running.verb:app",
+    "demo": "leadline.cli.demo.verb:demo",
     "up": "leadline.cli.up:up",
     "token": "leadline.cli.token:app",
     "agent": "leadline.cli.agent:app",

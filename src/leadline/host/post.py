@@ -39,6 +39,15 @@ class Server(NamedTuple):
     secret: Secret = Secret()
     ca_file: Path | None = None
 
+    def open(self, timeout_s: float) -> http.client.HTTPConnection:
+        """A connection, which connects with its first request. Errors: ConfigError for certificates that are none."""
+        if self.socket:
+            return _UnixConnection(self.socket, timeout_s)
+        if not self.tls:
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
+        context = certificates(self.ca_file, os.environ)
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_s, context=context)
+
 
 def parse_server(text: str) -> Server:
     """`http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:PATH`. Errors: ConfigError."""
@@ -108,7 +117,7 @@ class Poster:
 
     def _try(self, item: Item) -> Outcome:
         if self._connection is None:
-            self._connection = self._open()
+            self._connection = self._server.open(self._timeout_s)
         headers = {
             **self._headers,
             **self._server.secret.headers(),
@@ -123,15 +132,6 @@ class Poster:
         if 200 <= answer.status < 300:
             return Outcome(answer.status)
         return Outcome(answer.status, _words(answer.status, body), _seconds(answer.getheader("retry-after")))
-
-    def _open(self) -> http.client.HTTPConnection:
-        if self._server.socket:
-            return _UnixConnection(self._server.socket, self._timeout_s)
-        where = self._server.host, self._server.port
-        if not self._server.tls:
-            return http.client.HTTPConnection(*where, timeout=self._timeout_s)
-        context = certificates(self._server.ca_file, os.environ)
-        return http.client.HTTPSConnection(*where, timeout=self._timeout_s, context=context)
 
 
 def _words(status: int, body: bytes) -> str:

@@ -70,12 +70,14 @@ def take_remote_write(intake: Intake, request: Request) -> Receipt:
         raise RefusedError(
             "unsupported_encoding", f"remote-write is application/x-protobuf with snappy, got {content_type}"
         )
+    intake.require_scanners()
     samples = decode_remote_write(request.unpacked(), 2 if V2 in content_type else 1)
     return intake.samples(samples, request.principal, request.sender)
 
 
 def take_metrics(intake: Intake, request: Request) -> Receipt:
     """OTLP metrics."""
+    intake.require_scanners()
     samples = decode_otlp_metrics(request.unpacked(), _otlp_type(request))
     return intake.samples(samples, request.principal, request.sender)
 

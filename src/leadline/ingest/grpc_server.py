@@ -33,6 +33,7 @@ Take = Callable[[Intake, bytes, Principal, Sender], Receipt]
 
 def take_metrics(intake: Intake, body: bytes, principal: Principal, sender: Sender) -> Receipt:
     """ExportMetricsServiceRequest."""
+    intake.require_scanners()
     return intake.samples(decode_otlp_metrics(body, PROTOBUF), principal, sender)
 
 

@@ -47,6 +47,7 @@ StoredSink = Callable[[str, str, Table, Mapping[str, object], int], None]
 B = TypeVar("B")
 
 SAMPLE_BYTES = 32  # id, time and value of a sample that waits
+COMPILING_RETRY_S = 5  # compiling takes a minute; a sender that asks every 5 s loses nothing by it
 RECENT_BATCHES_MAX = 10_000  # 64 bytes each; only a short cut: the store knows a repeated row by itself
 
 
@@ -93,6 +94,7 @@ class Intake:
         self.counts = counts
         self.sources = sources
         self.room = Room(config.decode_bytes_max, config.bodies_per_sender_max)
+        self.scanners_missing = False  # while they are compiled; whoever compiles them says so
         self._store = store
         self._stored = stored
         self.now_ns = now_ns
@@ -153,6 +155,15 @@ class Intake:
         self._known.save_times(by_ns)
 
     # -- samples ------------------------------------------------------------------------------------------
+
+    def require_scanners(self) -> None:
+        """Errors: BusyError while the scanners are compiled: a thread that needed one would wait for all of it."""
+        if self.scanners_missing:
+            raise BusyError(
+                "the scanners of metrics are being compiled, once on this machine; try again in 5 s",
+                COMPILING_RETRY_S,
+                "compiling",
+            )
 
     def samples(self, samples: Samples, principal: Principal, sender: Sender) -> Receipt:
         """Take metric samples. Errors: BusyError if the lane is full (nothing was taken then)."""

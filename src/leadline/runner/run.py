@@ -146,7 +146,9 @@ class Runner:
         return Life(runs, self._thread.is_alive(), quiet_s, self._failing, self._fell_of)
 
     def prepare(self) -> None:
-        """Make the schedules, so that rows which come from now on are heard of; `start` does this."""
+        """Make the schedules, so that rows which come from now on are heard of; `start` does it where nobody did."""
+        if self._lanes:
+            return
         now_ns = self._now_ns()
         above = upstream(self._analyses)
         for place, (analysis, rhythm) in enumerate(zip(self._analyses, rhythms(self._analyses), strict=True)):

@@ -42,7 +42,3 @@ def warm(warmers: Sequence[Callable[[], object]] = WARMERS) -> float:
         except Exception:
             log.exception("%s failed; kernels that it was to load are loaded by the first window", warmer.__name__)
     return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    print(f"analyses ready after {warm():.1f} s")

@@ -23,6 +23,8 @@ from leadline.runner.run import Runner
 from leadline.server import analyses
 from leadline.server.background import keeping
 from leadline.server.background.keeping import Background
+from leadline.server.background.kernels import Kernels
+from leadline.server.background.kernels import findings as kernel_findings
 from leadline.server.memory.watch import MemoryWatch
 from leadline.server.memory.watch import findings as memory_findings
 from leadline.store import Store
@@ -49,6 +51,7 @@ class Parts:
     background: Background | None = None
     disk: DiskWatch | None = None
     memory: MemoryWatch | None = None
+    kernels: Kernels | None = None
 
 
 def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
@@ -76,7 +79,8 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     senders = senders_view.senders_of(parts.runner if parts.replay is None else None, principal)
     findings += senders_view.findings(senders) + senders_view.foreign_findings(own)
     if principal.may(OPERATE):
-        findings += analyses.findings(parts.runner.states() if parts.runner else [])
+        compiling = list(kernel_findings(parts.kernels)) if parts.kernels else []
+        findings += compiling or analyses.findings(parts.runner.states() if parts.runner else [])
         findings += analyses.life_findings(parts.runner.life()) if parts.runner else []
         findings += analyses.gap_findings(parts.runner.not_judged) if parts.runner else []
         findings += disk_findings(parts.disk) if parts.disk else []

@@ -18,8 +18,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ from leadline.model.principal import Principal
 from leadline.runner.run import Runner
 from leadline.server.api import create_api
 from leadline.server.background.keeping import Background, in_order
+from leadline.server.background.kernels import Kernels
 from leadline.server.changes import Changes
 from leadline.server.config import Config, Flag, load
 from leadline.server.connections.bodies import BoundedBodies
@@ -137,10 +139,12 @@ class ServerProcess:
             trim=trim,
         )  # fmt: skip
         self.ready = False
+        self.kernels = Kernels()
+        self._compiled = asyncio.Event()
         parts = Parts(
             self.store, self.intake, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer, background=self.background,
-            disk=self.disk, memory=self.memory,
+            disk=self.disk, memory=self.memory, kernels=self.kernels,
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
@@ -200,24 +204,44 @@ class ServerProcess:
         if at_path is not None:
             listening.append([at_path.listener])
         self._sflow.open()
-        warm()
         self.store.start()
         try:
             self.disk.start()
             self.memory.start()
             save(self.store, held, time.time_ns(), self._config.runner.provider)
             self.alerts.open()
-            self.runner.start()
             self.intake.start()
+            self._load_kernels(loop)
             self._grpc.start()
             await self._serve(listening)
         finally:
             await in_order([
-                ("gRPC", self._grpc.stop), ("intake", self.intake.stop), ("decoders", self._decoders.shutdown),
-                ("runner", self.runner.stop), ("alerts", self.alerts.close), ("memory", self.memory.stop),
-                ("disk", self.disk.stop), ("store", self.store.stop), ("gate", self._gate.close),
-                *([("socket", at_path.remove)] if at_path is not None else []),
+                ("kernels", self.kernels.stop), ("gRPC", self._grpc.stop), ("intake", self.intake.stop),
+                ("decoders", self._decoders.shutdown), ("runner", self.runner.stop), ("alerts", self.alerts.close),
+                ("memory", self.memory.stop), ("disk", self.disk.stop), ("store", self.store.stop),
+                ("gate", self._gate.close), *([("socket", at_path.remove)] if at_path is not None else []),
             ])  # fmt: skip
+
+    def _load_kernels(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Load what is compiled and begin to analyse; or have it compiled first, beside what the server does."""
+
+        def begin() -> None:
+            warm()
+            self.intake.scanners_missing = False
+            self.runner.start()
+            loop.call_soon_threadsafe(self._compiled.set)
+
+        if not self.kernels.missing:
+            begin()
+            return
+        self.intake.scanners_missing = True
+        self.runner.prepare()  # what is stored meanwhile is analysed later
+        self.kernels.start(begin)
+
+    async def _scan(self, run: Callable[[], Awaitable[None]]) -> None:
+        """Run what needs scanners, once they are there."""
+        await self._compiled.wait()
+        await run()
 
     async def _serve(self, listening: list[list[socket.socket]]) -> None:
         serving = [
@@ -226,8 +250,8 @@ class ServerProcess:
         ]
         keep = self.background.keep
         behind = [
-            asyncio.create_task(keep(counter("background_failed", "scraper"), self._scraper.run)),
-            asyncio.create_task(keep(counter("background_failed", "sflow"), self._sflow.run)),
+            asyncio.create_task(keep(counter("background_failed", "scraper"), partial(self._scan, self._scraper.run))),
+            asyncio.create_task(keep(counter("background_failed", "sflow"), partial(self._scan, self._sflow.run))),
             asyncio.create_task(keep(counter("background_failed", "alerts"), self.alerts.run)),
             asyncio.create_task(keep(counter("background_failed", "maintenance"), self._maintain)),
         ]

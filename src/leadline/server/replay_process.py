@@ -28,6 +28,7 @@ from leadline.model.tables.accounts import EXPECTATION
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server.api import create_api
+from leadline.server.background.kernels import ANALYSES, Kernels
 from leadline.server.changes import Changes
 from leadline.server.config import Config
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
@@ -79,7 +80,11 @@ class ReplayProcess:
         self.replay.leave_out(self.runner.concludes | ({EXPECTATION.name} if self._held else set()))
         # Never started: it answers what the API asks about senders and counts, of which there are none.
         intake = Intake(config.ingest, self.store, counts, Sources(counts))
-        parts = Parts(self.store, intake, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger)
+        self.kernels = Kernels([ANALYSES])  # no telemetry comes in, so nothing is scanned
+        parts = Parts(
+            self.store, intake, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger,
+            kernels=self.kernels,
+        )  # fmt: skip
         self._changes = Changes(parts)
         api = create_api(parts, self._gate, lambda: [setting._asdict() for setting in config.settings()], self._changes)
         self._listener = _Listener(
@@ -114,7 +119,11 @@ class ReplayProcess:
         try:
             if self._held:
                 save(self.store, self._held, self.replay.manifest.from_ns - BEFORE_NS, self._config.runner.provider)
-            self.runner.start()
+            self.runner.prepare()
+            if self.kernels.missing:  # what is played meanwhile is analysed later
+                self.kernels.start(self.runner.start)
+            else:
+                self.runner.start()
             self.replay.start()
             serving = asyncio.create_task(self._listener.serve(listening))
             stopping = asyncio.create_task(self._stop.wait())
@@ -124,6 +133,7 @@ class ReplayProcess:
             stopping.cancel()
             await serving
         finally:
+            self.kernels.stop()
             await loop.run_in_executor(None, self.replay.stop)
             await loop.run_in_executor(None, self.runner.stop)
             self.store.stop()

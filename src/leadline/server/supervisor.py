@@ -4,7 +4,6 @@ and passes on the wish to stop."""
 from __future__ import annotations
 
 import json
-import os
 import signal
 import ssl
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
 from leadline.server.memory import allocators
@@ -28,15 +28,6 @@ STOP_WAIT_S = 30.0  # the server's own grace is 15 s for requests, then the lane
 READY_S_MAX = 600.0  # a first start compiles scanners and kernels: minutes of two cores, more on a busy machine
 CANNOT_START = 2  # exit code of an error before the server was ready: restarting would not help
 CRASHED = 1  # exit code of one afterwards: it has lived with this configuration, so it is started again
-PR_SET_PDEATHSIG = 1
-
-_BOUND = (
-    "import ctypes, os, signal, sys; "
-    f"ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, int(signal.SIGTERM)); "
-    # The parent may have died before the line above: then we are somebody else's child already.
-    "os.getppid() == int(sys.argv[1]) or sys.exit(1); "
-    "os.execvp(sys.argv[2], sys.argv[2:])"
-)
 
 # Nothing that is imported is garbage: looking for some meanwhile takes a fifth of the 1.5 s of CPU.
 _SERVER = (
@@ -77,6 +68,7 @@ class Supervisor:
         self._child: subprocess.Popen[bytes] | None = None
         self._crashes = 0  # in a row
         self._started = 0.0
+        self.compiling: list[int] | None = None  # steps done and all, while a ready server compiles
         self._start_again: float | None = None  # when, while a crashed server waits for it
 
     @property
@@ -95,8 +87,7 @@ class Supervisor:
         Errors: CannotStartError if it ends, having said why; WorldError if it does not get ready in time.
         """
         began = time.monotonic()
-        verify = _trusting(self._certificate) if self._certificate else True
-        with httpx.Client(trust_env=False, timeout=2.0, verify=verify) as client:
+        with self._client() as client:
             while time.monotonic() - began < timeout_s:
                 if stopping():
                     break
@@ -109,11 +100,22 @@ class Supervisor:
             return time.monotonic() - began
         raise WorldError(f"the server was not ready after {timeout_s:.0f} s; is the machine very busy?")
 
+    def look(self) -> None:
+        """Ask once how far it is with compiling; `compiling` stays as it is where nobody answers."""
+        with self._client() as client:
+            self._answers(client)
+
+    def _client(self) -> httpx.Client:
+        verify = _trusting(self._certificate) if self._certificate else True
+        return httpx.Client(trust_env=False, timeout=2.0, verify=verify)
+
     def _answers(self, client: httpx.Client) -> bool:
         """Whether our own server is ready; another one may have the port."""
         try:
             answer = client.get(f"{self._url}/ready")
-            return answer.status_code == 200 and answer.json().get("pid") == self.pid
+            found = answer.json()
+            self.compiling = found.get("compiling")
+            return answer.status_code == 200 and found.get("pid") == self.pid
         except (httpx.HTTPError, ValueError, AttributeError):
             return False
 
@@ -156,14 +158,6 @@ class Supervisor:
                 self._child.kill()
                 self._child.wait()
         return self._child.returncode
-
-
-def bound_to_parent(command: list[str]) -> list[str]:
-    """`command`, wrapped so that the kernel ends it (SIGTERM) when the process that starts it is gone.
-
-    A wrapper that sets the death signal and then becomes the command: unlike `preexec_fn` it is safe beside threads.
-    """
-    return [sys.executable, "-I", "-c", _BOUND, str(os.getpid()), *command]
 
 
 def _trusting(certificate: str) -> ssl.SSLContext:

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -73,6 +73,7 @@ class Watch:
         self._announcer = Announcer(rings, identity, self._count)
         self._debugger = Debugger(self.event)
         self._handles: list[Any] = []
+        self.sees_optimizers = False  # through hooks of its own
 
     def start(self, *, collectives: bool = True, optimizers: bool = True) -> None:
         """Put the hooks in and announce the rank. Does nothing if rings cannot be written."""
@@ -84,9 +85,10 @@ class Watch:
         if collectives:
             self._collectives.attach()
         if optimizers:
+            self.sees_optimizers = True
             self._handles = [
-                register_optimizer_step_pre_hook(self._steps.optimizer_begins),
-                register_optimizer_step_post_hook(self._steps.optimizer_ended),
+                register_optimizer_step_pre_hook(self.optimizer_begins),
+                register_optimizer_step_post_hook(self.optimizer_ended),
             ]
         self._debugger.attach()
         self._announcer.start()
@@ -102,6 +104,19 @@ class Watch:
     def data(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches; how long each took to come is the data phase of its step."""
         return self._steps.watched(batches)
+
+    def fetched(self, fetch: Callable[[], T]) -> T:
+        """What `fetch` returns, a batch; the time it took is the data phase of its step. For loaders that are iterated
+        elsewhere."""
+        return self._steps.fetched(fetch)
+
+    def optimizer_begins(self, *_: object) -> None:
+        """Before the step of any optimiser: a hook of torch.optim."""
+        self._steps.optimizer_begins()
+
+    def optimizer_ended(self, *_: object) -> None:
+        """After it: a hook of torch.optim. Ends the step of a loop that does not mark its steps."""
+        self._steps.optimizer_ended()
 
     def model(self, model: Any) -> None:
         """For a DistributedDataParallel that was made before `watch()`: lets its reductions be seen."""

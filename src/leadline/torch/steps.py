@@ -96,6 +96,7 @@ class Steps:
         self._next_number = 0
         # A batch fetched before its step opened belongs to the step that opens next.
         self._fetched_ns = 0
+        self._is_fetching = False
         self._began_ns = 0  # CLOCK_REALTIME, 0: nothing has begun
         self._began = 0  # same moment, for lengths
         self._optimizer_began = 0
@@ -143,17 +144,33 @@ class Steps:
         """The same batches; the time that each took to come is the data phase of the step it is for."""
         iterator = iter(batches)
         while True:
-            self.guard(self._mark_if_new)
-            began = _now()
             try:
-                batch = next(iterator)
+                batch = self.fetched(lambda: next(iterator))
             except StopIteration:
-                self._fetched_ns = 0
-                if not self.explicit:
-                    self._began_ns = 0  # what comes between two epochs is nobody's step
                 return
-            self._fetched_ns += _now() - began
             yield batch
+
+    def fetched(self, fetch: Callable[[], T]) -> T:
+        """What `fetch` returns; the time it took is the data phase of the step that the batch is for.
+
+        A loader that fetches by another one, or is watched twice, counts once. Errors: those of `fetch`; StopIteration
+        ends the epoch.
+        """
+        if self._is_fetching:
+            return fetch()
+        self.guard(self._mark_if_new)
+        began, self._is_fetching = _now(), True
+        try:
+            batch = fetch()
+        except StopIteration:
+            self._fetched_ns = 0
+            if not self.explicit:
+                self._began_ns = 0  # what comes between two epochs is nobody's step
+            raise
+        finally:
+            self._is_fetching = False
+        self._fetched_ns += _now() - began
+        return batch
 
     def optimizer_begins(self, *_: object) -> None:
         """Hook of torch.optim: before the step of any optimiser."""

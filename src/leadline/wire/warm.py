@@ -2,8 +2,8 @@
 
 A kernel that is compiled inside a request costs that request seconds; one that is loaded from numba's cache,
 tens of milliseconds. Each warmer decodes something tiny through the public function, so that the argument
-types are the ones that requests will bring. A new format appends its warmer to `WARMERS`. `make` runs this file
-as a program after deleting the caches, for the reason below.
+types are the ones that requests will bring. A new format appends its warmer to `WARMERS`. `make` compiles
+(`leadline.server.background.kernels`) after deleting the caches, for the reason below.
 
 Numba keeps compiled code beside the source (or in NUMBA_CACHE_DIR) and renews it when *that* file changes,
 but not when a kernel it calls changes in another file: after editing `words.py`, `proto.py` or `murmur.py` delete
@@ -77,7 +77,3 @@ def warm() -> float:
     for warmer in WARMERS:
         warmer()
     return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    print(f"scanners ready after {warm():.1f} s")

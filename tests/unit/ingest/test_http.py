@@ -506,6 +506,21 @@ def held_open(caller: Caller, *later: Callable[[], Coroutine[Any, Any, Answer]])
     return asyncio.run(run())
 
 
+def test_metrics_are_to_come_again_while_the_scanners_are_compiled_and_rows_are_taken(
+    make: Callable[..., Bench], decoders: ThreadPoolExecutor
+) -> None:
+    caller = Caller(make(), decoders)
+    caller.bench.intake.scanners_missing = True
+    body, otlp = v1_body((UP, [T])), metrics_body([T]).SerializeToString()
+    write, metrics = caller.post(WRITE, body, V1), caller.post("/v1/metrics", otlp, OTLP)
+    assert (write.status, write.error["reason"]) == (503, "compiling")
+    assert (metrics.status, metrics.error["reason"]) == (429, "compiling")
+    assert write.headers["retry-after"] == metrics.headers["retry-after"] == "5"
+    assert caller.bench.refused() == {"compiling": 2}
+    caller.bench.intake.scanners_missing = False
+    assert caller.post(WRITE, body, V1).status == 204
+
+
 def test_a_full_lane_answers_try_again_and_takes_nothing(
     make: Callable[..., Bench], decoders: ThreadPoolExecutor
 ) -> None:

@@ -22,8 +22,16 @@ def play_instead(config: Path | None, data_dir: Path | None, host: str | None, p
     """Play a recorded incident, which ends the program, where this user may make no cluster."""
     if lacks := privileges.missing():
         console().print(f"a cluster needs {', '.join(lacks)}; a recorded incident is played instead")
-        bundle = incident(SHOWN)
-        play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
+        play_recorded(config, data_dir, host, port, once)
+
+
+def play_recorded(config: Path | None, data_dir: Path | None, host: str | None, port: int | None, once: bool) -> None:
+    """Play the recorded incident of the demonstration and tell its story. Ends by `typer.Exit`."""
+    bundle = incident(SHOWN)
+    console().print(
+        "A recorded incident: eight ranks train on an emulated cluster; a link flaps, then a host is slowed."
+    )
+    play(bundle, REPLAY_SPEED, once, data_dir, host, port, config, lambda url: RecordedStory(url, bundle))
 
 
 def begun(settings: Config) -> tuple[Demo, list[Flag]]:

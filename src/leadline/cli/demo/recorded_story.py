@@ -19,14 +19,15 @@ from leadline.lab.truth import Entry, read_truth
 
 
 class RecordedStory:
-    """Shows a replay as `leadline lab demo` shows a lab. Built inert."""
+    """Shows a replay as `leadline up --demo` shows a lab. Built inert."""
 
     def __init__(self, url: str, bundle: Path) -> None:
         """Errors: DataError, OSError if the truth beside the bundle cannot be read."""
         entries, _, scenario = read_truth(bundle.with_suffix(".truth.json"))
         self._truth = entries
         planned = scenario_of(scenario)
-        self._story = Story(Client(url), planned, job_of(planned), began_ns=0, live=False)
+        self._url, self._job = url, job_of(planned)
+        self._story = Story(Client(url), planned, self._job, began_ns=0, live=False)
         self._zero_ns = entries[0].onset_ns - round(planned.faults[0].at_s * 1e9)
         self._end_ns = self._zero_ns + round(planned.duration_s * 1e9)
         self._ahead = sorted(happenings(entries, self._zero_ns), key=lambda each: each.time_ns)
@@ -65,6 +66,8 @@ class RecordedStory:
         if self._done:
             self.__exit__()  # what follows stands below the picture
             self._out.print("", self._story.found.held_against(self._truth), sep="\n")
+            self._out.print(f"\nSee it at {self._url}/#/incidents, and the job at {self._url}/#/jobs/{self._job}")
+            self._out.print(f"  leadline diagnose {self._job} --server {self._url}", style="bold")
             sys.stdout.flush()
 
 

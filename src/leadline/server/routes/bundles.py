@@ -33,7 +33,7 @@ class ReplayAnswer(BaseModel):
     """How far a replay is.
 
     `state`: off (live telemetry is taken), waiting, running, judging (all was played, verdicts are not complete yet),
-    done, stopped, failed.
+    done, stopped, failed. `compiling`: steps done and all steps, while analyses are compiled (once on a machine).
     """
 
     schema_version: int = Field(default=SCHEMA_VERSION, alias="schema")
@@ -46,6 +46,7 @@ class ReplayAnswer(BaseModel):
     rows: int = 0
     rows_total: int = 0
     error: str = ""
+    compiling: tuple[int, int] | None = None
 
 
 @router.get("/api/v1/bundle", tags=["bundles"], responses=PROBLEMS | _BUNDLE, response_class=StreamingResponse)
@@ -86,7 +87,8 @@ def replay(reader: Reading) -> ReplayAnswer:
     progress = parts.replay.progress
     if progress.state == "done" and parts.runner is not None and parts.runner.waiting():
         progress = dataclasses.replace(progress, state="judging")
-    return ReplayAnswer(schema=SCHEMA_VERSION, **dataclasses.asdict(progress))
+    compiling = parts.kernels.progress if parts.kernels else None
+    return ReplayAnswer(schema=SCHEMA_VERSION, compiling=compiling, **dataclasses.asdict(progress))
 
 
 def _span(parts: Parts, since: str, until: str) -> Span:

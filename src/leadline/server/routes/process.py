@@ -20,10 +20,14 @@ router = guarded_router()
 
 
 class ReadyAnswer(BaseModel):
-    """The server is ready; `pid` tells which process answers."""
+    """The server is ready; `pid` says which process answers.
+
+    `compiling`: steps done and all steps, while scanners and analyses are compiled (once on each machine).
+    """
 
     state: str = "ready"
     pid: int
+    compiling: tuple[int, int] | None = None
 
 
 @router.get("/health", tags=["process"])
@@ -38,7 +42,7 @@ def ready(request: Request) -> ReadyAnswer:
     parts = serving_of(request).parts
     parts.store.query("SELECT 1 AS one")
     require_well(parts)
-    return ReadyAnswer(pid=os.getpid())
+    return ReadyAnswer(pid=os.getpid(), compiling=parts.kernels.progress if parts.kernels else None)
 
 
 @router.get("/metrics", tags=["process"], response_class=PlainTextResponse, responses=PROBLEMS)

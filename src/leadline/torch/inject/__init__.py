@@ -1,0 +1,1 @@
+"""A folder that `leadline run` puts on the PYTHONPATH of a job."""
