@@ -25,7 +25,7 @@ from leadline.server.tokens.token import ID_BYTES, SECRET_BYTES, Token, TokenRol
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 LASTS = "365d"  # long enough that no sender falls silent within a season, short enough that a forgotten token ends
 
-app = typer.Typer(no_args_is_help=True, help="Create, list and revoke access tokens.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Create, list and revoke access tokens.")
 
 FileOption = Annotated[
     Path | None,

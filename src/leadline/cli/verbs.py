@@ -34,6 +34,7 @@ VERBS: Mapping[str, str] = {
     "show": "leadline.cli.show.app:app",
     "config": "leadline.cli.config_verb:app",
     "lab": "leadline.cli.lab.app:app",
+    "completion": "leadline.cli.manual.completion:app",
 }
 """A function, or the Typer app of a verb with verbs of its own, by `module:NAME`; in the order of `--help`."""
 

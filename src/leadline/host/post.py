@@ -39,15 +39,6 @@ class Server(NamedTuple):
     secret: Secret = Secret()
     ca_file: Path | None = None
 
-    def open(self, timeout_s: float) -> http.client.HTTPConnection:
-        """A connection, which connects with its first request. Errors: ConfigError for certificates that are none."""
-        if self.socket:
-            return _UnixConnection(self.socket, timeout_s)
-        if not self.tls:
-            return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)
-        context = certificates(self.ca_file, os.environ)
-        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout_s, context=context)
-
 
 def parse_server(text: str) -> Server:
     """`http://HOST:PORT`, `https://HOST:PORT`, `HOST:PORT` or `unix:PATH`. Errors: ConfigError."""
@@ -78,6 +69,16 @@ class _UnixConnection(http.client.HTTPConnection):
         except BaseException:
             self.close()
             raise
+
+
+def connection(server: Server, timeout_s: float) -> http.client.HTTPConnection:
+    """A connection that is opened by its first request. Errors: ConfigError for certificates that are none."""
+    if server.socket:
+        return _UnixConnection(server.socket, timeout_s)
+    if not server.tls:
+        return http.client.HTTPConnection(server.host, server.port, timeout=timeout_s)
+    context = certificates(server.ca_file, os.environ)
+    return http.client.HTTPSConnection(server.host, server.port, timeout=timeout_s, context=context)
 
 
 class Poster:
@@ -117,7 +118,7 @@ class Poster:
 
     def _try(self, item: Item) -> Outcome:
         if self._connection is None:
-            self._connection = self._server.open(self._timeout_s)
+            self._connection = connection(self._server, self._timeout_s)
         headers = {
             **self._headers,
             **self._server.secret.headers(),

@@ -22,7 +22,7 @@ from leadline import __version__
 from leadline.host.bound import bound_to_parent
 from leadline.host.config import AgentConfig
 from leadline.host.config import load as agent_config
-from leadline.host.post import FAILURES, Server, parse_server
+from leadline.host.post import FAILURES, Server, connection, parse_server
 from leadline.host.secret import secret_of
 from leadline.model.errors import ConfigError, UsageError, WorldError
 
@@ -31,11 +31,11 @@ ASK_S = 5.0  # for an answer of a server that is there
 STOP_S = 20.0  # the server stores what it took, the agent delivers what it has
 AGENT = "leadline.host.main"
 LOG_LINES = 15  # of a log that is shown when its program failed
-# What else a server listens to, by the setting: another collector of this host may have the usual port.
+# What else a server listens to, by its flag: another collector of this host may have the usual port.
 PORTS = (
-    ("LEADLINE_SERVER__OTLP_GRPC_PORT", 4317, socket.SOCK_STREAM),
-    ("LEADLINE_SERVER__OTLP_HTTP_PORT", 4318, socket.SOCK_STREAM),
-    ("LEADLINE_INGEST__SFLOW__PORT", 6343, socket.SOCK_DGRAM),
+    ("--otlp-grpc-port", 4317, socket.SOCK_STREAM),
+    ("--otlp-http-port", 4318, socket.SOCK_STREAM),
+    ("--sflow-port", 6343, socket.SOCK_DGRAM),
 )
 
 
@@ -50,15 +50,15 @@ class Asked:
     def get(self, path: str, **parameters: str) -> dict[str, Any]:
         """The answer. Errors: WorldError if nobody answers, or not with JSON; what the server refuses too."""
         query = "&".join(f"{name}={quote(value, safe='')}" for name, value in parameters.items() if value)
-        connection = self.server.open(ASK_S)
+        opened = connection(self.server, ASK_S)
         try:
-            connection.request("GET", f"{path}?{query}" if query else path, headers=self.server.secret.headers())
-            answer = connection.getresponse()
+            opened.request("GET", f"{path}?{query}" if query else path, headers=self.server.secret.headers())
+            answer = opened.getresponse()
             found = json.loads(answer.read())
         except FAILURES as error:
             raise WorldError(f"no Leadline answers at {self.url}: {error or type(error).__name__}") from None
         finally:
-            connection.close()
+            opened.close()
         if answer.status >= 400 or not isinstance(found, dict):
             said = found.get("error", {}).get("message", found) if isinstance(found, dict) else found
             raise WorldError(f"{self.url}{path}: {answer.status}: {said}")
@@ -131,17 +131,15 @@ def server_for(given: str, agent_sends_to: str, data_dir: Path | None, folder: P
         )
     taken = _is_taken(8440, socket.SOCK_STREAM)
     port = _free_port(socket.SOCK_STREAM) if taken else 8440
-    command = [sys.executable, "-m", "leadline.cli.main", "up", "--port", str(port)]
+    command = [sys.executable, "-m", "leadline.cli.main", "up", "--port", str(port), *_other_ports()]
     command += ["--data-dir", str(data_dir)] if data_dir else []
-    program = Program("server", command, folder / "server.log", {**os.environ, **_other_ports()})
+    program = Program("server", command, folder / "server.log", os.environ)
     return Found(Asked(f"http://127.0.0.1:{port}"), program)
 
 
-def _other_ports() -> dict[str, str]:
-    """Free ports in place of those that are taken, as settings."""
-    return {
-        name: str(_free_port(kind)) for name, port, kind in PORTS if name not in os.environ and _is_taken(port, kind)
-    }
+def _other_ports() -> list[str]:
+    """Flags with free ports in place of those that are taken."""
+    return [word for flag, port, kind in PORTS if _is_taken(port, kind) for word in (flag, str(_free_port(kind)))]
 
 
 def _is_taken(port: int, kind: socket.SocketKind) -> bool:

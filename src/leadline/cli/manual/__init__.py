@@ -1,0 +1,1 @@
+"""The command line as data, and what is made of it: man pages and the completion of shells."""
