@@ -1,6 +1,6 @@
 """What MkDocs does not do by itself to make the site of these pages, which are written to be read in a repository too.
 
-- `how-to/*` in the navigation is every other page that fits.
+- A pattern in the navigation, such as `how-to/*`, is every other page that fits.
 - Three files of the repository's root become pages; links to other files outside docs/ become names.
 - Anchors are those of a Git forge, because the links of the pages are.
 - Colours and fonts are those of the web page.
@@ -46,7 +46,7 @@ def anchor(title: str, _: str) -> str:
 
 
 def expanded(nav: Sequence[Any], found: Sequence[str]) -> list[Any]:
-    """`nav` with `folder/*` replaced by the pages that fit and are named nowhere else."""
+    """`nav` with each pattern replaced by the pages that fit and are named nowhere else."""
     named = set(_names(nav))
 
     def grown(entry: Any) -> list[Any]:
@@ -55,7 +55,8 @@ def expanded(nav: Sequence[Any], found: Sequence[str]) -> list[Any]:
             return [{title: [each for one in inside for each in grown(one)] if isinstance(inside, list) else inside}]
         if "*" not in entry:
             return [entry]
-        fits = [path for path in found if fnmatch(path, entry) and path not in named]
+        depth = entry.count("/")  # of a pattern too: its star stays within a folder
+        fits = [path for path in found if path.count("/") == depth and fnmatch(path, entry) and path not in named]
         named.update(fits)
         return fits
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 # The shipped recording ran from 20:20:16 to 20:23:20 on 2026-11-20, job bert-1 on hosts h1 to h8.
 FROM, TO = "2026-11-20T20:20:20Z", "2026-11-20T20:23:20Z"
 SUBSTITUTED: Sequence[tuple[str, str]] = (
-    (r"^\.venv/bin/leadline\b", "leadline"),
+    (r"^(\.venv|~/leadline)/bin/leadline\b", "leadline"),
     (r"/etc/leadline/", "etc/"),
     # A recording is analysed once, and this one in 6 s of CPU instead of 15.
     (r"(leadline diagnose \S*/)demo\.leadline(?: --truth)?", r"\1oom-kill.leadline --truth"),
@@ -35,12 +35,12 @@ SUBSTITUTED: Sequence[tuple[str, str]] = (
 # A command that matches is not run, for the reason beside it. The first that matches counts.
 NOT_RUN: Mapping[str, str] = {
     r"make |git clone|.*\bpytest\b|scripts/|.*\bpip install\b": "builds, installs or tests the project itself",
-    r"(sudo )?(apt-get|dpkg|rpm|dnf|systemctl|journalctl|crontab)\b": "changes the machine",
+    r"(sudo )?(apt|apt-get|editor|dpkg|rpm|dnf|systemctl|journalctl|crontab)\b": "changes the machine",
     r"(ssh|scp|rsync|docker|podman|helm|kubectl|srun|sbatch|scontrol)\b": "needs another host or a cluster",
     r"prometheus |.*prometheus --": "another program; tests/senders has it send to Leadline",
     r"export ": "sets variables of the reader's shell",
     r"(curl|leadline) .*leadline\.example": "needs a second host with TLS; tests/unit/server/tokens has one",
-    r"(\w+=\S+ )?leadline (up|replay|top|demo|run)\b": "runs until it is stopped; the recorded server is a replay",
+    r"(\w+=\S+ )?(\S*/)?leadline (up|replay|top|demo|run)\b": "runs until stopped; the recorded server is a replay",
     r"leadline agent(?!.*--once)": "runs until it is stopped; the same flags with --once are run",
     r"leadline lab\b(?!.*--plan)": "needs root and network namespaces, and takes minutes; tests/lab runs it",
     r"leadline (import trace|show whatif)\b": "a replay takes no other telemetry; tests/unit/cli/test_import_trace.py",
@@ -48,7 +48,7 @@ NOT_RUN: Mapping[str, str] = {
     r"leadline .*\bdiscard\b": "the example analysis of that page; tests/common/test_howto_analysis.py builds it",
     r"leadline (backfill|restore)\b": "a recording's verdicts stay; tests/unit/cli/test_analyses_live.py",
     r"leadline backup\b": "tests/unit/store/test_backup.py",
-    r"(python|torchrun|\.venv/bin/python) ": "the reader's own program",
+    r"(python3?|torchrun|\S*bin/python) ": "the reader's own program or environment",
 }
 # Exit codes that are an answer. Others than 0: see `leadline.cli.exits`.
 ANSWERS: Mapping[str, Sequence[int]] = {

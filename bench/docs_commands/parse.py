@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from argparse import ArgumentParser
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,13 @@ import typer
 
 from bench.docs_commands.blocks import Command, commands, inline
 from leadline.cli.main import app
+from leadline.cli.running.run import parser as run_parser
 from leadline.host.main import parser as agent_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 HELP = ("-h", "--help")
+# Verbs that read their flags without typer.
+OWN_PARSERS: Mapping[str, Callable[[], ArgumentParser]] = {"agent": agent_parser, "run": run_parser}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +59,15 @@ def _unknown(text: str) -> str:
         words = words[1:]
     if not words or not words[0].endswith("leadline"):
         return ""
-    if words[1:2] == ["agent"]:
-        return _unknown_flags(words[2:], {flag for each in agent_parser()._actions for flag in each.option_strings})
+    if words[1:2] and words[1] in OWN_PARSERS:
+        known = {flag for each in OWN_PARSERS[words[1]]()._actions for flag in each.option_strings}
+        return _unknown_flags(words[2:], known)
     command, rest = _command(), words[1:]
     while hasattr(command, "get_command") and rest and re.match(r"[a-z]", rest[0]):
         verb, rest = rest[0], rest[1:]
         command = command.get_command(None, verb)
         if command is None:
             return f"there is no verb {verb!r}"
-    if command.context_settings.get("ignore_unknown_options"):
-        return ""  # it hands its flags on
     flags = {flag for each in command.params for flag in (*each.opts, *each.secondary_opts)}
     return _unknown_flags(rest, {*flags, *HELP})
 

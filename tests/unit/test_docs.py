@@ -168,9 +168,10 @@ def test_no_command_is_where_it_is_not_checked() -> None:
     }
 
 
-def test_what_is_not_run_is_less_than_what_is() -> None:
-    run = [not why_not_run(each.text) for page in TYPED for each in commands(page)]
-    assert sum(run) > len(run) / 2
+def test_most_commands_of_ours_are_run() -> None:
+    texts = [each.text for page in TYPED for each in commands(page) if re.match(r"\S*\bleadline ", each.text)]
+    run = [not why_not_run(text) for text in texts]
+    assert sum(run) > len(run) / 2, "what is not run is an exception, see bench/docs_commands/listed.py"
 
 
 @pytest.fixture(scope="module")

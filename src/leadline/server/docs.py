@@ -18,7 +18,7 @@ DOCS = "/docs"
 BUILT = Path(__file__).parent / "docs"
 NOT_BUILT = """The docs are not part of this installation. The same pages are the folder docs/ of the source code.
 
-From a checkout: .venv/bin/python -m pip install -c constraints.txt mkdocs && scripts/build-docs, then restart Leadline.
+In a checkout `scripts/build-docs` builds them; then restart Leadline.
 """
 
 
