@@ -113,7 +113,7 @@ def wait_for(what: str, look: Any, timeout_s: float) -> Any:
 def test_a_script_that_knows_nothing_of_leadline_is_watched_and_told_of_at_its_end(watched: Watched) -> None:
     said = watched.untouched.communicate(timeout=MADE_S_MAX + TOLD_S_MAX)[0]
     assert watched.untouched.returncode == 1, said  # torchrun's own, where a rank ends with 7
-    assert f"http://127.0.0.1:{watched.place.port}/#/jobs/untouched" in said
+    assert f"http://127.0.0.1:{watched.place.port}/jobs/untouched" in said
     steps = watched.steps("untouched")
     assert set(steps) == {0, 1}
     assert min(steps.values()) >= 108, steps

@@ -8,6 +8,7 @@ import sys
 
 from leadline import __version__
 
+HELP = {"-h", "--help"}  # of the agent, as the other verbs show theirs
 ALONE = """usage: leadline agent | run ...
 
 This is the agent's installation:
@@ -20,7 +21,7 @@ The server and all other verbs: pip install 'leadline[server]'"""
 def main() -> None:
     """Run the verb. `agent` and `run` load neither the other verbs nor their libraries."""
     verb, arguments = sys.argv[1:2], sys.argv[2:]
-    if verb == ["agent"]:
+    if verb == ["agent"] and not (HELP & {*arguments} and importlib.util.find_spec("typer")):
         # A new program image, in which nothing of this one takes memory.
         os.execv(sys.executable, [sys.executable, "-m", "leadline.host.main", *arguments])
     if verb == ["run"]:

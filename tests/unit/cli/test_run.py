@@ -69,7 +69,7 @@ def test_a_diagnosis_covers_a_job_once_its_newest_step_was_looked_at() -> None:
 
 
 def test_a_page_is_named_whatever_the_job_is_called() -> None:
-    assert page_of("http://h:1", "a/b c") == "http://h:1/#/jobs/a%2Fb%20c"
+    assert page_of("http://h:1", "a/b c") == "http://h:1/jobs/a%2Fb%20c"
 
 
 @pytest.mark.parametrize(

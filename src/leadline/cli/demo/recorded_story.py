@@ -67,7 +67,7 @@ class RecordedStory:
         if self._done:
             self.__exit__()  # what follows stands below the picture
             self._out.print("", self._story.found.held_against(self._truth), sep="\n")
-            self._out.print(f"\nSee it at {self._url}/#/incidents, and the job at {self._url}/#/jobs/{self._job}")
+            self._out.print(f"\nSee it at {self._url}/incidents, and the job at {self._url}/jobs/{self._job}")
             self._out.print(f"  {pasted(f'diagnose {self._job}', self._url)}", style="bold")
             sys.stdout.flush()
 

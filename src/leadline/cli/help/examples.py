@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 EXAMPLES: Mapping[str, Sequence[str]] = {
-    "run": ("leadline run -- python train.py", "leadline run -- torchrun --nproc-per-node 8 train.py"),
+    "run": (
+        "leadline run -- python train.py",
+        "leadline run --job bert-7 -- torchrun --nproc-per-node 8 train.py",
+        "leadline run --server http://head:8440 -- python train.py  # on each host: srun leadline run ...",
+    ),
+    "completion bash": ("leadline completion bash > /etc/bash_completion.d/leadline",),
+    "completion zsh": ('leadline completion zsh > "${fpath[1]}/_leadline"',),
+    "completion fish": ("leadline completion fish > ~/.config/fish/completions/leadline.fish",),
+    "completion names": ("leadline completion names jobs  # what a script offers for a job",),
     "demo": ("leadline demo",),
     "up": (
         "leadline up",

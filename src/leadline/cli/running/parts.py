@@ -26,7 +26,8 @@ from leadline.host.post import FAILURES, Server, connection, parse_server
 from leadline.host.secret import secret_of
 from leadline.model.errors import ConfigError, UsageError, WorldError
 
-DEFAULT_URL = "http://127.0.0.1:8440"
+PORT = int(os.environ.get("LEADLINE_SERVER__PORT") or 8440)
+DEFAULT_URL = f"http://127.0.0.1:{PORT}"
 ASK_S = 5.0  # for an answer of a server that is there
 STOP_S = 20.0  # the server stores what it took, the agent delivers what it has
 AGENT = "leadline.host.main"
@@ -129,8 +130,7 @@ def server_for(given: str, agent_sends_to: str, data_dir: Path | None, folder: P
             f"no Leadline answers at {url}, and none can be started: this is the agent's installation. Name a server "
             "with --server http://HOST:8440, or install one here: pip install 'leadline[server]'"
         )
-    taken = _is_taken(8440, socket.SOCK_STREAM)
-    port = _free_port(socket.SOCK_STREAM) if taken else 8440
+    port = _free_port(socket.SOCK_STREAM) if _is_taken(PORT, socket.SOCK_STREAM) else PORT
     command = [sys.executable, "-m", "leadline.cli.main", "up", "--port", str(port), *_other_ports()]
     command += ["--data-dir", str(data_dir)] if data_dir else []
     program = Program("server", command, folder / "server.log", os.environ)

@@ -26,6 +26,7 @@ from types import FrameType
 from typing import Any
 from urllib.parse import quote
 
+from leadline.cli.help.examples import EXAMPLES
 from leadline.cli.running.job import Task, job_environ, job_name, task_of
 from leadline.cli.running.parts import (
     Agent,
@@ -46,10 +47,6 @@ LOOK_FOR_SYMPTOMS = ("slowdowns", "stalls")  # the others look at hosts and at m
 JUDGED_S_MAX = 60.0  # after the job's end: windows close some 10 s after their last row
 READY_S_MAX = 120.0  # for a server that was just started: 4 s on a quiet machine
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # Slurm warns a step of its end with these
-EXAMPLES = """examples:
-  leadline run -- python train.py
-  leadline run --job bert-7 -- torchrun --nproc-per-node 8 train.py
-  srun leadline run --server http://head:8440 -- python train.py"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         description="Runs a training job and watches it: steps, collectives and input of every PyTorch process in it, "
         "without a change to the script. Uses the server and the agent that are there, or starts its own for the time "
         "of the run. At the end it prints what `leadline diagnose` says, and exits as the job did.",
-        epilog=EXAMPLES,
+        epilog="\n".join(["Examples", *(f"   {line}" for line in EXAMPLES["run"])]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     flags.add_argument("--job", metavar="NAME", default="", help="name of the job; default: the script and the time")
@@ -240,7 +237,7 @@ class _Run:
 
 def page_of(url: str, job: str) -> str:
     """The address of a job's page."""
-    return f"{url}/#/jobs/{quote(job, safe='')}"
+    return f"{url}/jobs/{quote(job, safe='')}"
 
 
 def covers(answer: Mapping[str, Any], ended_ns: int) -> bool:
