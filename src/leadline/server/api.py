@@ -10,7 +10,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
@@ -20,7 +19,8 @@ from leadline.explain.config import ExplainConfig
 from leadline.explain.explain import Explainer
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, WorldError
 from leadline.server.changes import Changes
-from leadline.server.health import LeadlineCollector, Parts
+from leadline.server.health import Parts
+from leadline.server.metrics.collector import registry_of
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.routes import routers
 from leadline.server.routes.bundles import MEDIA_TYPE
@@ -85,13 +85,9 @@ def all_routes(api: FastAPI) -> list[BaseRoute]:
 def _serving(
     parts: Parts, gate: Gate, config_view: Callable[[], list[dict[str, Any]]], changes: Changes, config_text: str
 ) -> Serving:
-    registry = CollectorRegistry()
-    registry.register(LeadlineCollector(parts))
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
     graphs = Graphs(parts.store, parts.now_ns)
     explainer = parts.explainer or Explainer(ExplainConfig(), Path(parts.store.config.path), parts.intake.counts.add)
-    return Serving(parts, gate, changes, graphs, explainer, registry, config_view, config_text)
+    return Serving(parts, gate, changes, graphs, explainer, registry_of(parts), config_view, config_text)
 
 
 def _explain_errors(api: FastAPI, gate: Gate) -> None:
