@@ -21,6 +21,8 @@ from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreE
 from leadline.server.changes import Changes
 from leadline.server.health import Parts
 from leadline.server.metrics.collector import registry_of
+from leadline.server.openapi.document import describe
+from leadline.server.openapi.page import serve_api_page
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.routes import routers
 from leadline.server.routes.bundles import MEDIA_TYPE
@@ -39,7 +41,7 @@ HELLO = f"""Leadline {__version__}
   /api/v1/series           metric names, streams, label values
   /api/v1/telemetry        every sender and kind of telemetry, and what would not be known without it
   /metrics                 Leadline's own metrics
-  /openapi.json            everything that can be asked
+  /docs/api                everything that can be asked, for people; /openapi.json for programs
 
 The same on the terminal: leadline doctor | show tables | show series | sql 'SELECT ...'
 """
@@ -59,7 +61,6 @@ def create_api(
     api = FastAPI(
         title="Leadline",
         version=__version__,
-        description="Tables of telemetry and verdicts. Times are ns since 1970; every answer carries `schema`.",
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
@@ -70,6 +71,8 @@ def create_api(
     packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, MEDIA_TYPE)
     api.add_middleware(GZipMiddleware, minimum_size=PACKED_BYTES_MIN, compresslevel=4, exclude_content_types=packed)
     _explain_errors(api, gate)
+    describe(api)
+    serve_api_page(api)
     mount_page(api, HELLO)
     for router in routers():
         api.include_router(router)

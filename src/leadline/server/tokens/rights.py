@@ -18,7 +18,7 @@ OPEN = ""  # answers whoever asks: the process's state, the page's files, signin
 Route = tuple[str, str]
 
 _GET_OPEN = (
-    "/", "/health", "/healthz", "/livez", "/-/healthy", "/ready", "/readyz", "/-/ready",
+    "/", "/docs/api", "/health", "/healthz", "/livez", "/-/healthy", "/ready", "/readyz", "/-/ready",
     *(f"/{view}{rest}" for view in VIEWS for rest in ("", "/{rest:path}")),
 )  # fmt: skip
 _GET_OPERATE = ("/api/v1/config", "/api/v1/alerts")
