@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from leadline import __version__
 from leadline.cli import connecting
 from leadline.host.secret import certificates, secret_of
 from leadline.model.errors import LeadlineError, UnknownNameError, UsageError, WorldError
@@ -17,6 +18,7 @@ from leadline.server.config import load
 
 TIMEOUT_S = 310.0  # a query may run 300 s
 CONNECT_S = 5.0
+NOT_SERVED = ("not_found", "method")  # reasons of a server that has no such route
 UNKNOWN = ("unknown_name", "unknown_incident", "unknown_table")  # reasons of the server for a name that nobody told
 
 
@@ -104,6 +106,11 @@ class Client:
         if answer.status_code >= 400:
             problem = found.get("error", {})
             message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
+            if problem.get("reason") in NOT_SERVED:
+                message = (
+                    f"the server at {self.url} cannot answer this: it is of another version than this command "
+                    f"({__version__}); `leadline status` shows its own"
+                )
             if answer.status_code == 401:
                 message += "; give it with --token-file FILE (LEADLINE_TOKEN_FILE) or in LEADLINE_TOKEN" * (
                     not self._secret.headers()

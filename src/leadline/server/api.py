@@ -22,6 +22,7 @@ from leadline.server.changes import Changes
 from leadline.server.health import Parts
 from leadline.server.metrics.collector import registry_of
 from leadline.server.openapi.document import describe
+from leadline.server.openapi.page import PATH as API_PAGE
 from leadline.server.openapi.page import serve_api_page
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.routes import routers
@@ -32,6 +33,8 @@ from leadline.server.tokens.rights import Guarded, require_all_listed
 from leadline.views.graph.view import Graphs
 
 PACKED_BYTES_MIN = 1000  # what is smaller fits a packet or two as it is
+
+HELP = {"link": f'<{API_PAGE}>; rel="help"'}  # RFC 8288: where a program that asked wrongly may read more
 
 HELLO = f"""Leadline {__version__}
 
@@ -107,17 +110,18 @@ def _explain_errors(api: FastAPI, gate: Gate) -> None:
     @api.exception_handler(RequestValidationError)
     def misunderstood(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return _problem(422, "bad_request", f"{where}: {first['msg']}; see /openapi.json for what is expected")
+        # The command line and the page show this to people who never wrote a query: `limit`, not `query.limit`.
+        where = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+        return _problem(422, "bad_request", f"{where}: {first['msg']}", HELP)
 
     @api.exception_handler(HTTPException)
     def not_served(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404:
             return not_found_page(request) or _problem(
-                404, "not_found", f"nothing is served at {request.url.path}; see /openapi.json for what is"
+                404, "not_found", f"nothing is served at {request.url.path}; see {API_PAGE} for what is", HELP
             )
         if error.status_code == 405:
-            text = f"{request.url.path} does not take {request.method}; see /openapi.json"
+            text = f"{request.url.path} does not take {request.method}; see {API_PAGE}"
             return _problem(405, "method", text, error.headers)
         return _problem(error.status_code, "bad_request", str(error.detail), error.headers)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
@@ -41,8 +42,8 @@ class Described:
         """The name as Prometheus stores it."""
         return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
 
-    def family(self) -> CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily:
-        """It without samples yet."""
+    def family(self) -> Any:
+        """It without samples yet; how these are added differs by kind."""
         return _FAMILY[self.kind](self.name, self.doc, labels=self.labels)
 
     def single(self, value: float) -> Metric:
