@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.core import Metric
 
@@ -28,7 +28,8 @@ INCIDENTS_MAX = 200
 JOBS_MAX = 200  # each up to 12 lines: 9 categories, time held, goodput twice
 BUDGETS_MAX = 200  # each up to 5 lines; of those the worst
 
-_READ = ("incident", "cause", "ledger")
+_READ = ("incident", "cause")
+T = TypeVar("T", OpenIncidents, JobTime, Budget)
 
 
 class Verdicts:
@@ -80,15 +81,16 @@ class Verdicts:
         yield METRICS["leadline_verdicts_read_seconds"].single(self._took_s)
         if age_s > STALE_S:
             return
-        bounded = (
-            ("incidents", self._kept.incidents, INCIDENTS_MAX, _incidents),
-            ("jobs", self._kept.jobs, JOBS_MAX, _jobs),
-            ("expectations", self._kept.budgets, BUDGETS_MAX, _sle),
-        )
-        for kind, every, bound, families in bounded:
-            own = [each for each in every if not tenant or each.tenant == tenant]
-            left_out[kind] = max(0, len(own) - bound)
-            yield from families(own[:bound])
+        yield from _incidents(_first(self._kept.incidents, tenant, INCIDENTS_MAX, "incidents", left_out))
+        yield from _jobs(_first(self._kept.jobs, tenant, JOBS_MAX, "jobs", left_out))
+        yield from _sle(_first(self._kept.budgets, tenant, BUDGETS_MAX, "expectations", left_out))
+
+
+def _first(every: Sequence[T], tenant: str, bound: int, kind: str, left_out: dict[str, int]) -> list[T]:
+    """The first `bound` of one tenant or of all; how many more there are is added to `left_out`."""
+    own = [each for each in every if not tenant or each.tenant == tenant]
+    left_out[kind] = max(0, len(own) - bound)
+    return own[:bound]
 
 
 def _incidents(some: Sequence[OpenIncidents]) -> Iterator[Metric]:
@@ -102,7 +104,8 @@ def _incidents(some: Sequence[OpenIncidents]) -> Iterator[Metric]:
 
 def _jobs(some: Sequence[JobTime]) -> Iterator[Metric]:
     names = ("goodput_ratio", "goodput_ratio_max", "gpu_seconds", "lost_gpu_seconds")
-    ratio, ratio_max, held, lost = families = [METRICS[f"leadline_job_{name}"].family() for name in names]  # type: Any
+    families = [METRICS[f"leadline_job_{name}"].family() for name in names]
+    ratio, ratio_max, held, lost = families
     for each in some:
         labels = [each.tenant, each.cluster, each.job]
         _add(ratio, labels, each.ratio)
@@ -115,7 +118,8 @@ def _jobs(some: Sequence[JobTime]) -> Iterator[Metric]:
 
 def _sle(some: Sequence[Budget]) -> Iterator[Metric]:
     names = ("good_ratio", "budget_left_ratio", "burn_rate")
-    good, left, burn = families = [METRICS[f"leadline_sle_{name}"].family() for name in names]
+    families = [METRICS[f"leadline_sle_{name}"].family() for name in names]
+    good, left, burn = families
     for each in some:
         labels = [each.tenant, each.cluster, each.expectation, each.layer, each.entity]
         _add(good, labels, each.good_ratio)
