@@ -100,18 +100,7 @@ def _template() -> Template:
     import jinja2  # not before the page is asked for: a start is quicker
 
     engine = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    engine.filters["coded"] = _coded
     return engine.from_string(TEMPLATE.read_text())
-
-
-def _coded(text: str) -> Any:
-    """What stands between backticks as code."""
-    from markupsafe import Markup, escape
-
-    parts = [escape(part) for part in text.split("`")]
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else part for place, part in enumerate(parts)
-    )
 
 
 def _operation(method: str, path: str, told: Mapping[str, Any]) -> Operation:
