@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from docs.rules_page import rules_page
 
 from leadline.analysis.cause.rules import RULES as CAUSE_RULES
-from leadline.model.counters import COUNTERS
+from leadline.model.counters import COUNTERS, FAMILIES
 from leadline.model.metric_units import UNITS_BY_NAME, UNITS_BY_SUFFIX
 from leadline.model.names import EVENT_RULES, RULES, SAID, TARGET, WITHOUT_NODE, WITHOUT_NODENAME, Part, Rule, When
 from leadline.model.nic_counters import ETHTOOL_COUNTERS, HW_COUNTERS, SYSFS_COUNTERS
@@ -92,7 +92,8 @@ def counters_page() -> str:
     for family in dict.fromkeys(counter.family for counter in COUNTERS):
         rows = [(f"`{c.reason}`", c.unit, c.severity, c.doc, c.do) for c in COUNTERS if c.family == family]
         parts.append(
-            f"\n## leadline_{family}_total\n\n" + grid(("reason", "unit", "severity", "counts", "what to do"), rows)
+            f"\n## leadline_{family}_total\n\n{FAMILIES[family]}\n\n"
+            + grid(("reason", "unit", "severity", "counts", "what to do"), rows)
         )
     return "".join(parts)
 
@@ -105,7 +106,7 @@ What `/metrics` exposes, as OpenMetrics or in the Prometheus text format. An ope
 gets the metrics of that tenant's verdicts. A name of a job is the label `job_name`, since `job` is a label of Prometheus.
 [Use Grafana](how-to/use-grafana.md) has dashboards of them, and alert rules.
 
-Verdicts are read from the store every 10 s, error budgets every 60 s, never by a scrape. What is not known has no
+Verdicts that changed are read from the store every 10 s, all of them every 60 s, never by a scrape. What is not known has no
 sample; none is 0 for want of data. Kinds with many series are bounded (200 jobs, open incidents, expectations of an
 entity, sources, agents): what is beyond is counted in `leadline_metrics_left_out`.
 

@@ -1,7 +1,7 @@
 """Verdicts as metrics: open incidents, goodput and lost GPU time of jobs, error budgets.
 
-    store.written(incident, cause, ledger, sle) ──(changed, at most every 10 s)──> read (views.standing) ──> kept
-                                                                                         scrape ──────────> kept
+    store.written(incident, cause, ledger) ──(changed: every 10 s; all: every 60 s)──> read (views.standing) ──> kept
+                                                                                              scrape ──────────> kept
 
 A scrape never asks the store: it is answered from what was read last, however slow the store is just now.
 """
@@ -21,14 +21,14 @@ from leadline.store import Store
 from leadline.views.standing import Budget, GpuTime, JobTime, OpenIncidents, Standing, all_budgets, open_incidents
 
 EVERY_S = 10.0  # a window of most analyses: nothing changes more often
-BUDGETS_EVERY_S = 60.0  # a window of `sle`; a month of many entities is the dearest of the queries
+ALL_EVERY_S = 60.0  # a window of `sle`, the dearest to read; and who else writes to a ClickHouse server is not counted
 STALE_S = 300.0  # what was read so long ago says nothing of now: Prometheus, too, looks back five minutes
 # Series that one scrape gives. With every bound of this folder reached it has 6,000 lines, and takes 45 ms of a core.
 INCIDENTS_MAX = 200
 JOBS_MAX = 200  # each up to 12 lines: 9 categories, time held, goodput twice
 BUDGETS_MAX = 200  # each up to 5 lines; of those the worst
 
-_READ = ("incident", "cause")
+_COUNTED = ("incident", "cause", "ledger")
 T = TypeVar("T", OpenIncidents, JobTime, Budget)
 
 
@@ -43,11 +43,9 @@ class Verdicts:
     ) -> None:
         self._store, self._now_ns, self._clock_s = store, now_ns, clock_s
         self._gpu_time: GpuTime | None = None
-        self._written: Sequence[int] = ()
-        self._budgets: tuple[Budget, ...] = ()
-        self._budgets_s: float | None = None
+        self._written: dict[str, int] = {}
         self._kept: Standing | None = None
-        self._read_s, self._took_s = 0.0, 0.0
+        self._all_s, self._read_s, self._took_s = 0.0, 0.0, 0.0  # when all was read, and when anything was looked at
 
     async def run(self) -> None:
         """Read what changed, every EVERY_S. Errors: StoreError; what was read before stays until it is stale."""
@@ -60,13 +58,18 @@ class Verdicts:
         begun_s, now_ns = self._clock_s(), self._now_ns()
         if self._gpu_time is None:
             self._gpu_time = GpuTime(now_ns)
-        written = [self._store.written(table) for table in _READ]
-        incidents = self._kept.incidents if self._kept and written == self._written else open_incidents(self._store)
-        jobs = self._gpu_time.at(self._store, now_ns)
-        if self._budgets_s is None or begun_s - self._budgets_s >= BUDGETS_EVERY_S:
-            self._budgets, self._budgets_s = all_budgets(self._store, now_ns), begun_s
-        self._kept = Standing(now_ns, incidents, jobs, self._budgets)
-        self._written, self._read_s = written, self._clock_s()
+        written = {table: self._store.written(table) for table in _COUNTED}
+        changed = {table for table in _COUNTED if written[table] != self._written.get(table)}
+        kept = self._kept
+        if kept is None or begun_s - self._all_s >= ALL_EVERY_S:
+            jobs = self._gpu_time.at(self._store, now_ns)
+            kept = Standing(now_ns, open_incidents(self._store), jobs, all_budgets(self._store, now_ns))
+            self._all_s = begun_s
+        else:
+            jobs = self._gpu_time.at(self._store, now_ns) if "ledger" in changed else kept.jobs
+            incidents = open_incidents(self._store) if changed & {"incident", "cause"} else kept.incidents
+            kept = Standing(now_ns, incidents, jobs, kept.budgets)
+        self._kept, self._written, self._read_s = kept, written, self._clock_s()
         self._took_s = self._read_s - begun_s
 
     def families(self, left_out: dict[str, int], tenant: str = "") -> Iterator[Metric]:

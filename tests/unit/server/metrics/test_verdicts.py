@@ -183,7 +183,7 @@ def test_a_store_that_fails_leaves_what_was_read(tmp_path: Path, monkeypatch: py
     with read_verdicts(tmp_path, {"ledger": ROWS["ledger"]}) as (parts, clock):
         assert parts.verdicts is not None
         monkeypatch.setattr(parts.store, "query", fails)
-        clock.ns += 20 * S
+        clock.ns += 100 * S
         with pytest.raises(StoreError):
             parts.verdicts.refresh()
         assert one(samples_of(text_of(parts)), "leadline_job_goodput_ratio", job_name="bert-1") == 0.75
