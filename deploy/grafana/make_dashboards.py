@@ -110,6 +110,8 @@ def panel(one: Panel, number: int, spot: dict[str, int], store: str) -> dict[str
             "drawStyle": "line", "lineWidth": 1, "fillOpacity": 60 if bars else 0, "spanNulls": False,
             "showPoints": "auto", "stacking": {"mode": "normal" if bars else "none", "group": "A"},
         }  # fmt: skip
+    if one.leads:
+        defaults["links"] = [{"title": LINKS["job"][0], "url": "${leadline}" + one.leads, "targetBlank": True}]
     if one.unit == "percentunit" and one.kind != "table":
         defaults |= {"min": 0, "max": 1} if one.low_is_bad else {"min": 0}
     return {

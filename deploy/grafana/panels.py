@@ -14,6 +14,7 @@ FROM_NS, TO_NS = "(${__from} * 1000000)", "(${__to} * 1000000)"
 BIN = "greatest(1000, intDiv(${__to} - ${__from}, 200))"
 JOB, HOST, INCIDENT = "${job:sqlstring}", "${host:sqlstring}", "${incident:sqlstring}"
 SWITCH, PAGE = "${switch:sqlstring}", "${leadline:sqlstring}"
+TO_JOB = "/jobs/${__field.labels.who}"  # of a panel whose series are jobs
 ANY = "'*'"  # what a choice of everything puts in the place of names
 STORE, METRICS = "store", "metrics"
 
@@ -33,6 +34,7 @@ class Panel:
     legend: str = ""  # of PromQL
     low_is_bad: bool = False
     units: dict[str, str] = field(default_factory=dict)  # of a table's columns
+    leads: str = ""  # where a click on a series leads on Leadline's page
 
 
 @dataclass(frozen=True)
@@ -161,10 +163,10 @@ FLEET = Dashboard(
               f"FROM {INCIDENTS} ORDER BY lost DESC LIMIT 50", "s", "table", 24, 8),
         Panel("Step time", "Median step time of each job.",
               f"SELECT {binned('end_ns')} AS t_ms, toString(job) AS who, quantile(0.5)(end_ns - start_ns) / 1e9 AS value "
-              f"FROM step WHERE {within('end_ns')} GROUP BY t_ms, who ORDER BY t_ms, who", "s"),
+              f"FROM step WHERE {within('end_ns')} GROUP BY t_ms, who ORDER BY t_ms, who", "s", leads=TO_JOB),
         Panel("Goodput by job", "Share of held GPU time that was productive; windows not analysed are left out.",
               f"SELECT {binned('end_ns')} AS t_ms, toString(job) AS who, {GOODPUT} AS value "
-              f"FROM {LEDGER} GROUP BY t_ms, who ORDER BY t_ms, who", "percentunit", low_is_bad=True),
+              f"FROM {LEDGER} GROUP BY t_ms, who ORDER BY t_ms, who", "percentunit", low_is_bad=True, leads=TO_JOB),
         Panel("Ingested per second", "What Leadline stored, by what it is.",
               "sum by (reason) (rate(leadline_ingest_accepted_total[5m]))", "ops", source=METRICS, legend="{{reason}}"),
         Panel("Refused per second", "What Leadline did not take, by reason (docs/counters.md says what to do).",

@@ -9,6 +9,7 @@ JOBS = 'job_name=~"${job:regex}"'
 # GPU-hours of an hour ago count as much as those of now, whichever job they are of.
 _HELD = f"increase(leadline_job_gpu_seconds_total{{{JOBS}}}[1h])"
 _ALERTING = f'leadline_incidents_open{{{JOBS}, suppressed=""}}'
+TO_JOB = "/jobs/${__field.labels.job_name}"
 ROUTES = "sum by (le, route) (rate(leadline_http_request_duration_seconds_bucket[5m]))"
 
 
@@ -34,11 +35,11 @@ VERDICTS = Dashboard(
         shown("Open incidents by cause", "By the rule of the likeliest cause; unknown until one is named.",
               f"sum by (rule, severity) ({_ALERTING})", legend="{{rule}} ({{severity}})", kind="bars"),
         shown("Goodput by job", "Share of held GPU time that was productive, over an hour.",
-              f"leadline_job_goodput_ratio{{{JOBS}}}", "percentunit", "{{job_name}}", low_is_bad=True),
+              f"leadline_job_goodput_ratio{{{JOBS}}}", "percentunit", "{{job_name}}", low_is_bad=True, leads=TO_JOB),
         shown("GPUs lost by category", "Mean of five minutes, by the category of the ledger.",
               f"sum by (category) (rate(leadline_job_lost_gpu_seconds_total{{{JOBS}}}[5m])) > 0", legend="{{category}}", kind="bars"),
         shown("GPUs lost by job", "The ten jobs that lose most.",
-              f"topk(10, sum by (job_name) (rate(leadline_job_lost_gpu_seconds_total{{{JOBS}}}[5m])) > 0)", legend="{{job_name}}", kind="bars"),
+              f"topk(10, sum by (job_name) (rate(leadline_job_lost_gpu_seconds_total{{{JOBS}}}[5m])) > 0)", legend="{{job_name}}", kind="bars", leads=TO_JOB),
         shown("Error budgets left", "The ten that have least left of 30 days.",
               "bottomk(10, leadline_sle_budget_left_ratio)", "percentunit", "{{expectation}} {{entity}}"),
         shown("Burn rates", "The ten highest over an hour; 14.4 spends 2 % of a 30-day budget in that hour.",

@@ -138,8 +138,11 @@ def test_links_lead_to_the_page(path: Path) -> None:
             if one["id"] == "links"
             for link in one["value"]
         ]
+        urls += [link["url"] for link in each["fieldConfig"]["defaults"].get("links", ())]
         for url in urls:
-            view = re.fullmatch(r"\$\{leadline\}/([a-z]+)[/?].*\$\{__value\.text\}", url)
+            view = re.fullmatch(
+                r"\$\{leadline\}/([a-z]+)[/?].*\$\{__(value\.text|field\.labels\.(who|job_name))\}", url
+            )
             assert view, url
             assert view[1] in VIEWS
     titles = {one["title"]: one for one in found["panels"]}
