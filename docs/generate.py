@@ -1,4 +1,4 @@
-"""Writes the pages of docs/ that derive from declarations: tables, counters, names, settings, rules, figures, who imports whom.
+"""Writes the pages of docs/ that derive from declarations: tables, counters, metrics, names, settings, rules, figures, imports.
 
 python docs/generate.py            write them
 python docs/generate.py --check    write nothing; list the pages that are out of date and end with 1
@@ -22,12 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from docs.rules_page import rules_page
 
 from leadline.analysis.cause.rules import RULES as CAUSE_RULES
-from leadline.model.counters import COUNTERS
+from leadline.model.counters import COUNTERS, FAMILIES
 from leadline.model.metric_units import UNITS_BY_NAME, UNITS_BY_SUFFIX
 from leadline.model.names import EVENT_RULES, RULES, SAID, TARGET, WITHOUT_NODE, WITHOUT_NODENAME, Part, Rule, When
 from leadline.model.nic_counters import ETHTOOL_COUNTERS, HW_COUNTERS, SYSFS_COUNTERS
 from leadline.model.tables import TABLES, Identity, Table
 from leadline.server.config import SECTIONS, default_of, shown, type_name
+from leadline.server.metrics.catalogue import COUNTED, METRICS
 
 DOCS = Path(__file__).resolve().parent
 SOURCE = DOCS.parent / "src" / "leadline"
@@ -91,8 +92,42 @@ def counters_page() -> str:
     for family in dict.fromkeys(counter.family for counter in COUNTERS):
         rows = [(f"`{c.reason}`", c.unit, c.severity, c.doc, c.do) for c in COUNTERS if c.family == family]
         parts.append(
-            f"\n## leadline_{family}_total\n\n" + grid(("reason", "unit", "severity", "counts", "what to do"), rows)
+            f"\n## leadline_{family}_total\n\n{FAMILIES[family]}\n\n"
+            + grid(("reason", "unit", "severity", "counts", "what to do"), rows)
         )
+    return "".join(parts)
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------
+
+METRICS_HEAD = """# Metrics of Leadline
+
+What `/metrics` exposes, as OpenMetrics or in the Prometheus text format. An operator gets everything; a tenant's token
+gets the metrics of that tenant's verdicts. A name of a job is the label `job_name`, since `job` is a label of Prometheus.
+[Use Grafana](how-to/use-grafana.md) has dashboards of them, and alert rules.
+
+Verdicts that changed are read from the store every 10 s, all of them every 60 s, never by a scrape. What is not known has no
+sample; none is 0 for want of data. Kinds with many series are bounded (200 jobs, open incidents, expectations of an
+entity, sources, agents): what is beyond is counted in `leadline_metrics_left_out`.
+
+`leadline_job_gpu_seconds_total` and `leadline_job_lost_gpu_seconds_total` count windows of the ledger that ended since
+the server started; a restart begins at 0, as with every counter. A verdict may be revised when rows arrive late:
+upwards it adds, for an hour; downwards it changes nothing, since a counter never falls. For figures that follow every
+revision ask the ledger (`leadline show ledger`, `/api/v1/ledger`).
+"""
+
+
+def metrics_page() -> str:
+    """One section per part of Leadline."""
+    parts = [METRICS_HEAD]
+    for about in dict.fromkeys(each.about for each in METRICS.values()):
+        rows = [
+            (f"`{each.exposed}`", each.kind, ", ".join(each.labels), each.doc)
+            for each in METRICS.values()
+            if each.about == about
+        ]
+        note = "The reasons: [counters](counters.md).\n\n" if about == COUNTED else ""
+        parts.append(f"\n## {about}\n\n{note}" + grid(("metric", "type", "labels", "meaning"), rows))
     return "".join(parts)
 
 
@@ -368,6 +403,7 @@ def grid(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
 PAGES: tuple[tuple[str, Callable[[], str]], ...] = (
     ("tables.md", lambda: GENERATED + tables_page()),
     ("counters.md", lambda: GENERATED + counters_page()),
+    ("metrics.md", lambda: GENERATED + metrics_page()),
     ("names.md", lambda: GENERATED + names_page()),
     ("configuration.md", lambda: GENERATED + configuration_page()),
     ("figures.md", lambda: GENERATED + figures_page()),

@@ -1,4 +1,4 @@
-"""Writes Grafana's JSON of `panels.py`: `dashboards/` for the embedded store, `dashboards-clickhouse/` for a server.
+"""Writes Grafana's JSON of the panels: `dashboards/` for the embedded store, `dashboards-clickhouse/` for a server.
 
     python deploy/grafana/make_dashboards.py
 
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from panels import DASHBOARDS, METRICS, Dashboard, Panel, Variable
+from panels import ANY, DASHBOARDS, METRICS, Dashboard, Panel, Variable, marks
+from verdict_panels import VERDICTS
 
 HERE = Path(__file__).parent
 EMBEDDED, SERVER = "embedded", "clickhouse"
@@ -27,6 +28,15 @@ SOURCES = {
 SCHEMA_VERSION = 39  # of Grafana 10.4 and newer, which migrate it by themselves
 KINDS = {"timeseries": "timeseries", "bars": "timeseries", "stat": "stat", "table": "table"}
 TIMES = ("t_ms", "at_ms", "since_ms", "until_ms")  # columns that are times
+PAGE_URL = "http://127.0.0.1:8440"
+# Columns whose values lead to Leadline's page, and the series whose names do: `who` of a panel by job.
+LINKS = {
+    "incident": ("Incident in Leadline", "${leadline}/incidents/${__value.text}"),
+    "job": ("Job in Leadline", "${leadline}/jobs/${__value.text}"),
+    **dict.fromkeys(
+        ("entity", "owner", "cause", "seen_on", "link"), ("Graph in Leadline", "${leadline}/graph?at=${__value.text}")
+    ),
+}
 COLOURS = {"good": "#5b8c7b", "bad": "#b83a4b", "accent": "#2f6fdb"}
 
 
@@ -35,11 +45,44 @@ def dashboard(one: Dashboard, store: str) -> dict[str, Any]:
     return {
         "uid": one.uid if store == EMBEDDED else f"{one.uid}-clickhouse", "title": one.title, "description": one.about,
         "tags": ["leadline"], "schemaVersion": SCHEMA_VERSION, "version": 1, "editable": True, "graphTooltip": 1,
-        "timezone": "utc", "refresh": "10s", "time": {"from": "now-1h", "to": "now"}, "annotations": {"list": []},
+        "timezone": "utc", "refresh": "10s", "time": {"from": "now-1h", "to": "now"},
+        "annotations": {"list": [incidents(one, store)]},
         "links": [{"type": "dashboards", "tags": ["leadline"], "title": "Leadline", "asDropdown": True,
                    "keepTime": True, "includeVars": False, "icon": "external link", "targetBlank": False}],
-        "templating": {"list": [variable(each, store) for each in one.variables]},
+        "templating": {"list": [*(variable(each, store) for each in one.variables), page_variable()]},
         "panels": [panel(each, place, spot, store) for place, (each, spot) in enumerate(placed(one.panels), 1)],
+    }  # fmt: skip
+
+
+def incidents(one: Dashboard, store: str) -> dict[str, Any]:
+    """Incidents as marks on the time axes of a dashboard; of one that needs Prometheus alone, from there."""
+    source, sql = SOURCES[store], marks(one.marked)
+    if all(each.source == METRICS for each in one.panels):
+        source = PROMETHEUS
+        target: dict[str, Any] = {
+            "expr": 'leadline_incidents_open{suppressed=""} > 0', "titleFormat": "{{rule}}: {{job_name}}",
+            "textFormat": "{{severity}}", "tagKeys": "symptom", "step": "60s", "useValueForTime": False,
+        }  # fmt: skip
+    elif store == SERVER:
+        times = ", ".join(f"fromUnixTimestamp64Milli(toInt64({name})) AS {name}" for name in ("time", "timeEnd"))
+        target = _of_store(f"SELECT {times}, title, text, tags FROM ({sql})", False, store, "table")
+    else:
+        kinds = {"time": "timestamp_epoch", "timeEnd": "timestamp_epoch"}
+        names = ("time", "timeEnd", "title", "text", "tags")
+        columns = [{"selector": name, "text": name, "type": kinds.get(name, "string")} for name in names]
+        target = _of_store(sql, False, store, "table") | {"format": "dataframe", "columns": columns}
+    return {
+        "name": "Incidents", "datasource": source, "enable": True, "hide": False, "iconColor": COLOURS["bad"],
+        "target": {"refId": "Anno", "datasource": source, **target},
+    }  # fmt: skip
+
+
+def page_variable() -> dict[str, Any]:
+    """Where Leadline's page is, for links to it."""
+    chosen = {"text": PAGE_URL, "value": PAGE_URL, "selected": True}
+    return {
+        "name": "leadline", "label": "Leadline's page", "description": "For links to it.", "type": "textbox",
+        "query": PAGE_URL, "current": chosen, "options": [chosen], "hide": 0, "skipUrlSync": False,
     }  # fmt: skip
 
 
@@ -67,6 +110,8 @@ def panel(one: Panel, number: int, spot: dict[str, int], store: str) -> dict[str
             "drawStyle": "line", "lineWidth": 1, "fillOpacity": 60 if bars else 0, "spanNulls": False,
             "showPoints": "auto", "stacking": {"mode": "normal" if bars else "none", "group": "A"},
         }  # fmt: skip
+    if one.leads:
+        defaults["links"] = [{"title": LINKS["job"][0], "url": "${leadline}" + one.leads, "targetBlank": True}]
     if one.unit == "percentunit" and one.kind != "table":
         defaults |= {"min": 0, "max": 1} if one.low_is_bad else {"min": 0}
     return {
@@ -87,14 +132,21 @@ def _options(kind: str) -> dict[str, Any]:
 
 
 def _overrides(one: Panel) -> list[dict[str, Any]]:
-    """Columns of a table that are not of its unit."""
+    """Columns of a table that are not of its unit, and those that lead to the page."""
     if one.kind != "table":
         return []
     own = dict.fromkeys(TIMES, "dateTimeAsIso") | {"probability": "none", "position": "none", "score": "none"}
-    return [
+    units = [
         {"matcher": {"id": "byName", "options": name}, "properties": [{"id": "unit", "value": unit}]}
         for name, unit in (own | one.units).items()
     ]
+    shown = set(_names(one.query))
+    links = [
+        {"matcher": {"id": "byName", "options": name},
+         "properties": [{"id": "links", "value": [{"title": title, "url": url, "targetBlank": True}]}]}
+        for name, (title, url) in LINKS.items() if name in shown
+    ]  # fmt: skip
+    return units + links
 
 
 def _of_metrics(one: Panel) -> dict[str, Any]:
@@ -149,15 +201,19 @@ def _names(sql: str) -> list[str]:
 def variable(one: Variable, store: str) -> dict[str, Any]:
     """A choice."""
     asked: Any = one.query
-    if store == EMBEDDED:
+    source = PROMETHEUS if one.source == METRICS else SOURCES[store]
+    if one.source == METRICS:
+        asked = {"qryType": 1, "query": one.query, "refId": "variable"}
+    elif store == EMBEDDED:
         asked = {"queryType": "infinity", "query": "", "infinityQuery": {
             "refId": "variable", **_of_store(one.query, False, store, "table"),
             "columns": [{"selector": "value", "text": "value", "type": "string"}],
         }}  # fmt: skip
     return {
-        "name": one.name, "label": one.label, "type": "query", "datasource": SOURCES[store], "query": asked,
-        "definition": one.query, "refresh": 2, "sort": 0, "multi": False, "includeAll": False, "hide": 0, "options": [],
-        "current": {}, "skipUrlSync": False, "regex": "",
+        "name": one.name, "label": one.label, "type": "query", "datasource": source, "query": asked,
+        "refresh": 2, "sort": 0, "multi": one.many, "includeAll": one.every, "hide": 0,
+        "options": [], "current": {"text": ["All"], "value": ["$__all"]} if one.every else {}, "skipUrlSync": False,
+        "regex": "", **({"allValue": ".*" if one.source == METRICS else ANY} if one.every else {}),
     }  # fmt: skip
 
 
@@ -166,7 +222,7 @@ def files() -> dict[Path, str]:
     return {
         HERE / folder / f"{each.uid.removeprefix('leadline-')}.json":
             json.dumps(dashboard(each, store), indent=1, ensure_ascii=False) + "\n"
-        for store, folder in FOLDERS.items() for each in DASHBOARDS
+        for store, folder in FOLDERS.items() for each in (*DASHBOARDS, VERDICTS)
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadline.model.counters import COUNTERS, Counter, Severity, UnknownCounterError, accepted, counter, refused
+from leadline.model.counters import FAMILIES as DOCS
 from leadline.wire.otlp.metrics import _DROPPED
 from leadline.wire.remote_write.parts import REASONS
 
@@ -53,6 +54,11 @@ NAMED = [each for path in FILES if CALLS.search(text := path.read_text()) for ea
 NAMED += [("wire/remote_write/parts.py", "ingest_refused", reason) for reason in REASONS]
 NAMED += [("wire/otlp/metrics.py", "ingest_refused", reason) for reason, _ in _DROPPED]
 FAMILIES = {each.family for each in COUNTERS}
+
+
+def test_every_family_says_what_it_counts() -> None:
+    assert DOCS.keys() == FAMILIES
+    assert all(text.endswith(".") and len(text) > 20 for text in DOCS.values())
 
 
 @cache

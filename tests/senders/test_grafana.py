@@ -12,12 +12,21 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from tests.senders.running import RunningLeadline, free_ports, ndjson, running, wait_for
+from tests.senders.running import RunningLeadline, free_ports, imported, ndjson, running, wait_for
+from tests.unit.server.metrics.standing_rows import S, budget, window
+from tests.unit.views.incidents import incident_rows as made
+
+from leadline.model.tables import BY_NAME
 
 GRAFANA = Path(__file__).resolve().parents[2] / "deploy" / "grafana"
 QUERIES = sorted(
     {
-        (path.stem, each["title"], each["targets"][0]["expr"], each["targets"][0]["instant"])
+        (
+            path.stem,
+            each["title"],
+            each["targets"][0]["expr"].replace("${job:regex}", ".*"),
+            each["targets"][0]["instant"],
+        )
         for path in GRAFANA.glob("dashboards*/*.json")
         for each in json.loads(path.read_text())["panels"]
         if each["datasource"]["type"] == "prometheus"
@@ -61,6 +70,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 return False
 
         wait_for("a scrape", scraped, 60)
+        _send_verdicts(leadline, 1)
+        wait_for("verdicts", lambda: _held(url), 60)
+        _send_verdicts(leadline, 2)
+        wait_for("newer verdicts", lambda: _held(url) > 80, 60)
         for _ in range(3):  # counters must grow between scrapes to have a rate
             _send(leadline)
             wait_for("more scrapes", lambda: _refused(url) >= leadline_refused(leadline), 30)
@@ -78,6 +91,31 @@ def _send(leadline: RunningLeadline) -> None:
     assert leadline.http.post("/api/v1/rows/event", content=b"{", headers=headers).status_code >= 400
 
 
+def _send_verdicts(leadline: RunningLeadline, number: int) -> None:
+    """Verdicts as an operator imports them: a window of the ledger, and what is open, as of now."""
+    now_ns = time.time_ns()
+    recent = {"start_ns": now_ns - 60 * S, "seen_ns": now_ns, "reported_ns": now_ns - 50 * S}
+    rows = {
+        "ledger": [
+            window("bert-1", 0, "compute", 60.0, 0.0, end_ns=now_ns - number * S),
+            window("bert-1", 0, "straggler", 20.0, 15.0, end_ns=now_ns - number * S),
+        ],
+        "incident": [made.incident("bert-1-slow-1", "bert-1", 0, **recent)],
+        "cause": [made.cause("bert-1-slow-1", 1, "port:h3/eth0", "link-down", 0.9, 0, start_ns=now_ns, seen_ns=now_ns)],
+        "sle": [{**budget("gpu:GPU-6", 30.0), "end_ns": now_ns // (60 * S) * 60 * S}],
+    }
+    for table, some in rows.items():
+        names = {each.name for each in BY_NAME[table].columns} - {"tenant", "cluster"}
+        body = ndjson([{name: each[name] for name in names if each[name] is not None} for each in some])
+        headers = {"content-type": "application/x-ndjson", **imported("default")}
+        answer = leadline.http.post(f"/api/v1/rows/{table}", content=body, headers=headers)
+        assert answer.status_code == 200, answer.text
+
+
+def _held(url: str) -> float:
+    return sum(float(each["value"][1]) for each in asked(url, "leadline_job_gpu_seconds_total"))
+
+
 def leadline_refused(leadline: RunningLeadline) -> float:
     return float(sum(amount for (family, _), amount in leadline.refused().items() if family == "ingest_refused"))
 
@@ -89,9 +127,10 @@ def _refused(url: str) -> float:
 def test_there_are_queries() -> None:
     assert {title for _, title, _, _ in QUERIES} >= {
         "Senders",
-        "Taken in",
-        "Refused",
-        "Age of the newest window judged",
+        "Ingested per second",
+        "Refused per second",
+        "Analysis lag",
+        "Goodput by job",
     }
 
 

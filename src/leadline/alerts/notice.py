@@ -91,9 +91,9 @@ def _finite(value: Any) -> Any:
     return json_number(value) if isinstance(value, float) else value
 
 
-def severity(incident: Incident) -> str:
+def severity_of(symptom: str) -> str:
     """critical where a job stands still or is down; warning where it goes on, slower."""
-    return CRITICAL if incident.symptom in (Symptom.STALL, Symptom.CRASH) else WARNING
+    return CRITICAL if symptom in (Symptom.STALL, Symptom.CRASH) else WARNING
 
 
 def labels_of(incident: Incident) -> dict[str, str]:
@@ -107,7 +107,7 @@ def labels_of(incident: Incident) -> dict[str, str]:
         "rule": first.rule if first else "unknown",
         "entity": first.entity if first else incident.entity,
         "layer": first.layer if first else "unknown",
-        "severity": severity(incident),
+        "severity": severity_of(incident.symptom),
         "tenant": incident.tenant,
         "cluster": incident.cluster,
     }

@@ -25,6 +25,7 @@ CONNECT_S = 5.0
 # Pages of the docs, which the API names as files of the source code; the server has them at /docs.
 _PAGE = re.compile(rb"(?<![\w/])docs/((?:how-to|formats)/[\w-]+)\.md\b")
 VERSION_HEADER = "leadline-version"  # as of the server's `tokens.rights`, which takes a second to load
+NOT_SERVED = ("not_found", "method")  # reasons of a server that has no such route
 UNKNOWN = ("unknown_name", "unknown_incident", "unknown_table")  # reasons of the server for a name that nobody told
 
 
@@ -118,10 +119,10 @@ class Client:
         if answer.status_code >= 400:
             problem = found.get("error", {})
             message = problem.get("message") or f"status {answer.status_code}: {found.get('detail', found)}"
-            if problem.get("reason") == "not_found":
+            if problem.get("reason") in NOT_SERVED:
                 message = (
-                    f"{self.url} serves no {path}: it is of another version than this leadline, {__version__}; "
-                    "see `leadline --version` there, and install the same here"
+                    f"the server at {self.url} cannot answer this: it is of another version than this command, "
+                    f"{__version__}; `leadline status` shows its own; install the same on both sides"
                 )
             if answer.status_code == 401:
                 message += "; give it with --token-file FILE (LEADLINE_TOKEN_FILE) or in LEADLINE_TOKEN" * (

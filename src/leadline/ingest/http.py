@@ -95,6 +95,11 @@ class IngestApp:
         """Whether this application answers for a path."""
         return path in ROUTES or path.startswith(ROWS)
 
+    @staticmethod
+    def template(path: str) -> str:
+        """The route of a path that it serves, without the names that stand in it."""
+        return f"{ROWS}{{table}}" if path.startswith(ROWS) else path
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":  # a web socket; to close it at once is to answer 403

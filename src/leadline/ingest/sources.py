@@ -6,6 +6,7 @@ import threading
 from collections import Counter as Tally
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import islice
 
 from leadline.ingest.counts import Counts
 from leadline.model.counters import Counter, counter
@@ -80,6 +81,11 @@ class Sources:
         """Copies of all sources, oldest acquaintance first."""
         with self._lock:
             return sorted((_copy(source) for source in self._sources.values()), key=lambda s: s.first_ns)
+
+    def quietest(self, count: int) -> tuple[list[Source], int]:
+        """Copies of the `count` that were silent longest, and how many there are in all: cheap, however many."""
+        with self._lock:
+            return [_copy(source) for source in islice(self._sources.values(), count)], len(self._sources)
 
     def _source(self, sender: Sender, now_ns: int) -> Source:
         source = self._sources.get(sender)

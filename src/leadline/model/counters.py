@@ -136,6 +136,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("background_failed", "sflow", "failures", ERROR, "Failures of the sFlow listener that no datagram explains; it went on.", "Report the trace in the server's log."),
     Counter("background_failed", "alerts", "failures", ERROR, "Failures of the alert sender; it continued.", "Report the trace in the server's log."),
     Counter("background_failed", "maintenance", "failures", ERROR, "Failures of the rounds that look after the store; they went on.", "Report the trace in the server's log."),
+    Counter("background_failed", "metrics", "failures", ERROR, "Failures to read the metrics of verdicts from the store; tried again, and after five minutes those metrics are left out.", "Read the store's error in `leadline doctor`; report the trace in the server's log if there is none."),
     Counter("background_failed", "disk", "failures", ERROR, "Failures of the thread that looks after the disk of the store; it went on.", "Report the trace in the server's log."),
     Counter("background_failed", "memory", "failures", ERROR, "Failures of the threads that look after the memory of the server; they went on.", "Report the trace in the server's log."),
     Counter("background_failed", "runner", "failures", ERROR, "Failures of the analysis thread outside of any window; it continued.", "Report the trace in the server's log; `leadline backfill` analyses what was left out."),
@@ -211,3 +212,34 @@ def refused(reason: str) -> Counter:
 def accepted(reason: str) -> Counter:
     """The counter of things taken in. Errors: UnknownCounterError."""
     return counter("ingest_accepted", reason)
+
+
+# What one family counts: the HELP of its metric. Each of its reasons says more, and what to do.
+FAMILIES: dict[str, str] = {
+    "ingest_accepted": "Telemetry that was stored and acknowledged, by what it is.",
+    "ingest_refused": "Telemetry that was refused at the way in, by reason; units differ by reason (docs/counters.md).",
+    "scrape_failed": "Scrapes of a target that failed, by reason.",
+    "sflow_lost": "sFlow datagrams or samples that were lost before they could be stored, by where.",
+    "sflow_late": "sFlow datagrams that arrived after younger ones of their switch.",
+    "sflow_skipped": "Parts of sFlow datagrams that were not used, by why.",
+    "sflow_senders": "Files that list the senders of sFlow and could not be read.",
+    "connection_closed": "Connections that the server closed or refused, by reason.",
+    "source_overflow": "Senders beyond those that are listed one by one.",
+    "store_failed": "Work of the store that failed and is tried again, by what it was.",
+    "store_disk": "Trouble with the disk of the store, by kind: space, spoilt parts, rows lost.",
+    "memory": "Times that the server reached a limit of its memory, by how close.",
+    "background_failed": "Failures of parts that run beside the requests; each was started again.",
+    "query_refused": "Queries that were refused or stopped, by reason.",
+    "analysis_failed": "Calls of analyses that failed, by how.",
+    "analysis_late": "Windows, rows or findings that came too late for the usual analysis, by what became of them.",
+    "clock_steps": "Times that the clock of the server's machine was set by more than 5 s.",
+    "alert_accepted": "Notifications that receivers accepted.",
+    "alert_skipped": "Incidents for which no alert was sent, by why.",
+    "alert_failed": "Alerts that could not be delivered, by reason; some are tried again.",
+    "explain_accepted": "Answers of the language model that were used.",
+    "explain_dropped": "Sentences of the language model that were dropped because no fact supports them.",
+    "explain_failed": "Questions to the language model without a usable answer, by reason.",
+    "agent_dropped": "Telemetry that agents dropped, by reason.",
+    "agent_lost": "Events and records that agents lost before they could read them, by source.",
+    "agent_source_failed": "Readings of a source that failed in an agent, by how.",
+}

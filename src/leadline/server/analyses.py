@@ -1,4 +1,4 @@
-"""How analyses do: their states, what is wrong with them for `leadline doctor`, and their metrics."""
+"""How analyses do: their states, and what is wrong with them for `leadline doctor`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leadline.runner.clock.steps import ClockStep
 from leadline.runner.lanes import FAILING_MAX, AnalysisState, Life
@@ -109,21 +107,3 @@ def clock_findings(steps: Sequence[ClockStep], elapsed_ns: int) -> Iterator[dict
                 f"{ago_ns / 1e9:.0f} s ago",
                 "do": "See what set it (chronyc tracking); what was analysed with the wrong time is analysed again.",
             }
-
-
-def metrics(states: Sequence[AnalysisState]) -> Iterator[Metric]:
-    """Our own metrics about analyses."""
-    lag = GaugeMetricFamily("leadline_analysis_lag_seconds", "Age of the newest window analysed.", labels=["analysis"])
-    took = GaugeMetricFamily("leadline_analysis_seconds", "What the last window took.", labels=["analysis"])
-    waiting = GaugeMetricFamily("leadline_analysis_waiting", "Windows waiting for analysis.", labels=["analysis"])
-    windows = CounterMetricFamily("leadline_analysis_windows", "Windows analysed since the start.", labels=["analysis"])
-    failures = CounterMetricFamily("leadline_analysis_failures", "Windows that failed.", labels=["analysis"])
-    for each in states:
-        if each.lag_s is not None:
-            lag.add_metric([each.name], each.lag_s)
-        if each.last_took_s is not None:
-            took.add_metric([each.name], each.last_took_s)
-        waiting.add_metric([each.name], each.waiting)
-        windows.add_metric([each.name], each.windows)
-        failures.add_metric([each.name], each.failures)
-    yield from (lag, took, waiting, windows, failures)

@@ -10,7 +10,6 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
@@ -21,7 +20,11 @@ from leadline.explain.explain import Explainer
 from leadline.model.errors import BusyError, LeadlineError, RefusedError, StoreError, UnknownNameError, WorldError
 from leadline.server.changes import Changes
 from leadline.server.docs import mount_docs
-from leadline.server.health import LeadlineCollector, Parts
+from leadline.server.health import Parts
+from leadline.server.metrics.collector import registry_of
+from leadline.server.openapi.document import describe
+from leadline.server.openapi.page import PATH as API_PAGE
+from leadline.server.openapi.page import serve_api_page
 from leadline.server.page import mount_page, not_found_page
 from leadline.server.routes import routers
 from leadline.server.routes.bundles import MEDIA_TYPE
@@ -32,6 +35,8 @@ from leadline.views.graph.view import Graphs
 
 PACKED_BYTES_MIN = 1000  # what is smaller fits a packet or two as it is
 
+HELP = {"link": f'<{API_PAGE}>; rel="help"'}  # RFC 8288: where a program that asked wrongly may read more
+
 HELLO = f"""Leadline {__version__}
 
   /api/v1/doctor           what is connected, how fresh, what is refused and why
@@ -40,7 +45,7 @@ HELLO = f"""Leadline {__version__}
   /api/v1/series           metric names, streams, label values
   /api/v1/telemetry        every sender and kind of telemetry, and what would not be known without it
   /metrics                 Leadline's own metrics
-  /openapi.json            everything that can be asked
+  /docs/api                everything that can be asked, for people; /openapi.json for programs
 
 The same on the terminal: leadline doctor | show tables | show series | sql 'SELECT ...'
 """
@@ -60,7 +65,6 @@ def create_api(
     api = FastAPI(
         title="Leadline",
         version=__version__,
-        description="Tables of telemetry and verdicts. Times are ns since 1970; every answer carries `schema`.",
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
@@ -71,6 +75,8 @@ def create_api(
     packed = (*DEFAULT_EXCLUDED_CONTENT_TYPES, MEDIA_TYPE)
     api.add_middleware(GZipMiddleware, minimum_size=PACKED_BYTES_MIN, compresslevel=4, exclude_content_types=packed)
     _explain_errors(api, gate)
+    describe(api)
+    serve_api_page(api)
     mount_page(api, HELLO)
     for router in routers():
         api.include_router(router)
@@ -87,13 +93,9 @@ def all_routes(api: FastAPI) -> list[BaseRoute]:
 def _serving(
     parts: Parts, gate: Gate, config_view: Callable[[], list[dict[str, Any]]], changes: Changes, config_text: str
 ) -> Serving:
-    registry = CollectorRegistry()
-    registry.register(LeadlineCollector(parts))
-    ProcessCollector(registry=registry)
-    PlatformCollector(registry=registry)
     graphs = Graphs(parts.store, parts.now_ns)
     explainer = parts.explainer or Explainer(ExplainConfig(), Path(parts.store.config.path), parts.intake.counts.add)
-    return Serving(parts, gate, changes, graphs, explainer, registry, config_view, config_text)
+    return Serving(parts, gate, changes, graphs, explainer, registry_of(parts), config_view, config_text)
 
 
 def _explain_errors(api: FastAPI, gate: Gate) -> None:
@@ -110,17 +112,18 @@ def _explain_errors(api: FastAPI, gate: Gate) -> None:
     @api.exception_handler(RequestValidationError)
     def misunderstood(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        return _problem(422, "bad_request", f"{where}: {first['msg']}; see /openapi.json for what is expected")
+        # The command line and the page show this to people who never wrote a query: `limit`, not `query.limit`.
+        where = ".".join(str(part) for part in first["loc"][1:]) or "the body"
+        return _problem(422, "bad_request", f"{where}: {first['msg']}", HELP)
 
     @api.exception_handler(HTTPException)
     def not_served(request: Request, error: HTTPException) -> Response:
         if error.status_code == 404:
             return not_found_page(request) or _problem(
-                404, "not_found", f"nothing is served at {request.url.path}; see /openapi.json for what is"
+                404, "not_found", f"nothing is served at {request.url.path}; see {API_PAGE} for what is", HELP
             )
         if error.status_code == 405:
-            text = f"{request.url.path} does not take {request.method}; see /openapi.json"
+            text = f"{request.url.path} does not take {request.method}; see {API_PAGE}"
             return _problem(405, "method", text, error.headers)
         return _problem(error.status_code, "bad_request", str(error.detail), error.headers)
 

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 from pydantic import BaseModel
 
 from leadline.explain.explain import Explainer
@@ -32,8 +32,9 @@ At = Annotated[
 ]
 From = Annotated[str, Query(alias="from", description="ns, ISO 8601 or -15m; included", max_length=64)]
 To = Annotated[str, Query(alias="to", description="the same; if empty now", max_length=64)]
-Cluster = Annotated[str, Query(description="where there are several", max_length=64)]
+Cluster = Annotated[str, Query(description="only this cluster; needed where there are several", max_length=64)]
 SomeJob = Annotated[str, Query(description="bert-1 or job:bert-1; all if empty", max_length=1000)]
+SomeIncident = Annotated[str, Path(description="id of an incident, `bert-1-slow-1`")]
 OneJob = Annotated[str, Query(description="bert-1 or job:bert-1", min_length=1, max_length=1000)]
 
 

@@ -1,14 +1,12 @@
-"""How Leadline itself is doing, from what it counts: the content of `leadline doctor` and of `/metrics`."""
+"""How Leadline itself is doing, from what it counts: the content of `leadline doctor`."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from leadline import __version__
 from leadline.alerts.alerts import Alerts
@@ -29,6 +27,8 @@ from leadline.server.background.kernels import Kernels
 from leadline.server.background.kernels import findings as kernel_findings
 from leadline.server.memory.watch import MemoryWatch
 from leadline.server.memory.watch import findings as memory_findings
+from leadline.server.metrics.http import HttpTimes
+from leadline.server.metrics.verdicts import Verdicts
 from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
 from leadline.store.disk.watch import findings as disk_findings
@@ -64,6 +64,8 @@ class Parts:
     disk: DiskWatch | None = None
     memory: MemoryWatch | None = None
     kernels: Kernels | None = None
+    verdicts: Verdicts | None = None
+    http: HttpTimes = field(default_factory=HttpTimes)
 
 
 def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
@@ -222,42 +224,3 @@ def private_bytes(pid: int | str = "self") -> int:
     except OSError:
         pass
     return 0
-
-
-class LeadlineCollector:
-    """Our own metrics, for prometheus_client: every declared counter, zeros included, and what is waiting."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-
-    def collect(self) -> Iterator[Metric]:
-        """All metrics as they are now."""
-        families: dict[str, CounterMetricFamily] = {}
-        for counter, total in self._parts.intake.counts.totals().items():
-            name = f"leadline_{counter.family}"
-            family = families.get(name)
-            if family is None:
-                doc = f"{counter.family.replace('_', ' ')}, by reason (see docs/counters.md)"
-                family = families[name] = CounterMetricFamily(name, doc, labels=["reason"])
-            family.add_metric([counter.reason], total)
-        yield from families.values()
-        build = GaugeMetricFamily("leadline_build_info", "Version of this Leadline.", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
-        waiting = GaugeMetricFamily("leadline_queue_rows", "Rows accepted, not yet in the store.", labels=["table"])
-        for table, rows in self._parts.intake.waiting_rows.items():
-            waiting.add_metric([table], rows)
-        yield waiting
-        if self._parts.runner is not None:
-            yield from analyses.metrics(self._parts.runner.states())
-        yield GaugeMetricFamily("leadline_series", "Metric streams known.", value=self._parts.intake.series_known)
-        yield GaugeMetricFamily("leadline_sources", "Known senders.", value=len(self._parts.intake.sources.all()))
-        if self._parts.memory is not None:
-            yield GaugeMetricFamily(
-                "leadline_memory_bytes_max",
-                "Memory that the server process may hold (server.memory_bytes_max).",
-                value=self._parts.memory.bytes_max,
-            )
-        yield GaugeMetricFamily(
-            "leadline_private_bytes", "Private anonymous memory of the server process.", value=private_bytes()
-        )

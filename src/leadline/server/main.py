@@ -46,6 +46,7 @@ from leadline.server.changes import Changes
 from leadline.server.config import Config, Flag, load
 from leadline.server.connections.bodies import BoundedBodies
 from leadline.server.connections.files import raise_file_limit
+from leadline.server.connections.front import front
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
@@ -53,6 +54,8 @@ from leadline.server.memory.allocators import trim
 from leadline.server.memory.limit import bytes_max
 from leadline.server.memory.release import releases
 from leadline.server.memory.watch import MemoryWatch
+from leadline.server.metrics.http import HttpTimes
+from leadline.server.metrics.verdicts import Verdicts
 from leadline.server.recorded_config import config_text
 from leadline.server.replay_process import ReplayProcess
 from leadline.server.settings import require_guarded
@@ -138,13 +141,14 @@ class ServerProcess:
             bytes_max(server.memory_bytes_max), self.intake.room, releases(self.store, self.runner), self.counts.add,
             trim=trim,
         )  # fmt: skip
+        self.verdicts, http = Verdicts(self.store), HttpTimes()
         self.ready = False
         self.kernels = Kernels()
         self._compiled = asyncio.Event()
         parts = Parts(
             self.store, self.intake, time.time_ns(), runner=self.runner, ledger=config.ledger,
             alerts=self.alerts, explainer=explainer, background=self.background,
-            disk=self.disk, memory=self.memory, kernels=self.kernels,
+            disk=self.disk, memory=self.memory, kernels=self.kernels, verdicts=self.verdicts, http=http,
         )  # fmt: skip
         self._changes = Changes(parts)
         self.api = create_api(
@@ -152,8 +156,11 @@ class ServerProcess:
             config_text(config),
         )  # fmt: skip
         self._connections = Connections(server.connections_max, self.counts.add)
-        root = Root(ingest, self.api, lambda: self._connections.count("body_too_large"))
-        self._listeners = [self._listener(root, server.port, tls), self._listener(ingest, server.otlp_http_port, tls)]
+        root = front(Root(ingest, self.api, lambda: self._connections.count("body_too_large")), http)
+        self._listeners = [
+            self._listener(root, server.port, tls),
+            self._listener(front(ingest, http), server.otlp_http_port, tls),
+        ]
         if server.socket:
             self._listeners.append(self._listener(AtSocket(root), 0))
         self._grpc = OtlpGrpcServer(
@@ -254,6 +261,7 @@ class ServerProcess:
             asyncio.create_task(keep(counter("background_failed", "sflow"), partial(self._scan, self._sflow.run))),
             asyncio.create_task(keep(counter("background_failed", "alerts"), self.alerts.run)),
             asyncio.create_task(keep(counter("background_failed", "maintenance"), self._maintain)),
+            asyncio.create_task(keep(counter("background_failed", "metrics"), self.verdicts.run)),
         ]
         self.ready = True
         stopping: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())

@@ -23,17 +23,21 @@ import uvicorn
 from leadline.ingest.counts import Counts
 from leadline.ingest.intake import Intake
 from leadline.ingest.sources import Sources
+from leadline.model.counters import counter
 from leadline.model.tables import Table
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner
 from leadline.server.api import create_api
+from leadline.server.background.keeping import Background
 from leadline.server.background.kernels import ANALYSES, Kernels
 from leadline.server.changes import Changes
 from leadline.server.config import Config
+from leadline.server.connections.front import front
 from leadline.server.connections.protocol import KEEP_ALIVE_S, Connections
 from leadline.server.expectations import effective, save
 from leadline.server.health import Parts
+from leadline.server.metrics.verdicts import Verdicts
 from leadline.server.settings import SleConfig, require_guarded
 from leadline.server.sockets import listening_on
 from leadline.server.tokens.gate import gate_of
@@ -81,15 +85,17 @@ class ReplayProcess:
         # Never started: it answers what the API asks about senders and counts, of which there are none.
         intake = Intake(config.ingest, self.store, counts, Sources(counts))
         self.kernels = Kernels([ANALYSES])  # no telemetry comes in, so nothing is scanned
+        self._background = Background(counts.add)
+        self._verdicts = Verdicts(self.store, self.replay.now_ns)
         parts = Parts(
             self.store, intake, time.time_ns(), self.replay.now_ns, self.replay, self.runner, config.ledger,
-            kernels=self.kernels,
+            kernels=self.kernels, verdicts=self._verdicts,
         )  # fmt: skip
         self._changes = Changes(parts)
         api = create_api(parts, self._gate, lambda: [setting._asdict() for setting in config.settings()], self._changes)
         self._listener = _Listener(
             uvicorn.Config(
-                api,
+                front(api, parts.http),
                 http=Connections(config.server.connections_max, counts.add).protocol,
                 loop="asyncio",
                 lifespan="off",
@@ -127,7 +133,11 @@ class ReplayProcess:
             self.replay.start()
             serving = asyncio.create_task(self._listener.serve(listening))
             stopping = asyncio.create_task(self._stop.wait())
+            metrics = asyncio.create_task(
+                self._background.keep(counter("background_failed", "metrics"), self._verdicts.run)
+            )
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            metrics.cancel()
             self._changes.close()
             self._listener.should_exit = True
             stopping.cancel()

@@ -131,7 +131,9 @@ class _Reader:
         """Streams of a metric, and what its peers measured."""
         own, total = self._series("entity = {entity:String}", STREAMS_MAX)
         if not own:
-            return _nothing(f"no stream {self._metric} of {self._entity}; GET /api/v1/series lists those there are")
+            return _nothing(
+                f"no stream {self._metric} of {self._entity}; `leadline show series` lists the metrics that there are"
+            )
         counter = own[0]["type"] == "counter" or (own[0]["type"] is None and self._metric.endswith("_total"))
         # Streams that differ by more than their entity have no common median.
         others, _ = self._series(_PEERS, PEERS_MAX) if peers and total == 1 else ([], 0)

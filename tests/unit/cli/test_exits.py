@@ -14,6 +14,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.views.incidents.incident_rows import FLAP, NOW, ROWS, WORKER, S
 from tests.unit.views.paths.path_rows import filled
 
+from leadline.cli.client import Client
 from leadline.cli.exits import exit_of
 from leadline.model.errors import BusyError, ConfigError, DataError, RefusedError, UnknownNameError, UsageError
 from leadline.model.errors import WorldError as World
@@ -101,3 +102,12 @@ def test_one_place_decides_how_errors_end() -> None:
     codes = {UsageError("x"): 2, ConfigError("x"): 2, UnknownNameError("x"): 3, World("x"): 3, BusyError("x"): 3,
              RefusedError("x", "y"): 3, DataError("a", "b", "c"): 3}  # fmt: skip
     assert {type(error): exit_of(error) for error in codes} == {type(error): code for error, code in codes.items()}
+
+
+@pytest.mark.parametrize(("status", "reason"), [(404, "not_found"), (405, "method")])
+def test_a_server_of_another_version_is_told_without_routes(status: int, reason: str) -> None:
+    answer = httpx.Response(status, json={"error": {"reason": reason, "message": "nothing is served at /api/v1/x"}})
+    with pytest.raises(UsageError, match="another version") as told:
+        Client("http://127.0.0.1:1")._json("/api/v1/x", answer)
+    assert "/api/" not in str(told.value)
+    assert "leadline status" in str(told.value)

@@ -16,22 +16,27 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models.dashboard import Dashboard as SchemaDashboard
 from tests.unit.views.compare.compare_rows import row
 from tests.unit.views.paths.path_rows import append, filled
 
 from leadline.lab.incidents import SHOWN, incident
 from leadline.model.principal import Principal
+from leadline.server.page import VIEWS
 from leadline.store import Store
 from leadline.store.bundle import read_bundle
 
 GRAFANA = Path(__file__).resolve().parents[3] / "deploy" / "grafana"
 sys.path.insert(0, str(GRAFANA))
-from make_dashboards import EMBEDDED, METRICS, SERVER, files, panel  # noqa: E402
-from panels import DASHBOARDS  # noqa: E402
+from make_dashboards import EMBEDDED, METRICS, PAGE_URL, SERVER, files, panel  # noqa: E402
+from panels import ANY, DASHBOARDS  # noqa: E402
+from verdict_panels import VERDICTS  # noqa: E402
 
 FILES = sorted(GRAFANA.glob("dashboards*/*.json"))
 LOADED = {path: json.loads(path.read_text()) for path in FILES}
-UNITS = {"short", "s", "percentunit", "bytes", "bps", "pps", "ops", "hertz", "celsius"}
+UNITS = {"short", "none", "s", "percentunit", "bytes", "bps", "pps", "ops", "reqps", "hertz", "celsius", "watt"}
 S = 10**9
 INCIDENT = "bert-1-slow-1"
 TIMED = {"timeseries"}
@@ -43,6 +48,11 @@ def panels() -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path, each
 
 
+def queried(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The variables of a dashboard whose values are asked for."""
+    return [one for one in found["templating"]["list"] if one["type"] == "query"]
+
+
 def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.stem}"
 
@@ -52,15 +62,15 @@ def name_of(path: Path) -> str:
 
 def test_files_are_what_the_generator_writes() -> None:
     assert {path: path.read_text() for path in FILES} == files(), "run python deploy/grafana/make_dashboards.py"
-    assert {path.stem for path in FILES} == {"fleet", "job", "node", "fabric", "incident"}
+    assert {path.stem for path in FILES} == {"fleet", "job", "node", "fabric", "incident", "verdicts"}
 
 
 def test_uids_tell_dashboards_apart_and_grafana_takes_them() -> None:
     uids = [found["uid"] for found in LOADED.values()]
-    assert len(set(uids)) == len(uids) == 10
+    assert len(set(uids)) == len(uids) == 12
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,40}", uid) for uid in uids)
     titles = {found["title"] for found in LOADED.values()}
-    assert len(titles) == 5
+    assert len(titles) == 6
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
@@ -95,7 +105,7 @@ def test_data_sources_are_provisioned() -> None:
     used |= {
         (one["datasource"]["uid"], one["datasource"]["type"])
         for found in LOADED.values()
-        for one in found["templating"]["list"]
+        for one in (*queried(found), *found["annotations"]["list"])
     }
     assert used == set(sources.items())
     provider = yaml.safe_load((GRAFANA / "provisioning" / "dashboards" / "leadline.yaml").read_text())["providers"][0]
@@ -107,14 +117,76 @@ def test_data_sources_are_provisioned() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_variables_that_are_used_are_there(path: Path) -> None:
-    names = {one["name"] for one in LOADED[path]["templating"]["list"]}
-    text = json.dumps(LOADED[path]["panels"])
-    used = set(re.findall(r"\$\{([^}]+)\}", text)) - {"__from", "__to"}
-    assert used == {f"{name}:sqlstring" for name in names}, "quoted by Grafana, never bare"
+    found = LOADED[path]
+    names = {one["name"] for one in queried(found)}
+    queries = [each["targets"] for each in found["panels"]] + [each["target"] for each in found["annotations"]["list"]]
+    used = set(re.findall(r"\$\{([^}]+)\}", json.dumps(queries))) - {"__from", "__to"}
+    quoted = "regex" if path.stem == "verdicts" else "sqlstring"
+    assert used - {"leadline:sqlstring"} == {f"{name}:{quoted}" for name in names}, "quoted by Grafana, never bare"
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_links_lead_to_the_page(path: Path) -> None:
+    found = LOADED[path]
+    (page,) = [one for one in found["templating"]["list"] if one["type"] == "textbox"]
+    assert (page["name"], page["query"]) == ("leadline", PAGE_URL)
+    for each in found["panels"]:
+        urls = [
+            link["url"]
+            for override in each["fieldConfig"]["overrides"]
+            for one in override["properties"]
+            if one["id"] == "links"
+            for link in one["value"]
+        ]
+        urls += [link["url"] for link in each["fieldConfig"]["defaults"].get("links", ())]
+        for url in urls:
+            view = re.fullmatch(
+                r"\$\{leadline\}/([a-z]+)[/?].*\$\{__(value\.text|field\.labels\.(who|job_name))\}", url
+            )
+            assert view, url
+            assert view[1] in VIEWS
+    titles = {one["title"]: one for one in found["panels"]}
+    if path.stem == "fleet":
+        linked = {each["matcher"]["options"] for each in titles["Incidents"]["fieldConfig"]["overrides"]}
+        assert {"incident", "job"} <= linked
+
+
+def kept(told: Any, back: Any, at: str = "") -> Iterator[str]:
+    """What of a JSON value is not in another."""
+    if isinstance(told, dict) and isinstance(back, dict):
+        for name, value in told.items():
+            yield from kept(value, back[name], f"{at}/{name}") if name in back else [f"{at}/{name}"]
+    elif isinstance(told, list) and isinstance(back, list) and len(told) == len(back):
+        for place, (one, other) in enumerate(zip(told, back, strict=True)):
+            yield from kept(one, other, f"{at}/{place}")
+    elif told != back:
+        yield at
+
+
+def outside_the_schema(found: dict[str, Any]) -> list[str]:
+    """What Grafana's own schema of dashboards, of panels and of Prometheus' queries does not have: it drops that."""
+    register_default_plugins()
+    back = json.loads(JSONEncoder().encode(SchemaDashboard.from_json(found)))
+    # Of an annotation's query the schema has only those of Grafana's own; what a data source asks is its own affair.
+    return [each for each in kept(found, back) if not each.startswith("/annotations/list/0/target/")]
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_dashboard_is_as_grafanas_schema_says(path: Path) -> None:
+    assert outside_the_schema(LOADED[path]) == []
+
+
+def test_the_schema_is_awake() -> None:
+    wrong = json.loads(json.dumps(LOADED[FILES[0]]))
+    wrong["timezome"] = "utc"
+    wrong["panels"][0]["fieldConfig"]["defaults"]["unti"] = "s"
+    wrong["panels"][0]["options"]["colourMode"] = "value"
+    expected = {"/timezome", "/panels/0/fieldConfig/defaults/unti", "/panels/0/options/colourMode"}
+    assert set(outside_the_schema(wrong)) == expected
 
 
 def test_no_panel_is_only_in_one_of_the_two_sets() -> None:
-    for one in DASHBOARDS:
+    for one in (*DASHBOARDS, VERDICTS):
         for each in one.panels:
             both = [panel(each, 1, {}, store) for store in (EMBEDDED, SERVER)]
             assert both[0]["title"] == both[1]["title"]
@@ -181,7 +253,8 @@ def asked(held: tuple[Store, int, int], sql: str) -> pa.Table:
     store, low_ms, high_ms = held
     given = {
         "${__from}": str(low_ms), "${__to}": str(high_ms), "${job:sqlstring}": "'bert-1'",
-        "${host:sqlstring}": "'h3'", "${incident:sqlstring}": f"'{INCIDENT}'",
+        "${host:sqlstring}": "'h3','h5'", "${incident:sqlstring}": f"'{INCIDENT}'", "${switch:sqlstring}": ANY,
+        "${leadline:sqlstring}": f"'{PAGE_URL}'",
     }  # fmt: skip
     for name, value in given.items():
         sql = sql.replace(name, value)
@@ -225,13 +298,15 @@ def test_query_says_something(held: tuple[Store, int, int], path: Path, one: dic
     assert any(value is not None for name in values for value in found.column(name).to_pylist())
 
 
-VARIABLES = [(path, one) for path, found in LOADED.items() for one in found["templating"]["list"]]
+VARIABLES = [
+    (path, one) for path, found in LOADED.items() for one in queried(found) if one["datasource"]["type"] != "prometheus"
+]
 
 
 @pytest.mark.parametrize(("path", "one"), VARIABLES, ids=[f"{name_of(path)}: {one['name']}" for path, one in VARIABLES])
 def test_choices(held: tuple[Store, int, int], path: Path, one: dict[str, Any]) -> None:
     values = asked(held, sql_of(one["query"])).column("value").to_pylist()
-    assert {"job": "bert-1", "host": "h3", "incident": INCIDENT}[one["name"]] in values
+    assert {"job": "bert-1", "host": "h3", "incident": INCIDENT, "switch": "leaf1"}[one["name"]] in values
     assert len(values) == len(set(values))
 
 
@@ -246,7 +321,7 @@ def test_only_the_newest_revision_counts(held: tuple[Store, int, int]) -> None:
         return found
 
     assert rows("fleet", "GPU time lost") == [{"lost": pytest.approx(10.0)}]
-    assert rows("fleet", "GPU time that was not lost") == [{"share": pytest.approx(70 / 80)}]
+    assert rows("fleet", "Goodput") == [{"share": pytest.approx(60 / 80)}]
     assert rows("fleet", "Open incidents") == [{"open": 1}]
     assert [each["incident"] for each in rows("fleet", "Incidents")] == [INCIDENT]
     assert [(each["rule"], each["probability"]) for each in rows("incident", "Causes")] == [("link-down", 0.99)]
@@ -254,8 +329,39 @@ def test_only_the_newest_revision_counts(held: tuple[Store, int, int]) -> None:
     assert [each["bytes"] for each in rows("fabric", "Links by volume")] == [1e9]
 
 
+ANNOTATED = [(path, found) for path, found in LOADED.items() if path.stem != "verdicts"]
+
+
+@pytest.mark.parametrize(("path", "found"), ANNOTATED, ids=[name_of(path) for path, _ in ANNOTATED])
+def test_incidents_are_marked_on_every_dashboard(
+    held: tuple[Store, int, int], path: Path, found: dict[str, Any]
+) -> None:
+    (one,) = found["annotations"]["list"]
+    assert (one["name"], one["enable"]) == ("Incidents", True)
+    rows = asked(held, sql_of(one["target"])).to_pylist()
+    assert [row["title"] for row in rows] == ["slow: bert-1"]
+    assert f'<a href="{PAGE_URL}/incidents/{INCIDENT}">' in rows[0]["text"]
+    assert "10 GPU-s lost" in rows[0]["text"]
+    assert rows[0]["time"] < rows[0]["timeEnd"]
+    if "columns" in one["target"]:
+        assert [each["selector"] for each in one["target"]["columns"]] == list(rows[0])
+
+
+def test_one_switch_of_many(held: tuple[Store, int, int]) -> None:
+    sql = sql_of(titled("fabric", "Switch ports: sent")["targets"][0])
+    every = {each["who"].split("/")[0] for each in asked(held, sql).to_pylist()}
+    assert len(every) > 1
+    chosen = asked(held, sql.replace("${switch:sqlstring}", "'leaf1'")).to_pylist()
+    assert {each["who"].split("/")[0] for each in chosen} == {"swport:leaf1"}
+
+
+def test_gpus_are_called_as_people_do(held: tuple[Store, int, int]) -> None:
+    found = asked(held, sql_of(titled("node", "GPU power")["targets"][0])).to_pylist()
+    assert {each["who"] for each in found} == {"h3 GPU 0", "h5 GPU 0"}
+
+
 def test_a_stack_adds_up_to_gpus(held: tuple[Store, int, int]) -> None:
-    found = asked(held, sql_of(titled("job", "Where the time went")["targets"][0])).to_pylist()
+    found = asked(held, sql_of(titled("job", "GPU time by category")["targets"][0])).to_pylist()
     assert {each["who"]: each["value"] for each in found} == pytest.approx({"compute": 6.0, "straggler": 2.0})
 
 

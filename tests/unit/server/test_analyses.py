@@ -15,7 +15,8 @@ from fastapi import FastAPI
 from leadline.model.errors import RefusedError, UsageError
 from leadline.model.principal import Caller, Principal, Role
 from leadline.runner.lanes import AnalysisState
-from leadline.server.analyses import HIDDEN, findings, metrics, told
+from leadline.server.analyses import HIDDEN, findings, told
+from leadline.server.metrics.collector import analyses as metrics
 from leadline.server.routes.analyses import router
 
 STATE = AnalysisState(

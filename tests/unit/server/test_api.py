@@ -378,11 +378,39 @@ def test_our_own_names_are_answered(leadline: RunningLeadline, host: str) -> Non
 
 def test_health_ready_and_what_is_not_there(leadline: RunningLeadline) -> None:
     assert get(leadline, "/health") == {"state": "ok"}
+    assert all(get(leadline, path) == {"state": "ok"} for path in ("/healthz", "/livez", "/-/healthy"))
+    assert all(get(leadline, path)["state"] == "ready" for path in ("/readyz", "/-/ready"))
     assert get(leadline, "/ready") == {"state": "ready", "pid": leadline.wait_ready()}
-    assert "/openapi.json" in refused(leadline, "/api/v1/nothing", status=404)
+    assert "/docs/api" in refused(leadline, "/api/v1/nothing", status=404)
+    assert refused(leadline, "/api/v1/jobs", 422, limit=0) == "limit: Input should be greater than or equal to 1"
+    assert leadline.http.get("/api/v1/jobs?limit=0").headers["link"] == '</docs/api>; rel="help"'
     answer = leadline.http.post("/api/v1/tables", json={})
     assert (answer.status_code, answer.json()["error"]["reason"]) == (405, "method")
     assert "GET" in answer.headers["allow"]
+
+
+def test_head_is_get_without_a_body(leadline: RunningLeadline) -> None:
+    for path in ("/", "/health", "/metrics", "/jobs/bert-7"):
+        answer = leadline.http.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+    assert leadline.http.head("/nothing").status_code == 404
+    assert leadline.http.head("/api/v1/now").status_code == 405
+
+
+def test_requests_are_timed_by_route(leadline: RunningLeadline) -> None:
+    get(leadline, "/api/v1/tables/event")
+    send(leadline, "event", rows_of(BY_NAME["event"], 1))
+    leadline.http.get("/no/such/page")
+    samples = {
+        (sample.labels["route"], sample.labels["method"], sample.labels["status"]): sample.value
+        for family in prometheus_text(leadline.http.get("/metrics").text)
+        for sample in family.samples
+        if sample.name == "leadline_http_request_duration_seconds_count"
+    }
+    assert samples["/api/v1/tables/{table}", "GET", "2xx"] >= 1
+    assert samples["/api/v1/rows/{table}", "POST", "2xx"] >= 1
+    assert samples["other", "GET", "4xx"] >= 1
+    assert not any("such" in route for route, _, _ in samples)
 
 
 def test_config_shows_values_and_origins(leadline: RunningLeadline) -> None:
@@ -439,7 +467,10 @@ def test_doctor_ok_then_warning(leadline: RunningLeadline) -> None:
 def test_a_tenant_is_told_nothing_of_other_senders(leadline: RunningLeadline) -> None:
     send(leadline, "event", rows_of(BY_NAME["event"], 2), leadline_tenant="loud")
     quiet = {"leadline-tenant": "quiet", "user-agent": "someone"}
-    assert leadline.http.get("/metrics", headers=quiet).status_code == 401
+    metrics = leadline.http.get("/metrics", headers=quiet)
+    assert metrics.status_code == 200
+    assert "loud" not in metrics.text
+    assert "leadline_sources" not in metrics.text
     doctor = leadline.http.get("/api/v1/doctor", headers=quiet).json()
     assert (doctor["sources"], doctor["tables"], doctor["refused"]) == ([], [], [])
     assert doctor["private_bytes"] is None

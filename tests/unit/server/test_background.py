@@ -56,6 +56,7 @@ WORKER = "what a call raises is its outcome; a worker that dies is replaced (tes
 COVERED = {
     "server/main.py ServerProcess._serve create_task": "test_no_part_ends_the_server",
     "server/main.py ServerProcess.__init__ ThreadPoolExecutor": ANSWERED,
+    "server/metrics/verdicts.py Verdicts.run to_thread": "test_no_part_ends_the_server",
     "server/background/keeping.py Background.step run_in_executor": "test_no_part_ends_the_server",
     "server/background/keeping.py in_order run_in_executor": "test_a_stop_stops_everything",
     "alerts/alerts.py Alerts.run create_task": "test_no_part_ends_the_server",
@@ -188,6 +189,7 @@ def test_no_part_ends_the_server(tmp_path: Path, error: Exception, monkeypatch: 
     monkeypatch.setattr(made.alerts, "run", part())
     monkeypatch.setattr(made.intake, "save_streams", step())
     monkeypatch.setattr(made.store, "maintain", step())
+    monkeypatch.setattr(made.verdicts, "refresh", step())
 
     async def served() -> None:
         serving = asyncio.create_task(made._serve([]))
@@ -200,12 +202,12 @@ def test_no_part_ends_the_server(tmp_path: Path, error: Exception, monkeypatch: 
     asyncio.run(served())
     assert made.ready
     totals = made.counts.totals()
-    for reason in ("scraper", "sflow", "alerts"):
+    for reason in ("scraper", "sflow", "alerts", "metrics"):
         assert totals[counter("background_failed", reason)] == 1
     for reason in ("streams", "rollup"):
         assert totals[counter("store_failed", reason)] == 1
     told = {finding["text"].split()[2] for finding in findings(made.background.states())}
-    assert told == {"scraper", "sflow", "alerts", "streams", "rollup"}
+    assert told == {"scraper", "sflow", "alerts", "metrics", "streams", "rollup"}
 
 
 def _quick(sleep: Callable[[float], Awaitable[None]]) -> Callable[[float], Awaitable[None]]:

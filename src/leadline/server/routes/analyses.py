@@ -63,7 +63,7 @@ router = guarded_router()
 
 @router.get("/api/v1/analyses", tags=["state"], responses=PROBLEMS)
 def analyses(reader: Reading) -> AnalysesAnswer:
-    """How each analysis does: how far it has judged, what failed. Counts are over all tenants and, like errors,
+    """How each analysis does: how far it has come, what failed. Counts are over all tenants and, like errors,
     only for the role operator; others get 0."""
     runner = reader.parts.runner
     states = told(runner) if reader.principal.may(OPERATE) else told_to_tenants(runner)
@@ -72,7 +72,7 @@ def analyses(reader: Reading) -> AnalysesAnswer:
 
 @router.post("/api/v1/backfill", tags=["state"], responses=PROBLEMS)
 def backfill(reader: Reading, asked: BackfillRequest) -> BackfillAnswer:
-    """Judge the windows of a span again, or for the first time. For the role operator."""
+    """Analyse the windows of a span again, or for the first time. For the role operator."""
     if not reader.principal.may(OPERATE):
         raise RefusedError("unauthorized", "re-analysis needs the role operator")
     runner = reader.parts.runner

@@ -24,7 +24,7 @@ def clusters(reader: Reading) -> ClustersAnswer:
 def entities(
     reader: Reading,
     match: Annotated[str, Query(description="part of an id, any case", max_length=200)] = "",
-    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
+    limit: Annotated[int, Query(ge=1, le=MOST, description="ids at most")] = MOST,
     cluster: Cluster = "",
 ) -> EntitiesAnswer:
     """Ids of jobs, ranks, GPUs, hosts, ports, switches, links: whatever relations tell of."""

@@ -10,7 +10,7 @@ from leadline.explain.explain import Explainer
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import INCIDENT
-from leadline.server.asking import Cluster, Reading, answers
+from leadline.server.asking import Cluster, Reading, SomeIncident, answers
 from leadline.server.tokens.rights import guarded_router
 from leadline.store import Store
 from leadline.views.incidents.incident import Incident
@@ -27,7 +27,7 @@ router = guarded_router()
 @router.get("/api/v1/incidents/{incident}/explanation", tags=["incidents"], **answers(ExplanationAnswer))
 def incident_explanation(
     reader: Reading,
-    incident: str,
+    incident: SomeIncident,
     model: Annotated[bool, Query(description="also ask the language model of `explain.url`")] = False,
     cluster: Cluster = "",
 ) -> dict[str, Any]:

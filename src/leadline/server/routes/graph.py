@@ -43,7 +43,7 @@ def path(
     at: At = "",
     cluster: Cluster = "",
 ) -> Response:
-    """The paths of the flows between two ranks, both ways, in the latest window that was judged."""
+    """The paths of the flows between two ranks, both ways, in the latest window that was analysed."""
     question = reader.asked(at, cluster)
     with reader.turn():
         return told(path_answer(reader.parts.store, reader.one_cluster(question), a, b))
@@ -56,7 +56,7 @@ def flows(
     at: At = "",
     cluster: Cluster = "",
 ) -> Response:
-    """The flows of a job in the latest window that was judged, and who else is on their links."""
+    """The flows of a job in the latest window that was analysed, and who else is on their links."""
     question = reader.asked(at, cluster)
     with reader.turn():
         return told(flows_answer(reader.parts.store, reader.one_cluster(question), job))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query
 
 from leadline.model.errors import UsageError
-from leadline.server.asking import At, Cluster, From, Reading, SomeJob, To, answers
+from leadline.server.asking import At, Cluster, From, Reading, SomeIncident, SomeJob, To, answers
 from leadline.server.tokens.rights import guarded_router
 from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.diagnosis import diagnosis_answer
@@ -37,7 +37,7 @@ def incidents(
 
 
 @router.get("/api/v1/incidents/{incident}", tags=["incidents"], **answers(OneIncidentAnswer))
-def one_incident(reader: Reading, incident: str, cluster: Cluster = "") -> dict[str, Any]:
+def one_incident(reader: Reading, incident: SomeIncident, cluster: Cluster = "") -> dict[str, Any]:
     """One incident by its id: one entry for each tenant that it affects and that may be seen."""
     question = reader.asked("", cluster)
     with reader.turn():

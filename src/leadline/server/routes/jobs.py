@@ -42,7 +42,7 @@ def jobs(
     since: From = "",
     until: To = "",
     match: Annotated[str, Query(description="part of the name", max_length=200)] = "",
-    limit: Annotated[int, Query(ge=1, le=JOBS_MAX)] = JOBS_MAX,
+    limit: Annotated[int, Query(ge=1, le=JOBS_MAX, description="jobs at most")] = JOBS_MAX,
     cluster: Cluster = "",
 ) -> dict[str, Any]:
     """Jobs of a span, the last hour if none is asked for: what they lost, how fast they go, whether they run."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from fastapi import Query
+
 from leadline.server.asking import At, Cluster, From, Reading, To, answers
 from leadline.server.tokens.rights import guarded_router
 from leadline.views.mesh import (
@@ -18,12 +22,16 @@ from leadline.views.mesh import (
     pair_answer,
 )
 
+Chosen = Annotated[
+    Measure, Query(description="one-way delay: median, 99th percentile, smallest, queueing; or share of probes lost")
+]
+
 router = guarded_router()
 
 
 @router.get("/api/v1/mesh", tags=["time"], **answers(MeshAnswer))
 def mesh(
-    reader: Reading, at: At = "", measure: Measure = "p99", traffic_class: Class = None, cluster: Cluster = ""
+    reader: Reading, at: At = "", measure: Chosen = "p99", traffic_class: Class = None, cluster: Cluster = ""
 ) -> Row:
     """The newest one-way delay, or loss, from every host to every other."""
     with reader.turn():

@@ -25,7 +25,7 @@ def diagnosis(reader: Reading) -> dict[str, Any]:
 
 @router.get("/api/v1/senders", tags=["state"], **answers(SendersAnswer))
 def senders(reader: Reading) -> dict[str, Any]:
-    """How far the data of each sender has come, by its own word; its jobs are judged as far as that. To a tenant of
+    """How far the data of each sender has come, by its own word; its jobs are analysed as far as that. To a tenant of
     its own."""
     parts = reader.parts
     found = senders_of(parts.runner if parts.replay is None else None, reader.principal)

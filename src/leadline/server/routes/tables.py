@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import BaseModel, Field
 
 from leadline.model.counters import counter
@@ -64,13 +64,13 @@ def tables(reader: Reading) -> dict[str, Any]:
 @router.get("/api/v1/tables/{table}", tags=["tables"], responses=PROBLEMS)
 def rows(
     reader: Reading,
-    table: str,
+    table: Annotated[str, Path(description="name of a table, as `/api/v1/tables` lists them")],
     since: Annotated[str | None, Query(alias="from", description="ns, ISO 8601 or -15m; included")] = None,
     until: Annotated[str | None, Query(alias="to", description="the same; not included")] = None,
     entity: Annotated[str, Query(description="rows about this entity, `gpu:GPU-5c1e`")] = "",
     columns: Annotated[str, Query(description="names with commas between; all if empty")] = "",
     cursor: Annotated[str, Query(description="from the page before")] = "",
-    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 1000,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="rows of a page")] = 1000,
 ) -> RowsAnswer:
     """Rows of one table by time, oldest first, a page at a time."""
     principal = reader.principal
@@ -100,7 +100,7 @@ def series(
     reader: Reading,
     match: Annotated[str, Query(description="part of the metric name", max_length=200)] = "",
     entity: Annotated[str, Query(description="only streams of this entity")] = "",
-    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 1000,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="names at most")] = 1000,
 ) -> dict[str, Any]:
     """Metric names with how many streams, entities and label values each has: most streams first."""
     principal = reader.principal

@@ -18,9 +18,13 @@ from leadline.server.serving import serving_of
 OPEN = ""  # answers whoever asks: the process's state, the page's files, signing in
 Route = tuple[str, str]
 
-_GET_OPEN = ("/", "/health", "/ready", *(f"/{view}{rest}" for view in VIEWS for rest in ("", "/{rest:path}")))
-_GET_OPERATE = ("/metrics", "/api/v1/config", "/api/v1/alerts")
+_GET_OPEN = (
+    "/", "/docs/api", "/health", "/healthz", "/livez", "/-/healthy", "/ready", "/readyz", "/-/ready",
+    *(f"/{view}{rest}" for view in VIEWS for rest in ("", "/{rest:path}")),
+)  # fmt: skip
+_GET_OPERATE = ("/api/v1/config", "/api/v1/alerts")
 _GET_READ = (
+    "/metrics",
     "/api/v1/analyses",
     "/api/v1/anomalies",
     "/api/v1/bundle",

@@ -23,7 +23,7 @@ def minutes_answer(
     Errors: UsageError without both names, StoreError.
     """
     if not expectation or not entity:
-        raise UsageError("expected expectation and entity, as GET /api/v1/sle returns them; one is empty")
+        raise UsageError("expected expectation and entity, as `leadline show sle` lists them; one is empty")
     where = [
         *asked.conditions(), f"window_ns = {MINUTE_NS}", f"end_ns > {int(span[0])}", f"end_ns <= {int(span[1])}",
         "expectation = {expectation:String}", "entity = {entity:String}",

@@ -19,7 +19,7 @@ from leadline.model.principal import OPERATE, READ, WRITE, Caller, Role
 from leadline.model.tables import TABLES
 from leadline.server.api import all_routes
 from leadline.server.config import Flag, load
-from leadline.server.main import Root, ServerProcess
+from leadline.server.main import ServerProcess
 from leadline.server.tokens import file, token
 from leadline.server.tokens.audit import Audit
 from leadline.server.tokens.file import TokenFile
@@ -193,8 +193,7 @@ def server(held: Held, tmp_path_factory: pytest.TempPathFactory) -> ServerProces
 
 def statuses(server: ServerProcess, asked: list[tuple[str, str, dict[str, str]]], at_socket: bool = False) -> list[int]:
     """The status of each request (method, path, headers)."""
-    app = server._listeners[0].config.app
-    assert isinstance(app, Root)
+    app: Any = server._listeners[0].config.app
 
     async def wrapped(scope: Any, receive: Any, send: Any) -> None:
         await app({**scope, OUR_SOCKET: True} if at_socket else scope, receive, send)
