@@ -174,6 +174,8 @@ def declared_distributions() -> set[str]:
 ALWAYS_BROUGHT = {"protobuf", "googleapis-common-protos", "starlette", "llvmlite"}
 # Used without an import: programs, plug-ins of pytest, types, and what another package loads by its name.
 NOT_IMPORTED = {
+    "build",
+    "hatchling",
     "ruff",
     "mypy",
     "pytest-timeout",

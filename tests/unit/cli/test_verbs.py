@@ -239,8 +239,9 @@ def test_doctor_with_a_refusal_ends_with_1(leadline: RunningLeadline, leadline_c
 
 
 def names_in(command: Any) -> list[str]:
-    """The verbs of a group; none of a verb."""
-    return list(command.list_commands(None)) if hasattr(command, "list_commands") else []
+    """The verbs of a group, without those that scripts alone call; none of a verb."""
+    names = command.list_commands(None) if hasattr(command, "list_commands") else []
+    return [name for name in names if not command.get_command(None, name).hidden]
 
 
 def commands() -> list[tuple[tuple[str, ...], Any]]:

@@ -70,9 +70,9 @@ class Kernels:
         return bool(self._missing)
 
     @property
-    def progress(self) -> tuple[int, int] | None:
+    def progress(self) -> list[int] | None:
         """Steps done, and all of them; None: everything is compiled."""
-        return (self.done, self.total) if self.missing else None
+        return [self.done, self.total] if self.missing else None
 
     def start(self, then: Callable[[], object]) -> None:
         """Compile in the background; `then` is called in its thread once that is done, unless it was stopped."""

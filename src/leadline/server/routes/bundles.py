@@ -46,7 +46,7 @@ class ReplayAnswer(BaseModel):
     rows: int = 0
     rows_total: int = 0
     error: str = ""
-    compiling: tuple[int, int] | None = None
+    compiling: list[int] | None = None
 
 
 @router.get("/api/v1/bundle", tags=["bundles"], responses=PROBLEMS | _BUNDLE, response_class=StreamingResponse)

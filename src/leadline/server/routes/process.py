@@ -30,7 +30,7 @@ class ReadyAnswer(BaseModel):
 
     state: str = "ready"
     pid: int
-    compiling: tuple[int, int] | None = None
+    compiling: list[int] | None = None
 
 
 @router.get("/health", tags=["process"])
