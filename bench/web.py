@@ -1,7 +1,7 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
-    python bench/web.py [--json] [--only page|answers] [--gpus 100000] [--rounds 3] [--frames 240]
-        [--page src/leadline/server/page] [--recording demo] [--answers 20]
+    python bench/web.py [--json] [--only page|answers|search] [--gpus 100000] [--rounds 3] [--frames 240]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--series 1000000]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the
@@ -9,6 +9,7 @@ navigation until the tiles are on the canvas. Frames: while the whole fleet is d
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
 
 `api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_answers.py.
+`search_...`: what a search takes over a million metric series; see bench/web_search.py.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import web_answers
+from bench import web_answers, web_search
 from bench.figures import Figure, conditions, tell
 from leadline.lab.incidents import incident
 from leadline.simulator.fleet import Fleet
@@ -224,10 +225,12 @@ def _size(headers: dict[str, str], url: str) -> int:
 
 def figures(args: argparse.Namespace) -> list[Figure]:
     """All figures that are wanted."""
-    found = [] if args.only == "answers" else page_figures(args)
-    if args.only != "page":
+    found = page_figures(args) if args.only in ("", "page") else []
+    if args.only in ("", "answers"):
         path = Path(args.recording)
         found += web_answers.figures(path if path.suffix else incident(args.recording), args.answers)
+    if args.only in ("", "search"):
+        found += web_search.figures(args.series, args.rounds)
     return found
 
 
@@ -263,13 +266,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page", default=str(PAGE), help="the built page")
-    parser.add_argument("--only", choices=("", "page", "answers"), default="", help="figures of one kind")
+    parser.add_argument("--only", choices=("", "page", "answers", "search"), default="", help="figures of one kind")
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
+    parser.add_argument("--series", type=int, default=web_search.SERIES, help="stored while a search is timed")
     args = parser.parse_args(argv)
     under = conditions(
         args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames, recording=Path(args.recording).stem,
-        answers=args.answers,
+        answers=args.answers, series=args.series,
     )  # fmt: skip
     tell("web", under, figures(args), args.json)
     return 0

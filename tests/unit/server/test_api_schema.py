@@ -64,6 +64,7 @@ OPERATIONS = [
     ("GET", "/api/v1/names"),
     ("GET", "/api/v1/now"),
     ("GET", "/api/v1/samples"),
+    ("GET", "/api/v1/search"),
     ("GET", "/api/v1/senders"),
     ("GET", "/api/v1/diagnosis"),
     ("GET", "/api/v1/symptoms"),
