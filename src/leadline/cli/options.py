@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from leadline.views.times import SHORT_FORMS
+
 
 class Output(StrEnum):
     """Output format."""
@@ -35,10 +37,12 @@ SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw it into
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 AtOption = Annotated[
     str,
-    typer.Option("--at", help="Time: ns since 1970, ISO 8601 or -15m. Default: now, or when it was last seen."),
+    typer.Option("--at", help=f"Time: {SHORT_FORMS}. Default: now, or when it was last seen."),
 ]
-FromOption = Annotated[str, typer.Option("--from", help="Since when: ns since 1970, ISO 8601 or -2h.")]
-ToOption = Annotated[str, typer.Option("--to", help="Until when; if not given now, or the end of a job that is over.")]
+FromOption = Annotated[str, typer.Option("--from", help=f"Since when: {SHORT_FORMS}.")]
+ToOption = Annotated[
+    str, typer.Option("--to", help="Until when, in the same forms; if not given now, or the end of a job that is over.")
+]
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
 SeedOption = Annotated[
     int,
