@@ -187,7 +187,7 @@ def test_a_tenant_records_its_own_rows_only(leadline: RunningLeadline, bundle: P
         assert "operator" in mine.config_text
     leadline.http.get("/api/v1/replay").raise_for_status()
     assert leadline.http.get("/api/v1/replay").json()["state"] == "off"
-    wrong = leadline.http.get("/api/v1/bundle", params={"from": "yesterday"})
+    wrong = leadline.http.get("/api/v1/bundle", params={"from": "tomorrow"})
     assert wrong.status_code == 400
 
 

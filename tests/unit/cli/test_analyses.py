@@ -161,7 +161,7 @@ def test_what_the_server_refuses_is_said(server: Server, leadline_cli: Run) -> N
         ("1", "", "1h", "instead of"),
         ("9", "5", "", "before --to"),
         ("5", "5", "", "before --to"),
-        ("yesterday", "", "", "a time is"),
+        ("tomorrow", "", "", "a time is"),
         ("", "", "1y", "a time is"),
     ],
 )

@@ -187,7 +187,7 @@ def test_a_picture_and_tables_for_people(server: RunningLeadline, leadline_cli: 
     ("asked", "told"),
     [
         (("show", "ledger", "bert-1", "--from", "-1m", "--to", "-2m"), "`from` must be before `to`"),
-        (("show", "ledger", "bert-1", "--from", "yesterday"), "yesterday"),
+        (("show", "ledger", "bert-1", "--from", "tomorrow"), "tomorrow"),
         (("show", "ledger", "bert-1", "--to", "-1m", "--at", "-1m"), "not both"),
         (("show", "ledger", "bert-1", "--svg", "l.png"), "expected NAME.svg"),
     ],

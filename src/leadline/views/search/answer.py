@@ -205,7 +205,7 @@ def _title(one: Incident) -> str:
 def _rules() -> list[Item]:
     """Rules of the analysis `cause`: each leads to the incidents that it named the cause of."""
     return [
-        Item("rule", rule.name, rule.words, detail=f"fault of a {' or '.join(rule.kinds)}",
+        Item("rule", rule.name, rule.words, detail=f"rule {rule.name}, fault of a {' or '.join(rule.kinds)}",
              link=f"/incidents?{urlencode({'rule': rule.name})}")
         for rule in RULES
     ]  # fmt: skip
