@@ -58,8 +58,9 @@ def test_nothing_fits_no_word() -> None:
     [
         ("job", "team/bert 1", "/jobs/team%2Fbert%201"),
         ("rank", "team/bert/13", "/jobs/team%2Fbert?rank=13"),
-        ("metric", "a&b", "/metrics?name=a%26b"),
-        ("host", "h3", "/entity?entity=host%3Ah3"),
+        ("metric", "a&b", "/explore?name=a%26b"),
+        ("host", "h3", "/entity?of=host%3Ah3"),
+        ("comm", "bert/0x9b", "/graph?at=comm%3Abert%2F0x9b"),
     ],
 )
 def test_where_a_hit_leads(kind: str, name: str, path: str) -> None:
@@ -67,7 +68,7 @@ def test_where_a_hit_leads(kind: str, name: str, path: str) -> None:
 
 
 def test_an_address_leads_to_what_has_it() -> None:
-    assert link_of("address", "10.1.6.1", "port:h6/eth1") == "/entity?entity=port%3Ah6%2Feth1"
+    assert link_of("address", "10.1.6.1", "port:h6/eth1") == "/entity?of=port%3Ah6%2Feth1"
 
 
 # --- a store ----------------------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def test_a_limit_is_of_each_kind_and_totals_count_all(search: Search) -> None:
 
 def test_an_address_tells_what_it_is_in(search: Search) -> None:
     (hit,) = search.answer(ASKED, "10.1.6.1", None, 5, ())["hits"]
-    assert (hit["detail"], hit["link"]) == ("in port:h3/eth0", "/entity?entity=port%3Ah3%2Feth0")
+    assert (hit["detail"], hit["link"]) == ("in port:h3/eth0", "/entity?of=port%3Ah3%2Feth0")
     assert hit["why"] == "this is its name"
 
 

@@ -52,6 +52,7 @@ describe("a query", () => {
   it("is written from a place as it would be typed", () => {
     expect(written("/jobs/bert-7", new URLSearchParams("rank=13"))).toBe("job:bert-7 rank:13");
     expect(written("/fleet", new URLSearchParams("at=host:n12"))).toBe("host:n12");
+    expect(written("/entity", new URLSearchParams("of=gpu:GPU-5c1e"))).toBe("gpu:GPU-5c1e");
     expect(written("/", new URLSearchParams())).toBe("");
   });
 });

@@ -121,9 +121,11 @@ export function written(path: string, params: URLSearchParams): string {
   const words: string[] = [];
   if (parts[1] === "jobs" && parts[2]) words.push(`job:${parts[2]}`);
   if (parts[1] === "incidents" && parts[2]) words.push(`incident:${parts[2]}`);
+  const of = parts[1] === "entity" ? params.get("of") : null;
+  if (of) words.push(of);
   const rank = params.get("rank");
   if (rank) words.push(`rank:${rank}`);
-  const at = params.get("at") ?? (parts[1] === "entity" ? params.get("entity") : null);
+  const at = params.get("at");
   if (at) words.push(at);
   const find = params.get("find");
   if (find) words.push(find);

@@ -1,4 +1,4 @@
-"""The API's part about names: `GET /api/v1/names`, `/api/v1/entities`, `/api/v1/clusters`."""
+"""The API's part about names: `GET /api/v1/names`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import BaseModel, Field
 
-from leadline.server.asking import PROBLEMS, Cluster, Reading, answers
+from leadline.server.asking import Cluster, Reading, answers
 from leadline.server.tokens.rights import guarded_router
-from leadline.views.entities import MOST, ClustersAnswer, EntitiesAnswer, clusters_answer, entities_answer
 from leadline.views.names import Kind, names_answer
 
 
@@ -38,22 +37,3 @@ def names(
     """Whether anything is known by a name; if not, which names are near to it, or else the newest."""
     with reader.turn():
         return names_answer(reader.parts.store, reader.asked(cluster=cluster), name, kind)
-
-
-@router.get("/api/v1/clusters", tags=["graph"], responses=PROBLEMS)
-def clusters(reader: Reading) -> ClustersAnswer:
-    """The clusters that telemetry tells of; other end points take one of these as `cluster`."""
-    with reader.turn():
-        return clusters_answer(reader.parts.store, reader.asked())
-
-
-@router.get("/api/v1/entities", tags=["graph"], responses=PROBLEMS)
-def entities(
-    reader: Reading,
-    match: Annotated[str, Query(description="part of an id, any case", max_length=200)] = "",
-    limit: Annotated[int, Query(ge=1, le=MOST)] = MOST,
-    cluster: Cluster = "",
-) -> EntitiesAnswer:
-    """Ids of jobs, ranks, GPUs, hosts, ports, switches, links: whatever relations tell of."""
-    with reader.turn():
-        return entities_answer(reader.parts.store, reader.asked(cluster=cluster), match, limit)

@@ -203,10 +203,10 @@ def _title(one: Incident) -> str:
 
 
 def _rules() -> list[Item]:
-    """Rules of the analysis `cause`: each leads to the incidents that it named the cause of."""
+    """Rules of the analysis `cause`: each leads to the incidents of its layer."""
     return [
         Item("rule", rule.name, rule.words, detail=f"rule {rule.name}, fault of a {' or '.join(rule.kinds)}",
-             link=f"/incidents?{urlencode({'rule': rule.name})}")
+             link=f"/incidents?{urlencode({'layer': rule.layer})}")
         for rule in RULES
     ]  # fmt: skip
 
@@ -253,6 +253,12 @@ def _hit(each: Found, inside: Mapping[str, str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+# As in web/src/lib/entity.ts: kinds with a page of their own; the rest has only a place in the graph.
+_OWN_PAGE = frozenset({
+    "host", "gpu", "port", "switch", "swport", "link", "storage", "xcvr", "nvlink", "process", "pod", "service",
+})  # fmt: skip
+
+
 def link_of(kind: str, name: str, parent: str = "") -> str:
     """The path of the page that shows something. An address is shown by what has it (`parent`)."""
     match kind:
@@ -264,6 +270,7 @@ def link_of(kind: str, name: str, parent: str = "") -> str:
         case "incident":
             return f"/incidents/{quote(name, safe='')}"
         case "metric":
-            return f"/metrics?{urlencode({'name': name})}"
+            return f"/explore?{urlencode({'name': name})}"
     entity = parent if kind == "address" and parent else f"{kind}:{name}"
-    return f"/entity?{urlencode({'entity': entity})}"
+    own = EntityId.of(entity).kind in _OWN_PAGE
+    return f"/entity?{urlencode({'of': entity})}" if own else f"/graph?{urlencode({'at': entity})}"
