@@ -63,15 +63,16 @@ def on_phone(page: Page) -> tuple[int, float]:
 
 def paths_of(server: web_answers.Server) -> dict[str, str]:
     """The views, of the first job and the first incident that the recording has."""
-    job = quote(server.get(("jobs", web_answers.LAST))["jobs"][0]["job"])
-    incidents = server.get(("incidents", web_answers.LAST))["incidents"]
-    host = quote(f"host:{server.get(('fleet', {'from': '-60s'}))['hosts'][0]}")
-    views = {
-        "now": "/", "fleet": "/fleet", "jobs": "/jobs", "job": f"/jobs/{job}", "graph": f"/graph?job={job}",
-        "paths": f"/paths?job={job}", "expectations": "/expectations", "incidents": "/incidents", "clock": "/clock",
-        "telemetry": "/telemetry", "compare": f"/compare?a={host}",
-    }  # fmt: skip
-    return views | ({"incident": f"/incidents/{quote(incidents[0]['incident'])}"} if incidents else {})
+    views = {view: f"/{view}" for view in ("fleet", "jobs", "expectations", "incidents", "clock", "telemetry")}
+    views["now"] = "/"
+    for job in server.get(("jobs", web_answers.LAST))["jobs"][:1]:
+        name = quote(job["job"], safe="")
+        views |= {"job": f"/jobs/{name}", "graph": f"/graph?job={name}", "paths": f"/paths?job={name}"}
+    for incident in server.get(("incidents", web_answers.LAST))["incidents"][:1]:
+        views["incident"] = f"/incidents/{quote(incident['incident'], safe='')}"
+    for host in server.get(("fleet", {"from": "-60s"}))["hosts"][:1]:
+        views["compare"] = f"/compare?a={quote(f'host:{host}')}"
+    return views
 
 
 def figures(recording: Path, browser: str) -> list[Figure]:
