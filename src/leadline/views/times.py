@@ -35,7 +35,7 @@ def parse_time(text: str, now_ns: int, *, end: bool = False) -> int:
     """
     found = _parsed(_DAYS.get(text.strip(), text.strip()), now_ns, end)
     if found is None or not -(2**63) <= found < 2**63:
-        raise UsageError(f"a time is {FORMS}; got {text[:100]!r}")
+        raise UsageError(f"got {text[:100]!r}; a time is {FORMS}")
     return found
 
 
