@@ -55,7 +55,11 @@ describe("a span in words", () => {
   const span = (from: string, to: string) => ({ fromNs: at(from), toNs: at(to) });
   it.each([
     [{ lastS: 3600 }, "last 1 h"],
-    [{ lastS: 7200 }, "last 2 h 0 min"],
+    [{ lastS: 7200 }, "last 2 h"],
+    [{ lastS: 5400 }, "last 90 min"],
+    [{ lastS: 86_400 }, "last 24 h"],
+    [{ lastS: 604_800 }, "last 7 d"],
+    [{ lastS: 90 }, "last 90 s"],
     [span("2026-11-27T14:02", "2026-11-27T15:02"), "Nov 27, 14:02 to 15:02 UTC"],
     [span("2026-11-27T14:02:05", "2026-11-27T14:02:50"), "Nov 27, 14:02:05 to 14:02:50 UTC"],
     [span("2026-11-26T23:00", "2026-11-27T01:00"), "Nov 26, 23:00 to Nov 27, 01:00 UTC"],

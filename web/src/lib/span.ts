@@ -1,8 +1,7 @@
 // The span of time that the whole page shows: from the URL and back, in words, wider.
 
 import { FORMS, momentOf, type Zone } from "./moment";
-import { DEFAULT_SPAN, dateOf, S, type Span, SPANS } from "./time";
-import { duration } from "./units";
+import { DEFAULT_SPAN, dateOf, S, type Span } from "./time";
 
 const LAST_S_MAX = 366 * 86_400;
 const UNITS = { s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 } as const;
@@ -64,8 +63,9 @@ export function spanParams(span: Span): Record<string, string> {
   return span.lastS === DEFAULT_SPAN.lastS ? {} : { last: lastText(span.lastS) };
 }
 
-/** `6h` of 21,600 s. */
+/** `6h` of 21,600 s, `24h` of a day, `7d` of a week. */
 export function lastText(lastS: number): string {
+  if (lastS === UNITS.d) return "24h";
   for (const unit of ["d", "h", "m"] as const)
     if (lastS % UNITS[unit] === 0) return `${lastS / UNITS[unit]}${unit}`;
   return `${lastS}s`;
@@ -82,7 +82,7 @@ export function wider(span: Span, nowNs: number): Span {
 /** `last 1 h`; `Nov 27, 14:02 to 15:02 UTC`; of another year `Nov 27 2025, ...`. */
 export function spanWords(span: Span, nowNs: number): string {
   if ("lastS" in span)
-    return SPANS.find((one) => one.lastS === span.lastS)?.text ?? `last ${duration(span.lastS)}`;
+    return `last ${lastText(span.lastS).replace(/(\d+)(\w)/, (_, count, unit) => `${count} ${unit === "m" ? "min" : unit}`)}`;
   const [from, to] = [dateOf(span.fromNs), dateOf(span.toNs)];
   const day = dayWords(to, nowNs) === dayWords(from, nowNs) ? "" : `${dayWords(to, nowNs)}, `;
   const exact = from.getUTCSeconds() || to.getUTCSeconds() ? 19 : 16;
