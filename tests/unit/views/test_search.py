@@ -68,6 +68,7 @@ def test_where_a_hit_leads(kind: str, name: str, path: str) -> None:
 
 
 def test_an_address_leads_to_what_has_it() -> None:
+    assert link_of("address", "10.1.6.1") == "/fleet?find=10.1.6.1"
     assert link_of("address", "10.1.6.1", "port:h6/eth1") == "/entity?of=port%3Ah6%2Feth1"
 
 
@@ -88,6 +89,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         *fabric(),
         relation("address:10.1.6.1", "in", "port:h3/eth0"),
         relation("flow:00ab", "owns", "host:h1"),
+        relation("qp:10.9.9.9/300", "owns", "rank:bert-1/0"),
+        relation("swport:leaf77/e1", "linked", "port:h3/eth0"),
     ]
     series = [
         stream(1, THROTTLED, "host:h3"),
@@ -113,6 +116,8 @@ def hits(search: Search, query: str, asked: Asked = ASKED, limit: int = 5) -> Se
         ("thrott", ("metric", THROTTLED)),
         ("bert-1", ("job", "bert-1")),
         ("LEAF1", ("switch", "leaf1")),
+        ("leaf77", ("switch", "leaf77")),  # only a port of it is told
+        ("10.9.9", ("address", "10.9.9.9")),  # of a queue pair
         ("h3", ("host", "h3")),
         ("eth0 h3", ("port", "h3/eth0")),
         ("rank:bert-1/1", ("rank", "bert-1/1")),

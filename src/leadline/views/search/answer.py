@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field
 from leadline.analysis.cause.rules import RULES
 from leadline.model.ids import EntityId
 from leadline.model.metric_words import metric_name
-from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.fabric import FLOW_SAMPLE, RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.verdicts import CAUSE, INCIDENT
 from leadline.store import Store
@@ -37,6 +37,8 @@ METRICS_MAX = 20_000  # names looked through: large sites have some 5,000
 INCIDENTS_MAX = 2000  # the newest, looked through: half a year of ten a day
 # Two to six bytes of a MAC address as people copy them. Their colons tell them from all names but those of entities.
 _MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){2,5}(?:[0-9a-f]{0,2})")
+_IP = re.compile(r"\d{1,3}(?:\.\d{0,3}){1,3}")
+FLOWS_MAX = 200_000  # samples of flows that addresses are looked for in: 20 ms; a large fleet has as many a second
 _MAC_METRIC = "node_network_info"  # of node_exporter: its label `address` is the MAC address of the port
 
 
@@ -90,7 +92,8 @@ class Search:
         totals: Counter[str] = Counter()
         if words:
             entities, counts = self._known.entities().find(asked, words, limit)
-            best = [fit for item in (*entities, *self._of_mac(asked, words)) if (fit := found(item, words))]
+            more = (*self._of_mac(asked, words), *self._of_flows(asked, words))
+            best = [fit for item in (*entities, *more) if (fit := found(item, words))]
             totals.update(counts)
             others = (*self._metrics(asked), *self._incident_items(asked, from_ns), *_rules(), *_promises(expectations))
             for fit in (fit for item in others if (fit := found(item, words))):
@@ -155,6 +158,20 @@ class Search:
         )
         rows = self._query(asked, sql, name=_MAC_METRIC, mac=macs[0])
         return [_port_of_mac(EntityId.of(row["entity"]), row["mac"]) for row in rows]
+
+    def _of_flows(self, asked: Asked, words: Sequence[str]) -> list[Item]:
+        """Addresses between which packets were sampled: what sends them may have told nothing of itself."""
+        wanted = [word for word in words if _IP.fullmatch(word)]
+        if not wanted:
+            return []
+        some = f"SELECT src_ip, dst_ip FROM leadline.{FLOW_SAMPLE.name} {_mine(asked)} LIMIT {FLOWS_MAX}"
+        sql = (
+            f"SELECT DISTINCT arrayJoin([src_ip, dst_ip]) AS address FROM ({some}) "
+            f"WHERE position(address, {{part:String}}) > 0 ORDER BY length(address), address LIMIT {LIMIT_MAX} "
+            "SETTINGS final = 0"
+        )
+        rows = self._query(asked, sql, part=wanted[0])
+        return [Item("address", row["address"], row["address"]) for row in rows]
 
     def _inside(self, asked: Asked, items: Iterable[Item]) -> dict[str, str]:
         """What addresses, GPUs and ranks are in or on, as it was told last."""
@@ -260,7 +277,8 @@ _OWN_PAGE = frozenset({
 
 
 def link_of(kind: str, name: str, parent: str = "") -> str:
-    """The path of the page that shows something. An address is shown by what has it (`parent`)."""
+    """The path of the page that shows something. An address is shown by what has it
+    (`parent`), else it is looked for among the hosts."""
     match kind:
         case "job":
             return f"/jobs/{quote(name, safe='')}"
@@ -271,6 +289,8 @@ def link_of(kind: str, name: str, parent: str = "") -> str:
             return f"/incidents/{quote(name, safe='')}"
         case "metric":
             return f"/explore?{urlencode({'name': name})}"
-    entity = parent if kind == "address" and parent else f"{kind}:{name}"
+    if kind == "address" and not parent:
+        return f"/fleet?{urlencode({'find': name})}"
+    entity = parent if kind == "address" else f"{kind}:{name}"
     own = EntityId.of(entity).kind in _OWN_PAGE
     return f"/entity?{urlencode({'of': entity})}" if own else f"/graph?{urlencode({'at': entity})}"

@@ -31,14 +31,25 @@ from leadline.views.search.match import KINDS, Item
 
 ENTITIES_MAX = 2_000_000  # read at most: ids of 30 bytes kept twice, 120 MB
 AGAIN_S = 2.0  # the earliest that names are read again: somebody types for so long
-SHARE_MAX = 0.05  # of the time that may be spent reading names: what took 0.5 s is not read again within 10 s
+SHARE_MAX = (
+    0.2  # of the time that may be spent reading names: what took 0.5 s is read again after 2.5 s at the earliest
+)
+AGAIN_S_MAX = 30.0  # but after this, however long it took: a name of a minute ago must be found
 SOURCES = (RELATION.name, SERIES.name, STEP.name)
 _LEFT_OUT = ("flow", "qp", "tenant", "cluster")  # nobody types them, and flows are most of all names
 
+# What an entity's id says that it belongs to: the switch of a port, the host, the address of a queue pair. Not
+# everything is told by itself: sFlow names ports of switches only.
+_HOLDER = """multiIf(
+    startsWith(told, 'swport:'), concat('switch:', splitByChar('/', substring(told, 8))[1]),
+    startsWith(told, 'port:'), concat('host:', splitByChar('/', substring(told, 6))[1]),
+    startsWith(told, 'qp:'), concat('address:', splitByChar('/', substring(told, 4))[1]),
+    '')"""
+
 _SQL = f"""
-SELECT DISTINCT tenant, cluster, entity FROM (
+SELECT DISTINCT tenant, cluster, arrayJoin([told, {_HOLDER}]) AS entity FROM (
     SELECT DISTINCT toString(tenant) AS tenant, toString(cluster) AS cluster,
-        toString(arrayJoin([child, parent])) AS entity FROM leadline.{RELATION.name}
+        toString(arrayJoin([child, parent])) AS told FROM leadline.{RELATION.name}
     UNION ALL
     SELECT DISTINCT toString(tenant), toString(cluster), toString(entity) FROM leadline.{SERIES.name}
     UNION ALL
@@ -46,7 +57,8 @@ SELECT DISTINCT tenant, cluster, entity FROM (
         concat('rank:', toString(job), '/', toString(rank)), concat('host:', toString(host))]) FROM
         (SELECT tenant, cluster, job, rank, any(host) AS host FROM leadline.{STEP.name}
         GROUP BY tenant, cluster, job, rank)
-) WHERE position(entity, ':') > 0 AND substring(entity, 1, position(entity, ':') - 1) NOT IN {{left_out:Array(String)}}
+) WHERE position(entity, ':') > 0
+AND substring(entity, 1, position(entity, ':') - 1) NOT IN {{left_out:Array(String)}}
 LIMIT {ENTITIES_MAX} SETTINGS final = 0
 """
 
@@ -178,7 +190,7 @@ class Known:
             error = raised
         with self._lock:
             took_s = self._clock_s() - begin_s
-            self._again_s = self._clock_s() + max(AGAIN_S, took_s / SHARE_MAX)
+            self._again_s = self._clock_s() + min(max(AGAIN_S, took_s / SHARE_MAX), AGAIN_S_MAX)
             self._reading, self._error = None, error
             if held is not None:
                 self._held, self._version = held, version
