@@ -13,6 +13,7 @@ from tests.unit.views.paths.path_rows import append, fabric, filled, relation
 
 from leadline.model.errors import StoreError
 from leadline.model.principal import Principal, Role
+from leadline.model.tables import BY_NAME, Type
 from leadline.store import Store
 from leadline.store.config import StoreConfig
 from leadline.views.asked import Asked
@@ -154,6 +155,15 @@ def test_an_address_tells_what_it_is_in(search: Search) -> None:
     (hit,) = search.answer(ASKED, "10.1.6.1", None, 5, ())["hits"]
     assert (hit["detail"], hit["link"]) == ("in port:h3/eth0", "/entity?of=port%3Ah3%2Feth0")
     assert hit["why"] == "this is its name"
+
+
+def test_an_address_that_only_a_switch_saw_is_found(store: Store, search: Search) -> None:
+    table = BY_NAME["flow_sample"]
+    blank = {Type.SYM: "", Type.STR: "", Type.U128: bytes(16)}
+    row = {each.name: None if each.nullable else blank.get(each.type, 0) for each in table.columns}
+    append(store, {"flow_sample": [{**row, "tenant": "provider", "src_ip": "10.7.7.7", "dst_ip": "10.7.8.8"}]})
+    assert hits(search, "10.7") == [("address", "10.7.7.7"), ("address", "10.7.8.8")]
+    assert hits(search, "10.7", BETA) == []
 
 
 def test_a_tenant_finds_nothing_of_another(search: Search) -> None:
