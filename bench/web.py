@@ -1,7 +1,7 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
-    python bench/web.py [--json] [--only page|answers] [--gpus 100000] [--rounds 3] [--frames 240]
-        [--page src/leadline/server/page] [--recording demo] [--answers 20]
+    python bench/web.py [--json] [--only page|answers|search|looks] [--gpus 100000] [--rounds 3] [--frames 240]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--series 1000000]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the
@@ -9,6 +9,8 @@ navigation until the tiles are on the canvas. Frames: while the whole fleet is d
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
 
 `api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_answers.py.
+`axe_violations`, `sideways_views`: how the views of a recording look, wide and on a phone; see bench/web_looks.py.
+`search_...`: what a search takes over a million metric series; see bench/web_search.py.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import web_answers
+from bench import web_answers, web_looks, web_search
 from bench.figures import Figure, conditions, tell
 from leadline.lab.incidents import incident
 from leadline.simulator.fleet import Fleet
@@ -224,11 +226,24 @@ def _size(headers: dict[str, str], url: str) -> int:
 
 def figures(args: argparse.Namespace) -> list[Figure]:
     """All figures that are wanted."""
-    found = [] if args.only == "answers" else page_figures(args)
-    if args.only != "page":
-        path = Path(args.recording)
-        found += web_answers.figures(path if path.suffix else incident(args.recording), args.answers)
+    found = page_figures(args) if args.only in ("", "page") else []
+    path = Path(args.recording)
+    recording = path if path.suffix else incident(args.recording)
+    if args.only in ("", "answers"):
+        found += web_answers.figures(recording, args.answers)
+    if args.only in ("", "looks"):
+        found += look_figures(recording, Path(args.page))
+    if args.only in ("", "search"):
+        found += web_search.figures(args.series, args.rounds)
     return found
+
+
+def look_figures(recording: Path, page: Path) -> list[Figure]:
+    """How the views look; without a value, and with the reason, where browser, page or axe-core is missing."""
+    why = missing(page) or ("" if web_looks.AXE.is_file() else "axe-core is not installed: npm ci in web/")
+    if why:
+        return [Figure(name, None, "1", 0.0, "lower", reason=why) for name in ("axe_violations", "sideways_views")]
+    return web_looks.figures(recording, chromium())
 
 
 def page_figures(args: argparse.Namespace) -> list[Figure]:
@@ -263,13 +278,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page", default=str(PAGE), help="the built page")
-    parser.add_argument("--only", choices=("", "page", "answers"), default="", help="figures of one kind")
+    parser.add_argument(
+        "--only", choices=("", "page", "answers", "search", "looks"), default="", help="figures of one kind"
+    )
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
+    parser.add_argument("--series", type=int, default=web_search.SERIES, help="stored while a search is timed")
     args = parser.parse_args(argv)
     under = conditions(
         args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames, recording=Path(args.recording).stem,
-        answers=args.answers,
+        answers=args.answers, series=args.series,
     )  # fmt: skip
     tell("web", under, figures(args), args.json)
     return 0

@@ -46,7 +46,7 @@ Ask = tuple[str, Mapping[str, str]]  # path under /api/v1, parameters
 
 def figures(recording: Path, rounds: int) -> list[Figure]:
     """All figures; without a value, and with the reason, those of views that the recording has nothing for."""
-    with tempfile.TemporaryDirectory(prefix="leadline-bench-") as kept, _server(recording, Path(kept)) as server:
+    with tempfile.TemporaryDirectory(prefix="leadline-bench-") as kept, served(recording, Path(kept)) as server:
         asked = requests_of(server)
         quiet = {view: _measured(server, each, rounds, write=False) for view, each in asked.items()}
         few = max(1, rounds // 3)  # before each of them thirty tables are appended to
@@ -184,7 +184,8 @@ class Server:
 
 
 @contextmanager
-def _server(recording: Path, directory: Path) -> Iterator[Server]:
+def served(recording: Path, directory: Path) -> Iterator[Server]:
+    """A server that has played a recording and judged it, with its store in a directory."""
     port = free_port()
     program = "import sys; from bench.web_answers import serve; serve(*sys.argv[1:])"
     command = [sys.executable, "-c", program, str(recording.resolve()), str(directory / "store"), str(port)]

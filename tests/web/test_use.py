@@ -68,19 +68,56 @@ def test_rows_are_followed_down_and_up_by_keyboard(recorded: str, open_page: Cal
     expect(page).to_have_url(re.compile(r"/incidents/[^?]+"))
 
 
-def test_the_query_box_completes_and_leads(recorded: str, open_page: Callable[..., Page]) -> None:
+def test_the_query_box_finds_and_leads(recorded: str, open_page: Callable[..., Page]) -> None:
     page = open_page(recorded)
     settled(page)
     page.keyboard.press("/")
+    page.keyboard.type("thrott")
+    expect(page.get_by_role("group", name="Metrics")).to_contain_text("container_cpu_cfs_throttled_seconds_total")
+    expect(page.get_by_role("group", name="Incidents")).to_contain_text("less CPU time")
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("carrier bert-1")
+    page.get_by_role("option", name=re.compile("lost its carrier")).wait_for()
+    page.keyboard.press("Enter")  # the best hit
+    expect(page).to_have_url(re.compile(rf"/incidents/{incident(recorded, 'carrier')}$"))
+    page.keyboard.press("/")
     page.keyboard.type("job:ber")
-    page.get_by_role("option", name="job:bert-1").wait_for()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")  # before anything is shown
     expect(page).to_have_url(re.compile(r"/jobs/bert-1(\?.*)?$"))
     page.keyboard.press("/")
     page.keyboard.type("at:noon")
     page.keyboard.press("Enter")
     expect(page.get_by_role("alert")).to_contain_text("expected 14:02")
+
+
+def test_a_time_alone_stays_on_the_view_and_the_way_back_is_near(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/incidents?state=over")
+    settled(page)
+    expect(page.get_by_role("button", name="recording", exact=True)).to_be_visible()  # nothing of it is live
+    page.keyboard.press("/")
+    page.keyboard.type("at:20:21:30")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/incidents\?state=over&from="))
+    shown = page.get_by_role("button", name="Nov 20, 20:19 to 20:24 UTC")
+    expect(shown).to_be_visible()
+    shown.click()
+    panel = page.get_by_role("dialog", name="Time range")
+    panel.get_by_label("from").fill("yesterday 20:00")
+    panel.get_by_label("to", exact=True).fill("20:21:30")
+    panel.get_by_role("button", name="show").click()
+    expect(page.get_by_role("button", name="Nov 19, 20:00:00 to Nov 20, 20:21:30 UTC")).to_be_visible()
+    page.go_back()
+    expect(shown).to_be_visible()
+    page.get_by_role("button", name="recording, paused").click()
+    expect(page).to_have_url(re.compile(r"/incidents\?state=over$"))
+
+
+def test_a_span_that_is_none_is_told(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/incidents?from=bogus")
+    settled(page)
+    expect(page.get_by_role("alert")).to_contain_text("got 'bogus'")
+    page.get_by_role("button", name="show the last hour").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_a_link_shows_the_same_to_somebody_else(recorded: str, open_page: Callable[..., Page]) -> None:

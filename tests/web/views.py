@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
+from bench.web_looks import HEADER_SHARE_MAX, PHONE, on_phone, settled, violations
 from playwright.sync_api import Page, expect
 
-ROOT = Path(__file__).parents[2]
-PICTURES = ROOT / "build" / "web"
-AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PICTURES = Path(__file__).parents[2] / "build" / "web"
 
 FLAPPING = "from=2026-11-20T20:20:10Z&to=2026-11-20T20:21:38Z"  # while the link is down for the third time
 # name of the picture: address, and a text that only the answer of the API can have put there
@@ -29,40 +28,24 @@ VIEWS = {
     "telemetry": ("/telemetry", "collectives"),
     "compare": ("/compare?a=host:h6", "peers of host:h6"),
 }
-STILL_MS = 400
-
-
-def settled(page: Page) -> None:
-    """Wait until nothing loads any more: no part of the view is busy, and for a moment none begins to be."""
-    page.wait_for_selector("main h1", timeout=60_000)
-    page.wait_for_function(
-        f"""() => {{
-            const busy = document.querySelector('main [aria-busy="true"]') !== null;
-            const now = performance.now();
-            if (busy || window.lastBusy === undefined) window.lastBusy = now;
-            return now - window.lastBusy > {STILL_MS};
-        }}""",
-        timeout=60_000,
-    )
 
 
 def looked_at(page: Page, text: str, name: str) -> None:
-    """It says `text`, nothing went wrong, axe finds nothing; the picture is kept under `name`."""
+    """It says `text`, nothing went wrong, axe finds nothing; the picture is kept under `name`.
+
+    In light also on a phone: nothing scrolls sideways, and the header leaves most of the screen."""
     expect(page.locator("main")).to_contain_text(text, timeout=60_000)
     settled(page)
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / f"{name}.png")
     assert page.locator("[role=alert]").all_inner_texts() == []
     assert violations(page) == []
-
-
-def violations(page: Page) -> list[str]:
-    """What axe finds against WCAG 2.1 A and AA: rule and element."""
-    page.evaluate(AXE.read_text())  # past the page's policy, which takes no script but its own
-    found = page.evaluate(
-        "async () => (await axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})).violations"
-    )
-    return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
+    if name.endswith("light"):
+        width, header = on_phone(page)
+        page.screenshot(path=PICTURES / f"{name.removesuffix('light')}phone.png", full_page=True)
+        assert width <= PHONE["width"]
+        assert header <= HEADER_SHARE_MAX
+        assert violations(page) == []
 
 
 def incident(url: str, part: str) -> str:

@@ -11,14 +11,12 @@ from leadline.cli.client import Client
 from leadline.cli.options import Output, OutputOption, ServerOption
 from leadline.cli.output import console, emit, when
 from leadline.model.errors import UsageError
-from leadline.views.rows import parse_time
+from leadline.views.times import SHORT_FORMS, parse_time
 
 
 def backfill(
     analyses: Annotated[list[str] | None, typer.Argument(help="Names from `leadline show analyses`, or all.")] = None,
-    since: Annotated[
-        str, typer.Option("--from", help="Begin, included: -15m, 14:02 (UTC), ISO 8601 or ns since 1970.")
-    ] = "",
+    since: Annotated[str, typer.Option("--from", help=f"Begin: {SHORT_FORMS}; included.")] = "",
     until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
     last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h or 1d.")] = "",
     server: ServerOption = "",
@@ -53,7 +51,7 @@ def span(since: str, until: str, last: str, now_ns: int) -> tuple[int, int]:
     if not (last or since):
         raise UsageError("which span? give --last 1h, or --from and --to")
     from_ns = parse_time(f"-{last.removeprefix('-')}" if last else since, now_ns)
-    to_ns = parse_time(until, now_ns) if until else now_ns
+    to_ns = parse_time(until, now_ns, end=True) if until else now_ns
     if from_ns >= to_ns:
         raise UsageError(f"--from must be before --to (now, if not given); got {when(from_ns)} and {when(to_ns)}")
     return from_ns, to_ns

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from leadline.views.times import SHORT_FORMS
+
 
 class Output(StrEnum):
     """Output format."""
@@ -55,14 +57,12 @@ SvgOption = Annotated[Path | None, typer.Option("--svg", help="Also draw it into
 ClusterOption = Annotated[str, typer.Option(help="Which cluster, where there are several.")]
 AtOption = Annotated[
     str,
-    typer.Option(
-        "--at", help="Time: ISO 8601, 14:02 (UTC), -15m or ns since 1970. Default: now, or when it was last seen."
-    ),
+    typer.Option("--at", help=f"Time: {SHORT_FORMS}. Default: now, or when it was last seen."),
 ]
-FromOption = Annotated[
-    str, typer.Option("--from", help="Since when: -2h, 14:02 (UTC), today, yesterday, ISO 8601 or ns since 1970.")
+FromOption = Annotated[str, typer.Option("--from", help=f"Since when: {SHORT_FORMS}.")]
+ToOption = Annotated[
+    str, typer.Option("--to", help="Until when, in the same forms; if not given now, or the end of a job that is over.")
 ]
-ToOption = Annotated[str, typer.Option("--to", help="Until when; if not given now, or the end of a job that is over.")]
 LabOption = Annotated[str, typer.Option("--name", help="Name of the lab; several can run at the same time.")]
 SeedOption = Annotated[
     int,

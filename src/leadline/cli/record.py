@@ -23,16 +23,14 @@ from leadline.store.bundle import Bundle, draft_bundle, read_bundle, write_bundl
 from leadline.store.bundle_format import SUFFIX
 from leadline.store.bundle_redact import Redactor, draft_redacted, read_truth, redacted_truth, truth_path, write_truth
 from leadline.store.bundle_rows import Span
-from leadline.views.rows import parse_time
+from leadline.views.times import SHORT_FORMS, parse_time
 
 USUAL_SPAN = "10m"
 
 
 def record(
     files: Annotated[list[Path], typer.Argument(help="The bundle to write; with --redact also FROM before it.")],
-    since: Annotated[
-        str, typer.Option("--from", help="Begin, included: -15m, 14:02 (UTC), ISO 8601 or ns since 1970.")
-    ] = "",
+    since: Annotated[str, typer.Option("--from", help=f"Begin: {SHORT_FORMS}; included.")] = "",
     until: Annotated[str, typer.Option("--to", help="End, the same; not included. Now if not given.")] = "",
     last: Annotated[str, typer.Option(help="Instead of --from and --to: the last 90s, 10m, 2h or 1d.")] = "",
     truth: Annotated[Path | None, typer.Option(help="Ground truth of a scenario, written next to the bundle.")] = None,
@@ -122,7 +120,10 @@ def _from_store(
     settings = load(config, os.environ, [Flag("--data-dir", "store", "path", str(data_dir))])
     now_ns = time.time_ns()
     span = Span(
-        parse_time(since or f"-{USUAL_SPAN}", now_ns), parse_time(until, now_ns) if until else now_ns, tenant, cluster
+        parse_time(since or f"-{USUAL_SPAN}", now_ns),
+        parse_time(until, now_ns, end=True) if until else now_ns,
+        tenant,
+        cluster,
     )
     store = Store(settings.store)
     store.start()

@@ -32,6 +32,7 @@ from leadline.server.serving import Serving
 from leadline.server.tokens.gate import Gate
 from leadline.server.tokens.rights import Guarded, require_all_listed
 from leadline.views.graph.view import Graphs
+from leadline.views.search.answer import Search
 
 PACKED_BYTES_MIN = 1000  # what is smaller fits a packet or two as it is
 
@@ -95,7 +96,8 @@ def _serving(
 ) -> Serving:
     graphs = Graphs(parts.store, parts.now_ns)
     explainer = parts.explainer or Explainer(ExplainConfig(), Path(parts.store.config.path), parts.intake.counts.add)
-    return Serving(parts, gate, changes, graphs, explainer, registry_of(parts), config_view, config_text)
+    search = Search(parts.store)
+    return Serving(parts, gate, changes, graphs, search, explainer, registry_of(parts), config_view, config_text)
 
 
 def _explain_errors(api: FastAPI, gate: Gate) -> None:

@@ -24,13 +24,13 @@ from leadline.server.serving import Serving, serving_of
 from leadline.server.tokens.rights import caller_of
 from leadline.views.asked import Asked, only_cluster
 from leadline.views.graph.view import Graphs
-from leadline.views.rows import parse_time
+from leadline.views.times import SHORT_FORMS, parse_time
 
 At = Annotated[
     str,
-    Query(description="ns, ISO 8601 or -15m; if empty now, or when a job that is over last was there", max_length=64),
+    Query(description=f"{SHORT_FORMS}; if empty now, or when a job that is over last was there", max_length=64),
 ]
-From = Annotated[str, Query(alias="from", description="ns, ISO 8601 or -15m; included", max_length=64)]
+From = Annotated[str, Query(alias="from", description=f"{SHORT_FORMS}; included", max_length=64)]
 To = Annotated[str, Query(alias="to", description="the same; if empty now", max_length=64)]
 Cluster = Annotated[str, Query(description="only this cluster; needed where there are several", max_length=64)]
 SomeJob = Annotated[str, Query(description="bert-1 or job:bert-1; all if empty", max_length=1000)]
@@ -90,14 +90,15 @@ class Reader:
             self.parts.memory.require_room()
         return self.serving.turns.turn(self.principal)
 
-    def asked(self, at: str = "", cluster: str = "") -> Asked:
-        """Whose rows as they were at a time; without one, as they are. Errors: UsageError for what is no time."""
+    def asked(self, at: str = "", cluster: str = "", *, end: bool = False) -> Asked:
+        """Whose rows as they were at a time; without one, as they are. `end`: `at` ends a span, so that of a day it is
+        the end. Errors: UsageError for what is no time."""
         now_ns = self.parts.now_ns()
-        return Asked(self.principal, cluster, parse_time(at, now_ns) if at else now_ns, latest=not at)
+        return Asked(self.principal, cluster, parse_time(at, now_ns, end=end) if at else now_ns, latest=not at)
 
     def span(self, since: str, until: str, cluster: str) -> tuple[Asked, int | None]:
         """Whose rows up to when, and since when (None: not given). Errors: UsageError for a span that ends first."""
-        asked = self.asked(until, cluster)
+        asked = self.asked(until, cluster, end=True)
         from_ns = parse_time(since, self.parts.now_ns()) if since else None
         if from_ns is not None and from_ns >= asked.at_ns:
             raise UsageError(

@@ -15,6 +15,7 @@ import difflib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ def _told(row: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
     operator = principal.may(OPERATE)
     source = row["source"] if operator or row["source"] == OF_DEFAULTS else OF_SITE
     try:
-        (one,) = parse(row["spec"], f"expectation {row['expectation']}")
+        one = _read_spec(row["spec"], row["expectation"])
     except (ConfigError, ValueError) as error:  # of a version that writes more than this one reads
         return {**plain, "source": source, "of": "", "objective": None, "bounds": [], "match": [], "severity": "",
                 "advice": "", "spec": row["spec"] if operator else "", "error": str(error)}  # fmt: skip
@@ -182,3 +183,10 @@ def _told(row: Mapping[str, Any], principal: Principal) -> dict[str, Any]:
         "spec": row["spec"] if operator else "",
         "error": "",
     }
+
+
+@lru_cache(4096)  # each costs 2 ms of YAML, and a search asks for all of them at every letter
+def _read_spec(spec: str, name: str) -> Expectation:
+    """One expectation as the table keeps it. Errors: ConfigError, ValueError."""
+    (one,) = parse(spec, f"expectation {name}")
+    return one

@@ -19,6 +19,7 @@ from leadline.server.changes import Changes
 from leadline.server.health import Parts
 from leadline.server.tokens.gate import Gate
 from leadline.views.graph.view import Graphs
+from leadline.views.search.answer import Search
 
 # Queries at a time, waiting ones included. Each takes one of the 40 threads that answer requests, and the engine
 # runs store.readers of them at once; whoever comes later is told to come again rather than kept.
@@ -67,6 +68,7 @@ class Serving:
     gate: Gate
     changes: Changes
     graphs: Graphs
+    search: Search
     explainer: Explainer
     registry: CollectorRegistry
     config_view: Callable[[], list[dict[str, Any]]]

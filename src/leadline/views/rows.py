@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,7 +18,6 @@ from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import Column, Table, Type
 
 LIMIT_MAX = 10_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PARAMETER = {
     Type.SYM: "String",
@@ -123,42 +120,6 @@ def json_rows(found: pa.Table) -> list[dict[str, Any]]:
     ]
     names = found.column_names
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)] if columns else []
-
-
-_DAY_NS = 86_400 * 10**9
-_DAYS = {"today": 0, "yesterday": 1}
-
-
-def parse_time(text: str, now_ns: int) -> int:
-    """A time as ns: an integer of ns, an ISO 8601 date and time (UTC if it does not say), `-15m` before now, `14:02`
-    (UTC, the last that was), `today` or `yesterday` (when that day began).
-
-    Errors: UsageError.
-    """
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    try:
-        if text.removeprefix("-").isdecimal():
-            time_ns = int(text)
-        elif text.startswith("-") and text[-1] in units:
-            time_ns = now_ns - int(float(text[1:-1]) * units[text[-1]] * 1e9)
-        elif text in _DAYS:
-            time_ns = (now_ns // _DAY_NS - _DAYS[text]) * _DAY_NS
-        elif re.fullmatch(r"\d\d:\d\d(:\d\d)?", text):
-            at = time.fromisoformat(text)
-            time_ns = now_ns // _DAY_NS * _DAY_NS + (at.hour * 3600 + at.minute * 60 + at.second) * 10**9
-            time_ns -= _DAY_NS * (time_ns > now_ns)
-        else:
-            moment = datetime.fromisoformat(text)
-            since_1970 = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
-            time_ns = (since_1970.days * 86_400 + since_1970.seconds) * 10**9 + since_1970.microseconds * 1000
-        if not -(2**63) <= time_ns < 2**63:
-            raise ValueError
-        return time_ns
-    except (ValueError, OverflowError):
-        raise UsageError(
-            "a time is ns since 1970, ISO 8601 (2026-11-20T14:02Z), 14:02, today, yesterday, or -15m before now "
-            f"(s, m, h, d); got {text[:100]!r}"
-        ) from None
 
 
 def _order(table: Table) -> tuple[str, ...]:

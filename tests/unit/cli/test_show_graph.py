@@ -146,7 +146,7 @@ def test_what_is_not_known_is_said(fabric_server: RunningLeadline, leadline_cli:
         (("graph",), "give a JOB, or --of ENTITY"),
         (("graph", "bert-1", "--of", "host:h1"), "give a JOB, or --of ENTITY"),
         (("graph", "--of", "h1"), "an entity id is kind:name"),
-        (("graph", "bert-1", "--at", "noon"), "a time is ns since 1970"),
+        (("graph", "bert-1", "--at", "noon"), "a time is 14:02"),
         (("path", "bert-1/0", "h1"), "a rank is JOB/NUMBER"),
         (("path", "bert-1/0", "bert-1/0"), "two different ranks"),
         (("flows", "bert-1", "--svg", "x.png"), "expected NAME.svg"),

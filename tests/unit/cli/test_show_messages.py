@@ -111,7 +111,7 @@ def test_a_job_without_messages_is_told_why(server: RunningLeadline, leadline_cl
     ("args", "code", "text"),
     [
         (("--window", "soon"), 2, "such as 60s or 5m, got 'soon'"),
-        (("--at", "noon"), 2, "a time is ns since 1970"),
+        (("--at", "noon"), 2, "a time is 14:02"),
         (("--svg", "x.png"), 2, "expected NAME.svg"),
         (("--svg", "/no/such/folder/x.svg"), 3, "cannot be written"),
     ],

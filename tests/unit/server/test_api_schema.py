@@ -19,7 +19,7 @@ from tests.senders.running import RunningLeadline
 
 from leadline.ingest.http import PATHS
 
-EXAMPLES = 212  # for all operations together
+EXAMPLES = 214  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -66,6 +66,7 @@ OPERATIONS = [
     ("GET", "/api/v1/names"),
     ("GET", "/api/v1/now"),
     ("GET", "/api/v1/samples"),
+    ("GET", "/api/v1/search"),
     ("GET", "/api/v1/senders"),
     ("GET", "/api/v1/diagnosis"),
     ("GET", "/api/v1/symptoms"),

@@ -63,6 +63,7 @@ COVERED = {
     "alerts/alerts.py Alerts.run run_in_executor": "test_no_part_ends_the_server",
     "alerts/delivery.py Delivery._keep to_thread": "Alerts._kept goes on (tests/unit/alerts/test_alerts.py)",
     "views/graph/view.py Graphs._read_behind Thread": ANSWERED,
+    "views/search/known.py Known.entities Thread": ANSWERED,
     "server/replay_process.py ReplayProcess.run create_task": TOLD,
     "server/replay_process.py ReplayProcess.run run_in_executor": TOLD,
     "runner/replay.py Replay.__init__ Thread": TOLD,

@@ -1,4 +1,4 @@
-"""Times as people type them."""
+"""Every form in which people write a moment; what is none is answered with the forms."""
 
 from __future__ import annotations
 
@@ -7,26 +7,64 @@ from datetime import UTC, datetime
 import pytest
 
 from leadline.model.errors import UsageError
-from leadline.views.rows import parse_time
+from leadline.views.times import parse_time
 
-NOW = datetime(2026, 11, 20, 14, 30, tzinfo=UTC)
-NOW_NS = int(NOW.timestamp()) * 10**9
+
+def at(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 10**9
+
+
+NOW = at("2026-11-27T14:30:00")  # a Friday
 
 
 @pytest.mark.parametrize(
-    ("text", "iso"),
+    ("text", "moment"),
     [
-        ("14:02", "2026-11-20T14:02:00"), ("14:30:00", "2026-11-20T14:30:00"),
-        ("14:31", "2026-11-19T14:31:00"),  # has not been today
-        ("today", "2026-11-20T00:00:00"), ("yesterday", "2026-11-19T00:00:00"), ("-15m", "2026-11-20T14:15:00"),
-        ("2026-11-20T14:02Z", "2026-11-20T14:02:00"), (str(NOW_NS), "2026-11-20T14:30:00"),
+        ("14:02", "2026-11-27T14:02"),
+        ("9:05:30", "2026-11-27T09:05:30"),
+        ("23:50", "2026-11-26T23:50"),  # not yet today: the last one that was
+        ("today 23:50", "2026-11-27T23:50"),
+        ("yesterday 14:02", "2026-11-26T14:02"),
+        ("today", "2026-11-27T00:00"),
+        ("yesterday", "2026-11-26T00:00"),
+        ("now", "2026-11-27T14:30"),
+        ("-15m", "2026-11-27T14:15"),
+        ("-1.5h", "2026-11-27T13:00"),
+        ("now-6h", "2026-11-27T08:30"),
+        ("now-1d+2h", "2026-11-26T16:30"),
+        ("now-1d/d", "2026-11-26T00:00"),
+        ("now/h", "2026-11-27T14:00"),
+        ("now/w", "2026-11-23T00:00"),
+        ("2026-11-20T14:02:05", "2026-11-20T14:02:05"),
+        ("2026-11-20T14:02:05+01:00", "2026-11-20T13:02:05"),
+        ("2026-11-20", "2026-11-20T00:00"),
+        ("1795206200000000000", "2026-11-20T20:23:20"),
     ],
-)  # fmt: skip
-def test_a_time_is_what_it_says(text: str, iso: str) -> None:
-    assert datetime.fromtimestamp(parse_time(text, NOW_NS) / 1e9, UTC).replace(tzinfo=None).isoformat() == iso
+)
+def test_a_moment_in_every_form(text: str, moment: str) -> None:
+    assert parse_time(text, NOW) == at(moment)
+    assert parse_time(f" {text} ", NOW) == at(moment)
 
 
-@pytest.mark.parametrize("text", ["noon", "25:00", "14:2", "tomorrow", "", "-15x"])
-def test_what_is_no_time_is_told_what_is(text: str) -> None:
-    with pytest.raises(UsageError, match=r"14:02, today, yesterday, or -15m .*got "):
-        parse_time(text, NOW_NS)
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("yesterday", "2026-11-27T00:00"),
+        ("now-1d/d", "2026-11-27T00:00"),
+        ("now-1w/w", "2026-11-23T00:00"),
+        ("today", "2026-11-27T14:30"),  # not over: now
+        ("now-6h", "2026-11-27T08:30"),
+        ("14:02", "2026-11-27T14:02"),
+    ],
+)
+def test_as_an_end_a_whole_day_is_included(text: str, moment: str) -> None:
+    assert parse_time(text, NOW, end=True) == at(moment)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["bogus", "", "25:00", "14:99", "now-", "now-6", "now/x", "-6y", "2026-13-01", "9" * 40, "-" + "9" * 400 + "d"],
+)
+def test_what_is_no_moment_is_answered_with_the_forms(text: str) -> None:
+    with pytest.raises(UsageError, match=r"14:02.*today.*now-6h.*now-1d/d.*ISO 8601"):
+        parse_time(text, NOW)

@@ -1,12 +1,14 @@
 // Where the reader is: the URL, and nothing else. Every view, entity, span and filter stands in it, so Back works and a
 // link shows the same to somebody else.
 
-import { ends, type Span, spanOf, spanParams } from "./time";
 import { live } from "./live.svelte";
+import { readSpan, spanParams } from "./span";
+import { DEFAULT_SPAN, ends, type Span } from "./time";
 
-const KEPT = ["last", "from", "to", "cluster"]; // time span and cluster are of the whole page: links keep them
+const SPAN = ["last", "from", "to"]; // of the whole page, as the cluster is: links keep them
 
 class Place {
+  #followed: Span = DEFAULT_SPAN;
   #url = $state(new URL(globalThis.location?.href ?? "http://localhost/"));
 
   constructor() {
@@ -32,7 +34,16 @@ class Place {
 
   /** The time span of the whole page. */
   get span(): Span {
-    return spanOf(this.#url.searchParams);
+    return this.#read.span;
+  }
+
+  /** What the URL says of the span that cannot be understood, so that the default is shown; empty if all can. */
+  get spanProblem(): string {
+    return this.#read.problem;
+  }
+
+  get #read(): ReturnType<typeof readSpan> {
+    return readSpan(this.#url.searchParams, () => live.nowNs);
   }
 
   /** Whether the span moves with the time. */
@@ -56,7 +67,8 @@ class Place {
   to(path: string): string {
     const [bare, search] = path.split("?");
     const params = new URLSearchParams(search);
-    for (const name of KEPT) {
+    const kept = SPAN.some((name) => params.has(name)) ? ["cluster"] : [...SPAN, "cluster"];
+    for (const name of kept) {
       const value = this.param(name);
       if (value && !params.has(name)) params.set(name, value);
     }
@@ -85,7 +97,13 @@ class Place {
 
   /** Show another span. */
   show(span: Span): void {
+    if (this.following) this.#followed = this.span;
     this.set({ last: "", from: "", to: "", ...spanParams(span) });
+  }
+
+  /** Follow the time again, with the span that was shown before it stood still. */
+  follow(): void {
+    this.show(this.#followed);
   }
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { blind, gapAfter, gapsOf, lastOf, sparkPath, spoken, stacked, tick, valueRange } from "./plot";
+import { apart, blind, gapAfter, gapsOf, lastOf, sparkPath, spoken, stacked, tick, valueRange } from "./plot";
 import { S } from "./time";
 
 const at = (...seconds: number[]) => seconds.map((one) => one * S);
@@ -80,4 +80,21 @@ test("a sparkline lifts the pen over a gap", () => {
     (value) => value,
   );
   expect(path).toBe("M0.0 1.0L1.0 2.0M10.0 3.0");
+});
+
+test("marks too near to a link before them have none", () => {
+  const marks = [
+    { x: 40, href: "/b" },
+    { x: 10, href: "/a" },
+    { x: 12 },
+    { x: 30, href: "/c" },
+    { x: 60, href: "/d" },
+  ];
+  expect(apart(marks).map((one) => [one.x, one.href])).toEqual([
+    [10, "/a"],
+    [12, undefined],
+    [30, undefined],
+    [40, "/b"],
+    [60, undefined],
+  ]);
 });

@@ -183,3 +183,20 @@ export function sparkPath(
   });
   return path;
 }
+
+const FINGER_PX = 24; // WCAG 2.2, target size: links nearer than this to each other cannot be hit for sure
+
+/** Marks with their links, without the links of those that are too near to the link before them. */
+export function apart<M extends { readonly x: number; readonly href?: string | undefined }>(
+  marks: readonly M[],
+): M[] {
+  let before = -Infinity;
+  return [...marks]
+    .sort((a, b) => a.x - b.x)
+    .map((mark) => {
+      if (!mark.href) return mark;
+      if (mark.x - before < FINGER_PX) return { ...mark, href: undefined };
+      before = mark.x;
+      return mark;
+    });
+}

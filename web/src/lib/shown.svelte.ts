@@ -1,12 +1,16 @@
 // How the reader likes to see it: kept in this browser, nowhere else. What is seen stands in the URL (place).
 
+import type { Zone } from "./moment";
+
 const THEME = "leadline.theme";
+const ZONE = "leadline.zone";
 
 class Shown {
   /** Whether plots show their numbers. */
   numbers = $state(false);
   #chosen = $state<"light" | "dark" | "">("");
   #system = $state<"light" | "dark">("light");
+  #zone = $state<Zone>(globalThis.localStorage?.getItem(ZONE) === "local" ? "local" : "utc");
 
   constructor() {
     const kept = globalThis.localStorage?.getItem(THEME);
@@ -19,6 +23,15 @@ class Shown {
 
   get theme(): "light" | "dark" {
     return this.#chosen || this.#system;
+  }
+
+  /** How times that are typed are read. What is shown is UTC, so that people in two zones talk of the same. */
+  get zone(): Zone {
+    return this.#zone;
+  }
+  set zone(zone: Zone) {
+    this.#zone = zone;
+    localStorage.setItem(ZONE, zone);
   }
 
   /** The other one of light and dark, from now on. */

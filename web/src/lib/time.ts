@@ -50,53 +50,9 @@ export const SPANS: readonly { readonly text: string; readonly lastS: number }[]
   { text: "last 7 d", lastS: 604_800 },
 ];
 
-export const DEFAULT_SPAN: Span = { lastS: 3600 };
+export const DEFAULT_SPAN = { lastS: 3600 } as const;
 
 /** The two ends of a span at a moment. */
 export function ends(span: Span, nowNs: number): { fromNs: number; toNs: number } {
   return "lastS" in span ? { fromNs: nowNs - span.lastS * S, toNs: nowNs } : span;
-}
-
-/** A span from a URL's parameters; what cannot be read is the default. */
-export function spanOf(params: URLSearchParams): Span {
-  const from = momentOf(params.get("from"));
-  const to = momentOf(params.get("to"));
-  if (from !== null && to !== null && to > from) return { fromNs: from, toNs: to };
-  const last = /^(\d+)(s|m|h|d)$/.exec(params.get("last") ?? "");
-  if (!last) return DEFAULT_SPAN;
-  const lastS = Number(last[1]) * { s: 1, m: 60, h: 3600, d: 86_400 }[last[2] as "s" | "m" | "h" | "d"];
-  return lastS > 0 && lastS <= 366 * 86_400 ? { lastS } : DEFAULT_SPAN;
-}
-
-/** The parameters that say a span; none for the default. */
-export function spanParams(span: Span): Record<string, string> {
-  if (!("lastS" in span)) return { from: isoOf(span.fromNs), to: isoOf(span.toNs) };
-  if (span.lastS === (DEFAULT_SPAN as { lastS: number }).lastS) return {};
-  for (const [unit, size] of [
-    ["d", 86_400],
-    ["h", 3600],
-    ["m", 60],
-  ] as const) {
-    if (span.lastS % size === 0) return { last: `${span.lastS / size}${unit}` };
-  }
-  return { last: `${span.lastS}s` };
-}
-
-function isoOf(ns: number): string {
-  return dateOf(ns).toISOString();
-}
-
-/** A moment of a URL or the query box: ISO 8601, ns, or `14:02[:05]` of the day of `dayNs` (UTC). Null: not one. */
-export function momentOf(text: string | null, dayNs?: number): number | null {
-  if (!text) return null;
-  if (/^\d{19}$/.test(text)) return Number(text);
-  const hour = /^(\d{1,2}):(\d{2})(?::(\d{2}))?$/.exec(text);
-  if (hour && dayNs !== undefined) {
-    const day = dateOf(dayNs).toISOString().slice(0, 10);
-    const parsed = Date.parse(`${day}T${hour[1]?.padStart(2, "0")}:${hour[2]}:${hour[3] ?? "00"}Z`);
-    return Number.isNaN(parsed) ? null : parsed * 1e6;
-  }
-  const zoned = /(Z|[+-]\d{2}:?\d{2})$/.test(text) ? text : `${text}Z`;
-  const parsed = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(zoned.replace(" ", "T")) : NaN;
-  return Number.isNaN(parsed) ? null : parsed * 1e6;
 }

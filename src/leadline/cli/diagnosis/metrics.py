@@ -20,7 +20,8 @@ from leadline.cli.diagnosis.metrics_files import Relations, read_metrics, read_r
 from leadline.cli.output import when
 from leadline.model.errors import UsageError
 from leadline.model.units import S
-from leadline.views.rows import SCHEMA_VERSION, parse_time
+from leadline.views.rows import SCHEMA_VERSION
+from leadline.views.times import parse_time
 
 Answer = dict[str, Any]
 
@@ -58,7 +59,7 @@ def _length_ns(option: str, text: str) -> int:
 
 def _span(text: str, now_ns: int) -> Span:
     since, between, until = text.partition("/")
-    span = Span(parse_time(since, now_ns), parse_time(until, now_ns)) if between else Span(0, 0)
+    span = Span(parse_time(since, now_ns), parse_time(until, now_ns, end=True)) if between else Span(0, 0)
     if span.from_ns >= span.to_ns:
         raise UsageError(f"--normal is FROM/TO, with FROM before TO; got {text[:100]!r}")
     return span

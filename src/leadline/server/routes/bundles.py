@@ -17,7 +17,8 @@ from leadline.server.health import Parts
 from leadline.server.tokens.rights import guarded_router
 from leadline.store.bundle import Draft, draft_bundle
 from leadline.store.bundle_rows import Span
-from leadline.views.rows import SCHEMA_VERSION, parse_time
+from leadline.views.rows import SCHEMA_VERSION
+from leadline.views.times import SHORT_FORMS, parse_time
 
 MEDIA_TYPE = "application/x-tar"
 USUAL_SPAN = "-10m"
@@ -52,7 +53,7 @@ class ReplayAnswer(BaseModel):
 @router.get("/api/v1/bundle", tags=["bundles"], responses=PROBLEMS | _BUNDLE, response_class=StreamingResponse)
 def bundle(
     reader: Reading,
-    since: Annotated[str, Query(alias="from", description="ns, ISO 8601 or -10m; included")] = "",
+    since: Annotated[str, Query(alias="from", description=f"{SHORT_FORMS}; included")] = "",
     until: Annotated[str, Query(alias="to", description="the same; not included; now if empty")] = "",
     tenant: Annotated[str, Query(description="only rows of this tenant", max_length=64)] = "",
     cluster: Annotated[str, Query(description="only rows of this cluster", max_length=64)] = "",
@@ -98,7 +99,7 @@ def _span(parts: Parts, since: str, until: str) -> Span:
         whole = parts.replay.manifest
         if not since and not until:
             return Span(whole.from_ns, whole.to_ns, whole.tenant, whole.cluster)
-    return Span(parse_time(since or USUAL_SPAN, now_ns), parse_time(until, now_ns) if until else now_ns)
+    return Span(parse_time(since or USUAL_SPAN, now_ns), parse_time(until, now_ns, end=True) if until else now_ns)
 
 
 def _draft(parts: Parts, span: Span, config_text: str, operator: bool) -> Draft:

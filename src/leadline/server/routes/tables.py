@@ -16,7 +16,8 @@ from leadline.server.asking import PROBLEMS, Reading, answers
 from leadline.server.health_answers import SeriesAnswer, TableAnswer, TablesAnswer
 from leadline.server.table_schema import row_schema
 from leadline.server.tokens.rights import guarded_router
-from leadline.views.rows import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql, parse_time
+from leadline.views.rows import LIMIT_MAX, SCHEMA_VERSION, PageQuery, json_rows, page_rows, page_sql
+from leadline.views.times import SHORT_FORMS, parse_time
 
 router = guarded_router()
 
@@ -65,7 +66,7 @@ def tables(reader: Reading) -> dict[str, Any]:
 def rows(
     reader: Reading,
     table: Annotated[str, Path(description="name of a table, as `/api/v1/tables` lists them")],
-    since: Annotated[str | None, Query(alias="from", description="ns, ISO 8601 or -15m; included")] = None,
+    since: Annotated[str | None, Query(alias="from", description=f"{SHORT_FORMS}; included")] = None,
     until: Annotated[str | None, Query(alias="to", description="the same; not included")] = None,
     entity: Annotated[str, Query(description="rows about this entity, `gpu:GPU-5c1e`")] = "",
     columns: Annotated[str, Query(description="names with commas between; all if empty")] = "",
@@ -82,7 +83,7 @@ def rows(
     query = PageQuery(
         columns=tuple(name.strip() for name in columns.split(",") if name.strip()),
         from_ns=None if since is None else parse_time(since, now_ns),
-        to_ns=None if until is None else parse_time(until, now_ns),
+        to_ns=None if until is None else parse_time(until, now_ns, end=True),
         entity=entity,
         cursor=cursor,
         limit=limit,

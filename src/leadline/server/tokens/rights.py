@@ -61,6 +61,7 @@ _GET_READ = (
     "/api/v1/replay",
     "/api/v1/rules",
     "/api/v1/samples",
+    "/api/v1/search",
     "/api/v1/senders",
     "/api/v1/series",
     "/api/v1/session",

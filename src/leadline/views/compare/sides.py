@@ -17,7 +17,8 @@ from leadline.model.ids import parse_entity_id
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.names import Kind, unknown_text
-from leadline.views.rows import json_rows, parse_time
+from leadline.views.rows import json_rows
+from leadline.views.times import parse_time
 
 HOUR_NS = 3600 * 10**9
 PAUSE_NS = 60 * 10**9  # a job that tells nothing for so long has ended
@@ -188,7 +189,7 @@ def _distinct(reader: Reader, side: Side, column: str, where: str, **parameters:
 def _told_span(reader: Reader, at: str) -> tuple[int, int]:
     """FROM..TO in ns. Errors: UsageError for a time that is none, and a span that ends first."""
     first, _, last = at.partition("..")
-    from_ns, to_ns = (parse_time(each, reader.asked.at_ns) for each in (first, last))
+    from_ns, to_ns = parse_time(first, reader.asked.at_ns), parse_time(last, reader.asked.at_ns, end=True)
     if from_ns >= to_ns:
         raise UsageError(f"a span is FROM..TO with FROM before TO; got {at[:100]!r}")
     return from_ns, to_ns

@@ -1,7 +1,8 @@
 // What the graph's view is asked for, as its URL says it: `job` or the
 // entity `of` at its root, the part `at` that is chosen, the moment `time`, groups that are `open`.
 
-import { ends, momentOf, S, type Span } from "../../lib/time";
+import { momentOf } from "../../lib/moment";
+import { ends, S, type Span } from "../../lib/time";
 
 const BETWEEN = "|";
 
@@ -15,7 +16,7 @@ export function rootOf(job: string, of: string, at: string): { job?: string; of?
 
 /** The moment that the API is asked about: the slider's, else the end of a span that stands still, else now. */
 export function momentAsked(time: string, span: Span): string {
-  const moment = momentOf(time);
+  const moment = time ? momentOf(time, { nowNs: 0 }) : null;
   if (moment !== null) return String(moment);
   return "lastS" in span ? "" : String(span.toNs);
 }

@@ -1,0 +1,1 @@
+"""One search over whatever has a name: entities, incidents, metrics, expectations, rules."""
