@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leadline.cli.picture.svg import SMALL, Drawing, shortened, text_width
-from leadline.cli.words.ledger import CATEGORY_WORDS, gpu_time, money, owner_words, share, span
+from leadline.cli.words.ledger import CATEGORY_WORDS, money, owner_words, share, span
+from leadline.model.units import gpu_time
 
 WIDTH, LEFT, RIGHT = 1280.0, 72.0, 24.0
 TOP, BANDS, LOST, ROW = 118.0, 220.0, 110.0, 24.0

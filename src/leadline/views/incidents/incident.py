@@ -33,6 +33,7 @@ class Evidence:
     order: str
     code: str = ""  # of an event: its vendor's number
     times: int = 1  # how often it was seen
+    name: str = ""  # what people call the entity, as of a cause
 
 
 @dataclass(frozen=True, slots=True)
