@@ -1,5 +1,7 @@
 // How the reader likes to see it: kept in this browser, nowhere else. What is seen stands in the URL (place).
 
+import { keep, recall } from "./kept";
+
 const THEME = "leadline.theme";
 
 class Shown {
@@ -9,7 +11,7 @@ class Shown {
   #system = $state<"light" | "dark">("light");
 
   constructor() {
-    const kept = globalThis.localStorage?.getItem(THEME);
+    const kept = recall(THEME);
     if (kept === "light" || kept === "dark") this.#chosen = kept;
     const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
     if (!dark) return;
@@ -24,7 +26,7 @@ class Shown {
   /** The other one of light and dark, from now on. */
   turn(): void {
     this.#chosen = this.theme === "dark" ? "light" : "dark";
-    localStorage.setItem(THEME, this.#chosen);
+    keep(THEME, this.#chosen);
   }
 }
 

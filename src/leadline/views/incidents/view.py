@@ -15,9 +15,10 @@ from typing import Any
 
 from leadline.model.ids import EntityId, kind_of
 from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched, repeated
+from leadline.model.metric_words import codes_of, metric_name
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
-from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
+from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT, SYMPTOM
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
 from leadline.views.incidents.actions import incident_json
@@ -182,7 +183,10 @@ def _evidence(text: str | None, start: tuple[int, int | None], where: Where) -> 
     for piece in (_piece(each, *start) for each in _list(text)):
         alike = (each for each in found if (each.entity, each.time_ns) == (piece.entity, piece.time_ns))
         if not any(piece.text in each.text for each in alike):
-            found.append(replace(piece, name=where.name(piece.entity)))
+            metric = piece.what if piece.table == ANOMALY.name else ""
+            found.append(
+                replace(piece, name=where.name(piece.entity), label=metric_name(metric), codes=codes_of(metric))
+            )
     return tuple(found)
 
 
