@@ -295,6 +295,16 @@ class Incidents:
         """The one with this id: one for each tenant that it affects, what lost most first; empty if there is none."""
         return self._with_losses(self._all(incident))
 
+    def of_rows(self, incidents: Rows, causes: Rows) -> list[Incident]:
+        """Incidents of rows that were read already, with what they lost and where their causes are."""
+        causes = list(causes)
+        return self._with_losses(incidents_of(incidents, causes, [], *self._where(causes)))
+
+    def _where(self, causes: Iterable[Mapping[str, Any]]) -> tuple[dict[str, str], dict[str, str]]:
+        """Hosts, and numbers on them, of the components that causes and their evidence name."""
+        named = {part for row in causes for part in (row["entity"], *_about(row))}
+        return self.hosts(named), self.indices(named)
+
     def _with_losses(self, found: Sequence[Incident]) -> list[Incident]:
         """The same with what the ledger says that they lost."""
         return with_losses(found, losses_of(self._store, self._asked).whole) if found else []
@@ -306,8 +316,7 @@ class Incidents:
             return []
         causes = self._rows(rows_where(CAUSE, " AND ".join(where)), incident)
         symptoms = self._rows(rows_where(SYMPTOM, " AND ".join(self._asked.conditions())), "")
-        named = {part for row in causes for part in (row["entity"], *_about(row))}
-        return incidents_of(told, causes, symptoms, self.hosts(named), self.indices(named))
+        return incidents_of(told, causes, symptoms, *self._where(causes))
 
     def _rows(self, sql: str, incident: str) -> list[dict[str, Any]]:
         given = {"incident": incident} if incident else {}
