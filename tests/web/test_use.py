@@ -132,10 +132,10 @@ def test_people_assign_an_incident_and_talk_about_it(recorded: str, open_page: C
     page = open_page(f"{recorded}/incidents/{incident(recorded, 'less CPU')}")
     settled(page)
     for button, label, text, done in (
-        ("assign…", "whose it is now", "pat", "assign"), ("comment…", "comment", "quota raised", "save"),
+        ("assign…", "assign to", "pat", "assign"), ("comment…", "comment", "quota raised", "save"),
     ):  # fmt: skip
         page.get_by_role("button", name=button).click()
-        page.get_by_label("who").fill("ann")
+        page.get_by_label("who", exact=True).fill("ann")
         page.get_by_label(label, exact=True).fill(text)
         page.get_by_role("button", name=done, exact=True).click()
         expect(page.locator("form")).to_have_count(0)

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.senders.running import RunningLeadline
 
-EXAMPLES = 212  # for all operations together
+EXAMPLES = 214  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -59,6 +59,7 @@ OPERATIONS = [
     ("GET", "/api/v1/expectations"),
     ("GET", "/api/v1/incidents"),
     ("GET", "/api/v1/incidents/{incident}"),
+    ("GET", "/api/v1/incidents/{incident}/similar"),
     ("GET", "/api/v1/incidents/{incident}/explanation"),
     ("GET", "/api/v1/incidents/{incident}/report"),
     ("GET", "/api/v1/names"),

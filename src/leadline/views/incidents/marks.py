@@ -56,11 +56,13 @@ def save_mark(store: Store, principal: Principal, feedback: Feedback, now_ns: in
     if not found:
         raise no_incident(store, Asked(principal, "", now_ns), feedback.incident)
     about = _about(found, feedback)
+    said = marks_of(store, Asked(principal, "", now_ns), [feedback.incident])
+    at_ns = max([now_ns, *(row["time_ns"] + 1 for row in said)])  # in a replay that ended all are said at one time
     rows = [
         {
             "tenant": one.tenant, "cluster": one.cluster, "incident": one.incident, "entity": entity, "rule": rule,
             "mark": feedback.mark.value, "actor": principal.signature(feedback.actor), "reason": feedback.reason,
-            "time_ns": now_ns,
+            "time_ns": at_ns,
         }
         for one, entity, rule in sorted(about, key=lambda each: each[0].tenant)
     ]  # fmt: skip
