@@ -15,10 +15,20 @@ from bench.docs_commands.parse import ROOT
 from bench.docs_commands.run import failing
 from playwright.sync_api import Page, expect
 from tests.senders.running import RunningLeadline, ndjson
-from tests.web.views import FLAPPING, VIEWS, incident, looked_at, settled
+from tests.web.views import FLAPPING, VIEWS, incident, looked_at, settled, violations
 
 S = 10**9
 THEMES = ["light", "dark"]
+HEADINGS = (
+    "What to do",
+    "What it costs",
+    "From the cause to the job",
+    "How it is known",
+    "People",
+    "Earlier ones like it",
+)
+FOLDS = {"Explanation, sentence by sentence": "supporting facts", "Symptoms, and whom the time was lost on": "lost on",
+         "Timeline": "reported as an incident", "Export": "report (HTML, one file)"}  # fmt: skip
 CAUSES = {"incident-link": "lost its carrier", "incident-host": "less CPU"}
 
 
@@ -36,8 +46,16 @@ def test_an_incident_shows_its_cause_with_evidence_and_what_to_do(
 ) -> None:
     page = open_page(f"{recorded}/incidents/{incident(recorded, CAUSES[name])}", theme)
     looked_at(page, CAUSES[name], f"{name}-{theme}")
-    for heading in ("Symptoms", "Explanation", "Timeline", "Export"):
+    for heading in HEADINGS:
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
+    expect(
+        page.get_by_role("group", name=re.compile("^From the cause to the job: .* affects job:bert-1$"))
+    ).to_be_visible()
+    for fold, text in FOLDS.items():
+        page.get_by_text(fold, exact=True).click()
+        expect(page.locator("details", has_text=fold)).to_contain_text(text)
+    settled(page)
+    assert violations(page) == []
 
 
 def test_keys_lead_everywhere(recorded: str, open_page: Callable[..., Page]) -> None:
@@ -149,6 +167,41 @@ def test_a_mark_is_kept_with_who_and_when(recorded: str, open_page: Callable[...
     expect(again.locator("main")).to_contain_text("ann")
 
 
+def test_people_assign_an_incident_and_talk_about_it(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/incidents/{incident(recorded, 'less CPU')}")
+    settled(page)
+    for button, label, text, done in (
+        ("assign…", "assign to", "pat", "assign"), ("comment…", "comment", "quota raised", "save"),
+    ):  # fmt: skip
+        page.get_by_role("button", name=button).click()
+        page.get_by_label("who", exact=True).fill("ann")
+        page.get_by_label(label, exact=True).fill(text)
+        page.get_by_role("button", name=done, exact=True).click()
+        expect(page.locator("form")).to_have_count(0)
+    expect(page.locator("main")).to_contain_text("assigned to pat")
+    expect(page.locator("main")).to_contain_text("quota raised")
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs", "/jobs/bert-1", "/incidents", "/expectations", "/telemetry", "/paths"])
+def test_a_phone_scrolls_no_view_sideways(recorded: str, open_page: Callable[..., Page], path: str) -> None:
+    page = open_page("about:blank")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(recorded + path)
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_browser_that_blocks_its_storage_shows_the_page(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page("about:blank")
+    page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('no', 'SecurityError') }})"
+    )
+    page.goto(f"{recorded}/incidents")
+    settled(page)
+    page.get_by_role("button", name="Turn dark").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
 def test_a_name_that_there_is_not_is_told_with_what_to_do(recorded: str, open_page: Callable[..., Page]) -> None:
     page = open_page(f"{recorded}/nowhere", may_fail=True)
     expect(page.get_by_role("alert")).to_contain_text("There is no page /nowhere")
@@ -219,7 +272,7 @@ def test_a_view_that_fails_says_so_and_leaves_the_menu(recorded: str, open_page:
     page.goto(f"{recorded}/jobs")
     expect(page.get_by_role("alert")).to_contain_text("This view failed")
     page.get_by_role("link", name="Incidents").click()
-    expect(page.locator("main")).to_contain_text("lost its carrier")
+    expect(page.locator("main")).to_contain_text("flapped")
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -282,6 +335,9 @@ def test_a_server_that_goes_is_told_and_its_picture_stays(
     live.stop()
     expect(page.get_by_role("button", name="no connection")).to_be_visible(timeout=30_000)
     expect(page.locator("main h1")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text(re.compile("No answer from the server since .* every 3 s"))
+    page.get_by_role("link", name="Expectations").click()
+    expect(page.locator("main")).to_have_text(re.compile("Expectations is shown as soon as the server answers"))
 
 
 def test_commands_on_pages_do_what_the_pages_say(recorded: str) -> None:

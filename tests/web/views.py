@@ -13,7 +13,7 @@ PICTURES = Path(__file__).parents[2] / "build" / "web"
 FLAPPING = "from=2026-11-20T20:20:10Z&to=2026-11-20T20:21:38Z"  # while the link is down for the third time
 # name of the picture: address, and a text that only the answer of the API can have put there
 VIEWS = {
-    "now": ("/", "lost its carrier"),
+    "now": ("/", "flapped"),
     "now-then": (f"/?{FLAPPING}", "What was open at"),
     "fleet": ("/fleet", "hosts, 8 GPUs"),
     "fleet-then": (f"/fleet?{FLAPPING}&at=host:h3", "carrier"),
@@ -23,7 +23,7 @@ VIEWS = {
     "graph": ("/graph?job=bert-1&time=2026-11-20T20:21:35Z", "leaf1"),
     "paths": ("/paths?job=bert-1", "10.1.1.1"),
     "expectations": ("/expectations", "nic-link"),
-    "incidents": ("/incidents", "lost its carrier"),
+    "incidents": ("/incidents", "flapped"),
     "clock": ("/clock", "No clock is fitted"),
     "telemetry": ("/telemetry", "collectives"),
     "compare": ("/compare?a=host:h6", "peers of host:h6"),

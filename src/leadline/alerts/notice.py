@@ -13,17 +13,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from leadline.model.incidents import Symptom
 from leadline.views.incidents.actions import advice, incident_json
-from leadline.views.incidents.facts import explanation, percent
+from leadline.views.incidents.facts import explanation
 from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.title import severity, title
 from leadline.views.rows import json_number
 
 DOCUMENT_VERSION = 1
 """Version of the document of webhooks and CloudEvents; it grows when a field changes its meaning or goes away."""
 OPEN, OVER, STALE, SUPPRESSED = "open", "over", "stale", "suppressed"
 """States that are told. stale: no window has spoken of it for long, so nobody knows; suppressed: it need not alert."""
-CRITICAL, WARNING = "critical", "warning"
 DESCRIPTION_LINES = 8
 LABEL_CHARS_MAX = 256
 Key = tuple[str, str, str]  # tenant, cluster, incident
@@ -91,11 +90,6 @@ def _finite(value: Any) -> Any:
     return json_number(value) if isinstance(value, float) else value
 
 
-def severity_of(symptom: str) -> str:
-    """critical where a job stands still or is down; warning where it goes on, slower."""
-    return CRITICAL if symptom in (Symptom.STALL, Symptom.CRASH) else WARNING
-
-
 def labels_of(incident: Incident) -> dict[str, str]:
     """Labels of the alert; those of the cause are `unknown` while none is named."""
     first = incident.chosen[0] if incident.known else None
@@ -107,7 +101,7 @@ def labels_of(incident: Incident) -> dict[str, str]:
         "rule": first.rule if first else "unknown",
         "entity": first.entity if first else incident.entity,
         "layer": first.layer if first else "unknown",
-        "severity": severity_of(incident.symptom),
+        "severity": severity(incident.symptom),
         "tenant": incident.tenant,
         "cluster": incident.cluster,
     }
@@ -123,7 +117,7 @@ def annotations_of(incident: Incident, url: str) -> dict[str, str]:
     """Texts of the alert: a line, the explanation, what to do and the commands for it, one a line."""
     told = explanation(incident)
     found = {
-        "summary": summary(incident),
+        "summary": title(incident),
         "description": "\n".join(str(each) for each in told.sentences[:DESCRIPTION_LINES]),
         "evidence": "\n".join(f"[{each.number}] {each.text}" for each in told.facts),
         "diagnose": f"leadline diagnose {shlex.quote(incident.job or incident.incident)}",
@@ -134,13 +128,3 @@ def annotations_of(incident: Incident, url: str) -> dict[str, str]:
         found["todo"] = "\n".join(each.words for each in done)
         found["commands"] = "\n".join(command for each in done for command in each.commands)
     return {name: text for name, text in found.items() if text}
-
-
-def summary(incident: Incident) -> str:
-    """One line: who is affected, how, and why."""
-    what = incident.job or incident.entity
-    if not incident.known:
-        why = "cause unknown" + (f", missing {incident.missing}" if incident.missing else "")
-    else:
-        why = " and ".join(f"{each.rule} at {each.entity} ({percent(each.probability)})" for each in incident.chosen)
-    return f"{what}: {incident.symptom}: {why}"

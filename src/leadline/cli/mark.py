@@ -1,10 +1,11 @@
-"""`leadline mark`: say whether a cause was right, wrong, or the incident none."""
+"""`leadline mark`: say whether a cause was right, wrong, or the incident none; comment on an incident, or assign it."""
 
 from __future__ import annotations
 
 import getpass
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -16,25 +17,39 @@ from leadline.model.incidents import Mark
 
 def mark(
     incident: Annotated[str, typer.Argument(help="Id of the incident, from `leadline show incidents`.")],
-    what: Annotated[Mark, typer.Argument(help="Verdict on the cause, or dismiss for the incident.")],
+    what: Annotated[Mark, typer.Argument(help="Verdict on the cause; or dismiss, comment on, assign the incident.")],
     entity: Annotated[str, typer.Option(help="The component, if several causes are named.")] = "",
     rule: Annotated[str, typer.Option(help="The rule, if several causes are named.")] = "",
-    reason: Annotated[str, typer.Option(help="Reason; required to dismiss.")] = "",
+    reason: Annotated[
+        str, typer.Option(help="Reason, or text of the comment; required to dismiss and to comment.")
+    ] = "",
+    to: Annotated[str, typer.Option(help="Of `assigned`: who takes care of it; nobody if empty.")] = "",
     server: ServerOption = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Mark the cause of an incident right or wrong, or dismiss the incident.
+    """Mark the cause of an incident right or wrong, dismiss the incident, comment on it, or assign it.
 
     A rule that is often marked wrong stops naming causes; see `leadline show rules`. A dismissed incident sends no
     alerts.
     """
-    said = {"incident": incident, "mark": what.value, "entity": entity, "rule": rule, "reason": reason}
+    if to and what is not Mark.ASSIGNED:
+        raise typer.BadParameter(f"only an incident that is assigned has one: leadline mark {incident} assigned")
+    why = to if what is Mark.ASSIGNED else reason
+    said = {"incident": incident, "mark": what.value, "entity": entity, "rule": rule, "reason": why}
     found = Client(server).post("/api/v1/marks", {**said, "actor": _name()})
     if emit(found, output):
         return
     for row in found["marks"]:
-        about = f"{row['rule']} at {row['entity']}" if row["rule"] else f"the incident of {row['entity']}"
-        console().print(f"{row['incident']}: {about} is marked {row['mark']} by {row['actor']}", soft_wrap=True)
+        console().print(_told(row), soft_wrap=True)
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    if row["mark"] == Mark.COMMENT:
+        return f"{row['incident']}: {row['actor']} says: {row['reason']}"
+    if row["mark"] == Mark.ASSIGNED:
+        return f"{row['incident']}: assigned to {row['reason'] or 'nobody'} by {row['actor']}"
+    about = f"{row['rule']} at {row['entity']}" if row["rule"] else f"the incident of {row['entity']}"
+    return f"{row['incident']}: {about} is marked {row['mark']} by {row['actor']}"
 
 
 def _name() -> str:

@@ -10,7 +10,6 @@ import typer
 from rich.text import Text
 
 from leadline.cli.client import Client
-from leadline.cli.diagnosis.words import causes_words
 from leadline.cli.options import ClusterOption, Output, OutputOption, ServerOption
 from leadline.cli.output import ago, console, emit, state_text
 from leadline.model.errors import WorldError
@@ -95,7 +94,7 @@ def _incidents(diagnosis: Mapping[str, Any]) -> Line:
     if not alerting:
         return Line("incidents", OK, f"{len(lasting)} open{suppressed}")
     most = max(alerting, key=lambda one: one["lost_gpu_seconds"])
-    text = f"{len(lasting)} open{suppressed}; {most['job'] or most['entity']} {most['symptom']}: {causes_words(most)}"
+    text = f"{len(lasting)} open{suppressed}; {most['title']}"
     return Line("incidents", CRITICAL, text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -14,6 +15,26 @@ class Symptom(StrEnum):
     SLE = "sle"  # an expectation burns its budget and no job is known to suffer
     TELEMETRY_LOST = "telemetry-lost"  # a sender is not heard any more: how its jobs are is not known
     NAME_SHARED = "name-shared"  # two jobs have one name at once: how either is is not known
+
+
+_IS: Mapping[str, str] = {
+    Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
+    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "sends no data any more",
+    Symptom.NAME_SHARED: "shares its name with another job",
+}  # fmt: skip
+_WAS: Mapping[str, str] = {
+    **_IS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still", Symptom.SLE: "missed its expectation",
+    Symptom.TELEMETRY_LOST: "sent no data", Symptom.NAME_SHARED: "shared its name with another job",
+}  # fmt: skip
+
+
+def symptom_words(symptom: str, *, ongoing: bool) -> str:
+    """`is slow`, `was slow`: what follows the name of who has it; a symptom that is not known as it is."""
+    return (_IS if ongoing else _WAS).get(symptom, symptom)
+
+
+FLAPS = frozenset({"link-down"})
+"""Kinds of events that come and go: how often one came is what people want to know."""
 
 
 class Verdict(StrEnum):
@@ -66,6 +87,8 @@ class Mark(StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     DISMISSED = "dismissed"
+    COMMENT = "comment"  # of an incident: its text is the reason
+    ASSIGNED = "assigned"  # of an incident: whose it is now is the reason; empty: nobody's
 
 
 RULE_PRECISION_MIN = 0.8

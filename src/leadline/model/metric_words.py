@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from leadline.model.hardware_codes import (
@@ -43,6 +43,7 @@ class Reading:
     told: Told | None = None  # None: the number with its unit
     rank: int = 1
     state: bool = False  # a code: how far two of them are apart means nothing
+    codes: Mapping[int, str] = field(default_factory=dict)  # what each code, or each bit, stands for
 
 
 def metric_name(metric: str) -> str:
@@ -73,6 +74,16 @@ def metric_words(metric: str, seen: float | None, expected: float | None, witnes
 def is_state(metric: str) -> bool:
     """Whether its values are codes, so that how far one is from another means nothing."""
     return reading_of(metric).state
+
+
+def codes_of(metric: str) -> Mapping[int, str]:
+    """What the values of an enumeration, or its bits, stand for: `{0: "down", 1: "up"}`; empty of other metrics."""
+    return reading_of(metric).codes
+
+
+def in_words(text: str) -> str:
+    """A sentence with the metrics in it as they are called; names that nobody gave stay."""
+    return _METRIC.sub(lambda found: metric_name(found[0]), text)
 
 
 def rank_of(metric: str) -> int:
@@ -162,6 +173,10 @@ def _named(names: Mapping[int, str]) -> Told:
     return told
 
 
+def _state(name: str, names: Mapping[int, str], rank: int = 1) -> Reading:
+    return Reading(name, _named(names), rank, True, names)
+
+
 def clock_reasons(value: float) -> str:
     """Bits of the reasons why clocks are held down, in words: `software thermal slowdown`; `nothing` of none."""
     code = _code(value)
@@ -179,6 +194,9 @@ def _xid(value: float) -> str:
 
 # --- names --------------------------------------------------------------------------------------------------------
 
+_METRIC = re.compile(
+    r"\b[A-Za-z]\w*_\w+\b"
+)  # in a sentence: with an underscore, so that no plain word is taken for one
 _COUNTS = re.compile(r"DCGM_FI_DEV_.*_(?:VIOLATION|COUNTER|COUNT)|if(?:In|Out)\w+")
 _STATE = 2  # rank of codes and raw counters
 _PLAIN = 0
@@ -196,18 +214,19 @@ _NAMED: tuple[tuple[str, Reading], ...] = (
     (r"DCGM_FI_DEV_LOW_UTIL_VIOLATION", Reading("slowed for want of work", _ns_share)),
     (r"DCGM_FI_DEV_RELIABILITY_VIOLATION", Reading("slowed by its reliability limit", _ns_share)),
     (r"DCGM_FI_DEV_CLOCKS?_(?:EVENT|THROTTLE)_REASONS",
-     Reading("clocks held down by", clock_reasons, _STATE, state=True)),
+     Reading("clocks held down by", clock_reasons, _STATE, True, {0: "nothing", **CLOCK_REASONS})),
     (r"DCGM_FI_DEV_XID_ERRORS", Reading("last error of the GPU:", _xid, _STATE, state=True)),
     (r"DCGM_FI_DEV_ROW_REMAP_(?:FAILURE|PENDING)",
-     Reading("", _named(NO_OR_YES), _STATE, state=True)),
+     _state("", NO_OR_YES, _STATE)),
     (r"DCGM_FI_DEV_PCIE_REPLAY_COUNTER", Reading("transfers repeated on PCIe")),
-    (r"ifOperStatus", Reading("port is", _named(IF_OPER_STATUS), state=True)),
-    (r"node_network_(?:up|carrier)", Reading("port is", _named(UP_OR_DOWN), state=True)),
-    (r"node_infiniband_state_id", Reading("InfiniBand port is", _named(IB_PORT_STATE), state=True)),
-    (r"node_infiniband_physical_state_id", Reading("InfiniBand link is", _named(IB_PHYSICAL_STATE), state=True)),
-    (r"up|leadline_agent_source_up", Reading("source is", _named(UP_OR_DOWN), _STATE, state=True)),
+    (r"ifOperStatus", _state("port is", IF_OPER_STATUS)),
+    (r"node_network_(?:up|carrier)", _state("port is", UP_OR_DOWN)),
+    (r"node_infiniband_state_id", _state("InfiniBand port is", IB_PORT_STATE)),
+    (r"node_infiniband_physical_state_id", _state("InfiniBand link is", IB_PHYSICAL_STATE)),
+    (r"up|leadline_agent_source_up", _state("source is", UP_OR_DOWN, _STATE)),
     (r"node_network_carrier(?:_down|_up)?_changes_total", Reading("changes of the carrier", rank=_STATE)),
     (r"container_cpu_cfs_throttled_periods_total", Reading("periods in which its CPU quota was used up")),
+    (r"container_cpu_cfs_periods_total", Reading("periods of its CPU quota")),
     (r"container_cpu_cfs_throttled_seconds_total", Reading("held back by its CPU quota")),
     (r"node_pressure_cpu_waiting_seconds_total", Reading("tasks wait for a CPU")),
     (r"node_pressure_memory_(?:waiting|stalled)_seconds_total", Reading("tasks wait for memory")),

@@ -48,6 +48,18 @@ SPELLINGS: dict[str, str] = {
 }
 
 
+def gpu_time(gpu_seconds: float | None) -> str:
+    """Lost GPU time: `1.32 GPU-h`, below an hour `85 GPU-s`; `-` for None."""
+    if gpu_seconds is None:
+        return "-"
+    hours = gpu_seconds / 3600
+    if hours >= 1000:
+        return f"{hours:,.0f} GPU-h"
+    if hours >= 1:
+        return f"{hours:.3g} GPU-h"
+    return f"{gpu_seconds:,.0f} GPU-s" if gpu_seconds >= 100 else f"{gpu_seconds:.3g} GPU-s"
+
+
 def canonical_unit(text: str) -> str:
     """Our word for a unit as a sender spelled it; a unit we do not know is kept as it came."""
     return SPELLINGS.get(text, text)

@@ -19,7 +19,7 @@ from leadline.model.tables.training import STEP
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.incidents.diagnosis import diagnosis_answer
+from leadline.views.incidents.diagnosis import OVER_NS, diagnosis_answer
 from leadline.views.incidents.types import DiagnosedIncident
 from leadline.views.ledger.config import LedgerConfig
 from leadline.views.ledger.view import goodput
@@ -30,6 +30,7 @@ from leadline.views.sources import OK, state_of_source
 SPAN_NS_MAX = 7 * 24 * 3600 * S
 DAY_NS = 24 * 3600 * S
 POINTS = 120  # of a line
+NAMED_MAX = 3  # sources of a line that are named
 LINES_MAX = 20  # incidents that get one
 _SUMS = ("gpu_seconds", "lost_gpu_seconds")
 BEFORE_NS = 300 * S  # of a line before the first incident: what was usual
@@ -114,7 +115,7 @@ def now_answer(
 
     `senders`: those that the asker may know of; `recorded`: a recording is replayed.
     """
-    found = diagnosis_answer(store, asked, "", price)
+    found = diagnosis_answer(store, asked, "", price, max(OVER_NS, asked.at_ns - from_ns))
     rows = _Rows(store, asked)
     costing = [each for each in found["incidents"] if not each["suppressed"] and _within(each, from_ns)]
     apart = [each for each in found["incidents"] if each["suppressed"] and each["state"] == "open"]
@@ -148,7 +149,7 @@ def now_answer(
             "jobs_total": len(found["watched"]["jobs"]), **rows.counts(),
             "sources": len(sources), "fresh": sum(1 for each in sources if each["state"] == OK),
         },
-        "not_watched": [*_late(sources), *_without(found["watched"]["until_ns"])],
+        "not_watched": [*late(sources), *_without(found["watched"]["until_ns"])],
     }  # fmt: skip
 
 
@@ -169,11 +170,24 @@ def _states(senders: Iterable[Source]) -> list[dict[str, Any]]:
     return [state_of_source(source, now_ns, findings) for source in senders]
 
 
-def _late(sources: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, str]]:
+def late(sources: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, str]]:
+    """Sources that are not well; those of one protocol that say the same are one line: `scrape, 21 times: a, ...`."""
+    alike: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for each in sources:
         if each["state"] != OK:
-            why = each["last_error"] or f"silent for {each['last_heard_s']:.0f} s"
-            yield {"what": f"{each['way']} {each['name']}", "why": why, "todo": "leadline doctor"}
+            said = each["last_error"].replace(each["name"], "it") if each["last_error"] else ""
+            alike.setdefault((each["way"], said), []).append(each)
+    for (way, said), some in alike.items():
+        names = ", ".join(each["name"] for each in some[:NAMED_MAX])
+        more = ", ..." if len(some) > NAMED_MAX else ""
+        what = f"{way} {names}" if len(some) == 1 else f"{way}, {len(some)} times: {names}{more}"
+        yield {"what": what, "why": said or _silence(some), "todo": "leadline doctor"}
+
+
+def _silence(sources: Iterable[Mapping[str, Any]]) -> str:
+    spans = sorted(each["last_heard_s"] for each in sources)
+    to = f" to {spans[-1]:.0f}" if len(spans) > 1 else ""
+    return f"silent for {spans[0]:.0f}{to} s"
 
 
 def _without(until_ns: Mapping[str, int]) -> Iterable[dict[str, str]]:

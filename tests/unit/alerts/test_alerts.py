@@ -43,7 +43,7 @@ def test_labels_name_things_and_annotations_say_what_to_do() -> None:
         "entity": "port:h3/eth0", "layer": "nic", "severity": "warning", "tenant": "acme", "cluster": "default",
     }  # fmt: skip
     texts = FLAPPING.annotations
-    assert texts["summary"] == "bert-1: slow: link-down at port:h3/eth0 (93 %)"
+    assert texts["summary"] == "Port h3/eth0 lost its carrier: bert-1 lost 105 GPU-s"
     assert texts["commands"] == "ssh h3 'ethtool eth0; sudo ethtool --module-info eth0'"
     assert texts["diagnose"] == "leadline diagnose bert-1"
     assert "lost its carrier 5 times" in texts["evidence"]
@@ -54,7 +54,8 @@ def test_without_a_cause_the_labels_say_unknown_and_what_is_missing_is_said() ->
     thin = told(THIN)
     assert (thin.labels["rule"], thin.labels["layer"], thin.labels["entity"]) == ("unknown", "unknown", "job:resnet-2")
     assert (thin.labels["severity"], thin.labels["alertname"]) == ("critical", "LeadlineStall")
-    assert thin.annotations["summary"].endswith("cause unknown, missing collectives of resnet-2")
+    assert thin.annotations["summary"] == "resnet-2 stands still and lost 200 GPU-s, cause unknown"
+    assert "for want of collectives of resnet-2" in thin.annotations["description"]
     assert "todo" not in thin.annotations
 
 

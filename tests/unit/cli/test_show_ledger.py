@@ -23,10 +23,11 @@ from leadline.cli.output import when
 from leadline.cli.picture.ledger import FILLS, LEFT, RIGHT, WIDTH, ledger_picture
 from leadline.cli.show.failures import tell as tell_failures
 from leadline.cli.show.ledger import headlines, tell
-from leadline.cli.words.ledger import bar, gpu_time, money, owner_words, share, span
+from leadline.cli.words.ledger import bar, money, owner_words, share, span
 from leadline.model.accounts import Category
 from leadline.model.principal import Principal
 from leadline.model.tables import BY_NAME
+from leadline.model.units import gpu_time
 from leadline.views.asked import Asked
 from leadline.views.ledger.config import LedgerConfig
 from leadline.views.ledger.failures import failures_answer

@@ -39,7 +39,7 @@ def test_what_is_not_well_is_named() -> None:
     told = states(sick, answer(FLAP, QUIET))
     assert told[0] == ("warning", "Leadline 1, up 2 h; h2 is silent")
     assert told[1] == ("warning", "5 sending, 5 not well: h0, h1, h2 and 2 more")
-    assert told[3] == ("critical", "2 open, 1 suppressed; bert-1 slow: port:h3/eth0 link down (0.93)")
+    assert told[3] == ("critical", "2 open, 1 suppressed; Port h3/eth0 lost its carrier: bert-1 lost 105 GPU-s")
     assert states(DOCTOR, answer(QUIET))[3] == ("ok", "1 open, 1 suppressed")
     unheard = states({**DOCTOR, "sources": [], "state": "warning"}, answer(about="bert-2"))
     assert unheard[1] == ("warning", "no senders")

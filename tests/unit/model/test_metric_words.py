@@ -7,7 +7,7 @@ import re
 import pytest
 
 from leadline.analysis.anomaly.kinds import KINDS, Way
-from leadline.model.metric_words import clock_reasons, is_state, metric_words, rank_of, value_words
+from leadline.model.metric_words import clock_reasons, codes_of, in_words, is_state, metric_words, rank_of, value_words
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,14 @@ def test_what_the_detector_takes_for_a_state_is_told_as_one(name: str) -> None:
     kind = next(each for each in KINDS if re.fullmatch(each.name, name, re.IGNORECASE))
     assert kind.way is Way.STATE
     assert is_state(name)
+
+
+def test_codes_are_named_for_the_axis_of_a_plot_and_amounts_have_none() -> None:
+    assert codes_of("node_network_up") == {0: "down", 1: "up"}
+    assert codes_of("DCGM_FI_DEV_CLOCKS_EVENT_REASONS")[0x20] == "software thermal slowdown"
+    assert codes_of("DCGM_FI_DEV_SM_CLOCK") == {}
+
+
+def test_metrics_in_a_sentence_are_called_by_their_names_and_plain_words_stay() -> None:
+    told = in_words("DCGM_FI_DEV_SM_CLOCK is up, my_own_metric above 2 times its peers")
+    assert told == "SM clock is up, my_own_metric above 2 times its peers"

@@ -19,7 +19,7 @@ from tests.senders.running import RunningLeadline
 
 from leadline.ingest.http import PATHS
 
-EXAMPLES = 214  # for all operations together
+EXAMPLES = 216  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),
@@ -61,6 +61,7 @@ OPERATIONS = [
     ("GET", "/api/v1/expectations"),
     ("GET", "/api/v1/incidents"),
     ("GET", "/api/v1/incidents/{incident}"),
+    ("GET", "/api/v1/incidents/{incident}/similar"),
     ("GET", "/api/v1/incidents/{incident}/explanation"),
     ("GET", "/api/v1/incidents/{incident}/report"),
     ("GET", "/api/v1/names"),

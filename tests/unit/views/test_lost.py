@@ -14,8 +14,8 @@ from tests.unit.views.compare.compare_rows import row
 from tests.unit.views.paths.path_rows import filled
 
 from leadline.cli.top import rows as top_rows
-from leadline.cli.words.ledger import gpu_time
 from leadline.model.principal import Principal, Role
+from leadline.model.units import gpu_time
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.incidents.actions import incident_json

@@ -17,7 +17,7 @@ from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.ledger.config import LedgerConfig
-from leadline.views.now import DAY_NS, now_answer
+from leadline.views.now import DAY_NS, late, now_answer
 from leadline.views.sources import own_sources
 
 HOUR_NS = 3600 * S
@@ -92,6 +92,19 @@ def test_what_was_watched_is_counted_and_what_was_not_is_named(store: Store) -> 
     assert {name: found["watched"][name] for name in ("hosts", "gpus", "links", "sources", "fresh")} == {
         "hosts": 2, "gpus": 2, "links": 1, "sources": 2, "fresh": 2}  # fmt: skip
     assert "flows: who uses which link" in [each["what"] for each in found["not_watched"]]
+
+
+def test_sources_that_say_the_same_are_one_line() -> None:
+    def state(name: str, error: str = "", heard_s: float = 40.0, state: str = "warning") -> dict[str, Any]:
+        return {"state": state, "way": "scrape", "name": name, "last_error": error, "last_heard_s": heard_s}
+
+    refused = [state(f"http://h{n}:9100", f"http://h{n}:9100: connection refused") for n in range(21)]
+    quiet = [state("http://a"), state("http://b", heard_s=90.0), state("http://c", state="ok")]
+    assert [(each["what"], each["why"]) for each in late([*refused, *quiet])] == [
+        ("scrape, 21 times: http://h0:9100, http://h1:9100, http://h2:9100, ...", "it: connection refused"),
+        ("scrape, 2 times: http://a, http://b", "silent for 40 to 90 s"),
+    ]
+    assert [each["what"] for each in late(refused[:1])] == ["scrape http://h0:9100"]
 
 
 def test_the_line_of_a_job_begins_before_its_incident(store: Store) -> None:

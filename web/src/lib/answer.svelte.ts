@@ -39,6 +39,7 @@ export function answer<P extends GetPath>(
   $effect(() => {
     const key = wanted;
     void live.version(tables);
+    void live.returns; // what the server did not answer while it was gone
     const now = JSON.parse(key) as ParamsOf<P> | null;
     if (!now) return;
     const moved = key !== lastKey;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { entityOf, hrefOf, jobOf } from "./entity";
+import { entityOf, hrefOf, jobOf, shortName } from "./entity";
 
 describe("entities", () => {
   it("split at the first colon", () => {
@@ -25,4 +25,11 @@ describe("entities", () => {
     ["switch:leaf1", "/graph?at=switch%3Aleaf1"],
     ["rank:j/0>rank:j/1", "/jobs/j?rank=0"],
   ])("%s leads to %s", (id, href) => expect(hrefOf(id)).toBe(href));
+
+  it.each([
+    ["rank:a/b/13", "rank 13"],
+    ["gpu:GPU-be1914a2-b5fd-5d10", "GPU-be1914a2"],
+    ["link:h3/eth0~leaf1/Ethernet3", "h3/eth0 to leaf1"],
+    ["host:h3", "h3"],
+  ])("%s is called %s where there is little room", (id, name) => expect(shortName(id)).toBe(name));
 });

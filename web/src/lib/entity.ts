@@ -44,6 +44,15 @@ export function hrefOf(id: string): string {
   }
 }
 
+/** What a drawing has room for: `rank 13`, `GPU-be1914a2`, `h3/eth0 to leaf1`, else the name. */
+export function shortName(id: string): string {
+  const { kind, name } = entityOf(id);
+  if (kind === "rank") return `rank ${name.slice(name.lastIndexOf("/") + 1)}`;
+  if (kind === "gpu") return name.slice(0, 12); // as people shorten a UUID
+  const [near, far] = name.split("~");
+  return kind === "link" && far ? `${near} to ${far.split("/")[0]}` : name;
+}
+
 /** `job:bert-7` as the command line names it. */
 export function plainName(id: string): string {
   return entityOf(id).name;

@@ -1,11 +1,15 @@
 import { expect, test } from "vitest";
 import {
   around,
+  assigned,
+  bars,
   citedBy,
+  comments,
   headline,
   newestMarks,
   openAt,
   order,
+  repeats,
   stateOfIncident,
   timeline,
   whyNot,
@@ -37,6 +41,9 @@ const piece: Evidence = {
   order: "before",
   code: "",
   times: 1,
+  name: "",
+  label: "",
+  codes: {},
 };
 const cause = {
   entity: "link:h3/eth0~leaf1/e3",
@@ -112,4 +119,60 @@ test("the span around an incident begins before its evidence", () => {
   const span = around(incident);
   expect(span.fromNs).toBeLessThan(T - S);
   expect(span.toNs).toBeGreaterThan(T + 20 * S);
+});
+
+const mark = (what: Mark["mark"], at: number, reason = "", actor = "kim"): Mark =>
+  ({ mark: what, time_ns: at, reason, actor, rule: "", entity: "job:b" }) as Mark;
+
+test("comments and who takes care are read beside the marks, and dismiss nothing", () => {
+  const marks = [
+    mark("dismissed", 1, "load test"),
+    mark("comment", 2, "cable ordered"),
+    mark("assigned", 3, "pat"),
+    mark("comment", 4, "swapped"),
+  ];
+  expect(comments(marks).map((one) => one.reason)).toEqual(["swapped", "cable ordered"]);
+  expect(assigned(marks)?.reason).toBe("pat");
+  expect(assigned([...marks, mark("assigned", 5, "")])).toBeUndefined();
+  expect(newestMarks(marks, "", "").map((one) => one.mark)).toEqual(["dismissed"]);
+});
+
+const told = (at: number, more: object = {}) => ({
+  tenant: "t",
+  cluster: "c",
+  job: "b",
+  entity: "job:b",
+  symptom: "slow",
+  severity: "warning",
+  state: "over",
+  suppressed: null,
+  lost_gpu_seconds: 2,
+  start_ns: T + at * S,
+  causes: [{ entity: "port:h3/eth0", rule: "link-down" }],
+  ...more,
+});
+
+test("repeats are one line with the newest of them; what lasts is never hidden behind what is over", () => {
+  const found = repeats([
+    told(9, { state: "open" }),
+    told(1),
+    told(5),
+    told(3, { causes: [{ entity: "port:h4/eth0", rule: "link-down" }] }),
+    told(7, { causes: [] }),
+  ]);
+  expect(found.map((each) => [(each.one.start_ns - T) / S, each.all.length, each.lost])).toEqual([
+    [9, 1, 2],
+    [5, 2, 4],
+    [3, 1, 2],
+    [7, 1, 2],
+  ]);
+});
+
+test("counts over time leave out what began before or after", () => {
+  const ends = { fromNs: T, toNs: T + 40 * S };
+  const some = [told(-1), told(0), told(19), told(20, { severity: "critical" }), told(40)];
+  expect(bars(some, ends, 2).map((each) => [each.warning, each.critical])).toEqual([
+    [2, 0],
+    [0, 1],
+  ]);
 });

@@ -21,11 +21,6 @@ const SYMPTOM_WORDS: Readonly<Record<string, string>> = {
   "name-shared": "shares its name with another job",
 };
 
-/** `bert-7 slow`, `resnet-2 standing still`. */
-export function symptomWords(one: Pick<Incident, "job" | "entity" | "symptom">): string {
-  return `${one.job ?? one.entity} ${SYMPTOM_WORDS[one.symptom] ?? one.symptom}`;
-}
-
 /** The state by colour and shape: what lasts is bad, or unknown where no cause is named; over is quiet. */
 export function stateOfIncident(
   one: Pick<Incident, "state" | "suppressed" | "verdict" | "unwatched">,
@@ -169,11 +164,81 @@ export function timeline(one: Incident, marks: readonly Mark[]): Moment[] {
     const why = mark.reason ? `: ${mark.reason}` : "";
     found.push({
       timeNs: mark.time_ns,
-      what: `${mark.actor || "somebody"} marked${about} ${mark.mark}${why}`,
+      what: said(mark, about, why),
       kind: "mark",
     });
   }
   return found.sort((a, b) => a.timeNs - b.timeNs);
+}
+
+function said(mark: Mark, about: string, why: string): string {
+  const who = mark.actor || "somebody";
+  if (mark.mark === "comment") return `${who}${why}`;
+  if (mark.mark === "assigned") return `${who} assigned it to ${mark.reason || "nobody"}`;
+  return `${who} marked${about} ${mark.mark}${why}`;
+}
+
+/** Incidents that say the same of the same: the newest of them, and how often. */
+export interface Repeated<T> {
+  readonly one: T;
+  readonly all: readonly T[];
+  readonly lost: number;
+}
+
+type Alike = Pick<
+  Incident,
+  | "tenant"
+  | "cluster"
+  | "job"
+  | "entity"
+  | "symptom"
+  | "state"
+  | "suppressed"
+  | "lost_gpu_seconds"
+  | "start_ns"
+> & { readonly causes: readonly Pick<Cause, "entity" | "rule">[] };
+
+/** Incidents with repeats as one line, where its first stood. An open one is never hidden behind one that is over. */
+export function repeats<T extends Alike>(incidents: readonly T[]): Repeated<T>[] {
+  const found = new Map<string, T[]>();
+  for (const one of incidents) {
+    const causes = one.causes.map((each) => `${each.rule} ${each.entity}`);
+    const { tenant, cluster, job, entity, symptom, state, suppressed } = one;
+    const key = JSON.stringify([tenant, cluster, job, entity, symptom, state, suppressed, causes]);
+    const same = found.get(key);
+    if (same) same.push(one);
+    else found.set(key, [one]);
+  }
+  return [...found.values()].map((all) => ({
+    one: all.reduce((newest, each) => (each.start_ns > newest.start_ns ? each : newest)),
+    all,
+    lost: all.reduce((sum, each) => sum + each.lost_gpu_seconds, 0),
+  }));
+}
+
+export interface Bar {
+  readonly fromNs: number;
+  readonly critical: number;
+  readonly warning: number;
+}
+
+/** How many incidents began in each of `n` equal parts of a span. */
+export function bars(
+  incidents: readonly Pick<Incident, "start_ns" | "severity">[],
+  ends: { readonly fromNs: number; readonly toNs: number },
+  n: number,
+): Bar[] {
+  const widthNs = (ends.toNs - ends.fromNs) / n;
+  const found = Array.from({ length: n }, (_, at) => ({
+    fromNs: ends.fromNs + at * widthNs,
+    critical: 0,
+    warning: 0,
+  }));
+  for (const one of incidents) {
+    const bar = found[Math.floor((one.start_ns - ends.fromNs) / widthNs)];
+    if (bar) bar[one.severity === "critical" ? "critical" : "warning"] += 1;
+  }
+  return found;
 }
 
 /** Events of an incident for the time axis of its plots. */
@@ -186,10 +251,24 @@ export function overlaysOf(one: Incident): Overlay[] {
   return found;
 }
 
+/** What people said of an incident as a whole, the newest first. */
+export function comments(marks: readonly Mark[]): Mark[] {
+  return marks.filter((mark) => mark.mark === "comment").sort((a, b) => b.time_ns - a.time_ns);
+}
+
+/** Whose an incident is: the newest word on it; undefined where nobody said, or it was given back. */
+export function assigned(marks: readonly Mark[]): Mark | undefined {
+  const newest = marks
+    .filter((mark) => mark.mark === "assigned")
+    .reduce<Mark | undefined>((last, one) => (last && last.time_ns >= one.time_ns ? last : one), undefined);
+  return newest?.reason ? newest : undefined;
+}
+
 /** The newest mark of each person about a cause, or (no rule) about the incident as a whole. */
 export function newestMarks(marks: readonly Mark[], entity: string, rule: string): Mark[] {
   const found = new Map<string, Mark>();
   for (const mark of marks) {
+    if (mark.mark === "comment" || mark.mark === "assigned") continue; // judges nothing
     if (mark.rule !== rule || (rule && mark.entity !== entity)) continue;
     const known = found.get(mark.actor);
     if (!known || known.time_ns < mark.time_ns) found.set(mark.actor, mark);

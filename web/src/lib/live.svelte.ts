@@ -9,12 +9,16 @@ interface Told {
 }
 
 const SILENT_MS = 15_000; // the server says its time every second; after this much silence the line is dead
-const AGAIN_MS = 3000;
+export const AGAIN_MS = 3000;
 
 class Live {
   /** The server's time: in a replay the recorded time that is reached. Known within a second. */
   nowNs = $state(Date.now() * 1e6);
   connection = $state<Connection>("connecting");
+  /** When the server was heard last, by this browser's clock, ms; undefined: never. */
+  heardMs = $state<number | undefined>();
+  /** How often it came back after it was lost: what was asked meanwhile is to be asked again. */
+  returns = $state(0);
   #versions = $state<Record<string, number>>({});
   #source: EventSource | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -39,6 +43,8 @@ class Live {
   /** Take what the server said. */
   told(said: Told): void {
     this.nowNs = said.now_ns;
+    this.heardMs = Date.now();
+    if (this.connection === "lost") this.returns += 1;
     this.connection = "live";
     for (const [table, version] of Object.entries(said.tables)) this.#versions[table] = version;
   }

@@ -44,11 +44,15 @@ it("says that the line is lost, and tries again until the server answers", () =>
   Source.made[0]?.onerror?.();
   vi.advanceTimersByTime(1);
   expect(live.connection).toBe("lost");
+  const [heard, returns] = [live.heardMs, live.returns];
+  expect(heard).toBe(Date.now() - 1);
   expect(Source.made[0]?.closed).toBe(true);
   vi.advanceTimersByTime(3000);
   expect(Source.made).toHaveLength(2);
+  expect(live.heardMs).toBe(heard); // trying is not hearing
   Source.made[1]?.says(8, {});
   expect(live.connection).toBe("live");
+  expect(live.returns).toBe(returns + 1);
 });
 
 it("takes silence for a dead line", () => {

@@ -1,13 +1,14 @@
 // Saying what one thinks of a cause or an incident; the name is kept in this browser, so that it is typed once.
 
 import { ApiError, post } from "./api";
+import { keep, recall } from "./kept";
 import type { Mark } from "./incidents";
 
 const ACTOR = "leadline.actor";
 
 /** Who marks, as this browser was told. */
 export function actor(): string {
-  return globalThis.localStorage?.getItem(ACTOR) ?? "";
+  return recall(ACTOR);
 }
 
 /** A name as the API takes it: letters, digits, `. _ @ -`. */
@@ -35,7 +36,7 @@ export async function say(what: Saying): Promise<ApiError | undefined> {
       ...what,
       reason: (what.reason ?? "").replace(/[\u0000-\u001f\u007f]+/g, " ").trim(),
     });
-    globalThis.localStorage?.setItem(ACTOR, what.actor);
+    keep(ACTOR, what.actor);
     return undefined;
   } catch (error) {
     return error instanceof ApiError ? error : new ApiError("broken", String(error), "POST /api/v1/marks");

@@ -1,6 +1,7 @@
 // How the reader likes to see it: kept in this browser, nowhere else. What is seen stands in the URL (place).
 
 import type { Zone } from "./moment";
+import { keep, recall } from "./kept";
 
 const THEME = "leadline.theme";
 const ZONE = "leadline.zone";
@@ -10,10 +11,10 @@ class Shown {
   numbers = $state(false);
   #chosen = $state<"light" | "dark" | "">("");
   #system = $state<"light" | "dark">("light");
-  #zone = $state<Zone>(globalThis.localStorage?.getItem(ZONE) === "local" ? "local" : "utc");
+  #zone = $state<Zone>(recall(ZONE) === "local" ? "local" : "utc");
 
   constructor() {
-    const kept = globalThis.localStorage?.getItem(THEME);
+    const kept = recall(THEME);
     if (kept === "light" || kept === "dark") this.#chosen = kept;
     const dark = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
     if (!dark) return;
@@ -31,13 +32,13 @@ class Shown {
   }
   set zone(zone: Zone) {
     this.#zone = zone;
-    localStorage.setItem(ZONE, zone);
+    keep(ZONE, zone);
   }
 
   /** The other one of light and dark, from now on. */
   turn(): void {
     this.#chosen = this.theme === "dark" ? "light" : "dark";
-    localStorage.setItem(THEME, this.#chosen);
+    keep(THEME, this.#chosen);
   }
 }
 

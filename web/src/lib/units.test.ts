@@ -57,6 +57,7 @@ describe("units", () => {
   it("never calls certain what is not", () => {
     expect(probability(0.9999)).toBe("0.99");
     expect(probability(1)).toBe("1");
+    expect([0, 0.0003, 0.005].map(probability)).toEqual(["0.00", "<0.01", "0.01"]);
   });
 
   it("tells shares, bytes and rates", () => {

@@ -2,10 +2,10 @@
 
 const UNKNOWN = "unknown";
 
-/** `12.4 GPU-h`, `41 GPU-s`: lost GPU time. */
+/** `12.4 GPU-h`, below an hour `41 GPU-s`: lost GPU time, as titles of incidents tell it. */
 export function gpuTime(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) return UNKNOWN;
-  if (seconds < 600) return `${figures(seconds)} GPU-s`;
+  if (seconds < 3600) return `${figures(seconds)} GPU-s`;
   return `${figures(seconds / 3600)} GPU-h`;
 }
 
@@ -45,6 +45,7 @@ export function percent(share: number | null | undefined): string {
 /** A probability, `0.96`; never 1.00 for what is not certain. */
 export function probability(value: number | null | undefined): string {
   if (value === null || value === undefined) return UNKNOWN;
+  if (value > 0 && value < 0.005) return "<0.01";
   return value < 1 ? Math.min(value, 0.99).toFixed(2) : "1";
 }
 

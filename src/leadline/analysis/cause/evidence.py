@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from leadline.analysis.cause.traffic import Others
 from leadline.model.hardware_codes import xid_words
 from leadline.model.incidents import repeated
-from leadline.model.metric_words import metric_words
+from leadline.model.metric_words import in_words, metric_words
 from leadline.model.units import S
 
 # Probability from which on a suspect of `localise` proves something; below it, flows that suffer for other reasons look
@@ -190,7 +190,7 @@ def _losses(rows: Iterable[Mapping[str, Any]]) -> Iterable[Piece]:
     for row in rows:
         start_ns = row["end_ns"] - row["window_ns"]
         entity = row["culprit"] or row["entity"] or ""
-        text = f"{row['classifier']} for {_number(row['seconds'])} s of {row['window_ns'] / S:g} s"
+        text = f"{in_words(row['classifier'])} for {_number(row['seconds'])} s of {row['window_ns'] / S:g} s"
         yield Piece(Face("sle_loss", row["metric"] or ""), entity, start_ns, row["end_ns"], None, 0.0, text)
 
 

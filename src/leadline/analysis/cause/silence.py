@@ -68,6 +68,8 @@ def dismissed(marks: Iterable[Mapping[str, object]]) -> frozenset[str]:
     """Incidents that somebody dismissed and nobody judged since."""
     newest: dict[str, tuple[int, str]] = {}
     for row in marks:
+        if row["mark"] in (Mark.COMMENT, Mark.ASSIGNED):  # says nothing of whether it is an incident
+            continue
         said = int(str(row["time_ns"])), str(row["mark"])
         incident = str(row["incident"])
         newest[incident] = max(newest.get(incident, said), said)

@@ -13,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from leadline.cli.output import STATE_STYLE, ago, when
-from leadline.cli.words.ledger import gpu_hours, gpu_time, money, share, so_far
+from leadline.cli.words.ledger import gpu_hours, money, share, so_far
 from leadline.cli.words.slow_workers import slow_worker_lines
 from leadline.model.ids import name_of
-from leadline.model.incidents import ActionKind, FaultClass, Symptom
+from leadline.model.incidents import ActionKind, FaultClass, Symptom, symptom_words
+from leadline.model.units import gpu_time
 from leadline.views.incidents.diagnosis import SYMPTOM_ANALYSES
 
 WIDTH = 100  # lines are no longer, however wide the terminal: long lines are hard to read
@@ -43,14 +44,6 @@ SURE = (
     (0.4, "about as likely as not"),
     (0.0, "a guess"),
 )
-SYMPTOM_WORDS: Mapping[str, str] = {
-    Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "sends no data any more",
-    Symptom.NAME_SHARED: "shares its name with another job",
-}  # fmt: skip
-PAST_SYMPTOM_WORDS: Mapping[str, str] = {**SYMPTOM_WORDS, Symptom.SLOW: "was slow", Symptom.STALL: "stood still",
-                           Symptom.SLE: "missed its expectation", Symptom.TELEMETRY_LOST: "sent no data",
-                           Symptom.NAME_SHARED: "shared its name with another job"}  # fmt: skip
 SUPPRESSED: Mapping[str, str] = {
     "maintenance": "its hosts are under maintenance", "drain": "its hosts are being drained",
     "preemption": "the scheduler took its place for another job", "dismissed": "somebody dismissed it",
@@ -160,7 +153,8 @@ class _Page:
     def incident(self, one: Answer, counts: bool) -> None:
         """One incident, whole."""
         state = state_of(one) if counts else "over"
-        self._line(state.upper(), self.headline(one), "bold", f"bold {STATE_STYLE.get(state, 'dim')}")
+        self._line(state.upper(), one["title"], "bold", f"bold {STATE_STYLE.get(state, 'dim')}")
+        self._line("", self.headline(one))
         self._line("", self._when(one))
         lost = self._gpus(one["lost_gpu_seconds"], gpu_time)
         self._line("", f"{lost} lost{self._so_far(one)}")
@@ -244,7 +238,7 @@ class _Page:
         self._evidence(cause["evidence"], shown, cause["entity"])
 
     def _evidence(self, pieces: Sequence[Answer], most: int, of: str = "") -> None:
-        shown = different(pieces)[:most]
+        shown = pieces[:most]
         if not shown:
             self._line(
                 "evidence", "no direct evidence: only what the symptom blames and where the part sits in the topology"
@@ -311,30 +305,13 @@ class _Page:
         self._part("also", texts)
 
     def in_a_line(self, one: Answer) -> str:
-        """`bert-1 was slow for 41 s, lost 176 GPU-s: cpu throttled host:h6 (0.93)`."""
+        """`Link h3/eth0 to leaf1 flapped 5 times: bert-1 lost 128 GPU-s, for 41 s from 20:22:16Z (0.93)  [ID]`."""
         until_ns = one["over_ns"] if one["held"] else one["end_ns"]
         until_ns = until_ns or (self._found["at_ns"] if one["state"] == "open" else one["seen_ns"])
-        words = symptom_words(one["symptom"], ongoing=is_ongoing(one))
         length = ago(max(0.0, (until_ns - one["start_ns"]) / 1e9))
         why = ", suppressed" if one["suppressed"] else ""
-        return (
-            f"{one['job'] or one['entity']} {words} for {length} from {when(one['start_ns'])[11:]}, "
-            f"lost {gpu_time(one['lost_gpu_seconds'])}{why}: {causes_words(one)}  [{one['incident']}]"
-        )
-
-
-def causes_words(one: Answer) -> str:
-    """The named causes in a few words: `link down of port:h3/eth0 (0.93)`; or what is missing."""
-    if not one["causes"]:
-        return f"cause unknown, missing {one['missing']}" if one["missing"] else "cause unknown"
-    dead = ", dead until it is reset" if one["held"] else ""
-    named = (f"{each['name'] or each['entity']} {_rule(each['rule'])} ({chance(each)})" for each in one["causes"])
-    return f"{' and '.join(named)}{dead}"
-
-
-def symptom_words(symptom: str, *, ongoing: bool) -> str:
-    """`is slow`, `was slow`; a symptom that is not known as it is."""
-    return (SYMPTOM_WORDS if ongoing else PAST_SYMPTOM_WORDS).get(symptom, symptom)
+        sure_of = f" ({chance(one['causes'][0])})" if one["causes"] else ""
+        return f"{one['title']}, for {length} from {when(one['start_ns'])[11:]}{why}{sure_of}  [{one['incident']}]"
 
 
 def is_ongoing(one: Answer) -> bool:
@@ -362,16 +339,6 @@ def moment(piece: Answer) -> str:
         return "with it"
     words = f"{ago(abs(piece['after_s']))} {'before' if piece['after_s'] < 0 else 'after'}"
     return f"{words} ?" if piece["order"] == "unknown" else words
-
-
-def different(pieces: Sequence[Answer]) -> list[Answer]:
-    """Pieces but those that say what an earlier one said of the same entity and moment: an event and its failure."""
-    found: list[Answer] = []
-    for piece in pieces:
-        same = (one for one in found if one["entity"] == piece["entity"] and one["time_ns"] == piece["time_ns"])
-        if not any(piece["text"] in one["text"] for one in same):
-            found.append(piece)
-    return found
 
 
 def piece_words(piece: Answer, of: str = "") -> str:
@@ -404,9 +371,7 @@ def state_line(found: Answer) -> str:
     if not now:
         words = found["why"] or "no problem found"
         return f"{found['state'].upper()}: {found['about'] or 'every job'}: {words}"
-    one = now[0]
-    symptom = symptom_words(one["symptom"], ongoing=is_ongoing(one))
-    return f"{found['state'].upper()}: {one['job'] or one['entity']} {symptom}: {causes_words(one)}"
+    return f"{found['state'].upper()}: {now[0]['title']}"
 
 
 def _name(entity: str) -> str:

@@ -14,10 +14,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leadline.cli.diagnosis.words import chance, counting, different, piece_words, state_line, sure, why_not
+from leadline.cli.diagnosis.words import chance, counting, piece_words, state_line, sure, why_not
 from leadline.cli.output import when
 from leadline.cli.picture.svg import SMALL, Drawing, shortened
-from leadline.cli.words.ledger import gpu_time, span
+from leadline.cli.words.ledger import span
+from leadline.model.units import gpu_time
 
 WIDTH, LEFT, TOP, ROW = 1280.0, 270.0, 108.0, 24.0
 EVIDENCE_MAX, CONSIDERED_MAX, CAUSES_MAX = 6, 5, 4
@@ -45,14 +46,10 @@ class _Picture:
         self._causes: Sequence[Mapping[str, Any]] = one["causes"][:CAUSES_MAX]
         self._considered: Sequence[Mapping[str, Any]] = one["considered"][:CONSIDERED_MAX]
         self._until_ns = one["end_ns"] or one["seen_ns"]
-        rows = (
-            1
-            + sum(1 + len(different(each["evidence"])[:EVIDENCE_MAX]) for each in self._causes)
-            + len(self._considered)
-        )
+        rows = 1 + sum(1 + len(each["evidence"][:EVIDENCE_MAX]) for each in self._causes) + len(self._considered)
         height = TOP + ROW * (rows + 1 + bool(self._considered)) + 60
         self._drawing = Drawing(WIDTH, math.ceil(height), f"Diagnosis of {answer['about'] or 'every job'}, {at}")
-        times = [piece["after_s"] for each in self._causes for piece in different(each["evidence"])[:EVIDENCE_MAX]]
+        times = [piece["after_s"] for each in self._causes for piece in each["evidence"][:EVIDENCE_MAX]]
         times += [(each["start_ns"] - one["start_ns"]) / 1e9 for each in self._causes]
         known: list[float] = [each for each in times if each is not None]
         self._from_s: float = MARGIN * min([-BEFORE_S_MIN, *known])
@@ -88,7 +85,7 @@ class _Picture:
     def _times(self) -> None:
         """Upright lines at the first lost second and where it was told; the end of the line of time."""
         drawing = self._drawing
-        bottom = TOP + ROW * (1 + sum(1 + len(different(each["evidence"])[:EVIDENCE_MAX]) for each in self._causes))
+        bottom = TOP + ROW * (1 + sum(1 + len(each["evidence"][:EVIDENCE_MAX]) for each in self._causes))
         reported = f"reported, {self._told_s():.1f} s"
         for after_s, name, dashes in ((0.0, "first lost second", ""), (self._told_s(), reported, "3 3")):
             drawing.line([(self._x(after_s), TOP - 18), (self._x(after_s), bottom)], "stroke-text", 1, dashes)
@@ -117,7 +114,7 @@ class _Picture:
         self._band(y, onset_s, max(until_s, onset_s), cause["entity"], "fill-job1")
         words = f"{cause['rule'].replace('-', ' ')}, {sure(cause)}; {cause['action']}"
         drawing.text(TEXT_X, y + 13, shortened(words, WIDTH - TEXT_X - 16), "fill-text strong")
-        for place, piece in enumerate(different(cause["evidence"])[:EVIDENCE_MAX], 1):
+        for place, piece in enumerate(cause["evidence"][:EVIDENCE_MAX], 1):
             y += ROW
             self._piece(piece, place, y, cause["entity"])
         drawing.end()

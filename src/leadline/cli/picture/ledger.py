@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leadline.cli.picture.svg import SMALL, Drawing, shortened, text_width
-from leadline.cli.words.ledger import CATEGORY_WORDS, gpu_time, money, owner_words, share, span
+from leadline.cli.words.ledger import CATEGORY_WORDS, money, owner_words, share, span
+from leadline.model.units import gpu_time
 
 WIDTH, LEFT, RIGHT = 1280.0, 72.0, 24.0
 TOP, BANDS, LOST, ROW = 118.0, 220.0, 110.0, 24.0
 OWNERS_MAX = 8
-# From the ground up, useful time first. Restart is dark, idle pale, unknown hatched: order tells them apart, too.
+# From the ground up, useful time first; unknown is hatched: order tells them apart, too.
 FILLS: Mapping[str, str] = {
-    "compute": "fill-job0", "communication": "fill-job3", "input": "fill-job1", "straggler": "fill-bad",
-    "checkpoint": "fill-job2", "restart": "fill-text", "idle": "fill-rule", "unknown": "hatched",
+    **{name: f"fill-took-{name}" for name in
+       ("compute", "communication", "input", "straggler", "checkpoint", "restart", "idle")},
+    "unknown": "hatched",
 }  # fmt: skip
 OTHER = "fill-job4"
 MISSING = "fill-box stroke-rule"

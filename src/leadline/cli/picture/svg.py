@@ -13,7 +13,7 @@ SMALL = 11.0  # the least that is readable on a laptop
 JOBS = 4  # told apart by hue and stroke; others share one grey
 
 # class: (light, dark). Job hues are told apart by colour-blind people (blue, orange, green, violet) and differ from the
-# colours of states.
+# colours of states. `took-X`: what a category of the ledger took, the same as on the page (web/src/app.css).
 _COLOURS = {
     "surface": ("#fbfbfa", "#15181c"),
     "text": ("#1b1f24", "#e8eaed"),
@@ -26,6 +26,13 @@ _COLOURS = {
     "job2": ("#1f7a5c", "#63c29f"),
     "job3": ("#7b4fc4", "#b794f6"),
     "job4": ("#6b7178", "#9aa1a9"),
+    "took-compute": ("#7ba394", "#55806f"),
+    "took-communication": ("#8fb0e6", "#48699f"),
+    "took-input": ("#b0a2d4", "#6d5f94"),
+    "took-checkpoint": ("#8ea2b8", "#566a80"),
+    "took-restart": ("#c4b08f", "#7d6c4d"),
+    "took-straggler": ("#d3a37a", "#8f6a45"),
+    "took-idle": ("#c9ccd1", "#4d5259"),
 }
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 4")  # of job 0, 1, ...: told apart without colour
 

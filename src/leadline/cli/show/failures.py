@@ -11,7 +11,8 @@ from leadline.cli.client import Client
 from leadline.cli.options import ClusterOption, FromOption, Output, OutputOption, ServerOption, ToOption
 from leadline.cli.output import console, emit, table, when
 from leadline.cli.show.ledger import back_after
-from leadline.cli.words.ledger import gpu_time, hours, share, span
+from leadline.cli.words.ledger import hours, share, span
+from leadline.model.units import gpu_time
 
 NEWEST_SHOWN = 8
 

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from leadline.cli.client import Client
-from leadline.cli.diagnosis.words import causes_words
 from leadline.cli.exits import require_known
 from leadline.cli.options import ClusterOption, FromOption, Output, OutputOption, ServerOption, ToOption
 from leadline.cli.output import STATE_STYLE, console, emit, table, when
-from leadline.cli.words.ledger import gpu_time, so_far, span
+from leadline.cli.words.ledger import so_far, span
+from leadline.model.units import gpu_time
 
 SHOWN = 40
 
@@ -65,7 +65,7 @@ def _row(one: Mapping[str, Any], now_ns: int) -> dict[str, Any]:
     return {
         "state": f"suppressed: {one['suppressed']}" if one["suppressed"] else state,
         "since": when(one["start_ns"]), "for": span((until_ns - one["start_ns"]) / 1e9),
-        "who": one["job"] or one["entity"], "what": one["symptom"], "cause": causes_words(one),
+        "what": one["title"],
         "do": ", ".join(dict.fromkeys(cause["action"] for cause in one["causes"])) or "-",
         "lost": _lost(one), "id": one["incident"],
     }  # fmt: skip

@@ -15,7 +15,8 @@ from leadline.cli.output import console, emit, table, when
 from leadline.cli.picture.ledger import ledger_picture
 from leadline.cli.picture.save import save
 from leadline.cli.words.costs import cost_words, time_words
-from leadline.cli.words.ledger import CATEGORY_WORDS, bar, gpu_time, hours, money, owner_words, share, span
+from leadline.cli.words.ledger import CATEGORY_WORDS, bar, hours, money, owner_words, share, span
+from leadline.model.units import gpu_time
 
 OWNERS_SHOWN = 10
 FAILURES_SHOWN = 5

@@ -13,7 +13,8 @@ from leadline.cli.client import Client
 from leadline.cli.exits import require_known
 from leadline.cli.options import ClusterOption, FromOption, Output, OutputOption, ServerOption, ToOption
 from leadline.cli.output import STATE_STYLE, console, emit, table, when
-from leadline.cli.words.ledger import gpu_time, share, span
+from leadline.cli.words.ledger import share, span
+from leadline.model.units import gpu_time
 
 SHOWN = 40
 BLAMED_SHOWN = 3

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leadline.cli.diagnosis.words import SUPPRESSED, symptom_words
+from leadline.cli.diagnosis.words import SUPPRESSED
 from leadline.cli.output import ago, when
 from leadline.cli.ranges import natural
-from leadline.cli.words.ledger import gpu_time, share, so_far, span
+from leadline.cli.words.ledger import share, so_far, span
+from leadline.model.incidents import symptom_words
+from leadline.model.units import gpu_time
 
 JOBS, INCIDENTS, HOSTS = "jobs", "incidents", "hosts"
 TABLES = (JOBS, INCIDENTS, HOSTS)
@@ -145,6 +147,7 @@ def _incident(one: Answer, at_ns: int) -> Row:
 
 
 def _told(one: Answer) -> Iterable[str]:
+    yield one["title"]
     if one["suppressed"]:
         yield f"no alerts: {SUPPRESSED.get(one['suppressed'], one['suppressed'])}"
     for cause in one["causes"][:2]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leadline.cli.words.ledger import CATEGORY_WORDS, gpu_time
+from leadline.cli.words.ledger import CATEGORY_WORDS
 from leadline.model.ids import kind_of
+from leadline.model.units import gpu_time
 
 SHARE_MIN = 0.005  # smaller ones would be told as 0 %
 OWNERS_SHOWN = 2

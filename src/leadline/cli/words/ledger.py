@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.model.ids import kind_of
+from leadline.model.units import gpu_time
 
 CATEGORY_WORDS: Mapping[str, str] = {
     "compute": "compute", "input": "waiting for input", "communication": "communication",
@@ -26,18 +27,6 @@ def so_far(lost: float | None, estimated: float) -> str:
     if estimated > (1 - ESTIMATE_TOLD) * lost:
         return "so far, estimated"
     return f"so far, {gpu_time(estimated)} of it estimated"
-
-
-def gpu_time(gpu_seconds: float | None) -> str:
-    """`1.32 GPU-h`, below an hour `85 GPU-s`; `-` for None."""
-    if gpu_seconds is None:
-        return "-"
-    hours = gpu_seconds / 3600
-    if hours >= 1000:
-        return f"{hours:,.0f} GPU-h"
-    if hours >= 1:
-        return f"{hours:.3g} GPU-h"
-    return f"{gpu_seconds:,.0f} GPU-s" if gpu_seconds >= 100 else f"{gpu_seconds:.3g} GPU-s"
 
 
 def gpu_hours(gpu_seconds: float) -> str:

@@ -228,16 +228,17 @@ CAUSE = Table(
 
 MARK = Table(
     "mark",
-    doc="Feedback: a person marked a cause right or wrong, or dismissed an incident. Rules that are often wrong are switched off.",
+    doc="Feedback: a person marked a cause right or wrong, or dismissed, commented on or assigned an incident. Rules that are "
+    "often wrong are switched off.",
     own=(
         Column("incident", STR, None, "the incident"),
         Column(
             "entity", SYM, None, "the component that was named; of a dismissed incident the entity with the symptom"
         ),
         Column("rule", SYM, None, "the rule that named it; empty: the incident as a whole"),
-        Column("mark", SYM, None, "right, wrong, dismissed"),
+        Column("mark", SYM, None, "right, wrong, dismissed, comment, assigned"),
         Column("actor", SYM, None, "who says so"),
-        Column("reason", STR, None, "why"),
+        Column("reason", STR, None, "why; the comment; to whom it is assigned, empty: nobody"),
         Column("time_ns", I64, "ns", "when"),
     ),
     order=("incident", "time_ns"),

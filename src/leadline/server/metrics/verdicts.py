@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 
 from prometheus_client.core import Metric
 
-from leadline.alerts.notice import severity_of
 from leadline.server.metrics.catalogue import METRICS
 from leadline.store import Store
+from leadline.views.incidents.title import severity
 from leadline.views.standing import Budget, GpuTime, JobTime, OpenIncidents, Standing, all_budgets, open_incidents
 
 EVERY_S = 10.0  # a window of most analyses: nothing changes more often
@@ -99,8 +99,8 @@ def _first(every: Sequence[T], tenant: str, bound: int, kind: str, left_out: dic
 def _incidents(some: Sequence[OpenIncidents]) -> Iterator[Metric]:
     family: Any = METRICS["leadline_incidents_open"].family()
     for each in some:
-        severity = severity_of(each.symptom)
-        labels = [each.tenant, each.cluster, each.job, each.rule, each.symptom, severity, each.suppressed]
+        whose = [each.tenant, each.cluster, each.job, each.rule]
+        labels = [*whose, each.symptom, severity(each.symptom), each.suppressed]
         family.add_metric(labels, each.count)
     yield family
 

@@ -11,7 +11,8 @@ from leadline.server.asking import At, Cluster, From, Reading, SomeIncident, Som
 from leadline.server.tokens.rights import guarded_router
 from leadline.views.incidents.actions import incident_json
 from leadline.views.incidents.diagnosis import diagnosis_answer
-from leadline.views.incidents.types import DiagnosisAnswer, IncidentsAnswer, OneIncidentAnswer
+from leadline.views.incidents.similar import similar_answer
+from leadline.views.incidents.types import DiagnosisAnswer, IncidentsAnswer, OneIncidentAnswer, SimilarAnswer
 from leadline.views.incidents.view import STATES, Incidents, incidents_answer
 from leadline.views.names import no_incident
 from leadline.views.rows import SCHEMA_VERSION
@@ -45,6 +46,14 @@ def one_incident(reader: Reading, incident: SomeIncident, cluster: Cluster = "")
         if not found:
             raise no_incident(reader.parts.store, question, incident)
     return {"schema": SCHEMA_VERSION, "incidents": [incident_json(each) for each in found]}
+
+
+@router.get("/api/v1/incidents/{incident}/similar", tags=["incidents"], **answers(SimilarAnswer))
+def similar(reader: Reading, incident: str, cluster: Cluster = "") -> dict[str, Any]:
+    """Earlier incidents like this one, the likest first, and what people said of them."""
+    question = reader.asked("", cluster)
+    with reader.turn():
+        return similar_answer(reader.parts.store, question, incident)
 
 
 @router.get("/api/v1/diagnosis", tags=["incidents"], **answers(DiagnosisAnswer))

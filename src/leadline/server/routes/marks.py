@@ -19,7 +19,7 @@ _TEXT = r"^[^\x00-\x1f\x7f]*$"  # one line
 
 
 class MarkRequest(BaseModel):
-    """What a person says of a cause (right, wrong) or of an incident (dismissed)."""
+    """What a person says of a cause (right, wrong) or of an incident (dismissed, comment, assigned)."""
 
     incident: str = Field(min_length=1, max_length=500, pattern=_TEXT)
     mark: Mark
@@ -27,7 +27,10 @@ class MarkRequest(BaseModel):
         default="", max_length=500, pattern=_TEXT, description="of the named cause; empty: the only one"
     )
     rule: str = Field(default="", max_length=100, pattern=_TEXT)
-    reason: str = Field(default="", max_length=2000, pattern=_TEXT)
+    reason: str = Field(
+        default="", max_length=2000, pattern=_TEXT,
+        description="why; the text of a comment; of `assigned` whose the incident is now, nobody's if empty",
+    )  # fmt: skip
     actor: str = Field(default="", max_length=64, pattern=r"^[A-Za-z0-9._@-]*$", description="who says so")
 
 
@@ -36,8 +39,8 @@ router = guarded_router()
 
 @router.post("/api/v1/marks", tags=["incidents"], **answers(MarksAnswer))
 def mark(reader: Reading, asked: MarkRequest) -> dict[str, Any]:
-    """Say that a named cause is right or wrong, or dismiss an incident. For the role operator, and for tenants of
-    their own incidents. The newest mark of a person counts."""
+    """Say that a named cause is right or wrong, dismiss an incident, comment on it, or assign it. For the role
+    operator, and for tenants of their own incidents. The newest mark of a person counts."""
     principal = reader.principal
     feedback = Feedback(**asked.model_dump())
     with reader.turn():

@@ -44,6 +44,7 @@ _GET_READ = (
     "/api/v1/incidents/{incident}",
     "/api/v1/incidents/{incident}/explanation",
     "/api/v1/incidents/{incident}/report",
+    "/api/v1/incidents/{incident}/similar",
     "/api/v1/jobs",
     "/api/v1/jobs/{job:path}",
     "/api/v1/jobs/{job:path}/collectives",

@@ -15,12 +15,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from leadline.model.ids import EntityId
-from leadline.model.incidents import ActionKind, Symptom
+from leadline.model.incidents import FLAPS, ActionKind, Symptom
 from leadline.views.incidents.incident import Cause, Incident
+from leadline.views.incidents.title import severity, title
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}")
 _EVERY = "ALL"  # Slurm takes it, in any case, for every node there is
-FLAPS = frozenset({"link-down"})  # events that come and go
 OF_DEAD = frozenset({ActionKind.DRAIN, ActionKind.RESET_GPU, ActionKind.REPLACE_NODE, ActionKind.REBOOT_NODE})
 """Actions that are told in whole for a GPU that is dead: each alone is half of what is to be done."""
 RECORD_BEFORE_NS, RECORD_AFTER_NS = 120 * 10**9, 60 * 10**9
@@ -226,7 +226,10 @@ def incident_json(incident: Incident) -> dict[str, Any]:
     def caused(cause: Cause) -> dict[str, Any]:
         return {**cause.as_json(), "todo": asdict(to_do(incident, cause))}
 
-    derived = {"unwatched": incident.unwatched, "held": incident.held, "over_ns": incident.over_ns}
+    derived = {
+        "title": title(incident), "severity": severity(incident.symptom), "unwatched": incident.unwatched,
+        "held": incident.held, "over_ns": incident.over_ns,
+    }  # fmt: skip
     return {
         **asdict(incident), **derived,
         "advice": [asdict(each) for each in advice(incident)],

@@ -185,12 +185,15 @@ def _judged(watched: Watched, *, recorded: bool) -> tuple[str, str]:
 # --- from a store -------------------------------------------------------------------------------------------------
 
 
-def diagnosis_answer(store: Store, asked: Asked, about: str = "", config: LedgerConfig | None = None) -> dict[str, Any]:
+def diagnosis_answer(
+    store: Store, asked: Asked, about: str = "", config: LedgerConfig | None = None, over_ns: int = OVER_NS
+) -> dict[str, Any]:
     """The diagnosis of a job, of an incident by its id, of what names an entity, or (empty) of everything.
 
-    Errors: StoreError. A name that nobody told is an answer too: `unknown`, with what may have been meant.
+    `over_ns`: incidents of a job, and of everything, count that ended within it. Errors: StoreError. A name that
+    nobody told is an answer too: `unknown`, with what may have been meant.
     """
-    kind, name, incidents = _named(Incidents(store, asked), about, asked)
+    kind, name, incidents = _named(Incidents(store, asked), about, asked, over_ns)
     watching = _Watching(store, asked)
     jobs = [each for one in incidents for each in one.jobs] if kind is About.INCIDENT else []
     watched = watching.watched([name] if kind is About.JOB else jobs)
@@ -221,20 +224,20 @@ def _slow_workers(store: Store, asked: Asked, watched: Watched) -> list[dict[str
     return found
 
 
-def _named(found: Incidents, about: str, asked: Asked) -> tuple[About, str, list[Incident]]:
+def _named(found: Incidents, about: str, asked: Asked, over_ns: int) -> tuple[About, str, list[Incident]]:
     """What a name is of, as it is told, and the incidents about it.
 
     An incident that is named by its id, or by a part that it names, is told whenever it was; those of a job, and of
-    all, if they were open within the last day.
+    all, if they were open within the last `over_ns`.
     """
     if not about:
-        return About.ALL, "", found.between(asked.at_ns - OVER_NS)
+        return About.ALL, "", found.between(asked.at_ns - over_ns)
     if incidents := found.named(about):
         return About.INCIDENT, about, incidents
     if is_entity(about) and kind_of(about) != "job":
         return About.ENTITY, about, [one for one in found.between() if one.names(about)]
     job = about.removeprefix("job:")
-    return About.JOB, job, found.between(asked.at_ns - OVER_NS, job)
+    return About.JOB, job, found.between(asked.at_ns - over_ns, job)
 
 
 class _Watching:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leadline.analysis.cause.rules import BY_NAME
-from leadline.model.incidents import Symptom
+from leadline.model.incidents import symptom_words
 from leadline.views.asked import time_text
 from leadline.views.incidents.actions import Advice, advice
 from leadline.views.incidents.incident import AFTER, BEFORE, TOGETHER, Cause, Evidence, Incident
@@ -31,11 +31,6 @@ OUR_TABLES = frozenset(
 SYMPTOM, CAUSE, EVIDENCE, CONSIDERED, ACTION, UNKNOWN, SUPPRESSED = (
     "symptom", "cause", "evidence", "considered", "action", "unknown", "suppressed",
 )  # fmt: skip
-_SYMPTOM_WORDS = {
-    Symptom.SLOW: "is slow", Symptom.STALL: "stands still", Symptom.CRASH: "crashed",
-    Symptom.SLE: "misses its expectation", Symptom.TELEMETRY_LOST: "sends no data any more",
-    Symptom.NAME_SHARED: "shares its name with another job",
-}  # fmt: skip
 _ORDER = {
     BEFORE: "before the first lost second",
     AFTER: "after the first lost second",
@@ -121,7 +116,7 @@ class _Telling:
     def symptom(self) -> None:
         one = self._incident
         what = one.job or one.entity
-        symptom = _SYMPTOM_WORDS.get(one.symptom, one.symptom)  # type: ignore[call-overload]
+        symptom = symptom_words(one.symptom, ongoing=True)
         until = "and lasts" if one.open else f"until {time_text(one.end_ns)}" if one.end_ns else "and is over"
         until += " and was not watched since then" if one.unwatched else ""
         others = [job for job in one.jobs if job != one.job]

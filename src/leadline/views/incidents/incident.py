@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from leadline.model.hardware_codes import Xid, death_of
@@ -33,6 +33,9 @@ class Evidence:
     order: str
     code: str = ""  # of an event: its vendor's number
     times: int = 1  # how often it was seen
+    name: str = ""  # what people call the entity, as of a cause
+    label: str = ""  # of an anomaly: what people call its metric, `SM clock`
+    codes: Mapping[int, str] = field(default_factory=dict)  # of an anomaly: what its values stand for, or their bits
 
 
 @dataclass(frozen=True, slots=True)

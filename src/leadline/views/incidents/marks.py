@@ -6,7 +6,7 @@ POST /api/v1/marks ── checked ──> mark ──> analysis `cause`: rules t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,12 @@ from leadline.views.names import no_incident
 from leadline.views.rows import SCHEMA_VERSION, json_rows
 
 MARKS_MAX = 1000  # told in one answer
+_OF_WHOLE: Mapping[Mark, str] = {
+    Mark.DISMISSED: "say in `reason` why the incident is dismissed: others will ask",
+    Mark.COMMENT: "a comment is empty; say in `reason` what others should read",
+    Mark.ASSIGNED: "",
+}
+"""Marks of a whole incident, and what to say where they come without a reason; empty: they need none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +56,13 @@ def save_mark(store: Store, principal: Principal, feedback: Feedback, now_ns: in
     if not found:
         raise no_incident(store, Asked(principal, "", now_ns), feedback.incident)
     about = _about(found, feedback)
+    said = marks_of(store, Asked(principal, "", now_ns), [feedback.incident])
+    at_ns = max([now_ns, *(row["time_ns"] + 1 for row in said)])  # in a replay that ended all are said at one time
     rows = [
         {
             "tenant": one.tenant, "cluster": one.cluster, "incident": one.incident, "entity": entity, "rule": rule,
             "mark": feedback.mark.value, "actor": principal.signature(feedback.actor), "reason": feedback.reason,
-            "time_ns": now_ns,
+            "time_ns": at_ns,
         }
         for one, entity, rule in sorted(about, key=lambda each: each[0].tenant)
     ]  # fmt: skip
@@ -65,21 +73,31 @@ def save_mark(store: Store, principal: Principal, feedback: Feedback, now_ns: in
 
 def marks_answer(store: Store, asked: Asked, incident: str) -> dict[str, Any]:
     """What `GET /api/v1/marks` says: what was said of an incident, or of all; the newest first."""
-    where = " AND ".join([*asked.conditions(), *(["incident = {incident:String}"] if incident else [])])
+    return {"schema": SCHEMA_VERSION, "marks": marks_of(store, asked, [incident] if incident else None)}
+
+
+def marks_of(store: Store, asked: Asked, incidents: Sequence[str] | None) -> list[dict[str, Any]]:
+    """Rows of `mark` of these incidents, the newest first; None: of all. Errors: StoreError."""
+    if incidents is not None and not incidents:
+        return []
+    among = [] if incidents is None else ["incident IN {incidents:Array(String)}"]
+    where = " AND ".join([*asked.conditions(), *among])
     names = ", ".join(column.name for column in MARK.columns)
     condition = f"WHERE {where} " if where else ""
     sql = f"SELECT {names} FROM leadline.{MARK.name} {condition}ORDER BY time_ns DESC, actor, entity LIMIT {MARKS_MAX}"
-    parameters = asked.parameters(sql) | ({"incident": incident} if incident else {})
-    return {"schema": SCHEMA_VERSION, "marks": json_rows(store.query(sql, parameters))}
+    parameters = asked.parameters(sql) | ({} if incidents is None else {"incidents": list(incidents)})
+    return json_rows(store.query(sql, parameters))
 
 
 def _about(found: Sequence[Incident], feedback: Feedback) -> list[tuple[Incident, str, str]]:
     """Of each row of the incident the component and the rule that are spoken of. Errors: UsageError."""
-    if feedback.mark is Mark.DISMISSED:
+    if feedback.mark in _OF_WHOLE:
         if feedback.entity or feedback.rule:
-            raise UsageError("an incident is dismissed as a whole; leave entity and rule out, or mark the cause wrong")
-        if not feedback.reason.strip():
-            raise UsageError("say in `reason` why the incident is dismissed: others will ask")
+            raise UsageError(
+                f"`{feedback.mark}` is of an incident as a whole; leave entity and rule out, or mark the cause wrong"
+            )
+        if (missing := _OF_WHOLE[feedback.mark]) and not feedback.reason.strip():
+            raise UsageError(missing)
         return [(one, one.entity, "") for one in found]
     spoken = [(one, cause) for one in found if (cause := _named(one, feedback)) is not None]
     if not spoken:

@@ -23,6 +23,7 @@ from leadline.views.incidents.facts import Explanation, explanation, lost_words,
 from leadline.views.incidents.incident import Cause, Evidence, Incident
 from leadline.views.incidents.marks import marks_answer
 from leadline.views.incidents.report_plot import HEIGHT, WIDTH, Drawn, drawn
+from leadline.views.incidents.title import title
 from leadline.views.incidents.view import Incidents
 from leadline.views.names import no_incident
 from leadline.views.samples import samples_answer
@@ -190,6 +191,12 @@ def _template() -> Template:
         lstrip_blocks=True, undefined=jinja2.StrictUndefined,
     )  # fmt: skip
     engine.filters.update(
-        moment=_moment, lost=lost_words, percent=percent, after=_after, why_not=_why_not, quoted=shlex.quote
+        moment=_moment,
+        lost=lost_words,
+        percent=percent,
+        after=_after,
+        why_not=_why_not,
+        quoted=shlex.quote,
+        heading=title,
     )
     return engine.get_template("report.html.jinja2")

@@ -73,12 +73,16 @@ class CauseAnswer(BaseModel):
 class IncidentAnswer(BaseModel):
     """One incident of one tenant.
 
-    `held`: its symptoms are over since `over_ns`; it is open because a part of its cause is dead until it is reset.
+    `title`: its cause in words and what that cost; its symptom where no cause is named. `severity`: critical where a
+    job stands still or is down, else warning. `held`: its symptoms are over since `over_ns`; it is open because a part
+    of its cause is dead until it is reset.
     """
 
     tenant: str
     cluster: str
     incident: str
+    title: str
+    severity: str
     entity: str
     job: str | None
     jobs: list[str]
@@ -194,7 +198,8 @@ class ExplanationAnswer(_Answer):
 
 
 class MarkAnswer(BaseModel):
-    """What somebody said of a cause or an incident, and when."""
+    """What somebody said of a cause or an incident, and when. `reason`: why; the text of a comment; of `assigned` whose
+    the incident is, nobody's if empty."""
 
     tenant: str
     cluster: str
@@ -205,6 +210,26 @@ class MarkAnswer(BaseModel):
     actor: str
     reason: str
     time_ns: int
+
+
+class SimilarIncident(BaseModel):
+    """An earlier incident that is like one, and why; `marks`: what people said of it, the newest first."""
+
+    tenant: str
+    incident: str
+    title: str
+    why: str
+    start_ns: int
+    end_ns: int | None
+    state: str
+    lost_gpu_seconds: float
+    marks: list[MarkAnswer]
+
+
+class SimilarAnswer(_Answer):
+    """The likest first, of these the newest."""
+
+    similar: list[SimilarIncident]
 
 
 class MarksAnswer(_Answer):

@@ -15,9 +15,10 @@ from typing import Any
 
 from leadline.model.ids import EntityId, kind_of
 from leadline.model.incidents import UNWATCHED_NS, Verdict, is_unwatched, repeated
+from leadline.model.metric_words import codes_of, metric_name
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
-from leadline.model.tables.verdicts import CAUSE, INCIDENT, SYMPTOM
+from leadline.model.tables.verdicts import ANOMALY, CAUSE, INCIDENT, SYMPTOM
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job
 from leadline.views.incidents.actions import incident_json
@@ -94,7 +95,7 @@ def _incident(
     return Incident(
         **{name: row[name] for name in _PLAIN},
         jobs=tuple(row["jobs"] or ()),
-        symptoms=tuple(_symptom(each, symptom_of.get(_symptom_key(row, each)), start) for each in told),
+        symptoms=tuple(_symptom(each, symptom_of.get(_symptom_key(row, each)), start, where) for each in told),
         causes=_by_name([_cause(each, start, where) for each in _of_newest(row, causes)]),
     )
 
@@ -134,7 +135,7 @@ def _cause(row: Mapping[str, Any], start: tuple[int, int | None], where: Where) 
         position=row["position"], entity=row["entity"], host=host_of(row["entity"], where.hosts), rule=row["rule"],
         chosen=bool(row["chosen"]), layer=row["layer"], fault_class=row["class"], probability=row["probability"],
         start_ns=row["start_ns"], reported_ns=row.get("reported_ns"), score=_object(row["score"]),
-        evidence=_evidence(row["evidence"], start), action=row["action"], action_cost=row["action_cost"],
+        evidence=_evidence(row["evidence"], start, where), action=row["action"], action_cost=row["action_cost"],
         saves=row["saves"], waiting_cost=row["waiting_cost"], text=row["text"], name=where.name(row["entity"]),
     )  # fmt: skip
     if not found.name or not found.host:
@@ -155,7 +156,9 @@ def _by_name(causes: Sequence[Cause]) -> tuple[Cause, ...]:
     return tuple(found)
 
 
-def _symptom(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[int, int | None]) -> IncidentSymptom:
+def _symptom(
+    told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tuple[int, int | None], where: Where
+) -> IncidentSymptom:
     more: Mapping[str, Any] = row or {}
     return IncidentSymptom(
         entity=str(told.get("entity", "")), symptom=str(told.get("symptom", "")), start_ns=told.get("start_ns"),
@@ -163,18 +166,29 @@ def _symptom(told: Mapping[str, Any], row: Mapping[str, Any] | None, start: tupl
         lost_gpu_seconds=float(told.get("lost_gpu_seconds") or 0.0),
         lost_share=more.get("lost_share"), missing=more.get("missing"),
         blamed=tuple(each for each in _list(more.get("blamed")) if isinstance(each, Mapping)),
-        evidence=_evidence(more.get("evidence"), start),
+        evidence=_evidence(more.get("evidence"), start, where),
     )  # fmt: skip
 
 
 def incident_symptom(row: Mapping[str, Any]) -> IncidentSymptom:
     """A symptom from its own row."""
-    return _symptom(row, row, (row["start_ns"], row["bound_ns"]))
+    return _symptom(row, row, (row["start_ns"], row["bound_ns"]), Where({}, {}))
 
 
-def _evidence(text: str | None, start: tuple[int, int | None]) -> tuple[Evidence, ...]:
-    """Rows of evidence, in their order; each held against the first lost second."""
-    return tuple(_piece(each, *start) for each in _list(text))
+def _evidence(text: str | None, start: tuple[int, int | None], where: Where) -> tuple[Evidence, ...]:
+    """Rows of evidence, in their order; each held against the first lost second.
+
+    Without those that say what an earlier one said of the same entity and moment: an event and its failure.
+    """
+    found: list[Evidence] = []
+    for piece in (_piece(each, *start) for each in _list(text)):
+        alike = (each for each in found if (each.entity, each.time_ns) == (piece.entity, piece.time_ns))
+        if not any(piece.text in each.text for each in alike):
+            metric = piece.what if piece.table == ANOMALY.name else ""
+            found.append(
+                replace(piece, name=where.name(piece.entity), label=metric_name(metric), codes=codes_of(metric))
+            )
+    return tuple(found)
 
 
 def _piece(each: Any, start_ns: int, start_bound_ns: int | None) -> Evidence:
@@ -189,6 +203,12 @@ def _piece(each: Any, start_ns: int, start_bound_ns: int | None) -> Evidence:
         None if after_ns is None else after_ns / 1e9, order_of(after_ns, bound_ns, start_bound_ns),
         str(each.get("code") or ""), times,
     )  # fmt: skip
+
+
+def _about(cause: Mapping[str, Any]) -> list[str]:
+    """The entities that the evidence of a cause is of."""
+    pieces = (each for each in _list(cause["evidence"]) if isinstance(each, Mapping))
+    return [str(each["entity"]) for each in pieces if each.get("entity")]
 
 
 def order_of(after_ns: int | None, bound_ns: int | None, start_bound_ns: int | None) -> str:
@@ -276,6 +296,16 @@ class Incidents:
         """The one with this id: one for each tenant that it affects, what lost most first; empty if there is none."""
         return self._with_losses(self._all(incident))
 
+    def of_rows(self, incidents: Rows, causes: Rows) -> list[Incident]:
+        """Incidents of rows that were read already, with what they lost and where their causes are."""
+        causes = list(causes)
+        return self._with_losses(incidents_of(incidents, causes, [], *self._where(causes)))
+
+    def _where(self, causes: Iterable[Mapping[str, Any]]) -> tuple[dict[str, str], dict[str, str]]:
+        """Hosts, and numbers on them, of the components that causes and their evidence name."""
+        named = {part for row in causes for part in (row["entity"], *_about(row))}
+        return self.hosts(named), self.indices(named)
+
     def _with_losses(self, found: Sequence[Incident]) -> list[Incident]:
         """The same with what the ledger says that they lost."""
         return with_losses(found, losses_of(self._store, self._asked).whole) if found else []
@@ -287,8 +317,7 @@ class Incidents:
             return []
         causes = self._rows(rows_where(CAUSE, " AND ".join(where)), incident)
         symptoms = self._rows(rows_where(SYMPTOM, " AND ".join(self._asked.conditions())), "")
-        named = {row["entity"] for row in causes}
-        return incidents_of(told, causes, symptoms, self.hosts(named), self.indices(named))
+        return incidents_of(told, causes, symptoms, *self._where(causes))
 
     def _rows(self, sql: str, incident: str) -> list[dict[str, Any]]:
         given = {"incident": incident} if incident else {}

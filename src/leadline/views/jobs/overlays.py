@@ -18,7 +18,8 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
 from leadline.model.units import S
-from leadline.views.incidents.view import incidents_of
+from leadline.views.incidents.title import title
+from leadline.views.incidents.view import Incidents
 from leadline.views.jobs.rows import JobRows
 from leadline.views.rows import SCHEMA_VERSION, rows_where
 
@@ -200,10 +201,10 @@ def _incidents(rows: JobRows) -> Iterator[Mark]:
         rows_where(CAUSE, f"tenant = {{owner:String}}{rows.in_cluster()} AND incident IN {{incidents:Array(String)}}"),
         incidents=sorted({row["incident"] for row in incidents}),
     )
-    for one in incidents_of(incidents, causes, []):
+    found = Incidents(rows.store, rows.asked).of_rows(incidents, causes)
+    for one in found:
         end_ns = one.end_ns if one.end_ns is not None or one.open else one.seen_ns
         if end_ns is not None and end_ns <= rows.from_ns:
             continue
-        told = ", ".join(f"{cause.rule} {cause.entity}" for cause in one.chosen) or "cause unknown"
         severity = "info" if one.suppressed else "error" if one.known else "warning"
-        yield Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, f"{one.symptom}: {told}", 1, one.incident)
+        yield Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, title(one), 1, one.incident)

@@ -40,6 +40,8 @@ def test_marks_of_incidents_are_none_of_a_rule() -> None:
 def test_an_incident_is_dismissed_until_somebody_judges_it() -> None:
     rows = [mark(1, "dismissed", rule="", time_ns=5), mark(2, "dismissed", rule="", time_ns=5)]
     assert dismissed([*rows, mark(2, "right", time_ns=7)]) == {"i1"}
+    talked = [mark(1, "comment", rule="", time_ns=8), mark(1, "assigned", rule="", time_ns=9)]
+    assert dismissed([*rows, *talked]) == {"i1", "i2"}, "who talks about it does not judge it"
 
 
 def test_a_mark_counts_for_the_tenant_of_the_incident_and_an_operators_for_all() -> None:

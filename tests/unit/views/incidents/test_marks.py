@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.views.incidents.incident_rows import FLAP, NOW, ROWS, THIN, S, cause, incident
+from tests.unit.views.incidents.incident_rows import FLAP, NOW, ROWS, THIN, WORKER, S, cause, incident
 from tests.unit.views.paths.path_rows import append, filled
 
 from leadline.cli.show.rules import state_of
@@ -16,7 +16,8 @@ from leadline.model.incidents import RULE_MARKS_MIN, Mark
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.incidents.marks import Feedback, save_mark
+from leadline.views.incidents.marks import Feedback, marks_answer, save_mark
+from leadline.views.incidents.similar import similar_answer
 from leadline.views.rules import rules_answer
 
 OPERATOR = Principal()
@@ -95,7 +96,9 @@ def test_an_incident_of_two_tenants_is_marked_for_both_by_the_operator(store: St
         (Feedback(BOTH, Mark.WRONG), "has several causes, link-down at .*, cpu-throttled at host:h6; say which"),
         (Feedback(THIN, Mark.WRONG), "has no named cause, so none is wrong; dismiss the incident"),
         (Feedback(FLAP, Mark.DISMISSED, reason=" "), "say in `reason` why"),
-        (Feedback(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "dismissed as a whole"),
+        (Feedback(FLAP, Mark.DISMISSED, "port:h3/eth0", reason="x"), "`dismissed` is of an incident as a whole"),
+        (Feedback(FLAP, Mark.COMMENT, reason=" "), "a comment is empty"),
+        (Feedback(FLAP, Mark.ASSIGNED, rule="link-down", reason="kim"), "`assigned` is of an incident as a whole"),
     ],
 )
 def test_what_is_refused_says_what_to_do(store: Store, said: Feedback, told: str) -> None:
@@ -104,6 +107,24 @@ def test_what_is_refused_says_what_to_do(store: Store, said: Feedback, told: str
     with pytest.raises(UsageError, match=told):
         save_mark(store, principal, said, NOW)
     assert len(stored(store)) == before
+
+
+def test_comments_and_who_takes_care_are_rows_beside_the_marks(store: Store) -> None:
+    save_mark(store, OPERATOR, Feedback(WORKER, Mark.WRONG, actor="kim", reason="it was the fan"), NOW)
+    save_mark(store, ACME, Feedback(WORKER, Mark.COMMENT, reason="fan ordered"), NOW + S)
+    save_mark(store, OPERATOR, Feedback(WORKER, Mark.ASSIGNED, reason="pat"), NOW + 2 * S)
+    said = marks_answer(store, Asked(OPERATOR, "", NOW), WORKER)["marks"]
+    assert [(row["mark"], row["rule"], row["reason"]) for row in said] == [
+        ("assigned", "", "pat"), ("comment", "", "fan ordered"), ("wrong", "slow-gpu", "it was the fan"),
+    ]  # fmt: skip
+    (again,) = [incident("again-slow-1", "bert-1", -10, seen_ns=NOW)]
+    append(store, {"incident": [again], "cause": [cause("again-slow-1", 1, "gpu:GPU-6", "slow-gpu", 0.9, -10)]})
+    (like,) = similar_answer(store, Asked(OPERATOR, "", NOW), "again-slow-1")["similar"]
+    assert (like["incident"], like["why"]) == (WORKER, "same component and fault")
+    assert like["title"] == "GPU-6 on h6 runs at a lower clock than it should: bert-1 lost 100 GPU-s"
+    assert [row["reason"] for row in like["marks"]] == ["fan ordered", "it was the fan"]
+    with pytest.raises(RefusedError, match="no incident"):
+        similar_answer(store, Asked(BETA, "", NOW), "again-slow-1")
 
 
 def test_a_rule_that_is_often_wrong_falls_silent_and_the_newest_mark_of_a_person_counts(store: Store) -> None:

@@ -301,7 +301,7 @@ def test_what_happened_to_it_and_below_it_is_told_and_nothing_else(store: Store)
         ("xid 79 of gpu:GPU-1", False),
         ("link-down of swport:leaf1/Ethernet2", False),
         (f"checkpoint in step {STEPS}", True),
-        ("slow: cause unknown", False),
+        ("bert-1 is slow and lost 8 GPU-s, cause unknown", False),
     }
     assert [each["incident"] for each in found["overlays"] if each["kind"] == "incident"] == ["bert-1-slow"]
 

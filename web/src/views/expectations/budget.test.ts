@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { barOf, budget, burns, goodShare } from "./budget";
+import { barOf, budget, burnRate, goodShare, parted } from "./budget";
 
 describe("shares", () => {
   it.each([
@@ -27,8 +27,24 @@ describe("budgets", () => {
   it("are bars within their frame", () => {
     expect([barOf(-451), barOf(0.3), barOf(null), barOf(1)]).toEqual([0, 0.3, 0, 1]);
   });
-  it("burn at rates of three windows", () => {
-    expect(burns({ "5m": 5451.5, "1h": 14.42, "24h": 0.4 })).toBe("5,452×  14×  0.4×");
-    expect(burns({ "5m": null })).toBe("-  -  -");
+  it("burn at a rate", () => {
+    expect([5451.5, 14.42, 0.4, null].map(burnRate)).toEqual(["5,452×", "14×", "0.4×", "-"]);
   });
+});
+
+it("what is broken is apart from what is strained, unknown or kept", () => {
+  const held = [
+    { state: "critical", sle: 0.3, missing_s: 0 },
+    { state: "ok", sle: 1, missing_s: 0 },
+    { state: "warning", sle: 0.99, missing_s: 5 },
+    { state: "unknown", sle: null, missing_s: 60 },
+    { state: "ok", sle: 1, missing_s: 2 },
+    { state: "ok", sle: 0.999, missing_s: 0 },
+  ];
+  const found = parted(held);
+  const places = (some: typeof held) => some.map((one) => held.indexOf(one));
+  expect(places(found.broken)).toEqual([0, 2]);
+  expect(places(found.strained)).toEqual([4, 5]);
+  expect(places(found.unknown)).toEqual([3]);
+  expect(places(found.kept)).toEqual([1]);
 });

@@ -1,5 +1,6 @@
 // What an error budget reads as: how much of it is left, and how fast it goes.
 
+import type { components } from "../../api/schema";
 import { duration, figures, percent } from "../../lib/units";
 
 /** The share of good seconds; below 100 % it is never shown as 100 %. */
@@ -19,14 +20,31 @@ export function budget(left: number | null, budgetS: number): string {
   return `${percent(left)} of ${duration(budgetS)} left`;
 }
 
-/** `14.4 ×` of each window, `-` where nothing is known. */
-export function burns(burn: Readonly<Record<string, number | null>>): string {
-  return ["5m", "1h", "24h"].map((window) => rate(burn[window] ?? null)).join("  ");
-}
-
-function rate(value: number | null): string {
+/** `14×`, `0.4×`: how fast a budget goes; `-` where nothing is known. */
+export function burnRate(value: number | null): string {
   if (value === null) return "-";
   return `${value >= 10 ? Math.round(value).toLocaleString("en-US") : value.toFixed(1)}×`;
+}
+
+type Held = Pick<components["schemas"]["SleHeld"], "state" | "sle" | "missing_s">;
+
+export interface Parted<H> {
+  readonly broken: H[];
+  readonly strained: H[];
+  readonly unknown: H[];
+  readonly kept: H[];
+}
+
+/** What alarms; what lost or missed seconds within its budget; what nobody can say; what is all good. Each in its order. */
+export function parted<H extends Held>(held: readonly H[]): Parted<H> {
+  const found: Parted<H> = { broken: [], strained: [], unknown: [], kept: [] };
+  for (const one of held) {
+    if (one.state === "critical" || one.state === "warning") found.broken.push(one);
+    else if (one.sle === null) found.unknown.push(one);
+    else if (one.sle < 1 || one.missing_s > 0) found.strained.push(one);
+    else found.kept.push(one);
+  }
+  return found;
 }
 
 /** The share of a bar for what is left, 0 to 1; spent budgets have none. */

@@ -3,6 +3,7 @@ import type { Communicator, Edge, Job, Mark } from "./job";
 import {
   arcs,
   bands,
+  lostColour,
   goodputLine,
   holds,
   onCircle,
@@ -194,4 +195,14 @@ it("says where time went that was neither productive nor lost", () => {
   ];
   expect(restWords({ spent })).toBe("10 % starting");
   expect(restWords({ spent: [] })).toBe("");
+});
+
+it("a colour means one category and one owner, whatever else is shown", () => {
+  const alone = lostColour("communication", "port:h3/eth0");
+  expect(alone).toMatch(/^lost-communication-[1-4]$/);
+  expect(lostColour("communication", "port:h3/eth0")).toBe(alone);
+  expect(lostColour("straggler", "port:h3/eth0")).toBe(alone.replace("communication", "straggler"));
+  const shades = new Set(["a", "b", "c", "d", "e", "f"].map((owner) => lostColour("input", owner)));
+  expect(shades.size).toBe(4);
+  expect(lostColour("of-tomorrow", null)).toBe("lost-others");
 });

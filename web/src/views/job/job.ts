@@ -94,6 +94,15 @@ export function ownerId(owner: string | null): string {
   return /^[a-z]+:\S+$/.test(first) ? first : "";
 }
 
+const SHADES = 4; // of what was lost, in app.css
+
+/** The colour of what an owner took: the hue of its category, a shade by its name, whatever else is shown beside it. */
+export function lostColour(category: string, owner: string | null): string {
+  let sum = 0;
+  for (const letter of owner ?? "") sum = (sum * 31 + letter.charCodeAt(0)) % 9973;
+  return USED.includes(category) ? `lost-${category}-${(sum % SHADES) + 1}` : "lost-others";
+}
+
 export interface Bands {
   readonly timeNs: number[];
   readonly lines: Line[];
@@ -124,8 +133,12 @@ export function bands(ledger: Pick<Ledger, "timeline" | "takers">): Bands {
   const used = USED.map((name) =>
     line(name, `took-${name}`, (at) => (timeline[at]?.seconds[name] ?? 0) - lost(at, name)),
   );
-  const taken = told.map((one, place) =>
-    line(takerName(one.category, one.owner), `lost-${place + 1}`, (at) => one.lost_seconds[at] ?? 0),
+  const taken = told.map((one) =>
+    line(
+      takerName(one.category, one.owner),
+      lostColour(one.category, one.owner),
+      (at) => one.lost_seconds[at] ?? 0,
+    ),
   );
   const rest = line("lost to others", "lost-others", (at) =>
     told.reduce((sum, one) => sum - (one.lost_seconds[at] ?? 0), lost(at)),
