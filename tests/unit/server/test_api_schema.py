@@ -64,6 +64,7 @@ OPERATIONS = [
     ("GET", "/api/v1/names"),
     ("GET", "/api/v1/now"),
     ("GET", "/api/v1/samples"),
+    ("GET", "/api/v1/entity"),
     ("GET", "/api/v1/senders"),
     ("GET", "/api/v1/diagnosis"),
     ("GET", "/api/v1/symptoms"),
@@ -83,7 +84,8 @@ ENDLESS = [("GET", "/api/v1/changes")]  # a stream: tests/unit/server/test_chang
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6,
-         "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/fleet": 6, "/api/v1/backfill": 6}  # fmt: skip
+         "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/fleet": 6, "/api/v1/backfill": 6,
+         "/api/v1/entity": 6}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ describe("a query", () => {
     ["job:bert-7", "/jobs/bert-7", {}],
     ["job:bert-7 rank:13", "/jobs/bert-7", { rank: "13" }],
     ["rank:bert-7/13", "/jobs/bert-7", { rank: "13" }],
-    ["host:n12", "/fleet", { at: "host:n12" }],
-    ["switch:leaf1", "/graph", { at: "switch:leaf1" }],
+    ["host:n12", "/entity", { of: "host:n12" }],
+    ["switch:leaf1", "/entity", { of: "switch:leaf1" }],
     ["10.0.0.3", "/fleet", { find: "10.0.0.3" }],
     ["rack r4", "/fleet", { find: "rack r4" }],
     ["job:b last:15m", "/jobs/b", { last: "15m" }],
@@ -35,6 +35,7 @@ describe("a query", () => {
   it("is written from a place as it would be typed", () => {
     expect(written("/jobs/bert-7", new URLSearchParams("rank=13"))).toBe("job:bert-7 rank:13");
     expect(written("/fleet", new URLSearchParams("at=host:n12"))).toBe("host:n12");
+    expect(written("/entity", new URLSearchParams("of=gpu:GPU-5c1e"))).toBe("gpu:GPU-5c1e");
     expect(written("/", new URLSearchParams())).toBe("");
   });
 });

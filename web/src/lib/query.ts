@@ -67,6 +67,8 @@ export function written(path: string, params: URLSearchParams): string {
   const words: string[] = [];
   if (parts[1] === "jobs" && parts[2]) words.push(`job:${parts[2]}`);
   if (parts[1] === "incidents" && parts[2]) words.push(`incident:${parts[2]}`);
+  const of = parts[1] === "entity" ? params.get("of") : null;
+  if (of) words.push(of);
   const rank = params.get("rank");
   if (rank) words.push(`rank:${rank}`);
   const at = params.get("at");

@@ -32,6 +32,7 @@ _GET_READ = (
     "/api/v1/entities",
     "/api/v1/expectations",
     "/api/v1/failures",
+    "/api/v1/entity",
     "/api/v1/fleet",
     "/api/v1/flows",
     "/api/v1/graph",

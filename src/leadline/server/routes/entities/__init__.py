@@ -1,0 +1,1 @@
+"""Which entities there are, what one measured, and all that its page shows."""
