@@ -65,6 +65,7 @@ OPERATIONS = [
     ("GET", "/api/v1/now"),
     ("GET", "/api/v1/samples"),
     ("GET", "/api/v1/entity"),
+    ("GET", "/api/v1/explore"),
     ("GET", "/api/v1/senders"),
     ("GET", "/api/v1/diagnosis"),
     ("GET", "/api/v1/symptoms"),
@@ -85,7 +86,7 @@ SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, 
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6,
          "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/fleet": 6, "/api/v1/backfill": 6,
-         "/api/v1/entity": 6}  # fmt: skip
+         "/api/v1/entity": 6, "/api/v1/explore": 6}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ MODULES = (
     "leadline.server.routes.bundles",
     "leadline.server.routes.changes",
     "leadline.server.routes.compare",
+    "leadline.server.routes.entities.explore",
     "leadline.server.routes.entities.known",
     "leadline.server.routes.entities.page",
     "leadline.server.routes.entities.samples",

@@ -18,6 +18,7 @@ from leadline.analysis.graph.graph import Graph
 from leadline.analysis.graph.rows import OPEN, Rows, distinct
 from leadline.analysis.graph.walk import tenant_numbers
 from leadline.model.ids import EntityId, kind_of, link_id
+from leadline.views.natural import natural
 
 HOPS_MAX = 6  # port, host, process, rank, job, and one to spare
 NODES_MAX = 50_000  # of a walk; a job of 16,384 ranks has some 49,000 below it
@@ -104,7 +105,7 @@ class Around:
             end_ns = None if rows.to_ns[place] == OPEN else int(rows.to_ns[place])
             one = Near(other, relation, bool(above), int(rows.from_ns[place]), end_ns, link)
             found[other, relation] = _longer(found.get((other, relation)), one)
-        ordered = sorted(found.values(), key=lambda each: (not each.above, kind_of(each.entity), _natural(each.entity)))
+        ordered = sorted(found.values(), key=lambda each: (not each.above, kind_of(each.entity), natural(each.entity)))
         return ordered[:NEAR_MAX], len(ordered)
 
     def jobs(self, entities: Sequence[str]) -> list[JobOn]:
@@ -181,18 +182,3 @@ def _jobs(entities: Sequence[str]) -> list[JobOn]:
             known.append(int(one.part))
     found = [JobOn(job, tuple(sorted(some))) for job, some in ranks.items() if job]
     return sorted(found, key=lambda each: (-len(each.ranks), each.job))
-
-
-def _natural(text: str) -> tuple[object, ...]:
-    """Numbers within a name in order of their size: eth2 before eth10."""
-    parts: list[object] = []
-    number = ""
-    for sign in f"{text}\0":
-        if sign.isdecimal():
-            number += sign
-            continue
-        if number:
-            parts.append((0, int(number), ""))
-            number = ""
-        parts.append((1, 0, sign))
-    return tuple(parts)
