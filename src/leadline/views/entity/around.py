@@ -136,9 +136,10 @@ class Around:
     def below(self, job: str, kind: str) -> list[str]:
         """The GPUs, hosts or ports that a job uses."""
         ranks = self._ends(self.numbers([f"job:{job}"]), "rank")
+        gpus = self._ends(ranks, "gpu")
         if kind == "gpu":
-            return self._texts(self._ends(ranks, "gpu"))
-        hosts = self._ends(ranks, "host")
+            return self._texts(gpus)
+        hosts = self._ends(distinct(np.concatenate([ranks, gpus])), "host")
         return self._texts(hosts if kind == "host" else self._ends(hosts, "port"))
 
     def _ends(self, node_M: Ints, kind: str) -> Ints:

@@ -139,6 +139,11 @@ def fitting(line: Line, streams: Sequence[Stream]) -> tuple[Stream, ...]:
     return ()
 
 
+def is_of(line: Line, spelled: str) -> bool:
+    """Whether a metric of this name, dots as underscores, may be the line."""
+    return any(_fits(metric, spelled) for metric in line.metrics)
+
+
 def _has(where: Iterable[tuple[str, str]], labels: Mapping[str, str]) -> bool:
     return all(
         _fits(value, told)

@@ -123,3 +123,44 @@ class EntityAnswer(BaseModel):
     failures_total: int
     others: list[EntityMetric]
     why: str = Field(description="why there is nothing, if there is nothing at all")
+
+
+class HardwareLine(BaseModel):
+    """One member that is far from the rest."""
+
+    entity: str
+    mean: list[float | None]
+
+
+class HardwarePlot(BaseModel):
+    """What `count` of the job's `members` of a kind measured, as `line`: of each bin the median, 10th and 90th
+    percentile, and who is furthest from it. `source` and what follows where nothing of it is stored."""
+
+    title: str
+    kind: str
+    unit: str
+    about: str
+    line: str
+    members: int
+    count: int
+    apart: list[HardwareLine]
+    median: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+    source: str
+    page: str
+    command: str
+
+
+class HardwareAnswer(BaseModel):
+    """`GET /api/v1/jobs/{job}/hardware`: all plots have one time axis."""
+
+    schema_version: int = Field(alias="schema")
+    job: str
+    tenant: str
+    from_ns: int
+    to_ns: int
+    bin_ns: int
+    t_ns: list[int]
+    plots: list[HardwarePlot]
+    note: str

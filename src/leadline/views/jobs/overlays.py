@@ -49,6 +49,17 @@ class Mark:
 
 def overlays_answer(rows: JobRows) -> dict[str, Any]:
     """What the end point says: marks in order of time; of too many the worst ones."""
+    found = marks_of(rows)
+    told = worst(found, MARKS_MAX)
+    return {
+        "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
+        "to_ns": rows.to_ns, "overlays_total": len(found), "note": rows.note,
+        "overlays": marks_json(told),
+    }  # fmt: skip
+
+
+def marks_of(rows: JobRows) -> list[Mark]:
+    """All that happened to the job and to what it stands on: incidents, checkpoints, events."""
     checkpoints = _checkpoints(rows)
     within_ns = (rows.to_ns - rows.from_ns) // TOGETHER
     events = [
@@ -56,13 +67,7 @@ def overlays_answer(rows: JobRows) -> dict[str, Any]:
         for mark in joined(_events(rows, sorted(set(rows.places().values()) - {""})))
         if not _told_by(checkpoints, mark)
     ]
-    found = [*_incidents(rows), *checkpoints, *together(events, within_ns)]
-    told = worst(found, MARKS_MAX)
-    return {
-        "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
-        "to_ns": rows.to_ns, "overlays_total": len(found), "note": rows.note,
-        "overlays": marks_json(told),
-    }  # fmt: skip
+    return [*_incidents(rows), *checkpoints, *together(events, within_ns)]
 
 
 def worst(marks: Iterable[Mark], most: int) -> list[Mark]:

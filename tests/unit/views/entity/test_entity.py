@@ -16,10 +16,12 @@ from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.entity.catalogue import HOW, PLOTS, Line, Sum
-from leadline.views.entity.types import EntityAnswer
+from leadline.views.entity.of_job import apart, hardware_answer
+from leadline.views.entity.types import EntityAnswer, HardwareAnswer
 from leadline.views.entity.values import band, kept, together
 from leadline.views.entity.view import entity_answer, state_of
 from leadline.views.graph.view import Graphs
+from leadline.views.jobs.rows import JobRows
 
 S = 10**9
 T0 = 1_750_000_000 * S
@@ -68,6 +70,8 @@ STREAMS = [
     stream("ifOperStatus", "swport:leaf1/Ethernet0", [1, 1, 1, 2, 2, 1, 1, 1, 1, 1]),
     *(stream("node_cpu_seconds_total", "host:h0", [each * 10.0 * place for place in range(10)], type="counter",
              labels={"mode": mode}) for mode, each in (("user", 1.5), ("system", 0.5), ("idle", 6.0))),
+    *(stream(f"node_network_{way}_drop_total", "port:h0/eth0", [each * 10.0 * place for place in range(10)],
+             type="counter") for way, each in (("receive", 1.0), ("transmit", 2.0))),
     stream("my_app_depth", "service:app", [3.0] * 10),
 ]  # fmt: skip
 
@@ -223,6 +227,25 @@ def test_lines_of_a_plot_have_one_label_each_for_one_thing(kind: str) -> None:
     titles = [each.title for each in PLOTS[kind]]
     assert len(titles) == len(set(titles))
     assert all(each.lines for each in PLOTS[kind])
+
+
+def test_a_job_has_a_band_of_its_gpus_and_names_the_one_that_is_apart(store: Store) -> None:
+    asked = Asked(ALL, "default", END)
+    told = hardware_answer(JobRows(store, asked, "bert-1", "acme", T0), Graphs(store, lambda: END), 10)
+    HardwareAnswer.model_validate(json.loads(json.dumps(told, allow_nan=False)))
+    power = plot(told, "Power")
+    assert (power["members"], power["count"], power["median"][5]) == (5, 5, 300.0)
+    assert power["apart"] == []  # evenly spread: nobody is
+    assert plot(told, "Discards")["median"][2] == 1.0 + 2.0  # received and sent together
+    assert plot(told, "Errors")["source"] != ""
+    assert plot(told, "Traffic")["count"] == 1
+
+
+def test_who_is_apart_is_far_from_the_rest_and_not_by_a_hair() -> None:
+    alike = np.full((6, 4), 100.0) + np.arange(6)[:, None] * 0.01
+    assert apart(alike) == []
+    alike[4] = 40.0
+    assert apart(alike) == [4]
 
 
 def test_values_are_kept_until_the_next_is_due_and_no_longer() -> None:

@@ -50,7 +50,7 @@ export interface Missing {
 }
 
 /** Plots of which nothing is stored, by what would tell them. */
-export function missing(plots: readonly Plot[]): Missing[] {
+export function missing(plots: readonly Pick<Plot, "source" | "page" | "command" | "title">[]): Missing[] {
   const found = new Map<string, Missing & { titles: string[] }>();
   for (const { source, page, command, title } of plots) {
     if (!source) continue;
