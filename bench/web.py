@@ -1,6 +1,6 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
-    python bench/web.py [--json] [--only page|answers] [--gpus 100000] [--rounds 3] [--frames 240]
+    python bench/web.py [--json] [--only page|answers|entity] [--gpus 100000] [--rounds 3] [--frames 240]
         [--page src/leadline/server/page] [--recording demo] [--answers 20]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
@@ -8,6 +8,7 @@ simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host)
 navigation until the tiles are on the canvas. Frames: while the whole fleet is dragged over the screen, one step of
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
 
+`entity_page_ms`: from a click until the plots of an entity are drawn; see bench/web_entity.py.
 `api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_answers.py.
 """
 
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import web_answers
+from bench import web_answers, web_entity
 from bench.figures import Figure, conditions, tell
 from leadline.lab.incidents import incident
 from leadline.simulator.fleet import Fleet
@@ -224,10 +225,13 @@ def _size(headers: dict[str, str], url: str) -> int:
 
 def figures(args: argparse.Namespace) -> list[Figure]:
     """All figures that are wanted."""
-    found = [] if args.only == "answers" else page_figures(args)
-    if args.only != "page":
-        path = Path(args.recording)
-        found += web_answers.figures(path if path.suffix else incident(args.recording), args.answers)
+    found = page_figures(args) if args.only in ("", "page") else []
+    path = Path(args.recording)
+    recording = path if path.suffix else incident(args.recording)
+    if args.only in ("", "answers"):
+        found += web_answers.figures(recording, args.answers)
+    if args.only in ("", "entity"):
+        found += web_entity.figures(recording, args.rounds, "" if missing(Path(args.page)) else chromium())
     return found
 
 
@@ -263,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page", default=str(PAGE), help="the built page")
-    parser.add_argument("--only", choices=("", "page", "answers"), default="", help="figures of one kind")
+    parser.add_argument("--only", choices=("", "page", "answers", "entity"), default="", help="figures of one kind")
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
     args = parser.parse_args(argv)

@@ -46,7 +46,7 @@ Ask = tuple[str, Mapping[str, str]]  # path under /api/v1, parameters
 
 def figures(recording: Path, rounds: int) -> list[Figure]:
     """All figures; without a value, and with the reason, those of views that the recording has nothing for."""
-    with tempfile.TemporaryDirectory(prefix="leadline-bench-") as kept, _server(recording, Path(kept)) as server:
+    with tempfile.TemporaryDirectory(prefix="leadline-bench-") as kept, played(recording, Path(kept)) as server:
         asked = requests_of(server)
         quiet = {view: _measured(server, each, rounds, write=False) for view, each in asked.items()}
         few = max(1, rounds // 3)  # before each of them thirty tables are appended to
@@ -184,10 +184,12 @@ class Server:
 
 
 @contextmanager
-def _server(recording: Path, directory: Path) -> Iterator[Server]:
+def played(recording: Path, directory: Path, judged: bool = True) -> Iterator[Server]:
+    """A server that has played a recording; `judged`: and analysed it whole."""
     port = free_port()
     program = "import sys; from bench.web_answers import serve; serve(*sys.argv[1:])"
-    command = [sys.executable, "-c", program, str(recording.resolve()), str(directory / "store"), str(port)]
+    told = [str(recording.resolve()), str(directory / "store"), str(port), "judged" if judged else ""]
+    command = [sys.executable, "-c", program, *told]
     process = subprocess.Popen(
         bound_to_parent(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -220,14 +222,14 @@ def _wait(look: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def serve(recording: str, store: str, port: str) -> None:
+def serve(recording: str, store: str, port: str, judged: str) -> None:
     """A replay at full speed that also appends a row of every table when a line comes in."""
     from leadline.server.config import Flag, load
     from leadline.server.replay_process import ReplayProcess
 
     told = {
         ("server", "port"): int(port), ("runner", "replay_file"): recording, ("runner", "replay_speed"): 0.0,
-        ("store", "path"): store, ("store", "ttl"): False,
+        ("store", "path"): store, ("store", "ttl"): False, ("runner", "enabled"): bool(judged),
     }  # fmt: skip
     process = ReplayProcess(load(flags=[Flag("bench", *key, value) for key, value in told.items()]))
     threading.Thread(target=_write_when_told, args=(process.store,), daemon=True).start()

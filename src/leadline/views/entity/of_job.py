@@ -26,6 +26,7 @@ SHOWN: tuple[tuple[str, str], ...] = (
 MEMBERS_MAX = (
     128  # of a kind that are read, always the same ones: a 10th percentile of 128 is within 3 % of that of all
 )
+ADDED = ("Errors", "Discards")
 STREAMS_MAX = 3000
 APART_MAX = 3  # members drawn by themselves
 APART_MIN = 3.0  # times as far from the median as the middle member is
@@ -97,7 +98,8 @@ def _plot(
 ) -> dict[str, Any]:
     page, command = HOW[plot.source]
     base = {
-        "title": plot.title, "kind": kind, "unit": plot.unit, "about": plot.about, "line": "all kinds" if plot.title in ADDED else plot.lines[0].label,
+        "title": plot.title, "kind": kind, "unit": plot.unit, "about": plot.about,
+        "line": "all kinds" if plot.title in ADDED else plot.lines[0].label,
         "members": members, "count": len(lines), "apart": [], "median": [], "low": [], "high": [],
         "source": "" if lines else plot.source.value, "page": page, "command": command,
     }  # fmt: skip
