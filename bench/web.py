@@ -1,7 +1,7 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
     python bench/web.py [--json] [--only page|answers|entity] [--gpus 100000] [--rounds 3] [--frames 240]
-        [--page src/leadline/server/page] [--recording demo] [--answers 20]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--entities 3]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the
@@ -230,8 +230,8 @@ def figures(args: argparse.Namespace) -> list[Figure]:
     recording = path if path.suffix else incident(args.recording)
     if args.only in ("", "answers"):
         found += web_answers.figures(recording, args.answers)
-    if args.only in ("", "entity"):
-        found += web_entity.figures(recording, args.rounds, "" if missing(Path(args.page)) else chromium())
+    if args.only in ("", "entity") and args.entities:
+        found += web_entity.figures(recording, args.entities, "" if missing(Path(args.page)) else chromium())
     return found
 
 
@@ -270,10 +270,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("", "page", "answers", "entity"), default="", help="figures of one kind")
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
+    parser.add_argument("--entities", type=int, default=3, help="rounds of pages of entities; 0: none")
     args = parser.parse_args(argv)
     under = conditions(
         args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames, recording=Path(args.recording).stem,
-        answers=args.answers,
+        answers=args.answers, entities=args.entities,
     )  # fmt: skip
     tell("web", under, figures(args), args.json)
     return 0

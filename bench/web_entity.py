@@ -82,7 +82,7 @@ def _measured(server: Server, rounds: int, chromium: str) -> float:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1600, "height": 1000})
         page.goto(f"{url}/entity?of={some[-1]}")
-        page.wait_for_function("performance.getEntriesByName('leadline:entity').length > 0", timeout=WAIT_MS)
+        page.wait_for_function("() => performance.getEntriesByName('leadline:entity').length > 0", timeout=WAIT_MS)
         took = [_click(page, entity) for _ in range(rounds) for entity in some]
         browser.close()
     return float(median(took))

@@ -168,6 +168,23 @@ def test_a_link_to_an_entity_leads_to_its_page_and_on(recorded: str, open_page: 
     expect(page).to_have_url(re.compile(r"/jobs/bert-1"))
 
 
+def test_a_cell_of_the_heat_map_opens_into_single_collectives(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/jobs/bert-1")
+    settled(page)
+    expect(page.locator("main")).to_contain_text("GPUs, ports and hosts")
+    late = page.get_by_role("application", name=re.compile("Lateness of ranks"))
+    late.focus()
+    page.keyboard.press("ArrowRight")
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"rank=\d+.*calls=\d+"))
+    expect(page.locator("main")).to_contain_text(re.compile(r"Collectives of rank \d+"))
+    with page.expect_download() as got:
+        page.get_by_role("link", name="Perfetto trace").click()
+    assert got.value.suggested_filename == "bert-1.trace.json"
+
+
 def test_a_metric_is_filtered_and_grouped_and_the_url_says_so(recorded: str, open_page: Callable[..., Page]) -> None:
     page = open_page(f"{recorded}/explore", may_fail=True)
     settled(page)

@@ -65,7 +65,7 @@ class Around:
         return rows.take(keep_N)
 
     def _texts(self, node_M: Ints) -> list[str]:
-        return self._graph.names.take(node_M.astype(np.int64))
+        return self._graph.names.take(node_M)
 
     def numbers(self, entities: Sequence[str]) -> Ints:
         """Numbers of entities that the graph has, ascending."""
@@ -92,7 +92,7 @@ class Around:
         start = self.numbers(entities)
         rows = self._rows(start)
         way_N = WAY_OF_RULE[self._graph.rules(rows)]
-        children, parents = self._texts(rows.child), self._texts(rows.parent)
+        children, parents = (self._texts(ends.astype(np.int64)) for ends in (rows.child, rows.parent))
         of = set(self._texts(start))
         found: dict[tuple[str, str], Near] = {}
         for place, (child, parent) in enumerate(zip(children, parents, strict=True)):
@@ -146,7 +146,8 @@ class Around:
         """Neighbours of one kind."""
         rows = self._rows(node_M)
         ends = distinct(np.concatenate([rows.child, rows.parent]).astype(np.int64))
-        return ends[self._graph.kinds(ends) == KIND[kind]]
+        of_kind: Ints = ends[self._graph.kinds(ends) == KIND[kind]]
+        return of_kind
 
     def peers(self, entity: str, jobs: Sequence[JobOn]) -> tuple[list[str], str]:
         """Others of its kind on its job, and words for who they are; none: they are to be taken from the fleet.

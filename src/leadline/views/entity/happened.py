@@ -60,7 +60,7 @@ def _events(store: Store, asked: Asked, about: About, from_ns: int) -> list[Mark
     # Events of ranks are those of their job, which may be on many hosts.
     mine += " OR (host = {host:String} AND entity_kind NOT IN ('rank', 'job', 'comm')))" if about.host else ")"
     sql = events_sql(" AND ".join([*asked.conditions(), mine, f"time_ns >= {from_ns}", f"time_ns < {asked.at_ns}"]))
-    given = {"entities": sorted(about.entities), "severities": list(SEVERITIES)}
+    given: dict[str, object] = {"entities": sorted(about.entities), "severities": list(SEVERITIES)}
     given |= {"host": about.host} if about.host else {}
     return event_marks(json_rows(store.query(sql, {**asked.parameters(sql), **given})))
 

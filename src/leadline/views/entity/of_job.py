@@ -61,10 +61,9 @@ def _of_kind(
     for each in found:
         streams.setdefault(each.entity, []).append(each)
     lines = {
-        plot.title: {entity: found for entity, some in streams.items() if (found := _fitting(plot, some))}
-        for plot in plots
+        plot.title: {entity: fit for entity, some in streams.items() if (fit := _fitting(plot, some))} for plot in plots
     }
-    used = [stream for some in lines.values() for found in some.values() for _, each in found for stream in each]
+    used = [stream for some in lines.values() for fit in some.values() for _, each in fit for stream in each]
     sampled = Sampled(rows.store, owner, used, span)
     return [_plot(kind, plot, lines[plot.title], sampled, len(members)) for plot in plots]
 

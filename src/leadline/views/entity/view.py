@@ -226,7 +226,7 @@ class _Drawing:
     def answer(self) -> dict[str, Any]:
         if not self._lines:
             return _missing(self._plot)
-        base = {
+        base: dict[str, Any] = {
             "title": self._plot.title, "unit": self._plot.unit, "about": self._plot.about, "states": [], "peers": None,
             "source": "", "page": "", "command": "",
         }  # fmt: skip

@@ -6,7 +6,7 @@ series ──> streams that fit, by tenant ──> metric_sample, one query ─�
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -131,14 +131,20 @@ class _Lines:
         }  # fmt: skip
 
 
+_COMBINED: dict[Combine, Callable[[Values], Values]] = {
+    Combine.SUM: lambda some_KB: np.nansum(some_KB, axis=0),
+    Combine.LARGEST: lambda some_KB: np.nanmax(some_KB, axis=0),
+    Combine.MEAN: lambda some_KB: np.nanmean(some_KB, axis=0),
+}
+
+
 def combined(values_KB: Values, how: Combine) -> Values:
     """Streams as one (B,); a sum where at least half of them are known."""
     filled_KB = kept(values_KB)
     known_B = (~np.isnan(filled_KB)).sum(axis=0)
     out = np.full(values_KB.shape[1], np.nan)
     some_B = known_B * 2 > len(values_KB) if how is Combine.SUM else known_B > 0
-    function = {Combine.SUM: np.nansum, Combine.LARGEST: np.nanmax}.get(how, np.nanmean)
-    out[some_B] = function(filled_KB[:, some_B], axis=0)
+    out[some_B] = _COMBINED[how](filled_KB[:, some_B])
     return out
 
 
