@@ -1,13 +1,14 @@
 """Figures of the page: how much loads first, how a fleet of 100,000 GPUs shows and moves, how long answers take.
 
-    python bench/web.py [--json] [--only page|answers|search|looks] [--gpus 100000] [--rounds 3] [--frames 240]
-        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--series 1000000]
+    python bench/web.py [--json] [--only page|answers|entity|search|looks] [--gpus 100000] [--rounds 3] [--frames 240]
+        [--page src/leadline/server/page] [--recording demo] [--answers 20] [--entities 3] [--series 1000000]
 
 The built page runs in the system's Chromium over a small server that answers `/api/v1/fleet` as Leadline would for a
 simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host), compressed. First paint: from the
 navigation until the tiles are on the canvas. Frames: while the whole fleet is dragged over the screen, one step of
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
 
+`entity_page_ms`: from a click until the plots of an entity are drawn; see bench/web_entity.py.
 `api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_answers.py.
 `axe_violations`, `sideways_views`: how the views of a recording look, wide and on a phone; see bench/web_looks.py.
 `search_...`: what a search takes over a million metric series; see bench/web_search.py.
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import web_answers, web_looks, web_search
+from bench import web_answers, web_entity, web_looks, web_search
 from bench.figures import Figure, conditions, tell
 from leadline.lab.incidents import incident
 from leadline.simulator.fleet import Fleet
@@ -231,6 +232,8 @@ def figures(args: argparse.Namespace) -> list[Figure]:
     recording = path if path.suffix else incident(args.recording)
     if args.only in ("", "answers"):
         found += web_answers.figures(recording, args.answers)
+    if args.only in ("", "entity") and args.entities:
+        found += web_entity.figures(recording, args.entities, "" if missing(Path(args.page)) else chromium())
     if args.only in ("", "looks"):
         found += look_figures(recording, Path(args.page))
     if args.only in ("", "search"):
@@ -278,16 +281,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--frames", type=int, default=240)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--page", default=str(PAGE), help="the built page")
-    parser.add_argument(
-        "--only", choices=("", "page", "answers", "search", "looks"), default="", help="figures of one kind"
-    )
+    kinds = ("", "page", "answers", "entity", "search", "looks")
+    parser.add_argument("--only", choices=kinds, default="", help="figures of one kind")
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
+    parser.add_argument("--entities", type=int, default=3, help="rounds of pages of entities; 0: none")
     parser.add_argument("--series", type=int, default=web_search.SERIES, help="stored while a search is timed")
     args = parser.parse_args(argv)
     under = conditions(
         args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames, recording=Path(args.recording).stem,
-        answers=args.answers, series=args.series,
+        answers=args.answers, entities=args.entities, series=args.series,
     )  # fmt: skip
     tell("web", under, figures(args), args.json)
     return 0

@@ -184,11 +184,12 @@ class Server:
 
 
 @contextmanager
-def served(recording: Path, directory: Path) -> Iterator[Server]:
-    """A server that has played a recording and judged it, with its store in a directory."""
+def served(recording: Path, directory: Path, judged: bool = True) -> Iterator[Server]:
+    """A server that has played a recording; `judged`: and analysed it whole."""
     port = free_port()
     program = "import sys; from bench.web_answers import serve; serve(*sys.argv[1:])"
-    command = [sys.executable, "-c", program, str(recording.resolve()), str(directory / "store"), str(port)]
+    told = [str(recording.resolve()), str(directory / "store"), str(port), "judged" if judged else ""]
+    command = [sys.executable, "-c", program, *told]
     process = subprocess.Popen(
         bound_to_parent(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -221,14 +222,14 @@ def _wait(look: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def serve(recording: str, store: str, port: str) -> None:
+def serve(recording: str, store: str, port: str, judged: str) -> None:
     """A replay at full speed that also appends a row of every table when a line comes in."""
     from leadline.server.config import Flag, load
     from leadline.server.replay_process import ReplayProcess
 
     told = {
         ("server", "port"): int(port), ("runner", "replay_file"): recording, ("runner", "replay_speed"): 0.0,
-        ("store", "path"): store, ("store", "ttl"): False,
+        ("store", "path"): store, ("store", "ttl"): False, ("runner", "enabled"): bool(judged),
     }  # fmt: skip
     process = ReplayProcess(load(flags=[Flag("bench", *key, value) for key, value in told.items()]))
     threading.Thread(target=_write_when_told, args=(process.store,), daemon=True).start()

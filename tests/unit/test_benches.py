@@ -98,8 +98,8 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     (
         "web",
-        ("--gpus", "512", "--rounds", "1", "--frames", "30", "--answers", "1", "--series", "3000", "--recording",
-         str(ROOT / "tests" / "golden" / "lab_messages" / "rings.leadline")),
+        ("--gpus", "512", "--rounds", "1", "--frames", "30", "--answers", "1", "--entities", "0",
+         "--series", "3000", "--recording", str(ROOT / "tests" / "golden" / "lab_messages" / "rings.leadline")),
         (*WEB_FIGURES, "api_p95_ms_now", "api_p95_ms_job", "api_p95_ms_expectations", "api_written_p95_ms_fleet",
          "search_ms"),
     ),

@@ -247,6 +247,54 @@ def test_where_a_fleet_is_looked_at_stands_in_the_url(recorded: str, open_page: 
     expect(page).to_have_url(re.compile(r"[?&]at=host"))
 
 
+def test_a_link_to_an_entity_leads_to_its_page_and_on(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/fleet?{FLAPPING}&at=host:h3")
+    settled(page)
+    page.get_by_role("complementary").get_by_role("link", name="h3/eth0").first.click()
+    expect(page).to_have_url(re.compile(r"/entity\?of="))
+    expect(page.locator("main h1")).to_contain_text("h3/eth0")
+    settled(page)
+    page.get_by_role("link", name="host:h3").first.click()
+    expect(page.locator("main h1")).to_have_text(re.compile(r"Host\s+h3"))
+    page.get_by_role("link", name="bert-1", exact=True).first.click()
+    expect(page).to_have_url(re.compile(r"/jobs/bert-1"))
+
+
+def test_a_cell_of_the_heat_map_opens_into_single_collectives(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/jobs/bert-1")
+    settled(page)
+    expect(page.locator("main")).to_contain_text("GPUs, ports and hosts")
+    late = page.get_by_role("application", name=re.compile("Lateness of ranks"))
+    late.focus()
+    page.keyboard.press("ArrowRight")
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"rank=\d+.*calls=\d+"))
+    expect(page.locator("main")).to_contain_text(re.compile(r"Collectives of rank \d+"))
+    with page.expect_download() as got:
+        page.get_by_role("link", name="Perfetto trace").click()
+    assert got.value.suggested_filename == "bert-1.trace.json"
+
+
+def test_a_metric_is_filtered_and_grouped_and_the_url_says_so(recorded: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{recorded}/explore", may_fail=True)
+    settled(page)
+    page.get_by_label("metric", exact=True).fill("node_network_receive_bytes_total")
+    page.get_by_role("button", name="show", exact=True).click()
+    expect(page).to_have_url(re.compile(r"name=node_network_receive_bytes_total"))
+    settled(page)
+    page.get_by_label("where", exact=True).fill("host=h3")
+    page.keyboard.press("Enter")
+    page.get_by_label("a line for").select_option("device")
+    expect(page).to_have_url(re.compile(r"where=host%3Dh3.*by=device"))
+    settled(page)
+    expect(page.locator("main tbody tr")).to_have_count(3)
+    page.get_by_label("where", exact=True).fill("host~=(")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("no regular expression")
+
+
 def test_a_moment_of_the_past_shows_what_was_open_then(recorded: str, open_page: Callable[..., Page]) -> None:
     then = open_page(f"{recorded}/?{FLAPPING}")
     settled(then)

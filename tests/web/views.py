@@ -25,6 +25,13 @@ VIEWS = {
     "expectations": ("/expectations", "nic-link"),
     "incidents": ("/incidents", "flapped"),
     "clock": ("/clock", "No clock is fitted"),
+    "entity-host": ("/entity?of=host:h6", "Held back by its CPU quota"),
+    "entity-gpu": ("/entity?of=gpu:GPU-b63578af-d2aa-51b2-8827-aca12008be50", "h6 GPU 0"),
+    "entity-port": ("/entity?of=port:h3/eth0", "Carrier changes"),
+    "entity-link": ("/entity?of=link:h3/eth0~leaf1/Ethernet3", "h3/eth0: carrier"),
+    "entity-switch": ("/entity?of=switch:leaf1", "the ports of this switch"),
+    "explore": ("/explore?name=DCGM_FI_DEV_POWER_USAGE", "h6 GPU 0"),
+    "explore-all": ("/explore", "node_cpu_seconds_total"),
     "telemetry": ("/telemetry", "collectives"),
     "compare": ("/compare?a=host:h6", "peers of host:h6"),
 }

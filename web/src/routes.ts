@@ -24,7 +24,9 @@ export const VIEWS: readonly View[] = [
   },
   { path: "/incidents", title: "Incidents", key: "i", load: () => import("./views/Incidents.svelte") },
   { path: "/clock", title: "Clock", key: "c", load: () => import("./views/Clock.svelte") },
+  { path: "/explore", title: "Metrics", key: "m", load: () => import("./views/Metrics.svelte") },
   { path: "/telemetry", title: "Telemetry", key: "t", load: () => import("./views/Telemetry.svelte") },
+  { path: "/entity", title: "Entity", menu: false, load: () => import("./views/Entity.svelte") },
   { path: "/compare", title: "Compare", menu: false, load: () => import("./views/Compare.svelte") },
 ];
 

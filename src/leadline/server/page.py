@@ -15,7 +15,10 @@ from starlette.types import Scope
 
 BUILT = Path(__file__).parent / "page"
 # First parts of the page's addresses; a test holds them against web/src/routes.ts.
-VIEWS = ("fleet", "jobs", "graph", "paths", "expectations", "incidents", "clock", "telemetry", "compare")
+VIEWS = (
+    "fleet", "jobs", "graph", "paths", "expectations", "incidents", "clock", "telemetry", "compare", "entity",
+    "explore",
+)  # fmt: skip
 # Everything from here, nothing from elsewhere, in nobody's frame. Styles: uPlot and Cytoscape set them on elements.
 POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; worker-src 'self' blob:; "

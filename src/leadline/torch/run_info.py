@@ -1,4 +1,5 @@
-"""What a run runs with: versions, back end, and the part of the environment that changes how fast it is. No secrets.
+"""What a run runs with, and who runs it: versions, back end, the part of the environment that changes how fast it is,
+and what the scheduler says of it. No secrets.
 
 A variable is told if its name begins with one of `PREFIXES` or is one of `NAMES`, and no word of it ends with one of
 `SECRET_WORDS`, be it in the plural. A user name and password in an address are taken out of the value, and so is what
@@ -25,6 +26,17 @@ NAMES = (
     "PYTORCH_CUDA_ALLOC_CONF",
 )
 IMAGES = ("LEADLINE_IMAGE", "CONTAINER_IMAGE", "SLURM_CONTAINER_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
+# Who runs it, for whom, and what the scheduler calls it: by Slurm, or as a pod's manifest hands it down (fieldRef).
+SITE: Mapping[str, tuple[str, ...]] = {
+    "user": ("LEADLINE_USER", "SLURM_JOB_USER"),
+    "project": ("LEADLINE_PROJECT", "SLURM_JOB_ACCOUNT"),
+    "slurm_job": ("SLURM_JOB_ID",),
+    "partition": ("SLURM_JOB_PARTITION",),
+    "nodes": ("SLURM_JOB_NODELIST",),
+    "namespace": ("POD_NAMESPACE",),
+    "pod": ("POD_NAME",),
+    "node": ("NODE_NAME",),
+}
 COMMITS = ("LEADLINE_COMMIT", "GIT_COMMIT", "GIT_SHA", "CI_COMMIT_SHA", "GITHUB_SHA")
 SECRET_WORDS = ("AUTH", "COOKIE", "CREDENTIAL", "KEY", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "SECRET", "TOKEN")
 HARMLESS_WORDS = frozenset({"BYPASS", "PKEY"})  # PKEY: a partition of the fabric
@@ -48,6 +60,7 @@ def run_info(environ: Mapping[str, str], world_size: int) -> dict[str, str]:
         "gpu_model": _gpu_model(),
         "image": first(environ, IMAGES),
         "commit": first(environ, COMMITS),
+        **{name: first(environ, variables) for name, variables in SITE.items()},
         **told_variables(environ),
     }
     return {name: value for name, value in found.items() if value}

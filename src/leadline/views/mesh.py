@@ -18,6 +18,7 @@ from leadline.model.tables.fabric import CLOCK_FIT, DELAY
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.natural import natural
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
 LOOK_NS = 600 * S  # a pair whose newest window is older than this is not known now
@@ -222,22 +223,7 @@ def _hosts(rows: Sequence[Row], column: str) -> tuple[list[str], int]:
         for host in (row["src"], row["dst"]):
             largest[host] = max(largest.get(host, 0.0), row[column])
     kept = sorted(largest, key=lambda host: (-largest[host], host))[:HOSTS_MAX]
-    return sorted(kept, key=_natural), len(largest)
-
-
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sorts h2 before h10."""
-    parts: list[tuple[int, str]] = []
-    digits = ""
-    for sign in [*name, ""]:
-        if sign.isdigit():
-            digits += sign
-            continue
-        if digits:
-            parts.append((int(digits), ""))
-            digits = ""
-        parts.append((-1, sign))
-    return tuple(parts)
+    return sorted(kept, key=natural), len(largest)
 
 
 def _matrix(

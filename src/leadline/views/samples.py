@@ -140,7 +140,7 @@ class _Reader:
         rows = self._sampled([*own, *others], counter)
         own_keys = [row["key"] for row in own]
         labels = {row["key"]: row["labels"] for row in own}
-        unit = _unit(own[0]["unit"] or "", self._metric, counter)
+        unit = metric_unit(own[0]["unit"] or "", self._metric, counter)
         found = self._told(rows, own_keys, labels, {row["key"]: row["tenant"] for row in own}, counter)
         return {**found, "unit": unit, "rate": counter, "streams_total": total}
 
@@ -373,7 +373,7 @@ def _nothing(why: str) -> dict[str, Any]:
     return {"unit": "1", "rate": False, "t_ns": [], "streams": [], "streams_total": 0, "peers": None, "why": why}
 
 
-def _unit(unit: str, metric: str, counter: bool) -> str:
+def metric_unit(unit: str, metric: str, counter: bool) -> str:
     """In UCUM, as OpenTelemetry writes units; where the sender tells none, by the end of the name."""
     if not unit:
         plain = metric.removesuffix("_total")

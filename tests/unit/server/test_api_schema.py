@@ -53,6 +53,9 @@ OPERATIONS = [
     ("GET", "/api/v1/jobs/{job}/steps"),
     ("GET", "/api/v1/jobs/{job}/lateness"),
     ("GET", "/api/v1/jobs/{job}/collectives"),
+    ("GET", "/api/v1/jobs/{job}/calls"),
+    ("GET", "/api/v1/jobs/{job}/hardware"),
+    ("GET", "/api/v1/jobs/{job}/trace"),
     ("GET", "/api/v1/overlays"),
     ("GET", "/api/v1/ledger"),
     ("GET", "/api/v1/failures"),
@@ -68,6 +71,8 @@ OPERATIONS = [
     ("GET", "/api/v1/now"),
     ("GET", "/api/v1/samples"),
     ("GET", "/api/v1/search"),
+    ("GET", "/api/v1/entity"),
+    ("GET", "/api/v1/explore"),
     ("GET", "/api/v1/senders"),
     ("GET", "/api/v1/diagnosis"),
     ("GET", "/api/v1/symptoms"),
@@ -89,7 +94,8 @@ WAYS_IN = [("POST", path.replace("TABLE", "{table}")) for path in PATHS]
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
          "/api/v1/graph": 6, "/api/v1/path": 6, "/api/v1/flows": 6, "/api/v1/compare": 6, "/api/v1/messages": 6,
          "/api/v1/sle": 8, "/api/v1/incidents": 4, "/api/v1/incidents/{incident}": 4, "/api/v1/diagnosis": 6,
-         "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/fleet": 6, "/api/v1/backfill": 6}  # fmt: skip
+         "/api/v1/marks": 6, "/api/v1/samples": 6, "/api/v1/fleet": 6, "/api/v1/backfill": 6,
+         "/api/v1/entity": 6, "/api/v1/explore": 6}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -67,6 +67,18 @@ def test_versions_and_what_the_launcher_set() -> None:
     assert "backend" not in found  # there is no process group
 
 
+def test_what_the_scheduler_says_of_the_run() -> None:
+    slurm = {"SLURM_JOB_USER": "ann", "SLURM_JOB_ACCOUNT": "nlp", "SLURM_JOB_ID": "811", "SLURM_JOB_PARTITION": "h100",
+             "SLURM_JOB_NODELIST": "h[1-8]", "SLURM_JOB_COMMENT": "mine"}  # fmt: skip
+    found = run_info(slurm, 8)
+    assert [found[name] for name in ("user", "project", "slurm_job", "partition", "nodes")] == [
+        "ann", "nlp", "811", "h100", "h[1-8]"
+    ]  # fmt: skip
+    assert "mine" not in found.values()
+    pod = run_info({"POD_NAME": "bert-0", "POD_NAMESPACE": "train", "NODE_NAME": "h3", "LEADLINE_USER": "ann"}, 8)
+    assert (pod["pod"], pod["namespace"], pod["node"], pod["user"]) == ("bert-0", "train", "h3", "ann")
+
+
 def test_a_rank_says_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth1")
     rings = Rings(tmp_path, IDENTITY)

@@ -21,8 +21,9 @@ describe("entities", () => {
   it.each([
     ["job:a b", "/jobs/a%20b"],
     ["rank:bert-7/13", "/jobs/bert-7?rank=13"],
-    ["host:h3", "/fleet?at=host%3Ah3"],
-    ["switch:leaf1", "/graph?at=switch%3Aleaf1"],
+    ["host:h3", "/entity?of=host%3Ah3"],
+    ["link:h3/eth0~leaf1/Ethernet3", "/entity?of=link%3Ah3%2Feth0~leaf1%2FEthernet3"],
+    ["flow:00ed", "/graph?at=flow%3A00ed"],
     ["rank:j/0>rank:j/1", "/jobs/j?rank=0"],
   ])("%s leads to %s", (id, href) => expect(hrefOf(id)).toBe(href));
 

@@ -23,6 +23,11 @@ export function jobOf(id: string): string {
     : "";
 }
 
+// Kinds with a page of their own; jobs and ranks have the job's, and the rest only a place in the graph.
+const OWN_PAGE = new Set(
+  "host gpu port switch swport link storage xcvr nvlink process pod service".split(" "),
+);
+
 /** Where a click on an entity leads. */
 export function hrefOf(id: string): string {
   const { kind, name } = entityOf(id);
@@ -36,11 +41,8 @@ export function hrefOf(id: string): string {
     }
     case "incident":
       return `/incidents/${encodeURIComponent(name)}`;
-    case "host":
-    case "port":
-      return `/fleet?at=${quoted}`;
     default:
-      return `/graph?at=${quoted}`;
+      return OWN_PAGE.has(kind) ? `/entity?of=${quoted}` : `/graph?at=${quoted}`;
   }
 }
 

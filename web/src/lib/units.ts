@@ -83,14 +83,19 @@ export function figures(value: number): string {
   return text.includes(".") ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** What a metric of this unit (UCUM, as OpenTelemetry writes them) reads as. */
+/** What a metric of this unit (UCUM, as OpenTelemetry writes them) reads as; also `ratio` and `B/s`, bytes a second. */
 export function inUnit(value: number, unit: string): string {
   if (unit === "s") return duration(value);
+  if (unit === "ratio") return percent(value);
+  if (unit === "B/s") return `${bytes(value)}/s`;
   if (unit === "By") return bytes(value);
   if (unit === "By/s") return bitRate(value);
   if (unit === "1") return figures(value);
   if (unit === "Cel") return `${figures(value)} °C`;
-  return unit ? `${figures(value)} ${unit}` : figures(value);
+  const [what, per] = unit.split("/");
+  const counted = (what ?? "").replace(/^1$|[{}]/g, ""); // `{packet}/s`, `1/s`, `/min`
+  if (per) return `${figures(value)}${counted ? ` ${counted}` : ""}/${per}`;
+  return counted ? `${figures(value)} ${counted}` : figures(value);
 }
 
 function scaled(amount: number, units: readonly string[]): [number, string] {

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Annotated, Any
 
 from fastapi import Path, Query
+from fastapi.responses import Response
 
-from leadline.server.asking import Cluster, From, OneJob, Reading, To, answers
+from leadline.server.asking import PROBLEMS, Cluster, From, OneJob, Reading, To, answers
 from leadline.server.tokens.rights import guarded_router
+from leadline.views.entity.of_job import hardware_answer
+from leadline.views.entity.types import HardwareAnswer
+from leadline.views.jobs.calls import calls_answer
 from leadline.views.jobs.collectives import collectives_answer
 from leadline.views.jobs.lateness import lateness_answer
 from leadline.views.jobs.overlays import overlays_answer
 from leadline.views.jobs.rows import JobRows
 from leadline.views.jobs.steps import steps_answer
+from leadline.views.jobs.trace import trace_answer
 from leadline.views.jobs.types import (
+    CallsAnswer,
     CollectivesAnswer,
     JobAnswer,
     JobsAnswer,
@@ -76,6 +84,41 @@ def collectives(
     """Each kind of collective: how many, how long, how fast, who comes last."""
     with reader.turn():
         return collectives_answer(_rows(reader, job, since, until, cluster))
+
+
+@router.get("/api/v1/jobs/{job:path}/hardware", tags=["jobs"], **answers(HardwareAnswer))
+def hardware(
+    reader: Reading, job: NamedJob, since: From = "", until: To = "", points: Points = 200, cluster: Cluster = ""
+) -> dict[str, Any]:
+    """What the job's GPUs, ports and hosts measured: a band over all of them, and those far from the rest by name."""
+    with reader.turn():
+        return hardware_answer(_rows(reader, job, since, until, cluster), reader.graphs, points)
+
+
+@router.get("/api/v1/jobs/{job:path}/calls", tags=["jobs"], **answers(CallsAnswer))
+def calls(
+    reader: Reading,
+    job: NamedJob,
+    rank: Annotated[int, Query(ge=0, le=2**31 - 1, description="whose collectives")],
+    since: From = "",
+    until: To = "",
+    cluster: Cluster = "",
+) -> dict[str, Any]:
+    """Single collectives of a rank in a short span, with the arrival of each rank."""
+    with reader.turn():
+        return calls_answer(_rows(reader, job, since, until, cluster), rank)
+
+
+@router.get("/api/v1/jobs/{job:path}/trace", tags=["jobs"], responses=PROBLEMS)
+def trace(reader: Reading, job: NamedJob, since: From = "", until: To = "", cluster: Cluster = "") -> Response:
+    """A trace in Chrome's JSON format for ui.perfetto.dev: ranks as processes, steps, phases and collectives as slices,
+    events as instants."""
+    with reader.turn():
+        rows = _rows(reader, job, since, until, cluster)
+        body = json.dumps(trace_answer(rows), separators=(",", ":"), allow_nan=False)
+    name = re.sub(r"[^\w.-]+", "-", rows.job)
+    headers = {"content-disposition": f'attachment; filename="{name}.trace.json"'}
+    return Response(body, media_type="application/json", headers=headers)
 
 
 # After those that name more of a path: names of jobs may have slashes.

@@ -29,7 +29,7 @@ VERSION_LABEL = re.compile(r".*(version|firmware|vbios|modelname|product_name)",
 IDENTITY = re.compile(
     r"host|host\.name|.*hostname|nodename|node|instance|job|gpu|device|uuid|gpu_uuid|.*_?serial(_number)?|pci_bus_id"
     r"|bdf|service\..*|server|rank|pod|rack|namespace|container|.*address|mac|ip|ifalias|machine_id|boot_id"
-    r"|system_uuid|asset_tag|domainname|broadcast|operstate|adminstate|duplex_seen|err_code|err_msg|pid|job_id|entity",
+    r"|slurm_job|nodes|system_uuid|asset_tag|domainname|broadcast|operstate|adminstate|duplex_seen|err_code|err_msg|pid|job_id|entity",
     re.I,
 )
 EVENTS = ("run-info", "host-info", "port-info", "gpu-info")

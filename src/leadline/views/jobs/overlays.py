@@ -9,7 +9,7 @@ What happened to many at about the same time is one mark (`link-down`, 8 ranks),
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.training import STEP
 from leadline.model.tables.verdicts import CAUSE, EVENT, INCIDENT
 from leadline.model.units import S
+from leadline.views.incidents.incident import Incident
 from leadline.views.incidents.title import title
 from leadline.views.incidents.view import Incidents
 from leadline.views.jobs.rows import JobRows
@@ -49,6 +50,17 @@ class Mark:
 
 def overlays_answer(rows: JobRows) -> dict[str, Any]:
     """What the end point says: marks in order of time; of too many the worst ones."""
+    found = marks_of(rows)
+    told = worst(found, MARKS_MAX)
+    return {
+        "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
+        "to_ns": rows.to_ns, "overlays_total": len(found), "note": rows.note,
+        "overlays": marks_json(told),
+    }  # fmt: skip
+
+
+def marks_of(rows: JobRows) -> list[Mark]:
+    """All that happened to the job and to what it stands on: incidents, checkpoints, events."""
     checkpoints = _checkpoints(rows)
     within_ns = (rows.to_ns - rows.from_ns) // TOGETHER
     events = [
@@ -56,21 +68,13 @@ def overlays_answer(rows: JobRows) -> dict[str, Any]:
         for mark in joined(_events(rows, sorted(set(rows.places().values()) - {""})))
         if not _told_by(checkpoints, mark)
     ]
-    found = [*_incidents(rows), *checkpoints, *together(events, within_ns)]
-    worst = sorted(found, key=lambda mark: (mark.incident is None, _severity(mark), -mark.count, mark.time_ns))
-    told = sorted(worst[:MARKS_MAX], key=lambda mark: (mark.time_ns, mark.kind, mark.entity))
-    return {
-        "schema": SCHEMA_VERSION, "job": rows.job, "tenant": rows.tenant, "from_ns": rows.from_ns,
-        "to_ns": rows.to_ns, "overlays_total": len(found), "note": rows.note,
-        "overlays": [
-            {
-                "t_ns": mark.time_ns, "end_ns": mark.end_ns, "kind": mark.kind, "entity": mark.entity,
-                "entities": mark.entities, "severity": mark.severity, "text": mark.text, "count": mark.count,
-                "incident": mark.incident,
-            }
-            for mark in told
-        ],
-    }  # fmt: skip
+    return [*_incidents(rows), *checkpoints, *together(events, within_ns)]
+
+
+def worst(marks: Iterable[Mark], most: int) -> list[Mark]:
+    """So many marks in order of time: incidents first, then the most severe."""
+    ordered = sorted(marks, key=lambda mark: (mark.incident is None, _severity(mark), -mark.count, mark.time_ns))
+    return sorted(ordered[:most], key=lambda mark: (mark.time_ns, mark.kind, mark.entity))
 
 
 def _severity(mark: Mark) -> int:
@@ -88,23 +92,32 @@ def _events(rows: JobRows, hosts: Sequence[str]) -> list[Mark]:
         "OR (host IN {hosts:Array(String)} AND entity_kind NOT IN ('rank', 'job', 'comm', 'process')) "
         "OR entity IN {parts:Array(String)})"
     )
-    where = " AND ".join(
-        [*rows.asked.conditions(), about, f"time_ns >= {rows.from_ns}", f"time_ns < {rows.to_ns}",
-         f"kind NOT IN {_SAID}", "severity != 'debug'"]
-    )  # fmt: skip
+    where = " AND ".join([*rows.asked.conditions(), about, f"time_ns >= {rows.from_ns}", f"time_ns < {rows.to_ns}"])
     found = rows.query(
-        "SELECT time_ns, toString(kind) AS what, toString(severity) AS grade, toString(entity) AS one, "
-        f"ifNull(toString(code), '') AS number FROM leadline.{EVENT.name} WHERE {where} "
-        f"ORDER BY indexOf({{severities:Array(String)}}, grade), time_ns LIMIT {EVENTS_MAX}",
-        job_id=f"job:{rows.job}", ranks=f"rank:{rows.job}/", hosts=list(hosts), severities=list(SEVERITIES),
-        parts=[*(f"host:{host}" for host in hosts), *_linked(rows, hosts)],
+        events_sql(where), job_id=f"job:{rows.job}", ranks=f"rank:{rows.job}/", hosts=list(hosts),
+        severities=list(SEVERITIES), parts=[*(f"host:{host}" for host in hosts), *_linked(rows, hosts)],
     )  # fmt: skip
+    return event_marks(found)
+
+
+def events_sql(where: str) -> str:
+    """The most severe events under a condition, for `event_marks`; with the parameter `severities`."""
+    return (
+        "SELECT time_ns, toString(kind) AS what, toString(severity) AS grade, toString(entity) AS one, "
+        f"ifNull(toString(code), '') AS number FROM leadline.{EVENT.name} "
+        f"WHERE {where} AND kind NOT IN {_SAID} AND severity != 'debug' "
+        f"ORDER BY indexOf({{severities:Array(String)}}, grade), time_ns LIMIT {EVENTS_MAX}"
+    )
+
+
+def event_marks(rows: Iterable[Mapping[str, Any]]) -> list[Mark]:
+    """Events as marks, one each."""
     return [
         Mark(
             int(row["time_ns"]), None, row["what"], row["one"], 1, row["grade"],
             f"{row['what']} {row['number']}".strip(), 1,
         )
-        for row in found
+        for row in rows
     ]  # fmt: skip
 
 
@@ -201,10 +214,26 @@ def _incidents(rows: JobRows) -> Iterator[Mark]:
         rows_where(CAUSE, f"tenant = {{owner:String}}{rows.in_cluster()} AND incident IN {{incidents:Array(String)}}"),
         incidents=sorted({row["incident"] for row in incidents}),
     )
-    found = Incidents(rows.store, rows.asked).of_rows(incidents, causes)
-    for one in found:
-        end_ns = one.end_ns if one.end_ns is not None or one.open else one.seen_ns
-        if end_ns is not None and end_ns <= rows.from_ns:
-            continue
-        severity = "info" if one.suppressed else "error" if one.known else "warning"
-        yield Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, title(one), 1, one.incident)
+    for one in Incidents(rows.store, rows.asked).of_rows(incidents, causes):
+        mark = incident_mark(one)
+        if mark.end_ns is None or mark.end_ns > rows.from_ns:
+            yield mark
+
+
+def incident_mark(one: Incident) -> Mark:
+    """An incident as a mark, under its title."""
+    end_ns = one.end_ns if one.end_ns is not None or one.open else one.seen_ns
+    severity = "info" if one.suppressed else "error" if one.known else "warning"
+    return Mark(one.start_ns, end_ns, "incident", one.entity, 1, severity, title(one), 1, one.incident)
+
+
+def marks_json(marks: Iterable[Mark]) -> list[dict[str, Any]]:
+    """Marks as an answer tells them."""
+    return [
+        {
+            "t_ns": mark.time_ns, "end_ns": mark.end_ns, "kind": mark.kind, "entity": mark.entity,
+            "entities": mark.entities, "severity": mark.severity, "text": mark.text, "count": mark.count,
+            "incident": mark.incident,
+        }
+        for mark in marks
+    ]  # fmt: skip

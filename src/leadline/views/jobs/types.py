@@ -19,6 +19,13 @@ class SpentShare(BaseModel):
     share: float
 
 
+class JobFact(BaseModel):
+    """Something that a run said of itself when it began."""
+
+    name: str
+    value: str
+
+
 class JobNow(BaseModel):
     """One job in a span. What steps tell is null without them, what the ledger tells is null (and `why`) without it.
 
@@ -27,7 +34,8 @@ class JobNow(BaseModel):
     GPU time that was productive; `goodput_max`: had all that is unknown been so too. Of the open incidents
     `incidents_known` have a known cause, of all `incidents_explained`, and `suppressed` alert nobody. `state`: running;
     ended: at `ended_ns` all its ranks were gone, as those say who saw it; silent: no step for a minute, and nobody saw
-    it end. `since_ns`: since when its ranks are there, which may be before the span.
+    it end. `since_ns`: since when its ranks are there, which may be before the span. `user`, `project` and the
+    rest of `about` are what the hook of rank 0 found in its environment; empty where it told nothing.
     """
 
     tenant: str
@@ -56,6 +64,9 @@ class JobNow(BaseModel):
     incidents_known: int
     incidents_explained: int
     suppressed: int
+    user: str
+    project: str
+    about: list[JobFact]
     line: JobLine
 
 
@@ -205,6 +216,46 @@ class CollectivesAnswer(BaseModel):
     one_in: int
     kinds: list[CollectiveKind]
     kinds_total: int
+    why: str
+    note: str
+
+
+class CallArrival(BaseModel):
+    """When a rank came to a collective, after the first one to come, by the clocks as they are."""
+
+    rank: int
+    after_s: float | None
+
+
+class Call(BaseModel):
+    """One collective. `late_s`: by how much longer the median rank was in it than the one asked about; `took_s`: how
+    long that one was; `spread_s`: from the first arrival to the last. Of `told` arrivals the last 64 are listed."""
+
+    comm: str
+    seq: int
+    op: str
+    bytes: int
+    size: int
+    at_ns: int
+    late_s: float | None
+    last_rank: int
+    spread_s: float | None
+    took_s: float | None
+    told: int
+    arrivals: list[CallArrival]
+
+
+class CallsAnswer(BaseModel):
+    """`GET /api/v1/jobs/{job}/calls`: those to which the rank came latest, in order of time."""
+
+    schema_version: int = Field(alias="schema")
+    job: str
+    tenant: str
+    rank: int
+    from_ns: int
+    to_ns: int
+    calls: list[Call]
+    calls_total: int
     why: str
     note: str
 

@@ -24,6 +24,7 @@ from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.compare.sides import BUCKET_NS, PAUSE_NS, runs_of
+from leadline.views.jobs.about import NOTHING, about_of
 from leadline.views.jobs.lives import Key, Life, lives_of
 from leadline.views.jobs.rows import RANKS_MAX, STEP_S, JobRows, from_or_hour, plain
 from leadline.views.jobs.steps import BASELINE_NS, HOW, baseline_s
@@ -119,8 +120,11 @@ class _Jobs:
             )
             for key in sorted(steps.keys() | ledger.keys())
         ]
+        about = about_of(self._store, self._asked, [one["job"] for one in found])
         for one in found:
             key = one["tenant"], one["cluster"], one["job"]
+            said = about.get(key, NOTHING)
+            one |= {"user": said.user, "project": said.project, "about": said.facts()}
             one["estimated_gpu_seconds"] = estimated.get(key, 0.0)
             if one["estimated_gpu_seconds"]:
                 one["lost_gpu_seconds"] = (one["lost_gpu_seconds"] or 0.0) + one["estimated_gpu_seconds"]

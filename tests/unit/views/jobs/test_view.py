@@ -15,12 +15,15 @@ from leadline.model.errors import UsageError
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.jobs.calls import calls_answer
 from leadline.views.jobs.collectives import collectives_answer
 from leadline.views.jobs.lateness import _carried, lateness_answer
 from leadline.views.jobs.overlays import Mark, joined, overlays_answer, together
 from leadline.views.jobs.rows import JobRows
 from leadline.views.jobs.steps import steps_answer
+from leadline.views.jobs.trace import trace_answer
 from leadline.views.jobs.types import (
+    CallsAnswer,
     CollectivesAnswer,
     JobAnswer,
     JobsAnswer,
@@ -105,7 +108,8 @@ ROWS = {
         event("link-down", "port:h9/eth0", 60, host="h9"),  # of a host that it does not run on
         event("link-down", "swport:leaf1/Ethernet2", 62, host="leaf1"),  # linked to a port of its host
         event("xid", "gpu:GPU-1", 64, host="h1", tenant="beta", severity="fatal"),
-        event("run-info", "rank:bert-1/0", 1, severity="info"),
+        event("run-info", "rank:bert-1/0", 1, severity="info",
+              attributes={"user": "ann", "project": "nlp", "slurm_job": "811", "NCCL_ALGO": "Ring", "image": "bert:7"}),
     ],
     "relation": [
         *(
@@ -162,6 +166,15 @@ def test_a_job_is_told_with_what_it_lost_and_how_fast_it_goes(store: Store) -> N
     assert one["goodput"] == pytest.approx(17 / 20)
     assert (one["running"], one["incidents_open"], one["incidents_known"]) == (True, 1, 0)
     assert len(one["line"]["t_ns"]) >= STEPS
+
+
+def test_a_job_says_who_runs_it_and_what_its_scheduler_calls_it(store: Store) -> None:
+    one = next(each for each in jobs_answer(store, asked(), T0)["jobs"] if each["job"] == "bert-1")
+    assert (one["user"], one["project"]) == ("ann", "nlp")
+    assert one["about"] == [
+        {"name": "user", "value": "ann"}, {"name": "project", "value": "nlp"}, {"name": "Slurm job", "value": "811"},
+        {"name": "image", "value": "bert:7"},
+    ]  # fmt: skip
 
 
 def test_jobs_are_their_owners_and_an_operator_sees_all_apart(store: Store) -> None:
@@ -289,6 +302,45 @@ def test_collectives_take_as_long_as_the_last_is_in_them(store: Store) -> None:
 
 
 # --- what happened ---
+
+
+def test_a_cell_opens_into_single_collectives_with_every_arrival(store: Store) -> None:
+    told = calls_answer(rows_of(store, from_ns=T0), 2)
+    CallsAnswer.model_validate(told)
+    first = told["calls"][0]
+    assert (first["seq"], first["op"], first["late_s"], first["told"]) == (0, "all_reduce", LATE, RANKS)
+    assert [each["rank"] for each in first["arrivals"]] == [0, 3, 2, 1]  # rank 1's clock is 5 s ahead
+    assert told["calls"][-1]["took_s"] is None  # nobody left it
+    cell = JobRows(store, replace(asked(), at_ns=T0 + 20 * S), "bert-1", "acme", T0 + 10 * S)
+    assert [each["seq"] for each in calls_answer(cell, 2)["calls"]] == [1]
+
+
+def test_a_trace_is_what_perfetto_reads(store: Store) -> None:
+    told = json.loads(json.dumps(trace_answer(rows_of(store)), allow_nan=False))
+    events = told["traceEvents"]
+    for each in events:  # what the format requires of each phase
+        assert {"ph", "pid", "tid", "ts", "name"} <= each.keys()
+        assert each["ph"] in "MXi"
+        assert each["ph"] != "X" or each["dur"] >= 0
+        assert each["ph"] != "i" or each["s"] in "gpt"
+    names = {each["args"]["name"] for each in events if each["name"] == "process_name"}
+    assert {"rank 0 on h0", "rank 3 on h3", "job bert-1: events and incidents"} <= names
+    step = next(each for each in events if each["name"] == "step 1" and each["pid"] == 3)
+    assert (step["ts"], step["dur"]) == (10e6, 2.2e6)  # us from the begin of the span
+    data = next(each for each in events if each["name"] == "data" and each["ts"] == 10e6 and each["pid"] == 3)
+    assert data["dur"] == 0.5e6
+    assert {each["name"] for each in events if each.get("cat") == "collective"} == {"all_reduce"}
+    assert [each["s"] for each in events if each["name"].startswith("xid 79")] == ["g"]
+
+
+def test_slices_of_one_thread_of_a_trace_nest(store: Store) -> None:
+    ends: dict[tuple[int, int], float] = {}
+    slices = [each for each in trace_answer(rows_of(store))["traceEvents"] if each["ph"] == "X"]
+    assert slices
+    for each in sorted(slices, key=lambda one: one["ts"]):
+        thread = (each["pid"], each["tid"])
+        assert each["ts"] >= ends.get(thread, 0.0)
+        ends[thread] = each["ts"] + each["dur"]
 
 
 def test_what_happened_to_it_and_below_it_is_told_and_nothing_else(store: Store) -> None:

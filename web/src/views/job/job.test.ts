@@ -49,6 +49,9 @@ const job = (more: Partial<Job>): Job => ({
   incidents_open: 0,
   incidents_known: 0,
   suppressed: 0,
+  user: "",
+  project: "",
+  about: [],
   line: { t_ns: [], step_s: [] },
   ...more,
 });

@@ -1,0 +1,1 @@
+"""Any stored metric: its streams by label, grouped, as lines or as a band."""
