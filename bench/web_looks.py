@@ -63,7 +63,9 @@ def on_phone(page: Page) -> tuple[int, float]:
 
 def paths_of(server: web_answers.Server) -> dict[str, str]:
     """The views, of the first job and the first incident that the recording has."""
-    views = {view: f"/{view}" for view in ("fleet", "jobs", "expectations", "incidents", "clock", "telemetry")}
+    views = {
+        view: f"/{view}" for view in ("fleet", "jobs", "expectations", "incidents", "clock", "telemetry", "explore")
+    }
     views["now"] = "/"
     for job in server.get(("jobs", web_answers.LAST))["jobs"][:1]:
         name = quote(job["job"], safe="")
@@ -72,6 +74,7 @@ def paths_of(server: web_answers.Server) -> dict[str, str]:
         views["incident"] = f"/incidents/{quote(incident['incident'], safe='')}"
     for host in server.get(("fleet", {"from": "-60s"}))["hosts"][:1]:
         views["compare"] = f"/compare?a={quote(f'host:{host}')}"
+        views["entity"] = f"/entity?of={quote(f'host:{host}')}"
     return views
 
 

@@ -12,7 +12,16 @@ class Place {
   #url = $state(new URL(globalThis.location?.href ?? "http://localhost/"));
 
   constructor() {
+    this.#fromHash();
     globalThis.addEventListener?.("popstate", () => (this.#url = new URL(location.href)));
+  }
+
+  /** `/#/metrics?name=up`, as links to single pages are often written, is `/explore?name=up`: `/metrics` is the server's. */
+  #fromHash(): void {
+    if (!this.#url.hash.startsWith("#/")) return;
+    const to = this.#url.hash.slice(1).replace(/^\/metrics\b/, "/explore");
+    history.replaceState(null, "", to);
+    this.#url = new URL(location.href);
   }
 
   /** The path's parts: `/jobs/bert-7` is `["jobs", "bert-7"]`. */

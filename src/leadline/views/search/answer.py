@@ -27,6 +27,7 @@ from leadline.model.tables.verdicts import CAUSE, INCIDENT
 from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.incidents.incident import Incident
+from leadline.views.incidents.title import title
 from leadline.views.incidents.view import incidents_of
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 from leadline.views.search.known import Known
@@ -206,17 +207,11 @@ def _metric(row: Mapping[str, Any]) -> Item:
 def _incident(one: Incident) -> Item:
     named = [word for cause in one.chosen for word in (cause.rule, cause.entity, cause.text.partition(": ")[0])]
     return Item(
-        "incident", one.incident, _title(one),
+        "incident", one.incident, title(one),
         text=" ".join([one.entity, *one.jobs, one.symptom, one.state, *named]),
         detail=f"{one.state}, began {time_text(one.start_ns)}{'' if one.chosen else ', cause unknown'}",
         newest_ns=one.start_ns,
     )  # fmt: skip
-
-
-def _title(one: Incident) -> str:
-    """`bert-1 slow: link:h3/eth0~leaf1/e3 lost its carrier`."""
-    cause = one.chosen[0].text.partition(": ")[0] if one.chosen else ""
-    return f"{one.job or one.entity} {one.symptom}{f': {cause}' if cause else ''}"
 
 
 def _rules() -> list[Item]:
