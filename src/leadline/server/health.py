@@ -78,6 +78,14 @@ def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     return found if principal.may(OPERATE) else _for_tenant(parts, found)
 
 
+def ended_senders(parts: Parts, principal: Principal) -> dict[str, int]:
+    """By tenant, when its last job was over, of those that have none left: who fell silent about then ended with it."""
+    runner = parts.runner if parts.replay is None else None
+    own = own_sources(parts.intake.sources.all(), principal)
+    over = _over(own, senders_view.senders_of(runner, principal), runner)
+    return {name: at_ns for name, (_, at_ns) in over.items()}
+
+
 def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
     own = own_sources(parts.intake.sources.all(), principal)
     runner = parts.runner if parts.replay is None else None

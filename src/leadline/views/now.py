@@ -109,11 +109,19 @@ class NowAnswer(BaseModel):
 
 
 def now_answer(
-    store: Store, asked: Asked, from_ns: int, price: LedgerConfig, senders: Iterable[Source], *, recorded: bool = False
+    store: Store,
+    asked: Asked,
+    from_ns: int,
+    price: LedgerConfig,
+    senders: Iterable[Source],
+    *,
+    recorded: bool = False,
+    ended_ns: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """What `/api/v1/now` says of the span from `from_ns` to `asked.at_ns`.
 
-    `senders`: those that the asker may know of; `recorded`: a recording is replayed.
+    `senders`: those that the asker may know of; `recorded`: a recording is replayed; `ended_ns`: as of
+    `sources.findings_of`.
     """
     found = diagnosis_answer(store, asked, "", price, max(OVER_NS, asked.at_ns - from_ns))
     rows = _Rows(store, asked)
@@ -127,7 +135,7 @@ def now_answer(
     lost = losses_of(store, asked, (from_ns, asked.at_ns))
     estimated = sum(lost.jobs.values())
     known = bool(now) or estimated > 0
-    sources = _states(senders)
+    sources = _states(senders, ended_ns)
     return {
         "schema": SCHEMA_VERSION, "from_ns": from_ns, "at_ns": asked.at_ns,
         **{name: found[name] for name in ("state", "why", "price", "currency")},
@@ -163,11 +171,11 @@ def _within(incident: Mapping[str, Any], from_ns: int) -> bool:
     return bool(incident["state"] == "open" or (incident["end_ns"] or incident["seen_ns"]) >= from_ns)
 
 
-def _states(senders: Iterable[Source]) -> list[dict[str, Any]]:
+def _states(senders: Iterable[Source], ended_ns: Mapping[str, int] | None) -> list[dict[str, Any]]:
     """How each sender does."""
     now_ns = time.time_ns()  # senders are heard by our clock, whatever time a replay has reached
     findings: list[dict[str, str]] = []
-    return [state_of_source(source, now_ns, findings) for source in senders]
+    return [state_of_source(source, now_ns, findings, ended_ns) for source in senders]
 
 
 def late(sources: Sequence[Mapping[str, Any]]) -> Iterable[dict[str, str]]:

@@ -126,14 +126,20 @@ class TelemetryAnswer(BaseModel):
 
 
 def telemetry_answer(
-    store: Store, asked: Asked, senders: Sequence[Source], series_max: int, *, recorded: bool = False
+    store: Store,
+    asked: Asked,
+    senders: Sequence[Source],
+    series_max: int,
+    *,
+    recorded: bool = False,
+    ended_ns: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """What `/api/v1/telemetry` says. Errors: StoreError.
 
     `senders`: those that the asker may know of; `series_max`: streams that a tenant may have; `recorded`: a recording
-    is replayed.
+    is replayed; `ended_ns`: as of `sources.findings_of`.
     """
-    sources = _sources(senders)
+    sources = _sources(senders, ended_ns)
     return {
         "schema": SCHEMA_VERSION, "at_ns": asked.at_ns, "recorded": recorded, "sources": sources,
         "kinds": kinds(store, asked), "cardinality": _cardinality(store, asked, series_max),
@@ -146,14 +152,14 @@ def feeds(table: str) -> list[str]:
     return [each.name for each in ANALYSES if any(read.table.name == table for read in each.reads)]
 
 
-def _sources(found: Sequence[Source]) -> list[dict[str, Any]]:
+def _sources(found: Sequence[Source], ended_ns: Mapping[str, int] | None) -> list[dict[str, Any]]:
     """Senders that are late or in error first, then those whose rows or samples are most."""
     now_ns = time.time_ns()  # senders are heard by our clock, whatever time a replay has reached
     told = Tally((source.sender.tenant, kind) for source in found for kind in _told(source.tells))
     rows = []
     for source in found:
         findings: list[dict[str, str]] = []
-        state = state_of_source(source, now_ns, findings)
+        state = state_of_source(source, now_ns, findings, ended_ns)
         heard_s = (source.last_ns - source.first_ns) / 1e9
         mine = _told(source.tells)
         refusals = [refusal(counter_of(source.sender.way, why), each) for why, each in source.refused.items()]

@@ -96,7 +96,7 @@ def parts(store: Store) -> Any:
     live = SimpleNamespace(rows=lambda: {"step": 10})
     return SimpleNamespace(
         store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, memory=None,
-        background=None, started_ns=0,
+        background=None, kernels=None, started_ns=0,
     )  # fmt: skip
 
 
@@ -118,6 +118,15 @@ def test_a_row_for_every_sender_what_is_wrong_first(parts: Any) -> None:
     assert mine["refusals"] == [{**mine["refusals"][0], "reason": "bad_row", "amount": 3}]
     assert "column" in mine["last_error"]
     assert mine["do"] == refused("bad_row").do
+
+
+def test_who_ended_with_the_last_job_is_no_warning(parts: Any) -> None:
+    silent = parts.intake.sources.all()
+    heard_ns = next(each.last_ns for each in silent if each.sender == NODE)
+    found = telemetry_answer(parts.store, Asked(OPERATOR, "", NOW), silent, 1000, ended_ns={NODE.tenant: heard_ns + S})
+    by_name = {each["name"]: each["state"] for each in found["sources"]}
+    assert by_name[NODE.name] == "ok"
+    assert by_name[H1.name] == "warning", "its rows were refused, and it is heard still"
 
 
 def test_what_would_be_lost_without_a_sender(parts: Any) -> None:

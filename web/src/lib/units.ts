@@ -86,7 +86,8 @@ export function figures(value: number): string {
 /** What a metric of this unit (UCUM, as OpenTelemetry writes them) reads as; also `ratio` and `B/s`, bytes a second. */
 export function inUnit(value: number, unit: string): string {
   if (unit === "s") return duration(value);
-  if (unit === "ratio") return percent(value);
+  if (unit === "ratio" || unit === "s/s") return percent(value); // a share of the time, too
+  if (unit === "ns/s") return percent(value / 1e9);
   if (unit === "B/s") return `${bytes(value)}/s`;
   if (unit === "By") return bytes(value);
   if (unit === "By/s") return bitRate(value);

@@ -6,6 +6,7 @@ from typing import Any
 
 from leadline.model.errors import UsageError
 from leadline.server.asking import At, Cluster, From, Reading, answers
+from leadline.server.health import ended_senders
 from leadline.server.tokens.rights import guarded_router
 from leadline.views.incidents.diagnosis import LOOK_NS
 from leadline.views.now import SPAN_NS_MAX, NowAnswer, now_answer
@@ -30,4 +31,7 @@ def now(
     with reader.turn():
         parts = reader.parts
         senders = own_sources(parts.intake.sources.all(), asked.principal)
-        return now_answer(parts.store, asked, from_ns, parts.ledger, senders, recorded=parts.replay is not None)
+        return now_answer(
+            parts.store, asked, from_ns, parts.ledger, senders, recorded=parts.replay is not None,
+            ended_ns=ended_senders(parts, asked.principal),
+        )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from leadline.server.asking import At, Cluster, Reading, answers
+from leadline.server.health import ended_senders
 from leadline.server.tokens.rights import guarded_router
 from leadline.views.sources import own_sources
 from leadline.views.telemetry import TelemetryAnswer, telemetry_answer
@@ -20,5 +21,6 @@ def telemetry(reader: Reading, at: At = "", cluster: Cluster = "") -> dict[str, 
         parts, asked = reader.parts, reader.asked(at, cluster)
         senders = own_sources(parts.intake.sources.all(), asked.principal)
         return telemetry_answer(
-            parts.store, asked, senders, parts.intake.config.series_max, recorded=parts.replay is not None
-        )
+            parts.store, asked, senders, parts.intake.config.series_max, recorded=parts.replay is not None,
+            ended_ns=ended_senders(parts, asked.principal),
+        )  # fmt: skip
