@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 FROM, TO = "2026-11-20T20:20:20Z", "2026-11-20T20:23:20Z"
 SUBSTITUTED: Sequence[tuple[str, str]] = (
     (r"^(\.venv|~/leadline)/bin/leadline\b", "leadline"),
-    (r"/etc/leadline/", "etc/"),
+    (r"/(etc|var/lib)/leadline/", "etc/"),
     # A recording is analysed once, and this one in 6 s of CPU instead of 15.
     (r"(leadline diagnose \S*/)demo\.leadline(?: --truth)?", r"\1oom-kill.leadline --truth"),
     # Other jobs, ranks and times than those of the shipped recording.

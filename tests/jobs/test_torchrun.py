@@ -110,17 +110,6 @@ def wait_for(what: str, look: Any, timeout_s: float) -> Any:
     return found
 
 
-def test_a_script_that_knows_nothing_of_leadline_is_watched_and_told_of_at_its_end(watched: Watched) -> None:
-    said = watched.untouched.communicate(timeout=MADE_S_MAX + TOLD_S_MAX)[0]
-    assert watched.untouched.returncode == 1, said  # torchrun's own, where a rank ends with 7
-    assert f"http://127.0.0.1:{watched.place.port}/jobs/untouched" in said
-    steps = watched.steps("untouched")
-    assert set(steps) == {0, 1}
-    assert min(steps.values()) >= 108, steps
-    assert "rank:untouched/1" in said, said
-    assert "straggler" in said, said
-
-
 def test_nothing_is_told_of_a_rank_that_a_debugger_holds(watched: Watched) -> None:
     wait_for_first_step(watched.two)
     command = (sys.executable, "-m", "evals.jobs.debugger_double", str(watched.two.pids()[1]), str(HELD_S))
@@ -195,3 +184,14 @@ def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> Non
     assert wait_for("the crash to be told", crashes, TOLD_S_MAX) == [(f"rank:eight/{KILLED}", "killed")]
     assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight", "fails", SHARED}
     assert {each.row["symptom"] for each in watched.watching.of_job(SHARED)} == {"name-shared"}
+
+
+def test_a_script_that_knows_nothing_of_leadline_is_watched_and_told_of_at_its_end(watched: Watched) -> None:
+    said = watched.untouched.communicate(timeout=MADE_S_MAX + TOLD_S_MAX)[0]
+    assert watched.untouched.returncode == 1, said  # torchrun's own, where a rank ends with 7
+    assert f"http://127.0.0.1:{watched.place.port}/jobs/untouched" in said
+    steps = watched.steps("untouched")
+    assert set(steps) == {0, 1}
+    assert min(steps.values()) >= 108, steps
+    assert "rank:untouched/1" in said, said
+    assert "straggler" in said, said

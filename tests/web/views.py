@@ -46,13 +46,15 @@ def looked_at(page: Page, text: str, name: str) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / f"{name}.png")
     assert page.locator("[role=alert]").all_inner_texts() == []
-    assert violations(page) == []
+    found = violations(page)
+    assert not found, found
     if name.endswith("light"):
         width, header = on_phone(page)
         page.screenshot(path=PICTURES / f"{name.removesuffix('light')}phone.png", full_page=True)
         assert width <= PHONE["width"]
         assert header <= HEADER_SHARE_MAX
-        assert violations(page) == []
+        found = violations(page)
+        assert not found, found
 
 
 def incident(url: str, part: str) -> str:

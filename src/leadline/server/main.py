@@ -233,7 +233,10 @@ class ServerProcess:
         """Load what is compiled and begin to analyse; or have it compiled first, beside what the server does."""
 
         def begin() -> None:
-            warm()
+            try:
+                warm()
+            except Exception:
+                log.exception("scanners could not be loaded; each is loaded by the first request that needs it")
             self.intake.scanners_missing = False
             self.runner.start()
             loop.call_soon_threadsafe(self._compiled.set)

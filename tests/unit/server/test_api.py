@@ -380,7 +380,7 @@ def test_health_ready_and_what_is_not_there(leadline: RunningLeadline) -> None:
     assert get(leadline, "/health") == {"state": "ok"}
     assert all(get(leadline, path) == {"state": "ok"} for path in ("/healthz", "/livez", "/-/healthy"))
     assert all(get(leadline, path)["state"] == "ready" for path in ("/readyz", "/-/ready"))
-    assert get(leadline, "/ready") == {"state": "ready", "pid": leadline.wait_ready()}
+    assert get(leadline, "/ready") == {"state": "ready", "pid": leadline.wait_ready(), "compiling": None}
     assert "/docs/api" in refused(leadline, "/api/v1/nothing", status=404)
     assert refused(leadline, "/api/v1/jobs", 422, limit=0) == "limit: Input should be greater than or equal to 1"
     assert leadline.http.get("/api/v1/jobs?limit=0").headers["link"] == '</docs/api>; rel="help"'

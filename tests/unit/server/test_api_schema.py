@@ -19,7 +19,7 @@ from tests.senders.running import RunningLeadline
 
 from leadline.ingest.http import PATHS
 
-EXAMPLES = 216  # for all operations together
+EXAMPLES = 234  # for all operations together
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 OPERATIONS = [
     ("GET", "/"),

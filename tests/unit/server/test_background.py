@@ -35,6 +35,7 @@ from leadline.runner.execute import InProcess
 from leadline.runner.run import Runner
 from leadline.server import main
 from leadline.server.analyses import life_findings
+from leadline.server.background import kernels
 from leadline.server.background.keeping import Background, findings, in_order
 from leadline.server.config import Flag, load
 from leadline.server.main import ServerProcess
@@ -57,6 +58,8 @@ COVERED = {
     "server/main.py ServerProcess._serve create_task": "test_no_part_ends_the_server",
     "server/main.py ServerProcess.__init__ ThreadPoolExecutor": ANSWERED,
     "server/metrics/verdicts.py Verdicts.run to_thread": "test_no_part_ends_the_server",
+    "server/background/kernels.py Kernels.start Thread": "test_compiling_goes_on",
+    "server/background/kernels.py Kernels.run Thread": "test_compiling_goes_on",
     "server/background/keeping.py Background.step run_in_executor": "test_no_part_ends_the_server",
     "server/background/keeping.py in_order run_in_executor": "test_a_stop_stops_everything",
     "alerts/alerts.py Alerts.run create_task": "test_no_part_ends_the_server",
@@ -193,6 +196,7 @@ def test_no_part_ends_the_server(tmp_path: Path, error: Exception, monkeypatch: 
     monkeypatch.setattr(made.verdicts, "refresh", step())
 
     async def served() -> None:
+        made._compiled.set()  # scraper and sFlow wait for their scanners
         serving = asyncio.create_task(made._serve([]))
         for event in again:
             await until(event)
@@ -209,6 +213,23 @@ def test_no_part_ends_the_server(tmp_path: Path, error: Exception, monkeypatch: 
         assert totals[counter("store_failed", reason)] == 1
     told = {finding["text"].split()[2] for finding in findings(made.background.states())}
     assert told == {"scraper", "sflow", "alerts", "metrics", "streams", "rollup"}
+
+
+@each_error
+def test_compiling_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    call, then = failing_first(error)[0], threading.Event()
+    monkeypatch.setattr(kernels.subprocess, "Popen", lambda *_, **__: call())
+    monkeypatch.setattr(kernels, "is_compiled", lambda kind: False)
+    monkeypatch.setattr(kernels, "_note", lambda kind: pytest.fail("what failed is not compiled"))
+    failing = kernels.Kernels()
+
+    def begin() -> None:
+        then.set()
+        raise error
+
+    failing.start(begin)
+    assert then.wait(10), "the server works without: whoever needs a kernel first compiles it"
+    assert failing.failed
 
 
 def _quick(sleep: Callable[[float], Awaitable[None]]) -> Callable[[float], Awaitable[None]]:

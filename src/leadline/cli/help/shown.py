@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from leadline.cli.help.examples import EXAMPLES
-from leadline.cli.output import console
 
 SHARED = ("server", "token_file", "ca_file", "cluster", "config", "output")
 """Options that many verbs take: below those of the verb itself."""
@@ -43,6 +42,8 @@ def _no_type(ctx: Any) -> None:
 def _print_examples(path: str) -> None:
     lines = EXAMPLES.get(path, ())
     if lines:
+        from leadline.cli.output import console  # here: a Tab of the shell loads this module and prints no help
+
         out = console()
         out.print(" Examples", style="dim")
         for line in lines:

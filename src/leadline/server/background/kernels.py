@@ -79,8 +79,11 @@ class Kernels:
 
         def work() -> None:
             self.run()
-            if not self._stopped:
-                then()
+            try:
+                if not self._stopped:
+                    then()
+            except Exception:
+                log.exception("what waits for compiled code did not begin")
 
         threading.Thread(target=work, name="kernels", daemon=True).start()
 
@@ -113,7 +116,11 @@ class Kernels:
                 names = self._waiting.popleft()
             except IndexError:
                 return
-            self._compile(names, told)
+            try:
+                self._compile(names, told)
+            except Exception:
+                self.failed = True
+                log.exception("compiling %s failed; they are compiled when they are first needed", ", ".join(names))
 
     def _compile(self, names: Sequence[str], told: Callable[[], object]) -> None:
         command = bound_to_parent([sys.executable, "-m", PROGRAM, *names])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Path, Query
 
 from leadline.model.errors import UsageError
 from leadline.server.asking import At, Cluster, From, Reading, SomeIncident, SomeJob, To, answers
@@ -49,7 +49,9 @@ def one_incident(reader: Reading, incident: SomeIncident, cluster: Cluster = "")
 
 
 @router.get("/api/v1/incidents/{incident}/similar", tags=["incidents"], **answers(SimilarAnswer))
-def similar(reader: Reading, incident: str, cluster: Cluster = "") -> dict[str, Any]:
+def similar(
+    reader: Reading, incident: Annotated[str, Path(description="id of an incident")], cluster: Cluster = ""
+) -> dict[str, Any]:
     """Earlier incidents like this one, the likest first, and what people said of them."""
     question = reader.asked("", cluster)
     with reader.turn():

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from leadline.model.ids import EntityId
 from leadline.model.tables.verdicts import EVENT
 from leadline.store import Store
 from leadline.views.asked import Asked
@@ -60,7 +61,4 @@ def about_of(store: Store, asked: Asked, jobs: Iterable[str]) -> dict[Key, About
         f"argMax(attributes, time_ns) AS said FROM leadline.{EVENT.name} WHERE {where} GROUP BY whose, place, rank"
     )
     rows = json_rows(store.query(sql, {**asked.parameters(sql), "ranks": ranks}))
-    return {
-        (row["whose"], row["place"], row["rank"].removeprefix("rank:").rpartition("/")[0]): About(row["said"])
-        for row in rows
-    }
+    return {(row["whose"], row["place"], EntityId.of(row["rank"]).job): About(row["said"]) for row in rows}

@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import Run
 from leadline.cli.manual import bash, fish, zsh
 from leadline.cli.manual.commands import Command, Kind
 from leadline.cli.manual.known import known
-from leadline.cli.verbs import VERBS
+from leadline.cli.verbs import GROUPS
 
 TOKEN = "a-secret"
 ANSWERS = {
@@ -91,9 +91,12 @@ def test_bash_offers_every_verb_and_every_flag(whole: Command, folder: Path) -> 
     ("line", "offered"),
     [
         ("sho", ["show"]),
-        ("nonsense ''", [*VERBS]),  # and all other verbs: the line is wrong, and nothing is lost by helping
+        (
+            "nonsense ''",
+            [name for names in GROUPS.values() for name in names],
+        ),  # and all other verbs: the line is wrong, and nothing is lost by helping
         ("show inc", ["incidents"]),
-        ("show incidents --output ''", ["table", "json", "yaml"]),
+        ("show incidents --output ''", ["table", "json", "yaml", "csv"]),
         ("show incidents --output = y", ["yaml"]),
         ("show incidents -o j", ["json"]),
         ("show incidents --last 2h --outp", ["--output"]),
@@ -126,7 +129,7 @@ def test_fish_offers_the_same(whole: Command, folder: Path, server: str) -> None
         "leadline sho": ["show"],
         "leadline show inc": ["incidents"],
         "leadline show incidents --outp": ["--output"],
-        "leadline show incidents -o ": ["json", "table", "yaml"],
+        "leadline show incidents -o ": ["csv", "json", "table", "yaml"],
         "leadline mark x w": ["wrong"],
         "leadline record --last ": [],
         "leadline up --token-file me": ["me.token"],
@@ -159,8 +162,8 @@ def test_zsh_reads_its_script_and_finds_its_place(whole: Command, folder: Path) 
     assert ran.stderr == ""
     verbs, marks, forms, files, flags = (line.split() for line in ran.stdout.splitlines())
     assert "incidents" in verbs
-    assert marks == ["right", "wrong", "dismissed"]
-    assert forms == ["table", "json", "yaml"]
+    assert marks == ["right", "wrong", "dismissed", "comment", "assigned"]
+    assert forms == ["table", "json", "yaml", "csv"]
     assert files == ["FILES"]
     assert "--server" in flags
 
