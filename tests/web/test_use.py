@@ -95,7 +95,7 @@ def test_the_query_box_finds_and_leads(recorded: str, open_page: Callable[..., P
     expect(page.get_by_role("group", name="Incidents")).to_contain_text("less CPU time")
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("carrier bert-1")
-    page.get_by_role("option", name=re.compile("lost its carrier")).wait_for()
+    page.get_by_role("option", name=re.compile("flapped 5 times")).wait_for()
     page.keyboard.press("Enter")  # the best hit
     expect(page).to_have_url(re.compile(rf"/incidents/{incident(recorded, 'carrier')}$"))
     page.keyboard.press("/")
