@@ -182,7 +182,8 @@ def test_a_rank_that_is_killed_is_named_and_nobody_else(watched: Watched) -> Non
         return [first_cause(each.row) for each in seen if each.row["symptom"] == "crash" and any(first_cause(each.row))]
 
     assert wait_for("the crash to be told", crashes, TOLD_S_MAX) == [(f"rank:eight/{KILLED}", "killed")]
-    assert {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs} == {"eight", "fails", SHARED}
+    told = {job for each in of_jobs(watched.watching.seen.values()) for job in each.jobs}
+    assert told == {"eight", "fails", "untouched", SHARED}
     assert {each.row["symptom"] for each in watched.watching.of_job(SHARED)} == {"name-shared"}
 
 
