@@ -28,8 +28,9 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -113,14 +114,16 @@ def _ports() -> list[str]:
         return words
 
 
-def _wait(what: str, child: subprocess.Popen[bytes], cwd: Path, url: str, path: str, wanted: str) -> float:
-    """Seconds until an answer of the server has `wanted` in it. Errors: RuntimeError with what the program said."""
+def _wait(
+    what: str, child: subprocess.Popen[bytes], cwd: Path, url: str, path: str, wanted: Callable[[dict[str, Any]], bool]
+) -> float:
+    """Seconds until the server's answer is the wanted one. Errors: RuntimeError with what the program said."""
     began = time.monotonic()
     with httpx.Client(base_url=url, trust_env=False, timeout=5.0) as client:
         while time.monotonic() - began < PATIENCE_S:
             with contextlib.suppress(httpx.HTTPError):
                 answer = client.get(path)
-                if answer.status_code == 200 and wanted in answer.text:
+                if answer.status_code == 200 and wanted(answer.json()):
                     return time.monotonic() - began
             if child.poll() is not None:
                 break
@@ -137,7 +140,9 @@ def installed(place: Place, folder: Path) -> Iterator[Figure]:
     began = time.monotonic()
     ports = _ports()
     with place.running("up", *ports, cwd=cwd) as child:
-        _wait("leadline up", child, cwd, f"http://127.0.0.1:{ports[1]}", "/ready", "ready")
+        _wait(
+            "leadline up", child, cwd, f"http://127.0.0.1:{ports[1]}", "/ready", lambda found: found["state"] == "ready"
+        )
         took_s += time.monotonic() - began
     yield Figure("pip_to_ready_s", round(took_s, 1), "s", 90, "lower")
 
@@ -168,7 +173,9 @@ def first_step(place: Place, folder: Path) -> Iterator[Figure]:
     words = ("run", "--job", "newcomer", "--", sys.executable, "train.py")
     with place.running(*words, cwd=cwd) as child:
         url = _page(cwd, child)
-        _wait("leadline run", child, cwd, url, "/api/v1/jobs/newcomer/steps?from=-5m", '"step"')
+        _wait(
+            "leadline run", child, cwd, url, "/api/v1/tables/step?from=-5m&limit=1", lambda found: bool(found["rows"])
+        )
         yield Figure("run_to_first_step_s", round(time.monotonic() - began, 1), "s", 15, "lower")
 
 

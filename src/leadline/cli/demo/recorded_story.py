@@ -54,6 +54,8 @@ class RecordedStory:
         at_ns = min(int(found["at_ns"]), self._end_ns)  # behind it the cluster was taken down
         while self._ahead and self._ahead[0].time_ns <= at_ns:
             self._story.add(self._ahead.pop(0))
+        if self._live is None and not done:
+            return  # nothing is shown before the end, and to ask takes CPU from the analyses
         self._story.ask(at_ns)
         if done:  # and everything is judged
             self._story.ask_ledger(at_ns)
