@@ -24,7 +24,7 @@ NOW_S = 1_795_760_130.0
     ("command", "begins"),
     [
         ("python train.py --lr 0.1", "train-"),
-        ("torchrun --nproc-per-node 8 /work/pre_train.py", "pre_train-"),
+        ("torchrun --nproc-per-node 8 /home/kim/pre_train.py", "pre_train-"),
         ("python3.11 -m my.trainer.main", "main-"),
         ("./run_all", "run_all-"),
     ],
