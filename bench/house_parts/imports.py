@@ -12,6 +12,8 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "leadline"
 # What users, jobs, `make`, and an interpreter start by themselves.
 PROGRAMS = (
     "leadline.cli.main", "leadline.torch", "leadline.server.background.kernels",
+    "leadline.cli.start", "leadline.cli.manual.__main__",  # the command; its manual, for packages
+    "leadline.torch.inject.sitecustomize",  # by every interpreter of a job of `leadline run`, found by its folder
     "leadline.cli.demo.otel_example",  # docs/how-to/connect-opentelemetry.md: by hand
     "leadline.lab.clock_start.sitecustomize",  # by every interpreter of a host in the lab, found by its folder
 )  # fmt: skip
