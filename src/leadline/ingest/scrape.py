@@ -103,7 +103,7 @@ class Scraper:
 
     def _say(self, path: str, error: str) -> None:
         sender = Sender(self._principal.tenant, "scrape", path)
-        self._intake.sources.refuse(sender, self._now_ns(), counter("scrape_failed", "malformed"), 1, error)
+        self._intake.sources.refuse(sender, self._now_ns(), counter("scrape_failed", "targets_file"), 1, error)
 
     async def _keep_reading(self, client: httpx.AsyncClient, target: Target) -> None:
         page = Page(target, self._intake, self._principal)

@@ -92,6 +92,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("scrape_failed", "status", "scrapes", ERROR, "Targets that answered with another status than 200.", "Open the target's address and read what it says."),
     Counter("scrape_failed", "too_large", "scrapes", ERROR, "Pages over `ingest.decompressed_bytes_max`.", "Split the exporter or raise the limit."),
     Counter("scrape_failed", "malformed", "scrapes", ERROR, "Pages that are not the exposition format.", "Open the target's address; the error names the line."),
+    Counter("scrape_failed", "targets_file", "readings", ERROR, "Files of targets (`file_sd`) that could not be read; their targets stay as they were.", "Mend the file that the error names."),
     Counter("scrape_failed", "behind", "scrapes", ERROR, "Scrapes skipped because the one before had not ended.", "Raise the target's interval."),
     Counter("scrape_failed", "targets_limit", "targets", ERROR, "Targets beyond the 10,000 that one Leadline scrapes, counted each time the list is read.", "Scrape them with a Prometheus and send here by remote_write."),
     # sFlow: UDP cannot be pushed back, so what finds no room is gone

@@ -63,11 +63,11 @@ def own_sources(sources: Iterable[Source], principal: Principal) -> list[Source]
 
 
 def findings_of(sources: Iterable[Source], now_ns: int, ended_ns: Mapping[str, int]) -> tuple[list[Finding], int]:
-    """What is wrong with senders, many of one kind in one line; and how many are silent because their run is over.
+    """What is wrong with senders, many with the same remedy in one line; and how many are silent because their run is over.
 
     `ended_ns`: by tenant, when the last of its jobs was over, if none runs: who fell silent about then, ended with it.
     """
-    found: dict[tuple[str, str], list[tuple[Source, Finding]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[Source, Finding]]] = {}
     over = 0
     for source in sources:
         if wrong := _wrong_with(source, now_ns):
@@ -75,8 +75,8 @@ def findings_of(sources: Iterable[Source], now_ns: int, ended_ns: Mapping[str, i
                 over += 1
                 continue
             for kind, finding in wrong.items():
-                found.setdefault((kind, source.sender.way), []).append((source, finding))
-    return [each for key, some in found.items() for each in _grouped(*key, some)], over
+                found.setdefault((kind, source.sender.way, finding["do"]), []).append((source, finding))
+    return [each for (kind, way, _), some in found.items() for each in _grouped(kind, way, some)], over
 
 
 def ended_with(last_ns: int, ended_ns: int | None) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from leadline.cli.running import parts
 from leadline.cli.running.job import Task, job_environ, job_name, task_of
 from leadline.cli.running.parts import agent_here, rings_folder, server_for
-from leadline.cli.running.run import covers, main, page_of, tell
+from leadline.cli.running.run import STEPS_LATE_S, covers, main, page_of, tell
 from leadline.cli.start import missing
 from leadline.model.errors import UsageError, WorldError
 
@@ -60,12 +60,19 @@ def test_the_environment_keeps_what_was_there(tmp_path: Path) -> None:
     assert job_environ(made, "bert-7", tmp_path) == made
 
 
-def test_a_diagnosis_covers_a_job_once_its_newest_step_was_looked_at() -> None:
-    answer: dict[str, Any] = {"watched": {"jobs": [{"until_ns": 100}], "judged_ns": {"slowdowns": 120, "stalls": 90}}}
+def test_a_diagnosis_covers_a_job_once_its_end_was_looked_at() -> None:
+    answer: dict[str, Any] = {"watched": {"jobs": [{"until_ns": 100}], "judged_ns": {"slowdowns": 220, "stalls": 190}}}
     assert not covers(answer, ended_ns=200)
-    answer["watched"]["judged_ns"] |= {"stalls": 100, "sle": 5}
+    answer["watched"]["judged_ns"] |= {"stalls": 200, "sle": 5}
     assert covers(answer, ended_ns=200)
-    assert not covers({"watched": {"jobs": [], "judged_ns": {"slowdowns": 300, "stalls": 300}}}, 200)
+
+
+def test_steps_that_are_not_there_yet_are_waited_for() -> None:
+    def unseen(judged_ns: int) -> bool:
+        return covers({"watched": {"jobs": [], "judged_ns": {"slowdowns": judged_ns, "stalls": judged_ns}}}, 200)
+
+    assert not unseen(200)
+    assert unseen(200 + int(STEPS_LATE_S * 1e9))
 
 
 def test_a_page_is_named_whatever_the_job_is_called() -> None:

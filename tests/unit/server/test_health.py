@@ -56,6 +56,15 @@ def test_many_of_one_kind_are_one_line() -> None:
     assert found["text"] == "scrape: 5 senders fail (n0, n1, n2 and 2 more); the newest error: refused by n4"
 
 
+def test_what_needs_another_remedy_is_a_line_of_its_own() -> None:
+    """A file that nobody can read is not lost among the exporters that are down."""
+    down = [source(each, last_error="down", last_error_ns=190 * S, last_do="start it") for each in range(5)]
+    file = source(9, last_error="bad JSON", last_error_ns=100 * S, last_do="mend it")
+    found, _ = findings_of([*down, file], 110 * S, {})
+    assert [each["do"] for each in found] == ["start it", "mend it"]
+    assert found[1]["text"] == "scrape n9: bad JSON"
+
+
 def test_senders_of_an_ended_run_are_no_warning_but_one_line() -> None:
     some = [source(each) for each in range(52)]
     found, over = findings_of([*some, source(99, last_s=900)], 2000 * S, {"default": 150 * S})

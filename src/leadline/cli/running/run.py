@@ -45,6 +45,7 @@ LOOK_S = 0.1
 SERVER_LOOK_S = 0.5
 LOOK_FOR_SYMPTOMS = ("slowdowns", "stalls")  # the others look at hosts and at minutes, which nobody waits for here
 JUDGED_S_MAX = 60.0  # after the job's end: windows close some 10 s after their last row
+STEPS_LATE_S = 10.0  # a job of which no step was seen may have told some late: an agent sends each second, and again
 READY_S_MAX = 120.0  # for a server that was just started: 4 s on a quiet machine
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # Slurm warns a step of its end with these
 
@@ -241,11 +242,10 @@ def page_of(url: str, job: str) -> str:
 
 
 def covers(answer: Mapping[str, Any], ended_ns: int) -> bool:
-    """Whether what looks for symptoms of jobs has analysed this one up to its newest step, or to its end."""
+    """Whether what looks for symptoms of jobs has seen this one end: a crash is told a second or two after it."""
     watched = answer["watched"]
-    newest = max((each["until_ns"] for each in watched["jobs"]), default=0)
     judged = [watched["judged_ns"].get(name, 0) for name in LOOK_FOR_SYMPTOMS]
-    return bool(newest) and min(judged) >= min(newest, ended_ns)
+    return min(judged) >= ended_ns + (0 if watched["jobs"] else int(STEPS_LATE_S * 1e9))
 
 
 def tell(answer: Mapping[str, Any]) -> None:
