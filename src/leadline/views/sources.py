@@ -63,7 +63,7 @@ def own_sources(sources: Iterable[Source], principal: Principal) -> list[Source]
 
 
 def findings_of(sources: Iterable[Source], now_ns: int, ended_ns: Mapping[str, int]) -> tuple[list[Finding], int]:
-    """What is wrong with senders, many with the same remedy in one line; and how many are silent because their run is over.
+    """What is wrong with senders, many with one remedy in one line; and how many are silent because their run is over.
 
     `ended_ns`: by tenant, when the last of its jobs was over, if none runs: who fell silent about then, ended with it.
     """
