@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from leadline.analysis.spec import Analysis, Window
+from leadline.model.errors import WorldError
 from leadline.runner.worker import (
     CRASHED,
     ERROR_CHARACTERS_MAX,
@@ -170,7 +171,7 @@ class WorkerProcesses:
         pool.join(STOP_S_MAX)
 
     def _running(self) -> Any:
-        """The pool; a new one if the old one broke. Errors: RuntimeError after `close`."""
+        """The pool; a new one if the old one broke. Errors: RuntimeError after `close`, WorldError."""
         from pebble import ProcessPool  # only who runs analyses needs it
 
         with self._lock:
@@ -179,7 +180,13 @@ class WorkerProcesses:
             if self._pool is None or not self._pool.active:
                 context = multiprocessing.get_context("spawn")
                 initial = (os.getpid(), self._nice)
-                self._pool = ProcessPool(self._workers, initializer=start_worker, initargs=initial, context=context)
+                try:
+                    self._pool = ProcessPool(self._workers, initializer=start_worker, initargs=initial, context=context)
+                except OSError as error:  # the first thing it makes are semaphores, which are files there
+                    text = f"analyses run in processes that need a writable /dev/shm, and this one is not: {error}"
+                    raise WorldError(
+                        f"{text}; mount a tmpfs there (of 64 MB, as containers have by default)"
+                    ) from error
             return self._pool
 
     def _try(self, task: Task, place: str, done: Future[Outcome], tries: int) -> None:

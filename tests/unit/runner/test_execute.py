@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import re
 import signal
@@ -18,6 +19,7 @@ import pytest
 from tests.unit.runner.toy_rows import BEGIN_NS, S, edges, flows
 
 from leadline.analysis.spec import Analysis, Window
+from leadline.model.errors import WorldError
 from leadline.runner import execute
 from leadline.runner.execute import InProcess, Task, WorkerProcesses
 from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome, digest, judged
@@ -220,3 +222,12 @@ def test_a_digest_is_of_values_alone() -> None:
 
 def run_here(task: Task) -> Outcome:
     return InProcess().submit(task).result()
+
+
+def test_a_machine_without_shared_memory_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("pebble.ProcessPool", read_only)
+    with pytest.raises(WorldError, match=r"/dev/shm, and this one is not: .*Read-only.*; mount a tmpfs there"):
+        WorkerProcesses().start()

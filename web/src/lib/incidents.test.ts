@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import {
   around,
   assigned,
+  assignees,
   bars,
   citedBy,
   comments,
@@ -134,6 +135,9 @@ test("comments and who takes care are read beside the marks, and dismiss nothing
   expect(comments(marks).map((one) => one.reason)).toEqual(["swapped", "cable ordered"]);
   expect(assigned(marks)?.reason).toBe("pat");
   expect(assigned([...marks, mark("assigned", 5, "")])).toBeUndefined();
+  const others = marks.map((one) => ({ ...one, incident: "other" }));
+  const theirs = assignees([...marks, ...others, { ...mark("assigned", 5, ""), incident: "other" }]);
+  expect([...theirs.values()]).toEqual(["pat", ""]);
   expect(newestMarks(marks, "", "").map((one) => one.mark)).toEqual(["dismissed"]);
 });
 

@@ -264,6 +264,13 @@ export function assigned(marks: readonly Mark[]): Mark | undefined {
   return newest?.reason ? newest : undefined;
 }
 
+/** By `tenant incident`, to whom each is assigned now. */
+export function assignees(marks: readonly Mark[]): ReadonlyMap<string, string> {
+  const keys = new Set(marks.map((mark) => `${mark.tenant} ${mark.incident}`));
+  const of = (key: string) => marks.filter((mark) => `${mark.tenant} ${mark.incident}` === key);
+  return new Map([...keys].map((key) => [key, assigned(of(key))?.reason ?? ""]));
+}
+
 /** The newest mark of each person about a cause, or (no rule) about the incident as a whole. */
 export function newestMarks(marks: readonly Mark[], entity: string, rule: string): Mark[] {
   const found = new Map<string, Mark>();

@@ -42,6 +42,23 @@ export function linesOf(plot: Plot): Line[] {
   return [...own, { label: `${count} peers${of}`, values: median, low, high, colour: "faint", dashed: true }];
 }
 
+/** Titles of plots in which events of a kind show; of others the first plot of the entity is drawn. */
+const SHOWS: readonly (readonly [RegExp, RegExp])[] = [
+  [/link|carrier|port/, /^(Carrier changes|Port is|Carrier)$/],
+  [/xid|gpu-(error|lost)/, /^Last XID$/],
+  [/oom|memory/, /^(Memory available|Memory used)$/],
+  [/ecc|row-remap/, /^Memory errors$/],
+  [/thermal|throttl/, /^(Slowed down|Temperature)$/],
+  [/disk|storage|nfs/, /^(Disk busy|Time for requests)$/],
+];
+
+/** Of an entity's plots the one that an event of this kind shows in; undefined where nothing is stored. */
+export function plotOfEvent(plots: readonly Plot[], kind: string): Plot | undefined {
+  const told = plots.filter((plot) => !plot.source);
+  const titles = SHOWS.find(([of]) => of.test(kind))?.[1];
+  return told.find((plot) => titles?.test(plot.title)) ?? told[0];
+}
+
 export interface Missing {
   readonly source: string;
   readonly page: string;
