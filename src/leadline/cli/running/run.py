@@ -244,7 +244,7 @@ def page_of(url: str, job: str) -> str:
 def covers(answer: Mapping[str, Any], ended_ns: int) -> bool:
     """Whether what looks for symptoms of jobs has seen this one end: a crash is told a second or two after it."""
     watched = answer["watched"]
-    judged = [watched["judged_ns"].get(name, 0) for name in LOOK_FOR_SYMPTOMS]
+    judged: list[int] = [watched["judged_ns"].get(name, 0) for name in LOOK_FOR_SYMPTOMS]
     return min(judged) >= ended_ns + (0 if watched["jobs"] else int(STEPS_LATE_S * 1e9))
 
 
