@@ -121,8 +121,11 @@ def test_plain_sql_gives_the_rows_of_the_last_judgements(store: Store, table: Ta
             for _ in range(len(dies) + 1):  # until it comes through: after a kill the window is judged again
                 try:
                     dying = _over(writer, Dying(store, deaths))
+                    dying.begin_window()
                     dying.store(analysis, one, revision, earlier)
-                    dying.store_run(analysis, one, revision)
+                    dying.add_run(analysis, one, revision)
+                    dying.end_window()
+                    dying.store_runs()
                     break
                 except KilledError:
                     continue

@@ -17,6 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -254,7 +255,7 @@ class Runner:
                     self.close_unwatched()  # of a recording what lasts at its end lasts
                 self._failing = 0
             except StoppedError:
-                return
+                break
             except Exception as error:
                 self._failing += 1
                 self._fell(error)
@@ -262,6 +263,12 @@ class Runner:
                 continue
             if not judged:
                 self._stop.wait(LOOK_EVERY_S)
+        self._store_runs()
+
+    def _store_runs(self) -> None:
+        """Store at the end what would be judged again at the next start."""
+        with suppress(StoreError):
+            self._verdicts.store_runs()
 
     def _fell(self, error: Exception) -> None:
         """Count and tell what went wrong outside of any window."""
@@ -375,6 +382,7 @@ class Runner:
                 and not (due.why is Why.LIVE and self._following.waits(lane, due.end_ns, now_ns, come))
             ]
             if not found and not held:
+                self._verdicts.store_runs()
                 return False
             *_, place, due = min(found + held)
             lane = self._lanes[place]
@@ -480,8 +488,11 @@ class Runner:
         )
         parts = rows_in = rows_out = revised = 0
         error = ""
+        self._verdicts.begin_window()
         for each in found:
-            before = runs_before(self._rows, analysis, due.end_ns) if before is None else before
+            if before is None:
+                before = runs_before(self._rows, analysis, due.end_ns)
+                before |= self._verdicts.runs_waiting(analysis, due.end_ns)
             judged = as_before(each, before)
             earlier = run_before(judged, before)
             revision = revision_of(analysis, judged, earlier)
@@ -490,12 +501,13 @@ class Runner:
                 # Before the run: where the store has kept that and says that it failed, the window is judged once more,
                 # says the same, and nobody who has read its earlier verdicts would hear of these.
                 self._tell(lane, judged)
-                self._verdicts.store_run(analysis, judged, revision)
+                self._verdicts.add_run(analysis, judged, revision)
             self._beat_s = time.monotonic()
             revised += bool(revision)
             error = judged.outcome.error or error
             self._count_failure(lane, judged)
             parts, rows_in, rows_out = parts + 1, rows_in + judged.rows_in, rows_out + judged.outcome.rows
+        self._verdicts.end_window()
         if parts:
             self._count(counter("analysis_late", "judged_again"), int(due.why is Why.LATE))
             with self._lock:

@@ -5,13 +5,16 @@ window again (the same rows under the same keys).
                                   ... of a span that an earlier window reports: the word of that one, in their place
                  ──> the run
 
+An append costs the engine 5 to 10 ms however few rows it has, and a window of forty jobs is forty calls. So the rows of
+all parts of a window are one append to each table, and the runs of a second, of all analyses, are one.
+
 The store then has the rows that are effective and no others, whoever reads them (`store.schema.STAMP`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -32,6 +35,9 @@ from leadline.store.schema import DATABASE, STAMP, arrow_schema, arrow_table
 
 Part = tuple[str, str, str]  # tenant, cluster, job
 STAMP_TYPE = pa.binary(16)
+# Seconds that runs wait for others: whoever asks how far analyses have come learns it so much later, and a process that
+# is killed judges so much again. Source: judgement.
+RUNS_S = 1.0
 
 
 class StoreWriting(Protocol):
@@ -52,6 +58,17 @@ class Run:
     revision: int
     state: str
     digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that is not stored yet."""
+
+    analysis: Analysis
+    end_ns: int
+    key: Part
+    run: Run
+    row: pa.Table
 
 
 def runs_before(rows: StoreRows, analysis: Analysis, end_ns: int) -> dict[Part, Run]:
@@ -105,15 +122,27 @@ def revision_of(analysis: Analysis, judged: Judged, before: Run | None) -> int |
 
 
 class VerdictStore:
-    """Stores verdicts, and takes back what a window reported before and reports no more. Used by one thread."""
+    """Stores verdicts, and takes back what a window reported before and reports no more. Used by one thread.
 
-    def __init__(self, store: StoreWriting) -> None:
-        self._store = store
+    store, add_run (a call of a window, again and again) ──> end_window ── its rows ──> ... ──> store_runs
+    """
+
+    def __init__(self, store: StoreWriting, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._store, self._clock_s = store, clock_s
         self._words = Words()
+        self._rows: dict[str, tuple[Table, list[pa.Table]]] = {}  # of the window at hand
+        self._of_window: list[_Run] = []  # its runs, to be stored after its rows
+        self._runs: list[_Run] = []  # of windows whose rows are stored
+        self._runs_due_s = 0.0
+
+    def begin_window(self) -> None:
+        """Forget what a window left that did not come to its end."""
+        self._rows.clear()
+        self._of_window.clear()
 
     def store(self, analysis: Analysis, judged: Judged, revision: int, before: Run | None) -> None:
-        """Store the verdicts of a call. `before`: how the window was judged before. Repeating this is harmless, until
-        the run is stored (`store_run`). Errors: StoreError."""
+        """Take the verdicts of a call, which `end_window` stores. `before`: how the window was judged before. Repeating
+        this is harmless, until the run is stored. Errors: StoreError."""
         again = before is not None and before.state == DONE
         for table in analysis.writes:
             rows = judged.outcome.tables.get(table.name)
@@ -121,16 +150,49 @@ class VerdictStore:
             if table.newest:
                 self._store_spans(analysis, table, judged.window, told, revision, again)
             else:
-                self._store.append(table, told)
+                self._add(table, told)
                 if again:
                     self._take_back(analysis, table, judged.window, told, revision)
 
-    def store_run(self, analysis: Analysis, judged: Judged, revision: int) -> None:
-        """Store that the window was judged, once its verdicts are stored. Errors: StoreError."""
-        self._store.append(ANALYSIS_RUN, run_row(analysis, judged, revision, time.monotonic_ns() - judged.began_ns))
+    def add_run(self, analysis: Analysis, judged: Judged, revision: int) -> None:
+        """Note that a call was judged, after `store`."""
+        row = run_row(analysis, judged, revision, time.monotonic_ns() - judged.began_ns)
+        run = Run(analysis.version, revision, judged.outcome.state, judged.outcome.digest)
+        self._of_window.append(_Run(analysis, judged.window.to_ns, _key(judged.window), run, row))
+
+    def end_window(self) -> None:
+        """Store the verdicts of the window, and the runs if they have waited for long enough. Errors: StoreError."""
+        self._flush()
+        if self._of_window and not self._runs:
+            self._runs_due_s = self._clock_s() + RUNS_S
+        self._runs += self._of_window
+        self._of_window = []
+        if self._clock_s() >= self._runs_due_s:
+            self.store_runs()
+
+    def store_runs(self) -> None:
+        """Store the runs that wait. Errors: StoreError; they wait on then."""
+        if self._runs:
+            self._store.append(ANALYSIS_RUN, pa.concat_tables([each.row for each in self._runs]))
+            self._runs = []
+
+    def runs_waiting(self, analysis: Analysis, end_ns: int) -> dict[Part, Run]:
+        """Runs of a window that are not stored yet."""
+        return {each.key: each.run for each in self._runs if each.analysis is analysis and each.end_ns == end_ns}
+
+    def _add(self, table: Table, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self._rows.setdefault(table.name, (table, []))[1].append(rows)
+
+    def _flush(self) -> None:
+        """Store the rows that were taken so far."""
+        for table, parts in self._rows.values():
+            self._store.append(table, pa.concat_tables(parts).unify_dictionaries())
+        self._rows.clear()
 
     def _take_back(self, analysis: Analysis, table: Table, window: Window, told: pa.Table, revision: int) -> None:
         """Take back the rows of a window's earlier judgement that `told` does not have."""
+        self._flush()
         stored, _ = self._stored(analysis, table, window, "end_ns = {end:Int64}")
         keys = set(keys_of(table, told))
         gone = [place for place, key in enumerate(keys_of(table, stored)) if key not in keys]
@@ -147,12 +209,13 @@ class VerdictStore:
         if again or window.to_ns < self._words.newest_ns(whose):
             self._correct(analysis, table, window, told, revision, whose)
         else:
-            self._store.append(table, told)
+            self._add(table, told)
         self._words.remember(whose, window.to_ns, told)
 
     def _correct(
         self, analysis: Analysis, table: Table, window: Window, told: pa.Table, revision: int, whose: Whose
     ) -> None:
+        self._flush()
         since = f"`{table.newest}` >= {{end:Int64}} - {KEPT_NS}"
         stored, stamps = self._stored(analysis, table, window, since, last_of_each_key=True)
         gone_N = stored["revision"].to_numpy() < 0
