@@ -68,14 +68,15 @@ def codes(table: pa.Table, name: str) -> Codes:
 
 
 def ints(table: pa.Table, name: str, null: int = -1) -> Ints:
-    """A column of whole numbers as int64; unsigned ones above 2**63 - 1 (nothing real is) are told as that."""
+    """A column of whole numbers as int64, not to be written to, whether they had to be copied or not; unsigned ones
+    above 2**63 - 1 (nothing real is) are told as that."""
     column = table.column(name)
     if column.null_count:
         column = pc.fill_null(column, null)
     found = column.to_numpy()
     if found.dtype == np.uint64:
         found = np.minimum(found, np.uint64(2**63 - 1))
-    return np.ascontiguousarray(found, np.int64)
+    return read_only(np.ascontiguousarray(found, np.int64))
 
 
 def with_bits(table: pa.Table, name: str, null: int) -> tuple[Ints, NDArray[np.uint8], int]:
@@ -95,8 +96,8 @@ def with_bits(table: pa.Table, name: str, null: int) -> tuple[Ints, NDArray[np.u
 
 
 def floats(table: pa.Table, name: str) -> Floats:
-    """A column of numbers as float64; null is NaN, whole numbers above 2**53 are rounded."""
-    return np.ascontiguousarray(table.column(name).cast(pa.float64(), safe=False).to_numpy(), np.float64)
+    """A column of numbers as float64, not to be written to; null is NaN, whole numbers above 2**53 are rounded."""
+    return read_only(np.ascontiguousarray(table.column(name).cast(pa.float64(), safe=False).to_numpy(), np.float64))
 
 
 def ids(table: pa.Table, name: str) -> Ids:

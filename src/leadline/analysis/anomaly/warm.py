@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.anomaly.anomaly import LOOK_BACK_NS, anomalies
+from leadline.analysis.anomaly.detector import SAMPLES_MIN, Scores
+from leadline.analysis.anomaly.profile_kernels import features, squared
+from leadline.analysis.anomaly.scores import GUARD
+from leadline.analysis.anomaly.together import distances
 from leadline.analysis.spec import S, Verdicts, Window
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -34,9 +39,18 @@ def warm_anomalies() -> Verdicts:
             "value": [float(at > 170 * S and each == ids[0]) for each in ids for at in times],
         }
     )
+    warm_together()
     given = {"series": series, "metric_sample": sample}
     tables = [given.get(read.table.name, _empty(read.names)) for read in anomalies.reads]
     return anomalies(*tables, window=Window(LOOK_BACK_NS - 5 * S, LOOK_BACK_NS))
+
+
+def warm_together() -> Scores:
+    """The distance of one entity with three metrics, which takes bins of a past; and that from its profile."""
+    raw_NF, feature_NF = features(np.zeros((24, 3)), np.array([4, 16]), 4, np.ones(6), 8.0)
+    assert not squared(feature_NF, np.ones(9), np.zeros((9, 4)), np.eye(4)).any()
+    assert raw_NF.shape == (4, 9)
+    return distances(np.zeros((1, 3, SAMPLES_MIN + GUARD)))
 
 
 def _empty(names: tuple[str, ...]) -> pa.Table:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from leadline.analysis.columns import Ints
+from leadline.analysis.columns import Ints, read_only
 from leadline.analysis.graph.depends import KIND, KINDS, UNKNOWN_KIND
 from leadline.analysis.graph.kernels import Hashes, name_hashes
 from leadline.model.ids import EntityId
@@ -117,7 +117,7 @@ def _hashed(texts: pa.StringArray) -> tuple[Hashes, Hashes]:
     if count:
         _, begin, data = texts.buffers()
         begin_N = np.frombuffer(begin, np.int32, count=count + 1, offset=4 * texts.offset)
-        name_hashes(np.frombuffer(data or b"", np.uint8), begin_N, name_N, kind_N)
+        name_hashes(read_only(np.frombuffer(data or b"", np.uint8)), read_only(begin_N), name_N, kind_N)
     return name_N, kind_N
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit
 
-from leadline.analysis.columns import Bools, Ints, ints
+from leadline.analysis.columns import Bools, Ints, ints, read_only
 from leadline.analysis.ledger.collectives.arrival_kernels import in_parts
 from leadline.analysis.ledger.collectives.wait_kernels import Phases
 
@@ -29,7 +29,7 @@ def phases(step: pa.Table, ranks_R: Ints) -> Phases:
         number_S = np.minimum(np.searchsorted(ranks_R, rank_S), len(ranks_R) - 1)
         known_S = ranks_R[number_S] == rank_S
     known_S &= (start_S <= end_S) & (end_S - start_S <= PHASE_NS_MAX)
-    first_R, order_S = ordered(number_S, start_S, known_S, len(ranks_R))
+    first_R, order_S = ordered(read_only(number_S), start_S, known_S, len(ranks_R))
     spans = (_told(step, name) for name in ("data_ns", "forward_ns", "backward_ns", "checkpoint_ns"))
     found_6S = np.empty((6, len(order_S)), np.int64)
     in_parts(laid, len(order_S), order_S, start_S, end_S, *spans, found_6S)
@@ -39,7 +39,7 @@ def phases(step: pa.Table, ranks_R: Ints) -> Phases:
 def _told(step: pa.Table, name: str) -> Ints:
     """Lengths of a phase, 0 for null; empty if nobody told."""
     if step.column(name).null_count == step.num_rows:
-        return np.zeros(0, np.int64)
+        return read_only(np.zeros(0, np.int64))
     return ints(step, name, null=0)
 
 

@@ -29,4 +29,5 @@ def warm_symptoms() -> Excursion | None:
     assert not late.by_rank_s
     assert level_of(np.ones(3)) is not None
     assert chance_s(np.full(9, 9.0), np.full(9, 9.0), 0.05) is None
+    assert chance_s(np.full(60, 9.0), np.full(60, 9.0), 0.05) is not None  # long enough to know its chance
     return excursion(np.array([1.0, 1.0, 1.0, 1.0, 3.0]))

@@ -47,8 +47,8 @@ PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("_murmur", "_remote_write_v1", "_remote_write_v2", "_series_index"),
     ),
     ANALYSES: (
-        ("warm_graph", "warm_presence", "warm_paths", "warm_operations"),
-        ("warm_collectives", "warm_messages", "warm_anomalies", "warm_symptoms"),
+        ("warm_graph", "warm_presence", "warm_paths", "warm_operations", "warm_symptoms"),
+        ("warm_collectives", "warm_messages", "warm_anomalies"),
     ),
 }
 
