@@ -48,6 +48,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--minutes", "0.3", "--series", "200", "--rate", "100", "--churn", "0.5"),
         ("private_mb", "growth_mb_per_hour", "workers_mb", "open_files_max", "samples_lost", "judging_lag_s_max"),
     ),
+    (
+        "live",
+        ("--hosts", "2", "--seconds", "6", "--warm", "2", "--idle", "1", "--viewers", "1"),
+        ("hosts_per_core", "idle_cpu_share", "cores_2", "lag_p95_s_2", "private_mb_of_2"),
+    ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
     (
         "agent_rings",

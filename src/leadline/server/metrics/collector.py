@@ -14,6 +14,7 @@ from leadline.model.principal import OPERATE, Principal
 from leadline.runner.lanes import AnalysisState
 from leadline.server.health import Parts, private_bytes
 from leadline.server.metrics.catalogue import METRICS
+from leadline.server.metrics.cpu import CpuTime
 from leadline.views.senders import senders_of
 
 SOURCES_MAX = 200  # exposed one by one, those that were silent longest; `leadline doctor` lists 10,000
@@ -25,6 +26,7 @@ class LeadlineCollector:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._cpu = CpuTime()
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: names are checked by tests, not at each registration, which would collect all."""
@@ -70,7 +72,10 @@ class LeadlineCollector:
         waiting: Any = METRICS["leadline_queue_rows"].family()
         for table, rows in self._parts.intake.waiting_rows.items():
             waiting.add_metric([table], rows)
-        yield from (build, waiting)
+        cpu: Any = METRICS["leadline_cpu_seconds"].family()
+        for part, seconds in self._cpu.now().items():
+            cpu.add_metric([part], seconds)
+        yield from (build, waiting, cpu)
         if self._parts.memory is not None:
             yield METRICS["leadline_memory_bytes_max"].single(self._parts.memory.bytes_max)
         yield METRICS["leadline_private_bytes"].single(private_bytes())

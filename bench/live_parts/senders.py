@@ -1,0 +1,199 @@
+"""Sends a schedule at its pace, as many senders would: a connection for each, pages that are scraped, datagrams.
+
+    python -m bench.live_parts.senders FOLDER --port P --otlp-port P --sflow-port P
+
+Prints one JSON object at the end: requests, answers by status, how late bodies were sent, how long answers took.
+An answer of 429 or 503 is tried again after half a second, as an agent does; what is never taken is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import mmap
+import os
+import re
+import resource
+import socket
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.live_parts.schedule import HTTP, PATHS, UDP
+
+AGAIN_S = 0.5
+ANSWER_S_MAX = 30.0
+_LENGTH = re.compile(rb"content-length: *(\d+)")
+LATE_S_MAX = 1.0  # a bench whose own senders are later than that measures itself
+
+
+class Connection(asyncio.Protocol):
+    """One HTTP/1.1 connection with one request at a time."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._answer: asyncio.Future[int] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error or ConnectionResetError())
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0 or self._answer is None:
+            return
+        head = bytes(self._buffer[:end]).lower()
+        found = _LENGTH.search(head)
+        size = int(found[1]) if found else 0
+        if len(self._buffer) >= end + 4 + size:
+            del self._buffer[: end + 4 + size]
+            if not self._answer.done():
+                self._answer.set_result(int(head[9:12]))
+
+    async def post(self, head: bytes, body: memoryview) -> int:
+        """Send one request; returns the status. Errors: OSError, TimeoutError."""
+        if self.transport is None:
+            raise ConnectionResetError
+        self._answer = asyncio.get_running_loop().create_future()
+        self.transport.writelines((head, body))
+        return await asyncio.wait_for(self._answer, ANSWER_S_MAX)
+
+
+class Senders:
+    """All senders of one schedule."""
+
+    def __init__(self, folder: Path, port: int, otlp_port: int, sflow_port: int) -> None:
+        self._index = np.load(folder / "index.npy")
+        with (folder / "bodies").open("rb") as file:
+            self._bodies = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+        told = json.loads((folder / "told.json").read_text())
+        self._targets = told["targets"]
+        self._ports = {path: otlp_port if path.startswith("/v1/") else port for path in PATHS}
+        self._udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+        self._to = ("127.0.0.1", sflow_port)
+        self._idle: dict[tuple[int, int], list[Connection]] = defaultdict(list)
+        self._queues: dict[tuple[int, int], deque[Any]] = {}
+        self._pages: dict[str, bytes] = {}
+        self.status: Counter[str] = Counter()
+        self.late_ms: list[float] = []
+        self.took_ms: list[float] = []
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> dict[str, Any]:
+        """Send it all."""
+        servers = await self._serve()
+        last: dict[int, asyncio.Task[None]] = {}
+        for due_ns, at, size, who, path, how, after in self._index.tolist():
+            now_ns = time.time_ns()
+            if due_ns > now_ns:
+                await asyncio.sleep((due_ns - now_ns) / 1e9)
+            body = self._bodies[at : at + size]
+            if how == UDP:
+                self._udp.sendto(body, self._to)
+                continue
+            if how != HTTP:
+                self._pages[self._targets[who]] = bytes(body)
+                continue
+            self.late_ms.append(max(0.0, (time.time_ns() - due_ns) / 1e6))
+            task = asyncio.create_task(self._send(who, list(PATHS)[path], body, last.get(who) if after else None))
+            last[who] = task
+            self._open.add(task)
+            task.add_done_callback(self._open.discard)
+        if self._open:
+            await asyncio.wait(set(self._open), timeout=ANSWER_S_MAX)
+        for server in servers:
+            server.close()
+        late, took = np.array(self.late_ms or [0.0]), np.array(self.took_ms or [0.0])
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return {
+            "status": dict(self.status), "late_ms_p99": float(np.percentile(late, 99)),
+            "answer_ms_p50": float(np.median(took)), "answer_ms_p99": float(np.percentile(took, 99)),
+            "unanswered": len(self._open), "cpu_s": used.ru_utime + used.ru_stime,
+        }  # fmt: skip
+
+    async def _send(self, who: int, path: str, body: memoryview, after: asyncio.Task[None] | None) -> None:
+        if after is not None and not after.done():
+            await asyncio.wait((after,))
+        port = self._ports[path]
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: leadline-agent/0.1.0\r\n"
+            f"Content-Type: {PATHS[path]}\r\nContent-Length: {len(body)}\r\n"
+        )
+        if path == "/api/v1/write":
+            head += "Content-Encoding: snappy\r\nX-Prometheus-Remote-Write-Version: 0.1.0\r\n"
+        else:
+            head += f"Leadline-Batch: {os.urandom(16).hex()}\r\n"
+        began = time.monotonic()
+        while True:
+            status = await self._try(who, port, (head + "\r\n").encode(), body)
+            self.status[f"{path} {status}"] += 1
+            if status not in (0, 429, 503) or time.monotonic() - began > ANSWER_S_MAX:
+                break
+            await asyncio.sleep(AGAIN_S)
+        self.took_ms.append((time.monotonic() - began) * 1e3)
+
+    async def _try(self, who: int, port: int, head: bytes, body: memoryview) -> int:
+        idle = self._idle[who, port]
+        connection = idle.pop() if idle else None
+        try:
+            if connection is None or connection.transport is None:
+                loop = asyncio.get_running_loop()
+                _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
+            status = await connection.post(head, body)
+        except (OSError, TimeoutError):
+            return 0
+        idle.append(connection)
+        return status
+
+    async def _serve(self) -> list[asyncio.Server]:
+        """The pages of all targets, each at its own address of loopback."""
+        servers = []
+        for target in self._targets:
+            address, _, port = target.partition(":")
+            servers.append(await asyncio.start_server(self._page, str(IPv4Address(address)), int(port)))
+        return servers
+
+    async def _page(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = "{}:{}".format(*writer.get_extra_info("sockname")[:2])
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                page = self._pages.get(name, b"")
+                head = (
+                    f"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {len(page)}\r\n\r\n"
+                )
+                writer.write(head.encode() + page)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            pass  # whoever scraped is gone, or all is over
+        finally:
+            writer.close()
+
+
+def main() -> int:
+    """Send and tell."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    for name in ("--port", "--otlp-port", "--sflow-port"):
+        parser.add_argument(name, type=int, required=True)
+    asked = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+    senders = Senders(asked.folder, asked.port, asked.otlp_port, asked.sflow_port)
+    print(json.dumps(asyncio.run(senders.run())), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
