@@ -12,8 +12,8 @@ import pytest
 
 from leadline.cli.running import parts
 from leadline.cli.running.job import Task, job_environ, job_name, task_of
-from leadline.cli.running.parts import agent_here, rings_folder, server_for
-from leadline.cli.running.run import STEPS_LATE_S, covers, main, page_of, tell
+from leadline.cli.running.parts import Asked, agent_here, rings_folder, server_for
+from leadline.cli.running.run import STEPS_LATE_S, covers, main, page_of, tell, waiting_words
 from leadline.cli.start import missing
 from leadline.model.errors import UsageError, WorldError
 
@@ -185,3 +185,22 @@ def test_the_agents_installation_has_help_of_its_own() -> None:
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "leadline run --help" in ran.stdout
     assert "pip install 'leadline[server]'" in ran.stdout
+
+
+class Answers(Asked):
+    """A double of a server: what it answers is given."""
+
+    def __init__(self, ready: dict[str, Any]) -> None:
+        self.ready = ready
+
+    def get(self, path: str, **parameters: str) -> dict[str, Any]:
+        """See `Asked`."""
+        return self.ready
+
+
+def test_what_is_waited_for_is_told() -> None:
+    words = waiting_words(Answers({"state": "ready", "compiling": [3, 15]}), 60)
+    assert words.startswith("the analyses are being compiled, once on this machine: 3 of 15")
+    assert waiting_words(Answers({"state": "ready"}), 59.6).startswith(
+        "waits for the verdict of the analyses for up to 60"
+    )

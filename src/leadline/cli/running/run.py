@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -30,6 +30,7 @@ from leadline.cli.help.examples import EXAMPLES
 from leadline.cli.running.job import Task, job_environ, job_name, task_of
 from leadline.cli.running.parts import (
     Agent,
+    Asked,
     Found,
     Program,
     agent_here,
@@ -45,8 +46,11 @@ LOOK_S = 0.1
 SERVER_LOOK_S = 0.5
 LOOK_FOR_SYMPTOMS = ("slowdowns", "stalls")  # the others look at hosts and at minutes, which nobody waits for here
 JUDGED_S_MAX = 60.0  # after the job's end: windows close some 10 s after their last row
+ENDING = (signal.SIGTERM, signal.SIGHUP)
+ENDING_S_MAX = 10.0  # where whoever started us wants us to end: Slurm kills 30 s after its SIGTERM
+TELL_AFTER_S = 5.0
 STEPS_LATE_S = 10.0  # a job of which no step was seen may have told some late: an agent sends each second, and again
-READY_S_MAX = 120.0  # for a server that was just started: 4 s on a quiet machine
+READY_S_MAX = 120.0  # of a server that was just started: 4 s on a quiet machine, a minute more where it compiles
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # Slurm warns a step of its end with these
 
 
@@ -132,6 +136,7 @@ class _Run:
     rings: Path
     task: Task
     said: bool = False
+    told_to_end: bool = False  # by a signal, as Slurm does before it kills
 
     def run(self, agent: Agent | None, server: str, data_dir: Path | None, *, stay: bool) -> int:
         """Start everything, wait for the job, tell how it went, take everything down."""
@@ -161,7 +166,7 @@ class _Run:
     def _job(self, found: Found, agent: Program | None) -> int:
         """Run the job; say where it is seen as soon as the server answers."""
         environ = job_environ(os.environ, self.name, self.rings)
-        with _forwarding() as job:
+        with _forwarding(self._signalled) as job:
             try:
                 job.append(subprocess.Popen(list(self.command), env=environ))
             except OSError as error:
@@ -174,6 +179,9 @@ class _Run:
                 time.sleep(LOOK_S)
             code = job[0].returncode
         return 128 - code if code < 0 else code
+
+    def _signalled(self, number: int) -> None:
+        self.told_to_end |= number in ENDING
 
     def _look(self, found: Found, agent: Program | None) -> None:
         """Say once that it is seen, or why not. The job runs on whatever is wrong with us."""
@@ -210,9 +218,15 @@ class _Run:
 
     def _judged(self, found: Found) -> dict[str, Any]:
         """The diagnosis, once it covers all of the job; what there is after a while."""
-        ended_ns = time.time_ns()
-        due = time.monotonic() + (READY_S_MAX if found.program and not self.said else JUDGED_S_MAX)
+        ended_ns, began = time.time_ns(), time.monotonic()
+        starting = found.program is not None and (not self.said or compiling(found.asked) is not None)
+        wait_s = READY_S_MAX if starting else JUDGED_S_MAX
+        due = began + (ENDING_S_MAX if self.told_to_end else wait_s)
+        told = self.told_to_end
         while True:
+            if not told and time.monotonic() - began > TELL_AFTER_S:
+                told = True
+                self._say(waiting_words(found.asked, due - began))
             with contextlib.suppress(WorldError):
                 answer = found.asked.get("/api/v1/diagnosis", job=self.name)
                 if covers(answer, ended_ns) or time.monotonic() > due:
@@ -241,6 +255,23 @@ def page_of(url: str, job: str) -> str:
     return f"{url}/jobs/{quote(job, safe='')}"
 
 
+def compiling(asked: Asked) -> list[int] | None:
+    """How far compiling is, which the first start on a machine does: steps done, and all of them; None: it is over."""
+    with contextlib.suppress(WorldError):
+        return asked.get("/ready").get("compiling") or None
+    return None
+
+
+def waiting_words(asked: Asked, seconds: float) -> str:
+    """What is waited for after the job's end, and for how long at most."""
+    if progress := compiling(asked):
+        return (
+            f"the analyses are being compiled, once on this machine: {progress[0]} of {progress[1]}; waits for "
+            f"their verdict for up to {seconds:.0f} s, Ctrl-C ends without it"
+        )
+    return f"waits for the verdict of the analyses for up to {seconds:.0f} s; Ctrl-C ends without it"
+
+
 def covers(answer: Mapping[str, Any], ended_ns: int) -> bool:
     """Whether what looks for symptoms of jobs has seen this one end: a crash is told a second or two after it."""
     watched = answer["watched"]
@@ -262,11 +293,13 @@ def tell(answer: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _forwarding() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Pass signals on to the job. Ctrl-C it gets from the terminal itself; a job that dies of it is concluded, too."""
+def _forwarding(heard: Callable[[int], None]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Pass signals on to the job, and say which. Ctrl-C it gets from the terminal itself; a job that dies of it is
+    concluded, too."""
     job: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, _: FrameType | None) -> None:
+        heard(number)
         if job and number != signal.SIGINT:
             job[0].send_signal(number)
 
