@@ -132,6 +132,8 @@ def server_for(given: str, agent_sends_to: str, data_dir: Path | None, folder: P
         )
     port = _free_port(socket.SOCK_STREAM) if _is_taken(PORT, socket.SOCK_STREAM) else PORT
     command = [sys.executable, "-m", "leadline.cli.main", "up", "--port", str(port), *_other_ports()]
+    if data_dir is None and "LEADLINE_STORE__PATH" not in os.environ and not os.access(Path.cwd(), os.W_OK | os.X_OK):
+        data_dir = folder / "store"  # nothing can be kept here: it is gone with the run
     command += ["--data-dir", str(data_dir)] if data_dir else []
     program = Program("server", command, folder / "server.log", os.environ)
     return Found(Asked(f"http://127.0.0.1:{port}"), program)

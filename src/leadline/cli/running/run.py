@@ -46,6 +46,7 @@ LOOK_S = 0.1
 SERVER_LOOK_S = 0.5
 LOOK_FOR_SYMPTOMS = ("slowdowns", "stalls")  # the others look at hosts and at minutes, which nobody waits for here
 JUDGED_S_MAX = 60.0  # after the job's end: windows close some 10 s after their last row
+START_S_MAX = 30.0  # a server starts in 4 s on a quiet machine
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 ENDING_S_MAX = 10.0  # where whoever started us wants us to end: Slurm kills 30 s after its SIGTERM
 TELL_AFTER_S = 5.0
@@ -137,6 +138,7 @@ class _Run:
     task: Task
     said: bool = False
     told_to_end: bool = False  # by a signal, as Slurm does before it kills
+    wrote: bool = False  # a rank of it: there is something to wait for
 
     def run(self, agent: Agent | None, server: str, data_dir: Path | None, *, stay: bool) -> int:
         """Start everything, wait for the job, tell how it went, take everything down."""
@@ -157,9 +159,9 @@ class _Run:
             code = self._job(found, own)
             self._others_end()
             if own:
+                self._await_server(found)
                 own.stop()  # it delivers first
-            if self.task.rank == 0:
-                self._conclude(found)
+            if self.task.rank == 0 and self._conclude(found, code):
                 self._stay(found, stay)
         return code
 
@@ -173,10 +175,11 @@ class _Run:
                 raise UsageError(f"{self.command[0]}: {error.strerror}") from error
             looked_s = 0.0
             while job[0].poll() is None:
-                if not self.said and time.monotonic() - looked_s > SERVER_LOOK_S:
+                if not (self.said and self.wrote) and time.monotonic() - looked_s > SERVER_LOOK_S:
                     looked_s = time.monotonic()
                     self._look(found, agent)
                 time.sleep(LOOK_S)
+            self._look_for_rings()
             code = job[0].returncode
         return 128 - code if code < 0 else code
 
@@ -185,13 +188,24 @@ class _Run:
 
     def _look(self, found: Found, agent: Program | None) -> None:
         """Say once that it is seen, or why not. The job runs on whatever is wrong with us."""
-        if found.asked.is_there():
+        self._look_for_rings()
+        if not self.said and found.asked.is_there():
             self.said = True
             self._say(f"{self.name} is shown at {page_of(found.asked.url, self.name)}")
         for each in (found.program, agent):
             if each is not None and each.ended and not self.said:
                 self.said = True
                 self._say(f"the {each.name} ended, the job goes on unwatched:\n{each.said()}")
+
+    def _look_for_rings(self) -> None:
+        self.wrote |= any(each.suffix == ".ring" for each in self.rings.iterdir())
+
+    def _await_server(self, found: Found) -> None:
+        """A job may end before the server that was started for it answers, and an agent without one keeps nothing."""
+        end = time.monotonic() + START_S_MAX
+        while found.program and not (self.said or found.program.ended) and time.monotonic() < end:
+            self.said = found.asked.is_there()
+            time.sleep(LOOK_S)
 
     def _others_end(self) -> None:
         """Wait for the tasks of this host that share the folder: their records are still to be read."""
@@ -200,21 +214,23 @@ class _Run:
             fcntl.flock(handle, fcntl.LOCK_EX)
             os.close(handle)
 
-    def _conclude(self, found: Found) -> None:
-        """One screen of what was found. Never fails: the job's exit code matters more."""
+    def _conclude(self, found: Found, code: int) -> bool:
+        """One screen of what was found; False: the job told nothing. Never fails: its exit code matters more."""
         try:
             answer = self._judged(found)
         except (WorldError, KeyboardInterrupt) as error:
             self._say(f"cannot say how it went: {error or 'interrupted'}")
-            return
+            return True
         print(file=sys.stderr)
         if not answer["watched"]["jobs"] and not answer["incidents"]:
+            how = f"{self.command[0]} ended with code {code}, and" if code else "the job ended, and"
             self._say(
-                f"no training step of {self.name} was seen. Steps are those of a torch.optim optimizer in Python 3.11 "
-                "or newer; for other loops see `leadline.torch` in docs/how-to/watch-a-pytorch-job.md"
+                f"{how} no training step of {self.name} was seen. Steps are those of a torch.optim optimizer in Python "
+                "3.11 or newer; for other loops see `leadline.torch` in docs/how-to/watch-a-pytorch-job.md"
             )
-            return
+            return False
         tell(answer)
+        return True
 
     def _judged(self, found: Found) -> dict[str, Any]:
         """The diagnosis, once it covers all of the job; what there is after a while."""
@@ -229,9 +245,10 @@ class _Run:
                 self._say(waiting_words(found.asked, due - began))
             with contextlib.suppress(WorldError):
                 answer = found.asked.get("/api/v1/diagnosis", job=self.name)
-                if covers(answer, ended_ns) or time.monotonic() > due:
+                unseen = not (answer["watched"]["jobs"] or answer["incidents"] or self.wrote)
+                if unseen or covers(answer, ended_ns) or time.monotonic() > due:
                     return answer
-            if time.monotonic() > due:
+            if time.monotonic() > due or (found.program and found.program.ended):
                 return found.asked.get("/api/v1/diagnosis", job=self.name)
             time.sleep(SERVER_LOOK_S)
 
@@ -243,8 +260,10 @@ class _Run:
             with contextlib.suppress(KeyboardInterrupt):
                 while not found.program.ended:
                     time.sleep(SERVER_LOOK_S)
-        else:
+        elif os.access(Path.cwd(), os.W_OK):
             self._say("`leadline up` in this directory shows the job again; with --stay the page stays")
+        else:
+            self._say("what was measured is gone, as nothing can be written here; with --stay the page stays")
 
     def _say(self, words: str) -> None:
         print(f"leadline: {words}", file=sys.stderr, flush=True)
