@@ -65,7 +65,7 @@ def test_the_worst_comes_first_with_what_made_it_bad(sle_server: RunningLeadline
     assert (ran.code, ran.err) == (0, "")
     text = " ".join(ran.out.split())
     assert "critical gpu-temperature gpu:GPU-5c1e 80.0 % 99 % exceeded 20x 100 20 0.83 burns fast 12 min 12.0" in text
-    assert "DCGM_FI_DEV_GPU_TEMP above 70 8 min" in text
+    assert "GPU temperature above 70 8 min" in text
     assert "throttled (host:h3) 4 min" in text
     assert "unknown link-flaps port:h4/eth0 -" in text
     assert "missing: DCGM_FI_DEV_GPU_TEMP" in text

@@ -12,7 +12,7 @@ from leadline.model.tables.verdicts import CAUSE, INCIDENT
 from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.incidents.incident import Incident
-from leadline.views.incidents.view import incidents_of
+from leadline.views.incidents.view import Incidents
 from leadline.views.jobs.overlays import (
     SEVERITIES,
     TOGETHER,
@@ -76,7 +76,7 @@ def _incidents(store: Store, asked: Asked, about: About, from_ns: int) -> list[M
         return []
     sql = rows_where(CAUSE, " AND ".join([*own, "incident IN {incidents:Array(String)}"]))
     given = {**asked.parameters(sql), "incidents": sorted({row["incident"] for row in told})}
-    found = incidents_of(told, json_rows(store.query(sql, given)), [])
+    found = Incidents(store, asked).of_rows(told, json_rows(store.query(sql, given)))
     return [_mark(one, about) for one in found if _caused(one, about) or _suffered(one, about)]
 
 

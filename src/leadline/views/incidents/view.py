@@ -296,10 +296,11 @@ class Incidents:
         """The one with this id: one for each tenant that it affects, what lost most first; empty if there is none."""
         return self._with_losses(self._all(incident))
 
-    def of_rows(self, incidents: Rows, causes: Rows) -> list[Incident]:
+    def of_rows(self, incidents: Rows, causes: Rows, *, with_losses: bool = True) -> list[Incident]:
         """Incidents of rows that were read already, with what they lost and where their causes are."""
         causes = list(causes)
-        return self._with_losses(incidents_of(incidents, causes, [], *self._where(causes)))
+        found = incidents_of(incidents, causes, [], *self._where(causes))
+        return self._with_losses(found) if with_losses else found
 
     def _where(self, causes: Iterable[Mapping[str, Any]]) -> tuple[dict[str, str], dict[str, str]]:
         """Hosts, and numbers on them, of the components that causes and their evidence name."""

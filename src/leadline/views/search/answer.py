@@ -28,7 +28,7 @@ from leadline.store import Store
 from leadline.views.asked import Asked, time_text
 from leadline.views.incidents.incident import Incident
 from leadline.views.incidents.title import title
-from leadline.views.incidents.view import incidents_of
+from leadline.views.incidents.view import Incidents as StoredIncidents
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 from leadline.views.search.known import Known
 from leadline.views.search.match import Found, Item, found, words_of
@@ -144,7 +144,8 @@ class Search:
             return []
         first_ns = min(row["start_ns"] for row in rows)
         since = " AND ".join([*asked.conditions(), "seen_ns >= {first_ns:Int64}"])
-        return incidents_of(rows, self._query(asked, rows_where(CAUSE, since), first_ns=first_ns), ())
+        causes = self._query(asked, rows_where(CAUSE, since), first_ns=first_ns)
+        return StoredIncidents(self._store, asked).of_rows(rows, causes, with_losses=False)
 
     def _of_mac(self, asked: Asked, words: Sequence[str]) -> list[Item]:
         """Ports whose MAC address has a word that looks like one."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadline.model.errors import UsageError
+from leadline.model.metric_words import in_words
 from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.store import Store
 from leadline.views.asked import Asked
@@ -40,7 +41,7 @@ def minutes_answer(
     lost = rows(rows_where(SLE_LOSS, condition), "end_ns, classifier, metric, culprit, bound, seconds")
     by_minute: dict[int, list[dict[str, Any]]] = {}
     for row in lost:
-        by_minute.setdefault(row.pop("end_ns"), []).append(row)
+        by_minute.setdefault(row.pop("end_ns"), []).append(row | {"classifier": in_words(row["classifier"])})
     told = [_told(row, by_minute.get(row["end_ns"], ())) for row in reversed(found[:most])]
     return {
         "schema": SCHEMA_VERSION, "expectation": expectation, "entity": entity, "minutes": told,

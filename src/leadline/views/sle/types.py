@@ -22,7 +22,7 @@ class SleLayer(BaseModel):
 class SleClassifier(BaseModel):
     """What made seconds bad; `culprit` is the entity it was seen on. `metric` is empty for the rest in one."""
 
-    classifier: str
+    classifier: str = Field(description="what made seconds bad, metrics in it as they are called")
     metric: str
     culprit: str
     bound: str

@@ -13,6 +13,7 @@ from typing import Any
 
 from leadline.model.accounts import Layer
 from leadline.model.errors import UsageError
+from leadline.model.metric_words import in_words
 from leadline.model.tables import Table
 from leadline.model.tables.accounts import SLE, SLE_LOSS
 from leadline.model.tables.verdicts import ANALYSIS_RUN
@@ -267,8 +268,8 @@ def _told(row: Mapping[str, Any], losses: Sequence[Mapping[str, Any]], wanted: W
 def _classifiers(bad_s: float, losses: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The largest classifiers, and the others in one: they add up to the bad seconds."""
     told = [
-        {"classifier": row["classifier"], "metric": row["metric"], "culprit": row["culprit"], "bound": row["bound"],
-         "seconds": row["lost_s"]}
+        {"classifier": in_words(row["classifier"]), "metric": row["metric"], "culprit": row["culprit"],
+         "bound": row["bound"], "seconds": row["lost_s"]}
         for row in losses
     ]  # fmt: skip
     total_s = losses[0]["total_s"] if losses else 0.0
