@@ -49,6 +49,7 @@ TARGETS = {
 ENCODE_S = 8.0  # before the first body is due: bodies that are encoded later than that are late
 ENCODE_HOST_S = 0.5  # the same for each host
 READY_S = 4  # seconds that the server has to start in
+LATE_MS_MAX = 1000.0  # with senders later than that a bench measures itself, too
 LOOK_S = 1.0
 VIEW_S = 5.0  # the page asks anew so often
 VIEWS = ("/api/v1/now", "/api/v1/fleet", "/api/v1/jobs", "/api/v1/incidents")
@@ -162,10 +163,19 @@ def idle_share(seconds: float) -> float:
 
 
 def measure(hosts: int, asked: argparse.Namespace) -> Seen:
-    """One size. Errors: RuntimeError if the senders were late, so that what was measured is the bench itself."""
+    """One size. Errors: RuntimeError if bodies cannot be made in time."""
+    for times in (1, 3, 9):  # on a busy machine encoding takes longer
+        seen = _measured(hosts, asked, times * (ENCODE_S + ENCODE_HOST_S * hosts))
+        if seen is not None:
+            return seen
+    raise RuntimeError("bodies were not encoded in time, three times; is the machine busy?")
+
+
+def _measured(hosts: int, asked: argparse.Namespace, encode_s: float) -> Seen | None:
+    """One size; None if encoding took longer than that."""
     with tempfile.TemporaryDirectory(prefix="leadline-bench-") as name:
         folder = Path(name)
-        start_ns = time.time_ns() + round((ENCODE_S + ENCODE_HOST_S * hosts) * S)
+        start_ns = time.time_ns() + round(encode_s * S)
         writer = Writer(folder)
         told = write_fleet(hosts, asked.warm + asked.seconds, start_ns, asked.seed, writer)
         writer.close()
@@ -173,7 +183,7 @@ def measure(hosts: int, asked: argparse.Namespace) -> Seen:
         encoded = f"{hosts} hosts, {told.series:,} series, {told.jobs} jobs: {writer.rows}"
         print(f"{encoded}; {(start_ns - time.time_ns()) / 1e9:.0f} s early", file=sys.stderr, flush=True)
         if time.time_ns() > start_ns - READY_S * S:
-            raise RuntimeError("bodies were not encoded in time; is the machine busy?")
+            return None
         seen = Seen(told)
         server, ports = configured(folder, told)
         server.start()
@@ -226,6 +236,11 @@ def _watch(
         over.set()
         out, _ = sender.communicate(timeout=120)
         seen.sent = json.loads(out)
+        if seen.sent["late_ms_p99"] > LATE_MS_MAX:
+            text = (
+                f"bodies were sent up to {seen.sent['late_ms_p99']:.0f} ms late: the machine is full, senders included"
+            )
+            print(text, file=sys.stderr, flush=True)
     finally:
         over.set()
         sender.kill()

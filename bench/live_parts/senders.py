@@ -30,7 +30,6 @@ from bench.live_parts.schedule import HTTP, PATHS, UDP
 AGAIN_S = 0.5
 ANSWER_S_MAX = 30.0
 _LENGTH = re.compile(rb"content-length: *(\d+)")
-LATE_S_MAX = 1.0  # a bench whose own senders are later than that measures itself
 
 
 class Connection(asyncio.Protocol):
