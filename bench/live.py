@@ -122,6 +122,7 @@ def figures(seen: dict[int, Seen], idle: float) -> list[Figure]:
     for hosts, each in seen.items():
         found.append(Figure(f"cores_{hosts}", each.cores, "cores", better="lower"))
         found.append(Figure(f"lag_p95_s_{hosts}", each.lag_s(0.95), "s", better="lower"))
+        found.append(Figure(f"bodies_lost_{hosts}", each.sent["lost"], "bodies", 0.0, "lower"))
         found.append(Figure(f"private_mb_of_{hosts}", each.private_bytes / 1e6, "MB", better="lower"))
     return found
 
@@ -237,10 +238,8 @@ def _watch(
         out, _ = sender.communicate(timeout=120)
         seen.sent = json.loads(out)
         if seen.sent["late_ms_p99"] > LATE_MS_MAX:
-            text = (
-                f"bodies were sent up to {seen.sent['late_ms_p99']:.0f} ms late: the machine is full, senders included"
-            )
-            print(text, file=sys.stderr, flush=True)
+            late = f"{seen.sent['late_ms_p99']:.0f} ms late (p99)"
+            print(f"bodies were sent {late}: the machine is full, senders included", file=sys.stderr, flush=True)
     finally:
         over.set()
         sender.kill()

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Any
+from zlib import crc32
 
 import cramjam
 import pyarrow as pa
@@ -343,7 +344,7 @@ def _sflow(
     for switch, values in ports.items():
         for (slot, port), named in values.items():
             # Spread over the interval, as the polling of a switch's ports is.
-            at_ns = slot * SWITCH_S * S + hash(port) % SWITCH_S * S
+            at_ns = slot * SWITCH_S * S + crc32(port.encode()) % SWITCH_S * S
             by[switch].append((max(at_ns, start_ns), 1, (port, named)))
     senders = []
     for number, (switch, some) in enumerate(sorted(by.items())):

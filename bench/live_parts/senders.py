@@ -18,7 +18,7 @@ import resource
 import socket
 import sys
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,9 @@ class Senders:
         self._udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
         self._to = ("127.0.0.1", sflow_port)
         self._idle: dict[tuple[int, int], list[Connection]] = defaultdict(list)
-        self._queues: dict[tuple[int, int], deque[Any]] = {}
         self._pages: dict[str, bytes] = {}
         self.status: Counter[str] = Counter()
+        self.lost = 0  # bodies that were never taken
         self.late_ms: list[float] = []
         self.took_ms: list[float] = []
         self._open: set[asyncio.Task[None]] = set()
@@ -120,7 +120,7 @@ class Senders:
         return {
             "status": dict(self.status), "late_ms_p99": float(np.percentile(late, 99)),
             "answer_ms_p50": float(np.median(took)), "answer_ms_p99": float(np.percentile(took, 99)),
-            "unanswered": len(self._open), "cpu_s": used.ru_utime + used.ru_stime,
+            "lost": self.lost + len(self._open), "cpu_s": used.ru_utime + used.ru_stime,
         }  # fmt: skip
 
     async def _send(self, who: int, path: str, body: memoryview, after: asyncio.Task[None] | None) -> None:
@@ -142,6 +142,7 @@ class Senders:
             if status not in (0, 429, 503) or time.monotonic() - began > ANSWER_S_MAX:
                 break
             await asyncio.sleep(AGAIN_S)
+        self.lost += status >= 300 or status == 0
         self.took_ms.append((time.monotonic() - began) * 1e3)
 
     async def _try(self, who: int, port: int, head: bytes, body: memoryview) -> int:
@@ -176,7 +177,7 @@ class Senders:
                 writer.write(head.encode() + page)
                 await writer.drain()
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
-            pass  # whoever scraped is gone, or all is over
+            return  # whoever scraped is gone, or all is over
         finally:
             writer.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from typing import Annotated
@@ -9,6 +10,7 @@ from typing import Annotated
 import typer
 
 from leadline import __version__
+from leadline.cli.compiled import compiled_code
 from leadline.cli.exits import exit_of
 from leadline.cli.options import ASKED, Output
 from leadline.cli.verbs import Verbs
@@ -44,6 +46,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # while modules were loaded, see `leadline.cli`
         signal.signal(signal.SIGINT, signal.default_int_handler)
     ASKED.output = Output.TABLE
+    os.environ |= compiled_code(os.environ)
     try:
         app()
     except LeadlineError as error:

@@ -48,6 +48,7 @@ WARM_S_MAX = 300.0  # kernels that are not in the cache yet are compiled
 # seconds, on a busy machine for half a minute.
 STUCK_S = 60.0
 LOOK_EVERY_S = 1.0
+SHARED = "/dev/shm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +183,8 @@ class WorkerProcesses:
                 initial = (os.getpid(), self._nice)
                 try:
                     self._pool = ProcessPool(self._workers, initializer=start_worker, initargs=initial, context=context)
-                except OSError as error:  # the first thing it makes are semaphores, which are files there
-                    text = f"analyses run in processes that need a writable /dev/shm, and this one is not: {error}"
-                    raise WorldError(
-                        f"{text}; mount a tmpfs there (of 64 MB, as containers have by default)"
-                    ) from error
+                except OSError as error:
+                    raise WorldError(_why_no_process(error)) from error
             return self._pool
 
     def _try(self, task: Task, place: str, done: Future[Outcome], tries: int) -> None:
@@ -201,7 +199,7 @@ class WorkerProcesses:
             name, seconds = task.analysis.name, task.analysis.seconds_max
             arguments = (self._registry, name, task.window, place, len(task.tables))
             self._running().schedule(work, args=arguments, timeout=seconds).add_done_callback(ended)
-        except RuntimeError as error:  # stopped, or the pool broke between two lines
+        except (RuntimeError, WorldError) as error:  # stopped, the pool broke between two lines, or none can be made
             self._answer(done, Outcome(CRASHED, {}, error=str(error)))
 
     def _answer(self, done: Future[Outcome], outcome: Outcome) -> None:
@@ -212,6 +210,14 @@ class WorkerProcesses:
             del self._open[done]
             self._moved_s = time.monotonic()
         done.set_result(outcome)
+
+
+def _why_no_process(error: OSError) -> str:
+    """Why no process can be started. The first thing a pool makes are semaphores, which are files in /dev/shm."""
+    if os.access(SHARED, os.W_OK | os.X_OK):
+        return f"no process can be started for analyses: {error}; see how many files and processes this user may have"
+    need = f"analyses run in processes that need a writable {SHARED}, and it is not"
+    return f"{need}; mount a tmpfs there (64 MB will do)"
 
 
 def _written(tables: Sequence[pa.Table]) -> int:

@@ -366,27 +366,11 @@ class Runner:
         now_ns, ended_ns = self._now_ns(), self._ended()
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
-        with self._lock:
-            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= self._waited_s()]
-            held = [
-                (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in here
-                if (due := self._following.held(lane, now_ns, come)) is not None
-            ]
-            if not held:
-                self._following.go_back(now_ns)
-            found = [
-                (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in here
-                if (due := lane.schedule.next(now_ns, ended_ns)) is not None
-                and not (due.why is Why.LIVE and self._following.waits(lane, due.end_ns, now_ns, come))
-            ]
-            if not found and not held:
-                self._verdicts.store_runs()
-                return False
-            *_, place, due = min(found + held)
-            lane = self._lanes[place]
-            wanted = self._following.parts(lane, due, now_ns, come)
+        chosen = self._chosen(now_ns, ended_ns, come)
+        if chosen is None:
+            self._verdicts.store_runs()
+            return False
+        lane, due, wanted = chosen
         try:
             any_rows = self._judge(lane, due, lambda window: wanted(Job(window.tenant, window.cluster, window.job)))
             lane.store_failed = 0
@@ -420,6 +404,31 @@ class Runner:
             with self._lock:
                 lane.schedule.done(due, now_ns)
         return True
+
+    def _chosen(
+        self, now_ns: int, ended_ns: int | None, come: Mapping[Job, int]
+    ) -> tuple[Lane, Due, Callable[[Job], bool]] | None:
+        """The window to judge next and which jobs of it; None: none is due."""
+        with self._lock:
+            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= self._waited_s()]
+            held = [
+                (*closing(due, lane.schedule.rhythm), place, due)
+                for place, lane in here
+                if (due := self._following.held(lane, now_ns, come)) is not None
+            ]
+            if not held:
+                self._following.go_back(now_ns)
+            found = [
+                (*closing(due, lane.schedule.rhythm), place, due)
+                for place, lane in here
+                if (due := lane.schedule.next(now_ns, ended_ns)) is not None
+                and not (due.why is Why.LIVE and self._following.waits(lane, due.end_ns, now_ns, come))
+            ]
+            if not (found or held):
+                return None
+            *_, place, due = min(found + held)
+            lane = self._lanes[place]
+            return lane, due, self._following.parts(lane, due, now_ns, come)
 
     # --- this machine's own clock ---
 

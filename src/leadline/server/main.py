@@ -97,10 +97,9 @@ class _Listener(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, without waiting for idle clients to say goodbye over TLS: agents that keep a connection open need not
+        """Stop, without waiting for clients to say goodbye over TLS: agents that keep a connection open need not
         notice, and would hold the server for all of server.stop_s_max."""
         cutting = asyncio.create_task(self._cut_idle())
-        await asyncio.sleep(0)  # once before they are closed: asyncio cannot abort what was closed twice
         try:
             await super().shutdown(sockets)
         finally:
@@ -108,11 +107,11 @@ class _Listener(uvicorn.Server):
 
     async def _cut_idle(self) -> None:
         while self.config.is_ssl:
+            await asyncio.sleep(TLS_GOODBYE_S)
             for each in list(self.server_state.connections):
                 cycle, transport = getattr(each, "cycle", None), getattr(each, "transport", None)
                 if transport is not None and (cycle is None or cycle.response_complete):
                     transport.abort()
-            await asyncio.sleep(TLS_GOODBYE_S)
 
 
 class ServerProcess:

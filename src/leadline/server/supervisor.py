@@ -4,20 +4,16 @@ and passes on the wish to stop."""
 from __future__ import annotations
 
 import json
-import os
 import signal
 import ssl
-import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
-import leadline
 from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
 from leadline.server.config import Flag
@@ -72,7 +68,7 @@ class Supervisor:
             _SERVER,
             json.dumps([str(path) if path else None, [list(flag) for flag in flags], _typed()]),
         ]
-        self._environ = allocators.environ(environ) | compiled_code(environ)
+        self._environ = allocators.environ(environ)
         self._url = url
         self._certificate = certificate
         self._child: subprocess.Popen[bytes] | None = None
@@ -180,24 +176,3 @@ def _trusting(certificate: str) -> ssl.SSLContext:
     context.load_verify_locations(str(Path(certificate).expanduser()))
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it need not be signed by itself
     return context
-
-
-def compiled_code(environ: Mapping[str, str]) -> dict[str, str]:
-    """Where numba keeps what it compiles, for an account that may write neither beside the source nor at home: without
-    such a place it refuses to load. Nothing where it finds one by itself."""
-    cache = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/nonexistent")) / ".cache")
-    if "NUMBA_CACHE_DIR" in environ or any(_may_write(Path(each)) for each in (leadline.__path__[0], cache)):
-        return {}
-    own = Path(environ.get("TMPDIR") or "/tmp") / f"leadline-compiled-{os.getuid()}"
-    with suppress(OSError):
-        own.mkdir(mode=0o700, exist_ok=True)
-        found = own.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():  # nobody else's code is loaded from there
-            return {"NUMBA_CACHE_DIR": str(own)}
-    return {}
-
-
-def _may_write(path: Path) -> bool:
-    """Whether files can be made in a folder, or it in one that there is."""
-    there = next((each for each in (path, *path.parents) if each.exists()), Path("/"))
-    return os.access(there, os.W_OK | os.X_OK)

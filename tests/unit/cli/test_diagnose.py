@@ -292,6 +292,16 @@ def test_a_recording_is_held_against_its_truth_only_when_asked(leadline_cli: Run
     assert "compared with the recorded ground truth" in leadline_cli("diagnose", str(incident("demo")), "--truth").out
 
 
+@pytest.mark.slow
+def test_the_page_shows_what_is_printed(leadline_cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "98")
+    ran = leadline_cli("diagnose", str(incident("demo")), "--truth")
+    found, _, truth = ran.out.partition("\n\ncompared with")
+    page = HOWTO.read_text(encoding="utf-8")
+    for block in (found, "compared with" + truth.rstrip()):
+        assert f"\n{block}\n```\n" in page, f"not in {HOWTO.name}, which shows a block such as this:\n{block}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

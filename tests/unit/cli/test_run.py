@@ -13,7 +13,7 @@ import pytest
 from leadline.cli.running import parts
 from leadline.cli.running.job import Task, job_environ, job_name, task_of
 from leadline.cli.running.parts import Asked, agent_here, rings_folder, server_for
-from leadline.cli.running.run import STEPS_LATE_S, covers, main, page_of, tell, waiting_words
+from leadline.cli.running.run import STEPS_LATE_S, covers, main, page_of, rings_in, tell, waiting_words
 from leadline.cli.start import missing
 from leadline.model.errors import UsageError, WorldError
 
@@ -204,3 +204,12 @@ def test_what_is_waited_for_is_told() -> None:
     assert waiting_words(Answers({"state": "ready"}), 59.6).startswith(
         "waits for the verdict of the analyses for up to 60"
     )
+
+
+def test_rings_in_a_folder_that_may_not_be_listed_are_none(tmp_path: Path) -> None:
+    """The folder of an agent is for all to write to; listing it may be the agent's alone."""
+    (tmp_path / "bert-1.0.ring").touch()
+    (tmp_path / "lock").touch()
+    assert rings_in(tmp_path) == {"bert-1.0.ring"}
+    assert rings_in(tmp_path / "lock") == set()
+    assert rings_in(tmp_path / "none") == set()

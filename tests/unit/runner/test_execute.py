@@ -224,10 +224,25 @@ def run_here(task: Task) -> Outcome:
     return InProcess().submit(task).result()
 
 
-def test_a_machine_without_shared_memory_is_told_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [
+        ("there is none", "need a writable .*there is none, and it is not; mount a tmpfs there"),
+        ("/tmp", "no process can be started for analyses: .*Too many open files.*; see how many files"),
+    ],
+)
+def test_a_machine_that_can_start_no_process_says_what_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, folder: str, words: str
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr("pebble.ProcessPool", read_only)
-    with pytest.raises(WorldError, match=r"/dev/shm, and this one is not: .*Read-only.*; mount a tmpfs there"):
-        WorkerProcesses().start()
+    monkeypatch.setattr("pebble.ProcessPool", fails)
+    monkeypatch.setattr(execute, "SHARED", folder)
+    workers = WorkerProcesses(REGISTRY)
+    with pytest.raises(WorldError, match=words):
+        workers.start()
+    outcome = run(workers, volume_task())
+    assert outcome.state == "crashed", "a call is answered all the same"
+    assert re.search(words, outcome.error)
+    workers.close()

@@ -11,7 +11,7 @@ import pytest
 
 from leadline.model.errors import WorldError
 from leadline.server import supervisor as module
-from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor, compiled_code
+from leadline.server.supervisor import CANNOT_START, CannotStartError, Supervisor
 
 
 @pytest.fixture
@@ -91,17 +91,3 @@ def test_one_that_never_gets_ready_and_one_that_will_not_stop(
     monkeypatch.setattr(module, "STOP_WAIT_S", 0.1)
     assert supervisor.stop() == -9
     assert "did not stop in time and is killed" in capfd.readouterr().err
-
-
-def test_an_account_that_may_write_nowhere_keeps_compiled_code_in_a_folder_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    home = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
-    assert compiled_code(home) == {}, "it may write beside the source, or at home"
-    monkeypatch.setattr(module, "_may_write", lambda _: False)
-    assert compiled_code(home | {"NUMBA_CACHE_DIR": "/mine"}) == {}
-    own = Path(compiled_code(home)["NUMBA_CACHE_DIR"])
-    assert (own.parent, own.stat().st_mode & 0o777) == (tmp_path, 0o700)
-    own.rmdir()
-    own.symlink_to(tmp_path)  # somebody else's doing
-    assert compiled_code(home) == {}

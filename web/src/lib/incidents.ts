@@ -266,9 +266,12 @@ export function assigned(marks: readonly Mark[]): Mark | undefined {
 
 /** By `tenant incident`, to whom each is assigned now. */
 export function assignees(marks: readonly Mark[]): ReadonlyMap<string, string> {
-  const keys = new Set(marks.map((mark) => `${mark.tenant} ${mark.incident}`));
-  const of = (key: string) => marks.filter((mark) => `${mark.tenant} ${mark.incident}` === key);
-  return new Map([...keys].map((key) => [key, assigned(of(key))?.reason ?? ""]));
+  const by = new Map<string, Mark[]>();
+  for (const mark of marks) {
+    const key = `${mark.tenant} ${mark.incident}`;
+    by.set(key, [...(by.get(key) ?? []), mark]);
+  }
+  return new Map([...by].map(([key, some]) => [key, assigned(some)?.reason ?? ""]));
 }
 
 /** The newest mark of each person about a cause, or (no rule) about the incident as a whole. */

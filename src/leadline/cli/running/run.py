@@ -46,10 +46,11 @@ LOOK_S = 0.1
 SERVER_LOOK_S = 0.5
 LOOK_FOR_SYMPTOMS = ("slowdowns", "stalls")  # the others look at hosts and at minutes, which nobody waits for here
 JUDGED_S_MAX = 60.0  # after the job's end: windows close some 10 s after their last row
-START_S_MAX = 30.0  # a server starts in 4 s on a quiet machine
+START_S_MAX = 30.0  # for a server to answer at last, before our agent delivers: it takes 4 s on a quiet machine
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 ENDING_S_MAX = 10.0  # where whoever started us wants us to end: Slurm kills 30 s after its SIGTERM
-TELL_AFTER_S = 5.0
+TELL_AFTER_S = 5.0  # who waits for longer is told for what; most verdicts come sooner
+OTHERS_S = 3.0  # an agent that was here already looks each half second, and removes rings whose ranks are gone
 STEPS_LATE_S = 10.0  # a job of which no step was seen may have told some late: an agent sends each second, and again
 READY_S_MAX = 120.0  # of a server that was just started: 4 s on a quiet machine, a minute more where it compiles
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)  # Slurm warns a step of its end with these
@@ -138,6 +139,7 @@ class _Run:
     task: Task
     said: bool = False
     told_to_end: bool = False  # by a signal, as Slurm does before it kills
+    before: frozenset[str] = frozenset()  # rings that were there before the job: other jobs use the agent, too
     wrote: bool = False  # a rank of it: there is something to wait for
 
     def run(self, agent: Agent | None, server: str, data_dir: Path | None, *, stay: bool) -> int:
@@ -161,13 +163,13 @@ class _Run:
             if own:
                 self._await_server(found)
                 own.stop()  # it delivers first
-            if self.task.rank == 0 and self._conclude(found, code):
+            if self.task.rank == 0 and self._conclude(found, code, own is not None):
                 self._stay(found, stay)
         return code
 
     def _job(self, found: Found, agent: Program | None) -> int:
         """Run the job; say where it is seen as soon as the server answers."""
-        environ = job_environ(os.environ, self.name, self.rings)
+        environ, self.before = job_environ(os.environ, self.name, self.rings), rings_in(self.rings)
         with _forwarding(self._signalled) as job:
             try:
                 job.append(subprocess.Popen(list(self.command), env=environ))
@@ -198,14 +200,15 @@ class _Run:
                 self._say(f"the {each.name} ended, the job goes on unwatched:\n{each.said()}")
 
     def _look_for_rings(self) -> None:
-        self.wrote |= any(each.suffix == ".ring" for each in self.rings.iterdir())
+        self.wrote = self.wrote or bool(rings_in(self.rings) - self.before)
 
     def _await_server(self, found: Found) -> None:
-        """A job may end before the server that was started for it answers, and an agent without one keeps nothing."""
-        end = time.monotonic() + START_S_MAX
-        while found.program and not (self.said or found.program.ended) and time.monotonic() < end:
-            self.said = found.asked.is_there()
-            time.sleep(LOOK_S)
+        """A job may end before the server that was started for it answers, and what its agent holds would be lost."""
+        end = time.monotonic() + (ENDING_S_MAX if self.told_to_end else START_S_MAX)
+        with contextlib.suppress(KeyboardInterrupt):
+            while found.program and not (self.said or found.program.ended) and time.monotonic() < end:
+                self.said = found.asked.is_there()
+                time.sleep(LOOK_S)
 
     def _others_end(self) -> None:
         """Wait for the tasks of this host that share the folder: their records are still to be read."""
@@ -214,10 +217,10 @@ class _Run:
             fcntl.flock(handle, fcntl.LOCK_EX)
             os.close(handle)
 
-    def _conclude(self, found: Found, code: int) -> bool:
+    def _conclude(self, found: Found, code: int, ours: bool) -> bool:
         """One screen of what was found; False: the job told nothing. Never fails: its exit code matters more."""
         try:
-            answer = self._judged(found)
+            answer = self._judged(found, 0.0 if ours else OTHERS_S)
         except (WorldError, KeyboardInterrupt) as error:
             self._say(f"cannot say how it went: {error or 'interrupted'}")
             return True
@@ -232,20 +235,22 @@ class _Run:
         tell(answer)
         return True
 
-    def _judged(self, found: Found) -> dict[str, Any]:
-        """The diagnosis, once it covers all of the job; what there is after a while."""
+    def _judged(self, found: Found, unseen_s: float) -> dict[str, Any]:
+        """The diagnosis, once it covers all of the job; what there is after a while, and after `unseen_s` where nobody
+        wrote anything."""
         ended_ns, began = time.time_ns(), time.monotonic()
         starting = found.program is not None and (not self.said or compiling(found.asked) is not None)
         wait_s = READY_S_MAX if starting else JUDGED_S_MAX
         due = began + (ENDING_S_MAX if self.told_to_end else wait_s)
-        told = self.told_to_end
+        is_told = self.told_to_end
         while True:
-            if not told and time.monotonic() - began > TELL_AFTER_S:
-                told = True
+            if not is_told and time.monotonic() - began > TELL_AFTER_S:
+                is_told = True
                 self._say(waiting_words(found.asked, due - began))
             with contextlib.suppress(WorldError):
                 answer = found.asked.get("/api/v1/diagnosis", job=self.name)
-                unseen = not (answer["watched"]["jobs"] or answer["incidents"] or self.wrote)
+                told_nothing = not (answer["watched"]["jobs"] or answer["incidents"] or self.wrote)
+                unseen = told_nothing and time.monotonic() - began >= unseen_s
                 if unseen or covers(answer, ended_ns) or time.monotonic() > due:
                     return answer
             if time.monotonic() > due or (found.program and found.program.ended):
@@ -272,6 +277,13 @@ class _Run:
 def page_of(url: str, job: str) -> str:
     """The address of a job's page."""
     return f"{url}/jobs/{quote(job, safe='')}"
+
+
+def rings_in(folder: Path) -> frozenset[str]:
+    """Names of the rings in a folder; none where it may not be listed: an agent's is for all to write to."""
+    with contextlib.suppress(OSError):
+        return frozenset(each.name for each in folder.iterdir() if each.suffix == ".ring")
+    return frozenset()
 
 
 def compiling(asked: Asked) -> list[int] | None:

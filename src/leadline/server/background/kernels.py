@@ -39,8 +39,8 @@ log = logging.getLogger("leadline")
 PROGRAM = "leadline.server.background.kernels"  # this file, also where it runs as __main__
 NICE = 10  # behind the server, and behind the job on its host
 SCANNERS, ANALYSES = "scanners", "analyses"
-# What one process compiles, so that two cores are done at about the same time: 22 s and 14 s of CPU for scanners, 24 s
-# and 29 s for analyses (numba 0.68, x86-64).
+# What one process compiles, so that two cores are done at about the same time: 22 s and 14 s of CPU for scanners, 31 s
+# and 31 s for analyses (numba 0.68, x86-64).
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     SCANNERS: (
         ("_exposition", "_otlp_metrics", "_sflow"),

@@ -19,6 +19,7 @@ HEADER_BYTES_MAX = 65536  # as nginx (4 of 8 KiB) and Go (1 MiB) bound theirs; b
 CHUNK_HEADER_BYTES_MAX = 32  # of each chunk of a chunked body: 16 hex digits, a semicolon and two line ends
 PIPELINED_MAX = 64  # requests sent ahead on one connection; nothing that sends to us does it at all
 SWEEP_S = 1.0
+LINGER_S = 0.2  # a round trip, and what a client does between two requests
 KEEP_ALIVE_S = int(2 * IDLE_S_MAX)  # uvicorn's own time-out: ours comes first, and counts
 
 _WORDS = {
@@ -68,6 +69,7 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(*args, **named)
         self._limits = limits
         self._given_up = False
+        self._stopping = False
         self._open = False  # within a request
         self._in_body = False
         self._fed_bytes = self._body_bytes = self._header_bytes = self._chunks = 0
@@ -111,6 +113,23 @@ class LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
         else:
             self.transport.abort()
+
+    def shutdown(self) -> None:
+        """The server stops. A client that is cut off cannot know whether its request was taken: one that asks again at
+        once is answered, and told that this was the last answer."""
+        self._stopping = True
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(LINGER_S, self._end_if_idle)
+        else:
+            super().shutdown()
+
+    def _end_if_idle(self) -> None:
+        if self.cycle is not None and not self.cycle.response_complete:
+            return  # it was told
+        if self.config.is_ssl:
+            self.transport.abort()  # asyncio would wait 30 s for the goodbye of a peer that does not read
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -160,6 +179,8 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._wrong:
             return
         super().on_headers_complete()
+        if self._stopping:
+            self.cycle.keep_alive = False
         self._in_body = True
         self._settle()
 

@@ -116,8 +116,8 @@ _DESCRIBED = (
     Described("leadline_memory_bytes_max", GAUGE, (), PROCESS,
               "Memory that the server process may use (server.memory_bytes_max)."),
     Described("leadline_cpu_seconds", COUNTER, ("part",), PROCESS,
-              "CPU time since the start, by part: connections, decode, store, runner, analyses (their processes), "
-              "answers, engine queries, engine merges, engine upkeep, other."),
+              "CPU time since the start, by part: connections, decode, store, runner, analyses (their processes, and "
+              "those that compile), answers, engine queries, engine merges, engine upkeep, other."),
     # HTTP
     Described("leadline_http_request_duration_seconds", HISTOGRAM, ("route", "method", "status"), HTTP,
               "Time from the arrival of an HTTP request until its answer begins, by route template, method and status "

@@ -294,3 +294,26 @@ def test_a_question_has_a_bounded_body(length: bool) -> None:
         assert server.refused == 1
 
     with_server(test)
+
+
+def test_a_server_that_stops_answers_who_asks_at_once_and_says_that_it_was_the_last() -> None:
+    async def test(server: Server) -> None:
+        asks, waits, is_idle = [await server.connect() for _ in range(3)]
+        for _, writer in (asks, is_idle):
+            writer.write(GET)
+        waits[1].write(GET.replace(b"/ ", b"/wait "))
+        for reader, _ in (asks, is_idle):
+            assert b"connection: close" not in await reader.readuntil(b"0 bytes")
+        for connection in list(server.limits.gate):
+            connection.owner.shutdown()
+        asks[1].write(GET)  # as a client does that has read one answer and has the next question ready
+        server.go_on.set()
+        for reader, _ in (asks, waits):
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 200")
+            assert b"connection: close" in answer
+        assert await is_idle[0].read() == b"", "it is closed a little later"
+        for _, writer in (asks, waits, is_idle):
+            writer.close()
+
+    with_server(test)
