@@ -4,7 +4,7 @@
 
 For each size a fleet of hosts with 8 GPUs is simulated, and what its agents, exporters, Prometheus servers and switches
 would send is encoded beforehand (`bench.live_parts.fleet`). Then `leadline up` with default settings is sent all of it
-at its real pace by another process, while viewers ask for what the page asks for every five seconds. What counts is
+at its real pace by another process, while viewers ask for what the page asks for, as often as it does. What counts is
 the time after `--warm`: until then look-backs fill. CPU is that of the server's processes, by part as `/metrics` says.
 
     hosts_per_core         hosts whose telemetry one core can take, judge and show, at the largest size
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ ENCODE_HOST_S = 0.5  # the same for each host
 READY_S = 4  # seconds that the server has to start in
 LATE_MS_MAX = 1000.0  # with senders later than that a bench measures itself, too
 LOOK_S = 1.0
-VIEW_S = 5.0  # the page asks anew so often
+PACE_S, PACE_TIMES, PACE_CHARS_PER_S = 1.0, 5.0, 100_000.0  # how often the page asks anew: web/src/lib/pace.ts
 VIEWS = ("/api/v1/now", "/api/v1/fleet", "/api/v1/jobs", "/api/v1/incidents")
 CAUSES = ("slowdowns", "stalls", "cause")  # what an alert waits for
 
@@ -282,18 +283,27 @@ def _compare(first: dict[tuple[str, str], float], last: dict[tuple[str, str], fl
 
 
 def _view(url: str, over: threading.Event, seen: Seen) -> None:
-    """One viewer: what the page asks, again and again."""
-    while not over.wait(VIEW_S):
-        for path in VIEWS:
-            began = time.monotonic()
-            try:
-                with urllib.request.urlopen(url + path, timeout=60) as answer:
-                    answer.read()
-                seen.answers_ms.append((time.monotonic() - began) * 1e3)
-            except urllib.error.HTTPError as error:
-                seen.counters[f"view {path} {error.code}"] = seen.counters.get(f"view {path} {error.code}", 0) + 1
-            except OSError:
-                seen.counters[f"view {path} failed"] = seen.counters.get(f"view {path} failed", 0) + 1
+    """One viewer: what the page asks, again and again, as often as the page does, and content with what another was
+    told meanwhile."""
+    due, pace_s = dict.fromkeys(VIEWS, 0.0), dict.fromkeys(VIEWS, 0.0)
+    while not over.wait(max(0.0, min(due.values()) - time.monotonic())):
+        path = min(due, key=due.__getitem__)
+        began = time.monotonic()
+        request = urllib.request.Request(url + path, headers={"cache-control": f"max-age={int(pace_s[path])}"})
+        chars, took_s = 0, 0.0
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                chars = len(answer.read())
+                timing = re.search(r"answer;dur=(\d+)", answer.headers["server-timing"] or "")
+                took_s = float(timing[1]) / 1e3 if timing else 0.0
+            seen.answers_ms.append((time.monotonic() - began) * 1e3)
+        except urllib.error.HTTPError as error:
+            seen.counters[f"view {path} {error.code}"] = seen.counters.get(f"view {path} {error.code}", 0) + 1
+        except OSError:
+            seen.counters[f"view {path} failed"] = seen.counters.get(f"view {path} failed", 0) + 1
+        took_s = max(took_s, time.monotonic() - began)
+        pace_s[path] = max(PACE_S, PACE_TIMES * took_s, chars / PACE_CHARS_PER_S)
+        due[path] = began + pace_s[path]
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """A simulated fleet as its senders would tell of it: the same programs' formats, and at their pace.
 
-simulator ── step, collective ──> rings of each rank ── a look each 0.5 s ──> POST /api/v1/ring, then its watermark
+simulator ── step, collective ──> rings of each rank ── a look each 0.5 s* ──> POST /api/v1/ring, then its watermark
           ── series of agents ──> OTLP each 5 s          relation ──> rows, once
           ── series of exporters ──> remote-write of one Prometheus for 256 hosts, or pages that the server scrapes
           ── flow_sample, counters of switches ──> sFlow datagrams
 
+*: or as far apart as the server asks so many agents for (`wire.ring.pace`).
 Rings are written by the writer that the hook has and read by the agent's reader, so bodies are what an agent sends.
 """
 
@@ -34,6 +35,7 @@ from leadline.model.units import S
 from leadline.simulator.run import Simulation
 from leadline.simulator.spec import SimulationSpec
 from leadline.wire.ring.format import read_segment
+from leadline.wire.ring.pace import look_s
 from leadline.wire.ring.writer import RingWriter, format_ring, ring_bytes
 from leadline.wire.sflow.encode import (
     Agent,
@@ -122,8 +124,9 @@ def _agents(
 ) -> None:
     """Rings and watermarks of all hosts."""
     steps, calls = _by_host(step, "end_ns"), _by_host(collective, None)
+    every_ns = max(LOOK_NS, round(look_s(len(names)) * S))
     for name, host in names.items():
-        _rings(name, host, steps.get(name, []), calls.get(name, []), (start_ns, end_ns), to)
+        _rings(name, host, steps.get(name, []), calls.get(name, []), (start_ns, end_ns), every_ns, to)
 
 
 def _by_host(table: pa.Table, column: str | None) -> dict[str, list[dict[str, Any]]]:
@@ -177,13 +180,13 @@ class _Rank:
 
 def _rings(
     name: str, host: int, steps: list[dict[str, Any]], calls: list[dict[str, Any]], span_ns: tuple[int, int],
-    to: Writer,
+    every_ns: int, to: Writer,
 ) -> None:  # fmt: skip
     happened = sorted([*((row["at_ns"], 0, row) for row in steps), *((row["at_ns"], 1, row) for row in calls)],
                       key=lambda each: each[:2])  # fmt: skip
     ranks: dict[tuple[str, int], _Rank] = {}
     # Agents do not look at the same moment.
-    look_ns = span_ns[0] + (host * 7919) % 500 * 10**6
+    look_ns = span_ns[0] + (host * 7919) % (every_ns // 10**6) * 10**6
     clock = happened[0][2]["clock"] if happened else f"{name}/1"
     at, told_ns = 0, 0
     while look_ns < span_ns[1]:
@@ -208,7 +211,7 @@ def _rings(
                 for job, count in [("", sum(here.values())), *here.items()]
             )  # fmt: skip
             to.add(look_ns, body, host, NUMBER["/api/v1/rows/watermark"], HTTP, "watermarks", 1 + len(here), True)
-        look_ns += LOOK_NS
+        look_ns += every_ns
 
 
 def _line(row: dict[str, Any]) -> bytes:

@@ -88,7 +88,7 @@ class Agent:
         headers = {name: value for name, value in headers.items() if value}
         self.lanes: dict[str, Lane] = {}
         self.reporter = Reporter(
-            Poster(server, headers, config.timeout_s),
+            Poster(server, headers, config.timeout_s, self._asked_to_look),
             self.delivered_ns,
             lambda told: rows.watermark_rows(told, site.host, site.clock),
             Kept(config.spool / "jobs"),
@@ -243,6 +243,10 @@ class Agent:
             held = [each.source.held_ns for each in self._running]
             self._whole_ns = min([seen_ns, *(each - 1 for each in held if each is not None)])
         self.reporter.looked(look.jobs, seen_ns)
+
+    def _asked_to_look(self, every_s: float) -> None:
+        """The server said how often it needs a look into the rings. Called by the reporter's thread."""
+        self.site.look_s = every_s
 
     def delivered_ns(self) -> int:
         """Everything that was seen up to then, by this host's clock, is stored by the server; 0: not known.

@@ -19,6 +19,7 @@ from leadline.host.delivery import Outcome
 from leadline.host.frames import Item
 from leadline.host.secret import Secret, certificates
 from leadline.model.errors import ConfigError
+from leadline.wire.ring.pace import LOOK_HEADER, told_look_s
 
 Post = Callable[[Item], Outcome]
 WORDS_MAX = 500  # characters of the server's answer that are kept
@@ -84,8 +85,16 @@ def connection(server: Server, timeout_s: float) -> http.client.HTTPConnection:
 class Poster:
     """Sends items, one at a time. Not thread-safe: each lane has its own."""
 
-    def __init__(self, server: Server, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self,
+        server: Server,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        asked_to_look: Callable[[float], None] = lambda _: None,
+    ) -> None:
+        """`asked_to_look` hears how often the server needs a look into the rings, seconds."""
         self._server = server
+        self._asked_to_look = asked_to_look
         self._headers = {"User-Agent": f"leadline-agent/{__version__}", **headers}
         self._timeout_s = timeout_s
         self._connection: http.client.HTTPConnection | None = None
@@ -131,6 +140,7 @@ class Poster:
         if not answer.isclosed():  # more than anybody would say; do not read on
             self.close()
         if 200 <= answer.status < 300:
+            self._asked_to_look(told_look_s(answer.getheader(LOOK_HEADER)))
             return Outcome(answer.status)
         return Outcome(answer.status, _words(answer.status, body), _seconds(answer.getheader("retry-after")))
 

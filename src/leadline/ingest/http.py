@@ -36,7 +36,9 @@ from leadline.ingest.ring import take_ring
 from leadline.ingest.sources import Sender
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
 from leadline.model.principal import WRITE, Caller, Principal
+from leadline.model.tables.fabric import WATERMARK
 from leadline.wire.body import Body
+from leadline.wire.ring.pace import LOOK_HEADER, look_s
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -48,8 +50,10 @@ OUR_SOCKET = "leadline.socket"  # in the scope of a request that came over the U
 
 WRITE_PATH = "/api/v1/write"
 ROWS = "/api/v1/rows/"
+WATERMARK_ROWS = f"{ROWS}{WATERMARK.name}"
 RING = "/api/v1/ring"
 SMALL_BYTES = 8 << 20  # unpacked; Prometheus sends 1 MB, an agent's spool 16 MiB after an outage; rows take 0.1 s a MB
+LOOK_KEPT_S = 5.0  # agents are counted so often
 UNREAD = (408, 413)  # what is answered before the body was read to its end
 LINGER_S_MAX = 5.0  # how long a refused sender may take to read the answer before its connection is cut
 
@@ -81,8 +85,13 @@ class Answer:
 class IngestApp:
     """ASGI application of the ways in. `decoders` runs the decoding off the event loop."""
 
-    def __init__(self, intake: Intake, decoders: Executor, authorize: Authorize) -> None:
+    def __init__(
+        self, intake: Intake, decoders: Executor, authorize: Authorize, agents: Callable[[], int] = lambda: 0
+    ) -> None:
+        """`agents`: how many of them send, by which each is told how often to look into rings."""
         self._intake = intake
+        self._agents = agents
+        self._look, self._look_due = "0", 0.0  # what agents are told, and until when
         self._decoders = decoders
         self._authorize = authorize
         config = intake.config
@@ -141,9 +150,19 @@ class IngestApp:
             finally:
                 place.close()
             await asyncio.wrap_future(receipt.done)
-            return _accepted(path, headers, receipt)
+            answer = _accepted(path, headers, receipt)
+            if path == WATERMARK_ROWS:
+                answer = replace(answer, headers=((LOOK_HEADER, self._look_s()),))
+            return answer
         except LeadlineError as error:
             return self._refused(sender, error)
+
+    def _look_s(self) -> str:
+        """How often an agent is to look into rings, seconds."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._look_due:
+            self._look, self._look_due = f"{look_s(self._agents()):.2f}", now + LOOK_KEPT_S
+        return self._look
 
     def _body(self, path: str, headers: Mapping[str, str]) -> Body:
         config = self._intake.config

@@ -34,6 +34,7 @@ from leadline.model.counters import Severity, accepted, counter, refused
 from leadline.model.errors import BusyError, RefusedError, StoreError
 from leadline.model.principal import DEFAULT_TENANT, Principal
 from leadline.model.tables import Identity, Table
+from leadline.model.tables.fabric import WATERMARK
 from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.store import Store, arrow_table
 from leadline.wire.blank import is_dcgm_blank
@@ -89,7 +90,8 @@ class Intake:
         stored: StoredSink = lambda *_: None,
         provider: str = DEFAULT_TENANT,
     ) -> None:
-        """`stored` hears of rows when a reader of the store sees them. `provider`: who may speak of everything."""
+        """`stored` hears of rows when a reader of the store sees them, of watermarks as they come. `provider`: who may
+        speak of everything."""
         self.config = config
         self.counts = counts
         self.sources = sources
@@ -309,7 +311,10 @@ class Intake:
             return Receipt(done, 0)
         done = self._lane_of(table).offer(arrow, count, arrow.nbytes)
         self._not_yours(sender, now_ns, self._foreign.rows(table, arrow, *_whose(principal), now_ns))
-        self._tell(done, principal, table, {"rows": arrow}, count)
+        if table is WATERMARK:  # a sender's word on what is stored already
+            self._stored(principal.tenant, principal.cluster, table, {"rows": arrow}, count)
+        else:
+            self._tell(done, principal, table, {"rows": arrow}, count)
         done.add_done_callback(self._stored_batch(key, count))
         done.add_done_callback(self._heard(sender, rows=count))
         self.sources.tells(sender, now_ns, {table.name})

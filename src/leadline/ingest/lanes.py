@@ -28,6 +28,11 @@ FIRST_WAIT_S = 0.1
 # at most once in linger_s: below SETTLED_ROWS the fixed cost of an append (some 5 ms) is more than that of its rows.
 SETTLE_S = 0.005
 SETTLED_ROWS = 5_000
+# Where many senders wait together, waiting longer saves more: an append costs 5 ms whoever is in it. A lane whose last
+# append had so many batches for each linger waits that many times longer, and a second at most: ranks are looked at
+# every half a second, and nobody waits for an answer with the job stopped.
+SENDERS_A_LINGER = 4
+LINGER_S_MAX = 1.0
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class Lane(Generic[Batch]):
         self._bytes = 0  # of the same
         self._pending_rows = 0  # rows in `_waiting`
         self._appended_at = 0.0
+        self._together = 1  # batches of the last append
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"lane-{name}", daemon=True)
 
@@ -115,7 +121,7 @@ class Lane(Generic[Batch]):
             batches = self._take()
             if not batches:
                 return
-            self._appended_at = time.monotonic()
+            self._appended_at, self._together = time.monotonic(), len(batches)
             error = self._append_with_retries([waiting.batch for waiting in batches])
             with self._condition:
                 self._rows -= sum(waiting.rows for waiting in batches)
@@ -130,7 +136,9 @@ class Lane(Generic[Batch]):
         with self._condition:
             while not self._waiting and not self._stopping:
                 self._condition.wait()
-            deadline = time.monotonic() + self._linger_s
+            linger_s = self._linger_s * max(1.0, self._together / SENDERS_A_LINGER)
+            linger_s = max(self._linger_s, min(linger_s, LINGER_S_MAX))
+            deadline = time.monotonic() + linger_s
             while self._pending_rows < self._batch_rows and not self._stopping:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -138,7 +146,7 @@ class Lane(Generic[Batch]):
                 before = self._pending_rows
                 self._condition.wait(min(left, SETTLE_S))
                 settled = self._pending_rows == before
-                if settled and (before >= SETTLED_ROWS or time.monotonic() - self._appended_at >= self._linger_s):
+                if settled and (before >= SETTLED_ROWS or time.monotonic() - self._appended_at >= linger_s):
                     break
             batches, self._waiting, self._pending_rows = self._waiting, [], 0
             return batches

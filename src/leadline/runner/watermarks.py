@@ -21,10 +21,10 @@ from leadline.runner.clock.coarse import Clock, CoarseClocks
 
 LATE_NS = 5 * S
 """Data that is farther behind makes its sender late. An agent on default settings is 1 s behind (a look each 0.5 s,
-0.3 s until it is stored), 2 s on a busy host."""
+0.3 s until it is stored), 2 s on a busy host, 3 s in a large fleet (a look each 2 s, a second until it is stored)."""
 LOST_NS = 15 * S
-"""A sender that was not heard for so long is lost. It says something each 0.5 s while ranks run on its host, each 5 s
-otherwise, and again 10 s later at most where that failed."""
+"""A sender that was not heard for so long is lost. It says something each 0.5 s while ranks run on its host (2 s in a
+large fleet, `wire.ring.pace`), each 5 s otherwise, and again 10 s later at most where that failed."""
 GIVE_UP_NS = 600 * S
 """Nobody waits longer for a sender that is lost: by then its ranks are out of every look-back of what judges jobs
 (120 s), so that they count as not known and not as missing."""
@@ -174,6 +174,12 @@ class Watermarks:
                 for job, said in self._of.items()
                 if job.job and job[:2] == (tenant, cluster) and any(sender.host == host for sender in said)
             ]
+
+    def hosts(self, now_ns: int) -> int:
+        """How many hosts there are of which somebody was heard lately."""
+        with self._lock:
+            said = [each for job, some in self._of.items() if not job.job for each in some.values()]
+        return sum(not each.ended and now_ns - each.heard_ns <= LOST_NS for each in said)
 
     def has_ended(self, job: Job) -> bool:
         """Whether every sender of a job says that its ranks are gone and all of them is stored."""

@@ -131,7 +131,8 @@ class ServerProcess:
             provider=config.runner.provider,
         )  # fmt: skip
         self._decoders = ThreadPoolExecutor(config.ingest.decoders, thread_name_prefix="decode")
-        ingest = IngestApp(self.intake, self._decoders, self._gate)
+        agents = self.runner.watermarks
+        ingest = IngestApp(self.intake, self._decoders, self._gate, lambda: agents.hosts(time.time_ns()))
         self.alerts = Alerts(config.alerts, self.store, self.counts.add, server.url, late_jobs=self.runner.late_jobs)
         explainer = Explainer(config.explain, Path(config.store.path), self.counts.add)
         self.background = Background(self.counts.add)

@@ -17,6 +17,7 @@ from leadline.model.errors import BusyError
 from leadline.model.principal import OPERATE, Principal
 from leadline.server.changes import Changes
 from leadline.server.health import Parts
+from leadline.server.shared import SharedAnswers
 from leadline.server.tokens.gate import Gate
 from leadline.views.graph.view import Graphs
 from leadline.views.search.answer import Search
@@ -74,6 +75,7 @@ class Serving:
     config_view: Callable[[], list[dict[str, Any]]]
     config_text: str
     turns: Turns = field(default_factory=Turns)
+    shared: SharedAnswers = field(default_factory=SharedAnswers)
     recording: threading.Lock = field(default_factory=threading.Lock)  # one bundle at a time
     freezing: threading.Lock = field(default_factory=threading.Lock)  # one back-up begins at a time
 

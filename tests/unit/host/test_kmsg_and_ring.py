@@ -143,6 +143,24 @@ def test_a_ring_of_a_living_process_is_tailed_and_announces_its_rank(site: Site)
     source.close()
 
 
+def test_looks_are_as_far_apart_as_the_server_says_and_no_ring_overflows(site: Site) -> None:
+    source = Ring(site)
+    ring = make_ring(site.config.ring_dir / "a.ring", os.getpid())
+    assert source.every_s == site.config.ring_interval_s
+    site.look_s = 2.0
+    assert source.every_s == site.config.ring_interval_s, "nobody knows yet how fast rings fill"
+    time.sleep(0.01)
+    source.poll(5)
+    assert source.every_s == 2.0, "nothing was written"
+    write(ring, 0, 60)  # of 64
+    source.poll(5)
+    assert source.every_s == site.config.ring_interval_s
+    site.look_s = 0.0
+    source.poll(5)
+    assert source.every_s == site.config.ring_interval_s
+    source.close()
+
+
 def test_a_restart_goes_on_behind_the_last_record_kept(site: Site) -> None:
     ring = make_ring(site.config.ring_dir / "a.ring", os.getpid())
     write(ring, 0, 10)

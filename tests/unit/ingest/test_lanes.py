@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -153,3 +154,17 @@ def test_every_row_is_answered_under_many_senders() -> None:
     for number in range(8):
         mine = [name for name in appended if name.startswith(f"{number}/")]
         assert mine == [f"{number}/{place}" for place in range(50)], "one sender's batches changed their order"
+
+
+def test_where_many_wait_together_the_next_append_comes_later() -> None:
+    appended: list[int] = []
+    with lane(lambda batches: appended.append(len(batches)), linger_s=0.1) as under_test:
+        for _ in range(2):
+            for future in [under_test.offer("a", 1, 100) for _ in range(40)]:
+                future.result(5)
+        began = time.monotonic()
+        under_test.offer("a", 1, 100).result(5)
+        late_s = time.monotonic() - began
+        under_test.offer("a", 1, 100).result(5)
+    assert late_s > 0.5, "a linger is 0.1 s"
+    assert appended[-2:] == [1, 1]

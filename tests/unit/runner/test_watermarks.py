@@ -143,3 +143,13 @@ def test_a_job_has_come_as_far_as_its_senders_say_by_our_clock() -> None:
     for second in range(3):
         marks.take(said({"told_s": 60 + second, "to_s": 59 + second}), NOW + second * S)
     assert marks.of_job(JOB, NOW + 2 * S) == NOW + S - WRITTEN_NS
+
+
+def test_hosts_are_those_that_were_heard_lately() -> None:
+    marks = Watermarks()
+    hosts = [{"told_s": 0, "to_s": 0, "job": job, "host": host} for host in ("h1", "h2", "h3") for job in ("", "bert")]
+    marks.take(said(*hosts), NOW)
+    assert marks.hosts(NOW) == 3
+    marks.take(said({"told_s": 10, "to_s": 0, "job": "", "host": "h1"}), NOW + 10 * S)
+    marks.take(said({"told_s": 10, "to_s": 0, "job": "", "host": "h2", "state": "ended"}), NOW + 10 * S)
+    assert marks.hosts(NOW + LOST_NS + S) == 1

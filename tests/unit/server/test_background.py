@@ -70,6 +70,8 @@ COVERED = {
     "server/replay_process.py ReplayProcess.run create_task": TOLD,
     "server/replay_process.py ReplayProcess.run run_in_executor": TOLD,
     "runner/replay.py Replay.__init__ Thread": TOLD,
+    "server/shared.py SharedAnswers.answer ensure_future": ANSWERED,
+    "server/metrics/cpu.py _looked_at Process": "this process as psutil sees it; none is begun",
     "server/memory/watch.py MemoryWatch.__init__ Thread": "test_the_watch_of_memory_goes_on",
     "runner/run.py Runner.__init__ Thread": "test_the_runner_goes_on",
     "runner/execute.py WorkerProcesses._running ProcessPool": WORKER,

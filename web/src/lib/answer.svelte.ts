@@ -14,6 +14,7 @@ export class Asked<A> {
   /** Whether the picture is older than what was asked, for more than half a second. */
   dim = $state(false);
   askedAtMs = 0;
+  madeAtMs = 0; // when the server began with it
   againMs = 0; // after this it may be asked for again, however fast rows come
 }
 
@@ -29,6 +30,7 @@ export function answer<P extends GetPath>(
   let stop = new AbortController();
   let running = false; // an answer under way is waited for when only rows came: else a slow one would never come
   let again: (() => void) | undefined;
+  let newsMs = 0; // when rows came last
   let begin: ReturnType<typeof setTimeout> | undefined;
   const wanted = $derived.by(() => {
     const own = params();
@@ -44,6 +46,7 @@ export function answer<P extends GetPath>(
     if (!now) return;
     const moved = key !== lastKey;
     lastKey = key;
+    newsMs = performance.now();
     if (moved) {
       stop.abort();
       stop = new AbortController();
@@ -59,7 +62,8 @@ export function answer<P extends GetPath>(
         await load(asked, path, now, signal, moved);
         if (signal.aborted) return;
         running = false;
-        const next = again;
+        const isOlder = asked.madeAtMs < newsMs && !asked.problem; // it was made for another page
+        const next = again ?? (isOlder ? ask : undefined);
         again = undefined;
         next?.();
       }, wait);
@@ -84,8 +88,10 @@ async function load<P extends GetPath>(
   const dimming = moved ? setTimeout(() => (asked.dim = true), DIM_AFTER_MS) : undefined;
   asked.askedAtMs = performance.now();
   try {
-    const got = await sized(path, params, signal);
-    asked.againMs = paceMs(performance.now() - asked.askedAtMs, got.chars);
+    // What is only asked again may be what another page was answered meanwhile.
+    const got = await sized(path, params, signal, moved ? 0 : Math.floor(asked.againMs / 1000));
+    asked.againMs = paceMs(Math.max(got.tookMs, performance.now() - asked.askedAtMs), got.chars);
+    asked.madeAtMs = got.ageMs === undefined ? asked.askedAtMs : performance.now() - got.ageMs;
     asked.now = got.answer;
     asked.problem = undefined;
   } catch (error) {

@@ -76,14 +76,26 @@ export async function get<P extends GetPath>(
   return (await sized(path, params, signal)).answer;
 }
 
-/** GET, and how long the answer's text was. Errors: ApiError. */
+/** What an answer cost: how long its text is, how long the server took for it, and how long ago it began to. */
+interface Cost {
+  chars: number;
+  tookMs: number; // 0: the server does not say
+  ageMs: number | undefined; // undefined: it was made for this question
+}
+
+/** GET, and what the answer cost. One of this age (seconds) will do, if another page asked for it. Errors: ApiError. */
 export async function sized<P extends GetPath>(
   path: P,
   params: ParamsOf<P>,
   signal?: AbortSignal,
-): Promise<{ answer: Answer<P>; chars: number }> {
-  const got = await ask(address(path, params as Params), { ...(signal ? { signal } : {}) });
-  return { answer: got.body as Answer<P>, chars: got.chars };
+  ageS = 0,
+): Promise<Cost & { answer: Answer<P> }> {
+  const headers = ageS ? { "cache-control": `max-age=${ageS}` } : undefined;
+  const got = await ask(address(path, params as Params), {
+    ...(signal ? { signal } : {}),
+    ...(headers ? { headers } : {}),
+  });
+  return { ...got, answer: got.body as Answer<P> };
 }
 
 /** POST of a JSON body. Errors: ApiError. */
@@ -109,7 +121,13 @@ export async function signOut(): Promise<void> {
   await ask("/api/v1/session", { method: "DELETE" });
 }
 
-async function ask(where: string, init: RequestInit): Promise<{ body: unknown; chars: number }> {
+/** A duration of the header Server-Timing, ms. */
+function timing(response: Response, name: string): number | undefined {
+  const found = new RegExp(`${name};dur=(\\d+)`).exec(response.headers.get("server-timing") ?? "");
+  return found ? Number(found[1]) : undefined;
+}
+
+async function ask(where: string, init: RequestInit): Promise<Cost & { body: unknown }> {
   const asked = `${init.method ?? "GET"} ${where}`;
   let response: Response;
   try {
@@ -121,7 +139,10 @@ async function ask(where: string, init: RequestInit): Promise<{ body: unknown; c
   if (response.status === 401 && response.headers.has("www-authenticate")) signedOut.tell();
   const text = await response.text();
   const body = parsed(text);
-  if (response.ok && body !== undefined) return { body, chars: text.length };
+  if (response.ok && body !== undefined) {
+    const tookMs = timing(response, "answer") ?? 0;
+    return { body, chars: text.length, tookMs, ageMs: timing(response, "age") };
+  }
   const problem = (body as { error?: { reason?: string; message?: string } } | undefined)?.error;
   const told = problem?.message ?? (text.slice(0, 200) || response.statusText);
   throw new ApiError(problem?.reason ?? "not_json", told, asked, response.status);

@@ -15,9 +15,11 @@ writer that is gone nothing can be told any more. A ring of root's is taken.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import re
 import stat
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,7 @@ RINGS_MAX = 1024
 RING_BYTES_MAX = 64 * 1024 * 1024  # anybody may put files there
 STRINGS_BYTES_MAX = 1024 * 1024  # go with each segment; the torch hook's table has 64 KiB
 MARK = "ring/"
+FULL_SHARE = 0.25  # of a ring by the next look, as things go: a burst of four times as much is not lost
 
 
 @dataclass(slots=True)
@@ -76,13 +79,17 @@ class Ring(Source):
         self._make_directory()
         self._tails: dict[Path, Tail] = {}
         self._refused: set[tuple[int, int]] = set()  # files of somebody else than the process they name
+        self._looked_s = time.monotonic()
+        self._room_s = 0.0  # no ring is fuller than FULL_SHARE in this time
+        self._fullest = 0.0  # share of a ring that this look found new
 
     @property
     def every_s(self) -> float:
-        return self.site.config.ring_interval_s
+        return max(self.site.config.ring_interval_s, min(self.site.look_s, self._room_s))
 
     def poll(self, now_ns: int) -> Found:
         found = Found()
+        since_s, self._looked_s, self._fullest = time.monotonic() - self._looked_s, time.monotonic(), 0.0
         self._open_new()
         processes: dict[tuple[int, int], bool] = {}  # whether they are here; one has a ring for each of its threads
         room = LOOK_BYTES_MAX
@@ -104,6 +111,7 @@ class Ring(Source):
             if not alive and not read_bytes and found.is_whole and not self.site.looks_only:
                 self._end(tail, remove=True)  # what the look before found is in the spool by now
         found.jobs = self._jobs()
+        self._room_s = since_s * FULL_SHARE / self._fullest if self._fullest else math.inf
         return found
 
     def not_kept(self) -> None:
@@ -164,6 +172,7 @@ class Ring(Source):
         read_bytes = 0
         live = live_at(tail.look)  # before the records: what it closed with is then read, too
         more = live.written != tail.last
+        self._fullest = max(self._fullest, (live.written - tail.last) / tail.header.capacity)
         for _ in range(SEGMENTS_MAX):
             if not more or read_bytes >= room:
                 break

@@ -46,6 +46,7 @@ class Site:
     forget: Callable[[str], None] = lambda _: None
     now_ns: Callable[[], int] = time.time_ns
     looks_only: bool = False  # one reading for a person: nothing is taken away
+    look_s: float = 0.0  # the server needs no more than a look into the rings in this time
     ranks: dict[int, RankSeen] = field(default_factory=dict)  # by pid; the ring source keeps it
 
     def port(self, interface: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute
 
@@ -14,6 +15,7 @@ from leadline.ingest.http import peer_of
 from leadline.model.principal import MARK, OPERATE, READ, Caller
 from leadline.server.page import VIEWS
 from leadline.server.serving import serving_of
+from leadline.server.shared import age_asked
 
 OPEN = ""  # answers whoever asks: the process's state, the page's files, signing in
 Route = tuple[str, str]
@@ -102,14 +104,23 @@ class Guarded(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of FastAPI behind the gate."""
         inner = super().get_route_handler()
+        streams = self.response_class is StreamingResponse
 
         async def handler(request: Request) -> Response:
             right = RIGHTS[request.method, self.path]
-            if right != OPEN:
-                serving_of(request).gate(caller_of(request, right))
-            answer = await inner(request)
-            if right != OPEN:  # whoever may ask may know; a scanner need not
-                answer.headers[VERSION_HEADER] = __version__
+            if right == OPEN:
+                return await inner(request)
+            serving = serving_of(request)
+            principal = serving.gate(caller_of(request, right))
+            if (age_s := age_asked(request)) and request.method == "GET" and not streams:
+                encoding = request.headers.get("accept-encoding", "")
+                question = (principal, request.url.path, request.url.query, encoding)
+                answer = await serving.shared.answer(question, age_s, lambda: inner(request))
+            else:
+                answer = await inner(request)
+            if request.method != "GET" and right != READ:
+                serving.shared.forget()
+            answer.headers[VERSION_HEADER] = __version__  # whoever may ask may know; a scanner need not
             return answer
 
         return handler
