@@ -109,7 +109,7 @@ class IngestConfig:
         },
     )
     requests_max: int = field(
-        default=64,
+        default=1024,
         metadata={
             "doc": "requests decoded or waiting for it at once; further ones get 429 (remote-write: 503), those of the sender with most first",
             "min": 1,

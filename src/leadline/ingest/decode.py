@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from leadline.ingest.intake import Intake, Receipt
+from leadline.ingest.intake import Bodies, Intake, Receipt
 from leadline.ingest.sources import Sender
-from leadline.model.errors import DataError, RefusedError
+from leadline.model.errors import DataError, LeadlineError, RefusedError
 from leadline.model.names import event_entity
 from leadline.model.principal import OPERATE, Principal
 from leadline.model.tables import BY_NAME, TABLES, Identity, Table, renamed
@@ -24,7 +25,7 @@ from leadline.wire.murmur import murmur3_slices
 from leadline.wire.otlp.logs import decode_otlp_logs
 from leadline.wire.otlp.metrics import decode_otlp_metrics
 from leadline.wire.remote_write.requests import decode_remote_write
-from leadline.wire.rows import decode_arrow, decode_rows
+from leadline.wire.rows import NDJSON, decode_arrow, decode_rows
 
 log = logging.getLogger(__name__)
 
@@ -135,6 +136,42 @@ def take_rows(intake: Intake, request: Request, name: str) -> Receipt:
         raise RefusedError("bad_row", str(error)) from error
     count = len(next(iter(columns.values()), []))
     return intake.rows(table, columns, count, batch, request.principal, request.sender)
+
+
+def take_rows_together(
+    intake: Intake, requests: Sequence[Request], bodies: Sequence[bytes], name: str
+) -> list[Receipt | LeadlineError] | None:
+    """The same of small NDJSON bodies of one principal, in one append. None where one of them is out of the ordinary,
+    but for a row that does not fit, which refuses its own body. Errors: BusyError."""
+    table = BY_NAME.get(name)
+    if table is None or name in NOT_BY_ROWS or name in OF_OPERATORS:
+        return None
+    found: list[Receipt | LeadlineError] = []
+    good: list[int] = []
+    columns: dict[str, list[Any]] = {column.name: [] for column in table.given}
+    counts: list[int] = []
+    for number, body in enumerate(bodies):
+        try:
+            each = decode_rows(body, NDJSON[0], table)
+        except DataError as error:
+            found.append(RefusedError("bad_row", str(error)))
+            continue
+        count = len(next(iter(each.values()), []))
+        found.append(Receipt(Future(), count))
+        good.append(number)
+        counts.append(count)
+        for column, values in each.items():
+            columns[column] += values
+    some = [requests[number] for number in good]
+    batches = [_batch_of(request, name, bodies[number]) for number, request in zip(good, some, strict=True)]
+    of = np.repeat(np.arange(len(good)), counts)
+    part = Bodies(table, columns, of, batches)
+    done = intake.rows_together([part] if len(of) else [], requests[0].principal, [each.sender for each in some])
+    if done is None:
+        return None
+    for number, count in zip(good, counts, strict=True):
+        found[number] = Receipt(done, count)
+    return found
 
 
 def _require_counted(table: Table, columns: Mapping[str, Any]) -> None:

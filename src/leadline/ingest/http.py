@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,6 +34,7 @@ from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.limits import BODY_IDLE_S_MAX, BODY_S_MAX, Place, Turns, sender_key
 from leadline.ingest.ring import take_ring
 from leadline.ingest.sources import Sender
+from leadline.ingest.together import RING, ROWS, Gathering, Taken, is_small, take_together
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
 from leadline.model.principal import WRITE, Caller, Principal
 from leadline.model.tables.fabric import WATERMARK
@@ -49,9 +50,7 @@ Authorize = Callable[[Caller], Principal]
 OUR_SOCKET = "leadline.socket"  # in the scope of a request that came over the UNIX socket
 
 WRITE_PATH = "/api/v1/write"
-ROWS = "/api/v1/rows/"
 WATERMARK_ROWS = f"{ROWS}{WATERMARK.name}"
-RING = "/api/v1/ring"
 SMALL_BYTES = 8 << 20  # unpacked; Prometheus sends 1 MB, an agent's spool 16 MiB after an outage; rows take 0.1 s a MB
 LOOK_KEPT_S = 5.0  # agents are counted so often
 UNREAD = (408, 413)  # what is answered before the body was read to its end
@@ -91,6 +90,8 @@ class IngestApp:
         """`agents`: how many of them send, by which each is told how often to look into rings."""
         self._intake = intake
         self._agents = agents
+        self._gathering = Gathering(self._decode_together)
+        self._waiting: dict[Future[None], asyncio.Future[None]] = {}
         self._look, self._look_due = "0", 0.0  # what agents are told, and until when
         self._decoders = decoders
         self._authorize = authorize
@@ -149,7 +150,7 @@ class IngestApp:
                 receipt = await self._decode(Request(path, headers, body, principal, sender, place.hold), place.sender)
             finally:
                 place.close()
-            await asyncio.wrap_future(receipt.done)
+            await self._stored(receipt.done)
             answer = _accepted(path, headers, receipt)
             if path == WATERMARK_ROWS:
                 answer = replace(answer, headers=((LOOK_HEADER, self._look_s()),))
@@ -193,10 +194,27 @@ class IngestApp:
         place.arrived()
 
     async def _decode(self, request: Request, whose: str) -> Receipt:
+        small = replace(request, small_bytes=SMALL_BYTES)
+        if is_small(request):
+            return await self._gathering.take(small)
         try:
-            return await self._turns.run(whose, partial(self._take, replace(request, small_bytes=SMALL_BYTES)))
+            return await self._turns.run(whose, partial(self._take, small))
         except LargeBodyError:
             return await self._large_turns.run(whose, partial(self._take, request))
+
+    async def _decode_together(self, requests: Sequence[Request]) -> list[Taken]:
+        """Bodies of one path and principal, which is what turns are for here: each of them is small."""
+        whose = f"{requests[0].path} of {requests[0].principal.signature()}"
+        return await self._turns.run(whose, partial(take_together, self._intake, self._take, requests))
+
+    async def _stored(self, done: Future[None]) -> None:
+        """Wait until rows are stored. Of bodies that were taken together one waits for the lane, the others for that
+        one: to be called from another thread costs a system call each time. Errors: StoreError."""
+        waiting = self._waiting.get(done)
+        if waiting is None:
+            waiting = self._waiting[done] = asyncio.wrap_future(done)
+            waiting.add_done_callback(lambda _: self._waiting.pop(done, None))
+        await asyncio.shield(waiting)
 
     def _take(self, request: Request) -> Receipt:
         try:

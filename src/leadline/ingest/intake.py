@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ from leadline.ingest.config import IngestConfig
 from leadline.ingest.counts import Counts
 from leadline.ingest.foreign import Foreign
 from leadline.ingest.known import SAVE_TIMES_EVERY_NS, KnownStreams, u128
-from leadline.ingest.lanes import Lane
+from leadline.ingest.lanes import Lane, all_done
 from leadline.ingest.limits import Room
 from leadline.ingest.sources import Sender, Sources
 from leadline.ingest.streams import Streams
@@ -66,6 +66,16 @@ class Receipt:
     def wrong(self) -> int:
         """How many of the refused the sender should hear of (blank markers and the like are no fault)."""
         return sum(amount for reason, amount in self.refused.items() if refused(reason).severity is not Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """Rows of one table that B bodies brought. `of` (N,): the number of each row's body, ascending; `batches` (B,)."""
+
+    table: Table
+    columns: Mapping[str, object] | pa.Table
+    of: NDArray[np.int64]
+    batches: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,27 +314,81 @@ class Intake:
             self.counts.add(accepted("repeated_batches"))
             done.set_result(None)
             return Receipt(done, count)
-        arrow = self._complete(table, columns, count, batch, principal)
+        given: dict[str, object] = {}
+        if table.identity is Identity.BATCH:
+            raw = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64]], np.uint64)
+            given["batch"] = u128(np.repeat(raw, count, axis=0))
+            given["batch_row"] = np.arange(count, dtype=np.uint64)
+        arrow = self._complete(table, columns, count, given, principal)
         self._check_age(table, arrow, now_ns)
         if not count:
             done.set_result(None)
             return Receipt(done, 0)
         done = self._lane_of(table).offer(arrow, count, arrow.nbytes)
         self._not_yours(sender, now_ns, self._foreign.rows(table, arrow, *_whose(principal), now_ns))
-        if table is WATERMARK:  # a sender's word on what is stored already
-            self._stored(principal.tenant, principal.cluster, table, {"rows": arrow}, count)
-        else:
-            self._tell(done, principal, table, {"rows": arrow}, count)
+        self._tell(done, principal, table, {"rows": arrow}, count)
         done.add_done_callback(self._stored_batch(key, count))
         done.add_done_callback(self._heard(sender, rows=count))
         self.sources.tells(sender, now_ns, {table.name})
         return Receipt(_noted(done), count)
 
+    def rows_together(
+        self, parts: Sequence[Bodies], principal: Principal, senders: Sequence[Sender]
+    ) -> Future[None] | None:
+        """Take rows that B bodies of one principal brought, each of a sender, in one append to each table.
+
+        Returns: when all of them are stored; None where a body is out of the ordinary (out of time, sent before, of
+        what is not the sender's): nothing was taken then, and each is to be taken by itself. Errors: BusyError, and a
+        part may be taken.
+        """
+        now_ns = self.now_ns()
+        whole: list[tuple[Bodies, pa.Table]] = []
+        for part in parts:
+            keys = [(principal.tenant, principal.cluster, part.table.name, batch) for batch in part.batches]
+            if part.table.identity is Identity.BATCH and any(map(self._is_recent, keys)):
+                return None
+            rows = self._complete_together(part, principal)
+            try:
+                self._check_age(part.table, rows, now_ns)
+            except RefusedError:
+                return None
+            if self._foreign.rows(part.table, rows, *_whose(principal), now_ns):
+                return None
+            whole.append((part, rows))
+        return all_done([self._offer_together(part, rows, principal, senders, now_ns) for part, rows in whole])
+
+    def _complete_together(self, part: Bodies, principal: Principal) -> pa.Table:
+        count = len(part.of)
+        given: dict[str, object] = {}
+        if part.table.identity is Identity.BATCH:
+            ids = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64] for batch in part.batches], np.uint64)
+            first_B = np.searchsorted(part.of, np.arange(len(part.batches)))
+            given["batch"] = u128(ids[part.of])
+            given["batch_row"] = (np.arange(count) - first_B[part.of]).astype(np.uint64)
+        return self._complete(part.table, part.columns, count, given, principal)
+
+    def _offer_together(
+        self, part: Bodies, rows: pa.Table, principal: Principal, senders: Sequence[Sender], now_ns: int
+    ) -> Future[None]:
+        table, count_B = part.table, np.bincount(part.of, minlength=len(senders)).tolist()
+        done = self._lane_of(table).offer(rows, rows.num_rows, rows.nbytes)
+        self._tell(done, principal, table, {"rows": rows}, rows.num_rows)
+        for batch, sender, count in zip(part.batches, senders, count_B, strict=True):
+            if count:
+                self.sources.tells(sender, now_ns, {table.name})
+                key = (principal.tenant, principal.cluster, table.name, batch)
+                done.add_done_callback(self._stored_batch(key, count))
+                done.add_done_callback(self._heard(sender, rows=count))
+        return _noted(done)
+
     def _tell(
         self, done: Future[None], principal: Principal, table: Table, columns: Mapping[str, object], count: int
     ) -> None:
-        """Once the rows are stored, that is told."""
+        """Once the rows are stored, that is told; at once of a sender's word on what is stored already."""
         told = (principal.tenant, principal.cluster, table, columns, count)
+        if table is WATERMARK:
+            self._stored(*told)
+            return
 
         def note(done: Future[None]) -> None:
             if done.exception() is None:
@@ -337,19 +401,13 @@ class Intake:
         table: Table,
         columns: Mapping[str, object] | pa.Table,
         count: int,
-        batch: int,
+        given: Mapping[str, object],
         principal: Principal,
     ) -> pa.Table:
-        given = (
-            {name: columns[name] for name in columns.column_names} if isinstance(columns, pa.Table) else dict(columns)
-        )
-        given["tenant"] = [principal.tenant] * count
-        given["cluster"] = [principal.cluster] * count
-        if table.identity is Identity.BATCH:
-            raw = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64]], np.uint64)
-            given["batch"] = u128(np.repeat(raw, count, axis=0))
-            given.setdefault("batch_row", np.arange(count, dtype=np.uint64))
-        return arrow_table(table, given)
+        """Rows with all their columns; `given` are those that the sender may leave to us."""
+        names = columns.column_names if isinstance(columns, pa.Table) else columns
+        whose = {"tenant": _runs([(principal.tenant, count)]), "cluster": _runs([(principal.cluster, count)])}
+        return arrow_table(table, {**given, **{name: columns[name] for name in names}, **whose})
 
     def _check_age(self, table: Table, rows: pa.Table, now_ns: int) -> None:
         if not rows.num_rows:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -170,3 +170,25 @@ class Lane(Generic[Batch]):
             time.sleep(wait_s * random.uniform(0.5, 1.5))
             wait_s *= 3
         return None
+
+
+def all_done(parts: Sequence[Future[None]]) -> Future[None]:
+    """A future that ends when all of `parts` have, with the error of the first one that failed."""
+    whole = Future[None]()
+    waiting = len(parts)
+    lock = threading.Lock()
+
+    def ended(_: Future[None]) -> None:
+        nonlocal waiting
+        with lock:
+            waiting -= 1
+            last = not waiting
+        if last:
+            failed = next((part.exception() for part in parts if part.exception() is not None), None)
+            whole.set_exception(failed) if failed else whole.set_result(None)
+
+    if not parts:
+        whole.set_result(None)
+    for part in parts:
+        part.add_done_callback(ended)
+    return whole

@@ -67,6 +67,13 @@ class Body:
         self._fed_bytes = 0
         self._snappy_size: int | None = None  # from the header, once it is there
 
+    @classmethod
+    def of(cls, data: bytes) -> Body:
+        """One that is here already, unpacked."""
+        body = cls("", len(data), len(data))
+        body.feed(data)
+        return body
+
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes."""
         self._fed_bytes += len(chunk)

@@ -400,7 +400,7 @@ def test_large_bodies_leave_a_decoder_to_the_others(
     make: Callable[..., Bench], decoders: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two that take long, and a small one that is answered before they are done."""
-    monkeypatch.setattr(http, "SMALL_BYTES", 10_000)
+    monkeypatch.setattr(http, "SMALL_BYTES", 80_000)
     caller = Caller(make(), decoders)
     gate, real = threading.Event(), IngestApp._take
 
@@ -412,7 +412,7 @@ def test_large_bodies_leave_a_decoder_to_the_others(
     monkeypatch.setattr(IngestApp, "_take", take)
 
     async def run() -> list[int]:
-        large = [asyncio.create_task(caller.call(EVENTS, [event(name * 20_000)], NDJSON)) for name in "ab"]
+        large = [asyncio.create_task(caller.call(EVENTS, [event(name * 100_000)], NDJSON)) for name in "ab"]
         while caller.app._large_turns.requests < 2:
             await asyncio.sleep(0.001)
         small = await asyncio.wait_for(caller.call(EVENTS, [event("c")], NDJSON), 5)

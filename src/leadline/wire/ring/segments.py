@@ -8,6 +8,7 @@ string's number. The layout is in ring_format.py, the specification in docs/form
 from __future__ import annotations
 
 from collections import Counter as Tally
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,7 @@ Columns = dict[str, Any]
 
 SEGMENTS_MAX = 10_000  # of one body: an agent sends one per ring at a time
 MESSAGE = -1  # in place of a name: the text of an event that is none of its attributes
+_AT = ""  # among the columns of a table: the places of its records
 NAME_BYTES_MAX = 1 << 26  # names of attributes and values written out: 64 bytes of ring may name 1 KB of text
 
 _HEAD = [("number", "<u8"), ("kind", "u1"), ("flags", "u1")]
@@ -88,40 +90,65 @@ _KNOWN[list(Kind)] = True
 
 @dataclass(frozen=True, slots=True)
 class RingRows:
-    """What the segments of one body tell. `tables` has `Table.given` columns by table name; none without rows."""
+    """What the segments of B bodies tell. `tables` has `Table.given` columns by table name; none without rows."""
 
     tables: dict[str, pa.Table]
+    bodies: dict[str, NDArray[np.int64]]  # by table (N,): the number of the body that each row is of, ascending
     records: int
-    lost: int  # records overwritten before the agent read them
+    lost_B: list[int]  # records overwritten before the agent read them
     begun: int  # begins of messages and steps: there is no row before the end
     clock_pairs: int  # both clocks of a ring read at once; nothing stores them yet
-    unknown: int  # records of kinds that this version does not know
+    unknown_B: list[int]  # records of kinds that this version does not know
+
+    @property
+    def lost(self) -> int:
+        """Records overwritten before the agent read them, of all bodies."""
+        return sum(self.lost_B)
+
+    @property
+    def unknown(self) -> int:
+        """Records of kinds that this version does not know, of all bodies."""
+        return sum(self.unknown_B)
 
 
 def decode_ring(body: bytes) -> RingRows:
-    """Rows of one or several segments.
+    """Rows of one body. Errors: as `decode_rings`."""
+    return decode_rings((body,))
+
+
+def decode_rings(bodies: Sequence[bytes]) -> RingRows:
+    """Rows of one or several segments, in one or several bodies.
 
     All segments are decoded together: a request of an agent has one of each ring, often of a few records only, and
     each alone took 2 ms whatever was in it (16 of them 36 ms; together 6.5).
-    Errors: DataError naming the segment and what is wrong with it; none of the body is decoded then. RefusedError
-    for more than SEGMENTS_MAX segments, or names that would unpack to more than NAME_BYTES_MAX.
+    Errors: DataError naming the segment and what is wrong with it; nothing is decoded then. RefusedError for more than
+    SEGMENTS_MAX segments, or names that would unpack to more than NAME_BYTES_MAX.
     """
-    body = bytes(body)
     segments: list[_Segment] = []
-    at = 0
-    while at < len(body):
-        if len(segments) == SEGMENTS_MAX:
-            raise RefusedError("decompressed_too_large", f"more than {SEGMENTS_MAX} segments in one body")
-        segments.append(_Segment.read(body, at, f"segment {len(segments) + 1} at byte {at}"))
-        at += segments[-1].size
-    seen: Tally[str] = Tally(lost=sum(each.lost for each in segments))
+    of: list[int] = []  # by segment: the number of its body
+    for number, body in enumerate(map(bytes, bodies)):
+        at, before = 0, len(segments)
+        while at < len(body):
+            if len(segments) == SEGMENTS_MAX:
+                raise RefusedError("decompressed_too_large", f"more than {SEGMENTS_MAX} segments at once")
+            segments.append(_Segment.read(body, at, f"segment {len(segments) - before + 1} at byte {at}"))
+            of.append(number)
+            at += segments[-1].size
+    seen: Tally[str] = Tally()
+    body_S = np.array(of, np.int64)
     tables: dict[str, pa.Table] = {}
+    body_of: dict[str, NDArray[np.int64]] = {}
+    lost_B, unknown_B = [0] * len(bodies), [0] * len(bodies)
+    for number, segment in zip(of, segments, strict=True):
+        lost_B[number] += segment.lost
     if segments:
         run = _Run.of(segments)
         seen["records"] = len(run.plain)
-        tables = {table.name: _as_table(table, columns) for table, columns in run.rows(seen)}
-    counts = {name: seen[name] for name in ("records", "lost", "begun", "clock_pairs", "unknown")}
-    return RingRows(tables, **counts)
+        for table, columns in run.rows(seen):
+            tables[table.name] = _as_table(table, columns)
+            body_of[table.name] = body_S[run.segment[columns[_AT]]]
+        unknown_B = np.bincount(body_S[run.segment[run.kind == 0]], minlength=len(bodies)).tolist()
+    return RingRows(tables, body_of, seen["records"], lost_B, seen["begun"], seen["clock_pairs"], unknown_B)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +223,6 @@ class _Run:
 
     def rows(self, seen: Tally[str]) -> list[tuple[Table, Columns]]:
         """The tables that have rows, with their columns; counts what has none."""
-        seen["unknown"] += int(np.count_nonzero(self.kind == 0))
         seen["clock_pairs"] += int(np.count_nonzero(self.kind == Kind.CLOCK))
         made = [
             (COLLECTIVE, self._collectives()),
@@ -226,6 +252,7 @@ class _Run:
             where = self._where(at, wrong)
             raise DataError(f"{where}, a collective", f"a state from 1 to {len(STATES) - 1}", _range(state[wrong]))
         return {
+            _AT: at,
             **self._host_columns(at),
             **self._rank_columns(at),
             "comm": self._words(at, records["comm"]),
@@ -254,6 +281,7 @@ class _Run:
         if not len(records):
             return {}
         return {
+            _AT: at,
             **self._host_columns(at),
             **self._rank_columns(at),
             "comm": self._words(at, records["comm"]),
@@ -303,6 +331,7 @@ class _Run:
             part, given = (records, here[0]) if name in _STEP.fields else (more, here[1])  # type: ignore[operator]
             columns[name] = _nullable(part[name], given >> bit & 1 != 0)
         return {
+            _AT: at,
             **self._host_columns(at),
             **self._rank_columns(at),
             **{name: records[name] for name in ("step", "start_ns", "end_ns")},
@@ -334,6 +363,7 @@ class _Run:
         kinds = [text.partition(":")[0] for text in self.strings]
         entity_kinds = pa.array([kind if kind in ENTITY_KINDS else "" for kind in kinds], pa.string())
         return {
+            _AT: at,
             **self._host_columns(at),
             "time_ns": records["time_ns"],
             "entity_kind": self._words(at, records["entity"], words=entity_kinds),
@@ -372,6 +402,7 @@ class _Run:
         if not len(records):
             return {}
         return {
+            _AT: at,
             "child": self._words(at, records["child"]),
             "parent": self._words(at, records["parent"]),
             "kind": self._words(at, records["kind_text"]),
