@@ -52,7 +52,7 @@ ENCODE_HOST_S = 0.5  # the same for each host
 READY_S = 4  # seconds that the server has to start in
 LATE_MS_MAX = 1000.0  # with senders later than that a bench measures itself, too
 LOOK_S = 1.0
-PACE_S, PACE_TIMES, PACE_CHARS_PER_S = 1.0, 5.0, 100_000.0  # how often the page asks anew: web/src/lib/pace.ts
+PACE_S, PACE_TIMES, PACE_CHARS_PER_S = 2.0, 10.0, 100_000.0  # how often the page asks anew: web/src/lib/pace.ts
 VIEWS = ("/api/v1/now", "/api/v1/fleet", "/api/v1/jobs", "/api/v1/incidents")
 CAUSES = ("slowdowns", "stalls", "cause")  # what an alert waits for
 

@@ -47,6 +47,7 @@ from leadline.wire.sflow.encode import (
 )
 
 GPUS = 8
+READ_NS = S // 20  # what reading the counters of a host takes
 LOOK_NS = S // 2  # agent.ring_interval_s
 AGENT_S, SCRAPE_S, SWITCH_S = 5, 15, 20  # agent.interval_s; Prometheus' usual; sFlow's usual polling interval
 HOSTS_OF_PROMETHEUS = 256
@@ -277,17 +278,18 @@ def _otlp(name: str, host: int, samples: list[tuple[int, dict[str, Any], float]]
     streams: dict[bytes, Stream] = {}
     own = [Stream(f"leadline_agent_bench_{each}", (("lane", "ring"),), False, "1", True) for each in range(OWN)]
     for slot, some in itertools.groupby(samples, key=lambda each: each[0] // (AGENT_S * S)):
-        due_ns = (slot + 1) * AGENT_S * S + (host * 7919) % (AGENT_S * 1000) * 10**6
+        # An agent reads all of its counters at one moment, and sends them at once.
+        read_ns = slot * AGENT_S * S + (host * 7919) % (AGENT_S * 1000) * 10**6
         told = []
-        for time_ns, row, value in some:
+        for _, row, value in some:
             stream = streams.get(row["series"])
             if stream is None:
                 labels = tuple((key, text) for key, text in row["labels"] if key != "host.name")
                 stream = streams[row["series"]] = Stream(row["name"], labels, row["type"] == "counter", row["unit"])
-            told.append(Sample(stream, time_ns, value))
-        told += [Sample(stream, due_ns, 1.0) for stream in own]
+            told.append(Sample(stream, read_ns, value))
+        told += [Sample(stream, read_ns, 1.0) for stream in own]
         body = metrics_request(told, resource, (*resource, ("service.name", "leadline-agent")))
-        to.add(due_ns, body, host, NUMBER["/v1/metrics"], HTTP, "otlp_samples", len(told))
+        to.add(read_ns + READ_NS, body, host, NUMBER["/v1/metrics"], HTTP, "otlp_samples", len(told))
 
 
 def _remote_write(number: int, samples: list[tuple[int, dict[str, Any], float]], to: Writer) -> None:

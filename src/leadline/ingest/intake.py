@@ -347,6 +347,8 @@ class Intake:
             keys = [(principal.tenant, principal.cluster, part.table.name, batch) for batch in part.batches]
             if part.table.identity is Identity.BATCH and any(map(self._is_recent, keys)):
                 return None
+            if len(part.of) > self.config.queue_rows_max:  # what is larger than a queue is taken alone
+                return None
             rows = self._complete_together(part, principal)
             try:
                 self._check_age(part.table, rows, now_ns)

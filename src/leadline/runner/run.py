@@ -81,20 +81,22 @@ class Runner:
         *,
         from_ns: int | None = None,
         ended: Callable[[], int | None] = lambda: None,
-        settle_ns: int = SETTLE_NS,
+        settle_ns: int | None = None,
         elapsed_ns: Callable[[], int] | None = None,
         waited_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """`now_ns`: event time ("now" of a replay is the recorded time that is reached). `from_ns`: windows are judged
         from this one on; None: go on where the store says that judging ended. `ended`: the end of the rows, once no
-        more come. `settle_ns`: how long after they are told it may take until rows are seen in the store.
+        more come. `settle_ns`: how long after they are told it may take until rows are seen in the store; None: as the
+        store is, for the embedded one tells rows that are seen.
         `elapsed_ns`: a clock that nobody sets, against which steps of the other are told; the machine's own where
         `now_ns` is, else none. `waited_s`: the clock by which an analysis that the store failed steps aside.
 
         Errors: UsageError if the configuration disables an analysis that does not exist.
         """
         self._config, self._store, self._count, self._now_ns = config, store, count, now_ns
-        self._from_ns, self._ended, self._settle_ns = from_ns, ended, settle_ns
+        self._from_ns, self._ended = from_ns, ended
+        self._settle_ns = (SETTLE_NS if store.config.url else 0) if settle_ns is None else settle_ns
         self._waited_s = waited_s
         _require_known(config.disabled, analyses, "runner.disabled")
         self._analyses = [each for each in analyses if config.enabled and each.name not in config.disabled]
