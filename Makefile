@@ -64,7 +64,7 @@ $(TEST_STAMP): | $(BIN)/python
 # Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed
 # which another file calls.
 $(KERNEL_STAMP): | $(RUN_STAMP)
-	@echo "compiling the scanners"
+	@echo "compiling scanners and analyses (a minute on two cores)"
 	@find src \( -name '*.nb[ic]' -o -name 'leadline-scanners-*' -o -name 'leadline-analyses-*' \) -delete
 	@$(BIN)/python -m leadline.server.background.kernels
 	@rm -f .venv/.kernels-*

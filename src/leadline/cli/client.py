@@ -97,7 +97,8 @@ class Client:
                     "the certificate itself, with --ca-file (LEADLINE_CA_FILE)"
                 ) from None
             raise WorldError(
-                f"no Leadline answers at {self.url}; start it with `leadline up`, or name another with --server"
+                f"no Leadline answers at {self.url}; start it with `leadline up` (of a recording: `leadline replay "
+                "FILE`), or name another with --server"
             ) from None
         except httpx.HTTPError as error:
             raise WorldError(f"{self.url}{path}: {type(error).__name__}: {error}") from error

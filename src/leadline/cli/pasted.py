@@ -22,10 +22,11 @@ def pasted(verb: str, url: str = "") -> str:
 
 def program() -> str:
     """What starts this program: `leadline`, where that is what the shell finds; else its path, or the module."""
-    ours = Path(sys.argv[0])
-    if ours.name != "leadline":
-        return "leadline" if shutil.which("leadline") else f"{Path(sys.executable).name} -m leadline.cli.main"
-    found = shutil.which("leadline")
+    ours, found = Path(sys.argv[0]), shutil.which("leadline")
+    if ours.name != "leadline":  # `make up` runs the module
+        ours = Path(sys.executable).parent / "leadline"
+        if not ours.exists():
+            return "leadline" if found else f"{Path(sys.executable).name} -m leadline.cli.main"
     if found and (not ours.exists() or os.path.samefile(found, ours)):
         return "leadline"
     return str(ours.relative_to(Path.cwd()) if ours.is_relative_to(Path.cwd()) else ours)

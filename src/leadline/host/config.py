@@ -1,7 +1,7 @@
 """Settings of the agent, and their loading without pydantic: the agent's process stays small.
 
-The section `agent` of `leadline.yaml`, then `LEADLINE_AGENT__KEY`, then flags; the last one given stands. Other
-sections are the server's and are not looked at.
+The section `agent` of `leadline.yaml`, then LEADLINE_SERVER, then `LEADLINE_AGENT__KEY`, then flags; the last one given
+stands. Other sections are the server's and are not looked at.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from leadline.model.errors import ConfigError
 MIB = 1024 * 1024
 FILE_BYTES_MAX = MIB
 PREFIX = "LEADLINE_AGENT__"
+SERVER_VARIABLE = "LEADLINE_SERVER"  # which every verb knows; the agent's own stands before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,9 @@ class AgentConfig:
 
     server: str = field(
         default="http://127.0.0.1:8440",
-        metadata={"doc": "where Leadline listens: http://HOST:PORT, or unix:PATH for its socket"},
+        metadata={
+            "doc": "where Leadline listens: http://HOST:PORT, or unix:PATH for its socket; LEADLINE_SERVER says it too"
+        },
     )
     token_file: str = field(
         default="",
@@ -133,6 +136,8 @@ def load(path: Path | None, environ: Mapping[str, str], flags: Mapping[str, obje
     given: dict[str, tuple[object, str]] = {}
     if path is not None:
         given.update(_from_file(path))
+    if address := environ.get(SERVER_VARIABLE):
+        given["server"] = (address, f"environment {SERVER_VARIABLE}")
     for variable, text in environ.items():
         if variable.startswith(PREFIX):
             name = variable[len(PREFIX) :].lower()

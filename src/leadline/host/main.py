@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "All settings are in the section `agent` of leadline.yaml; these flags win.",
     )
     flags.add_argument("--config", "-c", type=Path, help="Configuration file; by default ./leadline.yaml.")
-    flags.add_argument("--server", help="Address of the server: http://HOST:PORT, https://HOST:PORT, or unix:PATH.")
+    flags.add_argument("--server", help="Server: http://HOST:PORT, https://HOST:PORT, or unix:PATH (LEADLINE_SERVER).")
     flags.add_argument("--token-file", help="File with the token, if the server needs one (LEADLINE_TOKEN_FILE).")
     flags.add_argument("--ca-file", help="CA certificates (PEM) to verify an https server (LEADLINE_CA_FILE).")
     flags.add_argument("--host", help="Name of this host.")

@@ -81,7 +81,7 @@ def test_one_screen_says_what_since_when_why_what_to_do_and_what_waiting_costs()
         "do CHECK_CABLE: Check cable and transceiver of port:h3/eth0 at both ends: clean, reseat,",
         "$ ssh h3 'ethtool eth0; sudo ethtool --module-info eth0'",
         "saves 1.50 GPU-h (3.75 EUR) in the next hour",
-        "waiting ten minutes more cost 0.25 GPU-h (0.625 EUR)",
+        "waiting ten minutes more cost 900 GPU-s (0.625 EUR)",
     ):
         assert any(words in line for line in lines(text)), words
     assert "clocks too uncertain to order" in text

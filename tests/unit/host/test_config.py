@@ -25,6 +25,16 @@ def test_file_environment_and_flags_in_that_order(tmp_path: Path) -> None:
     assert found.gpus == ["GPU-1"]
 
 
+def test_the_server_that_every_verb_is_told_is_the_agents_too(tmp_path: Path) -> None:
+    file = tmp_path / "leadline.yaml"
+    file.write_text("agent:\n  server: http://of-file:1\n")
+    everybody = {"LEADLINE_SERVER": "http://of-all:1"}
+    assert load(file, everybody, {}).server == "http://of-all:1"
+    assert load(file, {**everybody, "LEADLINE_AGENT__SERVER": "http://own:1"}, {}).server == "http://own:1"
+    assert load(file, everybody, {"server": "http://of-flag:1"}).server == "http://of-flag:1"
+    assert load(file, {"LEADLINE_SERVER": ""}, {}).server == "http://of-file:1"
+
+
 def test_lists_and_mappings_of_the_environment() -> None:
     environ = {"LEADLINE_AGENT__SOURCES": "nic, link", "LEADLINE_AGENT__CGROUPS": "[/a, /b]"}
     found = load(None, environ, {})

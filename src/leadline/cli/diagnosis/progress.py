@@ -16,7 +16,11 @@ LINE_EVERY = 0.25  # of a recording: four lines in a log
 @contextmanager
 def analysing(path: Path) -> Iterator[Callable[[float], None]]:
     """What to call with the share (0 to 1) that is analysed."""
+    from leadline.server.background.kernels import ANALYSES, is_compiled  # loads numba
+
     out = console(stderr=True)
+    if not is_compiled(ANALYSES):
+        out.print("compiling the analyses as they are needed, once on this machine: about a minute", style="dim")
     if not out.is_terminal:
         yield _Lines(path)
         return

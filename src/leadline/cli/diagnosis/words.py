@@ -276,6 +276,10 @@ class _Page:
         texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in done["commands"][:COMMANDS_SHOWN]]
         if (rest := len(done["commands"]) - COMMANDS_SHOWN) > 0:
             texts.append(Text(f"and {rest} more commands; see --output json", "dim"))
+        if self._found["recorded"] and any(each.startswith("leadline ") for each in done["commands"][:COMMANDS_SHOWN]):
+            texts.append(
+                Text(f"Its leadline commands ask a server: `leadline replay {self._found['about']}` is one.", "dim")
+            )
         costs = (
             []
             if done["action"] == ActionKind.NONE
@@ -291,7 +295,7 @@ class _Page:
     def _waiting(self, one: Answer) -> None:
         if one["state"] == "open" and one["waiting_cost"]:
             at_rate = "" if one["causes"] else ", if it goes on as so far"
-            self._line("waiting", f"ten minutes more cost {self._gpus(one['waiting_cost'])}{at_rate}", "bold")
+            self._line("waiting", f"ten minutes more cost {self._gpus(one['waiting_cost'], gpu_time)}{at_rate}", "bold")
 
     def others(self, some: Sequence[Answer]) -> None:
         """Other incidents, a line each."""

@@ -159,7 +159,12 @@ INCIDENT = Table(
         Column("state", SYM, None, "open, over"),
         Column("verdict", SYM, None, "known, unknown"),
         Column("missing", SYM, None, "unknown for want of this input; null: of none", nullable=True),
-        Column("lost_gpu_seconds", F64, "gpu_s", "lost so far"),
+        Column(
+            "lost_gpu_seconds",
+            F64,
+            "gpu_s",
+            "lost so far, as estimated when it was told; views show what the ledger says",
+        ),
         Column(
             "suppressed",
             SYM,

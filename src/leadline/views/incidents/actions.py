@@ -57,9 +57,9 @@ PATTERNS: Mapping[str, ToDo] = {
                                ("leadline show ledger {job}",)),
     ActionKind.RESIZE: ToDo("Go on with {job} on fewer ranks, without {host}.",
                             ("sbatch --exclude={host} --nodes=N JOB.sh",)),
-    ActionKind.REROUTE: ToDo("Route around {entity}.", ("leadline show flows {job}",)),
+    ActionKind.REROUTE: ToDo("Route around {entity}.", ("leadline show flows {job} --at {at_ns}",)),
     ActionKind.PACE: ToDo("Slow down the other traffic on the links of {job}: {entity}.",
-                          ("leadline show flows {job}",)),
+                          ("leadline show flows {job} --at {at_ns}",)),
     ActionKind.CONTACT_SUPPORT: ToDo("Ask who looks after {entity}, or its vendor, with a recording of the incident.",
                                      ("leadline record --from {from_ns} --to {to_ns} incident.leadline",)),
 }  # fmt: skip
@@ -162,7 +162,7 @@ def _names(incident: Incident, cause: Cause) -> dict[str, str]:
     kind, name = EntityId.of(cause.entity)
     names = {
         "host": host, "job": job, "gpu": name if kind == "gpu" else "", "port": _port(kind, name, host),
-        "from_ns": str(incident.start_ns - RECORD_BEFORE_NS),
+        "from_ns": str(incident.start_ns - RECORD_BEFORE_NS), "at_ns": str(incident.end_ns or incident.seen_ns),
         "to_ns": str((incident.end_ns or incident.seen_ns) + RECORD_AFTER_NS),
     }  # fmt: skip
     known = {each: value for each, value in names.items() if _is_plain(value)}
