@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from leadline.host.main import parser
+from leadline.model.programs import OWN_PYTHON
 
 app = typer.Typer(add_completion=False)
 
@@ -28,7 +29,7 @@ def _agent(**given: Any) -> None:
             arguments += [action.option_strings[0]] if action.nargs == 0 else [f"{action.option_strings[0]}={value}"]
     sys.stdout.flush()
     # The verbs' libraries take more memory than the agent may: a new program image has none of them.
-    os.execv(sys.executable, [sys.executable, "-m", "leadline.host.main", *arguments])
+    os.execv(sys.executable, [*OWN_PYTHON, "-m", "leadline.host.main", *arguments])
 
 
 def _flags() -> list[Action]:

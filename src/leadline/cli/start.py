@@ -7,6 +7,7 @@ import os
 import sys
 
 from leadline import __version__
+from leadline.model.programs import OWN_PYTHON
 
 HELP = {"-h", "--help"}  # of the agent, as the other verbs show theirs
 ALONE = """usage: leadline agent | run ...
@@ -23,7 +24,7 @@ def main() -> None:
     verb, arguments = sys.argv[1:2], sys.argv[2:]
     if verb == ["agent"] and not (HELP & {*arguments} and importlib.util.find_spec("typer")):
         # A new program image, in which nothing of this one takes memory.
-        os.execv(sys.executable, [sys.executable, "-m", "leadline.host.main", *arguments])
+        os.execv(sys.executable, [*OWN_PYTHON, "-m", "leadline.host.main", *arguments])
     if verb == ["run"]:
         from leadline.cli.running.run import main as run
 

@@ -6,13 +6,12 @@ an agent looks and when it sends is what every user gets, so that the lab sees w
 
 from __future__ import annotations
 
-import sys
-
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.process import Process
 from leadline.lab.telemetry.lldp import control_socket
 from leadline.lab.topology import Host
 from leadline.lab.workloads.base import stop_all
+from leadline.model.programs import OWN_PYTHON
 
 
 class Agents:
@@ -50,7 +49,7 @@ class Agents:
         self._processes = []
 
     def _start(self, host: Host) -> None:
-        argv = [sys.executable, "-m", "leadline.host.main"]
+        argv = [*OWN_PYTHON, "-m", "leadline.host.main"]
         self._processes.append(self._cluster.spawn(host.name, argv, name="agent", env=self._settings(host)))
 
     def _settings(self, host: Host) -> dict[str, str]:

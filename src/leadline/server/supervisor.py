@@ -16,6 +16,7 @@ import httpx
 
 from leadline.host.bound import bound_to_parent
 from leadline.model.errors import WorldError
+from leadline.model.programs import OWN_PYTHON
 from leadline.server.config import Flag
 from leadline.server.memory import allocators
 
@@ -63,7 +64,7 @@ class Supervisor:
         self, path: Path | None, flags: Sequence[Flag], environ: Mapping[str, str], url: str, certificate: str = ""
     ) -> None:
         self._command = [
-            sys.executable,
+            *OWN_PYTHON,
             "-c",
             _SERVER,
             json.dumps([str(path) if path else None, [list(flag) for flag in flags], _typed()]),

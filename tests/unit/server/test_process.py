@@ -97,7 +97,12 @@ def stopped_in_order(leadline: RunningLeadline, how: signal.Signals, first: int)
 
 
 def test_a_signal_stops_in_order_and_what_was_acknowledged_is_stored(tmp_path: Path) -> None:
-    with RunningLeadline(tmp_path) as leadline:
+    """Also in a folder with files of Python, of which none is taken for a library."""
+    for name in ("click", "uvicorn", "numpy", "pyarrow"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a file of the working directory was run')")
+    started = RunningLeadline(tmp_path)
+    started.command[1:1] = ["-P"]  # as the installed program, whose own folder Python looks into
+    with started as leadline:
         acknowledged = stopped_in_order(leadline, signal.SIGTERM, 0)
         assert stored(leadline.store) == acknowledged
 

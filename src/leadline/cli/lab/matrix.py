@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from leadline.lab.scenarios.spec import parse
 from leadline.lab.state import checked_name
 from leadline.lab.topology import load_named
 from leadline.model.errors import WorldError
+from leadline.model.programs import OWN_PYTHON
 from leadline.views.rows import SCHEMA_VERSION
 
 LOOK_EVERY_S = 0.2
@@ -189,7 +189,7 @@ def _start(cell: Cell, text: str, journal: Journal, lab: str, claimed: int) -> s
     ):  # of an earlier try: nobody is to take it for this one's
         left_over.unlink(missing_ok=True)
     scenario.write_text(text)
-    argv = [*BOUND, sys.executable, "-m", "leadline.cli.main", "lab", "run", str(scenario), "--name", lab]
+    argv = [*BOUND, *OWN_PYTHON, "-m", "leadline.cli.main", "lab", "run", str(scenario), "--name", lab]
     argv += ["--seed", str(cell.seed), "--record", str(bundle)]
     with journal.path(cell, LOG).open("wb") as log:
         # A session of its own: Ctrl-C at the terminal is ours, and we end what we started in order.

@@ -12,7 +12,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +24,7 @@ from leadline.host.config import load as agent_config
 from leadline.host.post import FAILURES, Server, connection, parse_server
 from leadline.host.secret import secret_of
 from leadline.model.errors import ConfigError, UsageError, WorldError
+from leadline.model.programs import OWN_PYTHON
 
 PORT = int(os.environ.get("LEADLINE_SERVER__PORT") or 8440)
 DEFAULT_URL = f"http://127.0.0.1:{PORT}"
@@ -131,7 +131,7 @@ def server_for(given: str, agent_sends_to: str, data_dir: Path | None, folder: P
             "with --server http://HOST:8440, or install one here: pip install 'leadline[server]'"
         )
     port = _free_port(socket.SOCK_STREAM) if _is_taken(PORT, socket.SOCK_STREAM) else PORT
-    command = [sys.executable, "-m", "leadline.cli.main", "up", "--port", str(port), *_other_ports()]
+    command = [*OWN_PYTHON, "-m", "leadline.cli.main", "up", "--port", str(port), *_other_ports()]
     if data_dir is None and "LEADLINE_STORE__PATH" not in os.environ and not os.access(Path.cwd(), os.W_OK | os.X_OK):
         data_dir = folder / "store"  # nothing can be kept here: it is gone with the run
     command += ["--data-dir", str(data_dir)] if data_dir else []
@@ -209,7 +209,7 @@ def _option(words: list[str], name: str) -> str:
 def start_agent(url: str, rings: Path, folder: Path) -> Program:
     """An agent of our own, for the rings of this run alone."""
     command = [
-        sys.executable, "-m", AGENT, "--server", url, "--ring-dir", str(rings), "--spool", str(folder / "spool"),
+        *OWN_PYTHON, "-m", AGENT, "--server", url, "--ring-dir", str(rings), "--spool", str(folder / "spool"),
     ]  # fmt: skip
     return Program("agent", command, folder / "agent.log", os.environ)
 

@@ -6,7 +6,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from leadline.lab.telemetry import lldp
 from leadline.lab.telemetry.plan import QUEUE_THRESHOLD, READY, SAMPLE_GROUP, STATUS, Plan, TelemetryConfig, make_plan
 from leadline.lab.telemetry.switch_sampler import TABLE, nft_rules
 from leadline.model.errors import UsageError, WorldError
+from leadline.model.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
     from leadline.lab.realise.cluster import Cluster
@@ -104,7 +104,7 @@ class Telemetry:
     def _spawn(self, detached: bool) -> subprocess.Popen[bytes]:
         group = Cgroup(f"{cgroups.PARENT}/{self.cluster.name}/telemetry/main")
         entrances = [] if group.make() else group.entrances()
-        argv = [sys.executable, "-m", "leadline.lab.telemetry.main", "--state", str(self.cluster.state)]
+        argv = [*OWN_PYTHON, "-m", "leadline.lab.telemetry.main", "--state", str(self.cluster.state)]
         command = process.wrapped(argv, entrances, self.config.nice, bound=not detached)
         return process.start(command, {}, self._log)
 

@@ -17,7 +17,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from typing import Any, ClassVar, Protocol
 
 from leadline.lab.workloads.control import write_control
 from leadline.model.errors import UsageError, WorldError
+from leadline.model.programs import OWN_PYTHON
 
 HEADS = 4  # of attention, in every transformer here
 STOP_GRACE_S = 5.0  # between SIGTERM and SIGKILL: a rank writes its last records and leaves its group
@@ -242,7 +242,7 @@ class RankJob:
         )
         process = lab.spawn(
             host,
-            [sys.executable, "-m", self.program, *self.arguments(lab, rank)],
+            [*OWN_PYTHON, "-m", self.program, *self.arguments(lab, rank)],
             name=f"{self.name}-rank{rank}",
             env=variables | self.environment(lab, rank),
             stdout=log,

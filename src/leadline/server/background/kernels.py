@@ -30,6 +30,7 @@ from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 
 import leadline
 from leadline.host.bound import bound_to_parent
+from leadline.model.programs import OWN_PYTHON
 from leadline.runner.warm import WARMERS as ANALYSIS_WARMERS
 from leadline.wire.murmur import murmur3_slices
 from leadline.wire.warm import WARMERS as SCANNER_WARMERS
@@ -123,7 +124,7 @@ class Kernels:
                 log.exception("compiling %s failed; they are compiled when they are first needed", ", ".join(names))
 
     def _compile(self, names: Sequence[str], told: Callable[[], object]) -> None:
-        command = bound_to_parent([sys.executable, "-m", PROGRAM, *names])
+        command = bound_to_parent([*OWN_PYTHON, "-m", PROGRAM, *names])
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             with self._lock:
                 self._children.append(child)

@@ -24,6 +24,7 @@ from collections.abc import Iterable
 
 from leadline.model.errors import BusyError, StoreError, UsageError
 from leadline.model.principal import Principal, Role
+from leadline.model.programs import OWN_PYTHON
 from leadline.model.tables import BY_NAME
 
 # The longest that passes (65 kB, 5,000 nodes) takes 0.4 s of a core; on a machine that others keep busy ten times that.
@@ -109,7 +110,7 @@ class GuardProcess:
     def _begun(self) -> subprocess.Popen[bytes]:
         limit = str(self._read_s_max + 1)
         child = subprocess.Popen(
-            [sys.executable, "-c", _COMMAND, limit], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [*OWN_PYTHON, "-c", _COMMAND, limit], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
         assert child.stdin is not None
         assert child.stdout is not None

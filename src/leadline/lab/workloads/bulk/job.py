@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -22,6 +21,7 @@ from leadline.lab.workloads.base import Lab, RankJob, RankProcess, job_directory
 from leadline.lab.workloads.bulk.flow import BYTES_MAX, BulkFlow, dumped
 from leadline.lab.workloads.control import write_control
 from leadline.model.errors import UsageError, WorldError
+from leadline.model.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
     from leadline.lab.realise.cluster import Cluster
@@ -104,7 +104,7 @@ class Bulk(RankJob):
         label = f"{self.name}-rank{rank}"
         process = lab.spawn(
             host,
-            [sys.executable, "-m", self.program, *self.arguments(lab, rank)],
+            [*OWN_PYTHON, "-m", self.program, *self.arguments(lab, rank)],
             name=label,
             env={
                 "RANK": str(rank), "WORLD_SIZE": str(len(self.hosts)), "LEADLINE_JOB": self.name,

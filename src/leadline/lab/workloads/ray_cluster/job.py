@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -25,6 +24,7 @@ from leadline.lab.workloads.base import (
     stop_all,
 )
 from leadline.model.errors import UsageError
+from leadline.model.programs import OWN_PYTHON
 
 PORT_ABOVE = 2000  # Ray's own port above the job's store: above those of all stores and storage servers
 
@@ -79,7 +79,7 @@ class Ray(RankJob):
         RankJob.start(self, lab)
         plan = directory / "driver.json"
         plan.write_text(json.dumps(self._plan(lab)))
-        argv = [sys.executable, "-m", "leadline.lab.workloads.ray_cluster.driver", str(plan)]
+        argv = [*OWN_PYTHON, "-m", "leadline.lab.workloads.ray_cluster.driver", str(plan)]
         self.driver = lab.spawn(
             self.ranks[0].host, argv, name=f"{self.name}-driver", stdout=directory / "driver.log", env=self._quiet(lab)
         )

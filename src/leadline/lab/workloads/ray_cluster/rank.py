@@ -13,6 +13,8 @@ import socket
 import sys
 import time
 
+from leadline.model.programs import OWN_PYTHON
+
 HEAD_S_MAX = 90.0  # the head imports Python packages for some seconds; on a busy machine for many
 OBJECT_STORE_BYTES = 80_000_000  # the least that Ray takes, about: collectives do not use it
 
@@ -32,7 +34,7 @@ def command(port: int, address: str, name: str, head: str, rank: int, directory:
         where = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={directory}"]
     else:
         where = [f"--address={head}:{port}"]
-    return [sys.executable, "-m", "ray.scripts.scripts", "start", *where, *common]
+    return [*OWN_PYTHON, "-m", "ray.scripts.scripts", "start", *where, *common]
 
 
 def wait_for(address: str, port: int, timeout_s: float) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from leadline.lab.workloads.base import (
     wait_for,
 )
 from leadline.model.errors import UsageError, WorldError
+from leadline.model.programs import OWN_PYTHON
 
 STORAGE_START_S = 10.0
 PREEMPT_GRACE_S = 30.0  # a checkpoint of 23 MB takes a second, a step under a fault some more
@@ -67,7 +67,7 @@ class TrainingJob(RankJob):
         module = "leadline.lab.workloads.storage.server"
         options = {"listen": address, "directory": self.storage_directory(lab), "seed": self.seed}
         argv = [
-            sys.executable,
+            *OWN_PYTHON,
             "-m",
             module,
             *(word for name, value in options.items() for word in _option(name, value)),
