@@ -109,7 +109,7 @@ class AgentConfig:
     )
     lldp_socket: str = field(default="", metadata={"doc": "control socket of lldpd; empty: lldpcli's own default"})
     interfaces_not: str = field(
-        default="lo|(veth|cali|lxc|docker|virbr|br-).*",
+        default="lo|(veth|cali|lxc|docker|virbr|br-|ifb|dummy).*",
         metadata={"doc": "network interfaces that are left out (a regular expression for the whole name)"},
     )
     ethtool: str = field(

@@ -481,7 +481,9 @@ _USERS_FAULT = frozenset({
 
 
 def _rows_text(limits: Limits) -> str:
-    return f"the result has more than {limits.rows} rows; add LIMIT, or ask for a shorter time span"
+    return (
+        f"the result has more than {limits.rows} rows (store.query_rows_max); add LIMIT, or ask for a shorter time span"
+    )
 
 
 def _limit_text(error: BaseException, limits: Limits | None) -> str:

@@ -136,9 +136,11 @@ def test_the_agent_of_a_host_is_found_with_its_rings_and_its_server(tmp_path: Pa
     rings.mkdir()
     agent = ["python", "-m", "leadline.host.main"]
     _process(proc, 7, ["python", "train.py"], {})
-    _process(proc, 8, [*agent, "--ring-dir", str(rings)], {})  # of another run
-    assert agent_here("", proc) is None
-    _process(proc, 9, [*agent, "--server", "http://head:8440"], {"LEADLINE_AGENT__RING_DIR": str(rings)})
+    other = tmp_path / "leadline-run-0-7"
+    other.mkdir()
+    _process(proc, 8, [*agent, "--ring-dir", str(other)], {})
+    assert agent_here("", proc) is None, "that is another run's"
+    _process(proc, 9, [*agent, "--server", "http://head:8440", "--ring-dir", str(rings)], {})
     assert agent_here("", proc) == (rings, "http://head:8440")
     assert agent_here("head:8440", proc) == (rings, "http://head:8440")
     assert agent_here("http://other:8440", proc) is None, "it sends elsewhere: this run needs one of its own"

@@ -161,6 +161,9 @@ def _free_port(kind: socket.SocketKind) -> int:
         return int(each.getsockname()[1])
 
 
+OF_A_RUN = "leadline-run-"  # the begin of a folder of rings that one `leadline run` has for itself
+
+
 class Agent(NamedTuple):
     """An agent of this host that runs already: where its rings are and where it sends."""
 
@@ -177,8 +180,10 @@ def agent_here(server: str, proc: Path = Path("/proc")) -> Agent | None:
     for path in proc.glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError, ConfigError):
             words = path.read_bytes().decode("utf-8", "replace").split("\0")
-            if AGENT in words and "--once" not in words and "--ring-dir" not in words:
+            if AGENT in words and "--once" not in words:
                 config = _settings_of(words, path.parent)
+                if config.ring_dir.name.startswith(OF_A_RUN):
+                    continue
                 sends_there = wanted is None or parse_server(config.server)[:4] == wanted
                 if sends_there and config.ring_dir.is_dir() and os.access(config.ring_dir, os.W_OK | os.X_OK):
                     return Agent(config.ring_dir, config.server)
@@ -193,8 +198,8 @@ def _settings_of(words: list[str], process: Path) -> AgentConfig:
         pairs = (process / "environ").read_bytes().decode("utf-8", "replace").split("\0")
         environ = dict(each.split("=", 1) for each in pairs if "=" in each)
     path = process / "cwd" / file if file else None
-    server = _option(words, "--server")
-    return agent_config(path if path and path.is_file() else None, environ, {"server": server or None})
+    flags = {"server": _option(words, "--server") or None, "ring_dir": _option(words, "--ring-dir") or None}
+    return agent_config(path if path and path.is_file() else None, environ, flags)
 
 
 def _option(words: list[str], name: str) -> str:
@@ -222,15 +227,15 @@ def rings_folder(step: str) -> Path:
             for each in gone.iterdir():
                 each.unlink()
             gone.rmdir()
-    path = memory / f"leadline-run-{os.getuid()}-{step or os.getpid()}"
+    path = memory / f"{OF_A_RUN}{os.getuid()}-{step or os.getpid()}"
     path.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
 def _left(memory: Path) -> Iterator[Path]:
     """Folders of runs of this user that were killed."""
-    for path in memory.glob(f"leadline-run-{os.getuid()}-*"):
-        number = re.fullmatch(rf"leadline-run-{os.getuid()}-(\d+)", path.name)
+    for path in memory.glob(f"{OF_A_RUN}{os.getuid()}-*"):
+        number = re.fullmatch(rf"{OF_A_RUN}{os.getuid()}-(\d+)", path.name)
         if number and not Path("/proc", number[1]).exists():
             yield path
 

@@ -106,8 +106,9 @@ class Conditions:
                 continue
             state = SUPPRESSED if one.suppressed else BAD
             if one.start_ns <= at_ns:
-                words = f"{one.symptom}, {one.lost_gpu_seconds:.0f} GPU-s lost to it"
-                yield f"job:{one.job}" if one.job else one.entity, Condition(state, words, one.start_ns, one.incident)
+                # What it lost is the ledger's to say, on its card; the row has an estimate only.
+                part = f"job:{one.job}" if one.job else one.entity
+                yield part, Condition(state, str(one.symptom), one.start_ns, one.incident)
             for cause in one.chosen:
                 if cause.start_ns <= at_ns:
                     does = "is dead until it is reset; it stopped" if one.held else "slows"
