@@ -21,11 +21,14 @@ from leadline.model.errors import UsageError
 from leadline.server.config import Config, Flag, load
 from leadline.server.settings import require_guarded
 from leadline.server.supervisor import CANNOT_START, Supervisor
+from leadline.store.config import StoreConfig
 
 if TYPE_CHECKING:
     from leadline.cli.demo.demo import Demo
 
 LOOK_EVERY_S = 0.25
+# Its switches and hosts are gone when it ends: in the store of one's own jobs each of them would be an open incident.
+DEMO_STORE = "leadline-data/demo-store"
 
 
 def up(
@@ -79,6 +82,9 @@ def up(
             from leadline.cli.demo import demonstration  # loads the lab, which nobody else starts here
 
             demonstration.play_instead(config, data_dir, host, port, once)
+            if settings.store.path == StoreConfig().path:
+                flags.append(Flag("--demo", "store", "path", DEMO_STORE))
+                settings = load(config, os.environ, flags)
             story, heard = demonstration.begun(settings)
             stack.callback(story.stop)
             flags += heard

@@ -40,6 +40,7 @@ class Source:
     refused: Tally[str] = field(default_factory=Tally)
     last_error: str = ""
     last_error_ns: int = 0
+    last_reason: str = ""  # of the refusal that the error tells of
     last_do: str = ""  # what to do about it
 
 
@@ -76,6 +77,7 @@ class Sources:
             source.refused[why.reason] += amount
             if error:
                 source.last_error, source.last_error_ns, source.last_do = error[:ERROR_CHARS_MAX], now_ns, why.do
+                source.last_reason = why.reason
 
     def all(self) -> list[Source]:
         """Copies of all sources, oldest acquaintance first."""
@@ -102,5 +104,5 @@ def _copy(source: Source) -> Source:
     return Source(
         source.sender, source.first_ns, source.last_ns, source.newest_ns, source.requests, source.samples,
         source.rows, set(source.tells), Tally(source.refused), source.last_error, source.last_error_ns,
-        source.last_do,
+        source.last_reason, source.last_do,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from leadline.model.principal import OPERATE, Principal
 WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
 QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
 QUIET_INTERVALS = 5.0  # ... and late after this many of its own intervals
+SENT_AGAIN = frozenset({"compiling", "queue_full", "sender_full", "memory_full", "store_unavailable", "unauthorized"})
 RECENT_S = 600.0  # an error older than this is shown, but does not make the verdict
 
 ENDED_WITH_NS = 120 * 10**9
@@ -119,7 +120,9 @@ def _wrong_with(source: Source, now_ns: int) -> dict[str, Finding]:
     if rhythm and quiet_s > max(QUIET_S_MIN, QUIET_INTERVALS * heard_s / (source.requests - 1)):
         text = f"{name}: silent for {quiet_s:.0f} s"
         found["silent"] = {"state": WARNING, "text": text, "do": "See whether the sender runs."}
-    if source.last_error and (now_ns - source.last_error_ns) / 1e9 < RECENT_S:
+    # What is sent again until it is taken is mended by that; of what was refused for good the next may be as bad.
+    is_mended = source.last_reason in SENT_AGAIN and source.last_ns > source.last_error_ns
+    if source.last_error and not is_mended and (now_ns - source.last_error_ns) / 1e9 < RECENT_S:
         found["error"] = {"state": WARNING, "text": f"{name}: {source.last_error}", "do": source.last_do}
     return found
 

@@ -286,8 +286,8 @@ def test_the_agent_becomes_a_process_with_the_flags_it_was_given(
     became: list[list[str]] = []
     monkeypatch.setattr(os, "execv", lambda _, arguments: became.append(arguments))
     leadline_cli("agent", "--server", "unix:/s", "-c", "x.yaml", "--interval", "0.5", "--sources", "", "--once")
-    assert became[0][1:3] == ["-m", "leadline.host.main"]
-    given = parser().parse_args(became[0][3:])
+    assert became[0][1:4] == ["-P", "-m", "leadline.host.main"]
+    given = parser().parse_args(became[0][4:])
     assert (given.server, given.config, given.interval_s, given.sources) == ("unix:/s", Path("x.yaml"), 0.5, "")
     assert given.once
     assert given.token_file is None

@@ -36,6 +36,18 @@ def test_an_error_is_told_whoever_made_it() -> None:
     assert findings[0]["do"] == "mend"
 
 
+def test_what_was_sent_again_and_taken_is_no_error_any_more() -> None:
+    """For minutes doctor said that scanners were being compiled, beside the samples that had come since."""
+    refused = Source(
+        Sender("default", "scrape", "x"), 0, S, 0, 2, last_error="wait", last_error_ns=S + 1, last_reason="compiling"
+    )
+    assert state_of_source(refused, 2 * S, [])["state"] == "warning"
+    refused.last_ns = 2 * S
+    assert state_of_source(refused, 2 * S, [])["state"] == "ok"
+    refused.last_reason = "malformed"
+    assert state_of_source(refused, 2 * S, [])["state"] == "warning", "the next body may be as bad"
+
+
 def source(number: int, way: str = "scrape", last_s: int = 100, **more: Any) -> Source:
     """One that was heard every 5 s up to a time."""
     return Source(Sender("default", way, f"n{number}"), 0, last_s * S, requests=1 + last_s // 5, **more)

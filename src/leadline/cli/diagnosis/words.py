@@ -110,6 +110,10 @@ class _Page:
         about = self._found["about"] or "every job"
         unsure = "no open incident, but some data is missing" if over else "cannot tell"
         words = f"{about}: {'no problem found' if state == 'ok' else unsure}"
+        if state == "ok" and over and over[0].get("ended_with_ns") is not None:
+            # No problem is left, and yet nothing was fine.
+            self._line("OVER", f"{about}: the job ended with the problem below", "bold")
+            return
         self._line(state.upper(), words, "bold", f"bold {STATE_STYLE[state]}")
         if self._found["why"]:
             self._line("", self._found["why"], "yellow")
@@ -172,7 +176,7 @@ class _Page:
             self._cause(one, cause, f"cause {place}" if many else "cause", EVIDENCE_MORE if many else EVIDENCE_SHOWN)
         self._considered(one)
         for done in one["advice"]:
-            self._do(done, self._of(one, done))
+            self._do(done, self._of(one, done), lasts=one.get("ended_with_ns") is None)
         self._waiting(one)
         self._line("id", one["incident"], "dim")
 
@@ -199,6 +203,10 @@ class _Page:
         if one["held"]:
             until = f"{when(one['start_ns'])} to {when(one['over_ns'])[11:]}, {reported}"
             return f"{until}; still open, because a part of the cause is dead until it is reset"
+        if one.get("ended_with_ns") is not None:
+            length = ago((one["ended_with_ns"] - one["start_ns"]) / 1e9)
+            until = f"the end of the job at {when(one['ended_with_ns'])[11:]}"
+            return f"{when(one['start_ns'])} to {until} ({length}), {reported}"
         if one["state"] == "open":
             return f"since {when(one['start_ns'])} ({self._since(one['start_ns'])}), {reported}"
         until_ns = one["end_ns"] or one["seen_ns"]
@@ -271,7 +279,7 @@ class _Page:
         every = len(done["positions"]) == len(one["causes"])
         return "do" if every else f"do {', '.join(str(each) for each in done['positions'])}"
 
-    def _do(self, done: Answer, label: str) -> None:
+    def _do(self, done: Answer, label: str, *, lasts: bool) -> None:
         texts = [Text.assemble((done["action"], "bold"), f": {done['words']}")]
         texts += [Text(f"$ {command}", "cyan", overflow="fold") for command in done["commands"][:COMMANDS_SHOWN]]
         if (rest := len(done["commands"]) - COMMANDS_SHOWN) > 0:
@@ -285,7 +293,7 @@ class _Page:
             if done["action"] == ActionKind.NONE
             else [
                 f"costs {self._gpus(done['action_cost'])}" if done["action_cost"] else "",
-                f"saves {self._gpus(done['saves'])} in the next hour" if done["saves"] else "",
+                f"saves {self._gpus(done['saves'])} in the next hour" if done["saves"] and lasts else "",
             ]
         )
         if any(costs):
@@ -319,8 +327,9 @@ class _Page:
 
 
 def is_ongoing(one: Answer) -> bool:
-    """Whether an incident has symptoms now: one that is open for the sake of a dead part has none."""
-    return one["state"] == "open" and not one["held"]
+    """Whether an incident has symptoms now: one that is open for the sake of a dead part has none, nor one whose job
+    has ended."""
+    return one["state"] == "open" and not one["held"] and one.get("ended_with_ns") is None
 
 
 def sure(cause: Answer) -> str:

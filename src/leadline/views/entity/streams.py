@@ -19,6 +19,11 @@ from leadline.views.entity.catalogue import OWN_METRICS_MAX, As, Line, Plot, Sou
 from leadline.views.rows import json_rows
 from leadline.views.samples import metric_unit
 
+# Labels that say who tells of a host, and nothing of what is told.
+TELLER = frozenset({
+    "job", "instance", "nodename", "node", "host", "hostname", "Hostname", "host.name", "k8s.node.name",
+    "kubernetes_node", "service.name", "service.instance.id",
+})  # fmt: skip
 OWN_MAX = 4000  # streams of one entity, the newest: a host of 256 CPUs has 2,560 of its CPUs alone
 COLUMNS = (
     "toString(series) AS number, toString(name) AS name, toString(entity) AS entity, toString(tenant) AS tenant, "
@@ -135,8 +140,27 @@ def fitting(line: Line, streams: Sequence[Stream]) -> tuple[Stream, ...]:
     for metric in line.metrics:
         found = tuple(each for each in streams if _fits(metric, each.spelled) and _has(line.where, each.labels))
         if found:
-            return found
+            return _told_once(found)
     return ()
+
+
+def _told_once(found: tuple[Stream, ...]) -> tuple[Stream, ...]:
+    """The same without what several senders tell: an agent and a node_exporter on one host would count twice. Of those
+    that tell the same the one that tells most of the line, else that was heard last (streams come in that order)."""
+    of: dict[object, list[Stream]] = {}
+    for each in found:
+        labels = frozenset(pair for pair in each.labels.items() if pair[0] not in TELLER)
+        of.setdefault((each.name, labels), []).append(each)
+    if len(of) == len(found):
+        return found
+    tellers = [_teller(each) for each in found]
+    order = sorted(dict.fromkeys(tellers), key=lambda teller: -tellers.count(teller))
+    best = [min((_teller(each) for each in some), key=order.index) for some in of.values()]
+    return tuple(each for some, one in zip(of.values(), best, strict=True) for each in some if _teller(each) == one)
+
+
+def _teller(stream: Stream) -> frozenset[tuple[str, str]]:
+    return frozenset(pair for pair in stream.labels.items() if pair[0] in TELLER)
 
 
 def is_of(line: Line, spelled: str) -> bool:

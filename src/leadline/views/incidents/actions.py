@@ -140,7 +140,7 @@ def _done(incident: Incident, causes: Sequence[Cause]) -> ToDo:
         host=_several(hosts) if all(hosts) else f"the host of {called}",
         job=incident.job or "the job", why=_why_not(incident),
     )  # fmt: skip
-    if not incident.open and first.action != ActionKind.NONE:
+    if (not incident.open or incident.ended_with_ns is not None) and first.action != ActionKind.NONE:
         words = f"{_recovered(incident, causes)} {_lowered(words)}"
     commands = [each for pattern in pattern.commands for each in _each_host(pattern, incident, causes)]
     return ToDo(words, tuple(commands))
@@ -178,6 +178,9 @@ def _several(names: Sequence[str]) -> str:
 
 def _recovered(incident: Incident, causes: Sequence[Cause]) -> str:
     """`Nothing to do now: it recovered by itself at 20:21:41Z after 5 flaps. If it returns:`."""
+    if incident.ended_with_ns is not None and incident.symptom != Symptom.CRASH:
+        at = _clock(incident.ended_with_ns)
+        return f"{incident.job or 'The job'} ended at {at} while it lasted. Before the next run:"
     if incident.unwatched:
         return "Its end was not seen. If it lasts:"
     at = f" at {_clock(incident.end_ns)}" if incident.end_ns is not None else ""
@@ -215,6 +218,8 @@ def _port(kind: str, name: str, host: str) -> str:
 
 
 def _why_not(incident: Incident) -> str:
+    if incident.ended_with_ns is not None:
+        return f"its job ended at {_clock(incident.ended_with_ns)}"
     if incident.open:
         return "acting would cost more than it saves in the next hour"
     return f"it recovered by itself at {_clock(incident.end_ns)}" if incident.end_ns is not None else "it is over"

@@ -87,6 +87,7 @@ def diagnosis(
     kind = kind or (About.JOB if about else About.ALL)
     state, why = state_of(about, incidents, watched, at_ns, recorded=recorded, kind=kind)
     ranks = {each.job: each.ranks for each in watched.jobs}
+    incidents = [one.with_job_ends({each.job: each.ended_ns for each in watched.jobs}) for one in incidents]
     told = [
         {
             **incident_json(one),
@@ -105,7 +106,7 @@ def diagnosis(
 
 def waiting_cost(one: Incident) -> float:
     """GPU-seconds that ten minutes more cost: by the causes; where none is named, at the rate so far."""
-    if not one.open:
+    if not one.open or one.ended_with_ns is not None:
         return 0.0
     if one.chosen:
         return sum(cause.waiting_cost for cause in one.chosen)

@@ -9,6 +9,7 @@ from typing import Any
 from leadline.model.hardware_codes import Xid, death_of
 from leadline.model.ids import EntityId, name_of
 from leadline.model.incidents import Verdict, is_unwatched
+from leadline.model.units import S
 from leadline.views.lost import Loss
 
 OPEN, OVER = "open", "over"
@@ -97,6 +98,11 @@ class IncidentSymptom:
     evidence: tuple[Evidence, ...]
 
 
+ENDED_WITH_NS = 10 * S
+"""An incident that was over so shortly before its job ended lasted until then: the last step of a slow rank ends it,
+and what comes after (a checkpoint, the exit) takes seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Incident:
     """Symptoms of one cause, or of one set of causes; columns of the table `incident`, of one tenant."""
@@ -121,6 +127,7 @@ class Incident:
     symptoms: tuple[IncidentSymptom, ...]
     causes: tuple[Cause, ...]  # by position
     estimated_gpu_seconds: float = 0.0  # of what was lost: not judged by the ledger yet, as its symptoms take it
+    ended_with_ns: int | None = None  # when its jobs ended, if it lasted until then; None: it did not, or nobody looked
 
     def with_loss(self, loss: Loss | None) -> Incident:
         """The same with what it lost by the ledger; its symptoms add up to that. None: nothing was judged of it."""
@@ -129,6 +136,15 @@ class Incident:
         part = loss.gpu_seconds / whole if whole else 0.0
         symptoms = tuple(replace(each, lost_gpu_seconds=each.lost_gpu_seconds * part) for each in self.symptoms)
         return replace(self, lost_gpu_seconds=loss.gpu_seconds, estimated_gpu_seconds=loss.estimated, symptoms=symptoms)
+
+    def with_job_ends(self, ended: Mapping[str, int | None]) -> Incident:
+        """The same with whether it lasted until its jobs ended; `ended`: when each of them did, None or left out while
+        it runs."""
+        ends = [ended.get(job) for job in self.jobs]
+        last_ns = max((each for each in ends if each is not None), default=None)
+        if last_ns is None or None in ends or (self.end_ns is not None and self.end_ns < last_ns - ENDED_WITH_NS):
+            return self
+        return replace(self, ended_with_ns=last_ns)
 
     @property
     def chosen(self) -> tuple[Cause, ...]:

@@ -75,7 +75,8 @@ class IncidentAnswer(BaseModel):
 
     `title`: its cause in words and what that cost; its symptom where no cause is named. `severity`: critical where a
     job stands still or is down, else warning. `held`: its symptoms are over since `over_ns`; it is open because a part
-    of its cause is dead until it is reset.
+    of its cause is dead until it is reset. `ended_with_ns`: when its jobs ended, where it lasted until then; null in
+    lists, which do not look.
     """
 
     tenant: str
@@ -100,6 +101,7 @@ class IncidentAnswer(BaseModel):
     missing: str | None
     lost_gpu_seconds: float
     estimated_gpu_seconds: float
+    ended_with_ns: int | None
     suppressed: str | None
     symptoms: list[HurtAnswer]
     causes: list[CauseAnswer]

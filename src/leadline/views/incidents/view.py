@@ -34,6 +34,7 @@ from leadline.views.incidents.incident import (
     Incident,
     IncidentSymptom,
 )
+from leadline.views.jobs.lives import lives_of
 from leadline.views.lost import Key as LossKey
 from leadline.views.lost import Loss, losses_of
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
@@ -294,7 +295,14 @@ class Incidents:
 
     def named(self, incident: str) -> list[Incident]:
         """The one with this id: one for each tenant that it affects, what lost most first; empty if there is none."""
-        return self._with_losses(self._all(incident))
+        found = self._with_losses(self._all(incident))
+        jobs = {job for one in found for job in one.jobs}
+        if not jobs:
+            return found
+        since_ns = min(one.start_ns for one in found)
+        lives = lives_of(self._store, replace(self._asked, at_ns=max(self._asked.at_ns, since_ns)), since_ns, jobs)
+        ended = {job: life.ended_ns for (_, _, job), life in lives.items()}
+        return [one.with_job_ends(ended) for one in found]
 
     def of_rows(self, incidents: Rows, causes: Rows, *, with_losses: bool = True) -> list[Incident]:
         """Incidents of rows that were read already, with what they lost and where their causes are."""

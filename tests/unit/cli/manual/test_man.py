@@ -38,7 +38,9 @@ def test_each_verb_has_a_page_with_all_its_flags(whole: Command) -> None:
         assert all(f"\n{operand.name}\n" in page for operand in command.operands)
     assert all(f"leadline-{verb}(1)" in found["leadline.1"] for verb in VERBS)
     assert f'"Leadline {__version__}"' in found["leadline.1"]
-    assert "http://HOST:PORT, https://HOST:PORT, or unix:PATH." in " ".join(found["leadline-agent.1"].split())
+    assert "http://HOST:PORT, https://HOST:PORT, or unix:PATH (LEADLINE_SERVER)." in " ".join(
+        found["leadline-agent.1"].split()
+    )
 
 
 def test_what_roff_would_act_on_is_text() -> None:

@@ -17,6 +17,7 @@ from leadline.store import Store
 from leadline.views.asked import Asked
 from leadline.views.entity.catalogue import HOW, PLOTS, Line, Sum
 from leadline.views.entity.of_job import apart, hardware_answer
+from leadline.views.entity.streams import Stream, fitting
 from leadline.views.entity.types import EntityAnswer, HardwareAnswer
 from leadline.views.entity.values import band, kept, together
 from leadline.views.entity.view import entity_answer, state_of
@@ -262,3 +263,21 @@ def test_a_band_is_of_the_peers_that_are_known() -> None:
     median, low, high = band(values)
     assert (low[0], high[0]) == (1.0, 100.0)
     assert median[0] in (2.0, 3.0)
+
+
+def test_what_an_agent_and_an_exporter_both_tell_counts_once() -> None:
+    def told(number: int, name: str, **labels: str) -> Stream:
+        return Stream(number, name, "host:h0", labels, False, "bytes", T0)
+
+    line = Line("total", ("node_memory_MemTotal_bytes",))
+    agent = told(1, "node_memory_MemTotal_bytes", **{"host.name": "h0"})
+    exporter = told(2, "node_memory_MemTotal_bytes", job="node", instance="10.0.0.7:9100", nodename="h0")
+    assert fitting(line, [agent, exporter]) == (agent,), "the one that was heard last"
+    cpus = Line("busy", ("node_cpu_seconds_total",), sum=Sum.ADD)
+    some = [told(10 + n, "node_cpu_seconds_total", cpu=str(n), instance="a:9100") for n in range(2)]
+    others = [told(20 + n, "node_cpu_seconds_total", cpu=str(n), nodename="h0") for n in range(3)]
+    assert fitting(cpus, [*some, *others]) == (others[0], others[1], others[2]), "the one that tells more"
+    assert fitting(cpus, some) == tuple(some)
+    assert [each.number for each in fitting(cpus, [*some, others[2]])] == [10, 11, 22], (
+        "what only one tells is not lost"
+    )

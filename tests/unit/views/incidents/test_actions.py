@@ -161,6 +161,21 @@ def test_advice_outlives_recovery() -> None:
     assert advice(replace(over, seen_ns=NOW + 1))[0].words.startswith("Its end was not seen.")
 
 
+def test_what_lasted_until_its_job_ended_did_not_recover() -> None:
+    lasted = FLAPPING.with_job_ends({"bert-1": NOW})
+    assert lasted.ended_with_ns == NOW
+    assert re.match(
+        r"bert-1 ended at \d\d:\d\d:\d\dZ while it lasted\. Before the next run: check", advice(lasted)[0].words
+    )
+    over = replace(FLAPPING, state="over", end_ns=NOW - 5 * S)
+    assert over.with_job_ends({"bert-1": NOW}).ended_with_ns == NOW, "the last step was its end"
+    assert over.with_job_ends({"bert-1": NOW + 60 * S}) == over, "the job went on without it"
+    assert over.with_job_ends({"bert-1": None}) == over, "the job runs"
+    assert over.with_job_ends({}) == over
+    none = replace(lasted.causes[0], action="NONE")
+    assert "its job ended at" in to_do(lasted, none).words
+
+
 def dead(number: int, code: str = "79") -> Cause:
     """A GPU of host h<number> with an XID."""
     piece = replace(FLAPPING.causes[0].evidence[0], table="event", what="xid", code=code)
