@@ -78,6 +78,8 @@ class Read:
     `waits=False`: rows as far as they are known; a window neither waits for who concludes them nor is judged again when
     they come: the next window reads them. For verdicts that must come fast and are told anew by each window.
     `calls=False`: rows that help to judge, but are no reason to judge a window.
+    `of_ranks`: of relations only those whose child is a rank of the job that a call judges: a fleet has tens of
+    thousands, and each job would be given them all.
     """
 
     table: Table
@@ -86,6 +88,7 @@ class Read:
     valid: bool = False
     waits: bool = True
     calls: bool = True
+    of_ranks: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

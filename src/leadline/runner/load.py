@@ -304,12 +304,35 @@ def _read(read: Read, window: Window, rows: Rows, fits: pa.Table, evidence: Evid
     needed = (*wanted, *(name for name in ("clock", table.time) if name not in wanted)) if clocked else wanted
     chosen = choice(read, window, evidence.needed(table, needed), margins(fits) if clocked else Margins())
     found = evidence.counting(table, rows.chosen(chosen)).select(needed)
+    if read.of_ranks and window.job:
+        found = of_ranks(found, window.job)
     if not clocked:
         return found.append_column("bound_ns", pa.nulls(found.num_rows, pa.int64())) if wanted != read.names else found
     mapped = in_cluster_time(table, found, fits)
     times = mapped[table.time]
     inside = pc.and_(pc.greater_equal(times, window.from_ns - read.look_back_ns), pc.less(times, window.to_ns))
     return mapped.filter(inside).select(read.names)
+
+
+def of_ranks(relation: pa.Table, job: str) -> pa.Table:
+    """The relations whose child is a rank of a job."""
+    child = relation["child"].combine_chunks()
+    child = child.combine_chunks() if isinstance(child, pa.ChunkedArray) else child
+    begin = f"rank:{job}/"
+    if isinstance(child, pa.DictionaryArray):  # each word is looked at once
+        kept = pc.starts_with(child.dictionary, begin).take(child.indices)
+    else:
+        kept = pc.starts_with(child, begin)
+    return own_words(relation.filter(kept))
+
+
+def own_words(rows: pa.Table) -> pa.Table:
+    """Rows whose coded texts have no words but those that occur."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_dictionary(field.type):
+            words = rows.column(place).cast(field.type.value_type).combine_chunks()
+            rows = rows.set_column(place, field, words.dictionary_encode().cast(field.type))
+    return rows
 
 
 def _adds_bound(table: Table) -> bool:

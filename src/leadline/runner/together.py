@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.model.tables import Table
-from leadline.runner.load import Chosen, Rows
+from leadline.runner.load import Chosen, Rows, own_words
 
 # Of a table with more rows in the window's span each job reads its own: 500,000 are 50 to 150 MB.
 TOGETHER_ROWS_MAX = 500_000
@@ -84,19 +84,10 @@ def by_owner(rows: pa.Table, columns: Sequence[str]) -> dict[Owner, pa.Table]:
     found = owned.group_by(["tenant", "job"], use_threads=False).aggregate([("row", "list")])
     told = rows.select(list(columns)).combine_chunks()
     return {
-        (tenant, job): _own_words(told.take(places))
+        (tenant, job): own_words(told.take(places))
         for tenant, job, places in zip(
             found["tenant"].to_pylist(), found["job"].to_pylist(), found["row_list"], strict=True
         )
         if job is not None
         for places in [places.values]
     }
-
-
-def _own_words(rows: pa.Table) -> pa.Table:
-    """Rows whose coded texts have no words but those that occur."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_dictionary(field.type):
-            words = rows.column(place).cast(field.type.value_type).combine_chunks()
-            rows = rows.set_column(place, field, words.dictionary_encode().cast(field.type))
-    return rows

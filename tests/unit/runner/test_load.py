@@ -11,7 +11,7 @@ from tests.builders.stores import opened_store
 
 from leadline.model.tables.accounts import EXPECTATION
 from leadline.model.tables.fabric import RELATION
-from leadline.runner.load import Chosen, HeldRows, Rows, StoreRows
+from leadline.runner.load import Chosen, HeldRows, Rows, StoreRows, of_ranks
 from leadline.store.schema import arrow_table
 
 
@@ -53,3 +53,19 @@ def test_what_holds_in_every_cluster_is_given_to_each(rows: Rows) -> None:
 
 def test_other_rows_are_those_of_their_cluster(rows: Rows) -> None:
     assert names(rows, "east", valid=False) == ["east"]
+
+
+@pytest.mark.parametrize("coded", [True, False])
+def test_of_ranks_gives_a_job_its_own_relations_only(coded: bool) -> None:
+    children = ["rank:bert/0", "rank:bert-2/0", "gpu:GPU-1", "rank:bert/1", None]
+    child = pa.array(children, pa.string())
+    parent = pa.array(["host:h1", "host:h2", "host:h1", "host:h3", "host:h4"])
+    rows = pa.table({
+        "child": child.dictionary_encode() if coded else child,
+        "parent": parent.dictionary_encode() if coded else parent,
+    })  # fmt: skip
+    found = of_ranks(rows, "bert")
+    assert found["parent"].to_pylist() == ["host:h1", "host:h3"]
+    if coded:
+        assert found["parent"].chunk(0).dictionary.to_pylist() == ["host:h1", "host:h3"], "no words of others"
+    assert of_ranks(rows.slice(0, 0), "bert").num_rows == 0

@@ -132,7 +132,7 @@ WINDOW_NS = 10 * S
         Read(BASELINE, columns=("job", "what", "end_ns", "count", "median_s"), look_back_ns=BASELINE_NS, waits=False,
              calls=False),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=CALLS_NS,
-             waits=False, calls=False),
+             waits=False, calls=False, of_ranks=True),
         Read(EVENT, columns=("time_ns", "entity", "kind"), look_back_ns=STEPS_NS, waits=False, calls=False),
         Read(SYMPTOM, valid=True, look_back_ns=STEPS_NS, waits=False, calls=False),
     ),

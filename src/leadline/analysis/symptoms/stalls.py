@@ -91,7 +91,7 @@ MOVED_NS = 30 * S
             calls=False,
         ),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=LOOK_BACK_NS,
-             waits=False, calls=False),
+             waits=False, calls=False, of_ranks=True),
         Read(SYMPTOM, valid=True, look_back_ns=EVENTS_NS, waits=False),
     ),
     writes=(SYMPTOM,),
