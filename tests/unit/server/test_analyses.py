@@ -18,6 +18,7 @@ from leadline.runner.lanes import AnalysisState
 from leadline.server.analyses import HIDDEN, findings, told
 from leadline.server.metrics.collector import analyses as metrics
 from leadline.server.routes.analyses import router
+from leadline.server.shared import SharedAnswers
 
 STATE = AnalysisState(
     name="path", version=1, doc="Paths of flows.", state="ok", judged_to_ns=50, lag_s=12.0, windows=3, failures=0,
@@ -53,7 +54,8 @@ def asked(
 
         again = __call__
 
-    api.state.serving = SimpleNamespace(parts=SimpleNamespace(runner=runner), gate=Open())
+    parts = SimpleNamespace(runner=runner)
+    api.state.serving = SimpleNamespace(parts=parts, gate=Open(), shared=SharedAnswers())
     api.include_router(router)
 
     async def answer() -> httpx.Response:

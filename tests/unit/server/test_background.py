@@ -80,6 +80,7 @@ COVERED = {
     "ingest/limits.py Turns.run run_in_executor": ANSWERED,
     "server/main.py _Listener.shutdown create_task": "test_a_stop_stops_everything",
     "ingest/grpc_server.py OtlpGrpcServer.start ThreadPoolExecutor": ANSWERED,
+    "ingest/together.py Gathering._close ensure_future": ANSWERED,
     "ingest/lanes.py Lane.__init__ Thread": "test_a_lane_goes_on",
     "ingest/scrape.py Scraper._follow create_task": "test_a_scrape_goes_on",
     "ingest/scrape.py Scraper._read run_in_executor": "test_a_scrape_goes_on",
