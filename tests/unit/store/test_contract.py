@@ -173,7 +173,7 @@ def test_limits_are_errors_that_say_what_to_do(store: Store) -> None:
     store.append(BY_NAME["metric_sample"], sample_rows("limits", 100))
     sql = "SELECT * FROM leadline.metric_sample WHERE tenant = 'limits'"
     assert store.query(sql, limits=Limits(rows=100)).num_rows == 100
-    with pytest.raises(RefusedError, match="more than 99 rows; add LIMIT") as caught:
+    with pytest.raises(RefusedError, match=r"more than 99 rows \(store.query_rows_max\); add LIMIT") as caught:
         store.query(sql, limits=Limits(rows=99))
     assert caught.value.reason == "limit"
     with pytest.raises(RefusedError, match="longer than 1 s"):
