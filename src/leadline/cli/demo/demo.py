@@ -147,12 +147,14 @@ def _summary(arrived: dict[str, Any], truth: Path, story: Story, once: bool) -> 
     """What was concluded, what is in the store and how to ask for it: at the job's last moment, for it has ended and
     nothing is of now."""
     job, ended_ns = story.job, story.ended_ns
+    store = truth.with_name(truth.name.removesuffix(".truth.json"))
+    store = store.relative_to(Path.cwd()) if store.is_relative_to(Path.cwd()) else store
     at = f" --at {datetime.fromtimestamp(ended_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%SZ}" if ended_ns else ""
     console().print(
         f"\n{arrived['steps']} steps, {arrived['collectives']} collectives, {arrived['flow_samples']} flow samples and "
         f"{arrived['metric_samples']} metric samples of {arrived['streams']} streams about {arrived['entities']} "
         f"entities are in the store.{_concluded(story)}\nThe injected faults are recorded in {truth}. Ask for the rest"
-        f"{' (once `leadline up` runs again)' if once else ''}:\n"
+        f"{f' (once `leadline up --data-dir {store}` runs)' if once else ''}:\n"
         f"  .venv/bin/leadline diagnose {job}{at}\n"
         f'  .venv/bin/leadline sql "{EXAMPLE_SQL}"\n'
         f"  .venv/bin/leadline show ledger {job}\n"
