@@ -54,7 +54,12 @@ class AgentConfig:
     )
     ring_interval_s: float = field(
         default=0.5,
-        metadata={"doc": "time between looks into the event rings of jobs", "unit": "s", "min": 0.05, "max": 60.0},
+        metadata={
+            "doc": "time between looks into the event rings of jobs; a server with many agents asks for more, 2 s at most",
+            "unit": "s",
+            "min": 0.05,
+            "max": 60.0,
+        },
     )
     flow_interval_s: float = field(
         default=1.0,

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 OBJECTS_BYTES = (
     3  # of Python that a byte of JSON becomes: measured 2.1 for the smallest rows of `event`, 1.8 of `relation`
 )
+RING = "/api/v1/ring"
+ROWS = "/api/v1/rows/"  # and the name of a table
 ARROW = "application/vnd.apache.arrow.stream"
 COUNTED_MAX = 2**32 - 1  # versions and revisions: 32 bits each of a verdict's stamp (`store.schema`)
 _BATCH_ID = re.compile("[0-9a-fA-F]{32}")

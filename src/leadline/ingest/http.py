@@ -21,6 +21,8 @@ from functools import partial
 from typing import Any
 
 from leadline.ingest.decode import (
+    RING,
+    ROWS,
     LargeBodyError,
     Request,
     refuse_traces,
@@ -34,7 +36,7 @@ from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.limits import BODY_IDLE_S_MAX, BODY_S_MAX, Place, Turns, sender_key
 from leadline.ingest.ring import take_ring
 from leadline.ingest.sources import Sender
-from leadline.ingest.together import RING, ROWS, Gathering, Taken, is_small, take_together
+from leadline.ingest.together import Gathering, Taken, is_small, take_together
 from leadline.model.errors import BusyError, DataError, LeadlineError, RefusedError, StoreError
 from leadline.model.principal import WRITE, Caller, Principal
 from leadline.model.tables.fabric import WATERMARK
@@ -195,8 +197,8 @@ class IngestApp:
 
     async def _decode(self, request: Request, whose: str) -> Receipt:
         small = replace(request, small_bytes=SMALL_BYTES)
-        if is_small(request):
-            return await self._gathering.take(small)
+        if is_small(request) and self._gathering.has_room(small, whose):
+            return await self._gathering.take(small, whose)
         try:
             return await self._turns.run(whose, partial(self._take, small))
         except LargeBodyError:
@@ -213,8 +215,13 @@ class IngestApp:
         waiting = self._waiting.get(done)
         if waiting is None:
             waiting = self._waiting[done] = asyncio.wrap_future(done)
-            waiting.add_done_callback(lambda _: self._waiting.pop(done, None))
+            waiting.add_done_callback(partial(self._came, done))
         await asyncio.shield(waiting)
+
+    def _came(self, done: Future[None], waiting: asyncio.Future[None]) -> None:
+        self._waiting.pop(done, None)
+        if not waiting.cancelled():
+            waiting.exception()  # looked at, also where everybody who waited has hung up
 
     def _take(self, request: Request) -> Receipt:
         try:

@@ -9,21 +9,21 @@ tenth. Where one of them is out of the ordinary (bad, sent before, out of time),
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Tally
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from leadline.ingest.decode import Request, take_rows_together, unreadable
+from leadline.ingest.decode import RING, ROWS, Request, take_rows_together, unreadable
 from leadline.ingest.intake import Intake, Receipt
 from leadline.ingest.ring import take_rings
-from leadline.model.errors import LeadlineError
+from leadline.model.errors import BusyError, LeadlineError
 from leadline.model.principal import Principal
 from leadline.wire.body import Body
 from leadline.wire.rows import NDJSON
 
-RING = "/api/v1/ring"
-ROWS = "/api/v1/rows/"
 BODY_BYTES_MAX = 64 << 10  # what is larger costs by what is in it
 GROUP_MAX = 256  # bodies, 16 MiB of them at most
+OF_A_SENDER_MAX = 64  # of these: a proxy's 1,024 agents send 51 in GATHER_S. Who floods waits for its own turns
 GATHER_S = 0.1  # the answer waits up to a second for an append all the same, where many send
 Taken = Receipt | LeadlineError
 TakeOne = Callable[[Request], Receipt]
@@ -49,10 +49,12 @@ def take_together(intake: Intake, take: TakeOne, requests: Sequence[Request]) ->
             found: Sequence[Taken] | None = take_rings(intake, requests, bodies)
         else:
             found = take_rows_together(intake, requests, bodies, path.removeprefix(ROWS))
-    except LeadlineError as error:
+    except BusyError as error:
         return [error] * len(requests)
+    except LeadlineError:
+        found = None  # one of them is to blame, and the others are not
     except Exception as error:
-        unreadable(error)  # tells the log; one of them may be to blame, and the others are not
+        unreadable(error)  # tells the log
         found = None
     if found is not None:
         return list(found)
@@ -73,14 +75,21 @@ class Gathering:
     def __init__(self, decode: Callable[[Sequence[Request]], Awaitable[list[Taken]]]) -> None:
         self._decode = decode
         self._groups: dict[tuple[str, Principal], list[tuple[Request, asyncio.Future[Receipt]]]] = {}
+        self._of_senders: dict[tuple[str, Principal], Tally[str]] = {}  # bodies of each in the group that gathers
         self._last: dict[str, int] = {}  # by path: how many the last group had
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, request: Request) -> Receipt:
+    def has_room(self, request: Request, whose: str) -> bool:
+        """Whether one more body of a sender may be taken with others."""
+        of_senders = self._of_senders.get((request.path, request.principal))
+        return of_senders is None or of_senders[whose] < OF_A_SENDER_MAX
+
+    async def take(self, request: Request, whose: str) -> Receipt:
         """Take one, with others that come soon. Errors: those of taking it, and of the turn to decode."""
         loop = asyncio.get_running_loop()
         key = request.path, request.principal
         group = self._groups.setdefault(key, [])
+        self._of_senders.setdefault(key, Tally())[whose] += 1
         receipt: asyncio.Future[Receipt] = loop.create_future()
         group.append((request, receipt))
         if len(group) == 1:
@@ -93,7 +102,7 @@ class Gathering:
     def _close(self, key: tuple[str, Principal], group: list[tuple[Request, asyncio.Future[Receipt]]]) -> None:
         if self._groups.get(key) is not group:
             return
-        del self._groups[key]
+        del self._groups[key], self._of_senders[key]
         self._last[key[0]] = len(group)
         task = asyncio.ensure_future(self._run(group))
         self._tasks.add(task)

@@ -64,9 +64,9 @@ class SharedAnswers:
     def _came(self, key: Hashable, kept: _Kept) -> None:
         """Keep what can be given twice, within the bounds."""
         kept.took_s = self._clock() - kept.asked_s
+        answer = None if kept.answer.cancelled() or kept.answer.exception() else kept.answer.result()
         if self._kept.get(key) is not kept:
             return
-        answer = None if kept.answer.cancelled() or kept.answer.exception() else kept.answer.result()
         if answer is None or answer.status_code != 200 or not hasattr(answer, "body"):
             del self._kept[key]
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from leadline.model.principal import Principal
 from leadline.model.tables import Table
 from leadline.testing import FakeClock, MemoryStore, StoreFaults
 from leadline.wire.samples import Samples, samples_from
+
+from .callers import Caller
 
 CONFIG = IngestConfig(linger_s=0.0, queue_rows_max=1000, series_max=100)
 SENDER = Sender("default", "remote-write", "test")
@@ -104,3 +107,16 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
 def bench(make: Callable[..., Bench]) -> Bench:
     """One intake with small limits."""
     return make()
+
+
+@pytest.fixture
+def decoders() -> Iterator[ThreadPoolExecutor]:
+    """Threads that decode."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def caller(bench: Bench, decoders: ThreadPoolExecutor) -> Caller:
+    """Posts to the bench."""
+    return Caller(bench, decoders)

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tests.unit.wire.rings import everything, fresh
 
+from leadline.ingest.decode import RING
 from leadline.ingest.http import IngestApp
 from leadline.ingest.intake import _noted
 from leadline.ingest.lanes import all_done
-from leadline.ingest.together import RING
 from leadline.model.errors import StoreError
 from leadline.model.principal import Principal
 from leadline.model.tables import Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,8 +12,8 @@ import pytest
 from tests.unit.wire.rings import fresh
 
 from leadline.ingest import together
+from leadline.ingest.decode import RING
 from leadline.ingest.http import IngestApp
-from leadline.ingest.together import RING
 from leadline.model.principal import Caller, Principal
 from leadline.testing.clock import START_NS as T
 from leadline.wire.ring.format import read_segment
@@ -22,13 +22,8 @@ from leadline.wire.ring.writer import RingWriter
 from .conftest import Bench
 
 ROWS = "/api/v1/rows/watermark"
+EVENTS = "/api/v1/rows/event"
 NDJSON = {"content-type": "application/x-ndjson"}
-
-
-@pytest.fixture
-def decoders() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as pool:
-        yield pool
 
 
 def ring(seq: int, at_ns: int = T) -> bytes:
@@ -44,6 +39,12 @@ def ring(seq: int, at_ns: int = T) -> bytes:
 def mark(host: str, **more: object) -> bytes:
     row = {"host": host, "clock": f"{host}/1", "sender": "agent", "job": "", "state": "open", "ranks": 1,
            "reported_ns": T, "to_ns": T, **more}  # fmt: skip
+    return json.dumps(row).encode() + b"\n"
+
+
+def event_of(host: str) -> bytes:
+    row = {"time_ns": T, "entity_kind": "host", "entity": f"host:{host}", "kind": "test", "severity": "info",
+           "code": None, "message": "", "attributes": {}, "source": "test", "host": host, "clock": "x/1"}  # fmt: skip
     return json.dumps(row).encode() + b"\n"
 
 
@@ -129,6 +130,33 @@ def test_one_that_is_spoilt_costs_the_others_nothing(world: World) -> None:
     assert [status for status, _ in answers] == [200, 400, 200]
     assert world.rows("collective", "seq") == [(1,), (2,), (10,), (11,)]
     assert world.bench.refused() == {"malformed": 1}
+
+
+def test_a_header_that_is_wrong_refuses_its_own_body_only(world: World) -> None:
+    """Agents throw away what is answered 400: all who sent at that moment would have."""
+
+    async def run() -> list[tuple[int, dict[str, Any]]]:
+        headers: list[dict[str, str]] = [NDJSON, {**NDJSON, "leadline-batch": "no batch"}, NDJSON]
+        sending = (world._one(EVENTS, event_of(f"h{n}"), each, f"10.0.0.{n}") for n, each in enumerate(headers))
+        return await asyncio.gather(*sending)
+
+    answers = asyncio.run(run())
+    assert world.groups == [3]
+    assert [status for status, _ in answers] == [200, 400, 200]
+    assert "Leadline-Batch" in answers[1][1]["error"]["message"]
+    assert world.rows("event", "host") == [("h0",), ("h2",)]
+
+
+def test_who_floods_waits_for_its_own_turns(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "OF_A_SENDER_MAX", 2)
+
+    async def run() -> list[tuple[int, dict[str, Any]]]:
+        peers = ["10.0.0.66"] * 6 + ["10.0.0.1"]
+        return await asyncio.gather(*(world._one(RING, ring(10 * n), {}, peer) for n, peer in enumerate(peers)))
+
+    assert [status for status, _ in asyncio.run(run())] == [200] * 7
+    assert world.groups == [3], "two of the flood, and the other one"
+    assert len(world.rows("collective", "seq")) == 14
 
 
 def test_one_out_of_time_is_refused_by_itself(world: World) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from leadline.ingest.decode import RING, ROWS
 from leadline.ingest.http import WRITE_PATH
-from leadline.ingest.together import RING, ROWS
 
 TAG = "ingest"
 _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
