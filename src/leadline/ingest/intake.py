@@ -314,12 +314,7 @@ class Intake:
             self.counts.add(accepted("repeated_batches"))
             done.set_result(None)
             return Receipt(done, count)
-        given: dict[str, object] = {}
-        if table.identity is Identity.BATCH:
-            raw = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64]], np.uint64)
-            given["batch"] = u128(np.repeat(raw, count, axis=0))
-            given["batch_row"] = np.arange(count, dtype=np.uint64)
-        arrow = self._complete(table, columns, count, given, principal)
+        arrow = self._complete(Bodies(table, columns, np.zeros(count, np.int64), (batch,)), principal)
         self._check_age(table, arrow, now_ns)
         if not count:
             done.set_result(None)
@@ -349,7 +344,7 @@ class Intake:
                 return None
             if len(part.of) > self.config.queue_rows_max:  # what is larger than a queue is taken alone
                 return None
-            rows = self._complete_together(part, principal)
+            rows = self._complete(part, principal)
             try:
                 self._check_age(part.table, rows, now_ns)
             except RefusedError:
@@ -358,16 +353,6 @@ class Intake:
                 return None
             whole.append((part, rows))
         return all_done([self._offer_together(part, rows, principal, senders, now_ns) for part, rows in whole])
-
-    def _complete_together(self, part: Bodies, principal: Principal) -> pa.Table:
-        count = len(part.of)
-        given: dict[str, object] = {}
-        if part.table.identity is Identity.BATCH:
-            ids = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64] for batch in part.batches], np.uint64)
-            first_B = np.searchsorted(part.of, np.arange(len(part.batches)))
-            given["batch"] = u128(ids[part.of])
-            given["batch_row"] = (np.arange(count) - first_B[part.of]).astype(np.uint64)
-        return self._complete(part.table, part.columns, count, given, principal)
 
     def _offer_together(
         self, part: Bodies, rows: pa.Table, principal: Principal, senders: Sequence[Sender], now_ns: int
@@ -398,18 +383,20 @@ class Intake:
 
         done.add_done_callback(note)
 
-    def _complete(
-        self,
-        table: Table,
-        columns: Mapping[str, object] | pa.Table,
-        count: int,
-        given: Mapping[str, object],
-        principal: Principal,
-    ) -> pa.Table:
-        """Rows with all their columns; `given` are those that the sender may leave to us."""
+    def _complete(self, part: Bodies, principal: Principal) -> pa.Table:
+        """Rows with all their columns: whose they are, and which of their batch."""
+        given: dict[str, object] = {}
+        if part.table.identity is Identity.BATCH:
+            ids = np.array([[batch & 0xFFFFFFFFFFFFFFFF, batch >> 64] for batch in part.batches], np.uint64)
+            first_B = np.searchsorted(part.of, np.arange(len(part.batches)))
+            given["batch"] = u128(ids[part.of])
+            given["batch_row"] = (np.arange(len(part.of)) - first_B[part.of]).astype(np.uint64)
+        columns = part.columns
         names = columns.column_names if isinstance(columns, pa.Table) else columns
-        whose = {"tenant": _runs([(principal.tenant, count)]), "cluster": _runs([(principal.cluster, count)])}
-        return arrow_table(table, {**given, **{name: columns[name] for name in names}, **whose})
+        given |= {name: columns[name] for name in names}  # numbers in the batch too, where rows of it were left out
+        whose = {"tenant": principal.tenant, "cluster": principal.cluster}
+        given |= {name: _runs([(text, len(part.of))]) for name, text in whose.items()}
+        return arrow_table(part.table, given)
 
     def _check_age(self, table: Table, rows: pa.Table, now_ns: int) -> None:
         if not rows.num_rows:

@@ -1,6 +1,6 @@
-"""Answers that viewers share: who asks `Cache-Control: max-age=1` takes one that is a second old (RFC 9111, 5.2.1.1).
+"""Answers that viewers share: who asks `Cache-Control: max-age=2` takes one that is two seconds old (RFC 9111).
 
-    page, page, page ── GET /api/v1/now, max-age=1 ──> SharedAnswers ── one of them, once a second ──> the end point
+    page, page, page ── GET /api/v1/now, max-age=2 ──> SharedAnswers ── one of them, each two seconds ──> the end point
 
 The page says so when it asks again for what it shows, so that twenty of them cost what one costs. Whoever says nothing
 is answered for itself. What somebody changes (a mark) makes every kept answer old.

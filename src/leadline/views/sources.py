@@ -14,7 +14,7 @@ from leadline.model.principal import OPERATE, Principal
 WITHOUT_RHYTHM = frozenset({"rows", "ring"})  # events come when something happens: silence is no news
 QUIET_S_MIN = 30.0  # a source is not late before this, whatever its rhythm
 QUIET_INTERVALS = 5.0  # ... and late after this many of its own intervals
-SENT_AGAIN = frozenset({"compiling", "queue_full", "sender_full", "memory_full", "store_unavailable", "unauthorized"})
+SENT_AGAIN = frozenset({"compiling", "queue_full", "sender_full", "memory_full", "store_unavailable"})
 RECENT_S = 600.0  # an error older than this is shown, but does not make the verdict
 
 ENDED_WITH_NS = 120 * 10**9

@@ -178,7 +178,7 @@ def _several(names: Sequence[str]) -> str:
 
 def _recovered(incident: Incident, causes: Sequence[Cause]) -> str:
     """`Nothing to do now: it recovered by itself at 20:21:41Z after 5 flaps. If it returns:`."""
-    if incident.ended_with_ns is not None and incident.symptom != Symptom.CRASH:
+    if incident.ended_with_ns is not None:
         at = _clock(incident.ended_with_ns)
         return f"{incident.job or 'The job'} ended at {at} while it lasted. Before the next run:"
     if incident.unwatched:

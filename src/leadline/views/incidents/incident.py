@@ -8,7 +8,7 @@ from typing import Any
 
 from leadline.model.hardware_codes import Xid, death_of
 from leadline.model.ids import EntityId, name_of
-from leadline.model.incidents import Verdict, is_unwatched
+from leadline.model.incidents import Symptom, Verdict, is_unwatched
 from leadline.model.units import S
 from leadline.views.lost import Loss
 
@@ -139,7 +139,9 @@ class Incident:
 
     def with_job_ends(self, ended: Mapping[str, int | None]) -> Incident:
         """The same with whether it lasted until its jobs ended; `ended`: when each of them did, None or left out while
-        it runs."""
+        it runs. A crash is an end itself, and goes on costing."""
+        if self.symptom == Symptom.CRASH:
+            return self
         ends = [ended.get(job) for job in self.jobs]
         last_ns = max((each for each in ends if each is not None), default=None)
         if last_ns is None or None in ends or (self.end_ns is not None and self.end_ns < last_ns - ENDED_WITH_NS):

@@ -172,6 +172,8 @@ def test_what_lasted_until_its_job_ended_did_not_recover() -> None:
     assert over.with_job_ends({"bert-1": NOW + 60 * S}) == over, "the job went on without it"
     assert over.with_job_ends({"bert-1": None}) == over, "the job runs"
     assert over.with_job_ends({}) == over
+    crash = replace(FLAPPING, symptom="crash")
+    assert crash.with_job_ends({"bert-1": NOW}) == crash, "its end is the incident, and its GPUs wait"
     none = replace(lasted.causes[0], action="NONE")
     assert "its job ended at" in to_do(lasted, none).words
 
