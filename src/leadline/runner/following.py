@@ -89,10 +89,10 @@ class Following:
         if lane.behind is not None:
             soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
             return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
+        if now_ns - end_ns >= LATE_NS:
+            return False  # where the machine is too slow somebody is always behind, and the others want to be told
         if lane.back_ns is not None and now_ns >= lane.back_after_ns:
             return True  # it goes back as soon as these have caught up
-        if now_ns - end_ns >= LATE_NS:
-            return False
         for each in lane.fed_by:
             assert each.behind is not None
             first_ns = each.behind.first_ns()

@@ -120,6 +120,8 @@ class Runner:
         )
         self._beat_s, self._failing, self._fell_of = time.monotonic(), 0, ""
         self._resume_failed = 0
+        # Jobs that are behind have every other turn: where more is due than can be judged, they would have none.
+        self._held_next = False
         # The span that closed while Leadline was down, too long ago to be judged unless it is asked for; None: none.
         self.not_judged: tuple[int, int] | None = None
         self._stop = threading.Event()
@@ -428,7 +430,8 @@ class Runner:
             ]
             if not (found or held):
                 return None
-            *_, place, due = min(found + held)
+            *_, place, due = min(held if held and self._held_next else found + held)
+            self._held_next = due.why is not Why.HELD
             lane = self._lanes[place]
             return lane, due, self._following.parts(lane, due, now_ns, come)
 

@@ -21,12 +21,17 @@ from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
+from leadline.runner.following import Following
 from leadline.runner.judge import Judged
+from leadline.runner.lanes import Lane
 from leadline.runner.load import Chosen
 from leadline.runner.offline import judge_bundle
+from leadline.runner.plan import rhythms
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner, kept_ns
 from leadline.runner.store_verdicts import Run, as_before, run_before
+from leadline.runner.watermarks import LATE_NS
+from leadline.runner.windows import Schedule
 from leadline.runner.worker import Outcome
 from leadline.server.analyses import gap_findings
 from leadline.store import Store
@@ -545,6 +550,43 @@ def test_windows_of_a_job_wait_for_its_senders_and_those_of_others_do_not(store:
     said("h2", "bert", 30)
     world.go(1)
     assert judged() == {"llama", "bert"}
+
+
+def test_jobs_that_are_behind_are_judged_though_more_is_due_than_can_be_judged(store: Store) -> None:
+    """Whenever a window was judged the next has closed already, as on a machine that is too slow."""
+    world = World(store, from_ns=None)
+
+    def said(host: str, job: str, to_s: float) -> None:
+        row = {
+            "host": host, "clock": f"{host}/1", "reported_ns": world.clock(), "to_ns": BEGIN_NS + round(to_s * S),
+            "sender": "agent", "job": job, "ranks": 1, "state": "open",
+        }  # fmt: skip
+        world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))
+
+    def of_bert() -> list[int]:
+        sql = "SELECT end_ns FROM leadline.analysis_run WHERE part = 'bert' AND end_ns > {begin:Int64} ORDER BY end_ns"
+        return [(row["end_ns"] - BEGIN_NS) // S for row in store.query(sql, {"begin": BEGIN_NS}).to_pylist()]
+
+    world.come("step", steps(range(40)))
+    said("h1", "bert", 5), said("h3", "llama", 60)
+    world.go(60)
+    assert of_bert() == []
+    said("h1", "bert", 1000), said("h3", "llama", 1000)
+    for number in range(8):
+        world.come("flow_sample", flows(range(60 + 20 * number, 61 + 20 * number)))
+        world.clock.advance(20)
+        assert world.runner.step()
+    world.runner.stop()
+    world.runner._verdicts.store_runs()
+    assert of_bert()[:2] == [20, 40]
+
+
+def test_what_judges_all_jobs_waits_for_those_that_are_behind_for_a_bounded_time() -> None:
+    lane = Lane(volumes, Schedule(rhythms([volumes])[0], BEGIN_NS), [], back_ns=BEGIN_NS)
+    following = Following([lane])
+    end_ns = BEGIN_NS + 10 * S
+    assert following.waits(lane, end_ns, end_ns + LATE_NS - 1, {})
+    assert not following.waits(lane, end_ns, end_ns + LATE_NS, {})
 
 
 def test_runs_wait_for_others_and_are_known_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
