@@ -210,10 +210,11 @@ class Agent:
             os.read(self._woken, 4096)
         self._take_late()
         seen_ns = self.site.now_ns()
-        for handle, _ in poller.poll(0):
-            if handle in owners:
-                source = owners[handle].source
-                self._ask(owners[handle], lambda now, s=source, h=handle: s.ready(h, now))  # type: ignore[misc]
+        ready = [handle for handle, _ in poller.poll(0) if handle in owners]
+        at_ns = self.site.now_ns()  # of all alike: in which order we look at them is not the order of what happened
+        for handle in ready:
+            source = owners[handle].source
+            self._ask(owners[handle], lambda _, s=source, h=handle: s.ready(h, at_ns))  # type: ignore[misc]
         return seen_ns
 
     def _poll_due(self, seen_ns: int, *, everything: bool = False) -> None:

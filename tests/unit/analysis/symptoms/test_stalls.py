@@ -187,8 +187,27 @@ def test_a_collective_that_timed_out_is_of_whom_it_waited_for() -> None:
 def test_who_is_told_to_end_does_not_crash() -> None:
     steps, calls = working(-20, 0)
     events = [event(T0 + MS, 0, "process-exit", "error", "signal/SIGTERM")]
-    events += [event(T0 + (5 + rank) * MS, rank, "process-exit", "error", "exit/1") for rank in (1, 2, 3)]
+    events += [event(T0 + (205 + rank) * MS, rank, "process-exit", "error", "exit/1") for rank in (1, 2, 3)]
     assert told(tables(steps, calls, events), window(2, 2)) == []
+
+
+def ended_at_once(*more: dict[str, Any]) -> list[dict[str, Any]]:
+    """A launcher ends rank 0 because rank 1 failed; a busy agent saw rank 0 first. What is told of it."""
+    steps, calls = working(-20, 0)
+    events = [event(T0 + MS, 0, "process-exit", "error", "signal/SIGTERM")]
+    events += [event(T0 + 17 * MS, 1, "process-exit", "error", "exit/1"), *more]
+    return told(tables(steps, calls, events), window(2, 2))
+
+
+def test_of_ends_that_were_seen_together_the_failure_counts_whichever_was_seen_first() -> None:
+    (row,) = ended_at_once()
+    assert row["symptom"] == "crash"
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
+
+
+def test_of_ends_that_were_seen_together_who_lost_a_peer_did_not_fail() -> None:
+    gave_up = event(T0 + 15 * MS, 1, "rank-failed", "error", "RuntimeError")
+    assert ended_at_once({**gave_up, "message": "RuntimeError: Connection closed by peer"}) == []
 
 
 def test_a_crash_is_over_when_the_job_steps_again() -> None:
