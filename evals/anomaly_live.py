@@ -113,8 +113,9 @@ def seen(looked: Looked | None) -> float:
     odd = [0.0]
     for tier in looked.scored.tiers:
         odd.append(float(np.nan_to_num(np.abs(tier.score_WKB[PAST, :, 0])).max(initial=0.0)))
-        known = looked.profiles.judged(looked.streams, tier, np.ones(1, bool))
-        if known:
+        every = np.ones(1, bool)
+        known_E, known = looked.profiles.judged(looked.streams, tier, every, every, 0.0)
+        if known_E.any():
             odd += [float(np.nan_to_num(scores.score[-1])) for _, _, scores in known]
         elif len(tier.row_K) >= METRICS_MIN and tier.grid_KB.shape[1] >= SAMPLES_MIN + GUARD:
             odd.append(float(np.nan_to_num(distances(tier.lesser_KB[None]).score[0, -1])))

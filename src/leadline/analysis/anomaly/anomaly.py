@@ -120,7 +120,7 @@ def looked_at(*tables: pa.Table, window: Window) -> Looked | None:
     known = known_spans(anomaly, to_ns - KNOWN_NS, to_ns)
     if not len(streams) and not known:
         return None
-    roles = Roles(relation, ran_on(step, collective))
+    roles = Roles.of(relation, ran_on(step, collective))
     since_R = since_of(streams, roles, turns(step, collective, event, from_ns))
     profiles = Profiles.of(profile, [roles.jobs(entity) for _, entity in streams.entities.keys], to_ns)
     role_E = roles_of(streams, roles)

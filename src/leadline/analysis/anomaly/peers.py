@@ -21,6 +21,7 @@ from leadline.analysis.anomaly.kinds import Way
 from leadline.analysis.anomaly.streams import Names, Streams
 from leadline.analysis.columns import Bools, Ints, codes, ints
 from leadline.analysis.graph.topology import HELD, topology_of
+from leadline.analysis.remembered import Remembered, fingerprint
 from leadline.analysis.spec import S
 from leadline.model.ids import EntityId, kind_of
 
@@ -29,21 +30,45 @@ PLANNED = ("exit/0", "exit/143", "exit/130", "signal/SIGTERM", "signal/SIGINT")
 BUSY_RATIO = 0.2
 PEERS_FEW = 4  # fewer streams than this do not show what is usual among them
 WIRED = ("port", "swport", "xcvr")
+# Windows before of so many clusters (and tenants of them) are remembered: some MB each in a cluster of 256 hosts.
+# Source: bound.
+ROLES_MOST = 8
 _CARRIED = re.compile(r".*(?:packets_total|UcastPkts|packets)")
 _CARRIERS = ("gpu", "host", "process")
 
 
 class Roles:
-    """What entities are part of, by the relations that held in the window and by where steps and collectives ran."""
+    """What entities are part of, by the relations that held in the window and by where steps and collectives ran.
+    Answers are remembered."""
 
     def __init__(self, relation: pa.Table, ran: list[tuple[str, str]]) -> None:
         self._topology = topology_of(relation, (*HELD, "linked"))
         self._ran: dict[str, set[str]] = defaultdict(set)
         for job, host in ran:
             self._ran[f"host:{host}"].add(job)
+        self._roles: dict[str, str] = {}
+        self._jobs: dict[str, frozenset[str]] = {}
+
+    @staticmethod
+    def of(relation: pa.Table, ran: list[tuple[str, str]]) -> Roles:
+        """Those of the window before, with all answers, where relations and jobs are the same."""
+        return _KNOWN.of((fingerprint(relation), tuple(ran)), lambda: Roles(relation, ran))
 
     def role(self, entity: str) -> str:
         """What an entity's peers have in common with it; a text to compare."""
+        found = self._roles.get(entity)
+        if found is None:
+            found = self._roles[entity] = self._role(entity)
+        return found
+
+    def jobs(self, entity: str) -> frozenset[str]:
+        """The jobs that an entity works for, as far as that is one or the other."""
+        found = self._jobs.get(entity)
+        if found is None:
+            found = self._jobs[entity] = self._jobs_of(entity)
+        return found
+
+    def _role(self, entity: str) -> str:
         one = EntityId.of(entity)
         if one.kind == "swport":
             far = self._topology.far(entity)
@@ -56,8 +81,7 @@ class Roles:
             return f"{one.kind} {_numberless(one.name)}"
         return f"{one.kind} {jobs}"
 
-    def jobs(self, entity: str) -> frozenset[str]:
-        """The jobs that an entity works for, as far as that is one or the other."""
+    def _jobs_of(self, entity: str) -> frozenset[str]:
         one = EntityId.of(entity)
         if one.kind in ("rank", "comm", "job"):
             return frozenset([one.job])
@@ -81,6 +105,9 @@ class Roles:
         """The jobs that run on anything."""
         carriers = {*self._ran, *(name for name in self._topology.names if kind_of(name) in _CARRIERS)}
         return frozenset().union(*map(self._on, carriers))
+
+
+_KNOWN: Remembered[Roles] = Remembered(ROLES_MOST)
 
 
 def _numberless(text: str) -> str:

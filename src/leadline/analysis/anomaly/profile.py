@@ -13,6 +13,7 @@ Pure and deterministic: a profile is a function of the one before it and of the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +37,7 @@ _MOVES_MIN = 0.05  # of the scale of a level: what only drifts is odd when it ju
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """What one window says of an entity's M metrics, bin 0 the newest."""
+    """What one window says of an entity's M metrics, bin 0 the newest; or of those of several, one after the other."""
 
     y_MB: Floats  # as it is judged beside its past: less what the peers do where that is so
     peers_MB: Floats  # score beside its peers; NaN where there is none
@@ -117,34 +118,39 @@ def matched(known: Profile, place_M: Ints, seen: Bins) -> Profile:
     )  # fmt: skip
 
 
-def distances(known: Profile, seen: Bins, newest: int) -> tuple[Floats, Floats]:
-    """Scores of the newest N bins, oldest first, and the part of each metric in them, (N,) and (N, M).
+def distances(known: Sequence[Profile], seen: Bins, newest: int) -> tuple[Floats, Floats]:
+    """Scores of the newest N bins of E entities, oldest first, and the part of each metric in them, (E, N) and
+    (E, N, M). `known`: profiles of one shape; `seen`: of all of them, M rows of each after the other.
 
     Scores are standard deviations of the distances that were seen while it was learnt: 0 is usual.
     """
-    _, feature_NF, distance_N = _judged(known, seen, newest)
-    metrics = len(known.centre_M)
+    _, feature_ENF, distance_EN = _judged(known, seen, newest)
+    entities, metrics = len(known), len(known[0].centre_M)
+    middle_E = np.array([each.middle for each in known])
     # A distance of less than one standard deviation of one metric is none.
-    unit = max(known.unit, 1 / np.sqrt(_shrink(known)))
-    square_NM = (feature_NF**2).reshape(newest, -1, metrics).sum(axis=1)
-    share_NM = square_NM / np.maximum(square_NM.sum(axis=1), 1e-300)[:, None]
-    return (distance_N - known.middle) / unit, share_NM
+    unit_E = np.array([max(each.unit, 1 / np.sqrt(_shrink(each))) for each in known])
+    square_ENM = (feature_ENF**2).reshape(entities, newest, -1, metrics).sum(axis=2)
+    share_ENM = square_ENM / np.maximum(square_ENM.sum(axis=2), 1e-300)[:, :, None]
+    return (distance_EN - middle_E[:, None]) / unit_E[:, None], share_ENM
 
 
-def _judged(known: Profile, seen: Bins, newest: int) -> tuple[Floats, Floats, Floats]:
-    """Features of the newest bins as they are and in their own scale, and their distances."""
-    metrics = len(known.centre_M)
-    scale_S = np.array(SCALES[: len(known.own_F) // max(metrics, 1) - 1], np.int64)
-    level_TM = levels(
-        seen.y_MB, seen.peers_MB, known.count_M >= COUNT_KNOWN, known.centre_M, known.scale_M, seen.floor_M,
-        seen.side_M, CUT,
+def _judged(known: Sequence[Profile], seen: Bins, newest: int) -> tuple[Floats, Floats, Floats]:
+    """Features of the newest bins as they are and in their own scale, and their distances: (E, N, F) and (E, N)."""
+    entities, metrics = len(known), len(known[0].centre_M)
+    scale_S = np.array(SCALES[: len(known[0].own_F) // max(metrics, 1) - 1], np.int64)
+    level_TL = levels(
+        seen.y_MB, seen.peers_MB, np.concatenate([each.count_M for each in known]) >= COUNT_KNOWN,
+        np.concatenate([each.centre_M for each in known]), np.concatenate([each.scale_M for each in known]),
+        seen.floor_M, seen.side_M, CUT,
     )  # fmt: skip
-    raw_NF, feature_NF = features(level_TM, scale_S, newest, known.moves_D, CUT)
-    shrink = _shrink(known)
-    own_F = (1 - shrink) * known.own_F + shrink
-    factor_FK = np.sqrt(1 - shrink) * known.factor_FK
-    inner_KK = np.eye(FACTORS) + (factor_FK / own_F[:, None]).T @ factor_FK
-    return raw_NF, feature_NF, np.sqrt(squared(feature_NF, own_F, factor_FK, np.linalg.inv(inner_KK)))
+    level_ETM = np.ascontiguousarray(level_TL.reshape(-1, entities, metrics).transpose(1, 0, 2))
+    moves_ED = np.stack([each.moves_D for each in known])
+    raw_ENF, feature_ENF = features(level_ETM, scale_S, newest, moves_ED, CUT)
+    shrink_E1 = np.array([[_shrink(each)] for each in known])
+    own_EF = (1 - shrink_E1) * np.stack([each.own_F for each in known]) + shrink_E1
+    factor_EFK = np.sqrt(1 - shrink_E1)[:, :, None] * np.stack([each.factor_FK for each in known])
+    inner_EKK = np.eye(FACTORS) + (factor_EFK / own_EF[:, :, None]).transpose(0, 2, 1) @ factor_EFK
+    return raw_ENF, feature_ENF, np.sqrt(squared(feature_ENF, own_EF, factor_EFK, np.linalg.inv(inner_EKK)))
 
 
 def _shrink(known: Profile) -> float:
@@ -159,7 +165,7 @@ def learnt(known: Profile, seen: Bins, newest: int) -> Profile:
     of an hour moves a scale by a part and is not learnt as usual at once, and what has really changed is in the end.
     The factors: Ross et al., "Incremental Learning for Robust Visual Tracking" (IJCV 2008), without their mean.
     """
-    raw_NF, feature_NF, distance_N = _judged(known, seen, newest)
+    (raw_NF,), (feature_NF,), (distance_N,) = _judged([known], seen, newest)
     metrics = len(known.centre_M)
     now_NM = seen.y_MB[:, :newest].T
     there_NM = np.isfinite(now_NM)

@@ -1,6 +1,7 @@
-"""Kernels of profiles: the features of one entity in some bins, and how far they are from what was learnt.
+"""Kernels of profiles: the features of entities in some bins, and how far they are from what was learnt.
 
-T bins, oldest first, M metrics, S scales, F = M (1 + S) features, K factors, as in `profile.py`.
+E entities of one shape, T bins, oldest first, M metrics, S scales, F = M (1 + S) features, K factors, as in
+`profile.py`.
 """
 
 from __future__ import annotations
@@ -13,40 +14,44 @@ from leadline.analysis.columns import Floats, Ints
 
 
 @njit(cache=True, nogil=True)
-def features(level_TM: Floats, scale_S: Ints, newest: int, scale_D: Floats, cut: float) -> tuple[Floats, Floats]:
-    """Levels and moves of the newest N bins, as they are and each move in its own standard deviation, (N, F) both; NaN
-    where missing in the first, 0 in the second."""
-    bins, metrics = level_TM.shape
-    raw_TF = np.empty((bins, metrics * (1 + len(scale_S))))
-    write_features(level_TM, np.zeros(metrics), np.ones(metrics), scale_S, cut, raw_TF)
-    raw_NF = raw_TF[bins - newest :].copy()
-    out_NF = np.zeros(raw_NF.shape)
-    for n in range(newest):
-        for f in range(raw_NF.shape[1]):
-            z = raw_NF[n, f] if f < metrics else raw_NF[n, f] / scale_D[f - metrics]
-            out_NF[n, f] = 0.0 if np.isnan(z) else min(max(z, -cut), cut)
-    return raw_NF, out_NF
+def features(level_ETM: Floats, scale_S: Ints, newest: int, scale_ED: Floats, cut: float) -> tuple[Floats, Floats]:
+    """Levels and moves of the newest N bins, as they are and each move in its own standard deviation, (E, N, F) both;
+    NaN where missing in the first, 0 in the second."""
+    entities, bins, metrics = level_ETM.shape
+    count = metrics * (1 + len(scale_S))
+    raw_TF, zeros_M, ones_M = np.empty((bins, count)), np.zeros(metrics), np.ones(metrics)
+    raw_ENF, out_ENF = np.empty((entities, newest, count)), np.zeros((entities, newest, count))
+    for e in range(entities):
+        write_features(level_ETM[e], zeros_M, ones_M, scale_S, cut, raw_TF)
+        for n in range(newest):
+            for f in range(count):
+                raw = raw_TF[bins - newest + n, f]
+                raw_ENF[e, n, f] = raw
+                z = raw if f < metrics else raw / scale_ED[e, f - metrics]
+                out_ENF[e, n, f] = 0.0 if np.isnan(z) else min(max(z, -cut), cut)
+    return raw_ENF, out_ENF
 
 
 @njit(cache=True, nogil=True)
-def squared(feature_NF: Floats, own_F: Floats, factor_FK: Floats, inverse_KK: Floats) -> Floats:
-    """The squared distances f A^-1 f' of N bins, with A = diag(own) + factor factor' and `inverse` that of
-    1 + factor' diag(own)^-1 factor (Woodbury 1950): F K steps each instead of F^2."""
-    bins, count = feature_NF.shape
-    factors = factor_FK.shape[1]
-    out_N, part_K = np.zeros(bins), np.zeros(factors)
-    for n in range(bins):
-        total = 0.0
-        part_K[:] = 0.0
-        for f in range(count):
-            value = feature_NF[n, f]
-            if value != 0.0:
-                scaled = value / own_F[f]
-                total += value * scaled
-                for k in range(factors):
-                    part_K[k] += factor_FK[f, k] * scaled
-        for k in range(factors):
-            for j in range(factors):
-                total -= part_K[k] * inverse_KK[k, j] * part_K[j]
-        out_N[n] = max(total, 0.0)
-    return out_N
+def squared(feature_ENF: Floats, own_EF: Floats, factor_EFK: Floats, inverse_EKK: Floats) -> Floats:
+    """The squared distances f A^-1 f' of N bins of each entity, with A = diag(own) + factor factor' and `inverse` that
+    of 1 + factor' diag(own)^-1 factor (Woodbury 1950): F K steps each instead of F^2."""
+    entities, bins, count = feature_ENF.shape
+    factors = factor_EFK.shape[2]
+    out_EN, part_K = np.zeros((entities, bins)), np.zeros(factors)
+    for e in range(entities):
+        for n in range(bins):
+            total = 0.0
+            part_K[:] = 0.0
+            for f in range(count):
+                value = feature_ENF[e, n, f]
+                if value != 0.0:
+                    scaled = value / own_EF[e, f]
+                    total += value * scaled
+                    for k in range(factors):
+                        part_K[k] += factor_EFK[e, f, k] * scaled
+            for k in range(factors):
+                for j in range(factors):
+                    total -= part_K[k] * inverse_EKK[e, k, j] * part_K[j]
+            out_EN[e, n] = max(total, 0.0)
+    return out_EN

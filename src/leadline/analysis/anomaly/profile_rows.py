@@ -33,6 +33,7 @@ from leadline.analysis.anomaly.profile import (
 from leadline.analysis.anomaly.scores import GUARD, Scored, Tier
 from leadline.analysis.anomaly.streams import Streams
 from leadline.analysis.columns import Bools, Ints, codes, ints
+from leadline.analysis.remembered import Remembered
 from leadline.analysis.spec import S, Window
 from leadline.model.ids import kind_of
 
@@ -42,6 +43,9 @@ TURNS = 18  # windows in which all have had their turn
 AT_ONCE_MIN = 64  # so few are no load
 METRICS_MIN = 3  # two are each told alone
 METRICS_MAX = 512
+# Rows that are read once, though 18 windows have them. 5 KB each; a cluster of 256 hosts has 12,000. Source: bound.
+KNOWN_MOST = 16_384
+_VALUES_MAX = 1 << 19  # of bins that are looked at at once: 4 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,11 @@ class Part:
 
     def bins(self, tier: Tier) -> Bins:
         """What the window says of them."""
-        at = self.place_M
-        return Bins(tier.y_KB[at], tier.peers_KB[at], tier.floor_K[at], tier.side_K[at])
+        return _bins(tier, self.place_M)
+
+
+def _bins(tier: Tier, at_M: Ints) -> Bins:
+    return Bins(tier.y_KB[at_M], tier.peers_KB[at_M], tier.floor_K[at_M], tier.side_K[at_M])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +99,37 @@ class Profiles:
         kept = {each.key: each for each in _kept(rows, to_ns)}
         return cls(kept, [tuple(sorted(jobs)) for jobs in jobs_E], to_ns)
 
-    def judged(self, streams: Streams, tier: Tier, wanted_E: Bools) -> list[tuple[int, Ints, Scores]]:
-        """(entity, its streams, scores of its newest bins) of those whose profile knows them."""
-        found: list[tuple[int, Ints, Scores]] = []
+    def judged(
+        self, streams: Streams, tier: Tier, wanted_E: Bools, all_of_E: Bools, least: float
+    ) -> tuple[Bools, list[tuple[int, Ints, Scores]]]:
+        """Which entities are known to their profile, (E,), and (entity, its streams, scores of its newest bins) of
+        those of them that have a score of at least `least`, and of `all_of_E` whatever they have."""
+        alike: dict[tuple[int, int], list[tuple[Part, Profile]]] = {}  # by their shape
         for part in self._of(streams, tier):
             kept = self._known(streams, tier, part)
             if kept is None or not kept.profile.knows or not wanted_E[part.entity]:
                 continue
-            seen = part.bins(tier)
-            profile = _matched(kept, part, seen)
-            score_N, share_NM = distances(profile, seen, GUARD)
-            nothing_NM = np.zeros(share_NM.shape)
-            found.append((part.entity, tier.row_K[part.place_M], Scores(score_N, share_NM, nothing_NM, nothing_NM)))
-        return found
+            profile = _matched(kept, part, tier)
+            alike.setdefault((len(profile.centre_M), len(profile.own_F)), []).append((part, profile))
+        known_E = np.zeros(len(wanted_E), bool)
+        found: list[tuple[int, Ints, Scores]] = []
+        for (metrics, _), some in alike.items():
+            at_once = max(1, _VALUES_MAX // (metrics * tier.grid_KB.shape[1]))
+            for first in range(0, len(some), at_once):
+                parts, profiles = zip(*some[first : first + at_once], strict=True)
+                place_EM = np.stack([part.place_M for part in parts])
+                score_EN, share_ENM = distances(profiles, _bins(tier, place_EM.ravel()), GUARD)
+                entity_E, nothing_NM = np.array([part.entity for part in parts]), np.zeros(share_ENM.shape[1:])
+                known_E[entity_E] = True
+                found += [
+                    (
+                        int(entity_E[at]),
+                        tier.row_K[place_EM[at]],
+                        Scores(score_EN[at], share_ENM[at], nothing_NM, nothing_NM),
+                    )
+                    for at in np.flatnonzero((score_EN >= least).any(axis=1) | all_of_E[entity_E]).tolist()
+                ]
+        return known_E, found
 
     def learnt(self, streams: Streams, scored: Scored) -> list[Kept]:
         """The profiles whose turn it is, with the bins since they were written."""
@@ -130,7 +155,7 @@ class Profiles:
         else:
             most = bins - SCALES[scales - 1] + 1 if scales else bins
             newest = min(max((self.to_ns - kept.end_ns) // tier.width_ns, 1), most)
-            profile = learnt(_matched(kept, part, seen), seen, newest)
+            profile = learnt(_matched(kept, part, tier), seen, newest)
         if profile is None or not _sound(profile):
             return None
         tenant, entity = streams.entities.keys[part.entity]
@@ -175,12 +200,12 @@ def _ranks(names: Sequence[str]) -> Ints:
     return rank_N
 
 
-def _matched(kept: Kept, part: Part, seen: Bins) -> Profile:
+def _matched(kept: Kept, part: Part, tier: Tier) -> Profile:
     if kept.streams == part.streams:
         return kept.profile
     before = {tuple(each): place for place, each in enumerate(json.loads(kept.streams))}
     place_M = np.array([before.get(tuple(each), -1) for each in json.loads(part.streams)], np.int64)
-    return matched(kept.profile, place_M, seen)
+    return matched(kept.profile, place_M, part.bins(tier))
 
 
 def _sound(profile: Profile) -> bool:
@@ -188,6 +213,8 @@ def _sound(profile: Profile) -> bool:
     small = (profile.moves_D, profile.own_F, profile.factor_FK)
     return bool(np.isfinite(profile.scale_M).all()) and all(np.abs(each).max(initial=0.0) < 6e4 for each in small)
 
+
+_KNOWN: Remembered[Kept | None] = Remembered(KNOWN_MOST)
 
 # --- rows -----------------------------------------------------------------------------------------------------------
 
@@ -200,7 +227,8 @@ def _kept(rows: pa.Table, to_ns: int) -> Iterator[Kept]:
     last = np.ones(len(order), bool)
     last[:-1] = np.logical_or.reduce([key[order][1:] != key[order][:-1] for key in keys])
     for row in rows.take(pa.array(some[order[last]])).to_pylist():
-        kept = _of_row(row)
+        row["jobs"] = tuple(sorted(row["jobs"] or ()))
+        kept = _KNOWN.of(tuple(row.values()), lambda told=row: _of_row(told))  # type: ignore[misc]
         if kept is not None:
             yield kept
 
@@ -218,7 +246,7 @@ def _of_row(row: dict[str, Any]) -> Kept | None:
     if profile is None or not names or row["bin_s"] <= 0:
         return None
     return Kept(row["tenant"], row["entity"], row["bin_s"] * S, row["since_ns"], row["end_ns"],
-                tuple(sorted(row["jobs"] or ())), row["streams"], profile)  # fmt: skip
+                row["jobs"], row["streams"], profile)  # fmt: skip
 
 
 def packed(profile: Profile) -> str:

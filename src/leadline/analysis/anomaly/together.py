@@ -38,10 +38,9 @@ def together(
     found: dict[tuple[str, str], Span] = {}
     for tier in scored.tiers:
         wanted_E = np.array([key in open_of or key not in alone for key in streams.entities.keys], bool)
-        by_profile = profiles.judged(streams, tier, wanted_E)
-        rest_E = wanted_E.copy()
-        rest_E[[entity for entity, _, _ in by_profile]] = False
-        for entity, row_M, scores in by_profile + _judged(streams, tier, rest_E):
+        open_E = np.array([key in open_of for key in streams.entities.keys], bool)
+        known_E, by_profile = profiles.judged(streams, tier, wanted_E, open_E, ON)
+        for entity, row_M, scores in by_profile + _judged(streams, tier, wanted_E & ~known_E):
             key = streams.entities.keys[entity]
             old = open_of.get(key)
             span = _span(streams, tier, key, row_M, scores, old, to_ns)

@@ -47,9 +47,10 @@ def warm_anomalies() -> Verdicts:
 
 def warm_together() -> Scores:
     """The distance of one entity with three metrics, which takes bins of a past; and that from its profile."""
-    raw_NF, feature_NF = features(np.zeros((24, 3)), np.array([4, 16]), 4, np.ones(6), 8.0)
-    assert not squared(feature_NF, np.ones(9), np.zeros((9, 4)), np.eye(4)).any()
-    assert raw_NF.shape == (4, 9)
+    raw_ENF, feature_ENF = features(np.zeros((2, 24, 3)), np.array([4, 16]), 4, np.ones((2, 6)), 8.0)
+    inverse_EKK = np.stack([np.eye(4), np.eye(4)])
+    assert not squared(feature_ENF, np.ones((2, 9)), np.zeros((2, 9, 4)), inverse_EKK).any()
+    assert raw_ENF.shape == (2, 4, 9)
     return distances(np.zeros((1, 3, SAMPLES_MIN + GUARD)))
 
 

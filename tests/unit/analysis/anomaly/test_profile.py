@@ -39,6 +39,12 @@ def of_past(value_NM: Floats, each: int = 18) -> Profile:
     return known
 
 
+def scores_of(known: Profile, seen: Bins, newest: int) -> tuple[Floats, Floats]:
+    """Scores and parts of one entity."""
+    (score_N,), (share_NM,) = distances([known], seen, newest)
+    return score_N, share_NM
+
+
 def calm(samples: int, seed: int = 1) -> Floats:
     """Two that go together, and four alone."""
     value_NM = np.random.default_rng(seed).normal(size=(samples, METRICS))
@@ -57,11 +63,11 @@ def test_centre_and_scale_are_those_of_the_past() -> None:
 def test_of_calm_bins_few_are_odd_and_a_shift_of_what_goes_together_is() -> None:
     known = of_past(calm(1800))
     now = calm(936, seed=2)
-    scores = np.concatenate([distances(known, seen_of(now[at : at + 36]), 18)[0] for at in range(0, 900, 18)])
+    scores = np.concatenate([scores_of(known, seen_of(now[at : at + 36]), 18)[0] for at in range(0, 900, 18)])
     assert (scores >= 5).mean() < 0.005
     apart = calm(36, seed=3)
     apart[-4:, 1] -= 12.0  # in its range nearly; but metric 0 does not go with it
-    score_N, share_NM = distances(known, seen_of(apart), 4)
+    score_N, share_NM = scores_of(known, seen_of(apart), 4)
     assert score_N.min() > 4
     assert (share_NM.argmax(axis=1) == 1).all()
     assert share_NM.sum(axis=1) == pytest.approx(np.ones(4))
@@ -71,14 +77,30 @@ def test_what_lasts_longer_than_a_window_is_still_odd() -> None:
     """36 samples of look-back know nothing else by then; the profile has learnt less than half of it."""
     value_NM = np.concatenate([calm(1800), calm(120, seed=5) + 40.0])
     known = of_past(value_NM)
-    assert (distances(known, seen_of(value_NM[-36:]), 4)[0] > 5).all()
+    assert (scores_of(known, seen_of(value_NM[-36:]), 4)[0] > 5).all()
 
 
 def test_what_stays_so_for_hours_is_baseline_in_the_end() -> None:
     value_NM = np.concatenate([calm(900), calm(9000, seed=5) + 40.0])
     known = of_past(value_NM)
     assert known.centre_M == pytest.approx(np.full(METRICS, 140.0), abs=4)
-    assert (distances(known, seen_of(value_NM[-36:]), 4)[0] < 5).all()
+    assert (scores_of(known, seen_of(value_NM[-36:]), 4)[0] < 5).all()
+
+
+def test_of_several_at_once_each_has_the_numbers_that_it_has_alone() -> None:
+    known = [of_past(calm(900 + 180 * seed, seed)) for seed in range(1, 6)]
+    seen = [seen_of(calm(36, seed) + 3.0 * seed) for seed in range(1, 6)]
+    all_of = Bins(
+        *(
+            np.concatenate(parts)
+            for parts in zip(*((s.y_MB, s.peers_MB, s.floor_M, s.side_M) for s in seen), strict=True)
+        )
+    )
+    score_EN, share_ENM = distances(known, all_of, 4)
+    for place, (one, now) in enumerate(zip(known, seen, strict=True)):
+        score_N, share_NM = scores_of(one, now, 4)
+        assert score_EN[place].tolist() == score_N.tolist()
+        assert share_ENM[place].tolist() == share_NM.tolist()
 
 
 def test_beside_peers_the_lesser_counts() -> None:
@@ -87,8 +109,8 @@ def test_beside_peers_the_lesser_counts() -> None:
     odd[-4:] += 60.0
     seen = seen_of(odd)
     shared = replace(seen, peers_MB=np.zeros_like(seen.peers_MB))
-    assert distances(known, seen, 4)[0].min() > 5
-    assert distances(known, shared, 4)[0].max() < 1
+    assert scores_of(known, seen, 4)[0].min() > 5
+    assert scores_of(known, shared, 4)[0].max() < 1
 
 
 def test_a_metric_that_is_new_is_not_judged_and_others_keep_what_is_known() -> None:
@@ -100,7 +122,7 @@ def test_a_metric_that_is_new_is_not_judged_and_others_keep_what_is_known() -> N
     assert other.factor_FK[1:4].tolist() == known.factor_FK[[0, 1, 3]].tolist()
     assert other.moves_D[5:].tolist() == known.moves_D[[6, 7, 9]].tolist()
     now[-1, 0] = 1e9
-    assert (distances(other, seen_of(now), 1)[1][0, 0]) == 0.0
+    assert (scores_of(other, seen_of(now), 1)[1][0, 0]) == 0.0
 
 
 def test_a_metric_is_new_to_a_profile_with_as_few_moves_as_metrics() -> None:
