@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
@@ -14,11 +14,17 @@ from leadline.analysis.spec import Read
 from leadline.model.ids import EntityId
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
+from leadline.model.units import S
 from leadline.runner.load import Chosen, ends_windows
 from leadline.runner.watermarks import Job
 
 Ints = NDArray[np.int64]
 
+# Rows that are older than this when they come are waited for by nobody. A Prometheus sends a sample 5 s after it was
+# scraped at the latest (batch_send_deadline), and it takes up to 1 s until it is stored. Source: Prometheus 2.42,
+# remote_write.queue_config.
+WAITED_NS_MAX = 7 * S
+_SPAN_NS, _SPANS = 10 * S, 6  # the last minute, by tens of seconds: four scrapes at the usual 15 s
 # Edges told before: about 200 bytes each. Of one that was forgotten, the next telling counts as news.
 EDGES_MAX = 200_000
 RELATION_KEY = ("child", "kind", "from_ns", "parent", "source")
@@ -82,6 +88,28 @@ def united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             out.append((begin, end))
     return out
+
+
+class Lateness:
+    """How old rows usually are when they come: who has waited so long has most of what there is."""
+
+    def __init__(self) -> None:
+        self._largest: deque[tuple[int, int]] = deque()  # span of time, and the oldest that came in it
+
+    def hear(self, oldest_ns: int, now_ns: int) -> None:
+        """Rows came, the oldest of them of this time. What comes after an outage is no reason to wait for more."""
+        late_ns, span = now_ns - oldest_ns, now_ns // _SPAN_NS
+        if not 0 <= late_ns <= WAITED_NS_MAX:
+            return
+        if self._largest and self._largest[-1][0] == span:
+            late_ns = max(late_ns, self._largest.pop()[1])
+        self._largest.append((span, late_ns))
+        while self._largest[0][0] <= span - _SPANS:
+            self._largest.popleft()
+
+    def usual_ns(self, now_ns: int) -> int:
+        """The most of the last minute."""
+        return max((late_ns for span, late_ns in self._largest if span > now_ns // _SPAN_NS - _SPANS), default=0)
 
 
 class Edges:

@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from leadline.analysis.spec import Part
 from leadline.model.tables import Identity, Table
+from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.model.units import S
-from leadline.runner.arrivals import Ints, first_by_job
+from leadline.runner.arrivals import Ints, Lateness, first_by_job
 from leadline.runner.behind import Behind
 from leadline.runner.lanes import Lane
 from leadline.runner.watermarks import LATE_NS, Job
@@ -42,6 +43,8 @@ class Following:
         for lane in self._lanes:
             if lane.analysis.part is Part.JOB:
                 lane.behind = Behind(lane.analysis.window_ns)
+            elif any(read.table is METRIC_SAMPLE for read in lane.analysis.reads):
+                lane.lateness = Lateness()  # samples are what senders hold back; events come as they happen
         for lane in self._lanes:
             read_on = {read.table.name for read in lane.analysis.reads if not read.waits}
             if lane.behind is None:
@@ -84,11 +87,13 @@ class Following:
                 each.back_ns = to_ns - 1 if each.back_ns is None else min(each.back_ns, to_ns - 1)
 
     def waits(self, lane: Lane, end_ns: int, now_ns: int, come: Mapping[Job, int]) -> bool:
-        """Whether a window that is closed by the clock waits a little: for data that is nearly there, or for the jobs
-        that this makes wait."""
+        """Whether a window that is closed by the clock waits a little: for data that is nearly there, for samples as
+        late as they usually are, or for the jobs that this makes wait."""
         if lane.behind is not None:
             soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
             return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
+        if lane.lateness is not None and now_ns - end_ns < lane.lateness.usual_ns(now_ns):
+            return True  # else it is judged now and once more when they have come
         if now_ns - end_ns >= LATE_NS:
             return False  # where the machine is too slow somebody is always behind, and the others want to be told
         if lane.back_ns is not None and now_ns >= lane.back_after_ns:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from leadline.analysis import Analysis
 from leadline.model.units import S
+from leadline.runner.arrivals import Lateness
 from leadline.runner.behind import Behind
 from leadline.runner.windows import Schedule
 
@@ -63,6 +64,7 @@ class Lane:
     above: list[int]  # places of the analyses whose verdicts it reads
     fed_by: list[Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
     behind: Behind | None = None  # of one that judges jobs
+    lateness: Lateness | None = None  # of samples, where it reads them and follows live data
     back_ns: int | None = None  # from here on it is judged again: jobs that were behind show symptoms there
     back_after_ns: int = 0  # not before
     store_failed: int = 0  # times in a row that the store did not answer it

@@ -12,7 +12,8 @@ from tests.builders.incident import Names, rows_of
 
 from leadline.analysis.spec import Read
 from leadline.model.tables import BY_NAME
-from leadline.runner.arrivals import Edges, times_of, united
+from leadline.model.units import S
+from leadline.runner.arrivals import WAITED_NS_MAX, Edges, Lateness, times_of, united
 
 RELATION = BY_NAME["relation"]
 READ = Read(RELATION, valid=True)
@@ -61,3 +62,20 @@ def test_united_spans_hold_the_same_times_and_do_not_overlap(spans: list[tuple[i
         at for begin, end in found for at in range(begin, end + 1)
     }
     assert all(before[1] < after[0] for before, after in pairwise(found))
+
+
+def test_samples_are_as_late_as_the_latest_of_the_last_minute() -> None:
+    late = Lateness()
+    assert late.usual_ns(0) == 0
+    for at_s, late_s in ((5, 1), (8, 4), (20, 5), (25, 2)):
+        late.hear((at_s - late_s) * S, at_s * S)
+    assert late.usual_ns(30 * S) == 5 * S
+    assert late.usual_ns(79 * S) == 5 * S
+    assert late.usual_ns(80 * S) == 0
+
+
+def test_what_comes_after_an_outage_or_ahead_of_the_clock_is_not_waited_for() -> None:
+    late = Lateness()
+    late.hear(0, WAITED_NS_MAX + 1)
+    late.hear(9 * S, 8 * S)
+    assert late.usual_ns(8 * S) == 0

@@ -581,6 +581,23 @@ def test_jobs_that_are_behind_are_judged_though_more_is_due_than_can_be_judged(s
     assert of_bert()[:2] == [20, 40]
 
 
+def test_samples_are_waited_for_as_long_as_they_usually_take(store: Store) -> None:
+    """A Prometheus that holds its samples for 4 s: a window of `anomaly` is judged when they have come, once."""
+    world = World(store, [ANALYSIS["anomaly"]], from_ns=None)
+    (lane,) = world.runner._lanes
+
+    def scraped(at_s: int, sent_s: int) -> None:
+        world.go(sent_s - world.passed_s())
+        row = {"series": bytes(16), "time_ns": BEGIN_NS + at_s * S, "value": 1.0}
+        world.come("metric_sample", rows_of(BY_NAME["metric_sample"], [row], Names()))
+
+    for at_s in range(4, 44, 5):
+        scraped(at_s, at_s + 4)
+    world.go(10)
+    assert world.counted["judged_again"] <= 1, "but for the first, of which nobody knew how late it comes"
+    assert lane.schedule.judged_to_ns >= BEGIN_NS + 40 * S
+
+
 def test_what_judges_all_jobs_waits_for_those_that_are_behind_for_a_bounded_time() -> None:
     lane = Lane(volumes, Schedule(rhythms([volumes])[0], BEGIN_NS), [], back_ns=BEGIN_NS)
     following = Following([lane])
