@@ -25,15 +25,21 @@ from leadline.model.tables import Table
 from leadline.model.units import S
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.identity import Hashes, hashes
-from leadline.runner.verdicts import newer_by
+from leadline.runner.verdicts import newer_by, newer_columns
 from leadline.store.client import Store
 from leadline.store.schema import arrow_schema, is_verdicts
 
-ROWS_MAX = 150_000  # of one table: one with more in the span of a read is read from the store
-BYTES_MAX = 48 << 20  # of one table
+# Of one table: one with more in the span of a read is read from the store. 256 hosts with a sample of each of 58,000
+# streams each 15 s have 1.2 million in what is read, of 60 bytes. Source: bench.live.
+ROWS_MAX = 2_000_000
+BYTES_MAX = 128 << 20  # of one table
 PIECES_MAX = 32  # that rows lie in: more make each look at them slow
-BACK_NS = 120 * S  # kept beyond what was asked for last: a window that is judged again asks for older rows
+# Kept beyond what was asked for last: a window that is judged again asks for older rows, 64 s later at most
+# (`windows.DEBOUNCE_NS_MAX`).
+BACK_NS = 70 * S
+GONE_SHARE = 4  # rows are let go of when they have become a quarter more: each time all that are kept are copied
 AGAIN_NS = 60 * S  # a table that had too many rows is tried again when the reads have moved on so far
+_LITTLE = 20_000  # rows: fewer are not worth to let go of
 EVER = -(2**63)
 # Words as the engine codes them: to write them out and code them again takes seconds for millions of rows.
 CODED = "SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1"
@@ -44,9 +50,11 @@ _Key = tuple[str, str]  # table, column that says how far back a read goes; empt
 
 @dataclass(slots=True)
 class _Held:
-    """Rows of a table whose column is at least `from_ns`, or null."""
+    """Rows of a table whose column is at least `from_ns`, or null; of their columns those that are read."""
 
     from_ns: int
+    names: tuple[str, ...]  # of columns: of `rows`
+    taken: tuple[str, ...]  # these and those of the key, of rows that are `pending`
     rows: pa.Table
     hash_N: Hashes  # of the key of each row
     sorted_N: Hashes  # the same in order
@@ -64,6 +72,7 @@ class Recent:
         self._lock = threading.Lock()  # what is held, and what is pending
         self._held: dict[_Key, _Held] = {}
         self._too_many: dict[_Key, int] = {}
+        self._read_yet: dict[_Key, dict[str, None]] = {}  # columns
         store.listen(self.appended)
 
     def close(self) -> None:
@@ -83,7 +92,7 @@ class Recent:
                 if rows is None or held.pending_rows + rows.num_rows > ROWS_MAX:  # unknown, or nobody reads them
                     del self._held[key]
                 else:
-                    held.pending.append(rows)
+                    held.pending.append(rows.select(held.taken))
                     held.pending_rows += rows.num_rows
 
     def stored(self, table: Table, names: Sequence[str], conditions: Sequence[Condition]) -> pa.Table | None:
@@ -94,15 +103,16 @@ class Recent:
         least = next((each for each in conditions if each.how in (">", ">=")), None)
         from_ns = least.value if least and isinstance(least.value, int) else EVER
         key = table.name, least.column if least else ""
-        held = self._now(key, table, from_ns)
-        if held is None or from_ns < held.from_ns:
-            held = self._read(key, table, least, from_ns)
-        if held is None:
-            return None
-        held.asked_ns = min(held.asked_ns, from_ns)
         if is_verdicts(table):  # rows that take others back are held, and never given out
             conditions = [*conditions, Condition("revision", ">=", 0)]
         needed = dict.fromkeys((*names, *(each.column for each in conditions)))
+        held = self._now(key, table, from_ns)
+        if held is None or from_ns < held.from_ns or not needed.keys() <= set(held.names):
+            self._read_yet.setdefault(key, {}).update(needed)
+            held = self._read(key, table, least, from_ns if held is None else min(from_ns, held.from_ns))
+        if held is None:
+            return None
+        held.asked_ns = min(held.asked_ns, from_ns)
         return fulfilling(held.rows.select(list(needed)), conditions).select(list(names))
 
     def _now(self, key: _Key, table: Table, from_ns: int) -> _Held | None:
@@ -114,7 +124,7 @@ class Recent:
             pending, held.pending, held.pending_rows = held.pending, [], 0
         if pending:
             _take(held, table, pa.concat_tables(pending))
-        if held.rows.num_rows > 2 * held.kept + ROWS_MAX // 8:
+        if held.rows.num_rows > held.kept + held.kept // GONE_SHARE + _LITTLE:
             _let_go(held, key[1])
             if held.rows.num_rows > ROWS_MAX or held.rows.nbytes > BYTES_MAX:
                 self._drop(key, from_ns)
@@ -137,13 +147,15 @@ class Recent:
         if count > ROWS_MAX:
             self._too_many[key] = from_ns
             return None
-        empty = arrow_schema(table).empty_table()
+        own = [least.column] if least else []
+        kept = tuple(dict.fromkeys((*self._read_yet[key], *own, *newer_columns(table))))
+        taken = tuple(dict.fromkeys((*kept, *table.key)))
         none = np.zeros(0, np.uint64)
-        held = _Held(from_ns, empty, none, none, from_ns)
+        held = _Held(from_ns, kept, taken, arrow_schema(table).empty_table().select(kept), none, none, from_ns)
         with self._lock:  # first: rows that are stored from here on are heard of
             self._held[key] = held
-        names = ", ".join(f"`{column.name}`" for column in table.columns)
-        schema = arrow_schema(table)
+        names = ", ".join(f"`{name}`" for name in taken)
+        schema = pa.schema([arrow_schema(table).field(name) for name in taken])
         try:
             found = self._store.query(f"SELECT {names} {source} {CODED}", parameters)
             rows = pa.table([in_type(found[each.name], each.type) for each in schema], schema=schema)
@@ -165,7 +177,7 @@ def in_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
 
 def _take(held: _Held, table: Table, fresh: pa.Table) -> None:
     """Hold more rows: of one identity the one that counts."""
-    rows, fresh_N = pa.concat_tables([held.rows, fresh]), hashes(table, fresh)
+    rows, fresh_N = pa.concat_tables([held.rows, fresh.select(held.names)]), hashes(table, fresh)
     hash_N = np.concatenate([held.hash_N, fresh_N])
     fresh_N = np.sort(fresh_N)
     places = np.searchsorted(held.sorted_N, fresh_N)

@@ -35,6 +35,12 @@ def effective_rows(table: Table, rows: pa.Table) -> pa.Table:
     return rows if len(chosen_N) == rows.num_rows else rows.take(pa.array(chosen_N))
 
 
+def newer_columns(table: Table) -> tuple[str, ...]:
+    """The columns that say which of two rows of one key is newer."""
+    by = ("revision", "version") if table.identity is Identity.REVISION else ()
+    return (*by, table.newest) if table.newest else by
+
+
 def newer_by(table: Table, rows: pa.Table) -> list[Numbers]:
     """What says which of two rows of one key is newer, the least important first; none where it is the last one."""
     newest = [rows[table.newest].to_numpy()] if table.newest else []

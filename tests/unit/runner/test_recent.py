@@ -87,6 +87,7 @@ def test_what_is_held_is_what_the_store_gives(store: Counting, table: Table, mon
     monkeypatch.setattr(recent, "BACK_NS", 10 * S)
     monkeypatch.setattr(recent, "ROWS_MAX", 400)  # rows are let go of, and a table is too large for a while
     monkeypatch.setattr(recent, "PIECES_MAX", 3)
+    monkeypatch.setattr(recent, "_LITTLE", 50)
     plain, held = StoreRows(store), StoreRows(store, Recent(store))
     rng, some = np.random.default_rng(len(table.name)), 0
     for at in range(100, 150, 6):
@@ -117,6 +118,24 @@ def test_the_store_is_asked_once_and_heard_from_then_on(store: Counting) -> None
         assert held.chosen(Chosen(SAMPLE, ("value",), at * S, (at + 10) * S)).num_rows == 10
         asked.append(store.queries - before)
     assert asked == [2] + [0] * 9  # how many there are, and which
+
+
+def test_only_columns_that_are_read_are_held_and_one_more_is_asked_for_once(store: Counting) -> None:
+    memory = Recent(store)
+    store.append(SAMPLE, samples(0, 10))
+    since = [Condition("time_ns", ">=", 0)]
+    assert memory.stored(SAMPLE, ("value",), since) is not None
+    (held,) = memory._held.values()
+    assert set(held.rows.column_names) == {"value", "time_ns"}
+    asked = []
+    for at in range(10, 40, 10):
+        store.append(SAMPLE, samples(at, 10))
+        before = store.queries
+        found = memory.stored(SAMPLE, ("value", "series"), since)
+        assert found is not None
+        assert sorted(found["series"].to_pylist()) == [(1).to_bytes(16, "little")] * (at + 10)
+        asked.append(store.queries - before)
+    assert asked == [2, 0, 0]
 
 
 def test_what_perhaps_was_stored_is_asked_for(store: Counting) -> None:
