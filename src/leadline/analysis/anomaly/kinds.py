@@ -43,6 +43,7 @@ SKIPPED = re.compile(
     r"|DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION|DCGM_FI_DEV_FB_FREE|DCGM_FI_PROCESS_NAME|sflow_sample_.*|ALERTS.*"
     r"|go_.*|python_.*|promhttp_.*|net_conntrack_.*|scrape_(?:samples|series).*|leadline_agent_(?:delivered|spool).*"
     r"|node_qdisc_(?:overlimits|requeues)_total"  # a shaper's, of which it has as many as packets
+    r"|node_network_(?:transmit_queue_length|.*_assign_type|protocol_type|device_id|net_dev_group)"  # settings
     r"|node_(?:time|timex|textfile|scrape|exporter|entropy|filefd|arp|sockstat|nf_conntrack)_?.*"
 )
 """What says nothing of the health of an entity, or says it twice, or grows for ever by its nature."""

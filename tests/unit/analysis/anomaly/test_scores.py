@@ -51,7 +51,16 @@ def test_what_a_name_says(name: str, way: Way, side: int) -> None:
     assert (kind.way, kind.side) == (way, side)
 
 
-@pytest.mark.parametrize("name", ["node_boot_time_seconds", "leadline_agent_info", "node_load15", "ifDirection"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "node_boot_time_seconds",
+        "leadline_agent_info",
+        "node_load15",
+        "ifDirection",
+        "node_network_transmit_queue_length",
+    ],
+)
 def test_what_says_nothing_of_health_is_not_judged(name: str) -> None:
     assert metric_kind(name) is None
 
