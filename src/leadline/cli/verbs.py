@@ -19,7 +19,7 @@ VERBS: Mapping[str, str] = {
     "token": "leadline.cli.token:app",
     "agent": "leadline.cli.agent:app",
     "diagnose": "leadline.cli.diagnosis.diagnose:diagnose",
-    "doctor": "leadline.cli.doctor:doctor",
+    "doctor": "leadline.cli.doctor.verb:doctor",
     "status": "leadline.cli.status:status",
     "top": "leadline.cli.top.top:top",
     "sql": "leadline.cli.sql:sql",

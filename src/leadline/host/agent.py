@@ -34,6 +34,7 @@ from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, St
 from leadline.host.frames import Item
 from leadline.host.lane import LANES, Lane, Refusals
 from leadline.host.parcels import parcels, parts
+from leadline.host.permissions import is_wrong, sentence, tries
 from leadline.host.post import Poster, Server, parse_server
 from leadline.host.secret import certificates, secret_of
 from leadline.host.sources.site import Site, read_if_there
@@ -152,6 +153,16 @@ class Agent:
         for lane in self.lanes.values():
             lane.start()
         self.reporter.start()
+        threading.Thread(target=self._tell_refused, name="permissions", daemon=True).start()
+
+    def _tell_refused(self) -> None:
+        """Once, in the log: what sources that work may not read. Nothing else would say that a part is missing."""
+        kinds = [type(each.source) for each in self._running]
+        try:
+            for one in filter(is_wrong, tries(self.site, kinds)):
+                LOG.warning("source %s: %s", one.source, sentence(one))
+        except Exception:
+            LOG.exception("what sources may read could not be tried; nothing else is affected")
 
     def stop(self) -> None:
         """End `run`. May be called from a signal handler and from any thread."""

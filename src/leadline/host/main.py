@@ -12,17 +12,19 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 
 from leadline.host.agent import Agent
 from leadline.host.config import AgentConfig, load
 from leadline.host.counts import AgentCounts
+from leadline.host.permissions import answer
 from leadline.host.sources import SOURCES
 from leadline.host.sources.site import Site, read_if_there
 from leadline.model.errors import ConfigError, LeadlineError, UsageError
 
 DEFAULT_FILE = Path("leadline.yaml")
-EXIT_USAGE, EXIT_WORLD = 2, 3
+EXIT_REFUSED, EXIT_USAGE, EXIT_WORLD = 1, 2, 3
 FORCE_AFTER_S = 1.0  # an orderly stop that takes all of stop_s_max ends in this time
 
 
@@ -46,13 +48,27 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--interval", dest="interval_s", type=float, metavar="S", help="Seconds between readings.")
     flags.add_argument("--sources", help="Names of sources, separated by commas; by default all.")
     flags.add_argument("--once", action="store_true", help="Print one reading as JSON, and send nothing.")
+    flags.add_argument(
+        "--permissions",
+        action="store_true",
+        help="Print as JSON what each source can read here and why not, and send nothing.",
+    )
     return flags
 
 
-def settings(arguments: Sequence[str]) -> tuple[AgentConfig, bool]:
-    """The effective settings, and whether one reading is wanted. Errors: ConfigError."""
+class Wanted(Enum):
+    """What the process is to do."""
+
+    RUN = "run"
+    ONCE = "once"
+    PERMISSIONS = "permissions"
+
+
+def settings(arguments: Sequence[str]) -> tuple[AgentConfig, Wanted]:
+    """The effective settings, and what is wanted. Errors: ConfigError."""
     given = vars(parser().parse_args(arguments))
-    path, once = given.pop("config"), given.pop("once")
+    path = given.pop("config")
+    wanted = [each for each in (Wanted.PERMISSIONS, Wanted.ONCE) if given.pop(each.value)]
     if given["sources"] is not None:
         given["sources"] = [name for name in given["sources"].split(",") if name]
     if path is None and DEFAULT_FILE.exists():
@@ -62,7 +78,7 @@ def settings(arguments: Sequence[str]) -> tuple[AgentConfig, bool]:
     unknown = [name for name in config.sources if name not in names]
     if unknown:
         raise ConfigError(f"there is no source {unknown[0]!r}; there are: {', '.join(names)}")
-    return config, once
+    return config, wanted[0] if wanted else Wanted.RUN
 
 
 def site_of(config: AgentConfig) -> Site:
@@ -77,10 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or Ctrl-C. Returns the exit code."""
     logging.basicConfig(format="leadline agent: %(message)s", level=logging.INFO, stream=sys.stderr)
     try:
-        config, once = settings(sys.argv[1:] if arguments is None else arguments)
-        if once:
-            return _once(config)
-        return _run(config)
+        config, wanted = settings(sys.argv[1:] if arguments is None else arguments)
+        return {Wanted.RUN: _run, Wanted.ONCE: _once, Wanted.PERMISSIONS: _permissions}[wanted](config)
     except LeadlineError as error:
         print(f"leadline agent: {error}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, UsageError) else EXIT_WORLD
@@ -120,6 +134,13 @@ def _end_by_force(agent: Agent) -> None:
         os._exit(EXIT_WORLD)
 
     threading.Thread(target=wait, name="stop", daemon=True).start()
+
+
+def _permissions(config: AgentConfig) -> int:
+    """Print what can be read here. Returns 1 if something is refused that could be granted."""
+    found = answer(site_of(config), SOURCES)
+    print(json.dumps(found, indent=1))
+    return EXIT_REFUSED if found["state"] != "ok" else 0
 
 
 def _once(config: AgentConfig) -> int:

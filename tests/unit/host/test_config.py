@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadline.host.config import AgentConfig, load
-from leadline.host.main import settings
+from leadline.host.main import Wanted, settings
 from leadline.model.errors import ConfigError
 from leadline.server.config import load as load_all
 
@@ -89,7 +89,9 @@ def test_no_file_and_no_section_are_the_defaults(tmp_path: Path) -> None:
 
 def test_flags_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    found, once = settings(["--server", "unix:/a", "--interval", "1", "--sources", "nic,link", "--once"])
-    assert (found.server, found.interval_s, found.sources, once) == ("unix:/a", 1.0, ["nic", "link"], True)
+    found, wanted = settings(["--server", "unix:/a", "--interval", "1", "--sources", "nic,link", "--once"])
+    assert (found.server, found.interval_s, found.sources, wanted) == ("unix:/a", 1.0, ["nic", "link"], Wanted.ONCE)
+    assert settings(["--permissions"])[1] is Wanted.PERMISSIONS
+    assert settings([])[1] is Wanted.RUN
     with pytest.raises(ConfigError, match="no source 'nix'; there are: link, ring"):
         settings(["--sources", "nix"])

@@ -6,11 +6,14 @@ those of their controllers. Metrics have cAdvisor's names, with the cgroup's pat
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from leadline.host.found import Event, Found, Sample, Stream
+from leadline.host.sources.access import Access, Grant, UntriedError
 from leadline.host.sources.site import RankSeen, Site, read_if_there
 from leadline.host.sources.source import Source
+from leadline.model.errors import WorldError
 from leadline.model.ids import entity_id
 
 UNLIMITED = 1 << 60  # v1 writes "no limit" as a number near 2**63
@@ -34,10 +37,41 @@ class Group(NamedTuple):
     name: str
 
 
+def _kills(site: Site) -> str:
+    """Read what cgroups of running processes and configured ones say of OOM kills. Errors: OSError, WorldError."""
+    proc = site.config.proc_root
+    mounts = parse_mounts(read_if_there(proc / "self" / "mounts"))
+    if not (mounts.unified or mounts.memory):
+        raise WorldError("no hierarchy of cgroups with memory is mounted here")
+    pids = sorted((name for name in os.listdir(proc) if name.isdigit()), key=int)[-CGROUPS_MAX:]
+    found = {group_of(read_if_there(proc / pid / "cgroup"), mounts) for pid in pids} - {None}
+    directories = {str(path) for path in site.config.cgroups} | {group.memory for group in found if group}
+    if not directories:
+        raise UntriedError("no process here has a cgroup of its own")
+    told = sum(oom_kills(directory) is not None for directory in directories)
+    if not told:
+        raise PermissionError(f"none of {len(directories)} cgroups can be seen below {mounts.unified or mounts.memory}")
+    return f"{told} of {len(directories)} cgroups"
+
+
 class Cgroup(Source):
     """Memory cgroups."""
 
     name = "cgroup"
+    reports = "OOM kills, memory and throttling in the cgroups of the ranks (version 1 and 2)"
+    told_as = "event `oom-kill` of the host; `container_*` with the path as `id`"
+    accesses = (
+        Access(
+            "cgroups of the host's processes",
+            _kills,
+            "OOM kills are known from the kernel log alone; memory limits and CPU quotas of ranks are not seen",
+            Grant(
+                service="the unit may not have ProtectControlGroups or PrivateUsers",
+                pod="mount the node's /sys/fs/cgroup",
+            ),
+            ("oom-kill", "memory-pressure", "cpu-throttled"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -14,8 +14,10 @@ import struct
 from typing import NamedTuple
 
 from leadline.host.found import Found, Sample, Stream
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
+from leadline.model.errors import WorldError
 
 SIOCETHTOOL = 0x8946
 GSTRINGS, GSTATS, GSSET_INFO = 0x1B, 0x1D, 0x37
@@ -32,10 +34,33 @@ class Chosen(NamedTuple):
     places: tuple[tuple[int, str], ...]
 
 
+def _statistics(site: Site) -> str:
+    """Ask every driver for its statistics. Errors: PermissionError, WorldError where none has any that fit."""
+    source = Ethtool(site)
+    try:
+        samples = source.poll(0).samples
+    finally:
+        source.close()
+    if not samples:
+        raise WorldError("no driver here has statistics that agent.ethtool fits")
+    return f"{len(samples)} statistics"
+
+
 class Ethtool(Source):
     """Driver statistics of every interface."""
 
     name = "ethtool"
+    reports = "driver statistics whose names the setting `ethtool` fits"
+    told_as = "`node_ethtool_<name>` of the port"
+    accesses = (
+        Access(
+            "driver statistics (ethtool)",
+            _statistics,
+            "pauses, discards by priority, symbol errors and PCIe stalls of NICs are not known",
+            Grant(service="a driver that has them; agent.ethtool chooses by name"),
+            ("pfc-storm", "wrong-dscp", "marginal-optic", "pcie-width"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -11,10 +11,12 @@ import fcntl
 import os
 import signal
 import struct
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.host.found import Event, Found
+from leadline.host.sources.access import Access, Grant, other_process
 from leadline.host.sources.cgroup import group_of, oom_kills, parse_mounts
 from leadline.host.sources.site import RankSeen, Site, process_is, read_if_there
 from leadline.host.sources.source import Source
@@ -37,10 +39,61 @@ class Watched:
     ended_ns: int | None = None
 
 
+def _end(site: Site) -> str:
+    """Watch a process of our own until it ends. Errors: OSError (a kernel before 5.3)."""
+    handle = -1
+    with subprocess.Popen(["/bin/sh", "-c", "read _; exit 7"], stdin=subprocess.PIPE) as child:
+        try:
+            handle = os.pidfd_open(child.pid)
+        finally:
+            child.communicate(b"\n")
+    try:
+        # Linux 6.15 tells the status of whom its parent waited for to anybody who holds the pidfd.
+        is_told = exit_status(handle) is not None
+    finally:
+        os.close(handle)
+    return "ends of processes, with their status" if is_told else "ends of processes"
+
+
+def _status(site: Site) -> str:
+    """Whether the exit status of another user's process would be shown. Errors: PermissionError.
+
+    The kernel hides the same fields of the living from those whom it tells no exit status: 1 stands in place of where
+    the program begins. Source: Linux, fs/proc/array.c, do_task_stat.
+    """
+    if _end(site).endswith("status"):
+        return "the kernel tells it to anybody (Linux 6.15 and later)"
+    pid = other_process(site)
+    fields = read_if_there(site.config.proc_root / str(pid) / "stat").rpartition(b")")[2].split()
+    if len(fields) < 24 or fields[23] == b"1":
+        raise PermissionError(f"the kernel hides the status of process {pid}, which is another user's")
+    if os.geteuid() != 0:
+        raise PermissionError("the kernel shows 0 to those who may not know: it is believed by root alone")
+    return f"seen of process {pid}"
+
+
 class Exits(Source):
     """Ends of the processes that are ranks."""
 
     name = "exits"
+    reports = "how a rank's process ended"
+    told_as = "event `process-exit` of the rank, code `exit/3` or `signal/SIGSEGV`"
+    accesses = (
+        Access(
+            "ends of processes (pidfd)",
+            _end,
+            "that a rank ended is known only by its silence",
+            Grant(service="Linux 5.3 or later"),
+            ("program-failed", "program-crashed", "killed"),
+        ),
+        Access(
+            "exit status of other users' processes",
+            _status,
+            "that a rank ended is known, but not how: by an exception, a signal or an OOM kill",
+            Grant("CAP_SYS_PTRACE", "Linux 6.15 or later"),
+            ("program-failed", "program-crashed", "killed"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

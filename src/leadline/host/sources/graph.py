@@ -7,10 +7,11 @@ import re
 import socket
 
 from leadline.host.found import Edge, Found
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.links import all_addresses
-from leadline.host.sources.site import Site, read_if_there
+from leadline.host.sources.site import Site, read, read_if_there
 from leadline.host.sources.source import Source
-from leadline.model.errors import DataError, UsageError
+from leadline.model.errors import DataError, UsageError, WorldError
 from leadline.model.ids import entity_id, parse_entity_id
 from leadline.wire.netlink.links import Address
 
@@ -19,10 +20,45 @@ ADDRESSES_MAX = 256
 LOG = logging.getLogger("leadline.agent")
 
 
+def _addresses(site: Site) -> str:
+    """Ask for the addresses of this host. Errors: OSError."""
+    return f"{len(all_addresses())} addresses"
+
+
+def _gpus(site: Site) -> str:
+    """Which GPUs the driver lists, or the configuration. Errors: OSError, WorldError where neither has any."""
+    root = site.config.proc_root / "driver" / "nvidia" / "gpus"
+    found = [read(path) for path in sorted(root.glob("*/information"))]
+    gpus = [uuid for uuid in map(parse_gpu_information, found) if uuid] or site.config.gpus
+    if not gpus:
+        raise WorldError(f"no GPU in {root}, none in agent.gpus")
+    return f"{len(gpus)} GPUs"
+
+
 class Graph(Source):
     """Edges of the host itself."""
 
     name = "graph"
+    reports = "ports, GPUs and ranks of this host"
+    told_as = "relations `in`, `runs-on`, `member`"
+    accesses = (
+        Access(
+            "addresses (netlink)",
+            _addresses,
+            "whose a flow is cannot be told from its addresses: no paths, and nobody to blame for a full link",
+            Grant(service="AF_NETLINK in RestrictAddressFamilies of its unit"),
+            ("congesting-job", "congestion"),
+        ),
+        Access(
+            "GPUs of the driver",
+            _gpus,
+            "which GPUs are in this host is known only from dcgm-exporter, or from the ranks that name theirs",
+            Grant(
+                service="the driver of NVIDIA, or their UUIDs in agent.gpus", pod="their UUIDs in agent.config (gpus)"
+            ),
+            ("gpu-lost", "slow-gpu"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

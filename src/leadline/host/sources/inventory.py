@@ -15,9 +15,11 @@ import socket
 import struct
 
 from leadline.host.found import Event, Found
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.ethtool import SIOCETHTOOL
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
+from leadline.model.errors import WorldError
 from leadline.model.ids import entity_id
 
 GDRVINFO, GRINGPARAM, GPAUSEPARAM = 0x03, 0x10, 0x12
@@ -28,10 +30,33 @@ VALUE_MAX = 200
 NUMBERS = ("mtu", "speed", "tx_queue_len")  # of /sys/class/net/PORT
 
 
+def _settings(site: Site) -> str:
+    """Read the settings of host and ports. Errors: WorldError where none is told."""
+    source = Inventory(site)
+    try:
+        events = source.poll(0).events
+    finally:
+        source.close()
+    if not events:
+        raise WorldError("neither /proc nor a driver says anything of this host")
+    return f"{sum(len(each.attributes) for each in events)} settings"
+
+
 class Inventory(Source):
     """Versions and settings of the host and its ports."""
 
     name = "inventory"
+    reports = "kernel, system, processor, memory, GPU driver; of each port driver, firmware, MTU, speed, rings, pause"
+    told_as = "events `host-info`, `port-info`, at the start and when something changed"
+    accesses = (
+        Access(
+            "versions and settings",
+            _settings,
+            "a host that differs from its peers in kernel, driver or firmware is not found by `leadline compare`",
+            Grant(service="no ProcSubset=pid in its unit"),
+            ("new-software",),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

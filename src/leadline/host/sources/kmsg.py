@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 
 from leadline.host.found import Event, Found
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
 from leadline.wire.kernel_log.events import event_rows, gpu_named
@@ -25,10 +26,38 @@ GPUS_MAX = 64
 MARK = "kmsg/"  # and the boot: numbers begin anew with it
 
 
+def _log(site: Site) -> str:
+    """Open the kernel log and read a record. Errors: OSError, WorldError for the /dev/null of a container."""
+    path = site.config.kmsg
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISCHR(os.fstat(handle).st_mode) and not os.read(handle, RECORD_BYTES_MAX):
+            raise PermissionError(f"{path} is empty: this container was not given the host's")
+    except BlockingIOError:
+        pass  # a log without a record is still a log
+    except OSError as error:
+        if error.errno != errno.EPIPE:  # a record was overwritten meanwhile
+            raise
+    finally:
+        os.close(handle)
+    return str(path)
+
+
 class Kmsg(Source):
     """Events of the kernel log."""
 
     name = "kmsg"
+    reports = "the kernel log"
+    told_as = "events, [as they are recognised](../formats/kmsg.md)"
+    accesses = (
+        Access(
+            "kernel log",
+            _log,
+            "GPU errors (Xid), OOM kills, machine checks, PCIe errors, hung tasks and failed disks are not seen",
+            Grant("CAP_SYSLOG", "`sysctl kernel.dmesg_restrict=0`", "agent.privileged=true, which mounts /dev/kmsg"),
+            ("gpu-lost", "gpu-memory", "nvlink-errors", "gpu-pcie", "machine-check", "oom-kill", "io-hang"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leadline.host.found import Event, Found
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.links import LinkSocket, Overrun, all_links
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
@@ -27,10 +28,27 @@ class Seen(NamedTuple):
     number: int = 0  # 0: not known
 
 
+def _told(site: Site) -> str:
+    """Ask to be told of links, as the source does. Errors: OSError."""
+    LinkSocket().close()
+    return f"told of {len(all_links())} interfaces as they change"
+
+
 class LinkEvents(Source):
     """Interfaces that lose or get their carrier."""
 
     name = "link"
+    reports = "interfaces that lose or get their carrier, as the kernel says it"
+    told_as = "events `link-down`, `link-up` of the port"
+    accesses = (
+        Access(
+            "link messages (netlink)",
+            _told,
+            "when a link goes down is known by counters alone, a reading late; a flap between two readings is not seen",
+            Grant(service="AF_NETLINK in RestrictAddressFamilies of its unit"),
+            ("link-down", "switch-down"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -7,6 +7,7 @@ is a bridge or a router is a switch, any other a host. Source: lldpcli(8), forma
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from leadline.host.found import Edge, Found
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
 from leadline.model.errors import DataError, WorldError
@@ -24,21 +26,59 @@ ANSWER_BYTES_MAX = 4 * 1024 * 1024
 FIRST_S = 2.0  # at first, until neighbours are there, we ask more often
 FIRST_ANSWERS = 15
 PROGRAMS = "/usr/sbin:/usr/local/sbin:/usr/bin:/sbin:/bin"  # daemons have no sbin in their PATH
+SOCKET = "/run/lldpd.socket"  # lldpcli's own default
+ASK_S = 3.0  # of one question whose answer is waited for
 FORWARDS = frozenset({"Bridge", "Router"})
+
+
+def _neighbours(site: Site) -> str:
+    """Ask lldpd for neighbours. Errors: PermissionError, WorldError where lldpcli or lldpd is not there."""
+    socket_path = site.config.lldp_socket or SOCKET
+    try:
+        asked = subprocess.run(_command(site), capture_output=True, timeout=ASK_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise WorldError("lldpcli did not answer; is lldpd well?") from None
+    if asked.returncode != 0:
+        if os.path.exists(socket_path) and not os.access(socket_path, os.R_OK | os.W_OK, effective_ids=True):
+            raise PermissionError(f"{socket_path}: Permission denied")
+        raise WorldError(f"lldpcli ended with {asked.returncode}; does lldpd run?")
+    return f"{len(parse_neighbours(asked.stdout, site.host))} neighbours"
+
+
+def _command(site: Site) -> list[str]:
+    """Errors: PermissionError for a lldpcli that others may run, WorldError if there is none."""
+    program = shutil.which("lldpcli", path=PROGRAMS)
+    if program is None:
+        closed = shutil.which("lldpcli", mode=os.F_OK, path=PROGRAMS)
+        if closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), closed)
+        raise WorldError("there is no lldpcli; install lldpd to see neighbours")
+    given = site.config.lldp_socket
+    return [program, *(["-u", given] if given else []), "-f", "json0", "show", "neighbors"]
 
 
 class Lldp(Source):
     """Links to the ports of neighbours."""
 
     name = "lldp"
+    reports = "neighbours, as lldpd hears them"
+    told_as = "relation `linked`, from when to when"
+    accesses = (
+        Access(
+            "neighbours (lldpd)",
+            _neighbours,
+            "which switch port a NIC is connected to is not known: no paths through the fabric, unless others say so",
+            Grant(
+                service="install and start lldpd; root, or the group _lldpd (SupplementaryGroups=_lldpd)",
+                pod="the image has no lldpcli: run the agent as a package where lldpd is to be asked",
+            ),
+            ("marginal-optic", "switch-loss", "blackhole", "congestion"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)
-        program = shutil.which("lldpcli", path=PROGRAMS)
-        if program is None:
-            raise WorldError("there is no lldpcli; install lldpd to see neighbours")
-        socket_path = site.config.lldp_socket
-        self._command = [program, *(["-u", socket_path] if socket_path else []), "-f", "json0", "show", "neighbors"]
+        self._command = _command(site)
         self._asked: subprocess.Popen[bytes] | None = None
         self._answer = bytearray()
         self._unheard = 0  # answers without a neighbour since the start

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leadline.host.found import Found, Sample, Stream
+from leadline.host.sources.access import Access, Grant, host_network
 from leadline.host.sources.links import all_links
-from leadline.host.sources.site import read_if_there
+from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
+from leadline.model.errors import WorldError
 from leadline.wire.netlink.links import IFF_UP, Link
 
 # Name, unit, and the places in rtnl_link_stats64 whose sum it is.
@@ -31,12 +33,42 @@ COUNTERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("node_network_transmit_fifo_total", "packets", (18,)),
 )
 CARRIER_CHANGES = "node_network_carrier_changes_total"
+NAMED_MAX = 4  # interfaces, where a person is told which there are
+
+
+def _counters(site: Site) -> str:
+    """Read the counters of all interfaces. Errors: OSError, WorldError where none is told of."""
+    names = [link.name for link in all_links() if site.counts_interface(link.name)]
+    if not names:
+        raise WorldError("there is no interface but those that agent.interfaces_not leaves out")
+    return ", ".join(names[:NAMED_MAX]) + (f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else "")
 
 
 class Nic(Source):
     """Counters of every interface."""
 
     name = "nic"
+    reports = "64-bit counters of every interface, by rtnetlink"
+    told_as = "`node_network_*` of the port"
+    accesses = (
+        Access(
+            "counters of interfaces (netlink)",
+            _counters,
+            "traffic, drops and errors of this host's ports are not known",
+            Grant(service="AF_NETLINK in RestrictAddressFamilies of its unit"),
+            ("link-errors", "slow-link", "congestion", "wrong-mtu", "neighbour"),
+        ),
+        Access(
+            "network of the host",
+            host_network,
+            "counters, links and flows are those of a container, and not of the host's ports",
+            Grant(
+                service="no PrivateNetwork in its unit, and podman or docker run --network host",
+                pod="hostNetwork: true",
+            ),
+            ("link-down", "link-errors", "slow-link", "congestion"),
+        ),
+    )
 
     def poll(self, now_ns: int) -> Found:
         links = [link for link in all_links() if self.site.counts_interface(link.name)]

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 
 from leadline.host.found import Found, Sample, Stream
-from leadline.host.sources.site import TICKS_PER_S, read_if_there
+from leadline.host.sources.access import Access, Grant, opened
+from leadline.host.sources.site import TICKS_PER_S, Site, read, read_if_there
 from leadline.host.sources.source import Source
 
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -39,10 +40,43 @@ DISK_FIELDS = (  # field of /proc/diskstats after the name, metric, unit, what o
 Value = tuple[Stream, float]
 
 
+def _machine(site: Site) -> str:
+    """Read what is always there. Errors: OSError."""
+    for name in ("stat", "meminfo", "diskstats", "net/snmp"):
+        opened(site.config.proc_root / name)
+    return str(site.config.proc_root)
+
+
+def _pressure(site: Site) -> str:
+    """Read the pressure of processors. Errors: OSError where the kernel does not measure it."""
+    read(site.config.proc_root / "pressure" / "cpu")
+    return str(site.config.proc_root / "pressure")
+
+
 class Proc(Source):
     """What /proc says of the whole machine, and of the network namespace we are in."""
 
     name = "proc"
+    reports = "processor, memory, load, pressure, TCP, disks"
+    told_as = "`node_*` of the host"
+    accesses = (
+        Access(
+            "/proc of the machine",
+            _machine,
+            "load, memory, disks and TCP of this host are not known",
+            Grant(service="no ProcSubset=pid in its unit"),
+            ("cpu-contended", "neighbour", "io-hang"),
+        ),
+        Access(
+            "pressure (PSI)",
+            _pressure,
+            "how long tasks wait for CPU, memory and disks is not known: load and free memory alone say less",
+            Grant(
+                service="`psi=1` on the kernel's command line", pod="`psi=1` on the command line of the node's kernel"
+            ),
+            ("cpu-contended", "memory-pressure", "io-hang", "cpu-throttled"),
+        ),
+    )
 
     def poll(self, now_ns: int) -> Found:
         root = self.site.config.proc_root

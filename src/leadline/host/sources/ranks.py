@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadline.host.found import Event, Found, Labels, Sample, Stream
+from leadline.host.sources.access import Access, Grant, host_processes, opened, other_process
 from leadline.host.sources.site import TICKS_PER_S, RankSeen, Site, read_if_there
 from leadline.host.sources.source import Source
 
@@ -34,10 +35,40 @@ class Stat(NamedTuple):
     major_faults: int
 
 
+def _io(site: Site) -> str:
+    """Read what another user's process read and wrote. Errors: PermissionError."""
+    return opened(site.config.proc_root / str(other_process(site)) / "io")
+
+
 class Ranks(Source):
     """Every rank's process."""
 
     name = "ranks"
+    reports = (
+        "processor time, memory, bytes of each rank's process; who holds it: a signal (SIGSTOP), or a debugger (a "
+        "tracing stop)"
+    )
+    told_as = "`process.*`; events `process-stopped`, `process-continued`, `debugger-begin`, `debugger-end`"
+    accesses = (
+        Access(
+            "processes of the host",
+            host_processes,
+            "CPU, memory, end and cgroup of a rank's process are not known, nor who stopped it",
+            Grant(
+                "CAP_SYS_PTRACE",
+                "no ProtectProc=invisible in its unit; /proc without hidepid; podman or docker run --pid host",
+                "hostPID: true",
+            ),
+            ("process-stopped", "never-came", "program-failed", "killed"),
+        ),
+        Access(
+            "bytes read and written by other users' processes",
+            _io,
+            "which rank reads or writes much is not known",
+            Grant("CAP_SYS_PTRACE"),
+            ("memory-pressure",),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

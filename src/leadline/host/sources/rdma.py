@@ -12,17 +12,47 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leadline.host.found import Found, Sample, Stream
-from leadline.host.sources.site import read_if_there
+from leadline.host.sources.access import Access, Grant
+from leadline.host.sources.site import Site, read, read_if_there
 from leadline.host.sources.source import Source
+from leadline.model.errors import WorldError
 
 FILES_MAX = 2048  # 16 ports with 128 counters
 GAUGES = frozenset({"lifespan"})
+
+
+def _ports(site: Site) -> str:
+    """Read a counter of each RDMA device. Errors: OSError, WorldError where there is no device."""
+    root = site.config.sys_root / "class" / "infiniband"
+    devices = _names(root)
+    if not devices:
+        raise WorldError(f"no RDMA device in {root}")
+    for device in devices:
+        for port in os.listdir(root / device / "ports"):
+            counters = root / device / "ports" / port / "counters"
+            for name in os.listdir(counters)[:1]:
+                read(counters / name)
+    return ", ".join(devices)
 
 
 class Rdma(Source):
     """Every counter that the drivers of RDMA devices have."""
 
     name = "rdma"
+    reports = "`/sys/class/infiniband/*/ports/*/{counters,hw_counters}`"
+    told_as = "`node_infiniband_<name>` of the port, the driver's names and units"
+    accesses = (
+        Access(
+            "counters of RDMA ports",
+            _ports,
+            "losses, time-outs and congestion of RoCE and InfiniBand are not known: TCP's counters say nothing of RDMA",
+            Grant(
+                service="the driver of the device (mlx5_ib or its like); in a container `rdma system set netns shared`",
+                pod="hostNetwork: true, and the driver on the node",
+            ),
+            ("wrong-gid", "wrong-dscp", "link-errors", "pfc-storm", "switch-loss"),
+        ),
+    )
 
     def poll(self, now_ns: int) -> Found:
         found: list[Sample] = []

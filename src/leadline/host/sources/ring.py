@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leadline.host.found import Found, Segment
+from leadline.host.sources.access import Access, Grant, UntriedError
 from leadline.host.sources.site import RankSeen, Site, process_is, read_if_there
 from leadline.host.sources.source import Source
 from leadline.model.errors import DataError
@@ -69,10 +70,62 @@ class Tail:
         os.close(self.handle)
 
 
+def _directory(site: Site) -> str:
+    """Whether rings can be found there and be removed when they are done with. Errors: OSError."""
+    directory = site.config.ring_dir
+    if not directory.is_dir():
+        above = next(each for each in directory.parents if each.is_dir())
+        if not os.access(above, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(f"{directory} is not there, and cannot be made in {above}")
+        return f"{directory} is made when the agent starts"
+    count = sum(name.endswith(".ring") for name in os.listdir(directory))
+    if not os.access(directory, os.W_OK | os.X_OK, effective_ids=True):
+        raise PermissionError(f"{directory} cannot be written to, so that rings of ended jobs stay")
+    return f"{directory}: {count} rings"
+
+
+def _foreign(site: Site) -> str:
+    """Open the rings of other users' jobs. Errors: PermissionError, UntriedError where there are none now."""
+    opened = 0
+    for path in sorted(site.config.ring_dir.glob("*.ring"))[:RINGS_MAX]:
+        try:
+            if path.lstat().st_uid != os.geteuid():
+                os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
+                opened += 1
+        except FileNotFoundError:
+            continue  # its job has just ended
+    if not opened:
+        raise UntriedError("no job of another user has a ring here now")
+    return f"{opened} rings of other users"
+
+
 class Ring(Source):
     """Every `*.ring` in the directory."""
 
     name = "ring"
+    reports = "event rings of jobs: steps, collectives, messages"
+    told_as = "segments for `/api/v1/ring`, [as they are](../formats/ring.md)"
+    accesses = (
+        Access(
+            "directory of event rings",
+            _directory,
+            "steps, collectives and messages of the jobs on this host are not known: no step times, no lost time, no "
+            "stalls or slow ranks",
+            Grant(
+                "CAP_DAC_OVERRIDE",
+                "make it by `install -d -m 1777 /dev/shm/leadline`",
+                "mount the node's /dev/shm/leadline",
+            ),
+            ("straggler", "slow-input", "checkpoint-storm", "imbalanced-work"),
+        ),
+        Access(
+            "rings of other users' jobs",
+            _foreign,
+            "jobs of other users are not seen: a ring may be read by its owner and group alone",
+            Grant("CAP_DAC_READ_SEARCH"),
+            ("straggler", "slow-input", "checkpoint-storm", "imbalanced-work"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leadline.host.found import Found
+from leadline.host.sources.access import Access
 from leadline.host.sources.site import Site
 
 
 class Source:
-    """One source. Its file has a pure `parse...` that tests call with recorded bytes."""
+    """One source. Its file has a pure `parse...` that tests call with recorded bytes.
+
+    What it says of itself here is all that the log, `leadline doctor --permissions` and the docs say of it.
+    """
 
     name = ""
+    reports = ""  # for people, as Markdown: the counters of every interface
+    told_as = ""  # the same: which rows and metrics
+    accesses: tuple[Access, ...] = ()  # all that it reads and may be refused
 
     def __init__(self, site: Site) -> None:
         """Open what is needed. Errors: WorldError or OSError if it is not to be had here; the agent goes without."""

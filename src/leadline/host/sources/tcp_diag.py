@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from leadline.host.found import FlowSent, Found
+from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
 from leadline.model.ids import flow_id
@@ -44,10 +45,31 @@ class Seen(NamedTuple):
     flow: Flow | None
 
 
+def _connections(site: Site) -> str:
+    """Ask for all connections. Errors: OSError where the kernel has no sock_diag."""
+    return f"{sum(1 for _ in all_connections())} TCP connections"
+
+
 class TcpDiag(Source):
     """What every TCP flow that leaves this host sent, sent again and waited for."""
 
     name = "tcp_diag"
+    reports = (
+        "every TCP connection that leaves the host and sent something: packets, those sent again, timeouts, round "
+        "trips; each second (`agent.flow_interval_s`)"
+    )
+    told_as = "rows of `flow_sent`, by the id of the flow that switches sample"
+    accesses = (
+        Access(
+            "TCP connections (sock_diag)",
+            _connections,
+            "whose packets were lost is not known, so that no link or switch can be suspected of losing them",
+            Grant(
+                service="the kernel module tcp_diag (`modprobe tcp_diag`), and AF_NETLINK in RestrictAddressFamilies"
+            ),
+            ("link-errors", "blackhole", "congestion", "slow-link"),
+        ),
+    )
 
     def __init__(self, site: Site) -> None:
         super().__init__(site)

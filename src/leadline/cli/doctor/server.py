@@ -1,31 +1,26 @@
-"""`leadline doctor`: what is connected, how fresh, what is refused and why."""
+"""`leadline doctor` without flags: what is connected, how fresh, what is refused and why."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import typer
-
 from leadline.cli.client import Client
 from leadline.cli.exits import EXIT_OF_STATE
-from leadline.cli.options import Output, OutputOption, ServerOption
+from leadline.cli.options import Output
 from leadline.cli.output import ago, console, emit, size, state_text, table
 from leadline.cli.show.analyses import print_analyses
 from leadline.model.errors import WorldError
 
 
-def doctor(server: ServerOption = "", output: OutputOption = Output.TABLE) -> None:
-    """Show what is connected, how fresh its data is, and what is refused and why.
-
-    Exit code 0: all is well; 1: something needs attention; 2: Leadline or its store does not answer.
-    """
+def of_server(server: str, output: Output) -> int:
+    """Print what a server says of itself. Returns the exit code."""
     try:
         found = Client(server).get("/api/v1/doctor")
     except WorldError as error:
-        raise typer.Exit(_unreachable(str(error), output)) from error
+        return _unreachable(str(error), output)
     if not emit(found, output, "sources"):
         show(found)
-    raise typer.Exit(EXIT_OF_STATE[found["state"]])
+    return EXIT_OF_STATE[found["state"]]
 
 
 def show(found: dict[str, Any]) -> None:
