@@ -250,3 +250,12 @@ def test_the_agent_prints_it_for_a_pod(capsys: pytest.CaptureFixture[str]) -> No
     found = json.loads(capsys.readouterr().out)
     assert code == {"ok": 0, "warning": 1}[found["state"]]
     assert {each["source"] for each in found["accesses"]} == {kind.name for kind in SOURCES}
+
+
+@pytest.mark.parametrize("kind", [each for each in SOURCES if each.name in ("nic", "proc")], ids=lambda kind: kind.name)
+def test_sources_send_what_they_say_they_send(kind: type[Source]) -> None:
+    """What a source of the host learns to send comes twice beside node_exporter, until `as_node_exporter` names it."""
+    named = re.compile("|".join(kind.as_node_exporter))
+    names = {each.stream.name for each in kind(site_with()).poll(1).samples}
+    assert len(names) > 5
+    assert [name for name in sorted(names) if not named.fullmatch(name)] == []

@@ -19,6 +19,17 @@ def doctor(
             help="What the agent may read on this machine, why not, and what is lost by it; needs no server.",
         ),
     ] = False,
+    relabel: Annotated[
+        bool,
+        typer.Option(
+            "--relabel",
+            help="Blocks for prometheus.yml that send only metrics which Leadline reads, and what comes beside them.",
+        ),
+    ] = False,
+    agent: Annotated[
+        bool,
+        typer.Option("--agent", help="With --relabel: an agent runs on the scraped hosts; leave out what it sends."),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what is connected, how fresh its data is, and what is refused and why.
@@ -29,4 +40,8 @@ def doctor(
         from leadline.cli.doctor.permissions import permissions as print_permissions
 
         raise typer.Exit(print_permissions(output))
+    if relabel:
+        from leadline.cli.doctor.relabel import relabel as print_relabel
+
+        raise typer.Exit(print_relabel(server, agent, output))
     raise typer.Exit(of_server(server, output))

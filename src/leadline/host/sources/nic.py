@@ -33,6 +33,7 @@ COUNTERS: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("node_network_transmit_fifo_total", "packets", (18,)),
 )
 CARRIER_CHANGES = "node_network_carrier_changes_total"
+UP, CARRIER, SPEED = "node_network_up", "node_network_carrier", "node_network_speed_bytes"
 NAMED_MAX = 4  # interfaces, where a person is told which there are
 
 
@@ -50,6 +51,7 @@ class Nic(Source):
     name = "nic"
     reports = "64-bit counters of every interface, by rtnetlink"
     told_as = "`node_network_*` of the port"
+    as_node_exporter = (*(name for name, _, _ in COUNTERS), CARRIER_CHANGES, UP, CARRIER, SPEED)
     accesses = (
         Access(
             "counters of interfaces (netlink)",
@@ -91,10 +93,10 @@ def parse_counters(links: list[Link], speed_mbps: Callable[[str], int], now_ns: 
             ]
         if link.carrier_changes is not None:
             samples.append(Sample(Stream(CARRIER_CHANGES, labels, True, "1"), now_ns, link.carrier_changes))
-        samples.append(Sample(Stream("node_network_up", labels, unit="1"), now_ns, link.operstate == "up"))
+        samples.append(Sample(Stream(UP, labels, unit="1"), now_ns, link.operstate == "up"))
         if link.flags & IFF_UP:  # the kernel does not tell the carrier of one that is down
-            samples.append(Sample(Stream("node_network_carrier", labels, unit="1"), now_ns, link.running))
+            samples.append(Sample(Stream(CARRIER, labels, unit="1"), now_ns, link.running))
         speed = speed_mbps(link.name)
         if speed:
-            samples.append(Sample(Stream("node_network_speed_bytes", labels, unit="bytes/s"), now_ns, speed * 125_000))
+            samples.append(Sample(Stream(SPEED, labels, unit="bytes/s"), now_ns, speed * 125_000))
     return samples

@@ -59,6 +59,17 @@ class Proc(Source):
     name = "proc"
     reports = "processor, memory, load, pressure, TCP, disks"
     told_as = "`node_*` of the host"
+    as_node_exporter = (
+        "node_cpu_seconds_total",
+        "node_procs_(running|blocked)",
+        "node_context_switches_total",
+        "node_boot_time_seconds",
+        "node_load(1|5|15)",
+        "node_pressure_(cpu|io|memory)_(waiting|stalled)_seconds_total",
+        *(f"node_memory_{name}(_bytes)?" for name in MEMORY),
+        *(f"node_netstat_{protocol}_({'|'.join(names)})" for protocol, names in NETSTAT.items()),
+        *(name for _, name, _, _ in DISK_FIELDS),
+    )
     accesses = (
         Access(
             "/proc of the machine",

@@ -21,6 +21,11 @@ FILES_MAX = 2048  # 16 ports with 128 counters
 GAUGES = frozenset({"lifespan"})
 
 
+def metric_name(name: str) -> str:
+    """The metric of a counter's file."""
+    return f"node_infiniband_{name}" + ("" if name in GAUGES else "_total")
+
+
 def _ports(site: Site) -> str:
     """Read a counter of each RDMA device. Errors: OSError, WorldError where there is no device."""
     root = site.config.sys_root / "class" / "infiniband"
@@ -41,6 +46,7 @@ class Rdma(Source):
     name = "rdma"
     reports = "`/sys/class/infiniband/*/ports/*/{counters,hw_counters}`"
     told_as = "`node_infiniband_<name>` of the port, the driver's names and units"
+    as_node_exporter = (metric_name(".*"),)
     accesses = (
         Access(
             "counters of RDMA ports",
@@ -74,11 +80,6 @@ class Rdma(Source):
                     directory = root / device / "ports" / port / kind
                     for name in _names(directory):
                         yield device, port, name, f"{directory}/{name}"
-
-
-def metric_name(name: str) -> str:
-    """The metric of a counter's file."""
-    return f"node_infiniband_{name}" + ("" if name in GAUGES else "_total")
 
 
 def parse_counter(text: bytes) -> int | None:

@@ -19,6 +19,9 @@ class Source:
     reports = ""  # for people, as Markdown: the counters of every interface
     told_as = ""  # the same: which rows and metrics
     accesses: tuple[Access, ...] = ()  # all that it reads and may be refused
+    # Metrics (regular expressions of whole names) that it sends of every host under the names of node_exporter: whoever
+    # scrapes one there as well stores them twice. What depends on settings, or is of ranks alone, is not among them.
+    as_node_exporter: tuple[str, ...] = ()
 
     def __init__(self, site: Site) -> None:
         """Open what is needed. Errors: WorldError or OSError if it is not to be had here; the agent goes without."""

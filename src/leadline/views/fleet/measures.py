@@ -89,6 +89,11 @@ class Measures:
     heard_H: NDArray[np.bool_]  # a sample came in the span
 
 
+def metric_names() -> tuple[str, ...]:
+    """The metrics that are read, as regular expressions for whole names."""
+    return (*(pattern for pattern, *_ in _COUNTERS), *_SPEED, *_CARRIER, *_SIGNS)
+
+
 def measures(store: Store, asked: Asked, fleet: FleetHosts, from_ns: int) -> Measures:
     """Of the span from `from_ns` to `asked.at_ns`. Errors: StoreError."""
     rows = _grown(store, asked, from_ns)
