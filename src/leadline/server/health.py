@@ -33,7 +33,9 @@ from leadline.store import Store
 from leadline.store.disk.watch import DiskWatch
 from leadline.store.disk.watch import findings as disk_findings
 from leadline.views import senders as senders_view
+from leadline.views.asked import Asked
 from leadline.views.ledger.config import LedgerConfig
+from leadline.views.same_machine import SameMachines
 from leadline.views.sources import (
     CRITICAL,
     OK,
@@ -66,6 +68,7 @@ class Parts:
     kernels: Kernels | None = None
     verdicts: Verdicts | None = None
     http: HttpTimes = field(default_factory=HttpTimes)
+    same_machines: SameMachines = field(default_factory=SameMachines)
 
 
 def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
@@ -115,6 +118,7 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         findings += analyses.clock_findings(parts.runner.clock_steps, boot_ns()) if parts.runner else []
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
         findings += keeping.findings(parts.background.states() if parts.background else [])
+    findings += _of_names(parts, principal, now_ns) if parts.replay is None else []
     facts, store_error = _facts(parts.store)
     if store_error:
         findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})
@@ -168,6 +172,14 @@ def _of_senders(
         *senders_view.foreign_findings(own),
         *over_finding(sources_over + agents_over, jobs),
     ]
+
+
+def _of_names(parts: Parts, principal: Principal, now_ns: int) -> list[dict[str, str]]:
+    """Machines that are told of under two names."""
+    try:
+        return parts.same_machines.findings(parts.store, Asked(principal, "", now_ns), now_ns)
+    except StoreError:
+        return []  # which is told as that
 
 
 def require_well(parts: Parts) -> None:

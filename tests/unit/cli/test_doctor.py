@@ -117,3 +117,50 @@ def test_what_comes_is_sorted_by_why_it_need_not() -> None:
     ]  # fmt: skip
     many = received([row(f"go_{number}", 1, mapped=False) for number in range(25)], uses())
     assert (len(many["names"]), many["names_left_out"]) == (20, 5)
+
+
+# --- size ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_size_is_told_with_what_it_stands_on(leadline_cli: Run) -> None:
+    ran = leadline_cli("doctor", "--size", "64", *NOBODY_ANSWERS)
+    assert (ran.code, ran.err) == (0, "")
+    told = words(ran.out)
+    assert "A server for 64 hosts of 8 GPUs; exporters are read every 15 s, rows kept for 30 d" in told
+    assert "CPU 1.17 cores 2 cores measured" in told
+    assert "verdicts late by (p95) 0.9 s measured" in told
+    assert "simulated fleets of 64 and 256 hosts" in told
+    many = words(leadline_cli("doctor", "--size", "1000").out)
+    assert "extrapolated" in many
+    assert "Beyond 256 hosts nothing was measured" in many
+    fewer = leadline_cli("doctor", "--size", "128", "--gpus-per-host", "4", "--retention", "12h", "--interval", "1m")
+    assert "They send as much as" in fewer.out
+    assert "disk, 0.5 d" in fewer.out
+
+
+def test_a_size_for_programs(leadline_cli: Run) -> None:
+    found = json.loads(leadline_cli("doctor", "--size", "256", "--retention", "7d", "-o", "json").out)
+    assert found["fleet"] == {"hosts": 256, "gpus_per_host": 8, "interval_s": 15.0, "retention_d": 7.0}
+    memory = next(each for each in found["needs"] if each["name"] == "memory")
+    assert memory == {"name": "memory", "value": 1.25e9, "unit": "bytes", "basis": "measured", "advice": 4e9}
+    assert [each["hosts"] for each in found["measured"]] == [1, 64, 256]
+    assert leadline_cli("doctor", "--size", "256", "-o", "csv").out.startswith("name,value,unit,basis,advice\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--size", "0"), "--size: expected a number from 1 to"),
+        (("--size", "4", "--gpus-per-host", "0"), "--gpus-per-host: expected a number from 1"),
+        (("--size", "4", "--interval", "often"), "--interval: expected a length of time such as 15s"),
+        (("--size", "4", "--interval", "2h"), "--interval: expected"),
+        (("--size", "4", "--retention", "0d"), "--retention: expected"),
+        (("--size", "4", "--permissions"), "--permissions and --size are different questions"),
+        (("--relabel", "--permissions"), "--permissions and --relabel are different questions"),
+        (("--agent",), "--agent says what --relabel may leave out"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_told_in_a_line(leadline_cli: Run, arguments: tuple[str, ...], said: str) -> None:
+    ran = leadline_cli("doctor", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err

@@ -20,6 +20,7 @@ from leadline.server.health import counter_of, doctor
 from leadline.server.health_answers import DoctorAnswer
 from leadline.store import Store
 from leadline.views.asked import Asked
+from leadline.views.same_machine import SameMachines
 from leadline.views.sources import own_sources
 from leadline.views.telemetry import KINDS, LATE_NS, LOOK_NS, TelemetryAnswer, feeds, telemetry_answer
 
@@ -96,7 +97,7 @@ def parts(store: Store) -> Any:
     live = SimpleNamespace(rows=lambda: {"step": 10})
     return SimpleNamespace(
         store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, memory=None,
-        background=None, kernels=None, started_ns=0,
+        background=None, kernels=None, started_ns=0, same_machines=SameMachines(),
     )  # fmt: skip
 
 

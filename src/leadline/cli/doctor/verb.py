@@ -8,6 +8,7 @@ import typer
 
 from leadline.cli.doctor.server import of_server
 from leadline.cli.options import Output, OutputOption, ServerOption
+from leadline.model.errors import UsageError
 
 
 def doctor(
@@ -30,18 +31,48 @@ def doctor(
         bool,
         typer.Option("--agent", help="With --relabel: an agent runs on the scraped hosts; leave out what it sends."),
     ] = False,
+    size: Annotated[
+        int | None,
+        typer.Option(
+            "--size",
+            metavar="HOSTS",
+            help="How large a server so many training hosts need; needs no server.",
+            show_default=False,
+        ),
+    ] = None,
+    gpus_per_host: Annotated[int, typer.Option(help="With --size: GPUs of a host.")] = 8,
+    interval: Annotated[str, typer.Option(help="With --size: how often exporters are read, such as 15s.")] = "15s",
+    retention: Annotated[str, typer.Option(help="With --size: how long raw rows are kept, such as 30d.")] = "30d",
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what is connected, how fresh its data is, and what is refused and why.
 
     Exit code 0: all is well; 1: something needs attention; 2: Leadline or its store does not answer.
     """
-    if permissions:
-        from leadline.cli.doctor.permissions import permissions as print_permissions
+    asked = [
+        name
+        for name, is_asked in (("--permissions", permissions), ("--relabel", relabel), ("--size", size is not None))
+        if is_asked
+    ]
+    if len(asked) > 1:
+        raise UsageError(f"{' and '.join(asked)} are different questions: ask one at a time")
+    if agent and not relabel:
+        raise UsageError("--agent says what --relabel may leave out: give both")
+    raise typer.Exit(_answered(asked, server, agent, (size or 0, gpus_per_host, interval, retention), output))
 
-        raise typer.Exit(print_permissions(output))
-    if relabel:
-        from leadline.cli.doctor.relabel import relabel as print_relabel
 
-        raise typer.Exit(print_relabel(server, agent, output))
-    raise typer.Exit(of_server(server, output))
+def _answered(asked: list[str], server: str, agent: bool, fleet: tuple[int, int, str, str], output: Output) -> int:
+    """Answer the question, loading what that takes. Returns the exit code."""
+    if asked == ["--permissions"]:
+        from leadline.cli.doctor.permissions import permissions
+
+        return permissions(output)
+    if asked == ["--relabel"]:
+        from leadline.cli.doctor.relabel import relabel
+
+        return relabel(server, agent, output)
+    if asked == ["--size"]:
+        from leadline.cli.doctor.sizing import sizing
+
+        return sizing(*fleet, output)
+    return of_server(server, output)

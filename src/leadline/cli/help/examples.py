@@ -33,7 +33,13 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "leadline diagnose NAME.leadline  # a recording, without a server",
         "leadline diagnose --check  # one line and an exit code, for Nagios",
     ),
-    "doctor": ("leadline doctor", "leadline doctor --server http://10.0.0.5:8440"),
+    "doctor": (
+        "leadline doctor",
+        "leadline doctor --server http://10.0.0.5:8440",
+        "leadline doctor --permissions  # what the agent may read on this machine",
+        "leadline doctor --relabel > relabel.yml  # what a Prometheus need send",
+        "leadline doctor --size 64 --interval 15s  # how large a server must be",
+    ),
     "status": ("leadline status", "leadline status --check  # prints nothing if all is well"),
     "top": ("leadline top", "leadline top --span 15m --every 5"),
     "sql": (
