@@ -41,7 +41,7 @@ NOT_RUN: Mapping[str, str] = {
     r"export ": "sets variables of the reader's shell",
     r"(curl|leadline) .*leadline\.example": "needs a second host with TLS; tests/unit/server/tokens has one",
     r"(\w+=\S+ )?(\S*/)?leadline (up|replay|top|demo|run)\b": "runs until stopped; the recorded server is a replay",
-    r"leadline agent(?!.*--once)": "runs until it is stopped; the same flags with --once are run",
+    r"leadline agent(?!.*--(once|permissions))": "runs until it is stopped; the same flags with --once are run",
     r"leadline lab\b(?!.*--plan)": "needs root and network namespaces, and takes minutes; tests/lab runs it",
     r"leadline (import trace|show whatif)\b": "a replay takes no other telemetry; tests/unit/cli/test_import_trace.py",
     r"leadline diagnose PetSite\b": "data from outside; tests/unit/cli/test_diagnose_metrics.py runs that case",
@@ -53,7 +53,7 @@ NOT_RUN: Mapping[str, str] = {
 # Exit codes that are an answer. Others than 0: see `leadline.cli.exits`.
 ANSWERS: Mapping[str, Sequence[int]] = {
     r"leadline (diagnose|show sle --check)": (0, 1, 2),
-    r"leadline (doctor|status)": (0, 1),
+    r"leadline (doctor|status|agent --permissions)": (0, 1),
 }
 
 
