@@ -31,7 +31,7 @@ from leadline.views.sizing import (
 
 HOSTS = (16, 64, 256, 1024)  # columns of the table of sizes
 
-PERMISSIONS_HEAD = """# What the agent may read
+PERMISSIONS_HEAD = """# What the agent can read
 
 ```sh
 leadline doctor --permissions                      # as the user who asks: run it as the agent runs, with sudo

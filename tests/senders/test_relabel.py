@@ -173,4 +173,4 @@ def test_what_comes_for_nothing_is_told_with_its_rate(setting: Setting) -> None:
     told = doctor("--relabel", "--server", setting.leadline.url)
     assert yaml.safe_load(told)["write_relabel_configs"]  # what was received stands in comments
     assert "# Received by remote-write and scrapes in the last 5 min:" in told
-    assert re.search(r"^#   read by nothing: [\d,]+ series, [\d.,]+ samples/s$", told, re.MULTILINE)
+    assert re.search(r"^#   used by nothing: [\d,]+ series, [\d.,]+ samples/s$", told, re.MULTILINE)

@@ -41,12 +41,12 @@ def _agent(server: RunningLeadline, directory: Path) -> list[str]:
 def test_doctor_names_both_and_what_mends_it(leadline: RunningLeadline) -> None:
     def told() -> dict[str, Any] | None:
         found = leadline.doctor()["findings"]
-        return next((each for each in found if "is two hosts" in each["text"]), None)
+        return next((each for each in found if "under two names" in each["text"]), None)
 
     finding = wait_for("the warning; an answer stands for a minute", told, 100, 1.0)
     assert finding["state"] == "warning"
     assert finding["text"].startswith(
-        f"one machine is two hosts, {HOST} and 127.0.0.1: the system of 127.0.0.1 calls itself {HOST}"
+        f"{HOST} and 127.0.0.1 are one machine under two names (127.0.0.1 calls itself {HOST} in node_uname_info)"
     )
     assert f"`nodename: {HOST}`" in finding["do"]
 

@@ -59,7 +59,7 @@ def sentence(one: Tried) -> str:
         for where, how in (("on the host", grant.for_service()), ("in Kubernetes", grant.for_pod()))
         if how
     )
-    return f"{one.access.what}: {one.found}. Without it {one.access.lost}." + (f" Do: {do}" if do else "")
+    return f"{one.access.what}: {one.found}. Without it: {one.access.lost}." + (f" Do: {do}" if do else "")
 
 
 def answer(site: Site, sources: Sequence[type[Source]]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def doubles(told: Told) -> list[Double]:
         if claims[name] > 1 or name.partition(".")[0] == "localhost":
             continue  # machines made from one image: none of them is the one of that name
         for called in (name, name.partition(".")[0]):
-            add(called, host, f"the system of {host} calls itself {name} (node_uname_info)")
+            add(called, host, f"{host} calls itself {name} in node_uname_info")
     for address, host in sorted(told.holders.items()):
         add(host, address, f"{host} has the address {address}")
     for short, longer in _begun(told.hosts).items():
@@ -130,13 +130,13 @@ def _is_address(name: str) -> bool:
 
 def findings_of(found: Sequence[Double]) -> list[Finding]:
     """A warning for each of a few machines; one for many."""
-    what = "what is told under one name is not told under the other, and the fleet has a host too many"
     if len(found) <= NAMED:
         return [
             {
                 "state": WARNING,
-                "text": f"one machine is two hosts, {one.keep} and {one.other}: {one.by}; {what}",
-                "do": f"Give the scrape target {one.other} the label `nodename: {one.keep}`; if an agent says "
+                "text": f"{one.keep} and {one.other} are one machine under two names ({one.by}); its data is split "
+                "between two hosts",
+                "do": f"Give the scrape target {one.other} the label `nodename: {one.keep}`; where an agent reports as "
                 f"{one.other}, set its agent.host to {one.keep} (docs/how-to/connect-prometheus.md).",
             }
             for one in found
@@ -145,7 +145,8 @@ def findings_of(found: Sequence[Double]) -> list[Finding]:
     return [
         {
             "state": WARNING,
-            "text": f"{len(found)} machines are two hosts each, such as {pairs}; {what}",
+            "text": f"{len(found)} machines have two names each ({pairs}, ...); the data of each is split between two "
+            "hosts",
             "do": "Give each scrape target the label `nodename` with the name that its agent has (relabel_configs), or "
             "set agent.host (docs/how-to/connect-prometheus.md).",
         }

@@ -1,4 +1,4 @@
-"""The flags of `leadline doctor`: what the agent may read, and what a Prometheus need send.
+"""The flags of `leadline doctor`: what the agent can read, what Prometheus needs to send.
 
 More of `--relabel` is in tests/senders/test_relabel.py, of `--permissions` in tests/unit/host/test_permissions.py.
 """
@@ -49,8 +49,8 @@ def test_permissions_for_people_say_what_is_lost_and_what_to_do(
     assert "refused kmsg: kernel log: /dev/null is empty: this container was not given the host's" in told
     assert "lost: GPU errors (Xid), OOM kills" in told
     assert "causes with less evidence: gpu-lost, gpu-memory" in told
-    assert "do, on the host: CAP_SYSLOG" in told
-    assert "do, in Kubernetes: agent.privileged=true" in told
+    assert "on the host: CAP_SYSLOG" in told
+    assert "in Kubernetes: agent.privileged=true" in told
     assert "python3 -m leadline.host.main --permissions" in told
     assert leadline_cli("doctor", "--permissions", "-o", "csv").out.startswith("source,reads,outcome,found,lost,causes")
 
@@ -72,8 +72,8 @@ def test_blocks_are_yaml_without_a_server(leadline_cli: Run) -> None:
     assert found == {
         name: rules_of(uses(), agent=False) for name in ("write_relabel_configs", "metric_relabel_configs")
     }
-    assert max(map(len, ran.out.split("\n# What comes")[0].splitlines())) <= 120
-    assert "# What comes was not looked at: no Leadline answers at http://127.0.0.1:1;" in ran.out
+    assert max(map(len, ran.out.split("\n# No server")[0].splitlines())) <= 120
+    assert "# No server was asked what arrives: no Leadline answers at http://127.0.0.1:1;" in ran.out
     answer = json.loads(leadline_cli("doctor", "--relabel", "--agent", *NOBODY_ANSWERS, "-o", "json").out)
     assert answer["received"] is None
     assert answer["write_relabel_configs"] == rules_of(uses(), agent=True)

@@ -231,7 +231,7 @@ def test_the_agent_says_so_once_in_its_log(
     agent.close()
     (line,) = [each.getMessage() for each in caplog.records if "a door" in each.getMessage()]
     assert line == (
-        "source refused: a door: not you. Without it nobody comes in. Do: on the host: CAP_SYSLOG: run the agent as "
+        "source refused: a door: not you. Without it: nobody comes in. Do: on the host: CAP_SYSLOG: run the agent as "
         "root, or set AmbientCapabilities=CAP_SYSLOG in its unit; in Kubernetes: agent.privileged=true"
     )
     assert not any("a tower" in each.getMessage() for each in caplog.records)

@@ -48,7 +48,7 @@ def test_names_that_look_alike_are_two_machines(hosts: tuple[str, ...]) -> None:
 
 def test_the_system_says_its_own_name() -> None:
     one = told("10.0.0.7", "n12", "n13", agents=("n12",), system={"10.0.0.7": "n12", "n13": "n13"})
-    assert doubles(one) == [Double("n12", "10.0.0.7", "the system of 10.0.0.7 calls itself n12 (node_uname_info)")]
+    assert doubles(one) == [Double("n12", "10.0.0.7", "10.0.0.7 calls itself n12 in node_uname_info")]
     assert pairs(told("127.0.0.1", "n12", system={"127.0.0.1": "n12.example.com"})) == [("n12", "127.0.0.1")]
     # Nobody else speaks of that name: it is one host, called as its target is.
     assert pairs(told("10.0.0.7", system={"10.0.0.7": "n12"})) == []
@@ -65,11 +65,13 @@ def test_an_agent_says_its_addresses() -> None:
 def test_a_finding_names_both_and_the_setting_that_mends_it() -> None:
     (one,) = findings_of([Double("n12", "10.0.0.7", "n12 has the address 10.0.0.7")])
     assert one["state"] == "warning"
-    assert one["text"].startswith("one machine is two hosts, n12 and 10.0.0.7: n12 has the address 10.0.0.7; ")
+    assert one["text"].startswith("n12 and 10.0.0.7 are one machine under two names (n12 has the address 10.0.0.7); ")
     assert "the label `nodename: n12`" in one["do"]
     assert "agent.host" in one["do"]
     (many,) = findings_of([Double(f"n{at}", f"10.0.0.{at}", "x") for at in range(5)])
-    assert many["text"].startswith("5 machines are two hosts each, such as n0 and 10.0.0.0, n1 and 10.0.0.1, n2 and")
+    assert many["text"].startswith(
+        "5 machines have two names each (n0 and 10.0.0.0, n1 and 10.0.0.1, n2 and 10.0.0.2, ...)"
+    )
     assert findings_of([]) == []
 
 
@@ -115,11 +117,11 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 def texts(store: Store, who: Principal, looks: SameMachines | None = None, now_ns: int = NOW) -> list[str]:
     found = (looks or SameMachines()).findings(store, Asked(who, "", now_ns), now_ns)
-    return [each["text"].partition(": ")[0] for each in found]
+    return [each["text"].partition(" are ")[0] for each in found]
 
 
 def test_what_is_told_now_in_the_store(store: Store) -> None:
-    expected = ["one machine is two hosts, n12 and 10.0.0.7", "one machine is two hosts, n13 and 10.0.0.8"]
+    expected = ["n12 and 10.0.0.7", "n13 and 10.0.0.8"]
     assert texts(store, Principal()) == expected
     assert texts(store, ACME) == expected
     assert texts(store, BETA) == []

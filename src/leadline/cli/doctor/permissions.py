@@ -41,26 +41,26 @@ def show(found: dict[str, Any]) -> None:
     rows = [{**each, "outcome": _outcome(each["outcome"])} for each in found["accesses"]]
     out.print(table(rows, ["outcome", "source", "reads", "found"]))
     out.print(
-        "\nThis is what the present user may read. Run it as the agent runs: `sudo leadline doctor --permissions`; in "
-        f"the agent's pod `{IN_A_POD}`.\nClocks, temperatures and memory errors of GPUs come from dcgm-exporter, not "
-        "from the agent (docs/how-to/connect-dcgm-exporter.md)."
+        "\nTried as the user who runs this. Run it as the agent runs: `sudo leadline doctor --permissions`; in the "
+        f"agent's pod `{IN_A_POD}`.\nClocks, temperatures and memory errors of GPUs come from dcgm-exporter, not from "
+        "the agent (docs/how-to/connect-dcgm-exporter.md)."
     )
 
 
 def _head(found: dict[str, Any]) -> str:
     user = f"{found['user']} (user id {found['uid']})" if found["user"] else f"user id {found['uid']}"
     count = sum(each["outcome"] in ("refused", "hangs") for each in found["accesses"])
-    said = f"{count} of {len(found['accesses'])} cannot be read" if count else "nothing is refused"
+    said = f"{count} of {len(found['accesses'])} refused" if count else "nothing refused"
     with_what = f"with {', '.join(found['capabilities'])}" if found["capabilities"] else "without capabilities"
-    return f"What the agent may read on {found['host']} as {user}, {with_what}: {said}"
+    return f"What the agent can read on {found['host']} as {user} {with_what}: {said}"
 
 
 def _lines(each: dict[str, Any]) -> list[str]:
     told = {
         "lost": each["lost"],
         "causes with less evidence": ", ".join(each["causes"]),
-        "do, on the host": each["service"],
-        "do, in Kubernetes": each["pod"],
+        "on the host": each["service"],
+        "in Kubernetes": each["pod"],
     }
     return [f"{name}: {text}" for name, text in told.items() if text]
 

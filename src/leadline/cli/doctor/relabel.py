@@ -23,7 +23,7 @@ from leadline.views.metric_use import Use, keep_expressions, used_by, uses
 LINE = 100  # characters of a line of an expression
 LOOK_S = 300  # of what came so lately; some exporters are scraped once a minute
 TOLD = 20  # metrics that nothing reads
-NOTHING, DETECTION, TWICE = "nothing", "anomaly detection alone", "an agent there sends it too"
+NOTHING, DETECTION, TWICE = "nothing", "anomaly detection only", "also sent by an agent"
 # Streams that came through Prometheus, in the last LOOK_S; of one that is stored twice one counts.
 CAME = f"""
     WITH lately AS (
@@ -96,14 +96,14 @@ def sent_by_agents() -> list[str]:
 
 
 def _lines(rules: Sequence[dict[str, Any]], agent: bool, came: dict[str, Any] | None, why: str) -> Iterable[str]:
-    yield f"# What Leadline {__version__} reads by name. Take one of the two blocks; everything else is not sent."
+    yield f"# The metrics that Leadline {__version__} reads. Use one of the two blocks; everything else is dropped."
     if agent:
         yield "# An agent runs on every scraped host: what it sends is dropped, except of targets with label `switch`."
     yield ""
-    yield "# prometheus.yml, below the `remote_write` that sends to Leadline: other receivers still get everything."
+    yield "# Under the entry of `remote_write` that sends to Leadline; other receivers still get everything."
     yield from _block("write_relabel_configs", rules)
     yield ""
-    yield "# Or below a `scrape_configs` entry: then Prometheus itself does not keep the rest either."
+    yield "# Or under an entry of `scrape_configs`; Prometheus itself then drops the rest, too."
     yield from _block("metric_relabel_configs", rules)
     yield ""
     yield from (f"# {line}".rstrip() for line in _received_lines(came, agent, why))
@@ -174,15 +174,16 @@ def _why(row: dict[str, Any], known: Sequence[Use], sent: re.Pattern[str]) -> st
 
 def _received_lines(came: dict[str, Any] | None, agent: bool, why: str) -> Iterable[str]:
     if came is None:
-        yield f"What comes was not looked at: {why}"
+        yield f"No server was asked what arrives: {why}"
         return
     yield f"Received by remote-write and scrapes in the last {came['seconds'] // 60} min: {_rate(came['all'])}."
-    yield f"  read by nothing: {_rate(came['read_by_nothing'])}"
+    yield f"  used by nothing: {_rate(came['read_by_nothing'])}"
     yield (
-        f"  judged by anomaly detection alone, named by no cause, expectation or plot: {_rate(came['detection_alone'])}"
+        "  checked by anomaly detection only (no cause, expectation or plot names it): "
+        f"{_rate(came['detection_alone'])}"
     )
-    yield f"  sent by an agent on the same host too: {_rate(came['sent_twice'])}" + (
-        "; with --agent the blocks leave it out" if came["sent_twice"]["series"] and not agent else ""
+    yield f"  also sent by an agent on the same host: {_rate(came['sent_twice'])}" + (
+        "; --agent drops these" if came["sent_twice"]["series"] and not agent else ""
     )
     if came["names"]:
         yield "The largest:"

@@ -17,26 +17,26 @@ def doctor(
         bool,
         typer.Option(
             "--permissions",
-            help="What the agent may read on this machine, why not, and what is lost by it; needs no server.",
+            help="Show what the agent can read on this machine, why not, and what is lost without it. Needs no server.",
         ),
     ] = False,
     relabel: Annotated[
         bool,
         typer.Option(
             "--relabel",
-            help="Blocks for prometheus.yml that send only metrics which Leadline reads, and what comes beside them.",
+            help="Print rules for prometheus.yml that keep only the metrics Leadline reads, and what arrives unused.",
         ),
     ] = False,
     agent: Annotated[
         bool,
-        typer.Option("--agent", help="With --relabel: an agent runs on the scraped hosts; leave out what it sends."),
+        typer.Option("--agent", help="With --relabel: an agent runs on the scraped hosts, so drop what it sends."),
     ] = False,
     size: Annotated[
         int | None,
         typer.Option(
             "--size",
             metavar="HOSTS",
-            help="How large a server so many training hosts need; needs no server.",
+            help="Estimate the server that so many training hosts need. Needs no server.",
             show_default=False,
         ),
     ] = None,

@@ -36,9 +36,9 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "doctor": (
         "leadline doctor",
         "leadline doctor --server http://10.0.0.5:8440",
-        "leadline doctor --permissions  # what the agent may read on this machine",
-        "leadline doctor --relabel > relabel.yml  # what a Prometheus need send",
-        "leadline doctor --size 64 --interval 15s  # how large a server must be",
+        "leadline doctor --permissions  # what the agent can read on this machine",
+        "leadline doctor --relabel > relabel.yml  # what Prometheus needs to send",
+        "leadline doctor --size 64 --interval 15s  # the server that 64 hosts need",
     ),
     "status": ("leadline status", "leadline status --check  # prints nothing if all is well"),
     "top": ("leadline top", "leadline top --span 15m --every 5"),

@@ -64,7 +64,7 @@ class Cgroup(Source):
         Access(
             "cgroups of the host's processes",
             _kills,
-            "OOM kills are known from the kernel log alone; memory limits and CPU quotas of ranks are not seen",
+            "OOM kills are known from the kernel log only; memory limits and CPU quotas of ranks are not seen",
             Grant(
                 service="the unit may not have ProtectControlGroups or PrivateUsers",
                 pod="mount the node's /sys/fs/cgroup",

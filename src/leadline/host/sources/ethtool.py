@@ -56,7 +56,7 @@ class Ethtool(Source):
         Access(
             "driver statistics (ethtool)",
             _statistics,
-            "pauses, discards by priority, symbol errors and PCIe stalls of NICs are not known",
+            "pauses, discards by priority, symbol errors and PCIe stalls of NICs are unknown",
             Grant(service="a driver that has them; agent.ethtool chooses by name"),
             ("pfc-storm", "wrong-dscp", "marginal-optic", "pcie-width"),
         ),

@@ -82,14 +82,14 @@ class Exits(Source):
         Access(
             "ends of processes (pidfd)",
             _end,
-            "that a rank ended is known only by its silence",
+            "the end of a rank shows only as silence",
             Grant(service="Linux 5.3 or later"),
             ("program-failed", "program-crashed", "killed"),
         ),
         Access(
             "exit status of other users' processes",
             _status,
-            "that a rank ended is known, but not how: by an exception, a signal or an OOM kill",
+            "the end of a rank is seen, but not how it ended: exception, signal or OOM kill",
             Grant("CAP_SYS_PTRACE", "Linux 6.15 or later"),
             ("program-failed", "program-crashed", "killed"),
         ),

@@ -45,17 +45,15 @@ class Graph(Source):
         Access(
             "addresses (netlink)",
             _addresses,
-            "whose a flow is cannot be told from its addresses: no paths, and nobody to blame for a full link",
+            "flows cannot be assigned to hosts by their addresses: no paths, and nobody to name for a full link",
             Grant(service="AF_NETLINK in RestrictAddressFamilies of its unit"),
             ("congesting-job", "congestion"),
         ),
         Access(
             "GPUs of the driver",
             _gpus,
-            "which GPUs are in this host is known only from dcgm-exporter, or from the ranks that name theirs",
-            Grant(
-                service="the driver of NVIDIA, or their UUIDs in agent.gpus", pod="their UUIDs in agent.config (gpus)"
-            ),
+            "the GPUs of this host are known only from dcgm-exporter, or from ranks that name theirs",
+            Grant(service="NVIDIA's driver, or the UUIDs in agent.gpus", pod="the UUIDs in agent.config.gpus"),
             ("gpu-lost", "slow-gpu"),
         ),
     )

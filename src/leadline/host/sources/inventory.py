@@ -52,7 +52,7 @@ class Inventory(Source):
         Access(
             "versions and settings",
             _settings,
-            "a host that differs from its peers in kernel, driver or firmware is not found by `leadline compare`",
+            "`leadline compare` cannot find a host whose kernel, driver or firmware differs",
             Grant(service="no ProcSubset=pid in its unit"),
             ("new-software",),
         ),

@@ -53,7 +53,7 @@ class Kmsg(Source):
         Access(
             "kernel log",
             _log,
-            "GPU errors (Xid), OOM kills, machine checks, PCIe errors, hung tasks and failed disks are not seen",
+            "GPU errors (Xid), OOM kills, machine checks, PCIe errors, hung tasks and disk errors are not seen",
             Grant("CAP_SYSLOG", "`sysctl kernel.dmesg_restrict=0`", "agent.privileged=true, which mounts /dev/kmsg"),
             ("gpu-lost", "gpu-memory", "nvlink-errors", "gpu-pcie", "machine-check", "oom-kill", "io-hang"),
         ),

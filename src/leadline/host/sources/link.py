@@ -44,7 +44,7 @@ class LinkEvents(Source):
         Access(
             "link messages (netlink)",
             _told,
-            "when a link goes down is known by counters alone, a reading late; a flap between two readings is not seen",
+            "links that go down show in counters only, one reading late; a flap between two readings goes unseen",
             Grant(service="AF_NETLINK in RestrictAddressFamilies of its unit"),
             ("link-down", "switch-down"),
         ),

@@ -67,7 +67,7 @@ class Lldp(Source):
         Access(
             "neighbours (lldpd)",
             _neighbours,
-            "which switch port a NIC is connected to is not known: no paths through the fabric, unless others say so",
+            "the switch port behind each NIC is unknown: no paths through the fabric, unless another source tells it",
             Grant(
                 service="install and start lldpd; root, or the group _lldpd (SupplementaryGroups=_lldpd)",
                 pod="the image has no lldpcli: run the agent as a package where lldpd is to be asked",

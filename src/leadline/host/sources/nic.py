@@ -56,14 +56,14 @@ class Nic(Source):
         Access(
             "counters of interfaces (netlink)",
             _counters,
-            "traffic, drops and errors of this host's ports are not known",
+            "traffic, drops and errors of this host's ports are unknown",
             Grant(service="AF_NETLINK in RestrictAddressFamilies of its unit"),
             ("link-errors", "slow-link", "congestion", "wrong-mtu", "neighbour"),
         ),
         Access(
             "network of the host",
             host_network,
-            "counters, links and flows are those of a container, and not of the host's ports",
+            "counters, links and flows are the container's, not the host's",
             Grant(
                 service="no PrivateNetwork in its unit, and podman or docker run --network host",
                 pod="hostNetwork: true",

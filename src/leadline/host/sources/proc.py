@@ -74,14 +74,14 @@ class Proc(Source):
         Access(
             "/proc of the machine",
             _machine,
-            "load, memory, disks and TCP of this host are not known",
+            "load, memory, disks and TCP of this host are unknown",
             Grant(service="no ProcSubset=pid in its unit"),
             ("cpu-contended", "neighbour", "io-hang"),
         ),
         Access(
             "pressure (PSI)",
             _pressure,
-            "how long tasks wait for CPU, memory and disks is not known: load and free memory alone say less",
+            "how long tasks wait for CPU, memory and disks is unknown; load and free memory say less",
             Grant(
                 service="`psi=1` on the kernel's command line", pod="`psi=1` on the command line of the node's kernel"
             ),

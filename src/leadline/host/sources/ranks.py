@@ -53,7 +53,7 @@ class Ranks(Source):
         Access(
             "processes of the host",
             host_processes,
-            "CPU, memory, end and cgroup of a rank's process are not known, nor who stopped it",
+            "CPU, memory, exit and cgroup of a rank's process are unknown, and so is who stopped it",
             Grant(
                 "CAP_SYS_PTRACE",
                 "no ProtectProc=invisible in its unit; /proc without hidepid; podman or docker run --pid host",
@@ -64,7 +64,7 @@ class Ranks(Source):
         Access(
             "bytes read and written by other users' processes",
             _io,
-            "which rank reads or writes much is not known",
+            "which rank reads or writes heavily is unknown",
             Grant("CAP_SYS_PTRACE"),
             ("memory-pressure",),
         ),

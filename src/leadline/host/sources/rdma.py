@@ -51,7 +51,7 @@ class Rdma(Source):
         Access(
             "counters of RDMA ports",
             _ports,
-            "losses, time-outs and congestion of RoCE and InfiniBand are not known: TCP's counters say nothing of RDMA",
+            "loss, time-outs and congestion of RoCE and InfiniBand are unknown; TCP's counters say nothing of RDMA",
             Grant(
                 service="the driver of the device (mlx5_ib or its like); in a container `rdma system set netns shared`",
                 pod="hostNetwork: true, and the driver on the node",

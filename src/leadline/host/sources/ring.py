@@ -109,8 +109,8 @@ class Ring(Source):
         Access(
             "directory of event rings",
             _directory,
-            "steps, collectives and messages of the jobs on this host are not known: no step times, no lost time, no "
-            "stalls or slow ranks",
+            "steps, collectives and messages of jobs on this host are unknown: no step times, lost time, stalls or "
+            "slow ranks",
             Grant(
                 "CAP_DAC_OVERRIDE",
                 "make it by `install -d -m 1777 /dev/shm/leadline`",
@@ -121,7 +121,7 @@ class Ring(Source):
         Access(
             "rings of other users' jobs",
             _foreign,
-            "jobs of other users are not seen: a ring may be read by its owner and group alone",
+            "jobs of other users are not seen: a ring is readable by its owner and group only",
             Grant("CAP_DAC_READ_SEARCH"),
             ("straggler", "slow-input", "checkpoint-storm", "imbalanced-work"),
         ),

@@ -63,7 +63,7 @@ class TcpDiag(Source):
         Access(
             "TCP connections (sock_diag)",
             _connections,
-            "whose packets were lost is not known, so that no link or switch can be suspected of losing them",
+            "nobody knows whose packets were lost, so no link or switch can be suspected of losing them",
             Grant(
                 service="the kernel module tcp_diag (`modprobe tcp_diag`), and AF_NETLINK in RestrictAddressFamilies"
             ),
