@@ -53,13 +53,18 @@ def is_wrong(one: Tried) -> bool:
 
 def sentence(one: Tried) -> str:
     """What is wrong with an access, what is lost by it and what to do, for the agent's log."""
-    grant = one.access.grant
-    do = "; ".join(
-        f"{where}: {how}"
-        for where, how in (("on the host", grant.for_service()), ("in Kubernetes", grant.for_pod()))
-        if how
-    )
+    ways = (("on the host", for_service(one)), ("in Kubernetes", one.access.grant.for_pod()))
+    do = "; ".join(f"{where}: {how}" for where, how in ways if how)
     return f"{one.access.what}: {one.found}. Without it: {one.access.lost}." + (f" Do: {do}" if do else "")
+
+
+def for_service(one: Tried) -> str:
+    """What to do on the host; who has the capability already is not told to get it."""
+    grant = one.access.grant
+    if one.outcome is Outcome.REFUSED and grant.capability in capabilities():
+        held = f"{grant.capability} is held already: a security module or a user namespace refuses"
+        return f"{held}; or {grant.service}" if grant.service else held
+    return grant.for_service()
 
 
 def answer(site: Site, sources: Sequence[type[Source]]) -> dict[str, Any]:
@@ -80,7 +85,7 @@ def answer(site: Site, sources: Sequence[type[Source]]) -> dict[str, Any]:
                 "found": each.found,
                 "lost": "" if each.outcome is Outcome.OK else each.access.lost,
                 "causes": [] if each.outcome is Outcome.OK else list(each.access.causes),
-                "service": "" if each.outcome is Outcome.OK else each.access.grant.for_service(),
+                "service": "" if each.outcome is Outcome.OK else for_service(each),
                 "pod": "" if each.outcome is Outcome.OK else each.access.grant.for_pod(),
             }
             for each in found

@@ -219,8 +219,12 @@ def test_a_driver_that_does_not_answer_is_told_and_holds_nobody(monkeypatch: pyt
 
 
 def test_the_agent_says_so_once_in_its_log(
-    answering: AnsweringDouble, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    answering: AnsweringDouble,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(permissions, "capabilities", list)
     site = site_with(server=answering.url, spool=tmp_path, interval_s=0.1)
     agent = Agent(site.config, site)
     agent.open((Refused,))
@@ -232,9 +236,24 @@ def test_the_agent_says_so_once_in_its_log(
     (line,) = [each.getMessage() for each in caplog.records if "a door" in each.getMessage()]
     assert line == (
         "source refused: a door: not you. Without it: nobody comes in. Do: on the host: CAP_SYSLOG: run the agent as "
-        "root, or set AmbientCapabilities=CAP_SYSLOG in its unit; in Kubernetes: agent.privileged=true"
+        "root and keep it in CapabilityBoundingSet, or set AmbientCapabilities=CAP_SYSLOG in its unit; in Kubernetes: "
+        "agent.privileged=true"
     )
     assert not any("a tower" in each.getMessage() for each in caplog.records)
+
+
+def test_who_has_the_capability_is_not_told_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permissions, "capabilities", lambda: ["CAP_SYSLOG"])
+    door, tower, *_ = answer(site_with(), (Refused,))["accesses"]
+    assert door["service"] == "CAP_SYSLOG is held already: a security module or a user namespace refuses"
+    assert tower["service"].startswith("CAP_SYSLOG: run the agent as root")  # absent: it was not refused
+
+
+def test_root_reads_another_user_s_process() -> None:
+    """Where nobody else runs a process, one is started: the first process says nothing of others."""
+    if "CAP_SYS_PTRACE" not in capabilities() or os.geteuid() != 0:
+        pytest.skip("needs root with CAP_SYS_PTRACE")
+    assert outcome(Ranks, "bytes read and written by other users' processes")[0] is Outcome.OK
 
 
 def test_capabilities_are_those_of_the_kernel() -> None:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +27,9 @@ from leadline.model.errors import LeadlineError
 # The process namespace of the machine has a fixed number; any other is a container's. Source: Linux,
 # include/uapi/linux/nsfs.h, PROC_PID_INIT_INO.
 HOST_PROCESSES = "pid:[4026531836]"
-PROCESSES_MAX = 4096  # looked at for one of another user
+PROCESSES_MAX = 4096  # looked at for those of other users
+OTHERS_MAX = 8  # of them tried
+NOBODY = 65_534  # the user of nobody; Linux calls users so whom it does not know (overflowuid)
 
 
 class Outcome(StrEnum):
@@ -52,7 +57,10 @@ class Grant(NamedTuple):
         """What to do where the agent is a service, or is started by hand; empty: nothing helps."""
         if not self.capability:
             return self.service
-        text = f"{self.capability}: run the agent as root, or set AmbientCapabilities={self.capability} in its unit"
+        text = (
+            f"{self.capability}: run the agent as root and keep it in CapabilityBoundingSet, or set "
+            f"AmbientCapabilities={self.capability} in its unit"
+        )
         return f"{text}; or {self.service}" if self.service else text
 
     def for_pod(self) -> str:
@@ -121,7 +129,7 @@ def host_network(site: Site) -> str:
     try:
         first = os.readlink(site.config.proc_root / "1" / "ns" / "net")
     except OSError:
-        raise UntriedError("without CAP_SYS_PTRACE nobody tells which network namespace the host has") from None
+        raise UntriedError("/proc/1/ns/net may not be read, so nothing tells which network is the host's") from None
     if own != first:
         raise PermissionError("this process has a network namespace of its own, with other interfaces than the host's")
     return "the host's network namespace"
@@ -132,26 +140,58 @@ def host_processes(site: Site) -> str:
     count = sum(1 for _ in _processes(site))
     if not _sees_host(site):
         raise PermissionError(f"this process has a process namespace of its own and sees {count} processes in it")
-    other_process(site)
+    if not (site.config.proc_root / "1" / "status").exists() and not any(_foreign(site)):
+        raise PermissionError("/proc is mounted with hidepid: it shows nobody else's processes")
     return f"{count} processes"
 
 
-def other_process(site: Site) -> int:
-    """A process of another user; where there is none the first one, which has every right that there is.
+def of_others(site: Site, read_one: Callable[[int], str]) -> str:
+    """Read something of another user's process: of a few that run, or of one that is started for it.
 
-    Errors: PermissionError where /proc shows no process but one's own.
+    One that can be read is enough: a security module may keep a single process (the first one) from everybody.
+    Errors: PermissionError of the first where none can be read, UntriedError where there is none to try.
     """
-    own = os.geteuid()
+    refused: OSError | None = None
+    with _others(site) as pids:
+        for pid in pids:
+            try:
+                return read_one(pid)
+            except FileNotFoundError:
+                continue  # it has just ended
+            except OSError as error:
+                refused = refused or error
+    if refused is not None:
+        raise refused
+    raise UntriedError("no process of another user runs here, and none may be started")
+
+
+@contextmanager
+def _others(site: Site) -> Iterator[list[int]]:
+    """Processes of other users; a child of nobody's where there are none and this process may become another user."""
+    found = list(islice(_foreign(site), OTHERS_MAX))
+    if found or os.geteuid() != 0:
+        yield found
+        return
+    try:
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", "read _"], stdin=subprocess.PIPE, user=NOBODY, group=NOBODY, extra_groups=[]
+        )
+    except (OSError, subprocess.SubprocessError):
+        yield []
+        return
+    try:
+        yield [child.pid]
+    finally:
+        child.communicate(b"\n")
+
+
+def _foreign(site: Site) -> Iterator[int]:
+    """Processes of other users; threads of the kernel, which have no memory, are none."""
     for pid in _processes(site):
         status = read_if_there(site.config.proc_root / str(pid) / "status")
-        if b"\nVmSize:" not in status:
-            continue  # a thread of the kernel
         words = status.partition(b"\nUid:")[2].split(b"\n", 1)[0].split()
-        if len(words) > 1 and int(words[1]) != own:
-            return pid
-    if not (site.config.proc_root / "1" / "status").exists():
-        raise PermissionError("/proc is mounted with hidepid: it shows nobody else's processes")
-    return 1
+        if b"\nVmSize:" in status and len(words) > 1 and int(words[1]) != os.geteuid():
+            yield pid
 
 
 def _processes(site: Site) -> Iterator[int]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.host.found import Event, Found
-from leadline.host.sources.access import Access, Grant, other_process
+from leadline.host.sources.access import Access, Grant, of_others
 from leadline.host.sources.cgroup import group_of, oom_kills, parse_mounts
 from leadline.host.sources.site import RankSeen, Site, process_is, read_if_there
 from leadline.host.sources.source import Source
@@ -63,12 +63,15 @@ def _status(site: Site) -> str:
     """
     if _end(site).endswith("status"):
         return "the kernel tells it to anybody (Linux 6.15 and later)"
-    pid = other_process(site)
+    if os.geteuid() != 0:
+        raise PermissionError("the kernel shows 0 to those who may not know: it is believed by root alone")
+    return of_others(site, lambda pid: _shown(site, pid))
+
+
+def _shown(site: Site, pid: int) -> str:
     fields = read_if_there(site.config.proc_root / str(pid) / "stat").rpartition(b")")[2].split()
     if len(fields) < 24 or fields[23] == b"1":
         raise PermissionError(f"the kernel hides the status of process {pid}, which is another user's")
-    if os.geteuid() != 0:
-        raise PermissionError("the kernel shows 0 to those who may not know: it is believed by root alone")
     return f"seen of process {pid}"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leadline.host.found import Event, Found, Labels, Sample, Stream
-from leadline.host.sources.access import Access, Grant, host_processes, opened, other_process
+from leadline.host.sources.access import Access, Grant, host_processes, of_others, opened
 from leadline.host.sources.site import TICKS_PER_S, RankSeen, Site, read_if_there
 from leadline.host.sources.source import Source
 
@@ -37,7 +37,7 @@ class Stat(NamedTuple):
 
 def _io(site: Site) -> str:
     """Read what another user's process read and wrote. Errors: PermissionError."""
-    return opened(site.config.proc_root / str(other_process(site)) / "io")
+    return of_others(site, lambda pid: opened(site.config.proc_root / str(pid) / "io"))
 
 
 class Ranks(Source):
