@@ -7,35 +7,35 @@ the value follows from, so what is remembered never changes what is said: a work
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import pyarrow as pa
 
 Value = TypeVar("Value")
+_NONE = object()
 
 
 class Remembered(Generic[Value]):
-    """Values by what they follow from. At most `most`: the one that was asked for longest ago makes room."""
+    """Values by what they follow from. At most `most`: the one that was asked for longest ago makes room.
+
+    Threads may ask at once: each step is one of the dictionary's own, and a value that two miss is made twice.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
 
     def of(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of a key; made if it is not known."""
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-                return self._values[key]
-        value = make()
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > self._most:
+        found = self._values.pop(key, _NONE)
+        value = make() if found is _NONE else cast("Value", found)
+        self._values[key] = value
+        if len(self._values) > self._most:
+            with suppress(KeyError):
                 self._values.popitem(last=False)
         return value
 
