@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from docs.markdown import grid
+from docs.markdown_tables import grid
 
 from leadline.host.sources import SOURCES
 from leadline.host.sources.access import Access

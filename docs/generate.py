@@ -20,7 +20,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from docs.first_aid_pages import constants_grid, permissions_page, sizes_grid, sizes_words, sources_grid
-from docs.markdown import cell, grid, with_part
+from docs.markdown_tables import cell, grid, with_part
 from docs.rules_page import rules_page
 
 from leadline.analysis.cause.rules import RULES as CAUSE_RULES
