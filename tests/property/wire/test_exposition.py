@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import struct
 
 import numpy as np
 import pytest
@@ -12,46 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
-from tests.oracle import exposition as oracle
+from tests.oracle.agreement import bits, exposition_agrees, rows_of
 
-from leadline.model.errors import DataError
-from leadline.model.ids import series_id
 from leadline.wire.exposition.pages import OPENMETRICS, decode_exposition
-from leadline.wire.samples import NORMAL_NAN_BITS, Samples
 
 NOW_NS = 1_700_000_000_123_456_789
 TEXT = "text/plain; version=0.0.4"
-
-
-def bits(value: float) -> int:
-    """The float's bits, with any NaN as Prometheus' ordinary one."""
-    return NORMAL_NAN_BITS if math.isnan(value) else int(struct.unpack("<Q", struct.pack("<d", value))[0])
-
-
-def rows(samples: Samples) -> list[tuple[tuple[tuple[str, str], ...], int, int]]:
-    out = []
-    raw = samples.value.view(np.uint64)
-    for n in range(len(samples.value)):
-        stream = int(samples.sample_series[n])
-        labels = samples.labels(stream)
-        low, high = (int(half) for half in samples.ids[stream])
-        assert series_id(labels) == high << 64 | low
-        out.append((tuple(sorted(labels.items())), int(raw[n]), int(samples.time_ns[n])))
-    return out
-
-
-def check(body: bytes, content_type: str) -> Samples | None:
-    """The scanner and the plain reader do the same: both refuse, or both give the same samples."""
-    try:
-        expected, exemplars = oracle.read(body, content_type == OPENMETRICS, NOW_NS)
-    except oracle.Malformed:
-        with pytest.raises(DataError):
-            decode_exposition(body, content_type, NOW_NS)
-        return None
-    samples = decode_exposition(body, content_type, NOW_NS)
-    assert rows(samples) == [(labels, bits(value), time) for labels, value, time in expected]
-    assert samples.dropped.get("exemplar", 0) == exemplars
-    return samples
 
 
 good_numbers = st.one_of(
@@ -154,7 +118,7 @@ def test_agrees_with_a_plain_reader(content_type: str) -> None:
     @settings(max_examples=400, deadline=None)
     @given(pages(content_type))
     def law(body: bytes) -> None:
-        samples = check(body, content_type)
+        samples = exposition_agrees(body, content_type)
         read[samples is not None and len(samples.value) > 0] += 1
 
     law()
@@ -170,8 +134,8 @@ def test_agrees_on_damaged_pages(page: list[str], data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(body)))
         put = data.draw(st.sampled_from([b"", b'"', b"\\", b"{", b"}", b",", b"=", b" ", b"\n", b"#", b"\xff", b"1"]))
         body[at : at + data.draw(st.integers(0, 2))] = put
-    check(bytes(body), TEXT)
-    check(bytes(body) + b"\n# EOF\n", OPENMETRICS)
+    exposition_agrees(bytes(body), TEXT)
+    exposition_agrees(bytes(body) + b"\n# EOF\n", OPENMETRICS)
 
 
 @settings(max_examples=500, deadline=None)
@@ -183,13 +147,13 @@ def test_agrees_on_damaged_pages(page: list[str], data: st.DataObject) -> None:
 @given(st.one_of(st.binary(max_size=60), st.text('a{}"\\=, 1.e+-#\n\t:_EOFNai', max_size=40).map(str.encode)))
 def test_any_bytes_decode_or_raise_data_error(body: bytes) -> None:
     for content_type in (TEXT, OPENMETRICS):
-        check(body, content_type)
+        exposition_agrees(body, content_type)
 
 
 @settings(max_examples=500, deadline=None)
 @given(numbers)
 def test_numbers_are_correctly_rounded(text: str) -> None:
-    samples = check(f"a {text}\n".encode(), TEXT)
+    samples = exposition_agrees(f"a {text}\n".encode(), TEXT)
     if samples is not None and len(samples.value):
         assert int(samples.value.view(np.uint64)[0]) == bits(float(text))
 
@@ -222,7 +186,7 @@ def test_agrees_with_prometheus_client(made: list[tuple[str, dict[str, str], flo
         for family in text_string_to_metric_families(page)
         for sample in family.samples
     )
-    ours = sorted((labels, value) for labels, value, _ in rows(decode_exposition(page.encode(), TEXT, NOW_NS)))
+    ours = sorted((labels, value) for labels, value, _ in rows_of(decode_exposition(page.encode(), TEXT, NOW_NS)))
     assert ours == theirs
 
 
@@ -251,4 +215,4 @@ def test_agrees_with_prometheus_client_on_openmetrics(made: list[tuple[dict[str,
             for family in openmetrics_parser.text_string_to_metric_families(text)
             for sample in family.samples
         ]
-        assert sorted(rows(decode_exposition(text.encode(), OPENMETRICS, NOW_NS))) == sorted(theirs)
+        assert sorted(rows_of(decode_exposition(text.encode(), OPENMETRICS, NOW_NS))) == sorted(theirs)

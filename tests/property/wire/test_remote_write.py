@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.oracle import remote_write as oracle
+from tests.oracle.agreement import remote_write_agrees, remote_write_rows, samples_agree
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.wire.remote_write.requests import decode_remote_write
@@ -112,25 +111,11 @@ BODIES = st.one_of(
 LAW = settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 
 
-def _rows(got: Samples) -> list[tuple[int, int, int]]:
-    ids = [int(low) | int(high) << 64 for low, high in got.ids.tolist()]
-    rows = zip(got.sample_series.tolist(), got.time_ns.tolist(), got.value.view(np.uint64).tolist(), strict=True)
-    return [(ids[series], time, bits) for series, time, bits in rows]
-
-
-def _agrees(got: Samples, expected: oracle.Decoded) -> None:
-    assert _rows(got) == expected.samples
-    assert dict(got.metadata) == expected.metadata
-    assert dict(got.dropped) == expected.dropped
-    ids = [int(low) | int(high) << 64 for low, high in got.ids.tolist()]
-    assert {series: got.labels(row) for row, series in enumerate(ids)} == expected.labels
-
-
 @LAW
 @given(BODIES)
 def test_what_upb_writes_decodes_as_upb_reads_it(item: tuple[bytes, int]) -> None:
     body, version = item
-    _agrees(decode_remote_write(body, version), oracle.decode(body, version))
+    samples_agree(decode_remote_write(body, version), oracle.decode(body, version))
 
 
 def _decoded(body: bytes, version: int, **limits: int) -> Samples | DataError | RefusedError:
@@ -140,26 +125,13 @@ def _decoded(body: bytes, version: int, **limits: int) -> Samples | DataError | 
         return error
 
 
-def _hold(body: bytes, version: int) -> None:
-    """Any bytes decode or raise; where upb takes them too, both say the same. Groups are the one exception."""
-    try:
-        expected = oracle.decode(body, version)
-    except DecodeError:
-        expected = None
-    got = _decoded(body, version)
-    if isinstance(got, DataError):
-        assert expected is None or "group" in str(got), str(got)
-    elif expected is not None:
-        _agrees(got, expected)
-
-
 @LAW
 @given(st.binary(max_size=200), st.sampled_from([1, 2]))
 @example(b"\x0a\x02\x12\x00", 1)  # a stream without labels
 @example(b"\x0a\x04\x0a\x00\x12\x00", 1)  # ... with one that is empty
 @example(b"\x0b\x0c", 1)  # an empty group, which upb skips
 def test_any_bytes_decode_or_raise(body: bytes, version: int) -> None:
-    _hold(body, version)
+    remote_write_agrees(body, version)
 
 
 @LAW
@@ -178,7 +150,7 @@ def test_damaged_bodies_decode_or_raise(item: tuple[bytes, int], data: st.DataOb
                 ]
             )
         )
-    _hold(body, version)
+    remote_write_agrees(body, version)
 
 
 @LAW
@@ -194,7 +166,7 @@ def test_the_fast_lane_and_the_general_one_agree(item: tuple[bytes, int]) -> Non
     for stream in streams:
         slow += (b"\x0a" if version == 1 else b"\x2a") + oracle.varint(len(stream)) + stream
     fast, general = decode_remote_write(body, version), decode_remote_write(slow, version)
-    assert _rows(fast) == _rows(general)
+    assert remote_write_rows(fast) == remote_write_rows(general)
     assert fast.dropped == general.dropped
     assert fast.metadata == general.metadata
     assert [fast.labels(row) for row in range(len(fast.ids))] == [
@@ -207,8 +179,10 @@ def test_the_fast_lane_and_the_general_one_agree(item: tuple[bytes, int]) -> Non
 def test_bodies_concatenate(one: tuple[bytes, int], other: tuple[bytes, int]) -> None:
     """Protobuf's own law for version 1: the bytes of two messages behind each other are both of them."""
     if one[1] == other[1] == 1:
-        both = _rows(decode_remote_write(one[0] + other[0], 1))
-        assert both == _rows(decode_remote_write(one[0], 1)) + _rows(decode_remote_write(other[0], 1))
+        both = remote_write_rows(decode_remote_write(one[0] + other[0], 1))
+        assert both == remote_write_rows(decode_remote_write(one[0], 1)) + remote_write_rows(
+            decode_remote_write(other[0], 1)
+        )
 
 
 @settings(LAW, max_examples=40)
@@ -220,7 +194,7 @@ def test_a_bound_on_labels_refuses_or_changes_nothing(item: tuple[bytes, int], m
         assert got.reason == "decompressed_too_large"
     else:
         assert isinstance(got, Samples)
-        assert _rows(got) == _rows(decode_remote_write(body, version))
+        assert remote_write_rows(got) == remote_write_rows(decode_remote_write(body, version))
 
 
 def test_nothing_outside_the_body_is_read() -> None:

@@ -21,8 +21,8 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import ARP, Dot1AD, Dot1Q, Ether
 from scapy.layers.sctp import SCTP
 from tests.oracle import sflow as oracle
+from tests.oracle.agreement import sflow_datagrams_agree
 
-from leadline.model.errors import DataError
 from leadline.model.ids import flow_id
 from leadline.wire.sflow import encode, kernels
 from leadline.wire.sflow import headers as header
@@ -288,25 +288,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 @settings(LAW, max_examples=400)
 @given(datagrams=st.lists(damaged(), max_size=5))
 def test_any_datagrams_decode_or_say_why_and_do_not_disturb_each_other(datagrams: list[bytes]) -> None:
-    together = read(*datagrams)
-    switch_D, arrived_ns = [LEAF] * len(datagrams), np.full(len(datagrams), T)
-    columns, count = flow_columns(together, switch_D, arrived_ns)
-    assert all(len(column) == count == len(together.flows) for column in columns.values())
-    counters = CounterStreams().counters(together, switch_D, arrived_ns)
-    alone = [read(one) for one in datagrams]
-    assert together.flows[:, header.RATE :].tolist() == [
-        row for a in alone for row in a.flows[:, header.RATE :].tolist()
-    ]
-    assert together.addresses.tolist() == [row for a in alone for row in a.addresses.tolist()]
-    assert together.skipped_records == sum(a.skipped_records for a in alone)
-    assert len(counters.value) == sum(len(CounterStreams().counters(a, [LEAF], np.array([T])).value) for a in alone)
-    for d, one in enumerate(alone):
-        error, same = together.error(d, "x"), one.error(0, "x")
-        assert (error is None) == (same is None)
-        if error is not None and same is not None:
-            assert isinstance(error, DataError)
-            assert (error.expected, error.got) == (same.expected, same.got)
-            assert not len(one.flows)
+    sflow_datagrams_agree(datagrams)
 
 
 def test_the_valid_datagram_is_valid() -> None:
