@@ -143,9 +143,11 @@ def _check_exemplar(told: str) -> None:
     value = re.match(rf"(?:{NUMBER}|[+-]?(?i:inf(?:inity)?)|(?i:nan))", rest, re.ASCII)
     if not value:
         raise Malformed("exemplar's value")
-    time = rest[value.end() :]
-    if time.strip(" \t"):
-        _time(time.strip(" \t"), True)
+    time = rest[value.end() :].strip(" \t")
+    if time and not re.fullmatch(NUMBER, time, re.ASCII):
+        raise Malformed("exemplar's time")
+    if time and "e" not in time.lower():  # how large one with an exponent is nobody works out: it is not kept
+        _time(time, True)
 
 
 def _time(text: str, openmetrics: bool) -> int:

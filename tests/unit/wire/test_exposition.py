@@ -122,6 +122,7 @@ def test_int64_values_are_rounded_as_floats_are() -> None:
         ("a 1 5 x\n", "expected the end of the line"),
         ("# TYPE a guage\n", "line 1: expected a type (counter"),
         ("# TYPE\n", "expected a metric name behind # TYPE"),
+        ('# HELP "a b\n', "expected a metric name behind # HELP, got"),
         ("<html>\n", "expected a metric name"),
         ("a{" + "b" * 500 + "} 1", "got '} 1'"),
     ],
@@ -130,6 +131,13 @@ def test_errors_name_the_line(page: str, said: str) -> None:
     with pytest.raises(DataError) as error:
         read(page)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("blank", ["\x1c", "\x85", "\u2003", "\x0b"])
+def test_only_spaces_and_tabs_are_blanks(blank: str) -> None:
+    """As in Prometheus: with anything else between them TYPE and a name are a comment, not metadata that is wrong."""
+    assert not read(f"# TYPE{blank}a -5\n#{blank}TYPE a -5\n").metadata
+    assert read(f"#\tTYPE \ta{blank}b \tgauge\t\n").metadata[f"a{blank}b"].type == "gauge"
 
 
 @pytest.mark.parametrize(

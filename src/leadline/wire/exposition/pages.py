@@ -11,6 +11,7 @@ are taken; docs/formats/exposition.md lists each choice. The body arrives whole:
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple
@@ -61,6 +62,9 @@ _SUFFIXES = {
 
 _COUNTS = ("_bucket", "_count", "_gcount")  # these count observations, whatever the unit of what is observed
 
+# A blank is a space or a tab: what else Unicode counts as one (0x1c, 0x85) is a part of words.
+_TOLD = re.compile(r"#[ \t]+(HELP|TYPE|UNIT)(?:[ \t]+(.*))?", re.DOTALL)
+_NAME = re.compile(r'"((?:[^"\\]|\\.)*)"|([^ \t"][^ \t]*)', re.DOTALL)
 _EXCERPT_BYTES = 60  # of a bad line, in an error
 _TIME_MAX_S = 9_223_372_036
 
@@ -192,13 +196,14 @@ def _metadata(body: bytes, comments: list[list[int]], openmetrics: bool) -> dict
             _check_nothing_follows(body, line, end)
             ended = True
             continue
-        words = text[1:].lstrip(" \t").split(None, 1)
-        if not text[1:2].isspace() or not words or words[0] not in ("HELP", "TYPE", "UNIT"):
+        meant = _TOLD.fullmatch(text.removesuffix("\r"))
+        if meant is None:
             continue
-        name, rest = _told_name(line, words[0], words[1] if len(words) > 1 else "")
-        if words[0] == "TYPE" and rest not in TYPES:
+        word = meant[1]
+        name, rest = _told_name(line, word, meant[2] or "")
+        if word == "TYPE" and rest not in TYPES:
             raise DataError(f"line {line}", f"a type ({', '.join(sorted(TYPES))})", repr(rest[:_EXCERPT_BYTES]))
-        told.setdefault(name, {})[words[0]] = rest
+        told.setdefault(name, {})[word] = rest
     if openmetrics and not ended:
         raise DataError("the page", "'# EOF' as the last line (OpenMetrics)", "a page without it; it may be cut off")
     return _by_sample_name(told)
@@ -211,22 +216,13 @@ def _check_nothing_follows(body: bytes, line: int, end: int) -> None:
 
 def _told_name(line: int, word: str, rest: str) -> tuple[str, str]:
     """Split `name text` behind HELP, TYPE or UNIT; the name may be quoted. Errors: DataError."""
-    if rest.startswith('"'):
-        end = 1
-        while end < len(rest) and rest[end] != '"':
-            end += 2 if rest[end] == "\\" else 1
-        name, rest = _unescaped(rest[1:end]), rest[end + 1 :]
-    else:
-        name, _, rest = rest.replace("\t", " ").partition(" ") if word != "HELP" else _first_word(rest)
-    if not name:
-        raise DataError(f"line {line}", f"a metric name behind # {word}", "none")
-    rest = rest.strip(" \t\r") if word != "HELP" else rest.lstrip(" \t").rstrip("\r")
-    return name, rest
-
-
-def _first_word(text: str) -> tuple[str, str, str]:
-    words = text.split(None, 1)
-    return (words[0], "", words[1]) if len(words) == 2 else (text.strip(), "", "")
+    found = _NAME.match(rest)
+    name = "" if found is None else found[2] or _unescaped(found[1] or "")
+    if found is None or not name:
+        got = repr(rest[:_EXCERPT_BYTES]) if rest else "none"
+        raise DataError(f"line {line}", f"a metric name behind # {word}", got)
+    text = rest[found.end() :].lstrip(" \t")
+    return name, text if word == "HELP" else text.rstrip(" \t")
 
 
 def _unescaped(text: str) -> str:
