@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint
 
 from leadline.model.errors import DataError, RefusedError
 from leadline.wire.labels import NAME_BYTES_MAX
@@ -74,6 +75,18 @@ def test_a_histogram() -> None:
     }  # fmt: skip
     assert samples.metadata["m_bucket"] == Metadata("histogram", "1", "")
     assert samples.metadata["m_sum"] == Metadata("histogram", "s", "")
+
+
+@pytest.mark.parametrize("after", [b"", b"\x10\x05\x10\x05\x10\x05\x10\x05"], ids=["at-the-end", "before-more"])
+def test_a_bound_of_another_wire_type_is_an_unknown_field(after: bytes) -> None:
+    """As in every protobuf decoder. Found by fuzzing: field 7 as a varint wanted eight bytes behind it."""
+    point = HistogramDataPoint(time_unix_nano=7, count=3, sum=1.5).SerializeToString() + b"\x38\x05" + after
+    histogram = b"\x0a" + bytes([len(point)]) + point
+    metric = b"\x0a\x01m" + b"\x4a" + bytes([len(histogram)]) + histogram
+    body = b"".join((bytes([0x0A, len(metric) + 4, 0x12, len(metric) + 2, 0x12, len(metric)]), metric))
+    samples = decode_otlp_metrics(body, PROTOBUF)
+    names = [samples.labels(n)["__name__"] for n in range(len(samples.value))]
+    assert dict(zip(names, samples.value.tolist(), strict=True)) == {"m_count": 3.0, "m_sum": 1.5, "m_bucket": 3.0}
 
 
 def test_buckets_that_do_not_match_their_bounds_are_counted() -> None:

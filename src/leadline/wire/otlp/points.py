@@ -117,16 +117,15 @@ def _histogram_field(t: Tables, data: Bytes, at: int, end: int, field: int, row:
     elif exponential and (field == 0x42 or field == 0x4A):
         begin, stop = length(data, at, end)
         return _native_buckets(t.state, data, begin, stop)
-    elif not exponential and 0x31 <= field <= 0x3A and field & 7 <= 2:
-        begin, stop = at, at + 8  # one that is not packed
+    elif not exponential and field in (0x31, 0x32, 0x39, 0x3A):  # bucket counts, bounds; packed and not
+        begin, stop = at, at + 8
         if field & 7 == 2:
             begin, stop = length(data, at, end)
         elif end - at < 8:
             return failure(SHORT_FIXED, at)
-        if field >> 3 == 6 and field & 7 > 0:
+        if field >> 3 == 6:
             return _doubles(t.state, BUCKETS, t.buckets, data, begin, stop)
-        if field >> 3 == 7 and field & 7 > 0:
-            return _doubles(t.state, BOUNDS, t.bound_bits, data, begin, stop)
+        return _doubles(t.state, BOUNDS, t.bound_bits, data, begin, stop)
     return skip(data, at, end, field)
 
 
