@@ -220,6 +220,7 @@ def test_another_ring_in_the_same_file_is_noticed() -> None:
         (48, b"\1" + bytes(7), "its parts"),
         (layout.STRINGS_WRITTEN, b"\xff" * 8, "strings written"),
         (layout.STRINGS_WRITTEN, b"\3" + bytes(7), "string 1"),
+        (layout.WRITTEN, b"\xff" * 8, "records written"),  # found by fuzzing: its next number had no room
     ],
 )
 def test_what_is_no_ring_is_refused(at: int, value: bytes, complaint: str) -> None:

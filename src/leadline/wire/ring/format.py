@@ -38,6 +38,7 @@ HEADER_BYTES = 256  # header and live words
 LIVE = 192  # where the live words begin
 WRITTEN, STRINGS_WRITTEN, DROPPED, CUT, CLOSED = range(LIVE, LIVE + 5 * 8, 8)
 STRINGS_MAX = 65_535  # records name strings by 16 bits
+WRITTEN_MAX = 2**63 - 1  # records: at a billion a second 292 years; a larger number is damage, and has no next one
 TEXT_BYTES_MAX = 1024  # of one string; longer ones are cut
 GROUP_MAX = 64  # records that belong together and are published at once
 MORE = 1  # flag of a record: the next one belongs to it
@@ -321,6 +322,8 @@ def _layout(header: bytes, size: int) -> Fixed:
         raise DataError("ring", f"{end} bytes", f"{size}")
     if _word(view, STRINGS_WRITTEN) > fixed.strings_bytes:
         raise DataError("ring, strings written", f"at most {fixed.strings_bytes}", str(_word(view, STRINGS_WRITTEN)))
+    if _word(view, WRITTEN) > WRITTEN_MAX:
+        raise DataError("ring, records written", f"at most {WRITTEN_MAX}", str(_word(view, WRITTEN)))
     return fixed
 
 
