@@ -128,12 +128,35 @@ def test_what_is_no_trace_is_told(whole: Any, said: str) -> None:
         (gzip.compress(b"{" + b" " * 4000)[:-9], "JSON that ends or is damaged after [0-9]+ characters"),
         (gzip.compress(b"a" * 4000)[:12], "a gzip file that ends or is damaged after 12 bytes"),
         (b"dp_rank,stage,rank,step,optype,start_ts,duration\nx,0,0,0,gc,0,0\n", "1 lines that cannot be read"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "dur": 1, "ts": ' + b"9" * 400 + b"}]}", "got 1 kernel"),
     ],
-    ids=["empty", "other-csv", "no-times", "cut-json", "cut-gzip", "cut-at-once", "no-number"],
+    ids=["empty", "other-csv", "no-times", "cut-json", "cut-gzip", "cut-at-once", "no-number", "deep", "long-number"],
 )
 def test_files_that_hold_nothing_are_told(data: bytes, said: str) -> None:
     with pytest.raises(DataError, match=said):
         read_trace_file("bad", data)
+
+
+@pytest.mark.parametrize("waits", [5, "12", {"1": 1}, [[1]], [{}], [None, 1.5, "1"]], ids=str)
+def test_what_is_no_list_of_nodes_is_waited_for_by_nobody(waits: Any) -> None:
+    nodes = [{"Id": 1, "runtime": 5}, {"Id": 2, "runtime": 3, "data_deps": waits, "ctrlDeps": waits}]
+    found = read_trace_file("t", json.dumps({"workload_graph": nodes}).encode())
+    assert found.begin_N.tolist() == [0, 0]
+
+
+def test_nodes_that_last_for_ever_are_told() -> None:
+    nodes = [{"Id": n, "runtime": 2**40 - 1, "data_deps": [n - 1]} for n in range(2200)]
+    with pytest.raises(DataError, match="within 73 years"):
+        read_trace_file("t", json.dumps({"workload_graph": nodes}).encode())
+
+
+def test_a_step_whose_number_has_no_room_is_none() -> None:
+    events = [{"ph": "X", "cat": "kernel", "ts": 5, "dur": 1},
+              {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#" + "9" * 30, "ts": 1, "dur": 9}]  # fmt: skip
+    found = read_trace_file("t", json.dumps({"traceEvents": events}).encode())
+    assert found.step_N.tolist() == [0]
+    assert "no ProfilerStep" in found.notes[0]
 
 
 @given(st.binary(max_size=300))

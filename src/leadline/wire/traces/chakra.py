@@ -19,6 +19,7 @@ from leadline.wire.traces.trace_file import TraceFile, numbered
 
 FORMAT = "Chakra"
 US = 1_000  # ns; `runtime` is in microseconds
+_BEGIN_NS_MAX = 2**61  # 73 years: what is added to it stays in 64 bits
 _COLLECTIVES = {"allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter",
                 "alltoall": "all-to-all", "broadcast": "broadcast", "sendrecv": "send-recv"}  # fmt: skip
 
@@ -35,6 +36,8 @@ def read_chakra(where: str, whole: Mapping[str, Any]) -> TraceFile:
         by_id[node["Id"]] = node
     waits = {name: _waits(node, by_id) for name, node in by_id.items()}
     begin_us = _begins(where, by_id, waits)
+    if max(begin_us.values()) * US >= _BEGIN_NS_MAX:
+        raise DataError(where, "nodes that end within 73 years of the first", f"{max(begin_us.values()):.3g} us")
     names = sorted(by_id, key=lambda name: (begin_us[name], name))
     begin_N = np.array([round(begin_us[name] * US) for name in names], np.int64)
     duration_N = np.array([round(_runtime(by_id[name]) * US) for name in names], np.int64)
@@ -67,8 +70,8 @@ def _runtime(node: Mapping[str, Any]) -> float:
 
 def _waits(node: Mapping[str, Any], by_id: Mapping[int, object]) -> list[int]:
     """What a node waits for that is in the file: a cut trace names nodes that were left out."""
-    given = [*(node.get("data_deps") or ()), *(node.get("ctrlDeps") or ())]
-    return sorted({each for each in given if each in by_id})
+    lists = (each for each in (node.get("data_deps"), node.get("ctrlDeps")) if isinstance(each, list))
+    return sorted({each for some in lists for each in some if isinstance(each, int) and each in by_id})
 
 
 def _begins(where: str, by_id: Mapping[int, Mapping[str, Any]], waits: Mapping[int, list[int]]) -> dict[int, float]:

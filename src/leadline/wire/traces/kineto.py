@@ -25,7 +25,7 @@ GPU = {"kernel": "compute", "gpu_memcpy": "memory", "gpu_memset": "memory"}
 COMPUTE, MEMORY = "compute", "memory"
 # Names of NCCL's kernels: ncclKernel_AllReduce_RING_LL_Sum_float, ncclDevKernel_ReduceScatter_..., ncclKernel_SendRecv.
 _NCCL = re.compile(r"nccl(?:Dev)?Kernel_([A-Za-z]+)")
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+_STEP = re.compile(r"ProfilerStep#([0-9]{1,18})(?![0-9])")  # as an int64 holds them
 US = 1_000  # ns; times of the format are microseconds, with fractions
 
 
@@ -66,7 +66,7 @@ def kind_of(event: Mapping[str, Any]) -> str:
 def _is_timed(event: Mapping[str, Any]) -> bool:
     try:
         return abs(float(event["ts"])) < 2**52 and 0 <= float(event["dur"]) < 2**40
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):  # an integer of 400 digits is no float
         return False
 
 

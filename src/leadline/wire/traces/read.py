@@ -35,6 +35,8 @@ def read_trace_file(where: str, data: bytes) -> TraceFile:
 def _json(where: str, text: str, notes: list[str]) -> TraceFile:
     try:
         whole = json.loads(text)
+    except RecursionError:
+        raise DataError(where, WANTED, "JSON nested too deeply") from None
     except ValueError as error:
         got = f"JSON that ends or is damaged after {len(text)} characters" if notes else f"no JSON ({error})"
         raise DataError(where, WANTED, got) from None
