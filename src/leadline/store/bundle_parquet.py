@@ -201,14 +201,18 @@ class TableReader:
                 raise DataError(self._where, f"the key column {name}", ", ".join(names)[:300])
 
     def _check_sizes(self) -> None:
+        total, rows = int(self._file.metadata.num_rows), 0
         for number in range(self._file.metadata.num_row_groups):
             group = self._file.metadata.row_group(number)
+            rows += group.num_rows
             if not 0 <= group.num_rows <= GROUP_ROWS_MAX or group.total_byte_size > GROUP_BYTES_MAX:
                 raise DataError(
                     f"{self._where}, row group {number}",
                     f"at most {GROUP_ROWS_MAX} rows and {GROUP_BYTES_MAX} bytes unpacked",
                     f"{group.num_rows} rows, {group.total_byte_size} bytes",
                 )
+        if rows != total:
+            raise DataError(self._where, f"the {total} rows that the footer declares", f"{rows} in its row groups")
 
 
 def _today(column: Column, values: pa.ChunkedArray, words: Iterable[tuple[str, str]]) -> pa.ChunkedArray:
