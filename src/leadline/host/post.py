@@ -151,10 +151,10 @@ def _words(status: int, body: bytes) -> str:
     try:
         error = json.loads(text)["error"]
         text = f"{error['reason']}: {error['message']}"
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         pass
     return f"{status} {' '.join(text.split())}"[:WORDS_MAX]
 
 
 def _seconds(text: str | None) -> float:
-    return float(text) if text and text.isdigit() else 0.0
+    return float(text) if text and text.isdecimal() else 0.0

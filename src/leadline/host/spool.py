@@ -335,7 +335,7 @@ class Spool:
         first, position, self._marks = self._read_position()
         self._next_number = int(first.removesuffix(".spool") or 0)
         for path in sorted(self._directory.glob("*.spool")):
-            if not path.stem.isdigit():
+            if not path.stem.isdecimal():
                 continue
             self._next_number = max(self._next_number, int(path.stem) + 1)
             if path.name < first:

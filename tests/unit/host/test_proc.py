@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from leadline.host.sources import proc, ranks
+from leadline.host.sources import cgroup, proc, ranks
 from leadline.host.sources.proc import Proc
 from leadline.host.sources.rdma import Rdma, metric_name, parse_counter
 from leadline.model.metric_units import unit_of
@@ -67,6 +67,15 @@ def test_nonsense_is_passed_over() -> None:
     for parse in (proc.parse_stat, proc.parse_meminfo, proc.parse_loadavg, proc.parse_netstat, proc.parse_diskstats):
         for text in (b"", b"\xff\xfe", b"cpu x\nMemTotal: y kB\nTcp: A\nTcp: -\n1 2 vda\n", b"a b c"):
             assert not list(parse(text))  # type: ignore[operator]
+
+
+def test_what_only_unicode_calls_a_digit_is_no_number() -> None:
+    """Byte 0xb2 is a superscript two in Latin-1: a digit to `isdigit`, nothing to `int`."""
+    assert not list(proc.parse_stat(b"cpu \xb2 \xb3\nctxt \xb9\n"))
+    assert not list(proc.parse_diskstats(b"8 0 sda " + b"\xb2 " * 11))
+    assert ranks.parse_io(b"read_bytes: \xb2\nwrite_bytes: 7\n") == {"write_bytes": 7}
+    assert cgroup.parse_flat(b"oom_kill \xb2\nlow 1\nhigh " + b"9" * 5000 + b"\n") == {"low": 1}
+    assert ranks.parse_stat(b"1 (a) R" + b" 9" * 10 + b" " + b"9" * 4000 + b" 9" * 12) is None
 
 
 def test_a_process(site: Site) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from leadline.host.found import Event, Found, Sample, Stream
 from leadline.host.sources.access import Access, Grant, UntriedError
-from leadline.host.sources.site import RankSeen, Site, read_if_there
+from leadline.host.sources.site import RankSeen, Site, numbers_by_name, read_if_there
 from leadline.host.sources.source import Source
 from leadline.model.errors import WorldError
 from leadline.model.ids import entity_id
@@ -154,12 +154,7 @@ def group_of(text: bytes, mounts: Mounts) -> Group | None:
 
 def parse_flat(text: bytes) -> dict[str, int]:
     """A file of `name number` lines."""
-    found = {}
-    for line in text.decode("latin-1").splitlines():
-        name, _, value = line.partition(" ")
-        if value.strip().isdigit():
-            found[name] = int(value)
-    return found
+    return numbers_by_name(text, " ")
 
 
 def oom_kills(directory: str) -> int | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from leadline.host.found import Found, Sample, Stream
 from leadline.host.sources.access import Access, Grant, opened
-from leadline.host.sources.site import TICKS_PER_S, Site, read, read_if_there
+from leadline.host.sources.site import TICKS_PER_S, Site, read, read_if_there, whole_number
 from leadline.host.sources.source import Source
 
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
@@ -158,9 +158,10 @@ def parse_netstat(text: bytes) -> Iterator[Value]:
         if wanted is None or values.partition(":")[0] != protocol:
             continue
         for name, value in zip(names.split()[1:], values.split()[1:], strict=False):
-            if name in wanted and value.isdigit():
+            number = whole_number(value)
+            if name in wanted and number is not None:
                 full = f"node_netstat_{protocol}_{name}"
-                yield Stream(full, counter=full not in GAUGES, unit="1"), int(value)
+                yield Stream(full, counter=full not in GAUGES, unit="1"), number
 
 
 def parse_diskstats(text: bytes) -> Iterator[Value]:
@@ -170,15 +171,17 @@ def parse_diskstats(text: bytes) -> Iterator[Value]:
         if len(words) < 14 or not DISK.fullmatch(words[2]):
             continue
         for place, name, unit, one in DISK_FIELDS:
-            if words[3 + place].isdigit():
-                yield Stream(name, (("device", words[2]),), True, unit), int(words[3 + place]) * one
+            number = whole_number(words[3 + place])
+            if number is not None:
+                yield Stream(name, (("device", words[2]),), True, unit), number * one
 
 
 def _numbers(text: str, count: int) -> list[int]:
     """The first whole numbers of a line, until something else comes."""
     found: list[int] = []
     for word in text.split()[:count]:
-        if not word.isdigit() or len(word) > 20:
+        number = whole_number(word)
+        if number is None:
             break
-        found.append(int(word))
+        found.append(number)
     return found

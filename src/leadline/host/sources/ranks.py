@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from leadline.host.found import Event, Found, Labels, Sample, Stream
 from leadline.host.sources.access import Access, Grant, host_processes, of_others, opened
-from leadline.host.sources.site import TICKS_PER_S, RankSeen, Site, read_if_there
+from leadline.host.sources.site import TICKS_PER_S, RankSeen, Site, numbers_by_name, read_if_there
 from leadline.host.sources.source import Source
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -113,18 +113,13 @@ def parse_stat(text: bytes) -> Stat | None:
             int(fields[21]) * PAGE_BYTES,
             int(fields[9]),
         )
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, OverflowError):
         return None
 
 
 def parse_io(text: bytes) -> dict[str, int]:
     """/proc/<pid>/io: numbers by name."""
-    found = {}
-    for line in text.decode("latin-1").splitlines():
-        name, _, value = line.partition(":")
-        if value.strip().isdigit():
-            found[name] = int(value)
-    return found
+    return numbers_by_name(text, ":")
 
 
 def samples_of(pid: int, stat: Stat, io: dict[str, int], now_ns: int) -> list[Sample]:

@@ -82,6 +82,23 @@ def read_if_there(path: str | Path) -> bytes:
         return b""
 
 
+def whole_number(word: str) -> int | None:
+    """The number that a word is, in at most the 20 digits of 64 bits; None for anything else."""
+    word = word.strip()
+    return int(word) if word.isascii() and word.isdigit() and len(word) <= 20 else None
+
+
+def numbers_by_name(text: bytes, between: str) -> dict[str, int]:
+    """A file of lines with a name and a whole number, which stand apart by `between`; other lines are passed over."""
+    found = {}
+    for line in text.decode("latin-1").splitlines():
+        name, _, value = line.partition(between)
+        number = whole_number(value)
+        if number is not None:
+            found[name] = number
+    return found
+
+
 def process_is(site: Site, pid: int, start_ticks: int) -> bool:
     """Whether the process of that pid is the one that began then (0: whichever)."""
     stat = read_if_there(site.config.proc_root / str(pid) / "stat")
