@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Match
 
 from leadline import __version__
 from leadline.explain.config import ExplainConfig
@@ -126,8 +126,14 @@ def _explain_errors(api: FastAPI, gate: Gate) -> None:
             )
         if error.status_code == 405:
             text = f"{request.url.path} does not take {request.method}; see {API_PAGE}"
-            return _problem(405, "method", text, error.headers)
+            return _problem(405, "method", text, {"allow": ", ".join(_allowed(request))})
         return _problem(error.status_code, "bad_request", str(error.detail), error.headers)
+
+
+def _allowed(request: Request) -> list[str]:
+    """The methods that a path takes, of all its routes: the framework names those of the first (RFC 9110, 15.5.6)."""
+    matching = (route for route in all_routes(request.app) if route.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for route in matching for method in getattr(route, "methods", None) or ()})
 
 
 def _problem(status: int, reason: str, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:

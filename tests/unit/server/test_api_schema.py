@@ -1,17 +1,25 @@
-"""The running server against its own /openapi.json: no input makes a 5xx, and every answer is as documented."""
+"""The running server against its own /openapi.json: no input makes a 5xx, every answer is as documented, and what the
+document does not allow is refused."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from schemathesis import Response
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import (
+    allow_header_conformance,
     content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
@@ -20,7 +28,12 @@ from tests.senders.running import RunningLeadline
 from leadline.ingest.http import PATHS
 
 EXAMPLES = 234  # for all operations together
-CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+WRONG_EXAMPLES = 4  # of input that the document does not allow, for each operation that takes any
+BODIES = 12  # for each way in and type of content
+CHECKS = [
+    not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance,
+    response_headers_conformance, allow_header_conformance,
+]  # fmt: skip
 OPERATIONS = [
     ("GET", "/"),
     ("GET", "/health"),
@@ -88,7 +101,14 @@ OPERATIONS = [
     ("DELETE", "/api/v1/session"),
 ]
 ENDLESS = [("GET", "/api/v1/changes")]  # a stream: tests/unit/server/test_changes.py
-# Bodies that a schema cannot describe: tests/unit/ingest, tests/property.
+# They take nothing, so nothing can be wrong with it.
+TAKE_NOTHING = {
+    "/", "/health", "/ready", "/metrics", "/api/v1/alerts", "/api/v1/analyses", "/api/v1/clusters", "/api/v1/config",
+    "/api/v1/doctor", "/api/v1/replay", "/api/v1/senders", "/api/v1/tables",
+}  # fmt: skip
+TAKING = [each for each in OPERATIONS if each[1] not in TAKE_NOTHING and each not in (
+    ("GET", "/api/v1/session"), ("DELETE", "/api/v1/session"))]  # fmt: skip
+# Bodies that a schema cannot describe: also tests/unit/ingest, tests/property, tests/fuzz.
 WAYS_IN = [("POST", path.replace("TABLE", "{table}")) for path in PATHS]
 # Most of what can go wrong is in the operations that take something.
 SHARE = {"/api/v1/tables/{table}": 20, "/api/v1/series": 12, "/api/v1/sql": 12, "/api/v1/bundle": 8,
@@ -116,19 +136,24 @@ def test_list_is_complete(schema: Any) -> None:
     assert sum(SHARE.get(path, 2) for _, path in OPERATIONS) == EXAMPLES
 
 
-@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[path for _, path in OPERATIONS])
-def test_operation(schema: Any, method: str, path: str) -> None:
-    operation = schema[path][method]
-
-    @given(data=st.data())
-    @settings(
-        max_examples=SHARE.get(path, 2),
+def examples(count: int) -> settings:
+    """So many examples, the same at every run."""
+    return settings(
+        max_examples=count,
         deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
+
+
+@pytest.mark.parametrize(("method", "path"), OPERATIONS, ids=[path for _, path in OPERATIONS])
+def test_operation(schema: Any, method: str, path: str) -> None:
+    operation = schema[path][method]
+
+    @given(data=st.data())
+    @examples(SHARE.get(path, 2))
     def holds(data: st.DataObject) -> None:
         case = data.draw(operation.as_strategy())
         if path == "/api/v1/tables/{table}" and data.draw(st.booleans()):
@@ -137,3 +162,55 @@ def test_operation(schema: Any, method: str, path: str) -> None:
         case.validate_response(answer, checks=CHECKS)
 
     holds()
+
+
+@pytest.mark.parametrize(("method", "path"), TAKING, ids=[f"{method}-{path}" for method, path in TAKING])
+def test_what_the_document_does_not_allow_is_refused(schema: Any, method: str, path: str) -> None:
+    operation = schema[path][method]
+    statuses = []
+
+    @given(data=st.data())
+    @examples(WRONG_EXAMPLES)
+    def holds(data: st.DataObject) -> None:
+        case = data.draw(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+        answer = case.call(headers={"host": "localhost"})
+        statuses.append(answer.status_code)
+        case.validate_response(answer, checks=[*CHECKS, negative_data_rejection])
+
+    holds()
+    assert statuses
+
+
+def test_a_method_that_is_not_documented_is_refused(leadline: RunningLeadline, schema: Any) -> None:
+    paths: dict[str, dict[str, Any]] = schema.raw_schema["paths"]
+    with httpx.Client(base_url=leadline.url, trust_env=False) as client:
+        for path, item in paths.items():
+            for method in {"get", "put", "patch", "delete"} - item.keys():
+                answer = client.request(method, re.sub(r"\{.*?\}", "a", path))
+                assert answer.status_code == 405, (method, path)
+                allowed = {each.strip().lower() for each in answer.headers["allow"].split(",")}
+                assert allowed - {"head", "options"} == item.keys(), (method, path)
+                assert answer.json()["error"].keys() == {"reason", "message"}
+
+
+@pytest.mark.parametrize("path", [path for _, path in WAYS_IN])
+def test_a_way_in_answers_any_bytes_as_documented(leadline: RunningLeadline, schema: Any, path: str) -> None:
+    described = schema.raw_schema["paths"][path]["post"]
+    operation = schema[path]["POST"]
+    problem = {"error": {"reason", "message"}}
+
+    @given(body=st.binary(max_size=80), table=st.sampled_from(["event", "step", "no-table", "ledger"]))
+    @examples(BODIES)
+    def holds(content_type: str, body: bytes, table: str) -> None:
+        headers = {"content-type": content_type}
+        answer = client.post(path.replace("{table}", table), content=body, headers=headers)
+        assert str(answer.status_code) in described["responses"], (answer.status_code, answer.text)
+        assert answer.status_code < 500, answer.text
+        if answer.headers.get("content-type", "").startswith("application/json"):
+            operation.validate_response(Response.from_any(answer))
+        if answer.status_code >= 400 and not path.startswith("/v1/"):  # OTLP has a form of its own
+            assert {name: set(inner) for name, inner in answer.json().items()} == problem
+
+    with httpx.Client(base_url=leadline.url, trust_env=False) as client:
+        for content_type in (*described["requestBody"]["content"], "text/plain"):
+            holds(content_type)
