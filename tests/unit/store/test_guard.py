@@ -151,6 +151,7 @@ REFUSED = [
     ("SELECT exists(leadline.event)", "refused"),
     ("SELECT globalIn(message, event) FROM event", "the function globalIn"),
     ("SELECT * FROM event INTO OUTFILE 'x'", "cannot be read"),
+    ("SELECT * FROM (VALUES ())", r"the parser cannot read \(IndexError\)"),  # found by fuzzing
     ("SELECT * FROM event FORMAT CSV", "FORMAT"),
     ("SELECT 1 SETTINGS max_threads = 64", "SETTINGS"),
     ("SELECT * FROM event SETTINGS final = 0", "SETTINGS"),
