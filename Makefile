@@ -19,6 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 KEY := $(shell cat pyproject.toml constraints.txt | sha256sum | cut -c1-12)
 RUN_STAMP := .venv/.installed-run-$(KEY)
 TEST_STAMP := .venv/.installed-test-$(KEY)
+FUZZ_STAMP := .venv/.installed-fuzz-$(KEY)
 KERNEL_STAMP := .venv/.kernels-$(shell find src/leadline \( -name "*kernel*.py" -o -path "*/wire/*.py" \) | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # The page as it stands, without what is made of it.
 PAGE_STAMP := .venv/.page-$(shell find web \( -name node_modules -o -name schema.d.ts \) -prune -o -type f -print | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
@@ -61,6 +62,11 @@ $(TEST_STAMP): | $(BIN)/python
 	@$(TORCH) && $(PIP) -e '.[server,demo,lab,top,ray,test]'
 	@touch $@ $(RUN_STAMP)
 
+# Apart: 35 MB that nothing else needs. Where there is none of it bench.fuzz fails, and says so.
+$(FUZZ_STAMP): | $(TEST_STAMP)
+	@$(PIP) -e '.[fuzz]'
+	@touch $@
+
 # Compiled once here, not in the first request. Old code goes first: numba does not see that a kernel changed
 # which another file calls.
 $(KERNEL_STAMP): | $(RUN_STAMP)
@@ -90,7 +96,7 @@ up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP) $(DOCS_STAMP)
 ALONE := lab
 NAMED := $(findstring tests/,$(ARGS))
 ALONE_IN := $(if $(NAMED),,tests/lab)
-IDLY_IN := $(if $(NAMED),,tests/common tests/golden tests/property tests/sim $(addprefix tests/unit/,analysis evals \
+IDLY_IN := $(if $(NAMED),,tests/common tests/fuzz tests/golden tests/property tests/sim $(addprefix tests/unit/,analysis evals \
   simulator store test_layers.py views wire))
 FAST := not slow and not senders and not lab
 # What `make check` runs: no other program, no server, no engine, no built page; what takes long is left to `make test`.
@@ -140,9 +146,10 @@ types: $(TEST_STAMP)
 # Programs only: the files that something else imports have no __main__.
 BENCHES := $(subst /,.,$(basename $(shell grep -ls __main__ bench/*.py)))
 
-bench: $(TEST_STAMP) $(KERNEL_STAMP)
+bench: $(TEST_STAMP) $(FUZZ_STAMP) $(KERNEL_STAMP)
 	@scripts/install-programs prometheus victoria-metrics || echo "peers that are missing are left out" >&2
-	@for program in $(BENCHES); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS); done
+	@failed=; for program in $(BENCHES); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS) || failed+=" $$program"; done; \
+	  [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }
 
 # Resumable; ARGS="--data DIR --incidents DIR" for data from outside and recorded runs.
 evals: $(TEST_STAMP) $(KERNEL_STAMP)

@@ -59,6 +59,8 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--ranks", "2", "--seconds", "2", "--backlog-looks", "6"),
         ("segments_per_second", "cpu_share"),
     ),
+    # Without atheris, which only `make bench` installs; tests/fuzz looks whether mutation finds a fault.
+    ("fuzz", ("--replay", "--target", "netlink,sflow"), ("netlink_replayed", "sflow_replayed", "findings")),
     ("torch_hook", ("--rounds", "2", "--calls", "20"), ("collective_cost_us", "ddp_step_cost_ratio")),
     (
         "lab",
