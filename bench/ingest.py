@@ -1,246 +1,267 @@
 """Remote-write over HTTP into Leadline, Prometheus and VictoriaMetrics: throughput, CPU, disk, memory.
 
 The same bodies go to each system, which runs alone on the machine with an empty data directory; the systems take turns.
-The bodies are made once, as Prometheus' queue sends them when it catches up after an outage: 50 shards (it starts up to
-200 then), each with its own streams in the order they were scraped. A run counts only if every sample can be read back.
-CPU is that of all processes of the system, from the first body until it has come to rest; what a system does minutes
-later (our last merge of a partition at rest) is not in it, only in the disk, which is read when it has settled.
+A round counts only if every sample can be read back, and one that fails fails the bench (exit code 1). Ratios are of
+runs of the same round. Beside the others Leadline does what they do: it takes samples in and judges nothing
+(`runner.enabled` is false). What judging adds is told apart, as `judged_cpu_us_per_sample`.
 
-    python -m bench.ingest [--json] [--rounds 3] [--quick] [--only leadline]
+  main     2 M samples of 20,000 streams as fast as they are taken, as Prometheus' queue sends them when it catches up
+           after an outage: 50 shards (it starts up to 200 then), each with its own streams as they were scraped
+  churn    the same, and 5 % of the streams end each minute (of their own time: four scrapes), new ones in their place
+  million  1,000,000 streams at 15 s for three minutes at that pace (`--pace fast`: as fast as they are taken)
+
+CPU is that of all processes of a system, from the first body until it has come to rest; what it does minutes later (our
+last merge of a partition at rest) is not in it, only in the disk, which is read when it has settled, in the last round.
+Disk is what the samples take: the space that Leadline holds back for a full disk (a file of 128 MiB) is no part of it.
+
+    python -m bench.ingest [--json] [--part main churn million] [--rounds 3] [--quick] [--only leadline]
 """
 
 from __future__ import annotations
 
 import argparse
-import http.client
+import resource
 import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from bench.figures import Figure, conditions, tell
-from bench.peers import Peer, leadline, prometheus, victoriametrics
-from bench.remote_write_bodies import Bodies, make_bodies
+from bench.ingest_parts.measure import Run, Sending, measure
+from bench.peers import NotInstalledError, Peer, leadline, prometheus, victoriametrics
+from bench.remote_write_bodies import Load
 
-REST_S = 3.0  # at rest: less than REST_SHARE of a core for this long
-REST_SHARE = 0.05
-REST_S_MAX = 90.0
-SEND_TRIES = 200
 GOALS = {
     "samples_per_second": 1_000_000.0,
     "cpu_ratio_victoriametrics": 2.0,
     "cpu_ratio_prometheus": 5.0,
     "disk_ratio_victoriametrics": 1.0,
+    "churn_ratio_victoriametrics": 1.5,
+    "million_series_mb_ratio_victoriametrics": 1.0,
+    "peak_anonymous_mb": 1_500.0,
+}
+CHURN = 0.05  # of the streams, a minute
+MILLION_STEPS = 12  # three minutes of 15 s
+PARTS = ("main", "churn", "million")
+MB = 1e6
+
+Make = Callable[[Path], Peer]
+JUDGED = "leadline_judged"
+SYSTEMS: Mapping[str, Make] = {
+    "leadline": partial(leadline, judging=False),
+    "victoriametrics": victoriametrics,
+    "prometheus": prometheus,
+    JUDGED: leadline,
+}
+_OF_PART = {
+    "main": tuple(SYSTEMS),
+    "churn": ("leadline", "victoriametrics"),
+    "million": ("leadline", "victoriametrics"),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One system, one round."""
+@dataclass
+class Outcome:
+    """What became of one part: the runs of each system by round, why one was not measured, which rounds failed."""
 
-    seconds: float  # first body to last answer
-    cpu_s: float  # first body to rest
-    sending_cpu_s: float  # first body to last answer
-    disk_bytes: int
-    anonymous_bytes: int  # largest seen
-    retries: int
+    runs: dict[str, dict[int, Run]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def of(self, system: str) -> list[Run]:
+        """Runs of a system, in the order of their rounds."""
+        return list(self.runs.get(system, {}).values())
+
+    def pairs(self, theirs: str) -> list[tuple[Run, Run]]:
+        """(ours, theirs) of the rounds in which both were measured."""
+        ours, other = self.runs.get("leadline", {}), self.runs.get(theirs, {})
+        return [(run, other[number]) for number, run in ours.items() if number in other]
+
+    def why_not(self, *systems: str) -> str:
+        """Why a figure of these systems has no value."""
+        known = [self.missing[system] for system in systems if system in self.missing]
+        return known[0] if known else "no round in which it was measured"
 
 
 def main() -> int:
-    """Run the benchmark and print its figures."""
+    """Run the parts asked for and print their figures; 1 if a round failed."""
     options = _options()
-    steps = max(options.samples // options.series, 1)
-    bodies = make_bodies(
-        options.series, steps, options.body_samples, options.connections, time.time_ns() - 60 * 10**9, options.seed
-    )
-    wanted: list[tuple[str, Callable[[Path], Peer]]] = [
-        ("leadline", leadline),
-        ("victoriametrics", victoriametrics),
-        ("prometheus", prometheus),
-    ]
-    runs: dict[str, list[Run]] = {}
-    missing: dict[str, str] = {}
-    for _ in range(options.rounds):
-        for name, make in wanted:
-            if options.only and name not in options.only:
-                missing[name] = "left out by --only"
-                continue
-            try:
-                with tempfile.TemporaryDirectory(prefix="leadline-bench-") as folder:
-                    run = measure(make(Path(folder)), bodies, settle=not options.no_settle)
-            except FileNotFoundError as error:
-                missing[name] = str(error)
-                continue
-            runs.setdefault(name, []).append(run)
-            print(
-                f"{name}: {bodies.samples / run.seconds:,.0f} samples/s, "
-                f"{run.cpu_s / bodies.samples * 1e6:.2f} us CPU a sample "
-                f"({run.sending_cpu_s / bodies.samples * 1e6:.2f} while sending), "
-                f"{run.disk_bytes / bodies.samples:.2f} bytes on disk a sample, "
-                f"{run.anonymous_bytes / 1e6:.0f} MB, {run.retries} bodies sent again",
-                file=sys.stderr,
-                flush=True,
-            )
+    outcomes: dict[str, Outcome] = {}
+    sent: dict[str, Load] = {}
+    for part in options.part:
+        sending = _sending(part, options)
+        sent[part] = sending.load
+        wanted = {
+            name: SYSTEMS[name]
+            for name in _OF_PART[part]
+            if not options.only or name.removesuffix("_judged") in options.only
+        }
+        settle = part == "main" and not options.no_settle
+        outcome = rounds(part, wanted, sending, options.rounds, rest=not options.no_settle, settle=settle)
+        outcome.missing |= {name: "left out by --only" for name in _OF_PART[part] if name not in wanted}
+        outcomes[part] = outcome
     taken_under = conditions(
         seed=options.seed,
-        series=bodies.series,
-        samples=bodies.samples,
+        parts={
+            part: {"series": load.series, "series_ever": load.series_ever, "samples": load.samples}
+            for part, load in sent.items()
+        },
         body_samples=options.body_samples,
         connections=options.connections,
         rounds=options.rounds,
-        sent_bytes_per_sample=round(bodies.sent_bytes / bodies.samples, 1),
+        pace_million=options.pace,
+        judging="off, but for judged_cpu_us_per_sample",
+        bench_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MB),
         seen="lab",
     )
-    tell("ingest", taken_under, figures(runs, missing, bodies.samples), as_json=options.json)
-    return 0
+    tell("ingest", taken_under, figures(outcomes), as_json=options.json)
+    failed = [line for outcome in outcomes.values() for line in outcome.failed]
+    for line in failed:
+        print(f"failed: {line}", file=sys.stderr)
+    return 1 if failed else 0
 
 
-def figures(runs: dict[str, list[Run]], missing: dict[str, str], samples: int) -> list[Figure]:
-    """The named figures; one that could not be taken has no value and says why."""
-    ours = runs.get("leadline", [])
-    speed = statistics.median(samples / run.seconds for run in ours) if ours else None
-    memory = max((run.anonymous_bytes for run in ours), default=None)
-    found = [
-        Figure("samples_per_second", speed, "samples/s", GOALS["samples_per_second"], "higher"),
-        Figure("peak_anonymous_mb", memory / 1e6 if memory else None, "MB", None, "lower"),
-    ]
-    for peer in ("victoriametrics", "prometheus"):
-        theirs = runs.get(peer, [])
-        pairs = list(zip(ours, theirs, strict=False))
-        name = f"cpu_ratio_{peer}"
-        value = statistics.median(their.cpu_s / our.cpu_s for our, their in pairs) if pairs else None
-        found.append(Figure(name, value, "ratio", GOALS[name], "higher", reason=missing.get(peer)))
-        faster = statistics.median(their.seconds / our.seconds for our, their in pairs) if pairs else None
-        found.append(Figure(f"speed_ratio_{peer}", faster, "ratio", None, "higher", reason=missing.get(peer)))
-    pairs = list(zip(ours, runs.get("victoriametrics", []), strict=False))
-    disk = statistics.median(our.disk_bytes / their.disk_bytes for our, their in pairs) if pairs else None
-    name = "disk_ratio_victoriametrics"
-    found.append(Figure(name, disk, "ratio", GOALS[name], "lower", reason=missing.get("victoriametrics")))
+def rounds(
+    part: str, systems: Mapping[str, Make], sending: Sending, count: int, *, rest: bool = True, settle: bool = True
+) -> Outcome:
+    """`count` rounds, in each every system in turn; the disk settles in the last one only (11 minutes of ours).
+
+    A system that is not installed is missing; whatever else goes wrong is a round that failed.
+    """
+    outcome = Outcome()
+    for number in range(1, count + 1):
+        for name, make in systems.items():
+            with tempfile.TemporaryDirectory(prefix="leadline-bench-", ignore_cleanup_errors=True) as folder:
+                try:
+                    peer = make(Path(folder))
+                except NotInstalledError as error:
+                    outcome.missing[name] = str(error)
+                    continue
+                try:
+                    last = settle and number == count and name != JUDGED
+                    run = measure(peer, sending, rest=rest, settle=last)
+                except Exception as error:
+                    outcome.failed.append(f"{part}, round {number}, {name}: {type(error).__name__}: {error}")
+                    print(outcome.failed[-1], file=sys.stderr, flush=True)
+                    continue
+            outcome.runs.setdefault(name, {})[number] = run
+            print(f"{part}, round {number}, {run.told(name)}", file=sys.stderr, flush=True)
+    return outcome
+
+
+def figures(outcomes: Mapping[str, Outcome]) -> list[Figure]:
+    """The named figures of the parts that ran; one that could not be taken has no value and says why."""
+    found: list[Figure] = []
+    if main_part := outcomes.get("main"):
+        found += _main_figures(main_part)
+    if churn := outcomes.get("churn"):
+        found += [
+            _ratio(churn, "churn_ratio_victoriametrics", "victoriametrics", lambda our, their: their.cpu_s / our.cpu_s),
+            _own(churn, "churn_cpu_us_per_sample", "us", [run.cpu_us for run in churn.of("leadline")]),
+        ]
+    if million := outcomes.get("million"):
+        memory = "million_series_mb_ratio_victoriametrics"
+        cpu = "million_series_cpu_ratio_victoriametrics"
+        found += [
+            _ratio(
+                million,
+                memory,
+                "victoriametrics",
+                lambda our, their: our.anonymous_bytes / their.anonymous_bytes,
+                better="lower",
+            ),
+            _own(million, "million_series_peak_mb", "MB", _peak_mb(million)),
+            _ratio(million, cpu, "victoriametrics", lambda our, their: their.cpu_s / our.cpu_s),
+        ]
     return found
 
 
-def measure(peer: Peer, bodies: Bodies, settle: bool = True) -> Run:
-    """Send all bodies to a freshly started system and, to `settle`, let it and its disk come to rest.
-
-    Errors: RuntimeError if it refuses a body or does not have every sample afterwards.
-    """
-    peer.start()
-    try:
-        peak = _Peak(peer)
-        cpu_before = peer.cpu_s()
-        began = time.monotonic()
-        retries = send(peer, bodies)
-        seconds = time.monotonic() - began
-        sending_cpu_s = peer.cpu_s() - cpu_before
-        if settle:
-            _rest(peer)
-        cpu_s = peer.cpu_s() - cpu_before
-        peak.stop()
-        stored = peer.count()
-        if stored != bodies.samples:
-            raise RuntimeError(f"{peer.name} was sent {bodies.samples} samples and has {stored}")
-        if settle:
-            peer.settle()
-        return Run(seconds, cpu_s, sending_cpu_s, peer.disk_bytes(), peak.bytes, retries)
-    finally:
-        peer.stop()
+def _main_figures(part: Outcome) -> list[Figure]:
+    speeds = [run.samples / run.seconds for run in part.of("leadline")]
+    found = [
+        _own(part, "samples_per_second", "samples/s", speeds, better="higher"),
+        _own(part, "peak_anonymous_mb", "MB", _peak_mb(part)),
+        _own(part, "judged_cpu_us_per_sample", "us", [run.cpu_us for run in part.of(JUDGED)], system=JUDGED),
+    ]
+    for peer in ("victoriametrics", "prometheus"):
+        found += [
+            _ratio(part, f"cpu_ratio_{peer}", peer, lambda our, their: their.cpu_s / our.cpu_s),
+            _ratio(part, f"speed_ratio_{peer}", peer, lambda our, their: their.seconds / our.seconds),
+        ]
+    settled = [
+        our.settled_bytes / their.settled_bytes
+        for our, their in part.pairs("victoriametrics")
+        if our.settled_bytes is not None and their.settled_bytes is not None
+    ]
+    name = "disk_ratio_victoriametrics"
+    reason = (
+        "not settled (--no-settle)" if part.pairs("victoriametrics") else part.why_not("leadline", "victoriametrics")
+    )
+    return [*found, _figure(name, "ratio", settled, better="lower", reason=reason)]
 
 
-def send(peer: Peer, bodies: Bodies) -> int:
-    """Send every body, one after the other on each connection; returns how many had to be sent again (429, 503)."""
-    retries: list[int] = []
-    errors: list[str] = []
-
-    def one(part: list[bytes]) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", peer.port, timeout=60)
-        headers = {
-            "content-encoding": "snappy",
-            "content-type": "application/x-protobuf",
-            "x-prometheus-remote-write-version": "0.1.0",
-            "user-agent": "bench",
-        }
-        for body in part:
-            for tried in range(SEND_TRIES):
-                connection.request("POST", peer.write_path, body, headers)
-                answer = connection.getresponse()
-                text = answer.read()
-                if answer.status < 300:
-                    break
-                if answer.status not in (429, 503) or tried + 1 == SEND_TRIES:
-                    errors.append(f"status {answer.status}: {text[:300]!r}")
-                    return
-                retries.append(1)
-                time.sleep(0.05)
-        connection.close()
-
-    senders = [threading.Thread(target=one, args=(part,)) for part in bodies.by_connection if part]
-    for sender in senders:
-        sender.start()
-    for sender in senders:
-        sender.join()
-    if errors:
-        raise RuntimeError(f"{peer.name} refused: {errors[0]}")
-    return len(retries)
+def _peak_mb(part: Outcome) -> list[float]:
+    """The largest of all rounds."""
+    return [max(run.anonymous_bytes for run in runs) / MB] if (runs := part.of("leadline")) else []
 
 
-class _Peak:
-    """Largest private memory of a system, looked at five times a second, at the start and at the end.
-
-    A small run is over before the first of five looks a second: without the two it has no value.
-    """
-
-    def __init__(self, peer: Peer) -> None:
-        self._peer = peer
-        self._over = threading.Event()
-        self.bytes = peer.anonymous_bytes()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def _watch(self) -> None:
-        while not self._over.wait(0.2):
-            self.bytes = max(self.bytes, self._peer.anonymous_bytes())
-
-    def stop(self) -> None:
-        """Look no more."""
-        self._over.set()
-        self._thread.join()
-        self.bytes = max(self.bytes, self._peer.anonymous_bytes())
+def _own(
+    part: Outcome, name: str, unit: str, values: Sequence[float], *, better: str = "lower", system: str = "leadline"
+) -> Figure:
+    return _figure(name, unit, values, better=better, reason=part.why_not(system))
 
 
-def _rest(peer: Peer) -> None:
-    """Wait until the system has been at rest for REST_S, REST_S_MAX at most."""
-    until = time.monotonic() + REST_S_MAX
-    quiet_since = time.monotonic()
-    before = peer.cpu_s()
-    while time.monotonic() < until and time.monotonic() - quiet_since < REST_S:
-        time.sleep(0.5)
-        now = peer.cpu_s()
-        if (now - before) / 0.5 > REST_SHARE:
-            quiet_since = time.monotonic()
-        before = now
+def _ratio(part: Outcome, name: str, theirs: str, of: Callable[[Run, Run], float], *, better: str = "higher") -> Figure:
+    values = [of(our, their) for our, their in part.pairs(theirs)]
+    return _figure(name, "ratio", values, better=better, reason=part.why_not("leadline", theirs))
+
+
+def _figure(name: str, unit: str, values: Sequence[float], *, better: str, reason: str) -> Figure:
+    """The median of what was found; without any, the reason."""
+    value = statistics.median(values) if values else None
+    return Figure(name, value, unit, GOALS.get(name), better, reason=None if values else reason)
+
+
+def _sending(part: str, options: argparse.Namespace) -> Sending:
+    series = options.million_series if part == "million" else options.series
+    steps = MILLION_STEPS if part == "million" else max(options.samples // series, 1)
+    churn = CHURN if part == "churn" else 0.0
+    load = Load(series, steps, options.body_samples, options.connections, options.seed, churn)
+    began = time.monotonic()
+    sending = Sending(load, streamed=part == "million", paced=part == "million" and options.pace == "real")
+    print(f"{part}: bodies made in {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
+    return sending
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the samples, one round")
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="all of them if not given")
+    parser.add_argument(
+        "--quick", action="store_true", help="a twentieth of the samples and of the million, one round, pace fast"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--series", type=int, default=20_000)
-    parser.add_argument("--samples", type=int, default=2_000_000)
+    parser.add_argument("--series", type=int, default=20_000, help="streams of main and churn")
+    parser.add_argument("--samples", type=int, default=2_000_000, help="samples of main and churn")
+    parser.add_argument("--million-series", type=int, default=1_000_000, help="streams of million")
+    parser.add_argument("--pace", choices=("real", "fast"), default="real", help="of million")
     parser.add_argument("--body-samples", type=int, default=2_000, help="samples in one body")
     parser.add_argument("--connections", type=int, default=50, help="senders at once; Prometheus grows to 200")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--no-settle", action="store_true", help="do not wait for rest (1.5 minutes at most) and disk (3)"
+        "--no-settle",
+        action="store_true",
+        help="wait for neither rest (1.5 minutes at most; CPU is that of sending then) nor disk (11 minutes)",
     )
     parser.add_argument("--only", nargs="*", help="leadline, victoriametrics, prometheus")
     options = parser.parse_args()
     if options.quick:
-        options.samples, options.rounds = options.samples // 20, 1
+        options.samples, options.rounds, options.pace = max(options.samples // 20, 1), 1, "fast"
+        options.million_series = max(options.million_series // 20, 1)
     return options
 
 

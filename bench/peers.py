@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from leadline.host.bound import bound_to_parent
+from leadline.store.disk import ballast
 from leadline.store.schema import OLD_PARTS_S, REST_S
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -25,6 +27,10 @@ START_S_MAX = 60.0
 STOP_S_MAX = 60.0
 SETTLE_S = REST_S + OLD_PARTS_S + 60.0
 STILL_S = 15.0  # disk that did not change for this long is settled
+
+
+class NotInstalledError(Exception):
+    """A program that is measured is not on this machine."""
 
 
 @dataclass
@@ -38,6 +44,7 @@ class Peer(ABC):
     ready_path: str
     data: Path
     environ: dict[str, str] = field(default_factory=dict)
+    held_back: Path | None = None  # a file that only keeps space free
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -97,12 +104,23 @@ class Peer(ABC):
         return sum(anonymous_bytes(pid) for pid in self.pids())
 
     def disk_bytes(self) -> int:
-        """Bytes that its data takes on disk, its log left out."""
-        return sum(
-            path.stat().st_blocks * 512
-            for path in self.data.rglob("*")
-            if path.is_file() and path.name != "log.txt" and not path.is_symlink()
-        )
+        """Bytes that its data takes on disk, its log and what it only holds back left out.
+
+        Files and folders that vanish meanwhile (merges and flushes make and remove them all the time) count nothing.
+        """
+        total = 0
+        for folder, _, names in os.walk(self.data):
+            for name in names:
+                path = Path(folder, name)
+                if path in (self.data / "log.txt", self.held_back):
+                    continue
+                try:
+                    found = path.lstat()
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(found.st_mode):
+                    total += found.st_blocks * 512
+        return total
 
     @abstractmethod
     def count(self) -> int:
@@ -163,8 +181,8 @@ class VictoriaMetrics(Peer):
             answer.read()
 
 
-def leadline(root: Path) -> Peer:
-    """Leadline on free ports with its data under `root`."""
+def leadline(root: Path, *, judging: bool = True) -> Peer:
+    """Leadline on free ports with its data under `root`; `judging`: whether analyses run on what comes."""
     port = free_port()
     data = root / "leadline"
     environ = {
@@ -173,12 +191,15 @@ def leadline(root: Path) -> Peer:
         "LEADLINE_SERVER__OTLP_GRPC_PORT": str(free_port()),
         "LEADLINE_STORE__PATH": str(data / "store"),
     }
+    if not judging:
+        environ["LEADLINE_RUNNER__ENABLED"] = "false"
     command = [sys.executable, "-m", "leadline.cli.main", "up"]
-    return Leadline("leadline", command, port, "/api/v1/write", "/ready", data, environ)
+    held_back = data / "store" / ballast.NAME
+    return Leadline("leadline", command, port, "/api/v1/write", "/ready", data, environ, held_back)
 
 
 def prometheus(root: Path) -> Peer:
-    """Prometheus from Debian. Errors: FileNotFoundError if it is not installed."""
+    """Prometheus from Debian. Errors: NotInstalledError."""
     port, data = free_port(), root / "prometheus"
     data.mkdir(parents=True, exist_ok=True)
     config = root / "prometheus.yml"
@@ -195,7 +216,7 @@ def prometheus(root: Path) -> Peer:
 
 
 def victoriametrics(root: Path) -> Peer:
-    """VictoriaMetrics from Debian. Errors: FileNotFoundError if it is not installed."""
+    """VictoriaMetrics from Debian. Errors: NotInstalledError."""
     port, data = free_port(), root / "victoriametrics"
     command = [
         _installed("victoria-metrics"),
@@ -203,6 +224,9 @@ def victoriametrics(root: Path) -> Peer:
         f"-storageDataPath={data}/data",
         "-retentionPeriod=1",
         "-loggerLevel=ERROR",
+        # For counting back alone; its own bound is 300,000 streams in one answer.
+        "-search.maxUniqueTimeseries=5000000",
+        "-search.maxQueryDuration=120s",
     ]
     return VictoriaMetrics("victoriametrics", command, port, "/api/v1/write", "/health", data)
 
@@ -218,12 +242,13 @@ def free_port() -> int:
 def _installed(name: str) -> str:
     path = shutil.which(name)
     if path is None:
-        raise FileNotFoundError(f"{name} is not installed; `apt-get install {name}`")
+        raise NotInstalledError(f"{name} is not installed; `scripts/install-programs {name}`")
     return path
 
 
 def _promql_count(url: str, job: str) -> int:
-    query = urllib.parse.urlencode({"query": f'sum(count_over_time({{job="{job}"}}[2h]))'})
+    # `nocache`: else VictoriaMetrics leaves out the newest 30 s.
+    query = urllib.parse.urlencode({"query": f'sum(count_over_time({{job="{job}"}}[2h]))', "nocache": "1"})
     with urllib.request.urlopen(f"{url}/api/v1/query?{query}", timeout=150) as answer:
         result: list[Any] = json.load(answer)["data"]["result"]
     return int(float(result[0]["value"][1])) if result else 0

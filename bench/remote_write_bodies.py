@@ -1,16 +1,23 @@
-"""Remote-write bodies as a Prometheus would send them, made once and sent to every system alike."""
+"""Remote-write bodies as a Prometheus would send them: the same to every system.
+
+Labels are nine tenths of a body and stay; of a scrape only the values and one time are new. So the streams of a
+connection are written once, as bytes, and each scrape is that with its values and time put in.
+"""
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import cramjam
 import numpy as np
+from numpy.typing import NDArray
 
 from leadline.model.ids import canonical_labels
 
 STEP_NS = 15 * 10**9
+STEPS_A_MINUTE = 60 * 10**9 // STEP_NS
+_TIME_BYTES = 6  # of a varint: milliseconds since 1970 from 2004 to 2109
 
 # What a GPU host's exporters tell: counters that grow by uneven steps, gauges that wander, states that hardly move.
 _METRICS = (
@@ -28,45 +35,115 @@ _METRICS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
-    """Compressed bodies by connection; within a connection the times of a stream only grow."""
+class Load:
+    """What is sent: `series` streams at a time, one sample each 15 s, `steps` of them, from `connections` senders.
 
-    by_connection: list[list[bytes]]
-    samples: int
+    `churn`: the share of the streams that end each minute, each with a new one in its place, longest there first.
+    """
+
     series: int
-    raw_bytes: int
+    steps: int
+    body_samples: int
+    connections: int
+    seed: int
+    churn: float = 0.0
 
     @property
-    def sent_bytes(self) -> int:
-        """Bytes of all bodies, compressed."""
-        return sum(len(body) for bodies in self.by_connection for body in bodies)
+    def samples(self) -> int:
+        """All of them."""
+        return self.series * self.steps
+
+    @property
+    def series_ever(self) -> int:
+        """Streams that are sent at all."""
+        shares = [len(share) for share in self._shares()]
+        return self.series + sum(self._replaced(n, step) for n in shares for step in range(1, self.steps))
+
+    def _shares(self) -> list[NDArray[np.int64]]:
+        return np.array_split(np.arange(self.series), self.connections)
+
+    def _replaced(self, streams: int, step: int) -> int:
+        """How many of a connection's streams end before a step: those of its minute, at the begin of it."""
+        if step % STEPS_A_MINUTE:
+            return 0
+        minute = step // STEPS_A_MINUTE
+        return int(streams * self.churn * minute) - int(streams * self.churn * (minute - 1))
+
+    def senders(self) -> list[Shard]:
+        """What each connection sends."""
+        return [
+            Shard(self, share, np.random.default_rng((self.seed, number)))
+            for number, share in enumerate(self._shares())
+            if len(share)
+        ]
 
 
-def make_bodies(series: int, steps: int, body_samples: int, connections: int, end_ns: int, seed: int) -> Bodies:
-    """`series` streams with one sample each 15 s, `steps` of them, ending at `end_ns`.
+class Shard:
+    """The streams of one connection (a shard of Prometheus' queue), in the order in which they are scraped."""
 
-    As Prometheus' queue sends them: each connection (its shard) has its own share of the streams, and sends their
-    samples in the order they were scraped, `body_samples` in a body, every sample with all labels of its stream.
-    """
-    rng = np.random.default_rng(seed)
-    labels = [stream_labels(number) for number in range(series)]
-    values = np.stack([_values(rng, _METRICS[number % len(_METRICS)][1], steps) for number in range(series)])
-    times_ms = [(end_ns - (steps - 1 - step) * STEP_NS) // 10**6 for step in range(steps)]
-    by_connection: list[list[bytes]] = []
-    raw_bytes = 0
-    for share in np.array_split(np.arange(series), connections):
-        bodies: list[bytes] = []
-        for begin in range(0, len(share) * steps, body_samples):
-            raw = bytearray()
-            for place in range(begin, min(begin + body_samples, len(share) * steps)):
-                step, number = place // len(share), int(share[place % len(share)])
-                sample = b"\x09" + struct.pack("<d", values[number, step]) + b"\x10" + varint(times_ms[step])
-                stream = labels[number] + b"\x12" + varint(len(sample)) + sample
-                raw += b"\x0a" + varint(len(stream)) + stream
-            raw_bytes += len(raw)
-            bodies.append(bytes(cramjam.snappy.compress_raw(bytes(raw))))
-        by_connection.append(bodies)
-    return Bodies(by_connection, series * steps, series, raw_bytes)
+    def __init__(self, load: Load, numbers: NDArray[np.int64], rng: np.random.Generator) -> None:
+        self._load = load
+        self._first = numbers
+        self._value = _values(rng, numbers, load.steps)
+        self._template = _Template(numbers) if not load.churn else None  # streams that stay are written once
+
+    def bodies(self, begin_ns: int) -> Iterator[tuple[int, bytes]]:
+        """(step, body) in turn, the first step scraped at `begin_ns`: the step is that of the body's last sample.
+
+        A body has `body_samples` samples (the last one fewer), each with all labels of its stream.
+        """
+        parts: list[bytes] = []
+        room = self._load.body_samples
+        numbers = self._first.copy()
+        template, oldest = self._template, 0
+        for step in range(self._load.steps):
+            ended = self._load._replaced(len(numbers), step) if step else 0
+            if ended:
+                places = np.arange(oldest, oldest + ended) % len(numbers)
+                numbers[places] += -(-self._load.series // len(_METRICS)) * len(_METRICS)  # of the same metric
+                oldest, template = oldest + ended, None
+            template = template or _Template(numbers)
+            scrape = template.filled(self._value[:, step], (begin_ns + step * STEP_NS) // 10**6)
+            begin = 0
+            while begin < len(numbers):
+                end = min(begin + room, len(numbers))
+                parts.append(scrape[template.start[begin] : template.start[end]])
+                room -= end - begin
+                begin = end
+                if not room:
+                    yield step, _compressed(parts)
+                    parts, room = [], self._load.body_samples
+        if parts:
+            yield self._load.steps - 1, _compressed(parts)
+
+
+class _Template:
+    """Streams with a sample each as fields of a WriteRequest message, and where values and times stand in them."""
+
+    def __init__(self, numbers: NDArray[np.int64]) -> None:
+        sample_bytes = 1 + 8 + 1 + _TIME_BYTES
+        heads: list[bytes] = []
+        for number in numbers.tolist():
+            labels = stream_labels(number)
+            heads.append(b"\x0a" + varint(len(labels) + 2 + sample_bytes) + labels + b"\x12" + varint(sample_bytes))
+        sample = b"\x09" + bytes(8) + b"\x10" + bytes(_TIME_BYTES)
+        self._raw = np.frombuffer(b"".join(head + sample for head in heads), np.uint8).copy()
+        size = np.array([len(head) + sample_bytes for head in heads], np.int64)
+        self.start = np.concatenate((np.zeros(1, np.int64), np.cumsum(size)))
+        self._value_at = self.start[1:] - sample_bytes + 1
+
+    def filled(self, value: NDArray[np.float64], time_ms: int) -> bytes:
+        """The same with these values (S,), of this time."""
+        time = np.frombuffer(varint(time_ms), np.uint8)
+        assert len(time) == _TIME_BYTES, "a time of this century"
+        at = self._value_at[:, None]
+        self._raw[at + np.arange(8)] = np.ascontiguousarray(value, "<f8").view(np.uint8).reshape(-1, 8)
+        self._raw[at + 9 + np.arange(_TIME_BYTES)] = time
+        return self._raw.tobytes()
+
+
+def _compressed(parts: list[bytes]) -> bytes:
+    return bytes(cramjam.snappy.compress_raw(b"".join(parts)))
 
 
 def stream_labels(number: int) -> bytes:
@@ -87,12 +164,17 @@ def stream_labels(number: int) -> bytes:
     )
 
 
-def _values(rng: np.random.Generator, kind: str, steps: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    if kind == "counter":
-        return np.cumsum(rng.integers(0, 50_000, steps)).astype(np.float64) + float(rng.integers(0, 10**12))
-    if kind == "gauge":
-        return np.round(300 + np.cumsum(rng.normal(0, 3, steps)), 1)
-    return np.full(steps, float(rng.integers(0, 80_000)))
+def _values(rng: np.random.Generator, numbers: NDArray[np.int64], steps: int) -> NDArray[np.float64]:
+    """Values (S, T) of streams by their numbers."""
+    value_ST = np.empty((len(numbers), steps))
+    kind = np.array([kind for _, kind in _METRICS])[numbers % len(_METRICS)]
+    counters, gauges, states = (kind == each for each in ("counter", "gauge", "state"))
+    size = int(counters.sum())
+    total = np.cumsum(rng.integers(0, 50_000, (size, steps)), axis=1) + rng.integers(0, 10**12, (size, 1))
+    value_ST[counters] = total
+    value_ST[gauges] = np.round(300 + np.cumsum(rng.normal(0, 3, (int(gauges.sum()), steps)), axis=1), 1)
+    value_ST[states] = rng.integers(0, 80_000, (int(states.sum()), 1))
+    return value_ST
 
 
 def varint(value: int) -> bytes:
