@@ -243,6 +243,16 @@ class Streams:
                 "(ingest.series_all_max)",
             )
 
+    def _require_short(self, name: str, labels: dict[str, str]) -> None:
+        most = self._config.label_bytes_max
+        for label, value in labels.items():
+            size = max(len(label.encode()), len(value.encode()))
+            if size > most:
+                raise _RefusedStream(
+                    "label_too_long",
+                    f"{name}: label {label[:40]!r} has {size} bytes; at most {most} (ingest.label_bytes_max)",
+                )
+
     def _row(self, samples: Samples, stream: int, key: tuple[int, int], source: str) -> SeriesRow:
         config = self._config
         try:
@@ -258,17 +268,13 @@ class Streams:
                 f"{name} has {len(labels)} labels; at most {config.labels_per_series_max} "
                 "(ingest.labels_per_series_max)",
             )
-        for label, value in labels.items():
-            size = max(len(label.encode()), len(value.encode()))
-            if size > config.label_bytes_max:
-                raise _RefusedStream(
-                    "label_too_long",
-                    f"{name}: label {label[:40]!r} has {size} bytes; at most {config.label_bytes_max} "
-                    "(ingest.label_bytes_max)",
-                )
+        # Names and values are parts of these bytes: where all of them are few, none is too long.
+        if samples.label_end[stream] - samples.label_start[stream] > config.label_bytes_max:
+            self._require_short(name, labels)
         told = self.told.about(name)
         unit = canonical_unit(told.unit) if told.unit else unit_of(name)
         mapped = entity_of(labels)
+        del labels[NAME]
         return SeriesRow(
             id_low=key[0],
             id_high=key[1],
@@ -276,7 +282,7 @@ class Streams:
             mapped=mapped,
             unit=unit,
             type=told.type or None,
-            labels={label: value for label, value in labels.items() if label != NAME},
+            labels=labels,
             source=source,
         )
 

@@ -17,6 +17,7 @@ NEWS_MAX = 200  # at a time: they go into the parameters of one query, with thei
 
 # Streams that a family's metadata is about: `x` for itself and for these.
 SUFFIXES = ("_bucket", "_sum", "_count", "_total")
+_NOTHING = Metadata()
 
 
 class Told:
@@ -40,7 +41,7 @@ class Told:
     def about(self, name: str) -> Metadata:
         """What was said about streams of that name; empty if nothing was."""
         with self._lock:
-            return self._by_name.get(name) or self._by_name.get(family_name(name)) or Metadata()
+            return self._by_name.get(name) or self._by_name.get(family_name(name)) or _NOTHING
 
     def news(self) -> dict[str, Metadata]:
         """Up to NEWS_MAX names of which something was said since they were last `used`, oldest first."""
@@ -57,7 +58,6 @@ class Told:
 
 def family_name(name: str) -> str:
     """The name that metadata is told under: `x_bucket`, `x_sum` and `x_count` belong to `x`, `x_total` to `x`."""
-    for suffix in SUFFIXES:
-        if name.endswith(suffix):
-            return name[: -len(suffix)]
+    if name.endswith(SUFFIXES):
+        return name.rpartition("_")[0]
     return name

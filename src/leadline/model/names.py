@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from leadline.model.errors import UsageError
@@ -216,7 +216,7 @@ def _rules_for(name: str) -> tuple[Rule, ...]:
 def _applies(rule: Rule, labels: Mapping[str, str]) -> bool:
     for condition in rule.when:
         value = _first(condition.labels, labels)
-        if value is None or (condition.value != ".+" and not re.fullmatch(condition.value, value)):
+        if value is None or (condition.value != ".+" and not _pattern(condition.value).fullmatch(value)):
             return False
     return True
 
@@ -236,11 +236,21 @@ def _apply(rule: Rule, labels: Mapping[str, str]) -> Mapped:
 
 def _first(names: tuple[str, ...], labels: Mapping[str, str]) -> str | None:
     """The value of the first of these labels that has one, in either spelling."""
-    for name in names:
-        value = labels.get(name) or labels.get(name.replace(".", "_"))
-        if value and not _NOTHING.fullmatch(value):
+    for name, spelled in _spellings(names):
+        value = labels.get(name) or labels.get(spelled)
+        if value and not (value.startswith("unknown") and _NOTHING.fullmatch(value)):
             return value
     return None
+
+
+@cache  # of the rules' own
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text)
+
+
+@cache  # of the rules' own names
+def _spellings(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, name.replace(".", "_")) for name in names)
 
 
 def _host(names: tuple[str, ...], labels: Mapping[str, str]) -> str | None:

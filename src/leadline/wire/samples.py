@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,22 +97,42 @@ def samples_from(
 def read_canonical_labels(raw: bytes) -> dict[str, str]:
     """Decode canonical label bytes. Errors: DataError if they are not canonical or not UTF-8."""
     labels: dict[str, str] = {}
-    at = 0
+    at, end = 0, len(raw)
     try:
-        while at < len(raw):
-            at = _expect(raw, at, 0x0A)
-            _, at = _length(raw, at)
-            at = _expect(raw, at, 0x0A)
-            size, at = _length(raw, at)
-            name, at = raw[at : at + size].decode(), at + size
-            at = _expect(raw, at, 0x12)
-            size, at = _length(raw, at)
-            labels[name], at = raw[at : at + size].decode(), at + size
+        while at < end:
+            # A label of less than 128 bytes, as nearly all are, has lengths of one byte: no calls for its parts, since
+            # this is half of what a new stream costs. What does not fit goes the long way, where it is read or refused.
+            value = at + 6 + raw[at + 3]
+            after = at + 2 + raw[at + 1]
+            fits = raw[at + 1] < 0x80 and after <= end and value + raw[value - 1] == after
+            if fits and raw[at] == raw[at + 2] == 0x0A and raw[value - 2] == 0x12:
+                labels[_name(raw[at + 4 : value - 2])] = raw[value:after].decode()
+                at = after
+            else:
+                at = _read_label(raw, at, labels)
     except (IndexError, UnicodeDecodeError) as error:
         raise DataError("labels of a stream", "canonical UTF-8 labels", str(error)) from error
-    if at != len(raw):
-        raise DataError("labels of a stream", f"{len(raw)} bytes", f"a label that ends at byte {at}")
+    if at != end:
+        raise DataError("labels of a stream", f"{end} bytes", f"a label that ends at byte {at}")
     return labels
+
+
+@lru_cache(maxsize=4096)  # names, not values: a site has some hundred, and streams that wait share them
+def _name(raw: bytes) -> str:
+    return raw.decode()
+
+
+def _read_label(raw: bytes, at: int, labels: dict[str, str]) -> int:
+    """Read one label with lengths of any size; returns where it ends."""
+    at = _expect(raw, at, 0x0A)
+    _, at = _length(raw, at)
+    at = _expect(raw, at, 0x0A)
+    size, at = _length(raw, at)
+    name, at = raw[at : at + size].decode(), at + size
+    at = _expect(raw, at, 0x12)
+    size, at = _length(raw, at)
+    labels[name] = raw[at : at + size].decode()
+    return at + size
 
 
 def _expect(raw: bytes, at: int, tag: int) -> int:
