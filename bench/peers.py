@@ -56,14 +56,14 @@ class Peer(ABC):
         """Start it and wait until it is ready; returns the seconds that took. Errors: RuntimeError."""
         self.data.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        log = (self.data / "log.txt").open("wb")
-        self.process = subprocess.Popen(
-            bound_to_parent(self.command),
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **self.environ},
-            start_new_session=True,
-        )
+        with (self.data / "log.txt").open("wb") as log:
+            self.process = subprocess.Popen(
+                bound_to_parent(self.command),
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environ},
+                start_new_session=True,
+            )
         while time.monotonic() - began < START_S_MAX:
             if self.process.poll() is not None:
                 break

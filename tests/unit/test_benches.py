@@ -34,9 +34,10 @@ STANDING = "import_circles,unreached_modules,source_lines,server_files,flat_file
 SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     (
         "ingest",
-        ("--only", "leadline", "--series", "200", "--samples", "2000", "--body-samples", "100", "--rounds", "1",
-         "--no-settle"),
-        ("samples_per_second", "peak_anonymous_mb"),
+        ("--quick", "--only", "leadline", "--series", "200", "--samples", "40000", "--million-series", "4000",
+         "--body-samples", "100", "--no-settle"),
+        ("samples_per_second", "peak_anonymous_mb", "judged_cpu_us_per_sample", "churn_cpu_us_per_sample",
+         "million_series_peak_mb"),
     ),
     (
         "abuse",
