@@ -128,7 +128,7 @@ def main() -> int:
 def rounds(
     part: str, systems: Mapping[str, Make], sending: Sending, count: int, *, rest: bool = True, settle: bool = True
 ) -> Outcome:
-    """`count` rounds, in each every system in turn; the disk settles in the last one only (11 minutes of ours).
+    """`count` rounds, in each every system in turn; the disk settles in the last one only (12 minutes of ours).
 
     A system that is not installed is missing; whatever else goes wrong is a round that failed.
     """
@@ -255,7 +255,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--no-settle",
         action="store_true",
-        help="wait for neither rest (1.5 minutes at most; CPU is that of sending then) nor disk (11 minutes)",
+        help="wait for neither rest (1.5 minutes at most; CPU is that of sending then) nor disk (12 minutes)",
     )
     parser.add_argument("--only", nargs="*", help="leadline, victoriametrics, prometheus")
     options = parser.parse_args()

@@ -20,12 +20,12 @@ from typing import Any
 
 from leadline.host.bound import bound_to_parent
 from leadline.store.disk import ballast
-from leadline.store.schema import OLD_PARTS_S, REST_S
+from leadline.store.schema import CLEANUP_S, OLD_PARTS_S, REST_S
 
 TICKS = os.sysconf("SC_CLK_TCK")
 START_S_MAX = 60.0
 STOP_S_MAX = 60.0
-SETTLE_S = REST_S + OLD_PARTS_S + 60.0
+SETTLE_S = REST_S + OLD_PARTS_S + CLEANUP_S + 60.0
 STILL_S = 15.0  # disk that did not change for this long is settled
 
 

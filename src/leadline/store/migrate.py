@@ -1,7 +1,8 @@
 """Bringing a stored schema to the declared one, forwards only.
 
 What a store has is read from the engine's own catalogue and compared with the specs. A column that was added
-to a spec, a changed age limit and changed table settings are brought in by themselves. Everything else (a
+to a spec, another compression (of parts written from then on), a changed age limit and changed table settings are
+brought in by themselves. Everything else (a
 column gone, another type, another key) would lose or rewrite rows: that needs a migration written by hand, in
 `MIGRATIONS`, and a higher `SCHEMA_VERSION`.
 """
@@ -56,6 +57,7 @@ class StoredTable:
     partition_key: str
     engine_full: str
     columns: Mapping[str, str] = field(default_factory=dict)  # name -> type, in order
+    codecs: Mapping[str, str] = field(default_factory=dict)  # name -> `CODEC(Delta(8), ZSTD(1))`
 
     @property
     def ttl(self) -> str:
@@ -106,9 +108,12 @@ def statements_for(
         return create_statements(table, layout)
     _check_columns(table, here)
     _check_key(table, here)
-    return (
-        _added_columns(table, here, layout) + _changed_ttl(table, here, layout) + _changed_settings(table, here, layout)
-    )
+    return [
+        *_added_columns(table, here, layout),
+        *_changed_codecs(table, here, layout),
+        *_changed_ttl(table, here, layout),
+        *_changed_settings(table, here, layout),
+    ]
 
 
 def _local_name(table: Table, layout: Layout) -> str:
@@ -211,6 +216,20 @@ def _names(table: Table, layout: Layout) -> list[tuple[str, bool]]:
     if layout.cluster:
         names.append((f"leadline.{table.name}", False))
     return names
+
+
+def _changed_codecs(table: Table, stored: StoredTable, layout: Layout) -> list[str]:
+    """Nothing is rewritten: a merge writes in the new compression what it reads in the old one."""
+    out: list[str] = []
+    for column in table.columns:
+        stored_codec = stored.codecs.get(column.name)
+        # The engine adds how many bytes a difference is of.
+        if stored_codec is not None and stored_codec.replace("Delta(8)", "Delta") != f"CODEC({codec(column)})":
+            out.append(
+                f"ALTER TABLE {layout.local(table)}{layout.on_cluster} "
+                f"MODIFY COLUMN `{column.name}` CODEC({codec(column)})"
+            )
+    return out
 
 
 def _changed_ttl(table: Table, stored: StoredTable, layout: Layout) -> list[str]:

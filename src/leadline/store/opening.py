@@ -21,7 +21,7 @@ def open_schema(client: Any, tables: tuple[Table, ...], layout: Layout, where: s
     check_version(version, where)
     for statement in migration_statements(version, tables, layout):
         client.command(statement)
-    stored = _stored_tables(client)
+    stored = stored_tables(client)
     for table in tables:
         for statement in statements_for(table, stored, layout, version):
             client.command(statement)
@@ -45,16 +45,20 @@ def _version_table(layout: Layout) -> str:
     )
 
 
-def _stored_tables(client: Any) -> dict[str, StoredTable]:
+def stored_tables(client: Any) -> dict[str, StoredTable]:
+    """What the engine's catalogue says about each table."""
     columns: dict[str, dict[str, str]] = {}
-    for table, name, kind in client.query(
-        f"SELECT table, name, type FROM system.columns WHERE database = '{DATABASE}' ORDER BY table, position"
+    codecs: dict[str, dict[str, str]] = {}
+    for table, name, kind, codec in client.query(
+        f"SELECT table, name, type, compression_codec FROM system.columns WHERE database = '{DATABASE}' "
+        "ORDER BY table, position"
     ).result_rows:
         columns.setdefault(table, {})[name] = kind
+        codecs.setdefault(table, {})[name] = codec
     rows = client.query(
         f"SELECT name, sorting_key, partition_key, engine_full FROM system.tables WHERE database = '{DATABASE}'"
     ).result_rows
     return {
-        name: StoredTable(name, order, partition, engine, columns.get(name, {}))
+        name: StoredTable(name, order, partition, engine, columns.get(name, {}), codecs.get(name, {}))
         for name, order, partition, engine in rows
     }

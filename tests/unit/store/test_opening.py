@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from leadline.model.errors import ConfigError, StoreError, StoreLockedError, UsageError
-from leadline.model.tables import BY_NAME, Column, Identity, Partition, Table, Type
+from leadline.model.tables import BY_NAME, TABLES, Column, Identity, Partition, Table, Type
 from leadline.model.tables.spec import Former
 from leadline.store import Store, StoreConfig, arrow_table
 from leadline.store.migrate import SCHEMA_VERSION, StoredTable, check_version, statements_for
+from leadline.store.opening import stored_tables
 from leadline.store.owner import LOCK_FILE, Owner
 from leadline.store.schema import Layout, clickhouse_type, partition_key, sorting_key, table_settings
 
@@ -99,6 +100,43 @@ def test_tables_that_version_1_never_wrote_are_made_anew_and_the_others_kept(tmp
             found = store.query(f"SELECT * FROM leadline.{table.name}")
             assert (found.num_rows, found.column_names) == (0, [column.name for column in table.columns])
         assert store.query("SELECT max(version) AS v FROM leadline.schema_version")["v"].to_pylist() == [SCHEMA_VERSION]
+    finally:
+        store.stop()
+
+
+def test_another_compression_holds_for_what_is_written_from_then_on(tmp_path: Path) -> None:
+    table = table_with(Column("labels", Type.MAP, None, "texts"), Column("count", Type.U64, "1", "a number"))
+    row = ROW | {"labels": [{"k": "v"}], "count": [7]}
+    store = started(tmp_path, table)
+    with store._writers.borrow() as client:
+        client.command("ALTER TABLE leadline.tiny MODIFY COLUMN labels CODEC(ZSTD(1))")
+        client.command("ALTER TABLE leadline.tiny MODIFY COLUMN count CODEC(LZ4)")
+    store.append(table, arrow_table(table, row))
+    store.stop()
+    store = started(tmp_path, table)
+    try:
+        store.append(table, arrow_table(table, row | {"name": ["later"]}))
+        with store._writers.borrow() as client:
+            client.command("OPTIMIZE TABLE leadline.tiny FINAL")
+        found = store.query("SELECT name, compression_codec AS c FROM system.columns WHERE table = 'tiny'")
+        codecs = dict(zip(found["name"].to_pylist(), found["c"].to_pylist(), strict=True))
+        assert (codecs["labels"], codecs["count"]) == ("CODEC(ZSTD(3))", "CODEC(Delta(8), ZSTD(1))")
+        rows = store.query("SELECT name, labels, count FROM leadline.tiny ORDER BY name").to_pylist()
+        assert rows == [{"name": name, "labels": [("k", "v")], "count": 7} for name in ("later", "n")]
+    finally:
+        store.stop()
+
+
+def test_a_store_of_today_is_not_altered_when_it_is_opened(tmp_path: Path) -> None:
+    store = Store(StoreConfig(path=str(tmp_path)))
+    store.start()
+    try:
+        with store._writers.borrow() as client:
+            stored = stored_tables(client)
+        assert {table.name: statements_for(table, stored, Layout()) for table in TABLES} == {
+            table.name: [] for table in TABLES
+        }
+        assert all(stored[table.name].codecs for table in TABLES)
     finally:
         store.stop()
 

@@ -25,4 +25,4 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(enqueued_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, job, comm, seq, rank, op, state, batch, batch_row)
 TTL toDateTime(fromUnixTimestamp64Nano(enqueued_ns, 'UTC'), 'UTC') + toIntervalHour(336)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, max_cleanup_delay_period = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

@@ -23,4 +23,4 @@ ENGINE = ReplacingMergeTree(stamp, taken_back)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, kind, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(seen_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480, max_cleanup_delay_period = 60;

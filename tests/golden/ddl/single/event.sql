@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS leadline.event
     `severity` LowCardinality(String) CODEC(ZSTD(1)),
     `code` LowCardinality(Nullable(String)) CODEC(ZSTD(1)),
     `message` String CODEC(ZSTD(1)),
-    `attributes` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `attributes` Map(LowCardinality(String), String) CODEC(ZSTD(3)),
     `source` LowCardinality(String) CODEC(ZSTD(1)),
     `batch` UInt128 CODEC(ZSTD(1)),
     `batch_row` UInt64 CODEC(Delta, ZSTD(1))
@@ -20,4 +20,4 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, time_ns, kind, batch, batch_row)
 TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, max_cleanup_delay_period = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

@@ -12,4 +12,4 @@ CREATE TABLE IF NOT EXISTS leadline.expectation
 ENGINE = ReplacingMergeTree
 ORDER BY (tenant, cluster, expectation, from_ns)
 TTL toDateTime(fromUnixTimestamp64Nano(ifNull(to_ns, 4102444800000000000), 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480, max_cleanup_delay_period = 60;

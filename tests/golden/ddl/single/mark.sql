@@ -13,4 +13,4 @@ CREATE TABLE IF NOT EXISTS leadline.mark
 ENGINE = ReplacingMergeTree
 ORDER BY (tenant, cluster, incident, time_ns, entity, rule, actor)
 TTL toDateTime(fromUnixTimestamp64Nano(time_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480, max_cleanup_delay_period = 60;

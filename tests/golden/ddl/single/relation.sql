@@ -14,4 +14,4 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(from_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, child, kind, from_ns, parent, source)
 TTL toDateTime(fromUnixTimestamp64Nano(ifNull(to_ns, 4102444800000000000), 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480, max_cleanup_delay_period = 60;

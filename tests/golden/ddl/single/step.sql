@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS leadline.step
     `samples` Nullable(Float64) CODEC(Delta, ZSTD(1)),
     `tokens` Nullable(Float64) CODEC(Delta, ZSTD(1)),
     `loss` Nullable(Float64) CODEC(Delta, ZSTD(1)),
-    `metrics` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `metrics` Map(LowCardinality(String), String) CODEC(ZSTD(3)),
     `batch` UInt128 CODEC(ZSTD(1)),
     `batch_row` UInt64 CODEC(Delta, ZSTD(1))
 )
@@ -25,4 +25,4 @@ ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, job, step, rank, start_ns, batch, batch_row)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, max_cleanup_delay_period = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

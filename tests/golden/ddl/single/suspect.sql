@@ -21,4 +21,4 @@ ENGINE = ReplacingMergeTree(stamp, taken_back)
 PARTITION BY toYYYYMM(toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC'))
 ORDER BY (tenant, cluster, entity, start_ns, kind, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(2160)
-SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;
+SETTINGS ttl_only_drop_parts = 1, old_parts_lifetime = 480, max_cleanup_delay_period = 60, merge_selector_base = 20, min_age_to_force_merge_seconds = 120, min_age_to_force_merge_on_partition_only = 1;

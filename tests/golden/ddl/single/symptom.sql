@@ -25,4 +25,4 @@ CREATE TABLE IF NOT EXISTS leadline.symptom
 ENGINE = ReplacingMergeTree(stamp, taken_back)
 ORDER BY (tenant, cluster, entity, start_ns, symptom, analysis)
 TTL toDateTime(fromUnixTimestamp64Nano(start_ns, 'UTC'), 'UTC') + toIntervalHour(9600)
-SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480;
+SETTINGS ttl_only_drop_parts = 0, old_parts_lifetime = 480, max_cleanup_delay_period = 60;
