@@ -6,7 +6,7 @@ ReplacingMergeTree ordered by the key of its spec, so a row appended twice is on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,13 +224,17 @@ def _u128_array(values: Any) -> pa.Array:
 
 def _map_array(values: Iterable[Mapping[str, str] | Sequence[tuple[str, str]]]) -> pa.Array:
     """Maps from dicts or lists of pairs, by their texts: a list of pairs each takes pyarrow three times as long."""
-    pairs: list[Collection[tuple[str, str]]] = [v.items() if isinstance(v, Mapping) else v for v in values]
-    if any(each is None for each in pairs):
-        return pa.array([None if each is None else list(each) for each in pairs], ARROW_TYPES[Type.MAP])
-    ends = np.cumsum([0, *map(len, pairs)], dtype=np.int32)
-    flat = [pair for each in pairs for pair in each]
-    keys, items = [key for key, _ in flat], [item for _, item in flat]
-    return pa.MapArray.from_arrays(ends, pa.array(keys, pa.string()), pa.array(items, pa.string()))
+    keys: list[str] = []
+    items: list[str] = []
+    ends = [0]
+    for each in values:
+        pairs = each if isinstance(each, dict) else dict(each)
+        keys.extend(pairs)
+        items.extend(pairs.values())
+        ends.append(len(keys))
+    return pa.MapArray.from_arrays(
+        pa.array(ends, pa.int32()), pa.array(keys, pa.string()), pa.array(items, pa.string())
+    )
 
 
 def _wanted(column: Column) -> str:
