@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Self
 
 from bench.peers import Peer
 from bench.remote_write_bodies import STEP_NS, Load, Shard
@@ -93,16 +94,15 @@ def measure(peer: Peer, sending: Sending, *, rest: bool = True, settle: bool = T
     samples = sending.load.samples
     peer.start()
     try:
-        peak = _Peak(peer)
-        cpu_before = peer.cpu_s()
-        began = time.monotonic()
-        retries, behind_s = _send(peer, sending)
-        seconds = time.monotonic() - began
-        sending_cpu_s = peer.cpu_s() - cpu_before
-        if rest:
-            _rest(peer)
-        cpu_s = peer.cpu_s() - cpu_before
-        peak.stop()
+        with _Peak(peer) as peak:
+            cpu_before = peer.cpu_s()
+            began = time.monotonic()
+            retries, behind_s = _send(peer, sending)
+            seconds = time.monotonic() - began
+            sending_cpu_s = peer.cpu_s() - cpu_before
+            if rest:
+                _rest(peer)
+            cpu_s = peer.cpu_s() - cpu_before
         stored = peer.count()
         if stored != samples:
             raise RuntimeError(f"{peer.name} was sent {samples} samples and has {stored}")
@@ -187,8 +187,11 @@ class _Peak:
         while not self._over.wait(0.2):
             self.bytes = max(self.bytes, self._peer.anonymous_bytes())
 
-    def stop(self) -> None:
-        """Look no more."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Look no more; the system still runs."""
         self._over.set()
         self._thread.join()
         self.bytes = max(self.bytes, self._peer.anonymous_bytes())

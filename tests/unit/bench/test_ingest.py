@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from bench import ingest
 from bench.ingest_parts.measure import Run, Sending
-from bench.peers import Leadline, NotInstalledError, Peer, leadline
+from bench.peers import Leadline, NotInstalledError, Peer, free_port, leadline
 from bench.remote_write_bodies import STEP_NS, Load
 
 from leadline.model.ids import series_id
@@ -143,11 +144,29 @@ def test_a_round_that_fails_fails_the_bench(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ingest, "SYSTEMS", {"leadline": ends_at_once})
+    monkeypatch.setattr(ingest, "_compile", lambda: None)  # minutes on a fresh machine, for a server that never starts
     monkeypatch.setattr(ingest, "_OF_PART", {"churn": ("leadline",)})
     arguments = ["--part", "churn", "--series", "10", "--samples", "100", "--rounds", "1", "--json"]
     monkeypatch.setattr(sys, "argv", ["ingest", *arguments])
     assert ingest.main() == 1
     assert "failed: churn, round 1, leadline: RuntimeError: ends did not become ready" in capsys.readouterr().err
+
+
+def takes_nothing(root: Path) -> Peer:
+    """A web server that knows no remote-write."""
+    port = free_port()
+    command = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "--directory", str(root), str(port)]
+    return Leadline("takes nothing", command, port, "/api/v1/write", "/", root / "data")
+
+
+def test_a_body_that_is_refused_fails_the_round_and_nothing_goes_on() -> None:
+    before = threading.active_count()
+    sending = Sending(Load(series=2, steps=1, body_samples=2, connections=1, seed=1))
+    outcome = ingest.rounds("main", {"leadline": takes_nothing}, sending, 1)
+    (line,) = outcome.failed
+    assert "takes nothing did not take a body" in line
+    assert "status 501" in line
+    assert threading.active_count() == before
 
 
 def run(cpu_s: float) -> Run:
