@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from tests.doubles.shuffled_calls import ShuffledCalls
 
 from leadline.analysis import BY_NAME as ANALYSIS
 from leadline.analysis.spec import Analysis
@@ -85,6 +86,8 @@ class Site:
 
     store: Store
     recording: Recording
+    calls: ShuffledCalls | None = None  # answered in any order; None: at once
+    workers: int = 1
     clock: FakeClock = field(init=False)
     runner: Runner = field(init=False)
     delivered_ns: dict[str, int] = field(init=False)
@@ -93,7 +96,8 @@ class Site:
     def __post_init__(self) -> None:
         self.clock = FakeClock(self.recording.from_ns)
         analyses: list[Analysis] = [ANALYSIS[name] for name in LANES]
-        self.runner = Runner(RunnerConfig(), self.store, lambda *_: None, self.clock, analyses, InProcess())
+        config = RunnerConfig(workers=self.workers)
+        self.runner = Runner(config, self.store, lambda *_: None, self.clock, analyses, self.calls or InProcess())
         self.runner.prepare()
         self.delivered_ns = dict.fromkeys(self.recording.of_host, self.recording.from_ns - 3600 * S)
         self.seen = set()
@@ -145,8 +149,11 @@ class Site:
             if new.num_rows:
                 self.come(table, new)
 
-    def judge(self) -> None:
-        while self.runner.step():
+    def judge(self, more: bool = False) -> None:
+        """Judge what is due. Some calls that wait are answered, or all (`more`)."""
+        while self.runner.step() or (
+            self.calls is not None and (more or len(self.calls.open) > self.workers // 2) and self.calls.answer()
+        ):
             pass
 
     def look(self) -> None:
@@ -181,10 +188,12 @@ def played(
     seconds: float,
     away: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     seed: int | None = None,
+    calls: ShuffledCalls | None = None,
+    workers: int = 1,
 ) -> Site:
     """So many seconds from the begin of the recording. Each sender delivers once a second, but not in the spans in
     which it is `away`; with a seed in lumps and out of order, and it is noted what counted meanwhile."""
-    site, rng = Site(store, of), None if seed is None else np.random.default_rng(seed)
+    site, rng = Site(store, of, calls, workers), None if seed is None else np.random.default_rng(seed)
     site.provide(-(2**62), of.from_ns)
     for number in range(1, round(seconds / TICK_S) + 1):
         before_ns = site.now()
@@ -197,5 +206,6 @@ def played(
         site.judge()
         if seed is not None and number % 10 == 0:
             site.look()
+    site.judge(more=True)
     site.look()
     return site

@@ -16,15 +16,15 @@ OOM_KILL = ROOT / "src" / "leadline" / "lab" / "incidents" / "oom-kill.leadline"
 SECONDS, MORE_S = 56.0, 30.0  # of the recording, and until the last of it has come and was judged
 
 
-def away(of: Recording, seed: int) -> dict[str, list[tuple[float, float]]]:
+def away(of: Recording, seed: int, seconds: float = SECONDS) -> dict[str, list[tuple[float, float]]]:
     """About half of the hosts deliver nothing in one or two spans of 1 to 60 s; all are there at the end."""
     rng = np.random.default_rng(seed)
     found = {}
     for host in sorted(of.of_host):
         spans = []
         for _ in range(int(rng.integers(0, 3))):
-            begin_s = float(rng.uniform(0, SECONDS))
-            spans.append((begin_s, min(begin_s + float(rng.choice([1, 5, 20, 60])), SECONDS + 10)))
+            begin_s = float(rng.uniform(0, seconds))
+            spans.append((begin_s, min(begin_s + float(rng.choice([1, 5, 20, 60])), seconds + 10)))
         found[host] = spans
     return found
 

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from tests.doubles.failing_store import FailingStore
+from tests.doubles.shuffled_calls import ShuffledCalls
 from tests.unit.runner.toy_rows import BEGIN_NS, S, flows, steps
 
 from leadline.model.errors import StoreError
@@ -39,11 +40,11 @@ class FailingCalls(InProcess):
     """Calls in this process, of which a share crash or hang until they are stopped."""
 
     def __init__(self, random_: random.Random, share: float) -> None:
-        self._random, self._share, self.failed = random_, share, 0
+        self._random, self.share, self.failed = random_, share, 0
 
     def submit(self, task: Task) -> Future[Outcome]:
         """See `Executor`."""
-        if self._random.random() >= self._share:
+        if self._random.random() >= self.share:
             return super().submit(task)
         self.failed += 1
         done: Future[Outcome] = Future()
@@ -52,19 +53,24 @@ class FailingCalls(InProcess):
 
 
 class RunnerWorld:
-    """`troubles`: calls crash or hang, and the runner dies now and then. `forgets`: late rows are not told."""
+    """`troubles`: calls crash or hang, and the runner dies now and then. `forgets`: late rows are not told. Of several
+    `workers` each answers when it is drawn, some of them seconds later."""
 
-    def __init__(self, store: Store, seed: int, *, troubles: bool, forgets: bool = False, loses: bool = False) -> None:
+    def __init__(
+        self, store: Store, seed: int, *, troubles: bool, forgets: bool = False, loses: bool = False, workers: int = 1
+    ) -> None:
         self.random, self.troubles, self.forgets = random.Random(seed), troubles, forgets
         self.store = FailingStore(store, self.random, 0.01, loses_revisions=loses)
-        self.calls = FailingCalls(self.random, 0.05 if troubles else 0.0)
+        share = 0.05 if troubles else 0.0
+        self.calls = FailingCalls(self.random, share) if workers == 1 else ShuffledCalls(self.random, share)
+        self.workers = workers
         self.clock, self.elapsed = FakeClock(BEGIN_NS), FakeClock(0)
         self.late = self.deaths = self.clock_steps = 0
         self.runner = self._started()
 
     def _started(self) -> Runner:
         runner = Runner(
-            RunnerConfig(), cast(Any, self.store), lambda *_: None, self.clock, TOYS, self.calls,
+            RunnerConfig(workers=self.workers), cast(Any, self.store), lambda *_: None, self.clock, TOYS, self.calls,
             elapsed_ns=self.elapsed, waited_s=lambda: self.elapsed() / S,
         )  # fmt: skip
         runner.prepare()
@@ -87,7 +93,7 @@ class RunnerWorld:
             if second < SECONDS:
                 self._trouble()
             self._go()
-        self.store.share = self.calls._share = 0.0
+        self.store.share = self.calls.share = 0.0
         if self.troubles:
             self.runner.backfill(BEGIN_NS - 60 * S, BEGIN_NS + (SECONDS + 60) * S)
         for _ in range(SETTLED_S):
@@ -107,12 +113,18 @@ class RunnerWorld:
             self.runner.stop()
             self.runner = self._started()
 
+    def _answered(self) -> bool:
+        """Whether one more of the calls that wait is answered, at this time."""
+        if not isinstance(self.calls, ShuffledCalls):
+            return False
+        return (self.store.share == 0.0 or self.random.random() < 0.7) and self.calls.answer()
+
     def _go(self) -> None:
         self.clock.advance(1)
         self.elapsed.advance(1)
         try:
             self.runner.look_at_clock()
-            while self.runner.step():
+            while self.runner.step() or self._answered():
                 pass
         except StoreError:  # it is tried again, as the runner's thread does
             pass

@@ -35,7 +35,7 @@ def differing(wanted: Said, found: Said) -> list[str]:
     return [name for name in wanted if wanted[name] != found[name]]
 
 
-def ran(path: Path, seed: int, **how: bool) -> tuple[RunnerWorld, Said]:
+def ran(path: Path, seed: int, **how: int) -> tuple[RunnerWorld, Said]:
     with opened_store(path / "store") as store:
         world = RunnerWorld(store, seed, **how)  # type: ignore[arg-type]
         try:
@@ -57,6 +57,15 @@ def test_in_the_end_verdicts_equal_those_of_a_quiet_pass(
     assert world.late
     assert world.store.failed or seed > 1  # of thirty seeds one met no failing store
     assert not troubles or (world.calls.failed and world.deaths + world.clock_steps)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS // 2), ids=lambda seed: f"seed-{seed}")
+def test_nor_do_they_if_several_workers_answer_in_any_order(seed: int, tmp_path: Path, wanted: Said) -> None:
+    world, found = ran(tmp_path, seed, troubles=True, workers=3)
+    assert differing(wanted, found) == [], f"replay: pytest tests/sim/test_runner.py -k 'any_order and seed-{seed}'"
+    assert world.late
+    assert world.calls.failed
+    assert world.deaths + world.clock_steps
 
 
 @pytest.mark.parametrize("fault", ["forgets", "loses"])

@@ -104,6 +104,7 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("--hosts", "20", "--rounds", "1", "--no-dense"),
         ("seconds_100k_series", "seconds_shuffled", "seconds_nsigma", "peak_memory_mb"),
     ),
+    ("executors", ("--quick",), ("windows_per_second_1", "windows_per_second_2")),
     (
         "web",
         ("--gpus", "512", "--rounds", "1", "--frames", "30", "--answers", "1", "--entities", "0",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +26,25 @@ class RunnerConfig:
         default=(), metadata={"doc": "Analyses that do not run, by name; see `leadline show analyses`."}
     )
     workers: int = field(
-        default=1,
+        default=0,
         metadata={
-            "doc": "Worker processes for analyses.",
+            "doc": "Worker processes for analyses: so many calls are judged at a time. Each holds 160 MB of private "
+            "memory, and more while it works. 0: two, so that short windows do not wait for a long one; one where this "
+            "process may use only one core.",
             "unit": "processes",
-            "min": 1,
+            "min": 0,
             "max": 64,
+        },
+    )
+    executor: Literal["local", "ray"] = field(
+        default="local",
+        metadata={"doc": "Where calls of analyses run: in worker processes beside the server, or on a Ray cluster."},
+    )
+    ray_address: str = field(
+        default="auto",
+        metadata={
+            "doc": "Ray cluster that runs already, as Ray writes it: `auto` (the one on this machine), `host:port`, "
+            "`ray://host:port`."
         },
     )
     nice: int = field(
@@ -52,3 +67,8 @@ class RunnerConfig:
             "on links, switches and hosts are its own. Others' verdicts follow from their own rows and its."
         },
     )
+
+    @property
+    def calls_max(self) -> int:
+        """How many calls are judged at a time: `workers`, or what 0 stands for."""
+        return self.workers or min(2, len(os.sched_getaffinity(0)))

@@ -19,6 +19,7 @@ from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.model.units import S
 from leadline.runner.arrivals import Ints, Lateness, first_by_job
 from leadline.runner.behind import Behind
+from leadline.runner.calls.flights import Flight
 from leadline.runner.lanes import Lane
 from leadline.runner.watermarks import LATE_NS, Job
 from leadline.runner.windows import Due, Why
@@ -66,7 +67,7 @@ class Following:
         """Have jobs judged again from the first of these rows on, if they were judged without it. `times_N`: when each
         row was known at the earliest, ns."""
         lanes = self._of_jobs[table.name]
-        newest_ns = max(lane.schedule.judged_to_ns for lane in lanes)
+        newest_ns = max(lane.read_to_ns for lane in lanes)
         late_N = times_N < newest_ns
         if not late_N.any():
             return
@@ -74,7 +75,10 @@ class Following:
         for job, first_ns in firsts.items():
             for lane in lanes:
                 assert lane.behind is not None
-                schedule = lane.schedule
+                schedule, flight = lane.schedule, lane.flight
+                if flight is not None and first_ns < flight.due.end_ns and flight.wanted(job):
+                    begin_ns = max(schedule.rhythm.begin(first_ns), schedule.oldest_ns(now_ns))
+                    flight.missed[job] = min(flight.missed.get(job, begin_ns), begin_ns)
                 if first_ns < lane.behind.judged_to_ns(job, schedule.judged_to_ns):
                     to_ns = max(schedule.rhythm.begin(first_ns), schedule.oldest_ns(now_ns))
                     if to_ns < schedule.judged_to_ns:
@@ -83,7 +87,7 @@ class Following:
     def told(self, lane: Lane, to_ns: int) -> None:
         """A lane has concluded something of a window that ends there: who has judged that time without it goes back."""
         for each in self._lanes if lane.behind is not None else ():
-            if lane in each.fed_by and each.schedule.judged_to_ns >= to_ns:
+            if lane in each.fed_by and each.read_to_ns >= to_ns:
                 each.back_ns = to_ns - 1 if each.back_ns is None else min(each.back_ns, to_ns - 1)
 
     def waits(self, lane: Lane, end_ns: int, now_ns: int, come: Mapping[Job, int]) -> bool:
@@ -109,10 +113,22 @@ class Following:
         """Have what judges all jobs judged again from where a late one shows symptoms; once it has caught up, and the
         farther back the less often: an eighth of the time at most is spent on it, at the speed of a recording."""
         for lane in self._lanes:
-            if lane.back_ns is not None and now_ns >= lane.back_after_ns:
+            if lane.back_ns is not None and now_ns >= lane.back_after_ns and lane.flight is None:
                 lane.back_after_ns = now_ns + max(0, lane.schedule.judged_to_ns - lane.back_ns) // 8
                 lane.schedule.set_back(lane.back_ns, now_ns)
                 lane.back_ns = None
+
+    def done(self, lane: Lane, flight: Flight, now_ns: int) -> None:
+        """A window was judged. Jobs that rows came of meanwhile are judged on it again."""
+        behind, due, others_ns = lane.behind, flight.due, lane.schedule.judged_to_ns
+        if behind is None:
+            return
+        if due.why is Why.HELD:
+            judged = [job for job in behind if flight.wanted(job) and job not in flight.missed]
+            behind.done(due.end_ns, judged, others_ns)
+        for job, to_ns in flight.missed.items():
+            if to_ns < behind.judged_to_ns(job, others_ns):
+                behind.set_back(job, to_ns, now_ns)
 
     def held(self, lane: Lane, now_ns: int, come: Mapping[Job, int]) -> Due | None:
         """The next window of jobs that are behind."""

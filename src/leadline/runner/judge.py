@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from leadline.analysis.spec import Analysis, Window
@@ -14,8 +12,6 @@ from leadline.runner.load import Rows, given, rows_in
 from leadline.runner.parts import calls, goes_on
 from leadline.runner.together import Together
 from leadline.runner.worker import Outcome, of_tenant
-
-LOOK_EVERY_S = 0.2  # how soon a wait notices that it is to stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,52 +24,62 @@ class Judged:
     began_ns: int
 
 
-class StoppedError(Exception):
-    """The wait for an outcome was given up because the process stops."""
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call whose tables are loaded."""
+
+    task: Task
+    rows_in: int
+    began_ns: int  # a monotonic clock
+
+    def judged(self, outcome: Outcome) -> Judged:
+        """What came of it."""
+        return Judged(self.task.window, of_tenant(outcome, self.task.window.own), self.rows_in, self.began_ns)
 
 
-def judge(
-    analysis: Analysis,
-    end_ns: int,
-    rows: Rows,
-    executor: Executor,
-    provider: str,
-    *,
-    at_once: int = 1,
-    stopping: Callable[[], bool] = lambda: False,
-    wanted: Callable[[Window], bool] = lambda _: True,
-) -> Iterator[Judged]:
-    """Judge one window: every cluster or job that has rows in it and is `wanted`. Nothing comes of a window without
-    rows.
+class Calls:
+    """The calls that judge a window: one for every cluster or job that has rows in it and is `wanted`; none without
+    rows. Each is loaded when it is asked for, so that a thousand jobs do not fill the memory.
 
-    At most `at_once` calls are loaded or run at a time, so that a thousand jobs do not fill the memory.
-    Errors: StoreError, RefusedError("limit") of loading; StoppedError.
+    Errors, of construction and of `load`: StoreError, RefusedError("limit").
     """
-    running: deque[tuple[Window, int, int, Future[Outcome]]] = deque()
-    rows = Together(rows)
-    windows = [each for each in calls(analysis, end_ns - analysis.window_ns, end_ns, rows, provider) if wanted(each)]
-    rows.expect(len(windows))
-    for window in windows:
-        began_ns = time.monotonic_ns()
-        tables = given(analysis, window, rows)
-        told = [table for table, read in zip(tables, analysis.reads, strict=True) if not read.valid or goes_on(read)]
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        end_ns: int,
+        rows: Rows,
+        provider: str,
+        wanted: Callable[[Window], bool] = lambda _: True,
+    ) -> None:
+        self._analysis, self._rows = analysis, Together(rows)
+        every = calls(analysis, end_ns - analysis.window_ns, end_ns, self._rows, provider)
+        self._left = [window for window in reversed(every) if wanted(window)]
+        self._rows.expect(len(self._left))
+
+    @property
+    def left(self) -> int:
+        """How many are not loaded yet."""
+        return len(self._left)
+
+    def load(self) -> Call | None:
+        """Load the next one; None: there are no rows of it after all."""
+        began_ns, window = time.monotonic_ns(), self._left.pop()
+        reads = self._analysis.reads
+        tables = given(self._analysis, window, self._rows)
+        told = [table for table, read in zip(tables, reads, strict=True) if not read.valid or goes_on(read)]
         if told and not rows_in(told):  # by their host's clock they were in the window, by cluster time they are not
-            continue
-        task = Task(analysis, window, tables)
-        running.append((window, rows_in(tables), began_ns, executor.submit(task)))
-        if len(running) >= at_once:
-            yield _awaited(*running.popleft(), stopping)
-    while running:
-        yield _awaited(*running.popleft(), stopping)
+            return None
+        return Call(Task(self._analysis, window, tables), rows_in(tables), began_ns)
 
 
-def _awaited(window: Window, rows: int, began_ns: int, future: Future[Outcome], stopping: Callable[[], bool]) -> Judged:
-    while True:
-        try:
-            outcome = future.result(LOOK_EVERY_S)
-        except TimeoutError:
-            outcome = None
-        if stopping():
-            raise StoppedError
-        if outcome is not None:
-            return Judged(window, of_tenant(outcome, window.own), rows, began_ns)
+def judge(analysis: Analysis, end_ns: int, rows: Rows, executor: Executor, provider: str) -> Iterator[Judged]:
+    """Judge one window, one call after another. Nothing comes of a window without rows.
+
+    Errors: StoreError, RefusedError("limit") of loading.
+    """
+    found = Calls(analysis, end_ns, rows, provider)
+    while found.left:
+        call = found.load()
+        if call is not None:
+            yield call.judged(executor.submit(call.task).result())

@@ -8,7 +8,8 @@ from leadline.analysis import Analysis
 from leadline.model.units import S
 from leadline.runner.arrivals import Lateness
 from leadline.runner.behind import Behind
-from leadline.runner.windows import Schedule
+from leadline.runner.calls.flights import Flight
+from leadline.runner.windows import Schedule, Why
 
 # A runner that neither ends a window nor looks for one for so long makes no progress: twice what one query may take by
 # default (store.load_seconds_max, 300 s), as a window is loaded by several.
@@ -61,10 +62,10 @@ class Lane:
 
     analysis: Analysis
     schedule: Schedule
-    above: list[int]  # places of the analyses whose verdicts it reads
     fed_by: list[Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
     behind: Behind | None = None  # of one that judges jobs
     lateness: Lateness | None = None  # of samples, where it reads them and follows live data
+    flight: Flight | None = None  # the window that is being judged
     back_ns: int | None = None  # from here on it is judged again: jobs that were behind show symptoms there
     back_after_ns: int = 0  # not before
     store_failed: int = 0  # times in a row that the store did not answer it
@@ -77,6 +78,13 @@ class Lane:
     last_took_s: float | None = None
     rows_in: int = 0
     rows_out: int = 0
+
+    @property
+    def read_to_ns(self) -> int:
+        """Up to here windows of all jobs are judged, or being judged from rows that were read."""
+        flight, judged_to_ns = self.flight, self.schedule.judged_to_ns
+        live = flight is not None and flight.due.why is Why.LIVE
+        return max(judged_to_ns, flight.due.end_ns) if flight is not None and live else judged_to_ns
 
 
 def state_of(lane: Lane, now_ns: int, ended_ns: int | None, follows: bool, in_doubt: bool) -> AnalysisState:

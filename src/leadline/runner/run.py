@@ -16,13 +16,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 
 from leadline.analysis import ANALYSES, Analysis
-from leadline.analysis.spec import Window
 from leadline.model.counters import Counter, counter
 from leadline.model.errors import BusyError, RefusedError, StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
@@ -30,11 +29,13 @@ from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.model.units import S
 from leadline.runner.arrivals import known_times
+from leadline.runner.calls.flights import Flight, Order, Traffic, order_of, readers
+from leadline.runner.calls.ray_executor import RayExecutor
 from leadline.runner.clock.steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.following import Following
-from leadline.runner.judge import Judged, StoppedError, judge
+from leadline.runner.judge import Calls, Judged
 from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
 from leadline.runner.load import StoreRows
 from leadline.runner.parts import next_row_ns
@@ -45,7 +46,7 @@ from leadline.runner.store_verdicts import VerdictStore, as_before, judged_to_ns
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
-from leadline.runner.windows import SETTLE_NS, Due, Schedule, Why, closing, resumed
+from leadline.runner.windows import SETTLE_NS, Due, Schedule, Why, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
 
@@ -92,7 +93,8 @@ class Runner:
         `elapsed_ns`: a clock that nobody sets, against which steps of the other are told; the machine's own where
         `now_ns` is, else none. `waited_s`: the clock by which an analysis that the store failed steps aside.
 
-        Errors: UsageError if the configuration disables an analysis that does not exist.
+        Errors: UsageError if the configuration disables an analysis that does not exist, or asks for Ray where that is
+        not installed.
         """
         self._config, self._store, self._count, self._now_ns = config, store, count, now_ns
         self._from_ns, self._ended = from_ns, ended
@@ -100,12 +102,15 @@ class Runner:
         self._waited_s = waited_s
         _require_known(config.disabled, analyses, "runner.disabled")
         self._analyses = [each for each in analyses if config.enabled and each.name not in config.disabled]
-        self._executor = executor or WorkerProcesses(workers=config.workers, nice=config.nice)
+        self._workers = config.calls_max
+        self._executor = executor or _executor_of(config)
         self._recent = None if store.config.url else Recent(store)  # others may write to a server
         self._rows = StoreRows(store, self._recent)
         self._verdicts = VerdictStore(store)
         self._lock = threading.RLock()  # schedules and figures
         self._lanes: list[Lane] = []
+        self._above = upstream(self._analyses)  # places of the analyses whose verdicts each reads
+        self._below = readers(self._above)
         self._following = Following(self._lanes)
         self._readers = Readers(self._lock, now_ns, recorded=from_ns is not None)
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
@@ -125,6 +130,7 @@ class Runner:
         # The span that closed while Leadline was down, too long ago to be judged unless it is asked for; None: none.
         self.not_judged: tuple[int, int] | None = None
         self._stop = threading.Event()
+        self._news = threading.Event()  # a call is answered, or it is to stop
         self._thread = threading.Thread(target=self._run, name="runner", daemon=True)
         self._senders_thread = threading.Thread(target=self._keep_senders, name="runner-senders", daemon=True)
 
@@ -155,20 +161,20 @@ class Runner:
         if self._lanes:
             return
         now_ns = self._now_ns()
-        above = upstream(self._analyses)
-        for place, (analysis, rhythm) in enumerate(zip(self._analyses, rhythms(self._analyses), strict=True)):
+        for analysis, rhythm in zip(self._analyses, rhythms(self._analyses), strict=True):
             from_ns = now_ns - rhythm.grace_ns if self._from_ns is None else self._from_ns
             recorded = self._from_ns is not None
             schedule = Schedule(rhythm, from_ns, self._settle_ns, nothing_before=recorded)
-            lane = Lane(analysis, schedule, above[place])
+            lane = Lane(analysis, schedule)
             self._lanes.append(lane)
             self._readers.add(lane)
         if self._follows:
             self._following.begin()
 
     def stop(self) -> None:
-        """Judge no more. A window that is being judged is given up; it is judged at the next start."""
+        """Judge no more. Windows that are being judged are given up; they are judged at the next start."""
         self._stop.set()
+        self._news.set()
         self._executor.close()
         for thread in (self._thread, self._senders_thread):
             if thread.is_alive():
@@ -247,26 +253,27 @@ class Runner:
         """Judge until stopped. Nothing that goes wrong ends it: without this thread nobody would judge any more."""
         resumed_yet, started = self._from_ns is not None, False
         while not self._stop.is_set():
-            self._beat_s = time.monotonic()
+            self._beat_s = self._beat_s if self.judging else time.monotonic()
             try:
                 if not started:
                     self._executor.start()
                     started = True
                 resumed_yet = resumed_yet or self._resumed()
                 self.look_at_clock()
-                judged = self.step()
-                if self._from_ns is None and not judged and not self.clock_in_doubt:
+                self._news.clear()
+                judged = not self._stop.is_set() and self.step()
+                if judged:
+                    self._beat_s = time.monotonic()
+                elif self._from_ns is None and not self.judging and not self.clock_in_doubt:
                     self.close_unwatched()  # of a recording what lasts at its end lasts
                 self._failing = 0
-            except StoppedError:
-                break
             except Exception as error:
                 self._failing += 1
                 self._fell(error)
                 self._stop.wait(min(RETRY_S_MAX, 0.5 * 2 ** min(self._failing, 10)))
                 continue
             if not judged:
-                self._stop.wait(LOOK_EVERY_S)
+                self._news.wait(LOOK_EVERY_S)
         self._store_runs()
 
     def _store_runs(self) -> None:
@@ -364,76 +371,170 @@ class Runner:
                 log.exception("how the senders are was not stored")
 
     def step(self) -> bool:
-        """Judge the next window, if one is due. Returns: whether one was. Errors: StoreError, StoppedError."""
+        """Store the verdicts of a window that is judged, else load one call that is due, if a worker is free. Returns:
+        whether anything was done. Errors: StoreError."""
         if self.clock_in_doubt:
             return False
         now_ns, ended_ns = self._now_ns(), self._ended()
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
-        chosen = self._chosen(now_ns, ended_ns, come)
-        if chosen is None:
-            self._verdicts.store_runs()
+        due = self._due(now_ns, ended_ns, come)
+        flights = {place: lane.flight for place, lane in enumerate(self._lanes) if lane.flight is not None}
+        first = {place: min(order_of(each, self._lanes[place].schedule.rhythm, place) for each in found)
+                 for place, found in due.items()}  # fmt: skip
+        traffic = Traffic(flights, first, self._above, self._below)
+        over = [each for each in flights.values() if each.answered and traffic.may_store(each)]
+        if self._stop.is_set():  # what is answered may be that the workers were stopped
             return False
-        lane, due, wanted = chosen
-        try:
-            any_rows = self._judge(lane, due, lambda window: wanted(Job(window.tenant, window.cluster, window.job)))
+        if over:
+            self._end(self._lane_of(min(over, key=lambda each: each.order)))
+            return True
+        if sum(each.busy for each in flights.values()) < self._workers:
+            loading = [each.order for each in flights.values() if not each.loaded]
+            waiting = self._may_begin(traffic, due)
+            if loading or waiting:
+                order = min(loading + waiting)
+                lane = self._lanes[order[-1]]
+                if lane.flight is None:
+                    self._held_next = order[0] is not Why.HELD
+                    self._begin(lane, order, now_ns, ended_ns, come)
+                self._load(lane)
+                return True
+        self._verdicts.store_runs(all_of_them=not flights)
+        return False
+
+    def _may_begin(self, traffic: Traffic, due: Mapping[int, Sequence[Due]]) -> list[Order]:
+        """The windows that may be begun. If it is the turn of jobs that are behind, the first of theirs; and until it
+        may, nothing that would keep it waiting."""
+        held = [
+            order_of(each, self._lanes[place].schedule.rhythm, place)
+            for place, found in due.items()
+            for each in found
+            if each.why is Why.HELD
+        ]
+        waiting = [order for order in traffic.due.values() if traffic.may_begin(order)]
+        if not (held and self._held_next):
+            return waiting
+        turn = min(held)
+        if traffic.may_take_turn(turn):
+            return [turn]
+        live = [flight.order for flight in traffic.flights.values() if flight.due.why is Why.LIVE]
+        # A live window that is being judged may have to wait for those before it, and the turn would wait for it.
+        return [order for order in waiting if (live and order < max(live)) or not traffic.near(turn, order)]
+
+    @property
+    def judging(self) -> int:
+        """How many windows are being judged."""
+        return sum(lane.flight is not None for lane in self._lanes)
+
+    def _due(self, now_ns: int, ended_ns: int | None, come: Mapping[Job, int]) -> dict[int, list[Due]]:
+        """The windows that are due, of each analysis the first live, late or asked for one and the first that was held
+        back, by its place; those that are being judged left out."""
+        found: dict[int, list[Due]] = {}
+        with self._lock:
+            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= self._waited_s()]
+            for place, lane in here:
+                held = self._following.held(lane, now_ns, come)
+                if held is not None:
+                    found.setdefault(place, []).append(held)
+            if not found:
+                self._following.go_back(now_ns)
+            for place, lane in here:
+                due = lane.schedule.next(now_ns, ended_ns)
+                waits = (
+                    due is not None and due.why is Why.LIVE and self._following.waits(lane, due.end_ns, now_ns, come)
+                )
+                if due is not None and not waits:
+                    found.setdefault(place, []).append(due)
+        for place, lane in here:
+            if lane.flight is not None and lane.flight.due in found.get(place, ()):
+                found[place].remove(lane.flight.due)
+        return {place: each for place, each in found.items() if each}
+
+    def _lane_of(self, flight: Flight) -> Lane:
+        return self._lanes[flight.order[-1]]
+
+    def _begin(self, lane: Lane, order: Order, now_ns: int, ended_ns: int | None, come: Mapping[Job, int]) -> None:
+        """Begin to judge a window."""
+        rhythm, (why, closes_ns, _) = lane.schedule.rhythm, order
+        due = Due(why, closes_ns - rhythm.grace_ns)
+        with self._lock:
+            wanted = self._following.parts(lane, due, now_ns, come)
+            lane.schedule.begin()
+            lane.flight = Flight(due, order, rhythm.window_ns, wanted, now_ns, ended_ns, time.monotonic_ns())
+
+    def _load(self, lane: Lane) -> None:
+        """Load the next call of a window that is being judged, and have it run. Errors: StoreError."""
+        flight = lane.flight
+        assert flight is not None
+        with self._trying(lane, flight):
+            if flight.calls is None:
+                flight.calls = Calls(
+                    lane.analysis, flight.due.end_ns, self._rows, self._config.provider,
+                    lambda window: flight.wanted(Job(window.tenant, window.cluster, window.job)),
+                )  # fmt: skip
+            call = flight.calls.load() if flight.calls.left else None
+            if call is not None:
+                answer = self._executor.submit(call.task)
+                flight.running.append((call, answer))
+                answer.add_done_callback(lambda _: self._news.set())
+
+    def _end(self, lane: Lane) -> None:
+        """Store the verdicts of a window whose calls are answered, and go on behind it. Errors: StoreError."""
+        flight = lane.flight
+        assert flight is not None
+        any_rows = False
+        with self._trying(lane, flight):
+            any_rows = self._keep(lane, flight)
             lane.store_failed = 0
+        if lane.flight is flight:
+            self._over(lane, flight, any_rows)
+
+    @contextmanager
+    def _trying(self, lane: Lane, flight: Flight) -> Iterator[None]:
+        """What goes wrong with a window: if it is the store, it is given up and judged another time (StoreError); if it
+        is anything else, the window has failed and is over."""
+        try:
+            yield
         except RefusedError as error:  # more rows than the store may load at once
-            any_rows = self._failed(lane, str(error))
+            self._failed(lane, str(error))
+            self._over(lane, flight, any_rows=True)
         except StoreError:
+            lane.flight = None
             lane.store_failed += 1
             if lane.store_failed >= ASIDE_AFTER:
                 lane.aside_s = self._waited_s() + RETRY_S_MAX
             raise
-        except StoppedError:
-            raise
         except Exception as error:
-            log.exception("%s, window that ends at %d ns", lane.analysis.name, due.end_ns)
-            any_rows = self._failed(lane, f"{type(error).__name__}: {error}; this is a bug of Leadline")
-        if due.why is Why.HELD:
-            assert lane.behind is not None
-            with self._lock:
-                lane.behind.done(due.end_ns, filter(wanted, list(lane.behind)), lane.schedule.judged_to_ns)
-            return True
-        with self._lock:
-            if any_rows:
-                lane.schedule.done(due, now_ns)
-                return True
+            log.exception("%s, window that ends at %d ns", lane.analysis.name, flight.due.end_ns)
+            self._failed(lane, f"{type(error).__name__}: {error}; this is a bug of Leadline")
+            self._over(lane, flight, any_rows=True)
+
+    def _over(self, lane: Lane, flight: Flight, any_rows: bool) -> None:
+        """A window is judged, or nothing comes of it. Errors: StoreError; it is judged another time then."""
+        if flight.due.why is Why.HELD or any_rows:
+            self._done(lane, flight)
+            return
         try:
-            self._pass_over(lane, due, now_ns, ended_ns)
+            self._pass_over(lane, flight)
         except StoreError:
+            lane.flight = None
             raise
         except Exception as error:  # where the next row is cannot be asked: window by window it goes on all the same
             self._fell(error)
-            with self._lock:
-                lane.schedule.done(due, now_ns)
-        return True
+            self._done(lane, flight)
 
-    def _chosen(
-        self, now_ns: int, ended_ns: int | None, come: Mapping[Job, int]
-    ) -> tuple[Lane, Due, Callable[[Job], bool]] | None:
-        """The window to judge next and which jobs of it; None: none is due."""
-        with self._lock:
-            here = [(place, lane) for place, lane in enumerate(self._lanes) if lane.aside_s <= self._waited_s()]
-            held = [
-                (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in here
-                if (due := self._following.held(lane, now_ns, come)) is not None
-            ]
-            if not held:
-                self._following.go_back(now_ns)
-            found = [
-                (*closing(due, lane.schedule.rhythm), place, due)
-                for place, lane in here
-                if (due := lane.schedule.next(now_ns, ended_ns)) is not None
-                and not (due.why is Why.LIVE and self._following.waits(lane, due.end_ns, now_ns, come))
-            ]
-            if not (found or held):
-                return None
-            *_, place, due = min(held if held and self._held_next else found + held)
-            self._held_next = due.why is not Why.HELD
-            lane = self._lanes[place]
-            return lane, due, self._following.parts(lane, due, now_ns, come)
+    def _done(self, lane: Lane, flight: Flight) -> None:
+        with self._lock:  # rows that come are told of to the flight, or to what is judged: at no time to neither
+            if flight.due.why is not Why.HELD:
+                lane.schedule.done(flight.due, flight.now_ns)
+            self._following.done(lane, flight, self._now_ns())
+            lane.flight = None
+
+    def _give_up(self) -> None:
+        """Forget what comes of the windows that are being judged; they are judged anew."""
+        for lane in self._lanes:
+            lane.flight = None
 
     # --- this machine's own clock ---
 
@@ -467,6 +568,7 @@ class Runner:
         self.watermarks.clock_stepped(step.at_ns)
         wrong_ns = min(step.wrong_ns + CLOCK_BACK_NS, self._config.backfill_s_max * S)
         with self._lock:
+            self._give_up()
             for lane in self._lanes:
                 lane.back_after_ns = min(lane.back_after_ns, step.at_ns)
                 lane.schedule.clock_stepped(step.at_ns)
@@ -477,36 +579,27 @@ class Runner:
                 except OverflowError:  # somebody has asked for a hundred spans
                     lane.schedule.set_back(step.at_ns - wrong_ns, step.at_ns)
 
-    def _pass_over(self, lane: Lane, due: Due, now_ns: int, ended_ns: int | None) -> None:
+    def _pass_over(self, lane: Lane, flight: Flight) -> None:
         """Go on behind a window without rows, at the next one that has some."""
+        due, rhythm = flight.due, lane.schedule.rhythm
         following_ns = next_row_ns(lane.analysis, due.end_ns, self._rows)
         with self._lock:
-            known_ns = [self._lanes[at].schedule.judged_to_ns for at in lane.above]
-            known_ns.append(lane.schedule.rhythm.closed(now_ns, ended_ns))
-            lane.schedule.empty(due, following_ns, now_ns, min(known_ns))
+            known_ns = [self._lanes[at].schedule.judged_to_ns for at in self._above[flight.order[-1]]]
+            known_ns.append(rhythm.closed(flight.now_ns, flight.ended_ns))
+            lane.schedule.empty(due, following_ns, flight.now_ns, min(known_ns))
+            self._following.done(lane, flight, self._now_ns())
+            lane.flight = None
 
-    def _judge(self, lane: Lane, due: Due, wanted: Callable[[Window], bool]) -> bool:
-        """Judge the `wanted` parts of a window and keep the verdicts. Returns: whether it had rows. Errors: StoreError,
-        RefusedError."""
-        analysis, began_ns = lane.analysis, time.monotonic_ns()
-        before = None
-        found = judge(
-            analysis,
-            due.end_ns,
-            self._rows,
-            self._executor,
-            self._config.provider,
-            at_once=self._config.workers,
-            stopping=self._stop.is_set,
-            wanted=wanted,
-        )
-        parts = rows_in = rows_out = revised = 0
-        error = ""
+    def _keep(self, lane: Lane, flight: Flight) -> bool:
+        """Keep the verdicts of a window. Returns: whether it had rows. Errors: StoreError."""
+        analysis, found = lane.analysis, flight.judged()
+        if not found:
+            return False
+        before = runs_before(self._rows, analysis, flight.due.end_ns)
+        before |= self._verdicts.runs_waiting(analysis, flight.due.end_ns)
+        revised, error = 0, ""
         self._verdicts.begin_window()
         for each in found:
-            if before is None:
-                before = runs_before(self._rows, analysis, due.end_ns)
-                before |= self._verdicts.runs_waiting(analysis, due.end_ns)
             judged = as_before(each, before)
             earlier = run_before(judged, before)
             revision = revision_of(analysis, judged, earlier)
@@ -516,21 +609,19 @@ class Runner:
                 # says the same, and nobody who has read its earlier verdicts would hear of these.
                 self._tell(lane, judged)
                 self._verdicts.add_run(analysis, judged, revision)
-            self._beat_s = time.monotonic()
             revised += bool(revision)
             error = judged.outcome.error or error
             self._count_failure(lane, judged)
-            parts, rows_in, rows_out = parts + 1, rows_in + judged.rows_in, rows_out + judged.outcome.rows
         self._verdicts.end_window()
-        if parts:
-            self._count(counter("analysis_late", "judged_again"), int(due.why is Why.LATE))
-            with self._lock:
-                lane.windows, lane.revisions = lane.windows + 1, lane.revisions + revised
-                lane.failures += bool(error)
-                lane.last_error = error
-                lane.last_took_s = (time.monotonic_ns() - began_ns) / 1e9
-                lane.rows_in, lane.rows_out = lane.rows_in + rows_in, lane.rows_out + rows_out
-        return parts > 0
+        self._count(counter("analysis_late", "judged_again"), int(flight.due.why is Why.LATE))
+        with self._lock:
+            lane.windows, lane.revisions = lane.windows + 1, lane.revisions + revised
+            lane.failures += bool(error)
+            lane.last_error = error
+            lane.last_took_s = (time.monotonic_ns() - flight.began_ns) / 1e9
+            lane.rows_in += sum(each.rows_in for each in found)
+            lane.rows_out += sum(each.outcome.rows for each in found)
+        return True
 
     def _tell(self, lane: Lane, judged: Judged) -> None:
         """Verdicts are rows that others read: who has judged without them judges again. The analysis itself only
@@ -557,12 +648,18 @@ class Runner:
             f", job {window.job}" if window.job else "", window.to_ns, judged.outcome.error,
         )  # fmt: skip
 
-    def _failed(self, lane: Lane, error: str) -> bool:
-        """A window could not be judged at all. Returns: True, it is over."""
+    def _failed(self, lane: Lane, error: str) -> None:
+        """A window could not be judged at all."""
         self._count(counter("analysis_failed", "not_loaded"), 1)
         with self._lock:
             lane.windows, lane.failures, lane.last_error = lane.windows + 1, lane.failures + 1, error
-        return True
+
+
+def _executor_of(config: RunnerConfig) -> Executor:
+    """Where the configuration has calls run."""
+    if config.executor == "ray":
+        return RayExecutor(config.ray_address, workers=config.calls_max)
+    return WorkerProcesses(workers=config.calls_max, nice=config.nice)
 
 
 def kept_ns(analysis: Analysis) -> int:

@@ -167,12 +167,11 @@ class VerdictStore:
             self._runs_due_s = self._clock_s() + RUNS_S
         self._runs += self._of_window
         self._of_window = []
-        if self._clock_s() >= self._runs_due_s:
-            self.store_runs()
+        self.store_runs(all_of_them=False)
 
-    def store_runs(self) -> None:
-        """Store the runs that wait. Errors: StoreError; they wait on then."""
-        if self._runs:
+    def store_runs(self, *, all_of_them: bool = True) -> None:
+        """Store the runs that wait, or only if they have waited for long enough. Errors: StoreError; they wait on."""
+        if self._runs and (all_of_them or self._clock_s() >= self._runs_due_s):
             self._store.append(ANALYSIS_RUN, pa.concat_tables([each.row for each in self._runs]))
             self._runs = []
 

@@ -96,6 +96,7 @@ class Schedule:
         self._late: dict[int, int] = {}  # window -> when it may be judged again
         self._again: dict[int, int] = {}  # window -> how long it waited the last time, ns
         self._spans: list[tuple[int, int]] = []  # to back-fill: (end of the next window, end of the last)
+        self._meanwhile: dict[int, int] | None = None  # what `_late` will have of rows told since a window was begun
 
     # --- what happens ---
 
@@ -114,9 +115,12 @@ class Schedule:
         end_ns = max(first, oldest)
         while end_ns <= min(rhythm.begin(last_ns) + rhythm.window_ns, newest):
             self._heard[end_ns] = now_ns
+            due_ns = now_ns + self._debounce(end_ns)
+            if self._meanwhile is not None:
+                self._meanwhile[end_ns] = min(self._meanwhile.get(end_ns, TIME_MAX_NS), due_ns)
             if end_ns <= self.judged_to_ns:
                 # Not later than this: a clock that was set back must not make it wait for the old time.
-                self._late[end_ns] = min(self._late.get(end_ns, TIME_MAX_NS), now_ns + self._debounce(end_ns))
+                self._late[end_ns] = min(self._late.get(end_ns, TIME_MAX_NS), due_ns)
             end_ns += rhythm.window_ns
 
     def set_back(self, from_ns: int, now_ns: int) -> None:
@@ -127,6 +131,7 @@ class Schedule:
     def clock_stepped(self, now_ns: int) -> None:
         """The clock was set: nothing that was judged, heard of or put off lies ahead of it any more."""
         self.judged_to_ns = min(self.judged_to_ns, self.rhythm.closed(now_ns, None))
+        self._meanwhile = None
         to_ns, latest_ns = self.judged_to_ns, now_ns + DEBOUNCE_NS_MAX
         self._heard = {end_ns: min(reported_ns, now_ns) for end_ns, reported_ns in self._heard.items()}
         self._late = {end_ns: min(due_ns, latest_ns) for end_ns, due_ns in self._late.items() if end_ns <= to_ns}
@@ -159,6 +164,11 @@ class Schedule:
             return Due(Why.LATE, late)
         return Due(Why.BACKFILL, self._spans[0][0]) if self._spans else None
 
+    def begin(self) -> None:
+        """From here on a window is loaded and judged, beside whatever is told: rows that come meanwhile may be in it
+        or not. The one before it is over, or was given up and is still to be judged."""
+        self._meanwhile = {}
+
     def done(self, due: Due, began_ns: int) -> None:
         """A window was judged or found empty, from what was stored when that began."""
         if due.why is Why.LIVE:
@@ -171,6 +181,10 @@ class Schedule:
             oldest_ns = self.oldest_ns(began_ns)  # nothing touches older windows any more
             self._again = {end_ns: wait_ns for end_ns, wait_ns in self._again.items() if end_ns > oldest_ns}
         self._settled(due.end_ns, began_ns)
+        for end_ns, due_ns in (self._meanwhile or {}).items():
+            if end_ns <= self.judged_to_ns:
+                self._late[end_ns] = min(self._late.get(end_ns, TIME_MAX_NS), due_ns)
+        self._meanwhile = None
 
     def empty(self, due: Due, next_row_ns: int | None, began_ns: int, known_to_ns: int) -> None:
         """A window was found without rows, and none come before `next_row_ns` (None: ever): pass over those windows.

@@ -38,6 +38,10 @@ _FILLED = ("cluster", "analysis", "version", "revision")  # by us, whatever an a
 _PR_SET_PDEATHSIG = 1
 
 
+Answer = tuple[str, dict[str, bytes], bytes, str]
+"""An outcome on its way between processes: state, verdicts as Arrow streams, digest, error."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What became of a call. `tables`: verdicts with revision 0, by table name, tables without rows left out.
@@ -196,14 +200,23 @@ def start_worker(parent: int, nice: int) -> None:
     gc.enable()
 
 
-def work(registry: str, name: str, window: Window, place: str, tables: int) -> tuple[str, dict[str, bytes], bytes, str]:
-    """Judge in a worker: state, verdicts as Arrow streams, digest and error of the outcome.
+def work(registry: str, name: str, window: Window, place: str, tables: int) -> Answer:
+    """Judge in a worker. `place`: a file with the tables one after another, read without copying."""
+    with pa.memory_map(place) as file:
+        return answer(registry, name, window, file, tables)
 
-    `place`: a file with the tables one after another, read without copying.
-    """
-    outcome = judged(registered(registry)[name], window, list(_read(place, tables)))
+
+def answer(registry: str, name: str, window: Window, file: pa.NativeFile, tables: int) -> Answer:
+    """Judge from tables that stand in a file as Arrow streams, one after another."""
+    outcome = judged(registered(registry)[name], window, list(_read(file, tables)))
     streams = {table: as_stream(rows) for table, rows in outcome.tables.items()}
     return outcome.state, streams, outcome.digest, outcome.error
+
+
+def of_answer(found: Answer) -> Outcome:
+    """The outcome that a worker told."""
+    state, streams, digest, text = found
+    return Outcome(state, {name: of_stream(stream) for name, stream in streams.items()}, digest, text)
 
 
 def registered(registry: str) -> dict[str, Analysis]:
@@ -213,11 +226,10 @@ def registered(registry: str) -> dict[str, Analysis]:
     return {each.name: each for each in found}
 
 
-def _read(place: str, tables: int) -> Iterator[pa.Table]:
-    with pa.memory_map(place) as file:
-        for _ in range(tables):
-            with pa.ipc.open_stream(file) as stream:
-                yield stream.read_all()
+def _read(file: pa.NativeFile, tables: int) -> Iterator[pa.Table]:
+    for _ in range(tables):
+        with pa.ipc.open_stream(file) as stream:
+            yield stream.read_all()
 
 
 def as_stream(rows: pa.Table) -> bytes:

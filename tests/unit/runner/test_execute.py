@@ -22,7 +22,7 @@ from leadline.analysis.spec import Analysis, Window
 from leadline.model.errors import WorldError
 from leadline.runner import execute
 from leadline.runner.execute import InProcess, Task, WorkerProcesses
-from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome, digest, judged
+from leadline.runner.worker import CRASHED, DONE, FAILED, TIMEOUT, Outcome, digest, judged
 from leadline.testing.analyses import REGISTRY, seconds, trouble, volumes
 
 WINDOW = Window(BEGIN_NS, BEGIN_NS + 10 * S, "acme", "lab")
@@ -141,21 +141,72 @@ def test_a_call_that_hangs_is_stopped_and_one_that_dies_fails_alone(workers: Wor
     assert "died, 2 times" in found[2].error
 
 
-def test_a_worker_that_takes_no_calls_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = WorkerProcesses(REGISTRY)
+def processes(workers: WorkerProcesses) -> list[psutil.Process]:
+    """The process of each worker, once all have started."""
+    for _ in range(WAIT_S):
+        found = [list(each.pool._pool_manager.worker_manager.workers) for each in workers._workers if each.pool]
+        if len(found) == len(workers._workers) and all(found):
+            return [psutil.Process(pid) for pids in found for pid in pids]
+        time.sleep(0.1)
+    raise AssertionError("the workers did not start")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_worker_that_takes_no_calls_is_replaced_and_loses_none(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = WorkerProcesses(REGISTRY, number)
     try:
-        found = re.match(r"ValueError: process (\d+)", run(workers, trouble_task("process")).error)
-        assert found
-        worker = psutil.Process(int(found[1]))
-        worker.suspend()
+        asked = [workers.submit(volume_task()) for _ in range(number)]
+        assert [each.result(WAIT_S).state for each in asked] == [DONE] * number
+        stopped = processes(workers)[0]
+        stopped.suspend()
+        given = [workers.submit(volume_task()) for _ in range(2 * number)]
         monkeypatch.setattr(execute, "STUCK_S", 1.0)
-        asked = [workers.submit(trouble_task("nothing")) for _ in range(2)]
-        given_up = [each.result(WAIT_S) for each in asked]
-        assert [each.state for each in given_up] == ["crashed"] * 2
-        assert "no worker process took a call" in given_up[0].error
+        stopped.wait(WAIT_S)
         monkeypatch.setattr(execute, "STUCK_S", 60.0)  # a new one takes its time to load
+        assert [each.result(WAIT_S).state for each in given] == [DONE] * 2 * number
+    finally:
+        workers.close()
+
+
+def test_a_call_that_no_worker_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = WorkerProcesses(REGISTRY)
+    monkeypatch.setattr(execute, "STUCK_S", 0.0)  # also the one that takes its place has no time to load
+    try:
+        outcome = run(workers, volume_task())
+        assert outcome.state == CRASHED
+        assert re.fullmatch(r"no worker process took the call for \d+ s, the last of 2 times", outcome.error)
+        monkeypatch.setattr(execute, "STUCK_S", 60.0)
         assert run(workers, volume_task()).state == DONE
-        worker.wait(WAIT_S)  # the old ones end beside the new ones
+    finally:
+        workers.close()
+
+
+def test_calls_of_workers_that_are_killed_are_tried_again_by_others() -> None:
+    workers = WorkerProcesses(REGISTRY, 2)
+    try:
+        workers.start()
+        first = [workers.submit(volume_task()) for _ in range(2)]
+        for each in processes(workers):  # while they load, before they take what they were given
+            each.kill()
+        more = [workers.submit(volume_task()) for _ in range(4)]
+        assert [each.result(WAIT_S).state for each in first + more] == [DONE] * 6
+        for each in processes(workers):  # while they wait
+            each.kill()
+        last = [workers.submit(volume_task()) for _ in range(4)]
+        assert [each.result(WAIT_S).state for each in last] == [DONE] * 4
+    finally:
+        workers.close()
+
+
+def test_calls_run_beside_each_other() -> None:
+    workers = WorkerProcesses(REGISTRY, 2)
+    try:
+        loaded = [workers.submit(volume_task()) for _ in range(2)]
+        assert [each.result(WAIT_S).state for each in loaded] == [DONE] * 2
+        hanging = workers.submit(trouble_task("hang"))
+        assert run(workers, volume_task()).state == DONE
+        assert not hanging.done()
+        assert hanging.result(WAIT_S).state == TIMEOUT
     finally:
         workers.close()
 

@@ -30,6 +30,7 @@ from leadline.model.counters import Counter, counter
 from leadline.model.errors import DataError, LeadlineError, RefusedError, StoreError
 from leadline.model.principal import Principal
 from leadline.runner import execute
+from leadline.runner.calls import ray_executor
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.run import Runner
@@ -74,8 +75,10 @@ COVERED = {
     "server/metrics/cpu.py _looked_at Process": "this process as psutil sees it; none is begun",
     "server/memory/watch.py MemoryWatch.__init__ Thread": "test_the_watch_of_memory_goes_on",
     "runner/run.py Runner.__init__ Thread": "test_the_runner_goes_on",
-    "runner/execute.py WorkerProcesses._running ProcessPool": WORKER,
+    "runner/execute.py WorkerProcesses._pool_of ProcessPool": WORKER,
     "runner/execute.py WorkerProcesses.submit Thread": "test_the_watch_of_the_workers_goes_on",
+    "runner/calls/ray_executor.py RayExecutor.start Thread": "test_what_takes_answers_from_ray_goes_on",
+    "runner/calls/ray_executor.py RayExecutor._connect Process": "driver: tests/unit/runner/test_ray.py",
     "store/disk/watch.py DiskWatch.__init__ Thread": "test_the_watch_of_the_disk_goes_on",
     "ingest/limits.py Turns.run run_in_executor": ANSWERED,
     "server/main.py _Listener.shutdown create_task": "test_a_stop_stops_everything",
@@ -444,6 +447,21 @@ def test_the_watch_of_the_workers_goes_on(error: Exception, monkeypatch: pytest.
     workers.close()
     watch.join(10)
     assert not watch.is_alive()
+
+
+@each_error
+def test_what_takes_answers_from_ray_goes_on(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail, again = failing_first(error)
+    monkeypatch.setattr(ray_executor, "RETRY_S", 0.0)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: object())
+    executor = ray_executor.RayExecutor("auto")
+    monkeypatch.setattr(executor, "_connect", lambda: None)
+    monkeypatch.setattr(executor, "_take_in", fail)
+    executor.start()
+    assert again.wait(10)
+    executor.close()
+    assert executor._thread is not None
+    assert not executor._thread.is_alive()
 
 
 def test_a_runner_that_is_dead_or_fails_on_is_told() -> None:
