@@ -181,7 +181,7 @@ def test_flow_samples_are_read_as_they_were_written(agents: Any, samples: Any) -
     assert batch.flows[:, sides].tolist() == [[f["rate"], *f["came"], *f["left"]] for f in fields]
     columns, count = flow_columns(batch, [LEAF] * len(agents), np.full(len(agents), T))
     assert count == len(fields) == len(columns["flow"])
-    for f, port, dropped in zip(fields, columns["out_port"], columns["dropped"], strict=True):
+    for f, port, dropped in zip(fields, columns["out_port"].to_pylist(), columns["dropped"].to_pylist(), strict=True):
         kind, value = f["left"]
         assert (port is not None) == (kind == 0 and value not in (0, 0x3FFFFFFF))
         assert (dropped is not None) == (kind == 1)
@@ -242,7 +242,7 @@ def test_what_the_lab_sends_is_read(
     told = [header.RATE, header.IN_VALUE, header.OUT_VALUE, header.REASON, header.FRAME_BYTES, header.OUT_VLAN,
             header.DST_MASK]  # fmt: skip
     assert row[told].tolist() == [1 if kind == "discarded" else rate, *ports, reason, 1500, 3, 31]
-    assert header_of(frame[:128])[0].src in ("", *flow_columns(batch, [LEAF], np.array([T]))[0]["src_ip"])
+    assert header_of(frame[:128])[0].src in ("", *flow_columns(batch, [LEAF], np.array([T]))[0]["src_ip"].to_pylist())
     samples = CounterStreams().counters(batch, [LEAF], np.array([T]))
     values = {samples.labels(s)["__name__"]: v for s, v in zip(samples.sample_series, samples.value, strict=True)}
     assert (values["ifInOctets"], values["ifOutErrors"]) == (ports[0] + 5, ports[0] + 17)

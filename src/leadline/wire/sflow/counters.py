@@ -98,6 +98,8 @@ SAMPLER = (
     Field("sflow_sample_drops_total", 0, 4, "counter", COUNT),
 )
 
+_BOTH = np.ones(len(SAMPLER), np.bool_)
+
 METADATA = {
     each.name: Metadata(each.type, each.unit) for _, fields, _ in (*STRUCTURES, (0, SAMPLER, 0)) for each in fields
 }
@@ -148,7 +150,7 @@ class CounterStreams:
             [
                 (
                     self._of(SAMPLER, (("port", switch.port(index)), ("switch", switch.name))),
-                    np.ones(2, np.bool_),
+                    _BOTH,
                     np.array((pool, drops), np.float64),
                     at_ns,
                 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ EXPECTED = (
 
 INTERNAL = 0x3FFFFFFF  # an interface that is the switch itself: the packet began or ended there
 DATAGRAM_BYTES_MAX = 65_535
+ADDRESSES_MAX = 1 << 16  # texts of addresses kept ready, some 200 bytes each: those of a large fabric
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,19 @@ class SflowBatch:
         version = int(self.datagrams[datagram, kernels.AGENT_IP])
         return address_text(self.agents[datagram].tobytes(), version) if version else ""
 
+    def agents_told(self) -> tuple[list[tuple[str, int]], Int64s]:
+        """The agents of the batch, each once: address as `agent` gives it, and sub-agent; and which is whose, (D,)."""
+        keyed = np.empty((len(self.start), 32), np.uint8)
+        keyed[:, :16] = self.agents
+        keyed.view(np.int64)[:, 2:] = self.datagrams[:, [kernels.AGENT_IP, kernels.SUB_AGENT]]
+        keys = pa.FixedSizeBinaryArray.from_buffers(pa.binary(32), len(keyed), [None, pa.py_buffer(keyed)])
+        found = keys.dictionary_encode()
+        told = []
+        for key in found.dictionary.to_pylist():
+            version, sub_agent = np.frombuffer(key, np.int64)[2:].tolist()
+            told.append((address_text(key[:16], version) if version else "", sub_agent))
+        return told, found.indices.to_numpy().astype(np.int64)
+
     def error(self, datagram: int, sender: str = "") -> DataError | None:
         """Why a datagram was refused, or None. `sender` says who it came from."""
         code, at = self.datagrams[datagram, [kernels.ERROR, kernels.ERROR_AT]].tolist()
@@ -110,16 +125,17 @@ def decode_sflow(data: bytes, ends: Sequence[int] | Int64s) -> SflowBatch:
     if np.any(end_D < start_D) or (int(end_D[-1]) if count else 0) != len(data):
         raise ValueError(f"ends of datagrams must rise to {len(data)}, got {end_D[:5].tolist()}...")
     raw = np.frombuffer(data, np.uint8)
-    flow_room = len(raw) // kernels.FLOW_BYTES_MIN
+    # By columns, as they are read; fewer than two rows would be a table by rows too, and the kernel compiled for it.
+    room = max(2, kernels.samples_at_most(raw, start_D, end_D))
     batch = SflowBatch(
         data=raw,
         start=start_D,
         datagrams=np.zeros((count, kernels.DATAGRAM_COLUMNS), np.int64),
         agents=np.zeros((count, 16), np.uint8),
-        samples=np.empty((len(raw) // kernels.SAMPLE_BYTES_MIN, kernels.SAMPLE_COLUMNS), np.int64),
-        flows=np.empty((flow_room, header.FLOW_COLUMNS), np.int64),
-        addresses=np.empty((flow_room, header.ADDRESS_BYTES), np.uint8),
-        ids=np.empty((flow_room, 2), np.uint64),
+        samples=np.empty((room, kernels.SAMPLE_COLUMNS), np.int64, order="F"),
+        flows=np.empty((room, header.FLOW_COLUMNS), np.int64, order="F"),
+        addresses=np.empty((room, header.ADDRESS_BYTES), np.uint8),
+        ids=np.empty((room, 2), np.uint64),
         records=np.empty((len(raw) // kernels.RECORD_BYTES_MIN, kernels.RECORD_COLUMNS), np.int64),
         skipped_samples=0,
         skipped_records=0,
@@ -148,18 +164,17 @@ def flow_columns(
     the switch itself, or left by several ports, has no port on that side.
     """
     known, code_D = _distinct(switch_D)
-    wanted = np.flatnonzero(code_D[batch.flows[:, header.DATAGRAM]] >= 0)
-    flows = batch.flows[wanted]
-    datagram_N = flows[:, header.DATAGRAM]
-    code_N = code_D[datagram_N]
-    addresses = batch.addresses[wanted]
+    flows, addresses, ids = batch.flows, batch.addresses, batch.ids
+    code_N = code_D[flows[:, header.DATAGRAM]]
+    if len(code_N) and int(code_N.min()) < 0:
+        wanted = np.flatnonzero(code_N >= 0)
+        flows, addresses, ids, code_N = flows[wanted], addresses[wanted], ids[wanted], code_N[wanted]
     ip_N = np.where(flows[:, header.ADDRESSED] == 1, flows[:, header.IP], 0)
-    names = np.array([switch.name for switch in known] or [""], object)
     columns = {
-        "switch": names[code_N],
+        "switch": _named(pa.array(code_N), [switch.name for switch in known]),
         "in_port": _port_names(known, code_N, flows[:, header.IN_FORMAT], flows[:, header.IN_VALUE]),
         "out_port": _port_names(known, code_N, flows[:, header.OUT_FORMAT], flows[:, header.OUT_VALUE]),
-        "time_ns": arrived_ns[datagram_N],
+        "time_ns": arrived_ns[flows[:, header.DATAGRAM]],
         "rate": flows[:, header.RATE].astype(np.uint64),
         "frame_bytes": flows[:, header.FRAME_BYTES].astype(np.uint64),
         "protocol": flows[:, header.PROTOCOL],
@@ -171,9 +186,9 @@ def flow_columns(
         "dscp": flows[:, header.DSCP],
         "ecn": flows[:, header.ECN],
         "dropped": _reason_names(flows[:, header.REASON]),
-        "flow": batch.ids[wanted],
+        "flow": ids,
     }
-    return columns, len(wanted)
+    return columns, len(flows)
 
 
 def _distinct(switch_D: Sequence[Switch | None]) -> tuple[list[Switch], Int64s]:
@@ -187,9 +202,10 @@ def _distinct(switch_D: Sequence[Switch | None]) -> tuple[list[Switch], Int64s]:
     return known, np.array([place[id(switch)] for switch in switch_D], np.int64)
 
 
+@lru_cache(ADDRESSES_MAX)
 def address_text(packed: bytes, version: int) -> str:
     """An address of 16 bytes as text; version 4 is written so, from its mapped form."""
-    return str(ipaddress.IPv4Address(packed[12:]) if version == 4 else ipaddress.IPv6Address(packed))
+    return ".".join(map(str, packed[12:])) if version == 4 else str(ipaddress.IPv6Address(packed))
 
 
 def reason_name(code: int) -> str:
@@ -197,28 +213,33 @@ def reason_name(code: int) -> str:
     return DROP_REASONS.get(code) or f"reason_{code}"
 
 
-def _port_names(switches: Sequence[Switch], code_N: Int64s, format_N: Int64s, value_N: Int64s) -> NDArray[np.object_]:
-    """Names of interfaces; None for 0 (not known), the switch itself, and what is no single interface."""
+def _port_names(switches: Sequence[Switch], code_N: Int64s, format_N: Int64s, value_N: Int64s) -> pa.DictionaryArray:
+    """Names of interfaces; null for 0 (not known), the switch itself, and what is no single interface."""
     is_port = (format_N == 0) & (value_N != 0) & (value_N != INTERNAL) & (value_N != 0xFFFFFFFF)
-    distinct, place_N = np.unique(np.where(is_port, (code_N << 32) | value_N, -1), return_inverse=True)
-    names = [None if key < 0 else switches[key >> 32].port(key & 0xFFFFFFFF) for key in distinct.tolist()]
-    found: NDArray[np.object_] = np.array(names, object)[place_N]
-    return found
+    found = pa.array((code_N << 32) | value_N, mask=~is_port).dictionary_encode()
+    keys = found.dictionary.to_pylist()
+    return _named(found.indices, [switches[key >> 32].port(key & 0xFFFFFFFF) for key in keys])
 
 
-def _reason_names(reason_N: Int64s) -> NDArray[np.object_]:
-    distinct, place_N = np.unique(reason_N, return_inverse=True)
-    names = [None if code < 0 else reason_name(code) for code in distinct.tolist()]
-    found: NDArray[np.object_] = np.array(names, object)[place_N]
-    return found
+def _reason_names(reason_N: Int64s) -> pa.DictionaryArray:
+    found = pa.array(reason_N, mask=reason_N < 0).dictionary_encode()
+    return _named(found.indices, [reason_name(code) for code in found.dictionary.to_pylist()])
 
 
-def _address_texts(ip_N: Int64s, address_N: NDArray[np.uint8]) -> NDArray[np.object_]:
+def _named(place_N: pa.Array, names: Sequence[str]) -> pa.DictionaryArray:
+    """The names at these places, as the store takes symbols: in its dictionary each stands once."""
+    distinct = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    number = pa.array([distinct[name] for name in names], pa.int32())
+    return pa.DictionaryArray.from_arrays(number.take(place_N), pa.array(list(distinct), pa.string()))
+
+
+def _address_texts(ip_N: Int64s, address_N: NDArray[np.uint8]) -> pa.StringArray:
     """Texts of addresses (N, 16), made once for each distinct one; empty where `ip_N` is 0."""
     keyed = np.empty((len(ip_N), 17), np.uint8)
     keyed[:, 0] = ip_N
-    keyed[:, 1:] = np.where((ip_N > 0)[:, None], address_N, 0)
-    distinct, place_N = np.unique(keyed.view("V17").ravel(), return_inverse=True)
-    texts = [address_text(key[1:], key[0]) if key[0] else "" for key in (one.tobytes() for one in distinct)]
-    found: NDArray[np.object_] = np.array(texts, object)[place_N]
-    return found
+    keyed[:, 1:] = address_N
+    keyed[ip_N == 0] = 0
+    keys = pa.FixedSizeBinaryArray.from_buffers(pa.binary(17), len(keyed), [None, pa.py_buffer(keyed)])
+    found = keys.dictionary_encode()
+    texts = [address_text(key[1:], key[0]) if key[0] else "" for key in found.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(found.indices)

@@ -48,8 +48,7 @@ INTERFACE, ETHERNET, VLAN_COUNTERS, PROCESSOR = 1, 2, 5, 1001
 # Bytes of the fields that we read of each structure; a record that is shorter is none.
 INTERFACE_BYTES, ETHERNET_BYTES, VLAN_BYTES, PROCESSOR_BYTES = 88, 52, 28, 28
 
-# Smallest datagram, sample, flow sample and counter record (with their format and length): bounds of the outputs.
-DATAGRAM_BYTES_MIN, SAMPLE_BYTES_MIN, FLOW_BYTES_MIN, RECORD_BYTES_MIN = 28, 20, 40, 36
+RECORD_BYTES_MIN = 36  # of a counter record, with its format and length: bounds how many there are
 
 # Places in `state`: rows made so far, what was passed over, and where the mistake is.
 SAMPLES, FLOWS, RECORDS, SKIPPED_SAMPLES, SKIPPED_RECORDS, BAD_AT, STATE_SIZE = range(7)
@@ -74,7 +73,8 @@ def scan(
 ) -> None:
     """Read D datagrams `data[start:end]` into the tables; `state` tells how many rows of each were filled.
 
-    The tables must have room by the *_BYTES_MIN above; `state` is zeros, `key` has KEY_BYTES.
+    `samples`, `flows`, `addresses` and `ids` must have room for `samples_at_most`, `records` by RECORD_BYTES_MIN;
+    `state` is zeros, `key` has KEY_BYTES.
     """
     for d in range(len(start_D)):
         before_samples, before_flows, before_records = state[SAMPLES], state[FLOWS], state[RECORDS]
@@ -92,6 +92,27 @@ def scan(
         datagrams[d, RECORD_COUNT] = state[RECORDS] - before_records
         for n in range(before_flows, state[FLOWS]):
             _flow_id(flows[n], addresses[n], ids[n], key)
+
+
+@kernel
+def samples_at_most(data: Bytes, start_D: Row, end_D: Row) -> int:
+    """How many samples D datagrams have, or a few more where one has a mistake: the room that `scan` needs."""
+    found = 0
+    for d in range(len(start_D)):
+        at, end = start_D[d], end_D[d]
+        if at + 8 > end:
+            continue
+        at += 12 if be32(data, at + 4) == 1 else 24
+        if at + 16 > end:
+            continue
+        count = be32(data, at + 12)
+        at += 16
+        while count > 0 and at + 8 <= end:
+            size = be32(data, at + 4)
+            found += 1
+            count -= 1
+            at += 8 + size + (-size & 3)
+    return found
 
 
 @kernel
