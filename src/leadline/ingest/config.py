@@ -141,7 +141,7 @@ class IngestConfig:
     linger_s: float = field(
         default=0.25,
         metadata={
-            "doc": "longest wait for a batch to fill; the acknowledgement waits with it. Up to a second where many send",
+            "doc": "longest wait for a batch to fill; the acknowledgement waits with it. Up to a second where many send, four times as long for sFlow, which waits for none",
             "unit": "s",
             "min": 0.0,
             "max": 1.0,

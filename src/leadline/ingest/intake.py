@@ -177,8 +177,9 @@ class Intake:
                 "compiling",
             )
 
-    def samples(self, samples: Samples, principal: Principal, sender: Sender) -> Receipt:
-        """Take metric samples. Errors: BusyError if the lane is full (nothing was taken then)."""
+    def samples(self, samples: Samples, principal: Principal, sender: Sender, *, awaited: bool = True) -> Receipt:
+        """Take metric samples. `awaited`: as of `Lane.offer`. Errors: BusyError if the lane is full (nothing was taken
+        then)."""
         now_ns = self.now_ns()
         streams = self._known.of(principal)
         admission = streams.admit(samples, sender.way)
@@ -201,7 +202,7 @@ class Intake:
         if taken or admission.new:
             ids = samples.ids[series]
             batch = _SampleBatch(principal, streams, ids, time_ns, value)
-            done = self._samples_lane.offer(batch, taken, SAMPLE_BYTES * taken)
+            done = self._samples_lane.offer(batch, taken, SAMPLE_BYTES * taken, awaited)
         else:
             done.set_result(None)
         if taken:
@@ -301,8 +302,11 @@ class Intake:
         batch: int,
         principal: Principal,
         sender: Sender,
+        *,
+        awaited: bool = True,
     ) -> Receipt:
-        """Take rows of a table other than `metric_sample`; `columns` are `table.given`, `batch` their batch id.
+        """Take rows of a table other than `metric_sample`; `columns` are `table.given`, `batch` their batch id,
+        `awaited` as of `Lane.offer`.
 
         Errors: RefusedError("too_old") if a row is older than its table is kept (it would vanish at once);
         BusyError if the lane is full. Nothing was taken then.
@@ -319,7 +323,7 @@ class Intake:
         if not count:
             done.set_result(None)
             return Receipt(done, 0)
-        done = self._lane_of(table).offer(arrow, count, arrow.nbytes)
+        done = self._lane_of(table).offer(arrow, count, arrow.nbytes, awaited)
         self._not_yours(sender, now_ns, self._foreign.rows(table, arrow, *_whose(principal), now_ns))
         self._tell(done, principal, table, {"rows": arrow}, count)
         done.add_done_callback(self._stored_batch(key, count))

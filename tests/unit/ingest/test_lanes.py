@@ -168,3 +168,19 @@ def test_where_many_wait_together_the_next_append_comes_later() -> None:
         under_test.offer("a", 1, 100).result(5)
     assert late_s > 0.5, "a linger is 0.1 s"
     assert appended[-2:] == [1, 1]
+
+
+def test_what_nobody_waits_for_waits_for_more() -> None:
+    appended: list[list[str]] = []
+    with lane(appended.append, linger_s=0.1) as under_test:
+        under_test.offer("first", 1, 100).result(5)
+        began = time.monotonic()
+        futures = [under_test.offer(name, 40, 100, awaited=False) for name in ("a", "b")]
+        futures[0].result(5)
+        assert time.monotonic() - began >= 0.4, "four lingers"
+        futures = [under_test.offer("c", 1, 100, awaited=False)]
+        time.sleep(0.1)
+        assert not futures[0].done()
+        under_test.offer("hurry", 1, 100).result(5)
+        assert futures[0].done()
+    assert appended[1:] == [["a", "b"], ["c", "hurry"]]
