@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from leadline.ingest.config import SflowConfig
 from leadline.ingest.intake import Intake, Receipt
@@ -42,9 +43,9 @@ class Datagrams:
     """Datagrams as they came: one behind the other, where each ends, who sent it, when it arrived (ns)."""
 
     data: bytes
-    ends: list[int]
-    senders: list[str]
-    arrived_ns: list[int]
+    ends: Sequence[int] | Int64s
+    senders: Sequence[str]
+    arrived_ns: Sequence[int] | Int64s
 
 
 class SflowIntake:
@@ -71,65 +72,80 @@ class SflowIntake:
     def take(self, datagrams: Datagrams) -> list[Future[None]]:
         """Decode and hand on; returns the futures of what is to be stored."""
         batch = decode_sflow(datagrams.data, datagrams.ends)
-        arrived_ns = np.array(datagrams.arrived_ns, np.int64)
-        agent_D = [
-            f"{batch.agent(d)}/{sub}" for d, sub in enumerate(batch.datagrams[:, sflow_kernels.SUB_AGENT].tolist())
-        ]
-        switch_D = self._switches(batch, datagrams)
-        in_order_D = self._sequence(batch, datagrams, agent_D, switch_D)
-        lost, pools = self._sequences.samples(batch, agent_D, in_order_D, arrived_ns)
+        arrived_ns = np.asarray(datagrams.arrived_ns, np.int64)
+        agents, agent_D = batch.agents_told()
+        speakers, speaker_D = self._speakers(batch, datagrams, agents, agent_D)
+        content = _hashes(batch)
+        names = [f"{address}/{sub_agent}" for address, sub_agent in agents]
+        in_order_D = self._sequence(batch, names, agent_D, speaker_D, content)
+        switch_D = [speakers[speaker][0] if speaker >= 0 else None for speaker in speaker_D.tolist()]
+        lost, pools = self._sequences.samples(batch, names, agent_D, in_order_D, arrived_ns)
         for reason, amount in lost.items():
             self._intake.counts.add(counter("sflow_lost", reason), amount)
         self._intake.counts.add(counter("sflow_skipped", "sample"), batch.skipped_samples)
         self._intake.counts.add(counter("sflow_skipped", "record"), batch.skipped_records)
-        done = self._rows(batch, datagrams, switch_D, arrived_ns)
+        done = self._rows(batch, content, switch_D, arrived_ns)
         for samples in (
             self._streams.counters(batch, switch_D, arrived_ns),
             self._streams.samplers(switches_of(pools, switch_D)),
         ):
             if len(samples.value):
                 done += self._samples(samples)
-        self._note_heard(batch, datagrams, switch_D, done)
+        self._note_heard(batch, speakers, speaker_D, arrived_ns, done)
         return done
 
     # -- who and in what order ----------------------------------------------------------------------------
 
-    def _switches(self, batch: SflowBatch, datagrams: Datagrams) -> list[Switch | None]:
-        """The switch of each datagram; None for one that is refused, which is counted here."""
+    def _speakers(
+        self, batch: SflowBatch, datagrams: Datagrams, agents: list[tuple[str, int]], agent_D: Int64s
+    ) -> tuple[list[tuple[Switch, str]], Int64s]:
+        """Who speaks: the switches of the batch with the addresses they send from, and which is whose, (D,); -1 for a
+        datagram that is refused, which is counted here."""
         now_ns = self._intake.now_ns()
-        found: list[Switch | None] = []
-        for d, address in enumerate(datagrams.senders):
-            agent = batch.agent(d)
-            switch = self._allowed.switch(address, plain_address(agent) if agent else "")
-            if switch is None:
-                said = f"a datagram from {address} (agent {agent or 'unknown'}); name it in ingest.sflow.senders"
-                self._intake.sources.refuse(self._strangers, now_ns, refused("unknown_sender"), 1, said)
-            elif (error := batch.error(d, address)) is not None:
-                self._intake.sources.refuse(self._sender(switch, address), now_ns, refused("malformed"), 1, str(error))
-                switch = None
-            found.append(switch)
-        return found
+        speakers: list[tuple[Switch, str]] = []
+        place: dict[tuple[str, int], int] = {}
+        strangers: Tally[tuple[str, int]] = Tally()
+        found: list[int] = []
+        for pair in zip(datagrams.senders, agent_D.tolist(), strict=True):
+            speaker = place.get(pair)
+            if speaker is None:
+                address, agent = pair[0], agents[pair[1]][0]
+                switch = self._allowed.switch(address, plain_address(agent) if agent else "")
+                speaker = place[pair] = -1 if switch is None else len(speakers)
+                if switch is not None:
+                    speakers.append((switch, address))
+            if speaker < 0:
+                strangers[pair] += 1
+            found.append(speaker)
+        for (address, number), amount in strangers.items():
+            said = (
+                f"a datagram from {address} (agent {agents[number][0] or 'unknown'}); name it in ingest.sflow.senders"
+            )
+            self._intake.sources.refuse(self._strangers, now_ns, refused("unknown_sender"), amount, said)
+        speaker_D = np.array(found, np.int64)
+        bad_D = (batch.datagrams[:, sflow_kernels.ERROR] != sflow_kernels.OK) & (speaker_D >= 0)
+        for d in np.flatnonzero(bad_D).tolist():
+            switch, address = speakers[found[d]]
+            error = str(batch.error(d, address))
+            self._intake.sources.refuse(self._sender(switch, address), now_ns, refused("malformed"), 1, error)
+        speaker_D[bad_D] = -1
+        return speakers, speaker_D
 
     def _sequence(
-        self, batch: SflowBatch, datagrams: Datagrams, agent_D: list[str], switch_D: list[Switch | None]
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which datagrams came in their order. One that came twice loses its switch: it is taken no further."""
-        in_order_D = np.zeros(len(switch_D), np.bool_)
-        told = Tally[str]()
-        numbers = batch.datagrams[:, [sflow_kernels.SEQUENCE, sflow_kernels.UPTIME_MS]].tolist()
-        content = _hashes(batch)[:, 0].tolist()
-        for d, switch in enumerate(switch_D):
-            if switch is None:
-                continue
-            sequence, uptime_ms = numbers[d]
-            new, lost, late = self._sequences.datagram(agent_D[d], sequence, uptime_ms, content[d])
-            told.update({"lost": lost, "late": late, "copy": not new})
-            in_order_D[d] = new and not late
-            if not new:
-                switch_D[d] = None
-        self._intake.counts.add(counter("sflow_lost", "datagrams"), told["lost"])
-        self._intake.counts.add(counter("sflow_late", "datagrams"), told["late"])
-        self._intake.counts.add(counter("sflow_skipped", "copy"), told["copy"])
+        self, batch: SflowBatch, agents: list[str], agent_D: Int64s, speaker_D: Int64s, content: UInt64s
+    ) -> NDArray[np.bool_]:
+        """Which datagrams came in their order. One that came twice loses its speaker: it is taken no further."""
+        taken = np.flatnonzero(speaker_D >= 0)
+        lost, late_T, copy_T = self._sequences.datagrams(
+            agents, agent_D[taken], batch.datagrams[taken, sflow_kernels.SEQUENCE],
+            batch.datagrams[taken, sflow_kernels.UPTIME_MS], content[taken, 0],
+        )  # fmt: skip
+        in_order_D = np.zeros(len(speaker_D), np.bool_)
+        in_order_D[taken] = ~(late_T | copy_T)
+        speaker_D[taken[copy_T]] = -1
+        self._intake.counts.add(counter("sflow_lost", "datagrams"), lost)
+        self._intake.counts.add(counter("sflow_late", "datagrams"), int(late_T.sum()))
+        self._intake.counts.add(counter("sflow_skipped", "copy"), int(copy_T.sum()))
         return in_order_D
 
     def _sender(self, switch: Switch, address: str) -> Sender:
@@ -138,18 +154,21 @@ class SflowIntake:
     # -- to the intake ------------------------------------------------------------------------------------
 
     def _rows(
-        self, batch: SflowBatch, datagrams: Datagrams, switch_D: list[Switch | None], arrived_ns: Int64s
+        self, batch: SflowBatch, content: UInt64s, switch_D: list[Switch | None], arrived_ns: Int64s
     ) -> list[Future[None]]:
         columns, count = flow_columns(batch, switch_D, arrived_ns)
         if not count:
             return []
-        number = _batch_id(self._principal, datagrams.data, arrived_ns)
+        number = _batch_id(self._principal, content, arrived_ns)
         return self._offered(
-            count, lambda: self._intake.rows(FLOW_SAMPLE, columns, count, number, self._principal, self._all)
+            count,
+            lambda: self._intake.rows(FLOW_SAMPLE, columns, count, number, self._principal, self._all, awaited=False),
         )
 
     def _samples(self, samples: Samples) -> list[Future[None]]:
-        return self._offered(len(samples.value), lambda: self._intake.samples(samples, self._principal, self._all))
+        return self._offered(
+            len(samples.value), lambda: self._intake.samples(samples, self._principal, self._all, awaited=False)
+        )
 
     def _offered(self, amount: int, offer: Callable[[], Receipt]) -> list[Future[None]]:
         """Offer until it is taken or BUSY_S_MAX passed; what is not stored in the end is counted as lost."""
@@ -175,20 +194,24 @@ class SflowIntake:
     def _note_heard(
         self,
         batch: SflowBatch,
-        datagrams: Datagrams,
-        switch_D: list[Switch | None],
+        speakers: list[tuple[Switch, str]],
+        speaker_D: Int64s,
+        arrived_ns: Int64s,
         done: list[Future[None]],
     ) -> None:
         """Once it is stored, every switch of the batch was heard."""
-        counted = batch.datagrams[:, [sflow_kernels.FLOW_COUNT, sflow_kernels.RECORD_COUNT]].tolist()
-        heard: dict[Sender, list[int]] = {}
-        for d, switch in enumerate(switch_D):
-            if switch is not None:
-                told = heard.setdefault(self._sender(switch, datagrams.senders[d]), [0, 0, 0])
-                told[0] += 1
-                told[1] += counted[d][0]
-                told[2] = max(told[2], datagrams.arrived_ns[d])
-        self._intake.counts.add(accepted("datagrams"), sum(told[0] for told in heard.values()))
+        taken = np.flatnonzero(speaker_D >= 0)
+        speaker_T = speaker_D[taken]
+        rows_S = np.zeros(len(speakers), np.int64)
+        newest_ns_S = np.zeros(len(speakers), np.int64)
+        np.add.at(rows_S, speaker_T, batch.datagrams[taken, sflow_kernels.FLOW_COUNT])
+        np.maximum.at(newest_ns_S, speaker_T, arrived_ns[taken])
+        heard: dict[Sender, tuple[int, int]] = {}
+        for speaker in np.unique(speaker_T).tolist():
+            sender = self._sender(*speakers[speaker])
+            rows, newest_ns = heard.get(sender, (0, 0))  # one address may send for several agents of a switch
+            heard[sender] = rows + int(rows_S[speaker]), max(newest_ns, int(newest_ns_S[speaker]))
+        self._intake.counts.add(accepted("datagrams"), len(taken))
         tells = set()
         if len(batch.flows):
             tells.add(FLOW_SAMPLE.name)
@@ -197,7 +220,7 @@ class SflowIntake:
 
         def note(stored: Future[None] | None) -> None:
             now_ns = self._intake.now_ns()
-            for sender, (_, rows, newest_ns) in heard.items():
+            for sender, (rows, newest_ns) in heard.items():
                 self._intake.sources.heard(sender, now_ns, rows=rows, newest_ns=newest_ns)
                 self._intake.sources.tells(sender, now_ns, tells)
 
@@ -215,9 +238,10 @@ def _hashes(batch: SflowBatch) -> UInt64s:
     return ids
 
 
-def _batch_id(principal: Principal, data: bytes, arrived_ns: Int64s) -> int:
-    """From what came, when, and for whom: offered again, it is the same batch."""
-    whole = f"{principal.tenant}/{principal.cluster}/{FLOW_SAMPLE.name}/".encode() + arrived_ns.tobytes() + data
+def _batch_id(principal: Principal, content: UInt64s, arrived_ns: Int64s) -> int:
+    """From what came (its hashes), when, and for whom: offered again, it is the same batch."""
+    whole = f"{principal.tenant}/{principal.cluster}/{FLOW_SAMPLE.name}/".encode()
+    whole += arrived_ns.tobytes() + content.tobytes()
     ids = np.empty((1, 2), np.uint64)
     murmur3_slices(np.frombuffer(whole, np.uint8), np.zeros(1, np.int64), np.array([len(whole)]), ids)
     return int(ids[0, 0]) | int(ids[0, 1]) << 64

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from leadline.wire.samples import Int64s, UInt64s
 from leadline.wire.sflow import kernels
 from leadline.wire.sflow.datagrams import SflowBatch, Switch
 
@@ -25,6 +29,7 @@ AGENTS_MAX = 10_000  # some kB each
 SOURCES_MAX = 200_000  # ports that sample, all switches; some 200 bytes each
 WINDOW = 64  # datagrams that may overtake one another
 POOL_EVERY_NS = 10**9  # how often a source's pool is told
+RESTART_MS = 1000  # an uptime that falls by more is a new beginning; less is a clock that was read out of order
 
 _WRAP = 1 << 32
 Agent = str  # address and sub-agent of an agent
@@ -40,11 +45,56 @@ class _Heard:
     recent: OrderedDict[int, int] = field(default_factory=OrderedDict)
 
 
-@dataclass(slots=True)
-class _SourceSeen:
-    sequence: int
-    drops: int
-    reported_ns: int = 0
+class _Sources:
+    """What was seen last of each source, in columns; a source is a place in them."""
+
+    def __init__(self) -> None:
+        self._place: dict[Source, int] = {}
+        self.sequence = np.empty(0, np.int64)
+        self.drops = np.empty(0, np.int64)
+        self.reported_ns = np.empty(0, np.int64)
+        self._heard = np.empty(0, np.int64)  # the batch that it was heard in
+        self._batch = 0
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def of(self, sources: Sequence[Source], sequence_S: Int64s, drops_S: Int64s) -> Int64s:
+        """The places of some sources, each once; one that is new begins as if these had come in order."""
+        self._batch += 1
+        place_S = np.array([self._place.get(source, -1) for source in sources], np.int64)
+        new = np.flatnonzero(place_S < 0)
+        if len(new):
+            if self._place and len(self._place) + len(new) > SOURCES_MAX:
+                self._heard[place_S[place_S >= 0]] = self._batch  # these stay
+                self._make_room(len(new))
+                return self.of(sources, sequence_S, drops_S)
+            first = len(self._place)
+            place_S[new] = np.arange(first, first + len(new))
+            self._place.update((sources[at], first + number) for number, at in enumerate(new.tolist()))
+            while first + len(new) > len(self.sequence):
+                self._grow()
+            self.sequence[place_S[new]] = (sequence_S[new] - 1) % _WRAP
+            self.drops[place_S[new]] = drops_S[new]
+            self.reported_ns[place_S[new]] = 0
+        self._heard[place_S] = self._batch
+        return place_S
+
+    def _grow(self) -> None:
+        size = max(1024, 2 * len(self.sequence))
+        for name in ("sequence", "drops", "reported_ns", "_heard"):
+            column = getattr(self, name)
+            setattr(self, name, np.append(column, np.zeros(size - len(column), np.int64)))
+
+    def _make_room(self, more: int) -> None:
+        """Forget the sources heard longest ago: an eighth of them, so that this is rare, or as many as are needed."""
+        gone = max(more, SOURCES_MAX // 8)
+        kept = np.sort(np.argsort(self._heard[: len(self._place)], kind="stable")[gone:])
+        sources = list(self._place)  # in the order of their places
+        self._place = {sources[at]: number for number, at in enumerate(kept.tolist())}
+        for name in ("sequence", "drops", "reported_ns", "_heard"):
+            column = getattr(self, name)
+            column[: len(kept)] = column[kept]
 
 
 class Sequences:
@@ -52,7 +102,56 @@ class Sequences:
 
     def __init__(self) -> None:
         self._agents: OrderedDict[Agent, _Heard] = OrderedDict()
-        self._sources: OrderedDict[Source, _SourceSeen] = OrderedDict()
+        self._sources = _Sources()
+
+    def datagrams(
+        self,
+        agents: Sequence[Agent],
+        agent_D: Int64s,
+        sequence_D: Int64s,
+        uptime_ms_D: Int64s,
+        content_D: UInt64s,
+    ) -> tuple[int, NDArray[np.bool_], NDArray[np.bool_]]:
+        """D datagrams, as `datagram` takes one; `agent_D` is the place of each one's agent in `agents`.
+
+        Returns: (how many were lost, which came late, which are copies).
+        """
+        late_D, copy_D = np.zeros(len(agent_D), np.bool_), np.zeros(len(agent_D), np.bool_)
+        if not len(agent_D):
+            return 0, late_D, copy_D
+        order = _in_places(agent_D, len(agents))
+        number_D, sequences, uptimes = agent_D[order], sequence_D[order], uptime_ms_D[order]
+        follows = np.zeros(len(order), np.bool_)  # upon the one before it
+        follows[1:] = (number_D[1:] == number_D[:-1]) & _follows(
+            sequences[:-1], uptimes[:-1], sequences[1:], uptimes[1:]
+        )
+        bounds = [0, *(np.flatnonzero(number_D[1:] != number_D[:-1]) + 1).tolist(), len(order)]
+        breaks = np.cumsum(~follows)
+        lost = 0
+        for begin, end in sorted(pairwise(bounds), key=lambda each: int(order[each[1] - 1])):  # the last heard last
+            agent = agents[int(number_D[begin])]
+            numbers, times = sequences[begin:end].tolist(), uptimes[begin:end].tolist()
+            content = content_D[order[begin:end]].tolist()
+            if breaks[end - 1] == breaks[begin] and self._in_order(agent, numbers, times, content):
+                continue
+            for at, told in enumerate(zip(numbers, times, content, strict=True), begin):
+                new, gap, late = self.datagram(agent, *told)
+                lost += gap
+                late_D[order[at]], copy_D[order[at]] = late, not new
+        return lost, late_D, copy_D
+
+    def _in_order(self, agent: Agent, numbers: list[int], uptimes_ms: list[int], content: list[int]) -> bool:
+        """Take datagrams of which each follows upon the one before it; False if the first does not follow upon what was
+        heard before: nothing was taken then."""
+        heard = self._agents.get(agent)
+        if heard is None or not _follows(heard.sequence, heard.uptime_ms, numbers[0], uptimes_ms[0]):
+            return False
+        self._agents.move_to_end(agent)
+        heard.sequence, heard.uptime_ms = numbers[-1], uptimes_ms[-1]
+        heard.recent.update(zip(numbers[-WINDOW:], content[-WINDOW:], strict=True))
+        while len(heard.recent) > WINDOW:
+            heard.recent.popitem(last=False)
+        return True
 
     def datagram(self, agent: Agent, sequence: int, uptime_ms: int, content: int) -> tuple[bool, int, bool]:
         """One datagram; `content` is a hash of its bytes. Returns: (whether it is new, how many were lost, late)."""
@@ -75,43 +174,46 @@ class Sequences:
         return True, lost, late
 
     def samples(
-        self, batch: SflowBatch, agent_D: list[Agent], in_order_D: NDArray[np.bool_], arrived_ns: NDArray[np.int64]
+        self,
+        batch: SflowBatch,
+        agents: Sequence[Agent],
+        agent_D: Int64s,
+        in_order_D: NDArray[np.bool_],
+        arrived_ns: Int64s,
     ) -> tuple[Tally[str], list[tuple[int, int, int, int, int]]]:
         """The samples of a batch, but those of datagrams that came late or twice.
 
         Returns: losses by reason (`samples`, `switch`), and what sources say of their pools at most once a second:
         (datagram, ifIndex, pool, drops, time in ns).
         """
-        lost: Tally[str] = Tally()
-        pools: list[tuple[int, int, int, int, int]] = []
-        rows = batch.samples[in_order_D[batch.samples[:, kernels.S_DATAGRAM]]]
-        for group in _by_source(rows, agent_D):
-            last = rows[group[-1]]
-            datagram = int(last[kernels.S_DATAGRAM])
-            kind, type_, index = last[[kernels.KIND, kernels.SOURCE_TYPE, kernels.SOURCE_INDEX]].tolist()
-            seen = self._source((agent_D[datagram], kind, type_, index), rows[group[0]])
-            lost["samples"] += _missing(seen.sequence, rows[group, kernels.S_SEQUENCE])
-            seen.sequence = int(last[kernels.S_SEQUENCE])
-            if kind in (kernels.COUNTERS, kernels.COUNTERS_EXPANDED):
-                continue
-            lost["switch"] += _grown(seen.drops, rows[group, kernels.DROPS])
-            seen.drops = int(last[kernels.DROPS])
-            at_ns = int(arrived_ns[datagram])
-            if kind != kernels.DISCARDED and type_ == 0 and at_ns - seen.reported_ns >= POOL_EVERY_NS:
-                seen.reported_ns = at_ns
-                pools.append((datagram, index, int(last[kernels.POOL]), seen.drops, at_ns))
-        return lost, pools
-
-    def _source(self, source: Source, first: NDArray[np.int64]) -> _SourceSeen:
-        seen = self._sources.get(source)
-        if seen is None:
-            if len(self._sources) >= SOURCES_MAX:
-                self._sources.popitem(last=False)
-            before = (int(first[kernels.S_SEQUENCE]) - 1) % _WRAP
-            seen = self._sources[source] = _SourceSeen(before, int(first[kernels.DROPS]))
-        else:
-            self._sources.move_to_end(source)
-        return seen
+        rows = batch.samples
+        if not in_order_D.all():
+            rows = rows[in_order_D[rows[:, kernels.S_DATAGRAM]]]
+        if not len(rows):
+            return Tally(), []
+        rows, first, last = _by_source(rows, agent_D)
+        heads = rows[first]
+        names = zip(
+            [agents[number] for number in agent_D[heads[:, kernels.S_DATAGRAM]].tolist()],
+            *(heads[:, column].tolist() for column in (kernels.KIND, kernels.SOURCE_TYPE, kernels.SOURCE_INDEX)),
+            strict=True,
+        )
+        seen = self._sources
+        place = seen.of(list(names), heads[:, kernels.S_SEQUENCE], heads[:, kernels.DROPS])
+        steps = _steps(rows[:, kernels.S_SEQUENCE], first, seen.sequence[place])
+        lost = Tally({"samples": int((steps[(steps > 1) & (steps < _WRAP // 2)] - 1).sum())})
+        tails = rows[last]
+        seen.sequence[place] = tails[:, kernels.S_SEQUENCE]
+        grown = _steps(rows[:, kernels.DROPS], first, seen.drops[place])
+        flows = ~np.isin(rows[:, kernels.KIND], (kernels.COUNTERS, kernels.COUNTERS_EXPANDED))
+        lost["switch"] = int(grown[flows & (grown < _WRAP // 2)].sum())
+        seen.drops[place] = tails[:, kernels.DROPS]
+        at_ns = arrived_ns[tails[:, kernels.S_DATAGRAM]]
+        telling = np.isin(tails[:, kernels.KIND], (kernels.FLOW, kernels.FLOW_EXPANDED))
+        telling &= (tails[:, kernels.SOURCE_TYPE] == 0) & (at_ns - seen.reported_ns[place] >= POOL_EVERY_NS)
+        seen.reported_ns[place[telling]] = at_ns[telling]
+        columns = [tails[telling, n] for n in (kernels.S_DATAGRAM, kernels.SOURCE_INDEX, kernels.POOL, kernels.DROPS)]
+        return lost, list(zip(*(column.tolist() for column in columns), at_ns[telling].tolist(), strict=True))
 
 
 def switches_of(
@@ -125,7 +227,7 @@ def _gap(heard: _Heard, sequence: int, uptime_ms: int) -> tuple[int, bool]:
     """How many datagrams are missing before this one, and whether it is one that was overtaken."""
     ahead = (sequence - heard.sequence) % _WRAP
     behind = (heard.sequence - sequence) % _WRAP
-    if uptime_ms + 1000 < heard.uptime_ms:  # it began anew; a second is for clocks that are read out of order
+    if uptime_ms + RESTART_MS < heard.uptime_ms:  # it began anew
         heard.recent.clear()
         return 0, False
     if 0 < behind <= WINDOW and sequence not in heard.recent:
@@ -136,27 +238,42 @@ def _gap(heard: _Heard, sequence: int, uptime_ms: int) -> tuple[int, bool]:
     return 0, False
 
 
-def _by_source(rows: NDArray[np.int64], agent_D: list[Agent]) -> list[NDArray[np.intp]]:
-    """Places of the rows of each source, in the order they came."""
-    if not len(rows):
-        return []
-    agents = {agent: number for number, agent in enumerate(dict.fromkeys(agent_D))}
-    agent_S = np.array([agents[agent] for agent in agent_D], np.int64)[rows[:, kernels.S_DATAGRAM]]
-    columns = [rows[:, kernels.SOURCE_INDEX], rows[:, kernels.SOURCE_TYPE], rows[:, kernels.KIND], agent_S]
-    order = np.lexsort(columns)  # stable: rows of one source stay in order
-    differs = np.zeros(len(rows), np.bool_)
+def _follows(before: Any, before_ms: Any, sequence: Any, uptime_ms: Any) -> Any:
+    """Whether datagrams have the numbers behind others, and nobody began anew: nothing is lost, late or a copy."""
+    return ((sequence - before) % _WRAP == 1) & (uptime_ms + RESTART_MS >= before_ms)
+
+
+def _by_source(rows: NDArray[np.int64], agent_D: Int64s) -> tuple[NDArray[np.int64], Int64s, Int64s]:
+    """The rows with those of each source together, in the order they came; where each source begins, and where it
+    ends (its last row)."""
+    index, type_, kind = (rows[:, n] for n in (kernels.SOURCE_INDEX, kernels.SOURCE_TYPE, kernels.KIND))
+    agent = agent_D[rows[:, kernels.S_DATAGRAM]]
+    if int(type_.max()) < 256 and int(agent.max()) < 1 << 20:  # one word of 20, 3, 8 and 32 bits: others are made up
+        found = pa.array(agent << 43 | kind << 40 | type_ << 32 | index).dictionary_encode()
+        columns = [found.indices.to_numpy()]
+        order = _in_places(columns[0], len(found.dictionary))
+    else:
+        columns = [index, type_, kind, agent]
+        order = np.lexsort(columns)
+    differs = np.ones(len(rows), np.bool_)
+    differs[1:] = False
     for column in columns:
-        differs[1:] |= column[order][1:] != column[order][:-1]
-    return np.split(order, np.flatnonzero(differs))
+        ordered = column[order]
+        differs[1:] |= ordered[1:] != ordered[:-1]
+    first = np.flatnonzero(differs)
+    return rows[order], first, np.append(first[1:], len(rows)) - 1
 
 
-def _missing(before: int, number_N: NDArray[np.int64]) -> int:
-    """How many numbers are missing among `before` and these, which wrap; a step back is a new beginning."""
-    steps = np.diff(number_N, prepend=before) % _WRAP
-    return int((steps[(steps > 1) & (steps < _WRAP // 2)] - 1).sum())
+def _in_places(place_N: NDArray[Any], places: int) -> NDArray[np.intp]:
+    """The order that brings those of one place together, as they came. numpy sorts 16 bits in linear time."""
+    return np.argsort(place_N.astype(np.uint16) if places <= 1 << 16 else place_N, kind="stable")
 
 
-def _grown(before: int, total_N: NDArray[np.int64]) -> int:
-    """By how much a total that wraps grew; a step back is a new beginning."""
-    steps = np.diff(total_N, prepend=before) % _WRAP
-    return int(steps[steps < _WRAP // 2].sum())
+def _steps(number_N: Int64s, first: Int64s, before: Int64s) -> Int64s:
+    """By how much numbers that wrap grew, from one row of a source to the next; `before`: of each source, what it was
+    before its first."""
+    earlier = np.empty_like(number_N)
+    earlier[1:] = number_N[:-1]
+    earlier[first] = before
+    steps: Int64s = (number_N - earlier) % _WRAP
+    return steps

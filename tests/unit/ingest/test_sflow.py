@@ -17,7 +17,8 @@ from tests.oracle import sflow as oracle
 
 from leadline.ingest.config import SflowConfig, SflowSender
 from leadline.ingest.sflow import Datagrams, SflowIntake
-from leadline.ingest.sflow_listener import BATCH_BYTES, NOTE_BYTES, SflowListener, _Batch, require_known_senders
+from leadline.ingest.sflow_listener import SflowListener, require_known_senders
+from leadline.ingest.sflow_receiver import BATCH_BYTES, NOTE_BYTES, Batch, Received
 from leadline.ingest.sflow_senders import Allowed, senders_of
 from leadline.ingest.sflow_sequence import WINDOW, Sequences
 from leadline.model.counters import COUNTERS
@@ -285,7 +286,7 @@ def test_what_finds_no_room_in_time_is_lost_and_counted(bench: Bench, monkeypatc
     monkeypatch.setattr("leadline.ingest.sflow.BUSY_S_MAX", 0.0)
     taker = SflowIntake(SflowConfig(senders=[LEAF]), bench.intake)
 
-    def full(*_: Any) -> Any:
+    def full(*_: Any, **__: Any) -> Any:
         raise BusyError("full")
 
     monkeypatch.setattr(bench.intake, "rows", full)
@@ -297,10 +298,10 @@ def test_what_finds_room_later_is_not_lost(bench: Bench, monkeypatch: pytest.Mon
     taker = SflowIntake(SflowConfig(senders=[LEAF]), bench.intake)
     real, refusals = bench.intake.rows, [BusyError("full")] * 2
 
-    def rows(*given: Any) -> Any:
+    def rows(*given: Any, **more: Any) -> Any:
         if refusals:
             raise refusals.pop()
-        return real(*given)
+        return real(*given, **more)
 
     monkeypatch.setattr(bench.intake, "rows", rows)
     take(taker, batch(datagram(1)))
@@ -387,7 +388,7 @@ def test_what_was_received_is_taken_before_it_stops(bench: Bench) -> None:
 
 def test_a_full_queue_drops_and_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     real_time(bench)
-    monkeypatch.setattr("leadline.ingest.sflow_listener.LINGER_S", 0.0)
+    monkeypatch.setattr("leadline.ingest.sflow_receiver.LINGER_S", 0.0)
     slow = threading.Event()
     real = SflowIntake.take
 
@@ -411,8 +412,9 @@ def test_a_full_queue_drops_and_counts(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 def test_empty_datagrams_fill_the_queue_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.ingest.sflow_listener.LINGER_S", 0.0)
-    monkeypatch.setattr("leadline.ingest.sflow_listener.NOTE_BYTES", 1 << 18)
+    monkeypatch.setattr("leadline.ingest.sflow_receiver.LINGER_S", 0.0)
+    for module in ("sflow_listener", "sflow_receiver"):
+        monkeypatch.setattr(f"leadline.ingest.{module}.NOTE_BYTES", 1 << 18)
     slow = threading.Event()
     monkeypatch.setattr(SflowIntake, "take", lambda *_: slow.wait(10))
 
@@ -427,9 +429,9 @@ def test_empty_datagrams_fill_the_queue_too(bench: Bench, monkeypatch: pytest.Mo
 
 
 def test_a_batch_of_empty_datagrams_ends() -> None:
-    batch = _Batch()
+    batch = Batch()
     while not batch.full:
-        batch.add(0, "127.0.0.1", 1)
+        batch.add(Received(b"", [0], ["127.0.0.1"], [1]))
     assert len(batch.cut().ends) == BATCH_BYTES // NOTE_BYTES
 
 
