@@ -14,6 +14,7 @@ import time
 import urllib.parse
 import urllib.request
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ class Peer(ABC):
 
     def cpu_s(self) -> float:
         """User and system time of all its processes since they began."""
-        return sum(_cpu_ticks(pid) for pid in self.pids()) / TICKS
+        return cpu_s(self.pids())
 
     def anonymous_bytes(self) -> int:
         """Private anonymous memory of all its processes (smaps_rollup)."""
@@ -275,9 +276,9 @@ def _parent(pid: str) -> int:
     return int(fields[1]) if fields else 0
 
 
-def _cpu_ticks(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[11]) + int(fields[12]) if fields else 0
+def cpu_s(pids: Iterable[int]) -> float:
+    """User and system time of processes, and of their children that ended."""
+    return sum(int(field) for pid in pids for field in _stat(pid)[11:15]) / TICKS
 
 
 def anonymous_bytes(pid: int) -> int:

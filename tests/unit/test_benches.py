@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench import web
+from bench import sflow, web
 
 from leadline.lab.realise import privileges
 
@@ -27,6 +27,8 @@ WEB_FIGURES = (
 )
 WEB_FIGURES = () if web.missing(web.PAGE) else WEB_FIGURES  # without a browser or a built page they have reasons
 
+SFACCTD_FIGURES = ("ratio_sfacctd",) if sflow.sfacctd_program() else ()
+
 # Of the house: those that are read from the files in a second.
 STANDING = "import_circles,unreached_modules,source_lines,server_files,flat_files_max,readme_words"
 
@@ -38,6 +40,14 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
          "--body-samples", "100", "--no-settle"),
         ("samples_per_second", "peak_anonymous_mb", "judged_cpu_us_per_sample", "churn_cpu_us_per_sample",
          "million_series_peak_mb"),
+    ),
+    (
+        "sflow",
+        ("--rounds", "1", "--samples", "13000", "--rate", "20000", "--mixes", "roce", "--write-s", "1"),
+        (
+            "flow_samples_per_core_second", "until_rest_samples_per_core_second", "decoded_samples_per_core_second",
+            *SFACCTD_FIGURES,
+        ),
     ),
     (
         "abuse",
