@@ -33,7 +33,7 @@ TORCH := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compi
 LAB_PROGRAMS := ip:iproute2 tc:iproute2 nft:nftables nsenter:util-linux lldpd faketime
 TEST_PROGRAMS := prometheus prometheus-alertmanager prometheus-node-exporter curl sfcapd:nfdump-sflow nfdump pmacctd:pmacct \
   sfacctd:pmacct ovs-vswitchd:openvswitch-switch chromium gcc:build-essential zsh fish \
-  groff:groff-base
+  groff:groff-base victoria-metrics
 
 .NOTPARALLEL:
 .PHONY: help up test checks-idly tests-idly check format lint types bench evals evals-quick docs clean

@@ -178,13 +178,8 @@ def _measured(hosts: int, asked: argparse.Namespace, encode_s: float) -> Seen | 
     with tempfile.TemporaryDirectory(prefix="leadline-bench-") as name:
         folder = Path(name)
         start_ns = time.time_ns() + round(encode_s * S)
-        writer = Writer(folder)
-        told = write_fleet(hosts, asked.warm + asked.seconds, start_ns, asked.seed, writer)
-        writer.close()
-        (folder / "told.json").write_text(json.dumps({"targets": told.targets}))
-        encoded = f"{hosts} hosts, {told.series:,} series, {told.jobs} jobs: {writer.rows}"
-        print(f"{encoded}; {(start_ns - time.time_ns()) / 1e9:.0f} s early", file=sys.stderr, flush=True)
-        if time.time_ns() > start_ns - READY_S * S:
+        told = encoded(folder, hosts, asked.warm + asked.seconds, start_ns, asked.seed)
+        if told is None:
             return None
         seen = Seen(told)
         server, ports = configured(folder, told)
@@ -194,6 +189,17 @@ def _measured(hosts: int, asked: argparse.Namespace, encode_s: float) -> Seen | 
         finally:
             server.stop()
     return seen
+
+
+def encoded(folder: Path, hosts: int, seconds: int, start_ns: int, seed: int) -> Told | None:
+    """What a fleet sends from `start_ns` on, written into a folder; None if that took too long for a start by then."""
+    writer = Writer(folder)
+    told = write_fleet(hosts, seconds, start_ns, seed, writer)
+    writer.close()
+    (folder / "told.json").write_text(json.dumps({"targets": told.targets}))
+    wrote = f"{hosts} hosts, {told.series:,} series, {told.jobs} jobs: {writer.rows}"
+    print(f"{wrote}; {(start_ns - time.time_ns()) / 1e9:.0f} s early", file=sys.stderr, flush=True)
+    return told if time.time_ns() < start_ns - READY_S * S else None
 
 
 def configured(folder: Path, told: Told) -> tuple[Peer, dict[str, int]]:
@@ -211,14 +217,19 @@ def configured(folder: Path, told: Told) -> tuple[Peer, dict[str, int]]:
     return server, ports
 
 
-def _watch(
-    server: Peer, ports: dict[str, int], folder: Path, start_ns: int, asked: argparse.Namespace, seen: Seen
-) -> None:  # fmt: skip
+def sending(folder: Path, server: Peer, ports: dict[str, int]) -> subprocess.Popen[str]:
+    """The process that sends what was written into a folder; at its end it prints how that went."""
     command = [
         sys.executable, "-m", "bench.live_parts.senders", str(folder), "--port", str(server.port), "--otlp-port",
         str(ports["otlp"]), "--sflow-port", str(ports["sflow"]),
     ]  # fmt: skip
-    sender = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def _watch(
+    server: Peer, ports: dict[str, int], folder: Path, start_ns: int, asked: argparse.Namespace, seen: Seen
+) -> None:  # fmt: skip
+    sender = sending(folder, server, ports)
     over = threading.Event()
     viewers = [threading.Thread(target=_view, args=(server.url, over, seen), daemon=True) for _ in range(asked.viewers)]
     try:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from leadline.model.ids import canonical_labels
 
 STEP_NS = 15 * 10**9
+HOST_STREAMS = 80  # of a host: ten metrics of each of its eight GPUs
 STEPS_A_MINUTE = 60 * 10**9 // STEP_NS
 _TIME_BYTES = 6  # of a varint: milliseconds since 1970 from 2004 to 2109
 
@@ -39,6 +40,7 @@ class Load:
     """What is sent: `series` streams at a time, one sample each 15 s, `steps` of them, from `connections` senders.
 
     `churn`: the share of the streams that end each minute, each with a new one in its place, longest there first.
+    `first`: number of the first stream. `step_ns`: from one sample to the next, another only without churn.
     """
 
     series: int
@@ -47,6 +49,8 @@ class Load:
     connections: int
     seed: int
     churn: float = 0.0
+    first: int = 0
+    step_ns: int = STEP_NS
 
     @property
     def samples(self) -> int:
@@ -60,7 +64,7 @@ class Load:
         return self.series + sum(self._replaced(n, step) for n in shares for step in range(1, self.steps))
 
     def _shares(self) -> list[NDArray[np.int64]]:
-        return np.array_split(np.arange(self.series), self.connections)
+        return np.array_split(np.arange(self.first, self.first + self.series), self.connections)
 
     def _replaced(self, streams: int, step: int) -> int:
         """How many of a connection's streams end before a step: those of its minute, at the begin of it."""
@@ -103,7 +107,7 @@ class Shard:
                 numbers[places] += -(-self._load.series // len(_METRICS)) * len(_METRICS)  # of the same metric
                 oldest, template = oldest + ended, None
             template = template or _Template(numbers)
-            scrape = template.filled(self._value[:, step], (begin_ns + step * STEP_NS) // 10**6)
+            scrape = template.filled(self._value[:, step], (begin_ns + step * self._load.step_ns) // 10**6)
             begin = 0
             while begin < len(numbers):
                 end = min(begin + room, len(numbers))
@@ -147,21 +151,23 @@ def _compressed(parts: list[bytes]) -> bytes:
 
 
 def stream_labels(number: int) -> bytes:
-    """Labels of a stream as its fields of a TimeSeries message: 80 numbers are the metrics of a host's eight GPUs."""
-    host, gpu = number // 80, number // len(_METRICS) % 8
-    name = _METRICS[number % len(_METRICS)][0]
-    return canonical_labels(
-        {
-            "__name__": name,
-            "Hostname": f"gpu-host-{host:04d}.pod{host // 32}.example",
-            "UUID": f"GPU-{host:08x}-{gpu:04x}-4e1d-9c3a-5f2b7d8e{number % 10000:04d}",
-            "device": f"mlx5_{gpu}",
-            "instance": f"10.{host // 250}.{host % 250}.7:9400",
-            "job": "gpu-hosts",
-            "modelName": "NVIDIA H200",
-            "namespace": "training",
-        }
-    )
+    """Labels of a stream as its fields of a TimeSeries message."""
+    return canonical_labels(labels_of(number))
+
+
+def labels_of(number: int) -> dict[str, str]:
+    """Labels of a stream: HOST_STREAMS numbers are the metrics of a host's eight GPUs."""
+    host, gpu = number // HOST_STREAMS, number // len(_METRICS) % 8
+    return {
+        "__name__": _METRICS[number % len(_METRICS)][0],
+        "Hostname": f"gpu-host-{host:04d}.pod{host // 32}.example",
+        "UUID": f"GPU-{host:08x}-{gpu:04x}-4e1d-9c3a-5f2b7d8e{number % 10000:04d}",
+        "device": f"mlx5_{gpu}",
+        "instance": f"10.{host // 250}.{host % 250}.7:9400",
+        "job": "gpu-hosts",
+        "modelName": "NVIDIA H200",
+        "namespace": "training",
+    }
 
 
 def _values(rng: np.random.Generator, numbers: NDArray[np.int64], steps: int) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
 """sFlow version 5 over UDP into Leadline and sfacctd (pmacct): flow samples per second of CPU.
 
 The same datagrams go to each collector over loopback, at the same rate; each runs alone, started anew, and they take
-turns. Two mixes (`bench.sflow_mixes`): switches of a RoCEv2 fabric, and datagrams of real switches. A collector's CPU
+turns. Two mixes (`sflow_parts.mixes`): switches of a RoCEv2 fabric, and datagrams of real switches. A collector's CPU
 is that of all its processes from the first datagram until it has all of them: Leadline every sample in its store,
 sfacctd the sums of packets and bytes by agent, ports and flow in a file (plugin `print`). What else Leadline does
 meanwhile (merging, analyses) is in it; what it does of that later is in the figures `until_rest`, up to REST_S_MAX. A
@@ -35,10 +35,10 @@ from typing import Protocol
 
 import numpy as np
 
-from bench import sflow_mixes as mixes
 from bench.figures import Figure, conditions, tell
 from bench.peers import Leadline, Peer, cpu_s, free_port, process_tree
-from bench.sflow_mixes import Mix
+from bench.sflow_parts import mixes
+from bench.sflow_parts.mixes import Mix
 from leadline.host.bound import bound_to_parent
 from leadline.wire.sflow.datagrams import Switch, decode_sflow, flow_columns
 

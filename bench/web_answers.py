@@ -153,10 +153,10 @@ def _measured(server: Server, asked: list[Ask], rounds: int, *, write: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that has judged a recording."""
+    """A server that is asked, one that has judged a recording; `process` where rows can be appended to it."""
 
-    process: subprocess.Popen[str]
     client: httpx.Client
+    process: subprocess.Popen[str] | None = None
 
     def ask(self, ask: Ask) -> httpx.Response:
         """An answer, or a refusal."""
@@ -175,6 +175,7 @@ class Server:
 
     def write(self) -> None:
         """Have a row of every table appended anew; returns when they are stored."""
+        assert self.process is not None
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write("write\n")
@@ -195,7 +196,7 @@ def served(recording: Path, directory: Path, judged: bool = True) -> Iterator[Se
     )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120, trust_env=False) as client:
-            server = Server(process, client)
+            server = Server(client, process)
             _wait(lambda: process.poll() is not None or _judged(server))
             yield server
     finally:

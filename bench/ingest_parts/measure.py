@@ -66,14 +66,16 @@ class Sending:
     """The bodies of a load: made once and kept, or (`streamed`) made while they are sent, for loads of gigabytes.
 
     `paced`: each scrape is sent at its own time, those of a connection together, the connections spread over the 15 s.
-    Else all of it as fast as it is taken, with times that are over already.
+    Else all of it as fast as it is taken, with times that are over already; `begin_ns`: of the first scrape,
+    where it is given.
     """
 
-    def __init__(self, load: Load, *, streamed: bool = False, paced: bool = False) -> None:
+    def __init__(self, load: Load, *, streamed: bool = False, paced: bool = False, begin_ns: int | None = None) -> None:
         self.load = load
         self.paced = paced
         self._shards: list[Shard] = load.senders()
-        self._begin_ns = time.time_ns() - AGO_NS - (load.steps - 1) * STEP_NS
+        ago_ns = AGO_NS + (load.steps - 1) * load.step_ns
+        self._begin_ns = time.time_ns() - ago_ns if begin_ns is None else begin_ns
         made = [] if streamed or paced else [list(shard.bodies(self._begin_ns)) for shard in self._shards]
         self._made: list[list[tuple[int, bytes]]] = made
 
@@ -97,11 +99,11 @@ def measure(peer: Peer, sending: Sending, *, rest: bool = True, settle: bool = T
         with _Peak(peer) as peak:
             cpu_before = peer.cpu_s()
             began = time.monotonic()
-            retries, behind_s = _send(peer, sending)
+            retries, behind_s = send(peer, sending)
             seconds = time.monotonic() - began
             sending_cpu_s = peer.cpu_s() - cpu_before
             if rest:
-                _rest(peer)
+                wait_for_rest(peer)
             cpu_s = peer.cpu_s() - cpu_before
         stored = peer.count()
         if stored != samples:
@@ -116,7 +118,7 @@ def measure(peer: Peer, sending: Sending, *, rest: bool = True, settle: bool = T
         peer.stop()
 
 
-def _send(peer: Peer, sending: Sending) -> tuple[int, float]:
+def send(peer: Peer, sending: Sending) -> tuple[int, float]:
     """Send every body, one after the other on each connection.
 
     Returns: how many had to be sent again (429, 503), and how far the senders fell behind their pace, s.
@@ -197,9 +199,9 @@ class _Peak:
         self.bytes = max(self.bytes, self._peer.anonymous_bytes())
 
 
-def _rest(peer: Peer) -> None:
-    """Wait until the system has been at rest for REST_S, REST_S_MAX at most."""
-    until = time.monotonic() + REST_S_MAX
+def wait_for_rest(peer: Peer, s_max: float = REST_S_MAX) -> None:
+    """Wait until the system has been at rest for REST_S, `s_max` seconds at most."""
+    until = time.monotonic() + s_max
     quiet_since = time.monotonic()
     before = peer.cpu_s()
     while time.monotonic() < until and time.monotonic() - quiet_since < REST_S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,11 @@ WEB_FIGURES = (
 WEB_FIGURES = () if web.missing(web.PAGE) else WEB_FIGURES  # without a browser or a built page they have reasons
 
 SFACCTD_FIGURES = ("ratio_sfacctd",) if sflow.sfacctd_program() else ()
+QUERIES = ("last_value", "average_by_minute", "quantiles_by_minute", "top_ten_by_rate", "single_series")
+PEERS = {"prometheus": "prometheus", "victoriametrics": "victoria-metrics"}  # and its program; without it, a reason
+QUERY_FIGURES = tuple(
+    f"ratio_{query}_{peer}" for query in QUERIES for peer, program in PEERS.items() if shutil.which(program)
+)
 
 # Of the house: those that are read from the files in a second.
 STANDING = "import_circles,unreached_modules,source_lines,server_files,flat_files_max,readme_words"
@@ -63,6 +69,11 @@ SMALL: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         "live",
         ("--hosts", "2", "--seconds", "6", "--warm", "2", "--idle", "1", "--viewers", "1"),
         ("hosts_per_core", "idle_cpu_share", "cores_2", "lag_p95_s_2", "private_mb_of_2"),
+    ),
+    (
+        "query",
+        ("--quick",),
+        (*QUERY_FIGURES, "ms_single_series", "api_written_p95_ms"),
     ),
     ("durability", ("--kills", "2"), ("acknowledged_lost", "duplicated")),
     (

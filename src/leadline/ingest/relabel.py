@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 import numpy as np
 
 from leadline.model.errors import RefusedError
-from leadline.model.ids import canonical_labels, murmur3_128
+from leadline.model.ids import canonical_labels, series_id_of
 from leadline.wire.samples import Samples
 from leadline.wire.series_index import SeriesIndex
 
@@ -63,7 +63,7 @@ class Relabelled:
         encoded = [canonical_labels(self._merge(page.labels(stream))) for stream in streams.tolist()]
         ends = len(self._bytes) + np.cumsum([len(raw) for raw in encoded], dtype=np.int64)
         starts = np.concatenate(([len(self._bytes)], ends[:-1])).astype(np.int64)
-        ids = np.array([_halves(murmur3_128(raw)) for raw in encoded], np.uint64).reshape(-1, 2)
+        ids = np.array([_halves(series_id_of(raw)) for raw in encoded], np.uint64).reshape(-1, 2)
         self._index.insert(page.ids[streams])
         self._bytes = np.concatenate((self._bytes, np.frombuffer(b"".join(encoded), np.uint8)))
         self._start = np.concatenate((self._start, starts))

@@ -33,8 +33,8 @@ IDLE_S = 0.2  # how soon a stop is noticed
 REFRESH_S = 1.0  # how soon a changed file of senders is noticed
 
 # Between two looks while a batch fills: a look costs some 100 us, whatever it finds. A buffer of 8 MiB (twice the 4 MiB
-# asked for, as Linux counts) has room for 3,000 datagrams, so none is dropped up to 300,000 a second; with a smaller one
-# the looks are as much closer.
+# asked for, as Linux counts) has room for 3,000 datagrams, so none is dropped up to 300,000 a second; with a smaller
+# one the looks are as much closer.
 NAP_S, NAP_BUFFER_BYTES = 0.01, 8 << 20
 
 

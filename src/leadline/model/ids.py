@@ -5,6 +5,9 @@ A series id is MurmurHash3 x64 128 (seed 0) over the canonical label bytes: labe
 
     0a <len> 0a <len> <name utf-8> 12 <len> <value utf-8>        lengths are shortest-form varints
 
+Its highest 32 bits are those of the metric's name instead, so that streams of one metric lie together where they are
+sorted by id: who asks for one metric of 20,000 streams reads its own rows, not everybody's.
+
 A sender that already writes this form (every Prometheus does) is hashed where its bytes lie, without decoding.
 The hash is fast, not secret: ids are only compared within one tenant, so a tenant can at most confuse itself.
 Source of the hash: Austin Appleby, MurmurHash3.cpp (public domain), MurmurHash3_x64_128.
@@ -28,6 +31,7 @@ ENTITY_KINDS = (
 _IN_JOBS = ("rank", "comm")  # their names begin with that of their job
 
 _MASK = (1 << 64) - 1
+_LOW_32 = (1 << 32) - 1
 _C1 = 0x87C37B91114253D5
 _C2 = 0x4CF5AD432745937F
 
@@ -147,7 +151,13 @@ def canonical_labels(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> b
 
 def series_id(labels: Mapping[str, str] | Iterable[tuple[str, str]]) -> int:
     """The 128-bit id of the series with these labels (`__name__` among them)."""
-    return murmur3_128(canonical_labels(labels))
+    return series_id_of(canonical_labels(labels))
+
+
+def series_id_of(encoded: bytes) -> int:
+    """The same of canonical label bytes: the hash of all, its highest 32 bits replaced by the lowest of the name's."""
+    of_name = murmur3_128(_name_in(encoded)) & _LOW_32
+    return of_name << 96 | murmur3_128(encoded) & ((1 << 96) - 1)
 
 
 def flow_id(protocol: int, src_ip: str, dst_ip: str, src_port: int, dst_port: int, dst_qp: int | None = None) -> int:
@@ -163,6 +173,30 @@ def flow_id(protocol: int, src_ip: str, dst_ip: str, src_port: int, dst_port: in
 def _mapped(address: str) -> bytes:
     parsed = ipaddress.ip_address(address)
     return b"\0" * 10 + b"\xff\xff" + parsed.packed if parsed.version == 4 else parsed.packed
+
+
+def _name_in(encoded: bytes) -> bytes:
+    """The value of `__name__` in canonical label bytes; empty if there is none."""
+    at = 0
+    while at < len(encoded):
+        size, at = _length(encoded, at + 1)
+        stop = at + size
+        name_size, at = _length(encoded, at + 1)
+        name, after = encoded[at : at + name_size], at + name_size
+        if name == b"__name__":
+            value_size, at = _length(encoded, after + 1)
+            return encoded[at : at + value_size]
+        at = stop
+    return b""
+
+
+def _length(encoded: bytes, at: int) -> tuple[int, int]:
+    """A varint, and the place after it."""
+    value = shift = 0
+    while encoded[at] > 0x7F:
+        value |= (encoded[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    return value | encoded[at] << shift, at + 1
 
 
 def _varint(value: int) -> bytes:

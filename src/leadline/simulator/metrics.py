@@ -18,7 +18,7 @@ from leadline.model.metric_units import unit_of
 from leadline.simulator.effects import EFFECTS
 from leadline.simulator.fleet import Fleet, Ints, joined, text
 from leadline.simulator.targets import Befallen
-from leadline.wire.murmur import murmur3_slices
+from leadline.wire.series_id import series_slices
 
 Floats = NDArray[np.float64]
 Of = Literal["gpu", "host", "port", "swport"]
@@ -149,7 +149,7 @@ class Streams:
         return sorted(labels.items())
 
     def _ids(self, metric: Metric) -> NDArray[np.uint64]:
-        """Ids of the streams of a metric, (N, 2): the hash of their canonical labels, see `model.ids`."""
+        """Ids of the streams of a metric, (N, 2), see `model.ids`."""
         count = self.counts[metric.of]
         pieces: list[object] = []
         for name, value in sorted([("__name__", metric.name), *self._label_columns(metric)]):
@@ -161,7 +161,7 @@ class Streams:
         whole = pc.binary_join_element_wise(*pieces, b"")
         offsets = np.frombuffer(whole.buffers()[1], np.int32, count + 1, whole.offset * 4).astype(np.int64)
         ids = np.empty((count, 2), np.uint64)
-        murmur3_slices(np.frombuffer(whole.buffers()[2], np.uint8), offsets[:-1].copy(), offsets[1:].copy(), ids)
+        series_slices(np.frombuffer(whole.buffers()[2], np.uint8), offsets[:-1].copy(), offsets[1:].copy(), ids)
         return ids
 
     def entities(self, metric: Metric) -> tuple[str, pa.StringArray, pa.Array | None]:

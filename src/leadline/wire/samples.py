@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leadline.model.errors import DataError
-from leadline.model.ids import canonical_labels, murmur3_128
+from leadline.model.ids import canonical_labels, series_id_of
 
 Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
@@ -78,7 +78,7 @@ def samples_from(
     starts = np.concatenate((np.zeros(1, np.int64), ends[:-1])) if encoded else np.zeros(0, np.int64)
     ids = np.zeros((len(encoded), 2), np.uint64)
     for row, raw in enumerate(encoded):
-        series = murmur3_128(raw)
+        series = series_id_of(raw)
         ids[row, 0] = series & 0xFFFFFFFFFFFFFFFF
         ids[row, 1] = series >> 64
     return Samples(

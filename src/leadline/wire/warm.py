@@ -6,8 +6,8 @@ types are the ones that requests will bring. A new format appends its warmer to 
 (`leadline.server.background.kernels`) after deleting the caches, for the reason below.
 
 Numba keeps compiled code beside the source (or in NUMBA_CACHE_DIR) and renews it when *that* file changes,
-but not when a kernel it calls changes in another file: after editing `words.py`, `proto.py` or `murmur.py` delete
-the caches (`find src -name '*.nb[ic]' -delete`).
+but not when a kernel it calls changes in another file: after editing `words.py`, `proto.py`, `murmur.py` or
+`series_id.py` delete the caches (`find src -name '*.nb[ic]' -delete`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from leadline.wire.exposition.pages import decode_exposition
 from leadline.wire.murmur import murmur3_slices
 from leadline.wire.otlp.metrics import decode_otlp_metrics
 from leadline.wire.remote_write.requests import decode_remote_write
+from leadline.wire.series_id import series_slices
 from leadline.wire.series_index import SeriesIndex, touch
 from leadline.wire.sflow.datagrams import decode_sflow
 
@@ -28,6 +29,12 @@ from leadline.wire.sflow.datagrams import decode_sflow
 def _murmur() -> object:
     ids = np.zeros((1, 2), np.uint64)
     murmur3_slices(np.frombuffer(b"x", np.uint8), np.zeros(1, np.int64), np.ones(1, np.int64), ids)
+    return ids
+
+
+def _series_id() -> object:
+    ids = np.zeros((1, 2), np.uint64)
+    series_slices(np.frombuffer(b"x", np.uint8), np.zeros(1, np.int64), np.ones(1, np.int64), ids)
     return ids
 
 
@@ -62,6 +69,7 @@ def _sflow() -> object:
 
 WARMERS: tuple[Callable[[], object], ...] = (
     _murmur,
+    _series_id,
     _remote_write_v1,
     _remote_write_v2,
     _series_index,

@@ -40,6 +40,19 @@ def test_different_labels_give_different_bytes(one: dict[str, str], other: dict[
     assert (canonical_labels(one) == canonical_labels(other)) is same
 
 
+@given(LABELS, LABELS, st.text(min_size=1), st.text(min_size=1))
+def test_streams_of_one_metric_lie_together(
+    one: dict[str, str], other: dict[str, str], name: str, another: str
+) -> None:
+    of_name = murmur3_128(name.encode()) & 0xFFFFFFFF
+    first, second = (series_id({**labels, "__name__": name}) for labels in (one, other))
+    assert first >> 96 == second >> 96 == of_name
+    whole = murmur3_128(canonical_labels({**one, "__name__": name}))
+    assert first & ((1 << 96) - 1) == whole & ((1 << 96) - 1)
+    if name != another:
+        assert series_id({**one, "__name__": another}) != first
+
+
 def test_canonical_bytes_are_those_of_prometheus() -> None:
     # WriteRequest.timeseries.labels {name: "a", value: "b"} as its protobuf encoder writes it
     assert canonical_labels({"a": "b"}) == bytes.fromhex("0a06 0a0161 120162")

@@ -20,7 +20,7 @@ SERIES = Table(
     "series",
     doc="One metric stream: its name, its labels and the entity it describes.",
     own=(
-        Column("series", U128, None, "id: 128-bit hash over the sorted labels, name included"),
+        Column("series", U128, None, "id: 128-bit hash over the sorted labels, first that of the name"),
         Column("name", SYM, None, "metric name, as it came"),
         Column("entity_kind", SYM, None, "kind of the entity it describes; empty if not recognised"),
         Column("entity", SYM, None, "entity it describes, `gpu:GPU-5c1e`; empty if not recognised"),

@@ -29,7 +29,7 @@ from leadline.wire.labels import (
     in_order,
     write_canonical,
 )
-from leadline.wire.murmur import murmur3_slice
+from leadline.wire.series_id import series_slice
 from leadline.wire.words import byte_at
 
 # Errors, as indices of `exposition.EXPECTED`; 0 is none.
@@ -390,7 +390,7 @@ def _write_stream(page, pairs, count, counts, label_bytes, label_start, label_en
     counts[LABEL_BYTES] = end
     label_start[row] = start
     label_end[row] = end
-    low, high = murmur3_slice(label_bytes, start, end)
+    low, high = series_slice(label_bytes, start, end)
     ids[row, 0] = low
     ids[row, 1] = high
     return True, OK

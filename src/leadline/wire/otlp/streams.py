@@ -21,7 +21,6 @@ from leadline.wire.labels import (
     is_name,
     write_canonical,
 )
-from leadline.wire.murmur import murmur3_slice
 from leadline.wire.otlp.arena import (
     DELTA_TEXT,
     INFINITY,
@@ -71,6 +70,7 @@ from leadline.wire.otlp.tables import (
     Tables,
 )
 from leadline.wire.samples import STALE_NAN_BITS
+from leadline.wire.series_id import series_slice
 
 # Places in `counts`, which `list_streams` and `write_streams` share.
 LISTED, STREAMS, LABEL_BYTES, NO_TIME, LATE, EMPTY, CROWDED, UNNAMED, LONG, LOST_BUCKETS, ROOM, COUNTS_SIZE = range(12)
@@ -264,7 +264,7 @@ def write_streams(
         end = write_canonical(arena, pairs, kept, NO_SUFFIX, label_bytes, used)
         label_start[streams] = used
         label_end[streams] = end
-        low, high = murmur3_slice(label_bytes, used, end)
+        low, high = series_slice(label_bytes, used, end)
         ids[streams, 0] = low
         ids[streams, 1] = high
         time_ns[streams] = points[point, TIME]

@@ -19,9 +19,9 @@ import numpy as np
 from leadline.wire.kernel import kernel
 from leadline.wire.labels import FILLED_ONCE, LABELS_MAX, canonical_bytes_max, in_order, write_canonical
 from leadline.wire.labels import TOO_LONG as NAME_TOO_LONG
-from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import BAD_PACKED, OK, fixed64, length, skip, tag, varint
 from leadline.wire.samples import STALE_NAN_BITS
+from leadline.wire.series_id import series_slice
 from leadline.wire.words import byte_at, word_at
 
 # state: where the scan stands. All of it is written at the end of a stream, so that a scan which ran out of room
@@ -138,7 +138,7 @@ def fill_stream(labels, start, end, base, streams, series):  # type: ignore[no-u
     start_S, end_S, ids_S = streams
     start_S[series] = base + start
     end_S[series] = base + end
-    low, high = murmur3_slice(labels, start, end)
+    low, high = series_slice(labels, start, end)
     ids_S[series, 0] = low
     ids_S[series, 1] = high
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from leadline.wire.kernel import kernel
 from leadline.wire.labels import LABELS_MAX, NAME_BYTES_MAX, NO_SUFFIX, compare, is_name
-from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import OK, length, skip, tag, varint
 from leadline.wire.remote_write.parts import (
     AT,
@@ -34,6 +33,7 @@ from leadline.wire.remote_write.parts import (
     tell_metadata,
     write_stream,
 )
+from leadline.wire.series_id import series_slice
 from leadline.wire.words import byte_at, swapped, word_at
 
 _ONES = np.uint64(2**64 - 1)
@@ -111,7 +111,7 @@ def _plain_v1(data, start_S, end_S, ids_S, series_N, time_N, bits_N, state):  # 
         p, taken = plain_samples(data, p, end, series, series_N, time_N, bits_N, n)
         if p != end or not named or taken == n:
             break
-        low, high = murmur3_slice(data, first, label_end)
+        low, high = series_slice(data, first, label_end)
         start_S[series] = first
         end_S[series] = label_end
         ids_S[series, 0] = low

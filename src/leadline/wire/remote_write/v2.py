@@ -10,7 +10,6 @@ import numpy as np
 
 from leadline.wire.kernel import kernel
 from leadline.wire.labels import LABELS_MAX, NO_SUFFIX, compare, is_name
-from leadline.wire.murmur import murmur3_slice
 from leadline.wire.proto import OK, length, skip, tag, varint
 from leadline.wire.remote_write.parts import (
     AT,
@@ -33,6 +32,7 @@ from leadline.wire.remote_write.parts import (
     tell_metadata,
     write_stream,
 )
+from leadline.wire.series_id import series_slice
 from leadline.wire.words import byte_at, put_word, word_at
 
 
@@ -147,7 +147,7 @@ def _plain_v2(  # type: ignore[no-untyped-def]
                 break
         if p != end:
             break
-        low, high = murmur3_slice(labels, label_at, out)
+        low, high = series_slice(labels, label_at, out)
         start_S[series] = label_at
         end_S[series] = out
         ids_S[series, 0] = low
