@@ -71,7 +71,7 @@ def make_data(hosts: int, now_ns: int, seed: int) -> Data:
 def load(peer: Peer, data: Data) -> None:
     """Send all of it, oldest first. Errors: RuntimeError if some of it is refused."""
     send(peer, data.day)
-    # Prometheus cuts a day into blocks at once. In one of four runs a stream that began meanwhile lacked its first
-    # sample, which had been acknowledged.
+    # Prometheus cuts a day into blocks at once. In one run the answers differed as if a stream that began meanwhile
+    # lacked its first sample there; with the wait they have not yet.
     wait_for_rest(peer, DAY_REST_S_MAX)
     send(peer, data.hour)
