@@ -29,6 +29,7 @@ OTHERS = {
     "cli/top": ("top",),
     "cli/demo": ("demo", "lab"),
     "testing": ("test",),
+    "runner/calls/ray_driver": ("ray",),
 }
 
 

@@ -45,7 +45,7 @@ SCANNERS, ANALYSES = "scanners", "analyses"
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     SCANNERS: (
         ("_exposition", "_otlp_metrics", "_sflow"),
-        ("_murmur", "_remote_write_v1", "_remote_write_v2", "_series_index"),
+        ("_murmur", "_remote_write_v1", "_remote_write_v2", "_series_id", "_series_index"),
     ),
     ANALYSES: (
         ("warm_graph", "warm_presence", "warm_paths", "warm_operations", "warm_symptoms"),

@@ -208,8 +208,8 @@ def test_samples_become_rows() -> None:
     switch = Switch("leaf1", {2: "Ethernet1", 3: "Ethernet2"})
     columns, count = flow_columns(batch, [switch] * len(datagrams), np.zeros(len(datagrams), np.int64))
     assert (count, agent.samples, agent.lost) == (30, 30, 0)
-    assert set(columns["in_port"]) == {"Ethernet1"}
-    assert set(columns["out_port"]) == {"Ethernet2"}
+    assert set(columns["in_port"].to_pylist()) == {"Ethernet1"}
+    assert set(columns["out_port"].to_pylist()) == {"Ethernet2"}
     assert columns["frame_bytes"].sum() == 30 * 1514
     assert set(columns["rate"].tolist()) == {100}
 
@@ -245,7 +245,7 @@ def test_discarded_packets_carry_the_reason_of_their_rule() -> None:
     batch = read(agent.flush(2000))
     columns, count = flow_columns(batch, [Switch("leaf1")], np.zeros(1, np.int64))
     assert count == 2
-    assert list(columns["dropped"]) == ["acl", "unknown"]
+    assert columns["dropped"].to_pylist() == ["acl", "unknown"]
     assert reason_of("no_buffer_space:") == 259
 
 
