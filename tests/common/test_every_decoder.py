@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadline.model.errors import DataError, RefusedError
+from leadline.model.ids import series_id_of
 from leadline.wire.body import ENCODINGS, Body
 from leadline.wire.samples import Samples, read_canonical_labels
 
@@ -82,8 +83,9 @@ def hold_samples(samples: Samples) -> None:
         start, end = int(samples.label_start[stream]), int(samples.label_end[stream])
         assert 0 <= start <= end <= len(samples.label_bytes)
         raw = samples.label_bytes[start:end].tobytes()
-        expected = mmh3.hash128(raw, 0, x64arch=True, signed=False)
-        assert int(samples.ids[stream, 0]) | int(samples.ids[stream, 1]) << 64 == expected
+        found = int(samples.ids[stream, 0]) | int(samples.ids[stream, 1]) << 64
+        assert found == series_id_of(raw)
+        assert (found ^ mmh3.hash128(raw, 0, x64arch=True, signed=False)) & ((1 << 96) - 1) == 0
         try:
             labels = read_canonical_labels(raw)
         except DataError as error:

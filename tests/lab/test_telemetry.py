@@ -82,7 +82,7 @@ def rows(lab: Speaking, switch: str) -> dict[str, object]:
     ports = {each["switch"]: each["ports"] for each in json.loads(lab.telemetry.senders_file.read_text())}
     names = {int(index): name for index, name in ports[switch].items()}
     columns, _ = flow_columns(batch, [Switch(switch, names)] * datagrams, np.zeros(datagrams, np.int64))
-    return columns
+    return {name: each if isinstance(each, np.ndarray) else each.to_pylist() for name, each in columns.items()}
 
 
 def test_samples_estimate_what_the_interfaces_counted(lab: Speaking) -> None:

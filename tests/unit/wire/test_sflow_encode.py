@@ -114,13 +114,13 @@ def test_our_decoder_reads_what_was_written() -> None:
     assert count == 2
     assert columns["frame_bytes"].tolist() == [1514, 60]
     assert columns["rate"].tolist()[0] == 100
-    assert list(columns["in_port"]) == ["Ethernet7", "Ethernet7"]
-    assert list(columns["out_port"]) == ["Ethernet9", "Ethernet9"]
-    assert list(columns["src_ip"]) == ["10.1.1.1"] * 2
-    assert list(columns["dst_ip"]) == ["10.2.2.1"] * 2
+    assert columns["in_port"].to_pylist() == ["Ethernet7", "Ethernet7"]
+    assert columns["out_port"].to_pylist() == ["Ethernet9", "Ethernet9"]
+    assert columns["src_ip"].to_pylist() == ["10.1.1.1"] * 2
+    assert columns["dst_ip"].to_pylist() == ["10.2.2.1"] * 2
     assert (columns["src_port"].tolist(), columns["dst_port"].tolist()) == ([4000] * 2, [5000] * 2)
     assert (columns["dscp"].tolist(), columns["ecn"].tolist()) == ([0x22] * 2, [2] * 2)
-    assert list(columns["dropped"]) == [None, "acl"]
+    assert columns["dropped"].to_pylist() == [None, "acl"]
 
 
 def test_our_decoder_reads_the_counters() -> None:
