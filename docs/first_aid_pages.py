@@ -150,9 +150,9 @@ def sizes_words() -> tuple[str, str]:
     )
     keeps_up = (
         f"**One server keeps up with {least.hosts} hosts, and not with {most.hosts}**: there verdicts came "
-        f"{most.late_s:g} s late with half a core free, because it judges one window after another; it is behind "
-        f"somewhere in between. Beyond {most.hosts} hosts nothing was measured: expect it to fall further behind, and "
-        "give each cluster a server of its own. Real exporters may have more streams than simulated ones: compare the "
+        f"{most.late_s:g} s late on two cores; it is behind somewhere in between. Beyond {most.hosts} hosts nothing "
+        "was measured: expect it to fall further behind, and give each cluster a server of its own. Real exporters may "
+        "have more streams than simulated ones: compare the "
         f"metric streams that `leadline doctor` counts with {STREAMS_OF_HOST} a host."
     )
     return textwrap.fill(about, 120, break_on_hyphens=False), textwrap.fill(keeps_up, 120, break_on_hyphens=False)

@@ -142,7 +142,7 @@ def test_a_size_for_programs(leadline_cli: Run) -> None:
     found = json.loads(leadline_cli("doctor", "--size", "256", "--retention", "7d", "-o", "json").out)
     assert found["fleet"] == {"hosts": 256, "gpus_per_host": 8, "interval_s": 15.0, "retention_d": 7.0}
     memory = next(each for each in found["needs"] if each["name"] == "memory")
-    assert memory == {"name": "memory", "value": 1.25e9, "unit": "bytes", "basis": "measured", "advice": 4e9}
+    assert memory == {"name": "memory", "value": 1.795e9, "unit": "bytes", "basis": "measured", "advice": 4e9}
     assert [each["hosts"] for each in found["measured"]] == [1, 64, 256]
     assert leadline_cli("doctor", "--size", "256", "-o", "csv").out.startswith("name,value,unit,basis,advice\n")
 
