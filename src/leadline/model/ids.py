@@ -179,19 +179,19 @@ def _name_in(encoded: bytes) -> bytes:
     """The value of `__name__` in canonical label bytes; empty if there is none."""
     at = 0
     while at < len(encoded):
-        size, at = _length(encoded, at + 1)
+        size, at = read_varint(encoded, at + 1)
         stop = at + size
-        name_size, at = _length(encoded, at + 1)
+        name_size, at = read_varint(encoded, at + 1)
         name, after = encoded[at : at + name_size], at + name_size
         if name == b"__name__":
-            value_size, at = _length(encoded, after + 1)
+            value_size, at = read_varint(encoded, after + 1)
             return encoded[at : at + value_size]
         at = stop
     return b""
 
 
-def _length(encoded: bytes, at: int) -> tuple[int, int]:
-    """A varint, and the place after it."""
+def read_varint(encoded: bytes, at: int) -> tuple[int, int]:
+    """A varint, and the place after it. Errors: IndexError where the bytes end within it."""
     value = shift = 0
     while encoded[at] > 0x7F:
         value |= (encoded[at] & 0x7F) << shift

@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leadline.model.errors import DataError
-from leadline.model.ids import canonical_labels, series_id_of
+from leadline.model.ids import canonical_labels, read_varint, series_id_of
 
 Int64s = NDArray[np.int64]
 UInt64s = NDArray[np.uint64]
@@ -125,12 +124,12 @@ def _name(raw: bytes) -> str:
 def _read_label(raw: bytes, at: int, labels: dict[str, str]) -> int:
     """Read one label with lengths of any size; returns where it ends."""
     at = _expect(raw, at, 0x0A)
-    _, at = _length(raw, at)
+    _, at = read_varint(raw, at)
     at = _expect(raw, at, 0x0A)
-    size, at = _length(raw, at)
+    size, at = read_varint(raw, at)
     name, at = raw[at : at + size].decode(), at + size
     at = _expect(raw, at, 0x12)
-    size, at = _length(raw, at)
+    size, at = read_varint(raw, at)
     labels[name] = raw[at : at + size].decode()
     return at + size
 
@@ -139,14 +138,3 @@ def _expect(raw: bytes, at: int, tag: int) -> int:
     if raw[at] != tag:
         raise DataError(f"labels of a stream, byte {at}", f"tag {tag:#04x}", f"{raw[at]:#04x}")
     return at + 1
-
-
-def _length(raw: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte: Any = raw[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7

@@ -11,6 +11,7 @@ import fcntl
 import re
 import socket
 import struct
+from contextlib import closing
 from typing import NamedTuple
 
 from leadline.host.found import Found, Sample, Stream
@@ -36,11 +37,8 @@ class Chosen(NamedTuple):
 
 def _statistics(site: Site) -> str:
     """Ask every driver for its statistics. Errors: PermissionError, WorldError where none has any that fit."""
-    source = Ethtool(site)
-    try:
+    with closing(Ethtool(site)) as source:
         samples = source.poll(0).samples
-    finally:
-        source.close()
     if not samples:
         raise WorldError("no driver here has statistics that agent.ethtool fits")
     return f"{len(samples)} statistics"

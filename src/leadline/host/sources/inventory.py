@@ -13,6 +13,7 @@ import platform
 import re
 import socket
 import struct
+from contextlib import closing
 
 from leadline.host.found import Event, Found
 from leadline.host.sources.access import Access, Grant
@@ -32,11 +33,8 @@ NUMBERS = ("mtu", "speed", "tx_queue_len")  # of /sys/class/net/PORT
 
 def _settings(site: Site) -> str:
     """Read the settings of host and ports. Errors: WorldError where none is told."""
-    source = Inventory(site)
-    try:
+    with closing(Inventory(site)) as source:
         events = source.poll(0).events
-    finally:
-        source.close()
     if not events:
         raise WorldError("neither /proc nor a driver says anything of this host")
     return f"{sum(len(each.attributes) for each in events)} settings"

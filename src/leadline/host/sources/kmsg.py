@@ -33,10 +33,9 @@ def _log(site: Site) -> str:
     try:
         if stat.S_ISCHR(os.fstat(handle).st_mode) and not os.read(handle, RECORD_BYTES_MAX):
             raise PermissionError(f"{path} is empty: this container was not given the host's")
-    except BlockingIOError:
-        pass  # a log without a record is still a log
     except OSError as error:
-        if error.errno != errno.EPIPE:  # a record was overwritten meanwhile
+        # A log without a record is one, and so is one of which a record was overwritten meanwhile.
+        if error.errno not in (errno.EAGAIN, errno.EPIPE):
             raise
     finally:
         os.close(handle)
