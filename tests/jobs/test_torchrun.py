@@ -165,6 +165,8 @@ def test_a_rank_that_dies_in_its_first_step_is_named(watched: Watched) -> None:
         return {first_cause(each.row) for each in of_jobs(watched.watching.of_job("fails"))} - {("", "")}
 
     assert wait_for("it to be told", causes, TOLD_S_MAX) == {(f"rank:fails/{FAILED}", "program-failed")}
+    told = " ".join(str(each.row["symptoms"]) for each in watched.watching.of_job("fails"))
+    assert "ValueError: a label is out of range (toy.py:" in told
 
 
 def test_nobody_is_blamed_where_ranks_begin_far_apart(watched: Watched) -> None:

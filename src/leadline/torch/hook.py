@@ -19,6 +19,7 @@ from leadline.torch.debugger import Debugger
 from leadline.torch.identity import Identity, identity_from
 from leadline.torch.rings import Rings, ring_directory
 from leadline.torch.steps import Step, Steps
+from leadline.torch.uncaught import Uncaught
 
 log = logging.getLogger("leadline.torch")
 
@@ -72,6 +73,7 @@ class Watch:
         self._collectives = Collectives(rings, identity, self._count)
         self._announcer = Announcer(rings, identity, self._count)
         self._debugger = Debugger(self.event)
+        self._uncaught = Uncaught(self.event)
         self._handles: list[Any] = []
         self.sees_optimizers = False  # through hooks of its own
 
@@ -91,6 +93,7 @@ class Watch:
                 register_optimizer_step_post_hook(self.optimizer_ended),
             ]
         self._debugger.attach()
+        self._uncaught.attach()
         self._announcer.start()
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
@@ -179,6 +182,7 @@ class Watch:
     def _take_out(self) -> None:
         self._collectives.detach()
         self._debugger.detach()
+        self._uncaught.detach()
         for handle in self._handles:
             handle.remove()
 

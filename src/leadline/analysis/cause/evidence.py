@@ -160,6 +160,8 @@ def _event_words(face: Face) -> str:
     """The kind and code of an event: a code that its vendor names, by that name."""
     if face.what == "xid" and face.code:
         return xid_words(face.code)
+    if face.what == "rank-failed" and face.code:
+        return "uncaught exception"  # its class, which is the code, begins the message
     return f"{face.what} {face.code}" if face.code else face.what
 
 

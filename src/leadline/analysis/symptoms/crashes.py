@@ -15,12 +15,9 @@ import numpy as np
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.calls import NEVER, Calls, groups_waiting
 from leadline.analysis.symptoms.decisions import DIED, DIVERGED, FROZEN, NAMED_MAX, Decision, decide, with_cut
-from leadline.analysis.symptoms.happened import End, Happened, complains_of_peers
+from leadline.analysis.symptoms.happened import TOGETHER_NS, End, Happened
 from leadline.analysis.symptoms.programs import Programs
 
-# Ends of ranks this near the first are one crash, because launchers and time-outs end the others within a minute.
-# Source: judgement.
-TOGETHER_NS = 60 * S
 # Where the first to end was asked to, so were the others that end within this, whatever they say: shutting down in time
 # varies by some seconds. Source: judgement.
 ASKED_NS = 5 * S
@@ -52,8 +49,11 @@ def crash_of(happened: Happened, calls: Calls, after_ns: int) -> Crash | None:
     first_ns = min(each.time_ns for each in failed)
     together = tuple(each for each in ends if abs(each.time_ns - first_ns) <= TOGETHER_NS)
     failed = [each for each in together if each.failed and not each.asked]
-    gave_up_ns = _gave_up_ns(happened, calls, first_ns)
-    asked_ns = min((each.time_ns for each in together if each.asked), default=first_ns + 1)
+    gave_up = _gave_up(happened, calls, first_ns)
+    gave_up_ns = min([first_ns, *gave_up.values()])
+    # Who had given up by then was ended by a launcher that cleans up, and is no sign that somebody ended the job.
+    asked_ns = min((each.time_ns for each in together if each.asked and gave_up.get(each.rank, NEVER) > each.time_ns),
+                   default=first_ns + 1)  # fmt: skip
     if asked_ns <= first_ns and (first_ns - asked_ns > ORDER_NS or not _own(failed, happened, calls, gave_up_ns)):
         return None  # somebody ended it, and who lost a peer then says so
     if happened.asked_ns is not None and 0 <= first_ns - happened.asked_ns <= TOGETHER_NS:
@@ -70,12 +70,13 @@ def _own(failed: Sequence[End], happened: Happened, calls: Calls, gave_up_ns: in
     return any(each.rank not in victims and each.time_ns - gave_up_ns <= ORDER_NS for each in failed)
 
 
-def _gave_up_ns(happened: Happened, calls: Calls, first_ns: int) -> int:
-    """When the first rank gave up: the first end, complaint or failed call of this crash."""
+def _gave_up(happened: Happened, calls: Calls, first_ns: int) -> dict[int, int]:
+    """When each rank gave up that did: its first complaint or failed call of this crash, which begins then at least."""
     near_ns = first_ns - TOGETHER_NS
-    failed = calls.ended_N[calls.failed_N & (calls.ended_N > near_ns) & (calls.ended_N < NEVER)]
-    told = [at for at, _ in happened.complaints.values() if at > near_ns]
-    return min([first_ns, *told, *([int(failed.min())] if len(failed) else [])])
+    failed_N = calls.failed_N & (calls.ended_N > near_ns) & (calls.ended_N < NEVER)
+    told = list(zip(calls.rank_N[failed_N].tolist(), calls.ended_N[failed_N].tolist(), strict=True))
+    told += [(each.rank, each.time_ns) for each in happened.complaints_near(first_ns)]
+    return dict(sorted(told, key=lambda each: -each[1]))  # of several the earliest
 
 
 def _decision(
@@ -114,7 +115,7 @@ def _victims(happened: Happened, calls: Calls, gave_up_ns: int) -> set[int]:
     """Ranks that gave up because of others: their collective failed, or they say so."""
     failed = np.unique(calls.rank_N[calls.failed_N & (calls.ended_N >= gave_up_ns)])
     found: set[int] = set(failed.tolist())
-    return found | {rank for rank, (_, words) in happened.complaints.items() if complains_of_peers(words)}
+    return found | {each.rank for each in happened.complaints_near(gave_up_ns) if each.of_peers}
 
 
 def _killed(failed: Sequence[End], victims: set[int]) -> list[End]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +20,16 @@ from leadline.analysis.symptoms.job_ranks import JobRanks, rank_number
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
 from leadline.model.ids import EntityId
 
-ENDS = ("process-exit", "job-end")
+EXIT, FAILED = "process-exit", "rank-failed"
+ENDS = (EXIT, "job-end")
 ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
 PAUSES = frozenset({"checkpoint", "recompilation"})  # told when they are over, with their length
 DEBUGGER = "debugger"  # somebody holds the job on purpose, for as long as it pleases
 # Seconds of a pause that is believed at most: one that claims more than an hour is nonsense. Source: bound.
 PAUSE_S_MAX = 3600.0
+# Ends of ranks this near the first are one crash, because launchers and time-outs end the others within a minute; so is
+# an end this soon after the rank said why. Source: judgement.
+TOGETHER_NS = 60 * S
 TEXT_MAX = 240  # characters of an event's text that are told, since log lines may be long. Source: bound.
 # What befalls parts that ranks stand on, and may be why they stop.
 PARTS = frozenset(
@@ -50,6 +55,7 @@ class End:
     reason: str
     message: str
     bound_ns: int | None
+    told_by: str = EXIT  # kind of the event
 
     @property
     def asked(self) -> bool:
@@ -60,6 +66,20 @@ class End:
     def by_signal(self) -> bool:
         """The kernel ended it for what it did, or somebody killed it."""
         return self.code.startswith("signal/") and not self.asked
+
+
+class Complaint(NamedTuple):
+    """A rank says that it gives up, and why; its process ends soon after."""
+
+    time_ns: int
+    rank: int
+    words: str
+    where: str  # line of the program; empty if not told
+
+    @property
+    def of_peers(self) -> bool:
+        """It gave up because of others."""
+        return complains_of_peers(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +98,7 @@ class Happened:
     """Events of one job before a time."""
 
     ends: list[End] = field(default_factory=list)
-    complaints: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> when it first gave up, its words
+    complaints: list[Complaint] = field(default_factory=list)
     frozen: dict[int, int] = field(default_factory=dict)  # rank -> since when its process stands still
     stood: list[tuple[int, int, int]] = field(default_factory=list)  # rank, since when it stood still, until when
     pauses: dict[int, tuple[int, str]] = field(default_factory=dict)  # rank -> since when it is in which phase
@@ -99,6 +119,10 @@ class Happened:
                     found.setdefault(rank, f"{part.entity} lost its carrier")
         return found
 
+    def complaints_near(self, at_ns: int) -> list[Complaint]:
+        """Those of the crash of that time, in order of time."""
+        return [each for each in self.complaints if abs(each.time_ns - at_ns) <= TOGETHER_NS]
+
     def longest_pause_s(self) -> float:
         """The longest pause of any kind that was seen, s; 0: none was."""
         return max(self.paused_s.values(), default=0.0)
@@ -114,6 +138,7 @@ def happened_of(event: pa.Table, places: JobRanks, job: str, to_ns: int) -> Happ
             _of_rank(found, began, rank, row)
         elif row["kind"] in PARTS:
             _of_part(found, places, job, row)
+    _end_with_their_words(found)
     ended = {each.rank: each.time_ns for each in found.ends}  # the last: a rank that is begun anew counts again
     found.stood += [(rank, at_ns, ended.get(rank, NEAR_NS)) for rank, at_ns in found.frozen.items()]
     for (rank, kind), since_ns in sorted(began.items()):
@@ -121,6 +146,26 @@ def happened_of(event: pa.Table, places: JobRanks, job: str, to_ns: int) -> Happ
             found.pauses[rank] = (since_ns, kind)
     found.frozen = {rank: at for rank, at in found.frozen.items() if at > ended.get(rank, 0)}
     return found
+
+
+def _end_with_their_words(found: Happened) -> None:
+    """A rank that failed of its own ended when it said so: how long its process then took tells nothing, and an agent
+    that came later did not see it end."""
+    for said in found.complaints:
+        if said.of_peers:
+            continue
+        words = said.words + (f" ({said.where})" if said.where else "")
+        seen = next((each for each in found.ends if each.rank == said.rank
+                     and 0 <= each.time_ns - said.time_ns <= TOGETHER_NS), None)  # fmt: skip
+        if seen is None:
+            found.ends.append(
+                End(said.time_ns, said.rank, "", True, "", f"rank {said.rank} failed: {words}", None, FAILED)
+            )
+        elif seen.failed and not seen.asked:
+            found.ends.remove(seen)
+            message = f"{seen.message}: {words}"[:TEXT_MAX]
+            found.ends.append(replace(seen, time_ns=said.time_ns, message=message, told_by=FAILED))
+    found.ends.sort(key=lambda each: each.time_ns)
 
 
 def held_spans(event: pa.Table, job: str, to_ns: int) -> list[tuple[int, int]]:
@@ -169,8 +214,8 @@ def _of_rank(found: Happened, began: dict[tuple[int, str], int], rank: int, row:
         bound = row["bound_ns"]
         found.ends.append(End(at_ns, rank, code, failed, str(attributes.get("reason") or ""), message[:TEXT_MAX],
                               bound if isinstance(bound, int) else None))  # fmt: skip
-    elif kind == "rank-failed":
-        found.complaints.setdefault(rank, (at_ns, message[:TEXT_MAX]))
+    elif kind == FAILED:
+        found.complaints.append(Complaint(at_ns, rank, message[:TEXT_MAX], str(attributes.get("where") or "")))
     elif kind == "process-stopped":
         found.frozen.setdefault(rank, at_ns)
     elif kind == "process-continued":

@@ -165,7 +165,7 @@ class _Job:
             Evidence(
                 "event",
                 f"rank:{self.window.job}/{each.rank}",
-                "process-exit",
+                each.told_by,
                 each.time_ns,
                 each.bound_ns,
                 each.message,

@@ -210,6 +210,38 @@ def test_of_ends_that_were_seen_together_who_lost_a_peer_did_not_fail() -> None:
     assert ended_at_once({**gave_up, "message": "RuntimeError: Connection closed by peer"}) == []
 
 
+def test_who_gave_up_before_it_was_ended_is_no_sign_that_somebody_ended_the_job() -> None:
+    """Rank 1 fails and takes long to end; rank 0 loses it meanwhile, says so, and is ended by the launcher."""
+    steps, calls = working(-20, 0)
+    lost = event(T0 + 700 * MS, 0, "rank-failed", "error", "RuntimeError")
+    events = [{**lost, "message": "RuntimeError: Connection closed by peer"}]
+    events += [event(T0 + 1000 * MS, 0, "process-exit", "error", "signal/SIGTERM")]
+    events += [event(T0 + 1000 * MS, 1, "process-exit", "error", "exit/1")]
+    (row,) = told(tables(steps, calls, events), window(4, 2))
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
+
+
+def test_a_rank_whose_end_nobody_saw_failed_when_it_said_so() -> None:
+    steps, calls = working(-20, 0)
+    events = [{**event(T0 + MS, 1, "rank-failed", "error", "ValueError"), "message": "ValueError: a label"}]
+    (row,) = told(tables(steps, calls, events), window(2, 2))
+    assert (row["symptom"], row["start_ns"]) == ("crash", T0 + MS)
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
+    later = event(T0 + 3 * S, 1, "process-exit", "error", "exit/1")
+    (again,) = told(tables(steps, calls, [*events, later]), window(6, 2))
+    assert again["start_ns"] == row["start_ns"], "one crash, whenever the process is gone"
+
+
+def test_what_a_rank_said_in_an_earlier_crash_tells_nothing_of_this_one() -> None:
+    steps, calls = working(-20, 0)
+    before = event(T0 - 300 * S, 1, "rank-failed", "error", "RuntimeError")
+    events = [{**before, "message": "RuntimeError: Connection closed by peer"}]
+    events += [event(T0 + MS, 1, "process-exit", "error", "exit/1")]
+    events += [event(T0 + 90 * MS, 0, "process-exit", "error", "signal/SIGTERM")]
+    (row,) = told(tables(steps, calls, events), window(2, 2))
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
+
+
 def test_a_crash_is_over_when_the_job_steps_again() -> None:
     given = crashed_job()
     steps, calls = working(30, 40, number=20, seq=100)

@@ -93,7 +93,10 @@ STALL_RULES: tuple[Rule, ...] = (
         ("rank",),
         Layer.APPLICATION,
         STOP,
-        (Sign("event", r"process-exit", FITTING, code=r"exit/.*|signal/SIGABRT.*", needed=True),),
+        (
+            Sign("event", r"process-exit", FITTING, code=r"exit/.*|signal/SIGABRT.*", needed=True),
+            Sign("event", r"rank-failed", FITTING, code=r"\w+", needed=True),  # its exception, as the hook saw it
+        ),
         _GONE,
         action=A.RESTART_APP,
         works=False,
