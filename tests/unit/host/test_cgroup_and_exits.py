@@ -234,6 +234,24 @@ def test_a_debugger_is_told_apart_from_a_stop(tmp_path: Path) -> None:
     assert source.poll(6).events == []
 
 
+def test_what_jobs_tell_waits_for_the_look_at_their_processes_but_not_for_a_look_that_hangs(tmp_path: Path) -> None:
+    site = site_with(proc_root=tmp_path)
+    now_ns = 100 * 10**9
+    site.now_ns = lambda: now_ns
+    source = Ranks(site)
+    assert source.held_ns is None  # nobody to look at
+    site.ranks[812] = RANK
+    (tmp_path / "812").mkdir()
+    (tmp_path / "812" / "stat").write_bytes(b"812 (python) t " + b"1 " * 50)
+    assert source.held_ns == now_ns + 1
+    now_ns += 3 * 10**9
+    (event,) = source.poll(now_ns).events
+    assert (event.kind, event.time_ns) == ("debugger-begin", 100 * 10**9)  # since the look before, as far as is known
+    assert source.held_ns == now_ns + 1
+    now_ns += 6 * 10**9
+    assert source.held_ns is None
+
+
 def test_ranks_are_looked_at_often_and_sampled_as_seldom_as_all_else() -> None:
     site = site_with(interval_s=5.0, ring_interval_s=0.5)
     source = Ranks(site)

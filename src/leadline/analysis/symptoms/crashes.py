@@ -54,7 +54,9 @@ def crash_of(happened: Happened, calls: Calls, after_ns: int) -> Crash | None:
     # Who had given up by then was ended by a launcher that cleans up, and is no sign that somebody ended the job.
     asked_ns = min((each.time_ns for each in together if each.asked and gave_up.get(each.rank, NEVER) > each.time_ns),
                    default=first_ns + 1)  # fmt: skip
-    if asked_ns <= first_ns and (first_ns - asked_ns > ORDER_NS or not _own(failed, happened, calls, gave_up_ns)):
+    if asked_ns <= first_ns and (
+        first_ns - asked_ns > ORDER_NS or not _own(failed, first_ns, _victims(happened, calls, gave_up_ns))
+    ):
         return None  # somebody ended it, and who lost a peer then says so
     if happened.asked_ns is not None and 0 <= first_ns - happened.asked_ns <= TOGETHER_NS:
         return None
@@ -64,10 +66,9 @@ def crash_of(happened: Happened, calls: Calls, after_ns: int) -> Crash | None:
     return Crash(start_ns, max(each.time_ns for each in failed), tuple(failed), decision)
 
 
-def _own(failed: Sequence[End], happened: Happened, calls: Calls, gave_up_ns: int) -> bool:
+def _own(failed: Sequence[End], first_ns: int, victims: set[int]) -> bool:
     """Whether one of the first to end with an error did so for a reason of its own."""
-    victims = _victims(happened, calls, gave_up_ns)
-    return any(each.rank not in victims and each.time_ns - gave_up_ns <= ORDER_NS for each in failed)
+    return any(each.rank not in victims and each.time_ns - first_ns <= ORDER_NS for each in failed)
 
 
 def _gave_up(happened: Happened, calls: Calls, first_ns: int) -> dict[int, int]:

@@ -54,7 +54,7 @@ class Source:
 
     @property
     def held_ns(self) -> int | None:
-        """Since when it has seen something that it will tell later, by this host's clock; None: it holds nothing."""
+        """Since when there may be something that it will tell later, by this host's clock; None: there is nothing."""
         return None
 
     def close(self) -> None:

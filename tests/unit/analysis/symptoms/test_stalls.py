@@ -221,6 +221,16 @@ def test_who_gave_up_before_it_was_ended_is_no_sign_that_somebody_ended_the_job(
     assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
 
 
+def test_of_ends_that_were_seen_together_it_does_not_count_when_others_lost_the_one_that_was_killed() -> None:
+    steps, calls = working(-20, 0)
+    lost = event(T0 + 80 * MS, 2, "rank-failed", "error", "RuntimeError")
+    events = [{**lost, "message": "RuntimeError: Read error: Connection reset by peer"}]
+    events += [event(T0 + 263 * MS, rank, "process-exit", "error", "signal/SIGTERM") for rank in (0, 2, 3)]
+    events += [event(T0 + 263 * MS, 1, "process-exit", "error", "signal/SIGKILL")]
+    (row,) = told(tables(steps, calls, events), window(4, 2))
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
+
+
 def test_a_rank_whose_end_nobody_saw_failed_when_it_said_so() -> None:
     steps, calls = working(-20, 0)
     events = [{**event(T0 + MS, 1, "rank-failed", "error", "ValueError"), "message": "ValueError: a label"}]
