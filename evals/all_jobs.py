@@ -38,6 +38,7 @@ JOBS: tuple[Job, ...] = (
     Job("quiet", "quiet", incidents=True, keeps=True),
     Job("tenants", "tenants"),
     Job("faults-on-disk", "faults_on_disk"),
+    Job("overload", "overload", round="whole"),
     # Real jobs take real minutes; the quick round has those of tests/jobs beside it.
     Job("healthy", "healthy", round="whole"),
     Job("stranger", "stranger", round="whole"),

@@ -65,6 +65,7 @@ class Fault(IntEnum):
     IO_ERROR = 2  # EIO
     SHORT = 3  # half of the bytes are written, and that is what the call says
     SHORT_THEN_FULL = 4  # and the next write of the file gets ENOSPC
+    STALL = 5  # the call does not return before the fault is lifted or over, and then does what it was asked
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ ANYWHERE = 0.2  # share of runs in which every call at every site fails for a ti
 LASTS = 0.35  # share of the others that last
 KILLED = 0.25  # share of restarts by SIGKILL
 
+REFUSALS = (Fault.FULL, Fault.IO_ERROR, Fault.SHORT, Fault.SHORT_THEN_FULL)  # a stall is drawn by no one: `overload`
 _PARTS = (Stage.INSERT, Stage.MERGE)
 _WRITTEN = (Kind.DATA, Kind.MARKS, Kind.PRIMARY, Kind.CHECKSUMS, Kind.SMALL)
 
@@ -63,7 +64,7 @@ def drawn(seed: int, number: int, again: int = 0) -> Drawn:
     site: Site | None = order[number % len(order)] if not again else rng.choice(SITES)
     if rng.random() < ANYWHERE and not (site and site.call is Call.SYNC):
         site = None
-    faults = list(Fault) if site and site.call is Call.WRITE else [Fault.FULL, Fault.IO_ERROR]
+    faults = list(REFUSALS) if site and site.call is Call.WRITE else [Fault.FULL, Fault.IO_ERROR]
     fault = rng.choice(faults)
     lasts = site is None or rng.random() < LASTS
     return Drawn(

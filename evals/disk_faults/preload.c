@@ -1,7 +1,7 @@
 /* Faults of a disk, below one directory, for every call of a process (and its children) that goes through libc.
 
        program ── write() ──> this library ──┬──> the kernel
-                                  │          └──> -1 ENOSPC, -1 EIO, or fewer bytes
+                                  │          └──> -1 ENOSPC, -1 EIO, fewer bytes, or no answer for a time
                      shared memory: what to strike, what was seen and struck (control.py has the same layout)
 
    Loaded by LD_PRELOAD. DISK_FAULTS_BELOW: the directory, as realpath gives it. DISK_FAULTS_CONTROL: the shared file.
@@ -33,7 +33,7 @@
 enum call { WRITE, SYNC, SPACE, CREATE, RENAME, LINK, MKDIR, CALLS };
 enum stage { INSERT, MERGE, MUTATE, REMOVE, DETACHED, PART, METADATA, OTHER, STAGES };
 enum file { DATA, MARKS, PRIMARY, CHECKSUMS, SMALL, DIRECTORY, FILES };
-enum fault { NO_FAULT, FULL, IO_ERROR, SHORT, SHORT_THEN_FULL };
+enum fault { NO_FAULT, FULL, IO_ERROR, SHORT, SHORT_THEN_FULL, STALL };
 
 #define STRIKES 64
 #define PATH_BYTES 200
@@ -164,6 +164,12 @@ static const char *absolute(int directory, const char *path, char *room, size_t 
     return inside(room);
 }
 
+/* Holds the caller until the fault is lifted or over, as a file system that hangs does. */
+static void stall(struct control *s) {
+    struct timespec moment = {0, 10 * 1000 * 1000};
+    while (__atomic_load_n(&s->armed, __ATOMIC_ACQUIRE) && now_ns() < s->until_ns) nanosleep(&moment, NULL);
+}
+
 /* The fault that this call has to suffer. Counts it. `bytes`: of a write; one of a single byte cannot be short. */
 static int suffers(int call, const char *path, size_t bytes) {
     if (!path) return NO_FAULT;
@@ -184,6 +190,7 @@ static int suffers(int call, const char *path, size_t bytes) {
         note->call = call; note->stage = stage; note->file = file; note->fault = fault;
         strncpy(note->path, path, PATH_BYTES - 1);
     }
+    if (fault == STALL) { stall(s); return NO_FAULT; }
     return fault;
 }
 

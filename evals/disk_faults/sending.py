@@ -9,11 +9,11 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from bench.abuse import remote_write
 
 from evals.disk_faults.judging import Found, missing_and_doubled
-from evals.disk_faults.product import Server
 from leadline.model.ids import canonical_labels
 
 EVERY_S = 0.2  # between two batches of one sender
@@ -24,6 +24,12 @@ FEW, MANY = 50, 2_000  # samples of a batch of each of the two senders
 BEGAN_BEFORE_MS = 1_200_000  # samples are of the 20 minutes before: none is of the future, however many are sent
 NDJSON = {"content-type": "application/x-ndjson"}
 REMOTE_WRITE = {"content-type": "application/x-protobuf", "content-encoding": "snappy"}
+
+
+class Asked(Protocol):
+    """A server that answers SELECTs; None: it does not."""
+
+    def sql(self, query: str) -> list[dict[str, Any]] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ class Senders:
 
     # --- what is found of it ---
 
-    def missing_and_doubled(self, server: Server) -> tuple[int, int] | None:
+    def missing_and_doubled(self, server: Asked) -> tuple[int, int] | None:
         """Acknowledged rows that a user does not find, or finds twice; None if a table cannot be read."""
         found: dict[str, tuple[int, int]] = {}
         with self._lock:

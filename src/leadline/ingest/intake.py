@@ -155,6 +155,14 @@ class Intake:
         return {"metric_sample": self._samples_lane.rows, **{name: lane.rows for name, lane in lanes.items()}}
 
     @property
+    def held_s(self) -> tuple[float, str]:
+        """For how long the store has had rows without an answer, and of which table; the longest."""
+        with self._lock:
+            lanes = dict(self._lanes)
+        held = [(self._samples_lane.held_s, "metric_sample"), *((lane.held_s, name) for name, lane in lanes.items())]
+        return max(held)
+
+    @property
     def series_known(self) -> int:
         """Metric streams known, all tenants."""
         return len(self._known)

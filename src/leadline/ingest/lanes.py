@@ -74,6 +74,7 @@ class Lane(Generic[Batch]):
         self._pending_rows = 0  # rows in `_waiting`
         self._awaited = False  # somebody waits for those
         self._appended_at = 0.0
+        self._appending = False
         self._together = 1  # batches of the last append
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=f"lane-{name}", daemon=True)
@@ -93,6 +94,12 @@ class Lane(Generic[Batch]):
     def rows(self) -> int:
         """Rows offered and not yet answered."""
         return self._rows
+
+    @property
+    def held_s(self) -> float:
+        """For how long the store has had rows of this lane without an answer; 0: it has none."""
+        began = self._appended_at
+        return time.monotonic() - began if self._appending else 0.0
 
     def offer(self, batch: Batch, rows: int, size_bytes: int, awaited: bool = True) -> Future[None]:
         """Queue `batch` of `rows` rows, `size_bytes` in memory. `awaited`: its sender waits for the answer.
@@ -129,7 +136,9 @@ class Lane(Generic[Batch]):
             if not batches:
                 return
             self._appended_at, self._together = time.monotonic(), len(batches)
+            self._appending = True
             error = self._append_with_retries([waiting.batch for waiting in batches])
+            self._appending = False
             with self._condition:
                 self._rows -= sum(waiting.rows for waiting in batches)
                 self._bytes -= sum(waiting.size_bytes for waiting in batches)

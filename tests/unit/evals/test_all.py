@@ -24,7 +24,8 @@ def test_every_program_is_in_the_list() -> None:
     programs |= {path.parent.name for path in EVALS.glob("*/__main__.py")}
     programs -= {"weights", "sensitivity"}  # what signs tell, which constants decide: they score nothing
     assert programs <= {job.module for job in JOBS}
-    programs -= {"healthy", "stranger"}  # real jobs take real minutes; tests/jobs has the small ones
+    # Real jobs take real minutes, and tests/jobs has the small ones; so do ten times the load and a store that hangs.
+    programs -= {"healthy", "stranger", "overload"}
     assert programs <= {job.module for job in chosen("", quick=True)}
     assert len({job.name for job in JOBS}) == len(JOBS)
 
@@ -109,10 +110,11 @@ def test_an_interrupted_round_goes_on_with_what_is_left(
     assert main(words) == 130
     assert called == ["onset", "whatif"]
     assert main(words) == 1  # paths failed
-    whole = ["whatif", "paths", "ledger", "lab", "quiet", "tenants", "faults-on-disk", "healthy", "stranger"]
+    whole = ["whatif", "paths", "ledger", "lab", "quiet", "tenants", "faults-on-disk", "overload", "healthy",
+             "stranger"]  # fmt: skip
     assert called[2:] == whole
     assert main(words) == 1
-    assert called[11:] == ["paths"]
+    assert called[2 + len(whole) :] == ["paths"]
     told = capsys.readouterr().out
     assert "FAILED: why" in told
     assert "left out: needs petshop/" in told

@@ -9,11 +9,12 @@ import platform
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from evals.disk_faults.control import EVERY, Call, Control, Fault, Kind, Site, Stage, built
-from evals.disk_faults.drawing import SITES, drawn
+from evals.disk_faults.drawing import REFUSALS, SITES, drawn
 from evals.disk_faults.judging import GRACE_S, Look, Outcome, about_rows, missing_and_doubled, unreadable_s
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +36,7 @@ def test_the_same_seed_draws_the_same_faults_and_a_hundred_meet_every_site() -> 
     assert faults == [drawn(1, number) for number in range(100)]
     assert faults != [drawn(2, number) for number in range(100)]
     assert {each.site for each in faults} == {*SITES, None}
-    assert {each.fault for each in faults} == set(Fault)
+    assert {each.fault for each in faults} == set(REFUSALS)
     assert drawn(1, 0, again=1) != faults[0]
 
 
@@ -161,6 +162,27 @@ def test_the_library_strikes_what_it_is_armed_for_and_counts_everything(tmp_path
         assert control.struck()[write] == 3
         assert control.seen()[write] == 8, "the one after a short write belongs to that"
         assert control.seen()[Site(Call.CREATE, Stage.MERGE, Kind.DATA)] == 1
+
+
+@needs_compiler
+def test_a_disk_that_hangs_holds_a_call_until_it_is_lifted_and_then_does_it(tmp_path: Path) -> None:
+    directory = tmp_path / "store"
+    directory.mkdir()
+    with Control(built(tmp_path), directory, tmp_path / "control") as control:
+        tried = Tried(control, directory)
+        control.arm(None, Fault.STALL, seconds=60)
+        assert tried.process.stdin
+        tried.process.stdin.write("os.mkdir('y')\n")
+        tried.process.stdin.flush()
+        end = time.monotonic() + 30
+        while not control.made:
+            assert time.monotonic() < end, "it was not held"
+            time.sleep(0.01)
+        assert not (directory / "y").exists()
+        control.lift()
+        assert tried.answer() == "None"
+        assert (directory / "y").is_dir()
+        tried.end()
 
 
 @needs_compiler

@@ -54,6 +54,18 @@ def test_batches_offered_together_are_appended_together_and_in_order() -> None:
     assert appended == [["a"], ["b", "c", "d"]]
 
 
+def test_for_how_long_the_store_has_not_answered_is_told_and_over_when_it_has() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    with lane(lambda _: (begun.set(), go_on.wait(5), None)[2]) as under_test:
+        assert under_test.held_s == 0.0
+        taken = under_test.offer("a", 1, 100)
+        assert begun.wait(5)
+        assert 0.0 < under_test.held_s < 5.0
+        go_on.set()
+        taken.result(5)
+        assert under_test.held_s == 0.0
+
+
 def test_a_full_lane_takes_nothing_and_says_so() -> None:
     go_on = threading.Event()
     with lane(lambda _: (go_on.wait(5), None)[1], queue_rows_max=10) as under_test:

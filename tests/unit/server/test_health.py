@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from leadline.ingest.sources import Sender, Source
+from leadline.server import health
 from leadline.views.sources import findings_of, over_finding, state_of_source
 
 S = 10**9
@@ -51,6 +52,13 @@ def test_what_was_sent_again_and_taken_is_no_error_any_more() -> None:
 def source(number: int, way: str = "scrape", last_s: int = 100, **more: Any) -> Source:
     """One that was heard every 5 s up to a time."""
     return Source(Sender("default", way, f"n{number}"), 0, last_s * S, requests=1 + last_s // 5, **more)
+
+
+def test_a_store_that_takes_nothing_is_told_with_the_table_and_for_how_long() -> None:
+    assert health._of_store(2.0, "event") == []
+    ((found),) = health._of_store(12.4, "event")
+    assert found["state"] == "warning"
+    assert found["text"].startswith("the store has not taken rows of event for 12 s")
 
 
 def test_who_sent_once_is_not_late() -> None:

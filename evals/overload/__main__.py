@@ -1,0 +1,243 @@
+"""More than the machine can take, and a store that does not answer: what is told, counted and lost, and how soon it is
+over.
+
+    python -m evals.overload [--case load stall] [--hosts 16] [--times 10] [--minutes 10] [--stall 30] [--quick]
+
+The fleet of `bench.live` is sent to a `leadline up` with default settings at its real pace, beside senders of rows that
+count what was acknowledged to them. After a minute, in which the server's CPU is measured:
+
+    load     the server gets one part in `--times` of that CPU, for `--minutes`; then the fleet ends
+    stall    nothing that the engine asks of its disk returns, for `--stall` seconds; the fleet goes on for a minute
+
+    acknowledged_lost      rows that senders were told are stored, and that a user does not find afterwards
+    causes_lag_s           how late verdicts of causes were at the end of it, beyond window and grace
+    refinements_lag_s      the same of all other analyses: they may be later, causes come first
+    untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so
+    uncounted              requests refused, or datagrams lost, that no counter tells of
+    rest_s                 seconds from its end until the server takes less than a tenth of a core (load), or verdicts
+                           of causes are no more than 5 s late (stall)
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.figures import Figure, conditions, tell
+from bench.live import ENCODE_HOST_S, ENCODE_S, configured, encoded, sending
+from bench.peers import Peer
+
+from evals.disk_faults.control import Control, Fault, built
+from evals.disk_faults.sending import Senders
+from evals.overload.seeing import Seeing, findings, select
+from evals.overload.slowed import Slowed
+from leadline.model.errors import LeadlineError, WorldError
+
+S = 10**9
+CASES = ("load", "stall")
+WARM_S, AFTER_S = 60, 60
+QUICK_WARM_S, QUICK_S = 20, 20  # long enough for windows of all analyses of causes
+LATE_S = 30.0  # told where it is more
+REST_CORES, REST_LOOK_S, REST_S_MAX = 0.1, 5.0, 300.0  # an empty server takes 0.02
+ASK_S = 10.0  # before its end `doctor` is asked, and waited for that long
+LAST_S = 30.0  # of the fault, in which the lag at its end is seen
+WORDS = ("behind", "late", "slow", "not answered", "does not answer", "full", "waits")  # of findings that say it
+
+
+@dataclass
+class Seen:
+    """What was seen of one case."""
+
+    case: str
+    cores: float = 0.0  # before
+    lost: int = 0
+    doubled: int = 0
+    acknowledged: int = 0
+    refused: int = 0  # requests of the senders that count
+    causes_lag_s: float = 0.0
+    refinements_lag_s: float = 0.0
+    rest_s: float = 0.0
+    unanswered: int = 0
+    said: list[str] = field(default_factory=list)
+    counted: dict[str, float] = field(default_factory=dict)
+    sent: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def untold(self) -> bool:
+        """Whether it was behind and nobody was told."""
+        late_s = max(self.causes_lag_s, self.refinements_lag_s)
+        return late_s > LATE_S and not any(word in text for text in self.said for word in WORDS)
+
+    @property
+    def uncounted(self) -> int:
+        """Refusals that no counter tells of. A request that nobody answered in time may have been taken."""
+        refused = self.refused_of_fleet() + self.refused
+        told = sum(amount for name, amount in self.counted.items() if name.startswith(("ingest_refused", "connection")))
+        return refused if refused and not told else 0
+
+    def refused_of_fleet(self) -> int:
+        """Requests of the fleet that were answered with an error."""
+        return sum(times for told, times in self.sent["status"].items() if int(told.split()[-1]) >= 300)
+
+
+class _Asked:
+    """A server as `Senders` asks it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def sql(self, query: str) -> list[dict[str, Any]] | None:
+        return select(self._url, query)
+
+
+def main() -> int:
+    """Measure and tell."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--hosts", type=int, default=16)
+    parser.add_argument("--times", type=float, default=10.0)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--stall", type=float, default=30.0, help="seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="twenty seconds of each, of two hosts")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    if asked.quick:
+        asked.hosts, asked.minutes, asked.stall = 2, QUICK_S / 60, QUICK_S
+    taken_under = conditions(asked.seed, hosts=asked.hosts, times=asked.times, minutes=asked.minutes, stall=asked.stall,
+                             seen="simulated")  # fmt: skip
+    found: list[Figure] = []
+    try:
+        for case in asked.case:
+            seen = run(case, asked)
+            print(json.dumps(vars(seen)), file=sys.stderr, flush=True)
+            found += figures(seen)
+    except LeadlineError as error:
+        print(f"evals.overload: {error}", file=sys.stderr)
+        return 1
+    tell("overload", taken_under, found, asked.json)
+    return 0
+
+
+def figures(seen: Seen) -> list[Figure]:
+    """The figures of one case."""
+    return [
+        Figure(f"acknowledged_lost_{seen.case}", seen.lost, "rows", 0.0, "lower"),
+        Figure(f"causes_lag_s_{seen.case}", seen.causes_lag_s, "s", better="lower"),
+        Figure(f"refinements_lag_s_{seen.case}", seen.refinements_lag_s, "s", better="lower"),
+        Figure(f"untold_{seen.case}", float(seen.untold), "cases", 0.0, "lower"),
+        Figure(f"uncounted_{seen.case}", seen.uncounted, "requests", 0.0, "lower"),
+        Figure(f"rest_s_{seen.case}", seen.rest_s, "s", 60.0, "lower"),
+    ]
+
+
+def run(case: str, asked: argparse.Namespace) -> Seen:
+    """One case. Errors: WorldError if the fleet's bodies were not made in time, or the library has no compiler."""
+    warm_s = QUICK_WARM_S if asked.quick else WARM_S
+    fault_s = asked.minutes * 60 if case == "load" else asked.stall
+    after_s = 0 if case == "load" else warm_s
+    with tempfile.TemporaryDirectory(prefix="leadline-overload-") as name:
+        folder = Path(name)
+        start_ns = time.time_ns() + round((ENCODE_S + ENCODE_HOST_S * asked.hosts * (1 + fault_s / 180)) * S)
+        told = encoded(folder, asked.hosts, round(warm_s + fault_s + after_s), start_ns, asked.seed)
+        if told is None:
+            raise WorldError("what the fleet sends was not encoded in time: is the machine busy?")
+        server, ports = configured(folder, told)
+        control = Control(built(folder), server.data, folder / "control") if case == "stall" else None
+        if control is not None:
+            server.data.mkdir(parents=True, exist_ok=True)
+            server.environ |= control.environ
+        server.start()
+        try:
+            sender = sending(folder, server, ports)
+            try:
+                seen = Seen(case)
+                time.sleep(max(0.0, (start_ns - time.time_ns()) / 1e9))
+                _watched(seen, server, control, warm_s, fault_s, asked.times)
+                out, _ = sender.communicate(timeout=REST_S_MAX)
+                seen.sent = json.loads(out)
+            finally:
+                sender.kill()
+                sender.wait()
+        finally:
+            server.stop()
+            if control is not None:
+                control.close()
+    return seen
+
+
+def _watched(
+    seen: Seen, server: Peer, control: Control | None, warm_s: float, fault_s: float, times: float
+) -> None:  # fmt: skip
+    counting, seeing = Senders(server.port, f"overload-{seen.case}"), Seeing(server.url)
+    counting.start()
+    try:
+        time.sleep(warm_s / 2)  # what starts it is not what it takes
+        before_s, began = server.cpu_s(), time.monotonic()
+        time.sleep(warm_s / 2)
+        seen.cores = (server.cpu_s() - before_s) / (time.monotonic() - began)
+        seeing.look()
+        before = dict(seeing.counts)
+        seeing.start()
+        with _fault(server, control, fault_s, seen.cores / times):
+            over = time.monotonic() + fault_s
+            time.sleep(fault_s - ASK_S)
+            seen.said = [str(each["text"]) for each in findings(server.url, ASK_S)]
+            time.sleep(max(0.0, over - time.monotonic()))
+            seen.causes_lag_s = seeing.worst_lag_s(True, over - LAST_S, over)
+            seen.refinements_lag_s = seeing.worst_lag_s(False, over - LAST_S, over)
+        counting.stop()
+        seen.rest_s = _rests_after(server, over) if control is None else _late_until(seeing, over)
+        seeing.stop()
+        seeing.look()
+        seen.unanswered, seen.counted = seeing.unanswered, seeing.counted(before)
+        seen.acknowledged, seen.refused = counting.rows, counting.refused
+        seen.lost, seen.doubled = counting.missing_and_doubled(_Asked(server.url)) or (seen.acknowledged, 0)
+    finally:
+        counting.stop()
+        seeing.stop()
+
+
+@contextlib.contextmanager
+def _fault(server: Peer, control: Control | None, seconds: float, cores: float) -> Iterator[None]:
+    if control is None:
+        with Slowed(server.pids, cores):
+            yield
+        return
+    control.arm(None, Fault.STALL, seconds=seconds)
+    yield
+    control.lift()
+    if not control.made:
+        raise WorldError("nothing was asked of the disk while it hung: this was no fault")
+
+
+def _rests_after(server: Peer, over: float) -> float:
+    """Seconds from then on until it takes hardly any CPU; REST_S_MAX: it did not."""
+    while (waited := time.monotonic() - over) < REST_S_MAX:
+        before_s = server.cpu_s()
+        time.sleep(REST_LOOK_S)
+        if server.cpu_s() - before_s <= REST_CORES * REST_LOOK_S:
+            return waited
+    return REST_S_MAX
+
+
+def _late_until(seeing: Seeing, over: float) -> float:
+    """Seconds from then on until verdicts of causes are not late any more; REST_S_MAX: they stay so."""
+    while (waited := time.monotonic() - over) < REST_S_MAX:
+        now = time.monotonic()
+        if seeing.answered(now - REST_LOOK_S) and seeing.worst_lag_s(True, now - REST_LOOK_S, now) < REST_LOOK_S:
+            return waited
+        time.sleep(1.0)
+    return REST_S_MAX
+
+
+if __name__ == "__main__":
+    sys.exit(main())
