@@ -37,7 +37,7 @@ from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import WATERMARK
 from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.store import Store, arrow_table
-from leadline.wire.blank import is_dcgm_blank
+from leadline.wire.blank import is_blank
 from leadline.wire.samples import STALE_NAN_BITS, Floats, Int64s, Samples, UInt64s
 
 log = logging.getLogger(__name__)
@@ -245,14 +245,14 @@ class Intake:
         oldest_ns = now_ns - self.config.age_max_s * 10**9
         latest_ns = now_ns + self.config.future_max_s * 10**9
         in_time = oldest_ns <= int(time_ns.min()) and int(time_ns.max()) <= latest_ns
-        dcgm = streams.dcgm(number)
-        if in_time and dcgm is None and int(number.min()) >= 0:
+        blanks = streams.blanks(number)
+        if in_time and blanks is None and int(number.min()) >= 0:
             return None
         keep: NDArray[np.bool_] = number[samples.sample_series] >= 0
         if not in_time:
             keep = self._in_time(keep, time_ns, oldest_ns, latest_ns, now_ns, tally, messages)
-        if dcgm is not None:
-            blank = keep & dcgm[samples.sample_series] & is_dcgm_blank(samples.value)
+        if blanks is not None:
+            blank = keep & is_blank(blanks[samples.sample_series], samples.value)
             tally["blank_value"] += int(blank.sum())
             keep &= ~blank
         return np.flatnonzero(keep)

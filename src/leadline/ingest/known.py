@@ -18,6 +18,7 @@ from leadline.model.principal import Principal
 from leadline.model.tables.metrics import SERIES
 from leadline.model.units import canonical_unit
 from leadline.store import Store, arrow_schema, arrow_table
+from leadline.wire.blank import BELOW_ZERO, Blank
 from leadline.wire.samples import UInt64s
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,12 @@ SLICE_BYTES = 32 << 20
 _ALL = ", ".join(column.name for column in SERIES.columns)
 _OF_ONE = f"SELECT {_ALL} FROM leadline.series WHERE tenant = {{tenant:String}} AND cluster = {{cluster:String}}"
 _SLICE = _OF_ONE + " AND series >= {first:UInt128} AND series <= {last:UInt128}"
+
+# `blank_of`, as the engine says it: a million names stay where they are.
+_BLANK = (
+    f"multiIf(startsWith(name, 'DCGM_'), {Blank.DCGM:d}, "
+    f"name IN ({', '.join(repr(each) for each in BELOW_ZERO)}), {Blank.BELOW_ZERO:d}, 0)"
+)
 
 
 class KnownStreams:
@@ -71,7 +78,7 @@ class KnownStreams:
     def restore(self) -> None:
         """Learn the streams that the store knows. Errors: StoreError."""
         found = self._store.query(
-            "SELECT tenant, cluster, series, first_ns, last_ns, startsWith(name, 'DCGM_') AS dcgm "
+            f"SELECT tenant, cluster, series, first_ns, last_ns, {_BLANK} AS blank "
             "FROM leadline.series ORDER BY tenant, cluster"
         )
         if not found.num_rows:
@@ -87,7 +94,7 @@ class KnownStreams:
                 ids_of(part["series"]),
                 part["first_ns"].to_numpy(),
                 part["last_ns"].to_numpy(),
-                part["dcgm"].to_numpy().astype(np.bool_),
+                part["blank"].to_numpy().astype(np.uint8),
             )
             begin = end
 

@@ -21,6 +21,7 @@ from leadline.model.errors import DataError
 from leadline.model.metric_units import unit_of
 from leadline.model.names import Mapped, entity_of
 from leadline.model.units import canonical_unit
+from leadline.wire.blank import blank_of
 from leadline.wire.samples import Int64s, Samples
 from leadline.wire.series_index import SeriesIndex, touch
 
@@ -72,26 +73,24 @@ class Streams:
         self._first_ns: Int64s = np.zeros(size, np.int64)
         self._last_ns: Int64s = np.zeros(size, np.int64)
         self._saved_ns: Int64s = np.zeros(size, np.int64)
-        self._dcgm: NDArray[np.bool_] = np.zeros(size, np.bool_)
-        self._any_dcgm = False
+        self._blank: NDArray[np.uint8] = np.zeros(size, np.uint8)  # `Blank`
         self.told = Told()
 
     def __len__(self) -> int:
         return len(self._index)
 
-    def restore(self, ids: NDArray[np.uint64], first_ns: Int64s, last_ns: Int64s, dcgm: NDArray[np.bool_]) -> None:
+    def restore(self, ids: NDArray[np.uint64], first_ns: Int64s, last_ns: Int64s, blank: NDArray[np.uint8]) -> None:
         """Take over streams that the store knows already (at start). ids (S, 2); the rest (S,)."""
         with self._lock:
             numbers = self._index.insert(ids)
             self._grow(len(self._index))
             # The store may hold more than a series_max that was lowered since: those are not known here.
             held = numbers >= 0
-            numbers, first_ns, last_ns, dcgm = numbers[held], first_ns[held], last_ns[held], dcgm[held]
+            numbers, first_ns, last_ns, blank = numbers[held], first_ns[held], last_ns[held], blank[held]
             self._first_ns[numbers] = first_ns
             self._last_ns[numbers] = last_ns
             self._saved_ns[numbers] = last_ns
-            self._dcgm[numbers] = dcgm
-            self._any_dcgm = bool(self._dcgm.any())
+            self._blank[numbers] = blank
 
     def admit(self, samples: Samples, source: str) -> Admission:
         """Number every stream of a request, admitting new ones within the limits.
@@ -156,9 +155,10 @@ class Streams:
         np.minimum.at(self._first_ns, of_sample[older], time_ns[older])
         self._saved_ns[of_sample[older]] = 0  # what is stored of them is out of date
 
-    def dcgm(self, number: Int64s) -> NDArray[np.bool_] | None:
-        """Which of the streams `number` (S,) are DCGM's; None if no such stream is known (the usual case)."""
-        return self._dcgm[number] if self._any_dcgm else None
+    def blanks(self, number: Int64s) -> NDArray[np.uint8] | None:
+        """How the streams `number` (S,) say that they have no value; None if none of them does."""
+        found = self._blank[number]
+        return found if found.any() else None
 
     def unsaved(self) -> tuple[list[SeriesRow], Int64s, Int64s]:
         """Rows that must be stored before their samples count as stored, with first and last times."""
@@ -213,8 +213,7 @@ class Streams:
         self._first_ns[numbers] = NOT_SEEN_NS
         self._last_ns[numbers] = 0
         self._saved_ns[numbers] = 0
-        self._dcgm[numbers] = [row.name.startswith("DCGM_") for row in rows]
-        self._any_dcgm = self._any_dcgm or bool(self._dcgm[numbers].any())
+        self._blank[numbers] = [blank_of(row.name) for row in rows]
         for number, row in zip(numbers.tolist(), rows, strict=True):
             row.number = number
             self._unsaved[number] = row
@@ -227,7 +226,7 @@ class Streams:
         self._first_ns = np.concatenate((self._first_ns, np.zeros(more, np.int64)))
         self._last_ns = np.concatenate((self._last_ns, np.zeros(more, np.int64)))
         self._saved_ns = np.concatenate((self._saved_ns, np.zeros(more, np.int64)))
-        self._dcgm = np.concatenate((self._dcgm, np.zeros(more, np.bool_)))
+        self._blank = np.concatenate((self._blank, np.zeros(more, np.uint8)))
 
     def _require_place(self, joining: int, left: int) -> None:
         config = self._config

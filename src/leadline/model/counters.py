@@ -77,7 +77,7 @@ COUNTERS: tuple[Counter, ...] = (
     _refused("labels_too_many", "samples", LOSS, "Streams with more than `ingest.labels_per_series_max` labels.", "Drop labels at the sender."),
     _refused("label_too_long", "samples", LOSS, "Streams with a label name or value over `ingest.label_bytes_max`.", "Drop or shorten the label at the sender."),
     _refused("label_invalid", "samples", LOSS, "Streams without a name, with a label twice or not UTF-8.", "Correct the sender."),
-    _refused("blank_value", "samples", INFO, "Markers for 'no value' (DCGM's numbers, sFlow's all ones); they are no measurements.", _NOTHING),
+    _refused("blank_value", "samples", INFO, "Markers for 'no value' (DCGM's numbers, sFlow's all ones, a network speed below 0); they are no measurements.", _NOTHING),
     _refused("histogram_buckets", "samples", LOSS, "Buckets of native or exponential histograms; their count and sum are kept.", "Send explicit buckets where the distribution matters."),
     _refused("metadata_limit", "metric names", INFO, "Types and helps of metrics beyond the 10,000 taken from one body.", "Send metadata in smaller bodies."),
     _refused("exemplar", "exemplars", INFO, "Exemplars; there is no table for them.", _NOTHING),

@@ -19,6 +19,7 @@ import pyarrow as pa
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
 from leadline.store.schema import arrow_table, checked_rows
+from leadline.wire.blank import blank_of
 
 Fault = Callable[[Table, pa.Table], None]
 
@@ -85,9 +86,9 @@ class MemoryStore:
         table = arrow_table(
             BY_NAME["series"], {c.name: [row[c.name] for row in rows] for c in BY_NAME["series"].columns}
         )
-        if "AS dcgm" not in sql:
+        if "AS blank" not in sql:
             return table
-        return table.append_column("dcgm", pa.array([int(row["name"].startswith("DCGM_")) for row in rows], pa.uint8()))
+        return table.append_column("blank", pa.array([int(blank_of(row["name"])) for row in rows], pa.uint8()))
 
     def _relations(self, provider: str, kinds: Sequence[str]) -> pa.Table:
         table = BY_NAME["relation"]

@@ -145,13 +145,21 @@ def test_late_samples_are_stored_and_counted(bench: Bench) -> None:
     assert [time_ns for _, time_ns, _ in bench.stored()] == [T - 60 * S, T]
 
 
-def test_blanks_are_left_out_of_dcgm_streams_only(bench: Bench) -> None:
+SPEED = {"__name__": "node_network_speed_bytes", "device": "docker0"}
+
+
+def test_blanks_are_left_out_of_the_streams_that_tell_them_so_only(bench: Bench) -> None:
     blank = 9223372036854775794.0
-    receipt = bench.send(samples_from([GPU, UP], [0, 0, 1], [T, T + S, T], [blank, 41.0, blank]))
-    assert dict(receipt.refused) == {"blank_value": 1}
+    streams, times = [0, 0, 1, 1, 2], [T, T + S, T, T + S, T]
+    receipt = bench.send(samples_from([GPU, UP, SPEED], streams, times, [blank, 41.0, blank, -125000.0, -125000.0]))
+    assert dict(receipt.refused) == {"blank_value": 2}
     assert receipt.wrong == 0, "no sender is told of a blank"
-    assert bench.refused() == {"blank_value": 1}
-    assert bench.stored() == [("DCGM_FI_DEV_GPU_TEMP{UUID=GPU-1}", T + S, 41.0), ("up{job=node}", T, blank)]
+    assert bench.refused() == {"blank_value": 2}
+    assert bench.stored() == [
+        ("DCGM_FI_DEV_GPU_TEMP{UUID=GPU-1}", T + S, 41.0),
+        ("up{job=node}", T, blank),
+        ("up{job=node}", T + S, -125000.0),
+    ]
     assert bench.sources.all()[0].last_error == ""
 
 
@@ -259,15 +267,15 @@ def test_a_full_lane_takes_nothing_of_the_samples_and_knows_their_streams(make: 
 
 
 def test_streams_are_known_again_after_a_restart(make: Make) -> None:
-    first = make(series_max=2)
-    first.send(one(UP, T))
-    first.send(one(GPU, T))
+    first = make(series_max=3)
+    for labels in (UP, GPU, SPEED):
+        first.send(one(labels, T))
     first.intake.stop()
-    second = make(store=first.store, series_max=2)
-    assert second.intake.series_known == 2
-    receipt = second.send(samples_from([UP, GPU], [0, 1, 1], [T + S] * 3, [1.0, 2.0**63, 40.0]))
+    second = make(store=first.store, series_max=3)
+    assert second.intake.series_known == 3
+    receipt = second.send(samples_from([UP, GPU, SPEED], [0, 1, 1, 2], [T + S] * 4, [1.0, 2.0**63, 40.0, -125000.0]))
     assert (second.accepted("series"), receipt.taken) == (0, 2)
-    assert second.refused() == {"blank_value": 1}, "the store says which streams are DCGM's"
+    assert second.refused() == {"blank_value": 2}, "the store says how streams tell that they have no value"
     assert second.send(one({"__name__": "third"}, T)).refused["series_limit"] == 1
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from leadline.ingest.config import IngestConfig
 from leadline.ingest.streams import NOT_SEEN_NS, Streams
+from leadline.wire.blank import Blank
 from leadline.wire.samples import Metadata, Samples, samples_from
 
 T = 1_750_000_000 * 10**9
@@ -216,21 +217,22 @@ def test_what_came_while_a_row_was_being_saved_is_not_forgotten() -> None:
 def test_restored_streams_are_known_and_saved() -> None:
     body = page(named("a"), named("DCGM_x"))
     streams = Streams(SMALL)
-    streams.restore(body.ids, np.array([T - 9, T - 8]), np.array([T, T + 1]), np.array([False, True]))
+    streams.restore(body.ids, np.array([T - 9, T - 8]), np.array([T, T + 1]), np.array([0, Blank.DCGM], np.uint8))
     admission = streams.admit(body, "scrape")
     assert (admission.number.tolist(), admission.new) == ([0, 1], 0)
     assert streams.unsaved()[0] == []
     assert not streams.moved(0)
-    dcgm = streams.dcgm(admission.number)
-    assert dcgm is not None
-    assert dcgm.tolist() == [False, True]
+    blanks = streams.blanks(admission.number)
+    assert blanks is not None
+    assert blanks.tolist() == [Blank.NONE, Blank.DCGM]
+    assert streams.blanks(admission.number[:1]) is None
     assert touched(streams, samples_from([named("a")], [0], [T - 1], [1])) == 1, "late, against what the store knew"
 
 
 def test_a_store_with_more_streams_than_the_limit_does_not_mix_them_up() -> None:
     body = page(*(named(name) for name in "abcde"))
     streams = Streams(SMALL)
-    streams.restore(body.ids, np.arange(5) + T, np.arange(5) + T + 100, np.zeros(5, np.bool_))
+    streams.restore(body.ids, np.arange(5) + T, np.arange(5) + T + 100, np.zeros(5, np.uint8))
     assert len(streams) == 3
     held, first_ns, last_ns = streams.times(body.ids)
     assert held.tolist() == [True] * 3 + [False] * 2
@@ -239,14 +241,15 @@ def test_a_store_with_more_streams_than_the_limit_does_not_mix_them_up() -> None
     assert streams.admit(body, "scrape").refused["series_limit"] == 2
 
 
-def test_dcgm_is_asked_for_only_where_it_is_known() -> None:
-    streams = Streams(SMALL)
+def test_markers_are_looked_for_only_where_a_stream_has_them() -> None:
+    streams = Streams(IngestConfig())
     first = streams.admit(page(named("a")), "scrape")
-    assert streams.dcgm(first.number) is None
-    second = streams.admit(page(named("DCGM_TEMP"), named("a")), "scrape")
-    dcgm = streams.dcgm(second.number)
-    assert dcgm is not None
-    assert dcgm.tolist() == [True, False]
+    assert streams.blanks(first.number) is None
+    second = streams.admit(page(named("DCGM_TEMP"), named("a"), named("node_network_speed_bytes")), "scrape")
+    blanks = streams.blanks(second.number)
+    assert blanks is not None
+    assert blanks.tolist() == [Blank.DCGM, Blank.NONE, Blank.BELOW_ZERO]
+    assert streams.blanks(first.number) is None
 
 
 def test_columns_grow_with_the_streams() -> None:
