@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.store.coded import is_one_of
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -26,16 +28,16 @@ class Condition:
         told = f"{self.column} {self.how.upper()} {{{name}:{kind}}}"
         return f"({self.column} IS NULL OR {told})" if self.null_too else told
 
-    def of(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Whether each row fulfils it."""
+    def of(self, rows: pa.Table) -> pa.ChunkedArray | None:
+        """Whether each row fulfils it; None: all do."""
         column = rows[self.column]
         if not isinstance(self.value, tuple):
             found = _COMPARED[self.how](column, self.value)
         elif self._of_numbers:
             found = pc.is_in(column, pa.array(self.value, column.type))
         else:
-            found = reduce(pc.or_, [pc.equal(column, word) for word in self.value])
-        return pc.fill_null(found, self.null_too)
+            found = is_one_of(column, self.value)  # type: ignore[arg-type]
+        return found if found is None else pc.fill_null(found, self.null_too)
 
     @property
     def _of_numbers(self) -> bool:
@@ -47,7 +49,8 @@ _COMPARED = {"<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greate
 
 def fulfilling(rows: pa.Table, conditions: Sequence[Condition]) -> pa.Table:
     """The rows that fulfil all conditions."""
-    return rows.filter(reduce(pc.and_, [each.of(rows) for each in conditions])) if conditions else rows
+    found = [each for each in (each.of(rows) for each in conditions) if each is not None]
+    return rows.filter(reduce(pc.and_, found)) if found else rows
 
 
 def where(conditions: Sequence[Condition], prefix: str = "") -> tuple[str, dict[str, Any]]:

@@ -32,6 +32,7 @@ from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
 from leadline.runner.verdicts import effective_rows
 from leadline.runner.whose import Evidence
+from leadline.store.coded import distinct, own_words
 from leadline.store.schema import ARROW_TYPES
 
 INT64_MAX = 2**63 - 1
@@ -262,9 +263,8 @@ def owner_columns(chosen: Chosen) -> tuple[str, ...]:
 
 def owners_of(rows: pa.Table) -> list[tuple[str, str, str]]:
     """(tenant, cluster, job) of rows, each once, in order; job is empty where there is none."""
-    plain = pa.table({name: rows[name].cast(pa.string()) for name in rows.column_names})
-    found = plain.group_by(rows.column_names).aggregate([]).to_pylist()
-    return sorted((row["tenant"], row["cluster"], row.get("job") or "") for row in found)
+    found, _ = distinct(rows, ("tenant", "cluster", *(["job"] if "job" in rows.column_names else [])))
+    return sorted({(tenant or "", cluster or "", (job[0] or "") if job else "") for tenant, cluster, *job in found})
 
 
 def as_declared(chosen: Chosen, found: pa.Table) -> pa.Table:
@@ -324,15 +324,6 @@ def of_ranks(relation: pa.Table, job: str) -> pa.Table:
     else:
         kept = pc.starts_with(child, begin)
     return own_words(relation.filter(kept))
-
-
-def own_words(rows: pa.Table) -> pa.Table:
-    """Rows whose coded texts have no words but those that occur."""
-    for place, field in enumerate(rows.schema):
-        if pa.types.is_dictionary(field.type):
-            words = rows.column(place).cast(field.type.value_type).combine_chunks()
-            rows = rows.set_column(place, field, words.dictionary_encode().cast(field.type))
-    return rows
 
 
 def _adds_bound(table: Table) -> bool:

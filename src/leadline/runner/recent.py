@@ -27,6 +27,7 @@ from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.identity import Hashes, hashes
 from leadline.runner.verdicts import newer_by, newer_columns
 from leadline.store.client import Store
+from leadline.store.coded import own_words
 from leadline.store.schema import arrow_schema, is_verdicts
 
 # Of one table: one with more in the span of a read is read from the store. 64 hosts have 480,000 samples in what is
@@ -209,12 +210,5 @@ def _let_go(held: _Held, column: str) -> None:
         held.rows, held.hash_N = held.rows.filter(kept), held.hash_N[kept.to_numpy()]
         held.sorted_N = np.sort(held.hash_N)
         held.asked_ns = 2**63 - 1
-    texts = [pa.types.is_dictionary(each.type) for each in held.rows.schema]
-    held.rows = pa.table(
-        [
-            column.cast(pa.string()).combine_chunks().dictionary_encode() if coded else column.combine_chunks()
-            for column, coded in zip(held.rows.columns, texts, strict=True)
-        ],
-        schema=held.rows.schema,
-    )
+    held.rows = own_words(held.rows)
     held.kept = held.rows.num_rows

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from leadline.model.tables import Table
-from leadline.runner.load import Chosen, Rows, own_words
+from leadline.runner.load import Chosen, Rows
+from leadline.store.coded import distinct, own_words
 
 # Of a table with more rows in the window's span each job reads its own: 500,000 are 50 to 150 MB.
 TOGETHER_ROWS_MAX = 500_000
@@ -79,15 +80,12 @@ def by_owner(rows: pa.Table, columns: Sequence[str]) -> dict[Owner, pa.Table]:
     """These columns of the rows of each tenant and job; rows of no job are nobody's."""
     if not rows.num_rows:
         return {}
-    owned = pa.table({name: rows[name].cast(pa.string()) for name in ("tenant", "job")})
-    owned = owned.append_column("row", pa.array(np.arange(rows.num_rows)))
-    found = owned.group_by(["tenant", "job"], use_threads=False).aggregate([("row", "list")])
+    owners, which_N = distinct(rows, ("tenant", "job"))
     told = rows.select(list(columns)).combine_chunks()
+    order = np.argsort(which_N, kind="stable")
+    ends = np.cumsum(np.bincount(which_N, minlength=len(owners))).tolist()
     return {
-        (tenant, job): own_words(told.take(places))
-        for tenant, job, places in zip(
-            found["tenant"].to_pylist(), found["job"].to_pylist(), found["row_list"], strict=True
-        )
+        (tenant or "", job): own_words(told.take(pa.array(order[begin:end])))
+        for (tenant, job), begin, end in zip(owners, [0, *ends], ends, strict=False)
         if job is not None
-        for places in [places.values]
     }
