@@ -308,7 +308,7 @@ def _remote_write(number: int, samples: list[tuple[int, dict[str, Any], float]],
 
     for time_ns, row, value in samples:
         if count and (count >= BODY_SAMPLES or time_ns - first_ns > BODY_S * S):
-            flush(time_ns)
+            flush(min(time_ns, first_ns + BODY_S * S))  # its deadline passes whether a sample comes or not
         first_ns = first_ns if count else time_ns
         head = labels.get(row["series"])
         if head is None:

@@ -14,6 +14,8 @@ from leadline.analysis.spec import Read
 from leadline.model.ids import EntityId
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
+from leadline.model.tables.metrics import METRIC_SAMPLE
+from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.units import S
 from leadline.runner.load import Chosen, ends_windows
 from leadline.runner.watermarks import Job
@@ -24,6 +26,9 @@ Ints = NDArray[np.int64]
 # scraped at the latest (batch_send_deadline), and it takes up to 1 s until it is stored. Source: Prometheus 2.42,
 # remote_write.queue_config.
 WAITED_NS_MAX = 7 * S
+# Tables whose rows usually come later than their time: senders hold samples back, and steps and calls have the time at
+# which they began, and are told when they are over. Events come as they happen.
+SAMPLES, TOLD_AT_END = (METRIC_SAMPLE,), (STEP, COLLECTIVE)
 _SPAN_NS, _SPANS = 10 * S, 6  # the last minute, by tens of seconds: four scrapes at the usual 15 s
 # Edges told before: about 200 bytes each. Of one that was forgotten, the next telling counts as news.
 EDGES_MAX = 200_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leadline.analysis import Analysis
+from leadline.model.tables import Table
 from leadline.model.units import S
 from leadline.runner.arrivals import Lateness
 from leadline.runner.behind import Behind
@@ -64,7 +65,8 @@ class Lane:
     schedule: Schedule
     fed_by: list[Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
     behind: Behind | None = None  # of one that judges jobs
-    lateness: Lateness | None = None  # of samples, where it reads them and follows live data
+    # Of what is told later than it happens, by tables, where it reads samples and follows live data.
+    lateness: tuple[tuple[tuple[Table, ...], Lateness], ...] = ()
     flight: Flight | None = None  # the window that is being judged
     back_ns: int | None = None  # from here on it is judged again: jobs that were behind show symptoms there
     back_after_ns: int = 0  # not before

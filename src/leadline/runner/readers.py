@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from leadline.analysis.spec import Read
 from leadline.model.tables import Table
-from leadline.model.tables.metrics import METRIC_SAMPLE
 from leadline.model.units import S
 from leadline.runner.arrivals import Edges, times_of
 from leadline.runner.clock.clocks import is_clocked
@@ -73,8 +72,9 @@ class Readers:
                     continue
                 for begin_ns, end_ns in _spans(times, first_ns, last_ns, schedule):
                     schedule.touched(max(begin_ns - margin_ns, after_ns), end_ns + back_ns + margin_ns, now_ns)
-                if counted and lane.lateness is not None and table is METRIC_SAMPLE:
-                    lane.lateness.hear(first_ns, now_ns)
+                for tables, lateness in lane.lateness if counted else ():
+                    if table in tables:
+                        lateness.hear(first_ns, now_ns)
                 if counted and first_ns < schedule.judged_to_ns:
                     oldest_ns = schedule.oldest_ns(now_ns)
                     late = int(np.count_nonzero(times < schedule.judged_to_ns))

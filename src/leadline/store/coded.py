@@ -64,8 +64,9 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[str | Non
     found = []
     for key in keys.tolist():
         texts: list[str | None] = []
+        left = key
         for words in reversed(columns):
-            key, code = divmod(key, len(words))
+            left, code = divmod(left, len(words))
             texts.append(words[code])
         found.append(tuple(reversed(texts)))
     return found, which_N

@@ -19,6 +19,7 @@ from leadline.model.counters import Counter
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.runner import following
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
 from leadline.runner.following import Following
@@ -581,21 +582,39 @@ def test_jobs_that_are_behind_are_judged_though_more_is_due_than_can_be_judged(s
     assert of_bert()[:2] == [20, 40]
 
 
-def test_samples_are_waited_for_as_long_as_they_usually_take(store: Store) -> None:
-    """A Prometheus that holds its samples for 4 s: a window of `anomaly` is judged when they have come, once."""
+@pytest.mark.parametrize("table", ["metric_sample", "step"])
+def test_what_is_told_later_is_waited_for_as_long_as_it_usually_takes(
+    store: Store, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Prometheus that holds its samples for 4 s, or a job whose steps last so long and are told when they are over:
+    a window of `anomaly` is judged when they have come, once."""
+    monkeypatch.setattr(following, "CHEAP_SHARE", -1.0)  # it takes long
     world = World(store, [ANALYSIS["anomaly"]], from_ns=None)
     (lane,) = world.runner._lanes
 
     def scraped(at_s: int, sent_s: int) -> None:
         world.go(sent_s - world.passed_s())
         row = {"series": bytes(16), "time_ns": BEGIN_NS + at_s * S, "value": 1.0}
-        world.come("metric_sample", rows_of(BY_NAME["metric_sample"], [row], Names()))
+        sample = rows_of(BY_NAME["metric_sample"], [row], Names())
+        world.come(table, sample if table == "metric_sample" else steps(range(at_s, at_s + 1)))
 
     for at_s in range(4, 44, 5):
         scraped(at_s, at_s + 4)
     world.go(10)
     assert world.counted["judged_again"] <= 1, "but for the first, of which nobody knew how late it comes"
     assert lane.schedule.judged_to_ns >= BEGIN_NS + 40 * S
+
+
+def test_a_window_that_costs_little_is_judged_at_once_and_again_when_steps_are_over(store: Store) -> None:
+    world = World(store, [ANALYSIS["anomaly"]], from_ns=None)
+    (lane,) = world.runner._lanes
+    for at_s in range(4, 44, 5):
+        world.go(at_s + 4 - world.passed_s())
+        world.come("step", steps(range(at_s, at_s + 1)))
+    lane.last_took_s = 0.01
+    world.go(4.5)
+    assert lane.schedule.judged_to_ns >= BEGIN_NS + 45 * S, "not 4 s later"
+    assert world.counted["judged_again"] >= 4
 
 
 def test_what_judges_all_jobs_waits_for_those_that_are_behind_for_a_bounded_time() -> None:
