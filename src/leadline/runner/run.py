@@ -29,24 +29,24 @@ from leadline.model.tables.fabric import CLOCK_FIT, WATERMARK
 from leadline.model.tables.verdicts import ANALYSIS_RUN, EVENT
 from leadline.model.units import S
 from leadline.runner.arrivals import known_times
-from leadline.runner.calls.flights import Flight, Order, Traffic, order_of, readers
+from leadline.runner.calls.flights import SHORT_NS, Flight, Order, Traffic, order_of, readers, room
 from leadline.runner.calls.ray_executor import RayExecutor
 from leadline.runner.clock.steps import ClockStep, ClockSteps, boot_ns, clock_event
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
-from leadline.runner.following import Following
+from leadline.runner.following import TOGETHER_NS, Following
 from leadline.runner.judge import Calls, Judged
 from leadline.runner.lanes import AnalysisState, Lane, Life, state_of
 from leadline.runner.load import StoreRows
 from leadline.runner.parts import next_row_ns
-from leadline.runner.plan import concluded, rhythms, upstream
+from leadline.runner.plan import beside, concluded, rhythms, upstream
 from leadline.runner.readers import Readers
 from leadline.runner.recent import Recent
 from leadline.runner.store_verdicts import VerdictStore, as_before, judged_to_ns, revision_of, run_before, runs_before
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
-from leadline.runner.windows import SETTLE_NS, Due, Schedule, Why, resumed
+from leadline.runner.windows import SETTLE_NS, TIME_MAX_NS, Due, Schedule, Why, resumed
 from leadline.runner.worker import CRASHED, DONE, TIMEOUT
 from leadline.store import Store
 
@@ -111,6 +111,7 @@ class Runner:
         self._lanes: list[Lane] = []
         self._above = upstream(self._analyses)  # places of the analyses whose verdicts each reads
         self._below = readers(self._above)
+        self._beside = beside(self._analyses)
         self._following = Following(self._lanes)
         self._readers = Readers(self._lock, now_ns, recorded=from_ns is not None)
         self._follows = from_ns is None  # of a recording the time of each row says when it was known
@@ -382,18 +383,21 @@ class Runner:
         flights = {place: lane.flight for place, lane in enumerate(self._lanes) if lane.flight is not None}
         first = {place: min(order_of(each, self._lanes[place].schedule.rhythm, place) for each in found)
                  for place, found in due.items()}  # fmt: skip
-        traffic = Traffic(flights, first, self._above, self._below)
+        patient_ns = now_ns - TOGETHER_NS if self._follows else -TIME_MAX_NS
+        traffic = Traffic(flights, first, self._above, self._below, self._beside, patient_ns)
         over = [each for each in flights.values() if each.answered and traffic.may_store(each)]
         if self._stop.is_set():  # what is answered may be that the workers were stopped
             return False
         if over:
             self._end(self._lane_of(min(over, key=lambda each: each.order)))
             return True
-        if sum(each.busy for each in flights.values()) < self._workers:
+        for_short, for_long = room(flights, self._workers)
+        if for_short:
             loading = [each.order for each in flights.values() if not each.loaded]
-            waiting = self._may_begin(traffic, due)
-            if loading or waiting:
-                order = min(loading + waiting)
+            orders = loading + self._may_begin(traffic, due)
+            orders = [each for each in orders if for_long or self._analyses[each[-1]].window_ns <= SHORT_NS]
+            if orders:
+                order = min(orders)
                 lane = self._lanes[order[-1]]
                 if lane.flight is None:
                     self._held_next = order[0] is not Why.HELD

@@ -8,6 +8,10 @@ other two rules keep that, which are those of a processor that executes out of o
     read after write    a window is loaded when all before it, of analyses whose verdicts it reads, are stored
     write after read    its verdicts are stored when all before it, of analyses that read them, are loaded
 
+Verdicts of causes shall not be as late as the slowest analysis that speaks for them: a live window that closed long ago
+(`patient_ns`) does not wait for those whose verdicts it reads `beside`, without waiting, and whose windows are longer.
+It takes what there is; the next window has the rest. For the same reason one worker is left to short windows.
+
 Jobs that are behind take turns with what is due, so that they come on where more is due than can be judged: theirs is
 when nothing that reads their verdicts, or whose they read, is being judged.
 
@@ -27,10 +31,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from leadline.model.units import S
 from leadline.runner.judge import Call, Calls, Judged
 from leadline.runner.watermarks import Job
 from leadline.runner.windows import Due, Rhythm, Why, closing
 from leadline.runner.worker import Outcome
+
+# Windows of the analyses that an alert waits for (`stalls`, `slowdowns`, `cause`) are no longer. Source: definition.
+SHORT_NS = 2 * S
 
 Order = tuple[Why, int, int]  # why, when it closes (ns), place of the analysis: the smaller is judged before
 
@@ -93,11 +101,15 @@ class Traffic:
     due: Mapping[int, Order]
     above: Sequence[Sequence[int]]
     below: Sequence[Sequence[int]]
+    beside: Sequence[Sequence[int]]
+    patient_ns: int  # windows that closed before then wait no longer for those
 
     def may_begin(self, order: Order) -> bool:
         """Whether a window that is due may be loaded."""
-        why, _, place = order
-        if place in self.flights or any(self._before(order, each) for each in self.above[place]):
+        why, closes_ns, place = order
+        waived = self.beside[place] if closes_ns < self.patient_ns else ()
+        awaited = [each for each in self.above[place] if each not in waived]
+        if place in self.flights or any(self._before(order, each) for each in awaited):
             return False
         return why is Why.LIVE or not any(self._before(order, each) for each in self.below[place])
 
@@ -128,6 +140,13 @@ class Traffic:
         if flight is None or flight.order > order:
             return False
         return not flight.loaded or (flight.following is not None and flight.following < order)
+
+
+def room(flights: Mapping[int, Flight], workers: int) -> tuple[bool, bool]:
+    """Whether a worker is free for a short window, and for a long one: of several workers one is left to short ones."""
+    busy = sum(each.busy for each in flights.values())
+    long = sum(each.busy for each in flights.values() if each.window_ns > SHORT_NS)
+    return busy < workers, busy < workers and long < max(1, workers - 1)
 
 
 def readers(above: Sequence[Sequence[int]]) -> list[list[int]]:
