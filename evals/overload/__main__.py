@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import sys
 import tempfile
 import time
@@ -62,8 +63,8 @@ class Seen:
     doubled: int = 0
     acknowledged: int = 0
     refused: int = 0  # requests of the senders that count
-    causes_lag_s: float = 0.0
-    refinements_lag_s: float = 0.0
+    causes_lag_s: float | None = None  # None: the server told none in the last of it
+    refinements_lag_s: float | None = None
     rest_s: float = 0.0
     unanswered: int = 0
     said: list[str] = field(default_factory=list)
@@ -73,7 +74,8 @@ class Seen:
     @property
     def untold(self) -> bool:
         """Whether it was behind and nobody was told."""
-        late_s = max(self.causes_lag_s, self.refinements_lag_s)
+        lags_s = [each for each in (self.causes_lag_s, self.refinements_lag_s) if each is not None]
+        late_s = max(lags_s, default=math.inf)
         return late_s > LATE_S and not any(word in text for text in self.said for word in WORDS)
 
     @property
@@ -131,12 +133,22 @@ def figures(seen: Seen) -> list[Figure]:
     """The figures of one case."""
     return [
         Figure(f"acknowledged_lost_{seen.case}", seen.lost, "rows", 0.0, "lower"),
-        Figure(f"causes_lag_s_{seen.case}", seen.causes_lag_s, "s", better="lower"),
-        Figure(f"refinements_lag_s_{seen.case}", seen.refinements_lag_s, "s", better="lower"),
+        Figure(f"causes_lag_s_{seen.case}", seen.causes_lag_s, "s", better="lower", reason=_why(seen.causes_lag_s)),
+        Figure(
+            f"refinements_lag_s_{seen.case}",
+            seen.refinements_lag_s,
+            "s",
+            better="lower",
+            reason=_why(seen.refinements_lag_s),
+        ),
         Figure(f"untold_{seen.case}", float(seen.untold), "cases", 0.0, "lower"),
         Figure(f"uncounted_{seen.case}", seen.uncounted, "requests", 0.0, "lower"),
         Figure(f"rest_s_{seen.case}", seen.rest_s, "s", 60.0, "lower"),
     ]
+
+
+def _why(lag_s: float | None) -> str | None:
+    return "the server did not answer in time" if lag_s is None else None
 
 
 def run(case: str, asked: argparse.Namespace) -> Seen:
@@ -233,7 +245,8 @@ def _late_until(seeing: Seeing, over: float) -> float:
     """Seconds from then on until verdicts of causes are not late any more; REST_S_MAX: they stay so."""
     while (waited := time.monotonic() - over) < REST_S_MAX:
         now = time.monotonic()
-        if seeing.answered(now - REST_LOOK_S) and seeing.worst_lag_s(True, now - REST_LOOK_S, now) < REST_LOOK_S:
+        late_s = seeing.worst_lag_s(True, now - REST_LOOK_S, now)
+        if late_s is not None and late_s < REST_LOOK_S:
             return waited
         time.sleep(1.0)
     return REST_S_MAX

@@ -61,19 +61,15 @@ class Seeing:
                 self.lags_s.setdefault(each.name, []).append((at_s, beyond_s))
         return True
 
-    def worst_lag_s(self, causes: bool, from_s: float, to_s: float) -> float:
-        """Median over a time of the largest lag of the analyses of causes, or of all others; 0: none was told."""
+    def worst_lag_s(self, causes: bool, from_s: float, to_s: float) -> float | None:
+        """Median over a time of the largest lag of the analyses of causes, or of all others; None: nothing was told."""
         worst: dict[float, float] = {}
         for name, told in self.lags_s.items():
             for at_s, lag_s in told:
                 if (name in CAUSES) is causes and from_s <= at_s <= to_s:
                     worst[at_s] = max(worst.get(at_s, 0.0), lag_s)
         found = sorted(worst.values())
-        return found[len(found) // 2] if found else 0.0
-
-    def answered(self, from_s: float) -> bool:
-        """Whether a look since then was answered."""
-        return any(told and told[-1][0] >= from_s for told in self.lags_s.values())
+        return found[len(found) // 2] if found else None
 
     def counted(self, before: Counts) -> dict[str, float]:
         """What grew since then of all that says that something was refused, lost, late or failed."""
