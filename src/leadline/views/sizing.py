@@ -43,8 +43,8 @@ class Live(NamedTuple):
 
 LIVE = (
     Live(1, None, None, 460e6, "leadline up and one agent for 2 minutes, no job", "2026-11-27"),
-    Live(64, 1.17, 0.90, None, "python -m bench.live --hosts 64 --seconds 60", "2026-11-28"),
-    Live(256, 1.67, 6.38, 1.795e9, "python -m bench.live --hosts 256 --seconds 60", "2026-11-28"),
+    Live(64, 0.92, 0.57, None, "python -m bench.live --hosts 64 256", "2026-11-28"),
+    Live(256, 1.62, 9.07, 1.582e9, "python -m bench.live --hosts 256 --seconds 60", "2026-11-28"),
 )
 """In order of size; hosts of GPUS_OF_LIVE GPUs."""
 GPUS_OF_LIVE = 8
