@@ -92,7 +92,7 @@ def parts(store: Store) -> Any:
     sources.refuse(H2, wall_ns, refused("too_old"), 5, "secret of beta")
     intake = SimpleNamespace(
         sources=sources, counts=counts, config=SimpleNamespace(series_max=1000), waiting_rows={"step": 1},
-        series_known=4, last_store_error="",
+        held_s=(0.0, ""), series_known=4, last_store_error="",
     )  # fmt: skip
     live = SimpleNamespace(rows=lambda: {"step": 10})
     return SimpleNamespace(

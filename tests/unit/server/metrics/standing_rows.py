@@ -72,7 +72,9 @@ def parts_of(store: Store, verdicts: Verdicts, clock: Clock) -> Parts:
     counts = Counts()
     sources = Sources(counts)
     sources.heard(Sender("acme", "rows", "agent at 10.0.0.7"), NOW - 40 * S, rows=3, newest_ns=NOW - 45 * S)
-    intake: Any = SimpleNamespace(counts=counts, sources=sources, series_known=7, waiting_rows={"event": 2})
+    intake: Any = SimpleNamespace(
+        counts=counts, sources=sources, series_known=7, waiting_rows={"event": 2}, held_s=(0.0, "")
+    )
     return Parts(store, intake, NOW, clock.now_ns, verdicts=verdicts)
 
 
