@@ -87,6 +87,7 @@ class Senders:
         self._pages: dict[str, bytes] = {}
         self.status: Counter[str] = Counter()
         self.lost = 0  # bodies that were never taken
+        self.datagrams = 0  # sent
         self.late_ms: list[float] = []
         self.took_ms: list[float] = []
         self._open: set[asyncio.Task[None]] = set()
@@ -102,6 +103,7 @@ class Senders:
             body = self._bodies[at : at + size]
             if how == UDP:
                 self._udp.sendto(body, self._to)
+                self.datagrams += 1
                 continue
             if how != HTTP:
                 self._pages[self._targets[who]] = bytes(body)
@@ -120,7 +122,7 @@ class Senders:
         return {
             "status": dict(self.status), "late_ms_p99": float(np.percentile(late, 99)),
             "answer_ms_p50": float(np.median(took)), "answer_ms_p99": float(np.percentile(took, 99)),
-            "lost": self.lost + len(self._open), "cpu_s": used.ru_utime + used.ru_stime,
+            "lost": self.lost + len(self._open), "datagrams": self.datagrams, "cpu_s": used.ru_utime + used.ru_stime,
         }  # fmt: skip
 
     async def _send(self, who: int, path: str, body: memoryview, after: asyncio.Task[None] | None) -> None:

@@ -12,8 +12,8 @@ count what was acknowledged to them. After a minute, in which the server's CPU i
     acknowledged_lost      rows that senders were told are stored, and that a user does not find afterwards
     causes_lag_s           how late verdicts of causes were at the end of it, beyond window and grace
     refinements_lag_s      the same of all other analyses: they may be later, causes come first
-    untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so
-    uncounted              requests refused, or datagrams lost, that no counter tells of
+    untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so, or did not answer
+    uncounted              requests refused, and datagrams of sFlow not taken, beyond those that counters tell of
     rest_s                 seconds from its end until the server takes less than a tenth of a core (load), or verdicts
                            of causes are no more than 5 s late (stall)
 """
@@ -39,7 +39,7 @@ from bench.peers import Peer
 from evals.disk_faults.control import Control, Fault, built
 from evals.disk_faults.sending import Senders
 from evals.overload.seeing import Seeing, findings, select
-from evals.overload.slowed import Slowed
+from evals.overload.slowed import slowed
 from leadline.model.errors import LeadlineError, WorldError
 
 S = 10**9
@@ -50,7 +50,14 @@ LATE_S = 30.0  # told where it is more
 REST_CORES, REST_LOOK_S, REST_S_MAX = 0.1, 5.0, 300.0  # an empty server takes 0.02
 ASK_S = 10.0  # before its end `doctor` is asked, and waited for that long
 LAST_S = 30.0  # of the fault, in which the lag at its end is seen
-WORDS = ("behind", "late", "slow", "not answered", "does not answer", "full", "waits")  # of findings that say it
+WORDS = (
+    "behind",
+    "late",
+    "slow",
+    "does not answer",
+    "full",
+    "waits",
+)  # of findings that say it; no answer says nothing
 
 
 @dataclass
@@ -63,6 +70,7 @@ class Seen:
     doubled: int = 0
     acknowledged: int = 0
     refused: int = 0  # requests of the senders that count
+    datagrams: float = 0.0  # of sFlow, that were decoded
     causes_lag_s: float | None = None  # None: the server told none in the last of it
     refinements_lag_s: float | None = None
     rest_s: float = 0.0
@@ -80,14 +88,20 @@ class Seen:
 
     @property
     def uncounted(self) -> int:
-        """Refusals that no counter tells of. A request that nobody answered in time may have been taken."""
-        refused = self.refused_of_fleet() + self.refused
-        told = sum(amount for name, amount in self.counted.items() if name.startswith(("ingest_refused", "connection")))
-        return refused if refused and not told else 0
+        """Refusals and lost datagrams that no counter tells of. A request that nobody answered may have been taken."""
+        refused: float = self.refused + sum(
+            times for told, times in self.sent["status"].items() if int(told.split()[-1]) >= 300
+        )
+        told = sum(self.told_of(name) for name in ("ingest_refused ", "connection_closed "))
+        told -= self.told_of("connection_closed idle")
+        datagrams: float = (
+            self.sent["datagrams"] - self.datagrams - self.told_of("sflow_lost kernel", "sflow_lost queue")
+        )
+        return round(max(0.0, refused - told) + max(0.0, datagrams))
 
-    def refused_of_fleet(self) -> int:
-        """Requests of the fleet that were answered with an error."""
-        return sum(times for told, times in self.sent["status"].items() if int(told.split()[-1]) >= 300)
+    def told_of(self, *begins: str) -> float:
+        """What counters grew whose name and reason begin so."""
+        return sum(amount for name, amount in self.counted.items() if name.startswith(begins))
 
 
 class _Asked:
@@ -196,8 +210,6 @@ def _watched(
         before_s, began = server.cpu_s(), time.monotonic()
         time.sleep(warm_s / 2)
         seen.cores = (server.cpu_s() - before_s) / (time.monotonic() - began)
-        seeing.look()
-        before = dict(seeing.counts)
         seeing.start()
         with _fault(server, control, fault_s, seen.cores / times):
             over = time.monotonic() + fault_s
@@ -210,8 +222,10 @@ def _watched(
         seen.rest_s = _rests_after(server, over) if control is None else _late_until(seeing, over)
         seeing.stop()
         seeing.look()
-        seen.unanswered, seen.counted = seeing.unanswered, seeing.counted(before)
-        seen.acknowledged, seen.refused = counting.rows, counting.refused
+        seen.unanswered, seen.counted = seeing.unanswered, seeing.counted()
+        seen.datagrams = seeing.counts.get(("leadline_ingest_accepted_total", "datagrams"), 0.0)
+        seen.acknowledged = counting.rows
+        seen.refused = sum(times for status, times in counting.statuses.items() if status >= 300)
         seen.lost, seen.doubled = counting.missing_and_doubled(_Asked(server.url)) or (seen.acknowledged, 0)
     finally:
         counting.stop()
@@ -221,7 +235,7 @@ def _watched(
 @contextlib.contextmanager
 def _fault(server: Peer, control: Control | None, seconds: float, cores: float) -> Iterator[None]:
     if control is None:
-        with Slowed(server.pids, cores):
+        with slowed(server.pids, cores):
             yield
         return
     control.arm(None, Fault.STALL, seconds=seconds)

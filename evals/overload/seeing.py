@@ -17,7 +17,6 @@ EVERY_S = 1.0
 ANSWER_S_MAX = 60.0
 CAUSES = ("slowdowns", "stalls", "cause")  # whose verdicts an alert waits for
 S = 10**9
-Counts = dict[tuple[str, str], float]  # of a counter and its reason
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class Seeing:
 
     url: str
     lags_s: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    counts: Counts = field(default_factory=dict)
+    counts: dict[tuple[str, str], float] = field(default_factory=dict)  # as told last, by name and reason
     unanswered: int = 0
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -71,13 +70,12 @@ class Seeing:
         found = sorted(worst.values())
         return found[len(found) // 2] if found else None
 
-    def counted(self, before: Counts) -> dict[str, float]:
-        """What grew since then of all that says that something was refused, lost, late or failed."""
-        grown = {key: value - before.get(key, 0.0) for key, value in self.counts.items() if key[0].endswith("_total")}
+    def counted(self) -> dict[str, float]:
+        """All that says that something was refused, lost, late or failed, since the server began."""
         return {
-            f"{name.removeprefix('leadline_').removesuffix('_total')} {reason}": round(more, 3)
-            for (name, reason), more in grown.items()
-            if more and not name.startswith(("leadline_cpu", "leadline_ingest_accepted"))
+            f"{name.removeprefix('leadline_').removesuffix('_total')} {reason}": round(amount, 3)
+            for (name, reason), amount in self.counts.items()
+            if amount and name.endswith("_total") and not name.startswith(("leadline_cpu", "leadline_ingest_accepted"))
         }
 
     def _run(self) -> None:

@@ -14,8 +14,6 @@ from leadline.analysis.spec import Read
 from leadline.model.ids import EntityId
 from leadline.model.tables import Table
 from leadline.model.tables.fabric import RELATION
-from leadline.model.tables.metrics import METRIC_SAMPLE
-from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.units import S
 from leadline.runner.load import Chosen, ends_windows
 from leadline.runner.watermarks import Job
@@ -26,9 +24,6 @@ Ints = NDArray[np.int64]
 # scraped at the latest (batch_send_deadline), and it takes up to 1 s until it is stored. Source: Prometheus 2.42,
 # remote_write.queue_config.
 WAITED_NS_MAX = 7 * S
-# Tables whose rows usually come later than their time: senders hold samples back, and steps and calls have the time at
-# which they began, and are told when they are over. Events come as they happen.
-SAMPLES, TOLD_AT_END = (METRIC_SAMPLE,), (STEP, COLLECTIVE)
 _SPAN_NS, _SPANS = 10 * S, 6  # the last minute, by tens of seconds: four scrapes at the usual 15 s
 # Edges told before: about 200 bytes each. Of one that was forgotten, the next telling counts as news.
 EDGES_MAX = 200_000
@@ -96,9 +91,10 @@ def united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class Lateness:
-    """How old rows usually are when they come: who has waited so long has most of what there is."""
+    """How old rows of some tables usually are when they come: who has waited so long has most of what there is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *tables: Table) -> None:
+        self.tables = tables
         self._largest: deque[tuple[int, int]] = deque()  # span of time, and the oldest that came in it
 
     def hear(self, oldest_ns: int, now_ns: int) -> None:

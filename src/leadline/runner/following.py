@@ -16,8 +16,9 @@ import pyarrow as pa
 from leadline.analysis.spec import Part
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.metrics import METRIC_SAMPLE
+from leadline.model.tables.training import COLLECTIVE, STEP
 from leadline.model.units import S
-from leadline.runner.arrivals import SAMPLES, TOLD_AT_END, Ints, Lateness, first_by_job
+from leadline.runner.arrivals import Ints, Lateness, first_by_job
 from leadline.runner.behind import Behind
 from leadline.runner.calls.flights import Flight
 from leadline.runner.lanes import Lane
@@ -50,7 +51,7 @@ class Following:
             if lane.analysis.part is Part.JOB:
                 lane.behind = Behind(lane.analysis.window_ns)
             elif any(read.table is METRIC_SAMPLE for read in lane.analysis.reads):
-                lane.lateness = ((SAMPLES, Lateness()), (TOLD_AT_END, Lateness()))
+                lane.held_back, lane.over_later = Lateness(METRIC_SAMPLE), Lateness(STEP, COLLECTIVE)
         for lane in self._lanes:
             read_on = {read.table.name for read in lane.analysis.reads if not read.waits}
             if lane.behind is None:
@@ -101,8 +102,8 @@ class Following:
         if lane.behind is not None:
             soon = now_ns - end_ns < lane.schedule.rhythm.grace_ns + TOGETHER_NS
             return soon and any(now_ns - LATE_NS < to_ns < end_ns for to_ns in come.values())
-        for tables, lateness in lane.lateness:
-            if now_ns - end_ns < lateness.usual_ns(now_ns) and (tables is SAMPLES or not _is_cheap(lane)):
+        for lateness in (lane.held_back, None if _is_cheap(lane) else lane.over_later):
+            if lateness is not None and now_ns - end_ns < lateness.usual_ns(now_ns):
                 return True  # else it is judged now and once more when they have come
         if now_ns - end_ns >= LATE_NS:
             return False  # where the machine is too slow somebody is always behind, and the others want to be told

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from leadline.analysis import Analysis
-from leadline.model.tables import Table
 from leadline.model.units import S
 from leadline.runner.arrivals import Lateness
 from leadline.runner.behind import Behind
@@ -65,8 +64,10 @@ class Lane:
     schedule: Schedule
     fed_by: list[Lane] = field(default_factory=list)  # that judge jobs, and whose verdicts it reads without waiting
     behind: Behind | None = None  # of one that judges jobs
-    # Of what is told later than it happens, by tables, where it reads samples and follows live data.
-    lateness: tuple[tuple[tuple[Table, ...], Lateness], ...] = ()
+    # Where it reads samples and follows live data: of what senders hold back; and of steps and calls, which have the
+    # time at which they began and are told when they are over. Events come as they happen.
+    held_back: Lateness | None = None
+    over_later: Lateness | None = None
     flight: Flight | None = None  # the window that is being judged
     back_ns: int | None = None  # from here on it is judged again: jobs that were behind show symptoms there
     back_after_ns: int = 0  # not before

@@ -45,8 +45,8 @@ def beside(analyses: Sequence[Analysis]) -> list[list[int]]:
     """For each analysis the places of those whose verdicts it takes as they are: it reads them without waiting, and
     their windows are longer than its own."""
     out = []
-    for place, analysis in enumerate(analyses):
+    for analysis, above in zip(analyses, upstream(analyses), strict=True):
         awaited = {read.table.name for read in analysis.reads if read.waits}
-        longer = [at for at in upstream(analyses)[place] if analyses[at].window_ns > analysis.window_ns]
+        longer = [at for at in above if analyses[at].window_ns > analysis.window_ns]
         out.append([at for at in longer if not awaited & {table.name for table in analyses[at].writes}])
     return out

@@ -72,8 +72,8 @@ class Readers:
                     continue
                 for begin_ns, end_ns in _spans(times, first_ns, last_ns, schedule):
                     schedule.touched(max(begin_ns - margin_ns, after_ns), end_ns + back_ns + margin_ns, now_ns)
-                for tables, lateness in lane.lateness if counted else ():
-                    if table in tables:
+                for lateness in (lane.held_back, lane.over_later):
+                    if counted and lateness is not None and table in lateness.tables:
                         lateness.hear(first_ns, now_ns)
                 if counted and first_ns < schedule.judged_to_ns:
                     oldest_ns = schedule.oldest_ns(now_ns)

@@ -31,7 +31,8 @@ from leadline.model.units import S
 from leadline.runner.arrivals import known_times
 from leadline.runner.calls.flights import SHORT_NS, Flight, Order, Traffic, order_of, readers, room
 from leadline.runner.calls.ray_executor import RayExecutor
-from leadline.runner.clock.steps import ClockStep, ClockSteps, boot_ns, clock_event
+from leadline.runner.clock.own import OwnClock, set_right
+from leadline.runner.clock.steps import ClockStep, ClockSteps, boot_ns
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import Executor, WorkerProcesses
 from leadline.runner.following import TOGETHER_NS, Following
@@ -118,9 +119,7 @@ class Runner:
         self.watermarks = Watermarks()
         if elapsed_ns is None and now_ns is time.time_ns:
             elapsed_ns = boot_ns
-        self._clock = ClockSteps(now_ns, elapsed_ns) if elapsed_ns is not None and self._follows else None
-        self.clock_steps: tuple[ClockStep, ...] = ()  # the last ones, oldest first
-        self._clock_news: tuple[ClockStep, ...] = ()  # that are not stored yet
+        self._clock = OwnClock(ClockSteps(now_ns, elapsed_ns) if elapsed_ns is not None and self._follows else None)
         self._closed: tuple[int, int] | None = (
             None  # when spans that nobody tells were looked for, and those told before
         )
@@ -246,7 +245,7 @@ class Runner:
         """How each analysis does, in the order in which they run."""
         now_ns, ended_ns = self._now_ns(), self._ended()
         with self._lock:
-            return [state_of(lane, now_ns, ended_ns, self._follows, self.clock_in_doubt) for lane in self._lanes]
+            return [state_of(lane, now_ns, ended_ns, self._follows, self._clock.in_doubt) for lane in self._lanes]
 
     # --- the thread ---
 
@@ -265,7 +264,7 @@ class Runner:
                 judged = not self._stop.is_set() and self.step()
                 if judged:
                     self._beat_s = time.monotonic()
-                elif self._from_ns is None and not self.judging and not self.clock_in_doubt:
+                elif self._from_ns is None and not self.judging and not self._clock.in_doubt:
                     self.close_unwatched()  # of a recording what lasts at its end lasts
                 self._failing = 0
             except Exception as error:
@@ -360,7 +359,7 @@ class Runner:
         of which no state was stored meanwhile was never told.
         """
         while not self._stop.wait(SENDERS_EVERY_NS / S):
-            if self.clock_in_doubt:
+            if self._clock.in_doubt:
                 continue
             now_ns = self._now_ns()
             try:
@@ -374,7 +373,7 @@ class Runner:
     def step(self) -> bool:
         """Store the verdicts of a window that is judged, else load one call that is due, if a worker is free. Returns:
         whether anything was done. Errors: StoreError."""
-        if self.clock_in_doubt:
+        if self._clock.in_doubt:
             return False
         now_ns, ended_ns = self._now_ns(), self._ended()
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
@@ -543,45 +542,28 @@ class Runner:
     # --- this machine's own clock ---
 
     @property
-    def clock_in_doubt(self) -> bool:
-        """Whether the clock was just set forward: nothing is judged until it has proved to stay."""
-        return self._clock is not None and self._clock.in_doubt
+    def clock_steps(self) -> tuple[ClockStep, ...]:
+        """What the clock was set by, the last ones, oldest first."""
+        return self._clock.steps
 
     def look_at_clock(self) -> ClockStep | None:
         """Look whether the clock was set, and go on from where it is now: what was judged ahead of it is to be judged
         when its time comes, and what came while it was wrong is judged again. Errors: StoreError, if a step that it
         found before cannot be stored."""
-        step = self._clock.look() if self._clock is not None else None
+        step = self._clock.look()
         if step is not None:
-            log.warning("the clock of this machine was set %+.1f s", step.by_ns / S)
             self._count(counter("clock_steps", "server"), 1)
-            self.clock_steps = (*self.clock_steps[-9:], step)
-            self._clock_news = (*self._clock_news[-9:], step)
-            if step.by_ns < 0:
-                self._set_right(step)
-        if self._clock_news and not self.clock_in_doubt:
-            rows = clock_event(self._clock_news, self._config.provider)
+        if step is not None and step.by_ns < 0:
+            self.watermarks.clock_stepped(step.at_ns)
+            with self._lock:
+                self._give_up()
+                set_right(self._lanes, step, min(step.wrong_ns + CLOCK_BACK_NS, self._config.backfill_s_max * S))
+        rows = self._clock.untold(self._config.provider)
+        if rows is not None:
             self._store.append(EVENT, rows)
             self.touched(self._config.provider, rows["cluster"][0].as_py(), EVENT, {"rows": rows}, rows.num_rows)
-            self._clock_news = ()
+            self._clock.told()
         return step
-
-    def _set_right(self, step: ClockStep) -> None:
-        """The clock was set back. As after a start, the present goes first; the windows of the time for which it was
-        wrong are judged again after it."""
-        self.watermarks.clock_stepped(step.at_ns)
-        wrong_ns = min(step.wrong_ns + CLOCK_BACK_NS, self._config.backfill_s_max * S)
-        with self._lock:
-            self._give_up()
-            for lane in self._lanes:
-                lane.back_after_ns = min(lane.back_after_ns, step.at_ns)
-                lane.schedule.clock_stepped(step.at_ns)
-                if lane.behind is not None:
-                    lane.behind.clock_stepped(lane.schedule.judged_to_ns, step.at_ns)
-                try:
-                    lane.schedule.backfill(step.at_ns - wrong_ns, lane.schedule.judged_to_ns)
-                except OverflowError:  # somebody has asked for a hundred spans
-                    lane.schedule.set_back(step.at_ns - wrong_ns, step.at_ns)
 
     def _pass_over(self, lane: Lane, flight: Flight) -> None:
         """Go on behind a window without rows, at the next one that has some."""

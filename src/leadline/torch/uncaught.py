@@ -9,6 +9,7 @@ asked for the end.
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 from collections.abc import Callable
@@ -19,9 +20,9 @@ from typing import Any
 KIND = "rank-failed"
 TEXT_MAX = 500  # characters of a message, which may hold a whole state dict. Source: bound
 CAUSES_MAX = 16  # exceptions that are followed from one to what it was raised from: they may be a circle. Source: bound
-# Files that are not the user's: libraries, Python itself, this package, and code without a file ("<frozen ...>").
-_PATHS = sysconfig.get_paths()
-LIBRARIES = tuple({_PATHS[name] for name in ("purelib", "platlib", "stdlib")} | {str(Path(__file__).parents[1]), "<"})
+# Files that are not the user's: packages that were installed, Python itself, this package, and code without a file.
+PACKAGES = ("/site-packages/", "/dist-packages/")
+LIBRARIES = (sysconfig.get_path("stdlib") + os.sep, str(Path(__file__).parents[1]) + os.sep, "<")
 
 
 class Uncaught:
@@ -80,7 +81,7 @@ def place_of(trace: TracebackType | None) -> str:
     found = ""
     while trace is not None:
         code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(LIBRARIES):
+        if not code.co_filename.startswith(LIBRARIES) and not any(each in code.co_filename for each in PACKAGES):
             found = f"{Path(code.co_filename).name}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
     return found

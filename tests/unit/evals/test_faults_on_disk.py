@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -135,65 +136,67 @@ class Tried:
         self.process.communicate()
 
 
+@pytest.fixture
+def control(tmp_path: Path) -> Iterator[Control]:
+    """Of processes whose directory is `tmp_path`/store."""
+    (tmp_path / "store").mkdir()
+    with Control(built(tmp_path), tmp_path / "store", tmp_path / "control") as made:
+        yield made
+
+
 @needs_compiler
-def test_the_library_strikes_what_it_is_armed_for_and_counts_everything(tmp_path: Path) -> None:
+def test_the_library_strikes_what_it_is_armed_for_and_counts_everything(tmp_path: Path, control: Control) -> None:
     directory = tmp_path / "store"
-    directory.mkdir()
     write = Site(Call.WRITE, Stage.MERGE, Kind.DATA)
-    with Control(built(tmp_path), directory, tmp_path / "control") as control:
-        tried = Tried(control, directory)
-        assert tried("os.write(file, b'12345678')") == "8"
-        control.arm(write, Fault.FULL, skip=1, strikes=1, seconds=60)
-        assert [tried("os.write(file, b'12345678')") for _ in range(3)] == ["8", "'ENOSPC'", "8"]
-        control.arm(write, Fault.SHORT, strikes=1, seconds=60)
-        assert [tried("os.pwrite(file, b'12345678', 0)") for _ in range(2)] == ["4", "8"]
-        control.arm(write, Fault.SHORT_THEN_FULL, strikes=1, seconds=60)
-        assert [tried("os.writev(file, [b'12', b'345678'])") for _ in range(3)] == ["2", "'ENOSPC'", "8"]
-        assert (control.made, control.strikes()) == (1, [(write, "/t/tmp_merge_all_1_2_1/data.bin")])
-        control.arm(None, Fault.IO_ERROR, seconds=60)
-        for call in ("os.open('t/x', os.O_CREAT | os.O_WRONLY)", "os.mkdir('y')", "os.rename('t', 'u')",
-                     "os.link('t', 'u')", "os.fsync(file)", "os.ftruncate(file, 3)",
-                     "os.posix_fallocate(file, 0, 9)"):  # fmt: skip
-            assert tried(call) == "'EIO'", call
-        assert tried(f"os.mkdir({str(tmp_path / 'beside')!r})") == "None", "it is not below the directory"
-        control.lift()
-        assert tried("os.rename('t', 'u')") == "None"
-        tried.end()
-        assert control.struck()[write] == 3
-        assert control.seen()[write] == 8, "the one after a short write belongs to that"
-        assert control.seen()[Site(Call.CREATE, Stage.MERGE, Kind.DATA)] == 1
+    tried = Tried(control, directory)
+    assert tried("os.write(file, b'12345678')") == "8"
+    control.arm(write, Fault.FULL, skip=1, strikes=1, seconds=60)
+    assert [tried("os.write(file, b'12345678')") for _ in range(3)] == ["8", "'ENOSPC'", "8"]
+    control.arm(write, Fault.SHORT, strikes=1, seconds=60)
+    assert [tried("os.pwrite(file, b'12345678', 0)") for _ in range(2)] == ["4", "8"]
+    control.arm(write, Fault.SHORT_THEN_FULL, strikes=1, seconds=60)
+    assert [tried("os.writev(file, [b'12', b'345678'])") for _ in range(3)] == ["2", "'ENOSPC'", "8"]
+    assert (control.made, control.strikes()) == (1, [(write, "/t/tmp_merge_all_1_2_1/data.bin")])
+    control.arm(None, Fault.IO_ERROR, seconds=60)
+    for call in ("os.open('t/x', os.O_CREAT | os.O_WRONLY)", "os.mkdir('y')", "os.rename('t', 'u')",
+                 "os.link('t', 'u')", "os.fsync(file)", "os.ftruncate(file, 3)",
+                 "os.posix_fallocate(file, 0, 9)"):  # fmt: skip
+        assert tried(call) == "'EIO'", call
+    assert tried(f"os.mkdir({str(tmp_path / 'beside')!r})") == "None", "it is not below the directory"
+    control.lift()
+    assert tried("os.rename('t', 'u')") == "None"
+    tried.end()
+    assert control.struck()[write] == 3
+    assert control.seen()[write] == 8, "the one after a short write belongs to that"
+    assert control.seen()[Site(Call.CREATE, Stage.MERGE, Kind.DATA)] == 1
 
 
 @needs_compiler
-def test_a_disk_that_hangs_holds_a_call_until_it_is_lifted_and_then_does_it(tmp_path: Path) -> None:
+def test_a_disk_that_hangs_holds_a_call_until_it_is_lifted_and_then_does_it(tmp_path: Path, control: Control) -> None:
     directory = tmp_path / "store"
-    directory.mkdir()
-    with Control(built(tmp_path), directory, tmp_path / "control") as control:
-        tried = Tried(control, directory)
-        control.arm(None, Fault.STALL, seconds=60)
-        assert tried.process.stdin
-        tried.process.stdin.write("os.mkdir('y')\n")
-        tried.process.stdin.flush()
-        end = time.monotonic() + 30
-        while not control.made:
-            assert time.monotonic() < end, "it was not held"
-            time.sleep(0.01)
-        assert not (directory / "y").exists()
-        control.lift()
-        assert tried.answer() == "None"
-        assert (directory / "y").is_dir()
-        tried.end()
+    tried = Tried(control, directory)
+    control.arm(None, Fault.STALL, seconds=60)
+    assert tried.process.stdin
+    tried.process.stdin.write("os.mkdir('y')\n")
+    tried.process.stdin.flush()
+    end = time.monotonic() + 30
+    while not control.made:
+        assert time.monotonic() < end, "it was not held"
+        time.sleep(0.01)
+    assert not (directory / "y").exists()
+    control.lift()
+    assert tried.answer() == "None"
+    assert (directory / "y").is_dir()
+    tried.end()
 
 
 @needs_compiler
-def test_a_fault_is_over_after_its_time(tmp_path: Path) -> None:
+def test_a_fault_is_over_after_its_time(tmp_path: Path, control: Control) -> None:
     directory = tmp_path / "store"
-    directory.mkdir()
-    with Control(built(tmp_path), directory, tmp_path / "control") as control:
-        tried = Tried(control, directory)
-        control.arm(None, Fault.FULL, strikes=EVERY, seconds=0.0)
-        assert tried("os.mkdir('y')") == "None"
-        tried.end()
+    tried = Tried(control, directory)
+    control.arm(None, Fault.FULL, strikes=EVERY, seconds=0.0)
+    assert tried("os.mkdir('y')") == "None"
+    tried.end()
     assert errno.ENOSPC  # what FULL stands for
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +12,21 @@ import pytest
 from tests.builders.incident import Names, rows_of
 from tests.builders.stores import opened_store
 from tests.unit.runner.toy_rows import BEGIN_NS, SECONDS, S, edges, fits, flows, steps, story
+from tests.unit.runner.toy_world import World
 
 from leadline.analysis import BY_NAME as ANALYSIS
-from leadline.analysis.spec import Analysis, Window
-from leadline.model.counters import Counter
+from leadline.analysis.spec import Window
 from leadline.model.errors import StoreError, UsageError
 from leadline.model.tables import BY_NAME, Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
-from leadline.runner import following
 from leadline.runner.config import RunnerConfig
 from leadline.runner.execute import InProcess
-from leadline.runner.following import Following
 from leadline.runner.judge import Judged
-from leadline.runner.lanes import Lane
 from leadline.runner.load import Chosen
 from leadline.runner.offline import judge_bundle
-from leadline.runner.plan import rhythms
 from leadline.runner.replay import Replay
 from leadline.runner.run import Runner, kept_ns
 from leadline.runner.store_verdicts import Run, as_before, run_before
-from leadline.runner.watermarks import LATE_NS
-from leadline.runner.windows import Schedule
 from leadline.runner.worker import Outcome
 from leadline.server.analyses import gap_findings
 from leadline.store import Store
@@ -50,35 +44,6 @@ WRITTEN = ("ecmp_group", "flow_volume", "ledger")
 def store(tmp_path: Path) -> Iterator[Store]:
     with opened_store(tmp_path / "store") as made:
         yield made
-
-
-class World:
-    """A runner without its thread: rows are told and stored, time moves, windows are judged step by step."""
-
-    def __init__(self, store: Store, analyses: Sequence[Analysis] = TOYS, at_s: float = 0, **more: Any) -> None:
-        self.store, self.clock = store, FakeClock(BEGIN_NS)
-        self.clock.advance(at_s)
-        self.counted: Tally[str] = Tally()
-        now_ns, config = more.pop("now_ns", self.clock), more.pop("config", RunnerConfig())
-        self.runner = Runner(config, store, self.count, now_ns, analyses, more.pop("executor", InProcess()), **more)
-        self.runner.prepare()
-
-    def count(self, counter: Counter, amount: int) -> None:
-        self.counted[counter.reason] += amount
-
-    def come(self, name: str, rows: pa.Table) -> None:
-        """Rows are accepted and stored."""
-        self.store.append(BY_NAME[name], rows)
-        self.runner.touched("acme", "lab", BY_NAME[name], {"rows": rows}, rows.num_rows)
-
-    def passed_s(self) -> float:
-        return (self.clock() - BEGIN_NS) / S
-
-    def go(self, seconds: float) -> None:
-        """Time passes; everything that is due is judged."""
-        self.clock.advance(seconds)
-        while self.runner.step():
-            pass
 
 
 def verdicts(store: Store) -> dict[str, pa.Table]:
@@ -524,105 +489,6 @@ def test_a_host_whose_clock_is_a_minute_off_is_mapped_by_a_coarse_fit(store: Sto
     (fit,) = store.query("SELECT clock, offset_ns, bound_ns, end_ns FROM leadline.clock_fit").to_pylist()
     assert (fit["clock"], fit["offset_ns"], fit["bound_ns"]) == ("h1/1", 60 * S, S)
     assert fit["end_ns"] < BEGIN_NS - 2000 * S  # what the host sent before it was known to be off is mapped too
-
-
-def test_windows_of_a_job_wait_for_its_senders_and_those_of_others_do_not(store: Store) -> None:
-    """The toy ledger judges jobs in windows of 20 s."""
-    world = World(store)
-
-    def said(host: str, job: str, to_s: float, state: str = "open") -> None:
-        row = {
-            "host": host, "clock": f"{host}/1", "reported_ns": world.clock(), "to_ns": BEGIN_NS + round(to_s * S),
-            "sender": "agent", "job": job, "ranks": 1, "state": state,
-        }  # fmt: skip
-        world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))
-
-    def judged() -> set[str]:
-        sql = "SELECT part FROM leadline.analysis_run WHERE part != '' AND end_ns = {end:Int64}"
-        rows = store.query(sql, {"end": BEGIN_NS + 20 * S})
-        return {row["part"] for row in rows.to_pylist()}
-
-    world.come("step", steps(range(20)))
-    said("h1", "bert", 0), said("h2", "bert", 0), said("h3", "llama", 0)
-    world.clock.advance(30)
-    said("h1", "bert", 30), said("h2", "bert", 5), said("h3", "llama", 30)
-    world.go(1)
-    assert judged() == {"llama"}
-    said("h2", "bert", 30)
-    world.go(1)
-    assert judged() == {"llama", "bert"}
-
-
-def test_jobs_that_are_behind_are_judged_though_more_is_due_than_can_be_judged(store: Store) -> None:
-    """Whenever a window was judged the next has closed already, as on a machine that is too slow."""
-    world = World(store, from_ns=None)
-
-    def said(host: str, job: str, to_s: float) -> None:
-        row = {
-            "host": host, "clock": f"{host}/1", "reported_ns": world.clock(), "to_ns": BEGIN_NS + round(to_s * S),
-            "sender": "agent", "job": job, "ranks": 1, "state": "open",
-        }  # fmt: skip
-        world.come("watermark", rows_of(BY_NAME["watermark"], [row], Names()))
-
-    def of_bert() -> list[int]:
-        sql = "SELECT end_ns FROM leadline.analysis_run WHERE part = 'bert' AND end_ns > {begin:Int64} ORDER BY end_ns"
-        return [(row["end_ns"] - BEGIN_NS) // S for row in store.query(sql, {"begin": BEGIN_NS}).to_pylist()]
-
-    world.come("step", steps(range(40)))
-    said("h1", "bert", 5), said("h3", "llama", 60)
-    world.go(60)
-    assert of_bert() == []
-    said("h1", "bert", 1000), said("h3", "llama", 1000)
-    for number in range(8):
-        world.come("flow_sample", flows(range(60 + 20 * number, 61 + 20 * number)))
-        world.clock.advance(20)
-        assert world.runner.step()
-    world.runner.stop()
-    world.runner._verdicts.store_runs()
-    assert of_bert()[:2] == [20, 40]
-
-
-@pytest.mark.parametrize("table", ["metric_sample", "step"])
-def test_what_is_told_later_is_waited_for_as_long_as_it_usually_takes(
-    store: Store, table: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A Prometheus that holds its samples for 4 s, or a job whose steps last so long and are told when they are over:
-    a window of `anomaly` is judged when they have come, once."""
-    monkeypatch.setattr(following, "CHEAP_SHARE", -1.0)  # it takes long
-    world = World(store, [ANALYSIS["anomaly"]], from_ns=None)
-    (lane,) = world.runner._lanes
-
-    def scraped(at_s: int, sent_s: int) -> None:
-        world.go(sent_s - world.passed_s())
-        row = {"series": bytes(16), "time_ns": BEGIN_NS + at_s * S, "value": 1.0}
-        sample = rows_of(BY_NAME["metric_sample"], [row], Names())
-        world.come(table, sample if table == "metric_sample" else steps(range(at_s, at_s + 1)))
-
-    for at_s in range(4, 44, 5):
-        scraped(at_s, at_s + 4)
-    world.go(10)
-    assert world.counted["judged_again"] <= 1, "but for the first, of which nobody knew how late it comes"
-    assert lane.schedule.judged_to_ns >= BEGIN_NS + 40 * S
-
-
-def test_a_window_that_costs_little_is_judged_at_once_and_again_when_steps_are_over(store: Store) -> None:
-    world = World(store, [ANALYSIS["anomaly"]], from_ns=None)
-    (lane,) = world.runner._lanes
-    for at_s in range(4, 44, 5):
-        world.go(at_s + 4 - world.passed_s())
-        world.come("step", steps(range(at_s, at_s + 1)))
-    lane.last_took_s = 0.01
-    world.go(4.5)
-    assert lane.schedule.judged_to_ns >= BEGIN_NS + 45 * S, "not 4 s later"
-    assert world.counted["judged_again"] >= 4
-
-
-def test_what_judges_all_jobs_waits_for_those_that_are_behind_for_a_bounded_time() -> None:
-    lane = Lane(volumes, Schedule(rhythms([volumes])[0], BEGIN_NS), [], back_ns=BEGIN_NS)
-    following = Following([lane])
-    end_ns = BEGIN_NS + 10 * S
-    assert following.waits(lane, end_ns, end_ns + LATE_NS - 1, {})
-    assert not following.waits(lane, end_ns, end_ns + LATE_NS, {})
 
 
 def test_runs_wait_for_others_and_are_known_meanwhile(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

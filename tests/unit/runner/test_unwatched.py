@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.builders.stores import opened_store
-from tests.unit.runner.test_run import World
 from tests.unit.runner.toy_rows import BEGIN_NS, S
+from tests.unit.runner.toy_world import World
 from tests.unit.views.incidents import incident_rows as made
 from tests.unit.views.incidents.incident_rows import anomaly
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pytest
 
-from leadline.torch.uncaught import TEXT_MAX, Uncaught, text_of
+import leadline
+from leadline.torch.uncaught import TEXT_MAX, Uncaught, place_of, text_of
 
 
 class Told(list[tuple[str, str, str, dict[str, str]]]):
@@ -59,6 +61,22 @@ def test_the_place_is_the_users_own_line_also_where_a_library_raised(monkeypatch
     watching.detach()
     assert told[0][:3] == ("rank-failed", "LinAlgError: Singular matrix", "LinAlgError")
     assert told[0][3]["where"].startswith("test_uncaught.py:")
+
+
+def test_code_beside_this_package_is_the_users_and_what_was_installed_is_not() -> None:
+    def raised_in(file: str) -> TracebackType | None:
+        with pytest.raises(ValueError) as raised:
+            exec(compile("raise ValueError", file, "exec"))
+        innermost = raised.value.__traceback__
+        while innermost and innermost.tb_next:
+            innermost = innermost.tb_next
+        return innermost
+
+    package = str(Path(leadline.__file__).parent)
+    assert place_of(raised_in(f"{package}-train/loop.py")) == "loop.py:1 in <module>"
+    for file in (f"{package}/torch/steps.py", "/home/me/.local/lib/python3.11/site-packages/torch/nn/linear.py",
+                 "/usr/lib/python3/dist-packages/torch/nn/linear.py", "<frozen runpy>"):  # fmt: skip
+        assert place_of(raised_in(file)) == ""
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])

@@ -78,7 +78,7 @@ NAMED_MAX = 4  # ranks that a missing input names, so that the text stays readab
         ),
         Read(
             EVENT,
-            columns=("time_ns", "entity_kind", "entity", "kind", "severity", "code", "attributes"),
+            columns=("time_ns", "entity_kind", "entity", "kind", "severity", "code", "message", "attributes"),
             look_back_ns=LOOK_BACK_NS,
         ),
         Read(RELATION, columns=("child", "parent", "kind", "from_ns", "to_ns"), valid=True, look_back_ns=LOOK_BACK_NS),

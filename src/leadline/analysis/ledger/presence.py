@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from leadline.analysis.columns import Ints, ints
+from leadline.analysis.complaints import FAILED, is_of_peers
 from leadline.analysis.ledger.layers import merged
 from leadline.model.ids import kind_of
 from leadline.model.units import S
@@ -30,7 +31,7 @@ SILENCE_NS = 10 * S
 # Ends of ranks this near each other are one end of the job, since launchers end the others within a minute; as in
 # `symptoms.crashes`. Source: judgement.
 TOGETHER_NS = 60 * S
-_ENDS = ("process-exit", "rank-failed")
+_ENDS = ("process-exit", FAILED)
 # It was asked to: by its signal, or as a program says that it obeyed one.
 _STOPPED_BY = ("signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138")
 
@@ -86,12 +87,14 @@ def told_ranks(relation: pa.Table, job: str) -> dict[int, list[tuple[int, int | 
 def ends_of(event: pa.Table, job: str) -> list[Ended]:
     """The ends of a job, as exits of its ranks tell them, in order of time."""
     mine = of_job(event, "entity", job)
-    columns = (mine[name].to_pylist() for name in ("time_ns", "entity", "kind", "severity", "code"))
+    columns = (mine[name].to_pylist() for name in ("time_ns", "entity", "kind", "severity", "code", "message"))
     exits = []
-    for time_ns, entity, kind, severity, code in zip(*columns, strict=True):
+    for time_ns, entity, kind, severity, code, message in zip(*columns, strict=True):
         rank = rank_number(entity, job)
         if rank is not None and kind in _ENDS:
             is_failure = severity in ("error", "critical", "fatal") and (code or "") not in _STOPPED_BY
+            # Who gave up because of others says so before the one that failed has ended.
+            is_failure = is_failure and not (kind == FAILED and is_of_peers(message or "", code or ""))
             exits.append((time_ns, rank, is_failure, (code or "").startswith("signal/")))
     groups: list[list[tuple[int, int, bool, bool]]] = []
     for one in sorted(set(exits)):

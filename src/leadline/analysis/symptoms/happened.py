@@ -7,7 +7,6 @@ evaluation-begin .. evaluation-end ───> pauses (any kind that begins and e
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -15,12 +14,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leadline.analysis.complaints import FAILED, is_of_peers
 from leadline.analysis.spec import S
 from leadline.analysis.symptoms.job_ranks import JobRanks, rank_number
 from leadline.analysis.symptoms.spans import NEAR_NS, Evidence
 from leadline.model.ids import EntityId
 
-EXIT, FAILED = "process-exit", "rank-failed"
+EXIT = "process-exit"
 ENDS = (EXIT, "job-end")
 ASKED = frozenset({"signal/SIGTERM", "signal/SIGINT", "signal/SIGUSR1", "exit/143", "exit/130", "exit/138"})
 PAUSES = frozenset({"checkpoint", "recompilation"})  # told when they are over, with their length
@@ -38,10 +38,6 @@ PARTS = frozenset(
 )  # fmt: skip
 BACK = frozenset({"link-up"})
 BROKEN = frozenset({"oom-kill", "xid", "sxid", "gpu-lost", "host-not-ready", "hung-task", "mce", "storage-error"})
-# A collective that failed because a peer was gone or silent: its rank is a victim.
-_OF_COLLECTIVE = re.compile(
-    r"collective|gloo|nccl|timed? ?out|time-out|connection|peer|not over after|heard nothing", re.I
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +70,13 @@ class Complaint(NamedTuple):
     time_ns: int
     rank: int
     words: str
+    code: str  # class of its exception; empty: a program said it in its own words
     where: str  # line of the program; empty if not told
 
     @property
     def of_peers(self) -> bool:
         """It gave up because of others."""
-        return complains_of_peers(self.words)
+        return is_of_peers(self.words, self.code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,22 +146,22 @@ def happened_of(event: pa.Table, places: JobRanks, job: str, to_ns: int) -> Happ
 
 
 def _end_with_their_words(found: Happened) -> None:
-    """A rank that failed of its own ended when it said so: how long its process then took tells nothing, and an agent
-    that came later did not see it end."""
+    """A rank that failed of its own ended when it said so: how long its process then took tells nothing, nor does a
+    launcher that killed it meanwhile, and an agent that came later did not see it end."""
     for said in found.complaints:
         if said.of_peers:
             continue
-        words = said.words + (f" ({said.where})" if said.where else "")
         seen = next((each for each in found.ends if each.rank == said.rank
                      and 0 <= each.time_ns - said.time_ns <= TOGETHER_NS), None)  # fmt: skip
-        if seen is None:
-            found.ends.append(
-                End(said.time_ns, said.rank, "", True, "", f"rank {said.rank} failed: {words}", None, FAILED)
-            )
-        elif seen.failed and not seen.asked:
-            found.ends.remove(seen)
-            message = f"{seen.message}: {words}"[:TEXT_MAX]
-            found.ends.append(replace(seen, time_ns=said.time_ns, message=message, told_by=FAILED))
+        if seen is not None and not (seen.failed and (not seen.asked or seen.code.startswith("signal/"))):
+            continue
+        who = f"rank {said.rank} failed" if seen is None or seen.asked else seen.message
+        words = f"{who}: {said.words}"[:TEXT_MAX] + (f" ({said.where})" if said.where else "")
+        if seen is None or seen.asked:
+            told = End(said.time_ns, said.rank, "", True, "", words, seen.bound_ns if seen else None, FAILED)
+        else:
+            told = replace(seen, time_ns=said.time_ns, message=words, told_by=FAILED)
+        found.ends = [each for each in found.ends if each is not seen] + [told]
     found.ends.sort(key=lambda each: each.time_ns)
 
 
@@ -215,7 +212,8 @@ def _of_rank(found: Happened, began: dict[tuple[int, str], int], rank: int, row:
         found.ends.append(End(at_ns, rank, code, failed, str(attributes.get("reason") or ""), message[:TEXT_MAX],
                               bound if isinstance(bound, int) else None))  # fmt: skip
     elif kind == FAILED:
-        found.complaints.append(Complaint(at_ns, rank, message[:TEXT_MAX], str(attributes.get("where") or "")))
+        code, where = str(row["code"] or ""), str(attributes.get("where") or "")
+        found.complaints.append(Complaint(at_ns, rank, message, code, where))
     elif kind == "process-stopped":
         found.frozen.setdefault(rank, at_ns)
     elif kind == "process-continued":
@@ -258,8 +256,3 @@ def _of_part(found: Happened, places: JobRanks, job: str, row: Mapping[str, obje
         evidence = Evidence("event", entity, kind, at_ns, bound if isinstance(bound, int) else None,
                             str(row["message"])[:TEXT_MAX])  # fmt: skip
         found.parts.append(Part(at_ns, entity, kind, tuple(ranks), evidence))
-
-
-def complains_of_peers(message: str) -> bool:
-    """Whether a rank says that it gave up because of others."""
-    return bool(_OF_COLLECTIVE.search(message))

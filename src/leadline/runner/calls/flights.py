@@ -1,4 +1,5 @@
-"""Windows that are judged at the same time, and which may be: so that verdicts are those of one after another.
+"""Windows that are judged at the same time, and which may be: so that verdicts are those of one after another
+(of causes on a full server: of what was known in time).
 
     due ── may_begin ──> loaded, call by call ──> in workers ──> all answered ── may_store ──> verdicts stored
 

@@ -77,6 +77,17 @@ def test_gpus_are_those_that_ranks_run_on_and_one_for_each_other_rank() -> None:
 # --- outages ---------------------------------------------------------------------------------------------------------
 
 
+def test_an_outage_does_not_belong_to_a_rank_that_said_first_that_it_lost_another() -> None:
+    lost = event(T0 + 2 * S, 0, "rank-failed", "error", "RuntimeError")
+    events = [{**lost, "message": "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"}]
+    events += [event(T0 + 2 * S + 50 * MS + rank, rank, "process-exit", "error", f"exit/{rank}") for rank in (2, 3)]
+    rows = {"step": steps(T0 - 20 * S, 22) + steps(T0 + 7 * S, 3, number=21), "baseline": baseline_of(step=1.0)}
+    held = relations(T0 - 30 * S, T0 + 3 * S) + relations(T0 + 5 * S)
+    found = told(**rows, event=events, relation=held)
+    assert ("restart", f"rank:{JOB}/2") in found
+    assert ("restart", f"rank:{JOB}/0") not in found
+
+
 def test_coming_up_is_no_loss() -> None:
     found = told(step=steps(T0 + 4 * S, 6), relation=relations(T0 - 10 * S))
     assert found["restart", "start-up"] == (4.0, 0.0)

@@ -242,6 +242,36 @@ def test_a_rank_whose_end_nobody_saw_failed_when_it_said_so() -> None:
     assert again["start_ns"] == row["start_ns"], "one crash, whenever the process is gone"
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("ConnectionResetError", "ConnectionResetError: [Errno 104] Connection reset by peer"),
+        ("ReadTimeout", "ReadTimeout: HTTPSConnectionPool(host='hub', port=443): Read timed out."),
+        ("RuntimeError", "RuntimeError: DataLoader timed out after 30 seconds"),
+    ],
+)
+def test_a_rank_that_lost_its_storage_or_loader_failed_of_its_own(code: str, message: str) -> None:
+    steps, calls = working(-20, 0)
+    lost = event(T0 + 40 * MS, 0, "rank-failed", "error", "RuntimeError")
+    events = [{**event(T0 + MS, 2, "rank-failed", "error", code), "message": message}]
+    events += [{**lost, "message": "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"}]
+    events += [event(T0 + (50 + rank) * MS, rank, "process-exit", "error", "exit/1") for rank in (0, 2)]
+    (row,) = told(tables(steps, calls, events), window(2, 2))
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/2", "died")
+
+
+def test_a_rank_that_failed_and_was_killed_before_it_had_ended_failed() -> None:
+    """Its end takes 5 s; rank 0 gives up because of it, and the launcher ends the rest."""
+    steps, calls = working(-20, 0)
+    lost = event(T0 + 40 * MS, 0, "rank-failed", "error", "RuntimeError")
+    events = [{**event(T0 + MS, 1, "rank-failed", "error", "ValueError"), "message": "ValueError: a label"}]
+    events += [{**lost, "message": "RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer"}]
+    events += [event(T0 + 90 * MS, 0, "process-exit", "error", "exit/1")]
+    events += [event(T0 + 500 * MS, 1, "process-exit", "error", "signal/SIGTERM")]
+    (row,) = told(tables(steps, calls, events), window(2, 2))
+    assert blamed(row)[0][:2] == (f"rank:{JOB}/1", "died")
+
+
 def test_what_a_rank_said_in_an_earlier_crash_tells_nothing_of_this_one() -> None:
     steps, calls = working(-20, 0)
     before = event(T0 - 300 * S, 1, "rank-failed", "error", "RuntimeError")
