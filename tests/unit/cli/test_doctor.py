@@ -18,6 +18,7 @@ from tests.unit.cli.test_analyses import words
 from leadline.cli.doctor.relabel import DETECTION, LOOK_S, NOTHING, TWICE, received, rules_of
 from leadline.host.sources import SOURCES
 from leadline.views.metric_use import uses
+from leadline.views.sizing import LIVE
 
 NOBODY_ANSWERS = ("--server", "127.0.0.1:1")
 
@@ -127,8 +128,9 @@ def test_a_size_is_told_with_what_it_stands_on(leadline_cli: Run) -> None:
     assert (ran.code, ran.err) == (0, "")
     told = words(ran.out)
     assert "A server for 64 hosts of 8 GPUs; exporters are read every 15 s, rows kept for 30 d" in told
-    assert "CPU 1.17 cores 2 cores measured" in told
-    assert "verdicts late by (p95) 0.9 s measured" in told
+    at_64 = next(each for each in LIVE if each.hosts == 64)
+    assert f"CPU {at_64.cores:g} cores 2 cores measured" in told
+    assert f"verdicts late by (p95) {at_64.late_s:g} s measured" in told
     assert "simulated fleets of 64 and 256 hosts" in told
     many = words(leadline_cli("doctor", "--size", "1000").out)
     assert "extrapolated" in many
@@ -142,7 +144,8 @@ def test_a_size_for_programs(leadline_cli: Run) -> None:
     found = json.loads(leadline_cli("doctor", "--size", "256", "--retention", "7d", "-o", "json").out)
     assert found["fleet"] == {"hosts": 256, "gpus_per_host": 8, "interval_s": 15.0, "retention_d": 7.0}
     memory = next(each for each in found["needs"] if each["name"] == "memory")
-    assert memory == {"name": "memory", "value": 1.795e9, "unit": "bytes", "basis": "measured", "advice": 4e9}
+    measured = next(each.private_bytes for each in LIVE if each.hosts == 256)
+    assert memory == {"name": "memory", "value": measured, "unit": "bytes", "basis": "measured", "advice": 4e9}
     assert [each["hosts"] for each in found["measured"]] == [1, 64, 256]
     assert leadline_cli("doctor", "--size", "256", "-o", "csv").out.startswith("name,value,unit,basis,advice\n")
 
