@@ -57,6 +57,7 @@ WORDS = (
     "does not answer",
     "full",
     "waits",
+    "has not answered",
 )  # of findings that say it; no answer says nothing
 
 

@@ -29,7 +29,8 @@ from leadline.server.memory.watch import MemoryWatch
 from leadline.server.memory.watch import findings as memory_findings
 from leadline.server.metrics.http import HttpTimes
 from leadline.server.metrics.verdicts import Verdicts
-from leadline.store import Store
+from leadline.store import Store, TableFacts
+from leadline.store.asking.behind import Behind
 from leadline.store.disk.watch import DiskWatch
 from leadline.store.disk.watch import findings as disk_findings
 from leadline.views import senders as senders_view
@@ -51,6 +52,8 @@ from leadline.views.sources import (
 # Seconds that the store may take for rows before it is told. Source: judgement; an append takes 5 ms, and some 2 s were
 # seen on a machine with a load of 16.
 STORE_HELD_S = 8.0
+# Seconds that `doctor` waits for what tables hold: whoever asks it when a server is slow gets the rest at once.
+STORE_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Parts:
     verdicts: Verdicts | None = None
     http: HttpTimes = field(default_factory=HttpTimes)
     same_machines: SameMachines = field(default_factory=SameMachines)
+    facts: Behind[list[TableFacts]] = field(default_factory=lambda: Behind("facts"))
 
 
 def doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
@@ -124,9 +128,8 @@ def _doctor(parts: Parts, now_ns: int, principal: Principal) -> dict[str, Any]:
         findings += alert_findings(parts.alerts.states() if parts.alerts else [])
         findings += keeping.findings(parts.background.states() if parts.background else [])
     findings += _of_names(parts, principal, now_ns) if parts.replay is None else []
-    facts, store_error = _facts(parts.store)
-    if store_error:
-        findings.append({"state": CRITICAL, "text": f"the store does not answer: {store_error}", "do": "See its log."})
+    facts, of_store = _facts(parts)
+    findings += of_store
     totals = parts.intake.counts.totals()
     refused = [
         refusal(counter, total)
@@ -191,7 +194,7 @@ def _of_store(held_s: float, table: str) -> list[dict[str, str]]:
 def _of_names(parts: Parts, principal: Principal, now_ns: int) -> list[dict[str, str]]:
     """Machines that are told of under two names."""
     try:
-        return parts.same_machines.findings(parts.store, Asked(principal, "", now_ns), now_ns)
+        return parts.same_machines.findings(parts.store, Asked(principal, "", now_ns), now_ns, STORE_WAIT_S)
     except StoreError:
         return []  # which is told as that
 
@@ -230,20 +233,27 @@ def _worst(findings: list[dict[str, str]]) -> str:
     return CRITICAL if CRITICAL in states else WARNING if WARNING in states else OK
 
 
-def _facts(store: Store) -> tuple[list[dict[str, Any]], str]:
+def _facts(parts: Parts) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """How full each table is, and what is wrong with the store that says so."""
     try:
-        return [
-            {
-                "table": fact.table,
-                "rows": fact.rows,
-                "bytes": fact.bytes,
-                "oldest_ns": fact.oldest_ns,
-                "newest_ns": fact.newest_ns,
-            }
-            for fact in store.facts()
-        ], ""
+        held = parts.facts.told(parts.store.facts, STORE_WAIT_S)
     except StoreError as error:
-        return [], str(error)
+        text = f"the store does not answer: {error}"
+        return [], [{"state": CRITICAL, "text": text, "do": "See its log."}]
+    found: list[dict[str, str]] = []
+    if held.late_s:
+        text = f"the store has not answered for {held.late_s:.0f} s: it is busy, or its disk is"
+        found = [{"state": WARNING, "text": text, "do": "What tables hold is as it was told last; ask again."}]
+    return [
+        {
+            "table": fact.table,
+            "rows": fact.rows,
+            "bytes": fact.bytes,
+            "oldest_ns": fact.oldest_ns,
+            "newest_ns": fact.newest_ns,
+        }
+        for fact in held.value or []
+    ], found
 
 
 def private_bytes(pid: int | str = "self") -> int:

@@ -23,6 +23,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.units import S
 from leadline.store import Store
+from leadline.store.asking.behind import Behind
 from leadline.views.asked import Asked
 from leadline.views.sources import WARNING, Finding
 
@@ -57,19 +58,26 @@ class SameMachines:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, str], tuple[int, list[Finding]]] = {}
+        self._kept: dict[tuple[str, str], Behind[tuple[int, list[Finding]]]] = {}
 
-    def findings(self, store: Store, asked: Asked, now_ns: int) -> list[Finding]:
-        """What `leadline doctor` says of them. Errors: StoreError."""
+    def findings(self, store: Store, asked: Asked, now_ns: int, wait_s: float | None = None) -> list[Finding]:
+        """What `leadline doctor` says of them; what it said last where the store takes longer than `wait_s`.
+
+        Errors: StoreError.
+        """
         key = (asked.principal.tenant, asked.principal.role.value)
         with self._lock:
-            at_ns, found = self._kept.get(key, (-KEPT_NS, []))
-            if not 0 <= now_ns - at_ns < KEPT_NS:
-                if len(self._kept) > TENANTS_MAX:
-                    self._kept.clear()
-                found = findings_of([one for told in told_now(store, asked, now_ns) for one in doubles(told)])
-                self._kept[key] = (now_ns, found)
-            return found
+            if len(self._kept) > TENANTS_MAX:
+                self._kept.clear()
+            kept = self._kept.setdefault(key, Behind("machines"))
+
+        def read() -> tuple[int, list[Finding]]:
+            return now_ns, findings_of([one for told in told_now(store, asked, now_ns) for one in doubles(told)])
+
+        held = kept.value
+        if held is None or not 0 <= now_ns - held[0] < KEPT_NS:
+            held = kept.told(read, wait_s).value
+        return held[1] if held else []
 
 
 # --- pure -----------------------------------------------------------------------------------------------------------

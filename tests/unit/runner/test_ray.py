@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,6 +19,7 @@ from leadline.runner.execute import Executor, InProcess, Task
 from leadline.runner.offline import judge_rows
 from leadline.runner.worker import DONE, FAILED, TIMEOUT, Outcome
 from leadline.simulator.spec import SimulationSpec, planned_of
+from leadline.testing.analyses import trouble
 
 pytest.importorskip("ray", reason="Ray is an extra: pip install 'leadline[ray]'")
 pytestmark = pytest.mark.slow  # a cluster takes half a minute to start where nothing is idle
@@ -91,7 +93,8 @@ def test_windows_of_workers_that_are_killed_are_judged_elsewhere(cluster: Cluste
     for each in workers:
         each.kill()
     assert [each.result(WAIT_S).state for each in given] == [DONE] * 20
-    assert run(on_ray, trouble_task("die")).error.startswith("the worker on the Ray cluster died, 2 times")
+    patient = replace(trouble, seconds_max=WAIT_S)  # Ray takes seconds to see that a worker died, where nothing is idle
+    assert run(on_ray, trouble_task("die", patient)).error.startswith("the worker on the Ray cluster died, 2 times")
 
 
 def test_windows_of_a_node_that_leaves_are_judged_elsewhere(cluster: Cluster, on_ray: RayExecutor) -> None:

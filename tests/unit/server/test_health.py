@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from leadline.ingest.sources import Sender, Source
 from leadline.server import health
+from leadline.store import TableFacts
+from leadline.store.asking.behind import Behind, Held
 from leadline.views.sources import findings_of, over_finding, state_of_source
 
 S = 10**9
@@ -59,6 +63,26 @@ def test_a_store_that_takes_nothing_is_told_with_the_table_and_for_how_long() ->
     ((found),) = health._of_store(12.4, "event")
     assert found["state"] == "warning"
     assert found["text"].startswith("the store has not taken rows of event for 12 s")
+
+
+def test_a_store_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under ten times the load that a server can take `doctor` did not answer at all: it waited for the store."""
+    monkeypatch.setattr(health, "STORE_WAIT_S", 0.05)
+    answers = threading.Event()
+    full = TableFacts("step", 12, 340, 1, 2)
+
+    def hangs() -> list[TableFacts]:
+        assert answers.wait(30)
+        return [full]
+
+    parts: Any = SimpleNamespace(store=SimpleNamespace(facts=hangs), facts=Behind("facts"))
+    tables, ((found),) = health._facts(parts)
+    assert tables == []
+    assert found["state"] == "warning"
+    assert found["text"].startswith("the store has not answered for 0 s")
+    answers.set()
+    assert parts.facts.told(hangs) == Held([full], 0.0)
+    assert health._facts(parts)[0] == [{"table": "step", "rows": 12, "bytes": 340, "oldest_ns": 1, "newest_ns": 2}]
 
 
 def test_who_sent_once_is_not_late() -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from leadline.model.principal import OPERATE
 from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME, PATH_HOP
 from leadline.store import Store
+from leadline.store.asking.behind import Behind
 from leadline.views.asked import Asked, only_cluster, plain_job, time_text
 from leadline.views.graph.heard import COLUMNS, Batch, Heard
 from leadline.views.graph.states import NOT_ASKED, Conditions
@@ -60,8 +62,7 @@ class Graphs:
         self._heard = heard or Heard(store)
         self._lock = threading.Lock()  # of the two below, never held while anything is read
         self._held: dict[str, Held] = {}
-        self._reading: dict[str, threading.Thread] = {}
-        self._errors: dict[str, Exception] = {}
+        self._reading: dict[str, Behind[None]] = {}
 
     def of(self, cluster: str) -> Held:
         """The graph of a cluster as it is now, or as it was a moment ago while the store is read again.
@@ -74,18 +75,12 @@ class Graphs:
             fresh = self._followed(held, cluster)
             if fresh is not None:
                 if self._clock_s() - held.read_s >= RELOAD_S:
-                    self._read_behind(cluster)  # nobody waits for it: all that was stored here is in the answer
+                    self._read(cluster).begin(partial(self._anew, cluster))  # nobody waits for it: it is all here
                 kept = self._keep(cluster, fresh)
                 return kept if kept.seen >= fresh.seen else fresh
-        reading = self._read_behind(cluster)
-        reading.join(None if held is None else WAIT_S)
+        self._read(cluster).told(partial(self._anew, cluster), None if held is None else WAIT_S)
         with self._lock:
-            error = None if reading.is_alive() else self._errors.pop(cluster, None)
-            now = self._held.get(cluster)
-        if error is not None:
-            raise error
-        assert now is not None, "what was read is held"
-        return now
+            return self._held[cluster]
 
     def _followed(self, held: Held, cluster: str) -> Held | None:
         """With what was stored since; None if some of it is not held any more."""
@@ -105,22 +100,12 @@ class Graphs:
                 del self._held[next(iter(self._held))]
         return newest
 
-    def _read_behind(self, cluster: str) -> threading.Thread:
-        """The thread that reads the store for a cluster; one at a time."""
+    def _read(self, cluster: str) -> Behind[None]:
         with self._lock:
-            reading = self._reading.get(cluster)
-            if reading is None or not reading.is_alive():
-                reading = threading.Thread(target=self._read, args=(cluster,), name="graph", daemon=True)
-                self._reading[cluster] = reading
-                reading.start()
-            return reading
+            return self._reading.setdefault(cluster, Behind("graph", self._clock_s))
 
-    def _read(self, cluster: str) -> None:
-        try:
-            self._keep(cluster, self._whole(cluster))
-        except Exception as error:  # told by the request that waits for it
-            with self._lock:
-                self._errors[cluster] = error
+    def _anew(self, cluster: str) -> None:
+        self._keep(cluster, self._whole(cluster))
 
     def _whole(self, cluster: str) -> Held:
         # The number first: what is stored while the store is read is perhaps in the answer, and followed once more.

@@ -8,7 +8,6 @@ an answer uses what was read last, and a thread reads again when rows came since
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from leadline.model.tables.fabric import RELATION
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.training import STEP
 from leadline.store import Store
+from leadline.store.asking.behind import Behind
 from leadline.views.asked import Asked
 from leadline.views.search.match import KINDS, Item
 
@@ -153,44 +153,29 @@ class Known:
     def __init__(self, store: Store, clock_s: Callable[[], float] = time.monotonic) -> None:
         """Inert."""
         self._store, self._clock_s = store, clock_s
-        self._lock = threading.Lock()  # of what follows, never held while anything is read
-        self._held: Entities | None = None
+        self._held: Behind[Entities] = Behind("search", clock_s)
         self._version: tuple[int, ...] = ()
         self._again_s = 0.0  # not read again before
-        self._reading: threading.Thread | None = None
-        self._error: Exception | None = None
 
     def entities(self) -> Entities:
         """Those that are known, without those of the last seconds. Errors: StoreError if none could be read yet."""
-        with self._lock:
-            held, reading = self._held, self._reading
-            due = self._clock_s() >= self._again_s and self._version != self._stored()
-            if reading is None and (held is None or due):
-                reading = self._reading = threading.Thread(target=self._read, name="search", daemon=True)
-                reading.start()
-        if held is not None:
-            return held
-        assert reading is not None, "whoever finds none has them read"
-        reading.join()
-        with self._lock:
-            if self._held is None:
-                assert self._error is not None, "what was not read failed"
-                raise self._error
-            return self._held
+        held = self._held.value
+        if held is None:
+            held = self._held.told(self._read).value
+            assert held is not None, "a reading that was waited for has a value, or raised"
+        elif self._clock_s() >= self._again_s and self._version != self._stored():
+            self._held.begin(self._read)
+        return held
 
     def _stored(self) -> tuple[int, ...]:
         return tuple(self._store.written(table) for table in SOURCES)
 
-    def _read(self) -> None:
+    def _read(self) -> Entities:
         version, begin_s = self._stored(), self._clock_s()
-        held, error = None, None
         try:
             held = entities_of(self._store.query(_SQL, {"left_out": list(_LEFT_OUT)}))
-        except Exception as raised:  # told to whoever waits; who does not has older names
-            error = raised
-        with self._lock:
+            self._version = version
+        finally:
             took_s = self._clock_s() - begin_s
             self._again_s = self._clock_s() + min(max(AGAIN_S, took_s / SHARE_MAX), AGAIN_S_MAX)
-            self._reading, self._error = None, error
-            if held is not None:
-                self._held, self._version = held, version
+        return held
