@@ -13,9 +13,10 @@ count what was acknowledged to them. After a minute, in which the server's CPU i
     causes_lag_s           how late verdicts of causes were at the end of it, beyond window and grace
     refinements_lag_s      the same of all other analyses: they may be later, causes come first
     untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so, or did not answer
+    doctor_s               seconds until `leadline doctor` was answered, asked a minute (stall: 10 s) before the end
     uncounted              requests refused, and datagrams of sFlow not taken, beyond those that counters tell of
-    rest_s                 seconds from its end until the server takes less than a tenth of a core (load), or verdicts
-                           of causes are no more than 5 s late (stall)
+    rest_s                 seconds from its end until no rows wait and verdicts are no more than 5 s late: those of
+                           causes (stall: the fleet goes on), or all (load)
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ CASES = ("load", "stall")
 WARM_S, AFTER_S = 60, 60
 QUICK_WARM_S, QUICK_S = 20, 20  # long enough for windows of all analyses of causes
 LATE_S = 30.0  # told where it is more
-REST_CORES, REST_LOOK_S, REST_S_MAX = 0.1, 5.0, 300.0  # an empty server takes 0.02
-ASK_S = 10.0  # before its end `doctor` is asked, and waited for that long
+REST_LATE_S, REST_LOOK_S, REST_S_MAX = 5.0, 5.0, 300.0
+# Before its end `doctor` is asked, and waited for that long: the command itself waits for minutes.
+ASK_S = {"load": 60.0, "stall": 10.0}
 LAST_S = 30.0  # of the fault, in which the lag at its end is seen
 WORDS = (
     "behind",
@@ -74,6 +76,7 @@ class Seen:
     datagrams: float = 0.0  # of sFlow, that were decoded
     causes_lag_s: float | None = None  # None: the server told none in the last of it
     refinements_lag_s: float | None = None
+    doctor_s: float = 0.0
     rest_s: float = 0.0
     unanswered: int = 0
     said: list[str] = field(default_factory=list)
@@ -157,6 +160,7 @@ def figures(seen: Seen) -> list[Figure]:
             reason=_why(seen.refinements_lag_s),
         ),
         Figure(f"untold_{seen.case}", float(seen.untold), "cases", 0.0, "lower"),
+        Figure(f"doctor_s_{seen.case}", seen.doctor_s, "s", 10.0, "lower"),
         Figure(f"uncounted_{seen.case}", seen.uncounted, "requests", 0.0, "lower"),
         Figure(f"rest_s_{seen.case}", seen.rest_s, "s", 60.0, "lower"),
     ]
@@ -214,13 +218,16 @@ def _watched(
         seeing.start()
         with _fault(server, control, fault_s, seen.cores / times):
             over = time.monotonic() + fault_s
-            time.sleep(fault_s - ASK_S)
-            seen.said = [str(each["text"]) for each in findings(server.url, ASK_S)]
+            wait_s = min(ASK_S[seen.case], fault_s / 2)
+            time.sleep(fault_s - wait_s)
+            asked = time.monotonic()
+            seen.said = [str(each["text"]) for each in findings(server.url, wait_s)]
+            seen.doctor_s = time.monotonic() - asked
             time.sleep(max(0.0, over - time.monotonic()))
             seen.causes_lag_s = seeing.worst_lag_s(True, over - LAST_S, over)
             seen.refinements_lag_s = seeing.worst_lag_s(False, over - LAST_S, over)
         counting.stop()
-        seen.rest_s = _rests_after(server, over) if control is None else _late_until(seeing, over)
+        seen.rest_s = _late_until(seeing, over, all_of_them=control is None)
         seeing.stop()
         seeing.look()
         seen.unanswered, seen.counted = seeing.unanswered, seeing.counted()
@@ -246,22 +253,14 @@ def _fault(server: Peer, control: Control | None, seconds: float, cores: float) 
         raise WorldError("nothing was asked of the disk while it hung: this was no fault")
 
 
-def _rests_after(server: Peer, over: float) -> float:
-    """Seconds from then on until it takes hardly any CPU; REST_S_MAX: it did not."""
-    while (waited := time.monotonic() - over) < REST_S_MAX:
-        before_s = server.cpu_s()
-        time.sleep(REST_LOOK_S)
-        if server.cpu_s() - before_s <= REST_CORES * REST_LOOK_S:
-            return waited
-    return REST_S_MAX
-
-
-def _late_until(seeing: Seeing, over: float) -> float:
-    """Seconds from then on until verdicts of causes are not late any more; REST_S_MAX: they stay so."""
+def _late_until(seeing: Seeing, over: float, *, all_of_them: bool) -> float:
+    """Seconds from then on until no rows wait and verdicts of causes, or all, are not late; at most REST_S_MAX."""
     while (waited := time.monotonic() - over) < REST_S_MAX:
         now = time.monotonic()
-        late_s = seeing.worst_lag_s(True, now - REST_LOOK_S, now)
-        if late_s is not None and late_s < REST_LOOK_S:
+        late_s = [
+            seeing.worst_lag_s(causes, now - REST_LOOK_S, now) for causes in (True, False) if causes or all_of_them
+        ]
+        if all(each is not None and each < REST_LATE_S for each in late_s) and not seeing.waiting_rows():
             return waited
         time.sleep(1.0)
     return REST_S_MAX

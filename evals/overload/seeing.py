@@ -70,6 +70,10 @@ class Seeing:
         found = sorted(worst.values())
         return found[len(found) // 2] if found else None
 
+    def waiting_rows(self) -> float:
+        """Rows that wait to be stored, as told last."""
+        return sum(amount for (name, _), amount in self.counts.items() if name == "leadline_queue_rows")
+
     def counted(self) -> dict[str, float]:
         """All that says that something was refused, lost, late or failed, since the server began."""
         return {
