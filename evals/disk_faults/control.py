@@ -149,14 +149,18 @@ class Control:
             self._shared = None  # it holds the map
             self._map.close()
 
-    def arm(self, site: Site | None, fault: Fault, *, skip: int = 0, strikes: int = EVERY, seconds: float) -> None:
-        """From now on for `seconds`, strike `strikes` calls at a site after `skip` of them passed; None: at any."""
+    def arm(
+        self, site: Site | Stage | None, fault: Fault, *, skip: int = 0, strikes: int = EVERY, seconds: float
+    ) -> None:
+        """From now on for `seconds`, strike `strikes` calls at a site or stage after `skip` of them passed; None: at
+        any."""
         shared = self._here()
         self.lift()
         everything = 2**32 - 1
-        shared.calls = 1 << site.call if site else everything
-        shared.stages = 1 << site.stage if site else everything
-        shared.kinds = 1 << site.kind if site else everything
+        stage = site.stage if isinstance(site, Site) else site
+        shared.calls = 1 << site.call if isinstance(site, Site) else everything
+        shared.stages = everything if stage is None else 1 << stage
+        shared.kinds = 1 << site.kind if isinstance(site, Site) else everything
         shared.fault, shared.skip, shared.left, shared.made = fault, skip, strikes, 0
         shared.until_ns = time.monotonic_ns() + round(seconds * 1e9)
         shared.armed = 1

@@ -1,22 +1,23 @@
 """More than the machine can take, and a store that does not answer: what is told, counted and lost, and how soon it is
 over.
 
-    python -m evals.overload [--case load stall] [--hosts 16] [--times 10] [--minutes 10] [--stall 30] [--quick]
+    python -m evals.overload [--case load stall merges] [--hosts 16] [--times 10] [--minutes 10] [--quick]
 
 The fleet of `bench.live` is sent to a `leadline up` with default settings at its real pace, beside senders of rows that
 count what was acknowledged to them. After a minute, in which the server's CPU is measured:
 
     load     the server gets one part in `--times` of that CPU, for `--minutes`; then the fleet ends
     stall    nothing that the engine asks of its disk returns, for `--stall` seconds; the fleet goes on for a minute
+    merges   the same of its merges alone, for `--merges` seconds: rows are stored, and parts pile up
 
     acknowledged_lost      rows that senders were told are stored, and that a user does not find afterwards
     causes_lag_s           how late verdicts of causes were at the end of it, beyond window and grace
     refinements_lag_s      the same of all other analyses: they may be later, causes come first
     untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so, or did not answer
-    doctor_s               seconds until `leadline doctor` was answered, asked a minute (stall: 10 s) before the end
+    doctor_s               seconds until `leadline doctor` was answered, asked a minute (stall, merges: 10 s) before the end
     uncounted              requests refused, and datagrams of sFlow not taken, beyond those that counters tell of
-    rest_s                 seconds from its end until no rows wait and verdicts are no more than 5 s late: those of
-                           causes (stall: the fleet goes on), or all (load)
+    rest_s                 seconds from its end until no rows wait and verdicts are at most 5 s late: those of
+                           causes (stall, merges: the fleet goes on), or all (load)
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ from bench.figures import Figure, conditions, tell
 from bench.live import ENCODE_HOST_S, ENCODE_S, configured, encoded, sending
 from bench.peers import Peer
 
-from evals.disk_faults.control import Control, Fault, built
+from evals.disk_faults.control import Control, Fault, Stage, built
 from evals.disk_faults.sending import Senders
 from evals.overload.seeing import Seeing, findings, select
 from evals.overload.slowed import slowed
 from leadline.model.errors import LeadlineError, WorldError
 
 S = 10**9
-CASES = ("load", "stall")
+CASES = ("load", "stall", "merges")
 WARM_S, AFTER_S = 60, 60
 QUICK_WARM_S, QUICK_S = 20, 20  # long enough for windows of all analyses of causes
 LATE_S = 30.0  # told where it is more
 REST_LATE_S, REST_LOOK_S, REST_S_MAX = 5.0, 5.0, 300.0
 # Before its end `doctor` is asked, and waited for that long: the command itself waits for minutes.
-ASK_S = {"load": 60.0, "stall": 10.0}
+ASK_S = {"load": 60.0, "stall": 10.0, "merges": 10.0}
 LAST_S = 30.0  # of the fault, in which the lag at its end is seen
 WORDS = (
     "behind",
@@ -126,14 +127,15 @@ def main() -> int:
     parser.add_argument("--times", type=float, default=10.0)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--stall", type=float, default=30.0, help="seconds")
+    parser.add_argument("--merges", type=float, default=180.0, help="seconds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="twenty seconds of each, of two hosts")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     if asked.quick:
-        asked.hosts, asked.minutes, asked.stall = 2, QUICK_S / 60, QUICK_S
+        asked.hosts, asked.minutes, asked.stall, asked.merges = 2, QUICK_S / 60, QUICK_S, QUICK_S
     taken_under = conditions(asked.seed, hosts=asked.hosts, times=asked.times, minutes=asked.minutes, stall=asked.stall,
-                             seen="simulated")  # fmt: skip
+                             merges=asked.merges, seen="simulated")  # fmt: skip
     found: list[Figure] = []
     try:
         for case in asked.case:
@@ -173,7 +175,7 @@ def _why(lag_s: float | None) -> str | None:
 def run(case: str, asked: argparse.Namespace) -> Seen:
     """One case. Errors: WorldError if the fleet's bodies were not made in time, or the library has no compiler."""
     warm_s = QUICK_WARM_S if asked.quick else WARM_S
-    fault_s = asked.minutes * 60 if case == "load" else asked.stall
+    fault_s = {"load": asked.minutes * 60, "stall": asked.stall, "merges": asked.merges}[case]
     after_s = 0 if case == "load" else warm_s
     with tempfile.TemporaryDirectory(prefix="leadline-overload-") as name:
         folder = Path(name)
@@ -182,7 +184,7 @@ def run(case: str, asked: argparse.Namespace) -> Seen:
         if told is None:
             raise WorldError("what the fleet sends was not encoded in time: is the machine busy?")
         server, ports = configured(folder, told)
-        control = Control(built(folder), server.data, folder / "control") if case == "stall" else None
+        control = Control(built(folder), server.data, folder / "control") if case != "load" else None
         if control is not None:
             server.data.mkdir(parents=True, exist_ok=True)
             server.environ |= control.environ
@@ -216,7 +218,7 @@ def _watched(
         time.sleep(warm_s / 2)
         seen.cores = (server.cpu_s() - before_s) / (time.monotonic() - began)
         seeing.start()
-        with _fault(server, control, fault_s, seen.cores / times):
+        with _fault(seen.case, server, control, fault_s, seen.cores / times):
             over = time.monotonic() + fault_s
             wait_s = min(ASK_S[seen.case], fault_s / 2)
             time.sleep(fault_s - wait_s)
@@ -241,12 +243,12 @@ def _watched(
 
 
 @contextlib.contextmanager
-def _fault(server: Peer, control: Control | None, seconds: float, cores: float) -> Iterator[None]:
+def _fault(case: str, server: Peer, control: Control | None, seconds: float, cores: float) -> Iterator[None]:
     if control is None:
         with slowed(server.pids, cores):
             yield
         return
-    control.arm(None, Fault.STALL, seconds=seconds)
+    control.arm(Stage.MERGE if case == "merges" else None, Fault.STALL, seconds=seconds)
     yield
     control.lift()
     if not control.made:
