@@ -14,7 +14,7 @@ count what was acknowledged to them. After a minute, in which the server's CPU i
     causes_lag_s           how late verdicts of causes were at the end of it, beyond window and grace
     refinements_lag_s      the same of all other analyses: they may be later, causes come first
     untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so, or did not answer
-    doctor_s               seconds until `leadline doctor` was answered, asked a minute (stall, merges: 10 s) before the end
+    doctor_s               seconds until `leadline doctor` was answered, asked a minute (10 s) before the end
     uncounted              requests refused, and datagrams of sFlow not taken, beyond those that counters tell of
     rest_s                 seconds from its end until no rows wait and verdicts are at most 5 s late: those of
                            causes (stall, merges: the fleet goes on), or all (load)
