@@ -191,6 +191,49 @@ WATERMARK = Table(
     former=Former(columns={"reported_ns": "told_ns"}),
 )
 
+EDGE_FIT = Table(
+    "edge_fit",
+    doc="What probes between two hosts say in one window: how far their clocks differ, how long packets take each way.",
+    own=(
+        Column("src", SYM, None, "host that fitted the edge; its prober's clock is meant where none is named"),
+        Column("dst", SYM, None, "the other host"),
+        Column("dst_clock", SYM, None, "clock of the other host"),
+        Column("src_port", I64, None, "source port: chooses the path"),
+        Column("class", I64, None, "traffic class (DSCP) of the probes"),
+        Column("end_ns", I64, "ns", "end of the window, on the host's own clock", clocked=True),
+        Column("probe_ns", I64, "ns", "the same on the prober's clock, which nobody steers"),
+        WINDOW_NS,
+        Column("offset_ns", I64, "ns", "the other prober's clock minus this one's, at the end of the window"),
+        Column("rate_ppb", F64, "ppb", "how fast that grows"),
+        Column("bound_ns", I64, "ns", "no probe contradicts an offset within this"),
+        Column("noise_ns", F64, "ns", "how well the probes determine the offset"),
+        Column("count", U64, "1", "second packets of pairs, both ways"),
+        Column("state", SYM, None, "fitted; few: too few probes to fit; silent: nothing came"),
+        Column("stamp", SYM, None, "where the stamps were taken: hardware, kernel, user"),
+        *(
+            column
+            for way, to in (("there", "from src to dst"), ("back", "from dst to src"))
+            for column in (
+                Column(f"{way}_min_ns", I64, "ns", f"smallest delay {to}, by the edge's own offset", nullable=True),
+                Column(f"{way}_p50_ns", I64, "ns", f"median delay {to}", nullable=True),
+                Column(f"{way}_p99_ns", I64, "ns", f"99th percentile of the delay {to}", nullable=True),
+                Column(f"{way}_queue_ns", I64, "ns", "99th percentile less the smallest of ten minutes", nullable=True),
+                Column(f"{way}_sent", U64, "1", f"probes sent {to}"),
+                Column(f"{way}_lost", U64, "1", f"of these, lost {to}"),
+            )
+        ),
+        Column("stall_ns", I64, "ns", "99th percentile of how long probes waited in this host for its process"),
+    ),
+    order=("src", "dst", "end_ns"),
+    more_key=("src_port", "class"),
+    time="end_ns",
+    keep_hours=DAY,
+    identity=Identity.BATCH,
+    written_by="agent/mesh",
+    partition=Partition.DAY,
+    host_row=True,
+)
+
 CLOCK_FIT = Table(
     "clock_fit",
     doc="How a host's clock maps to cluster time in one window.",
