@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from leadline.explain.explain import Explainer
 from leadline.model.errors import RefusedError, UsageError
-from leadline.model.principal import READ, Principal
+from leadline.model.principal import READ, WRITE, Principal
 from leadline.server.health import Parts
 from leadline.server.serving import Serving, serving_of
 from leadline.server.tokens.rights import caller_of
@@ -125,3 +125,23 @@ async def reader_of(request: Request) -> Reader:
 
 
 Reading = Annotated[Reader, Depends(reader_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """One request of a sender."""
+
+    principal: Principal
+    serving: Serving
+
+
+async def writer_of(request: Request) -> Writer:
+    """Who sends. Errors: RefusedError for whoever may not write."""
+    serving = serving_of(request)
+    principal = serving.gate.again(caller_of(request, WRITE))
+    if not principal.may(WRITE):
+        raise RefusedError("unauthorized", f"role {principal.role} may not write; use a token of the role write")
+    return Writer(principal, serving)
+
+
+Writing = Annotated[Writer, Depends(writer_of)]

@@ -17,6 +17,7 @@ from leadline.model.errors import BusyError
 from leadline.model.principal import OPERATE, Principal
 from leadline.server.changes import Changes
 from leadline.server.health import Parts
+from leadline.server.mesh.roster import Roster
 from leadline.server.shared import SharedAnswers
 from leadline.server.tokens.gate import Gate
 from leadline.views.graph.view import Graphs
@@ -76,6 +77,7 @@ class Serving:
     config_text: str
     turns: Turns = field(default_factory=Turns)
     shared: SharedAnswers = field(default_factory=SharedAnswers)
+    roster: Roster = field(default_factory=Roster)
     recording: threading.Lock = field(default_factory=threading.Lock)  # one bundle at a time
     freezing: threading.Lock = field(default_factory=threading.Lock)  # one back-up begins at a time
 

@@ -27,6 +27,7 @@ MODULES = (
     "leadline.server.routes.ledger",
     "leadline.server.routes.marks",
     "leadline.server.routes.mesh",
+    "leadline.server.routes.mesh_members",
     "leadline.server.routes.messages",
     "leadline.server.routes.names",
     "leadline.server.routes.now",

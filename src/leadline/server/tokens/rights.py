@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 
 from leadline import __version__
 from leadline.ingest.http import peer_of
-from leadline.model.principal import MARK, OPERATE, READ, Caller
+from leadline.model.principal import MARK, OPERATE, READ, WRITE, Caller
 from leadline.server.page import VIEWS
 from leadline.server.serving import serving_of
 from leadline.server.shared import age_asked
@@ -87,6 +87,7 @@ RIGHTS: Mapping[Route, str] = {
     **{("GET", path): OPERATE for path in _GET_OPERATE},
     ("POST", "/api/v1/sql"): READ,
     ("POST", "/api/v1/marks"): MARK,
+    ("POST", "/api/v1/mesh/members"): WRITE,
     ("POST", "/api/v1/backfill"): OPERATE,
     ("POST", "/api/v1/freeze"): OPERATE,
     ("POST", "/api/v1/session"): OPEN,
@@ -118,7 +119,7 @@ class Guarded(APIRoute):
                 answer = await serving.shared.answer(question, age_s, lambda: inner(request))
             else:
                 answer = await inner(request)
-            if request.method != "GET" and right != READ:
+            if request.method != "GET" and right not in (READ, WRITE):
                 serving.shared.forget()
             answer.headers[VERSION_HEADER] = __version__  # whoever may ask may know; a scanner need not
             return answer

@@ -1,0 +1,1 @@
+"""The probe mesh, as the server keeps it: who takes part, and whom each host probes."""
