@@ -1,7 +1,7 @@
 """The agent: asks its sources, keeps what they find in the spool, and lets the lanes deliver it.
 
     sources --> Found --+-- events, edges --> urgent --+
-    (a thread each)     +-- samples, flows -> metrics -+--> server        (a thread per request in flight)
+    (a thread each)     +-- samples, rows --> metrics -+--> server        (a thread per request in flight)
                         +-- segments -------> ring ----+
                         +-- jobs, time of the look --> watermark: what was seen up to then is stored
 
@@ -23,14 +23,15 @@ import resource
 import select
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from leadline import __version__
 from leadline.host import edges, otlp, rows
 from leadline.host.asking import ANSWER_S, OPEN_S, Asked, Running
 from leadline.host.config import AgentConfig
-from leadline.host.found import Edge, Event, FlowSent, Found, Labels, Sample, Stream
+from leadline.host.found import Edge, EdgeFit, Event, FlowSent, Found, Labels, Sample, Stream
 from leadline.host.frames import Item
 from leadline.host.lane import LANES, Lane, Refusals
 from leadline.host.parcels import parcels, parts
@@ -46,10 +47,12 @@ from leadline.model.ids import entity_id
 
 LOG = logging.getLogger("leadline.agent")
 SHARES = {"urgent": 0.25, "metrics": 0.25, "ring": 0.5}  # of spool_bytes_max
-EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH = (f"/api/v1/rows/{name}" for name in ("event", "relation", "flow_sent"))
+EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH, FITS_PATH = (
+    f"/api/v1/rows/{name}" for name in ("event", "relation", "flow_sent", "edge_fit")
+)
 METRICS_PATH = "/v1/metrics"
 EVENTS_MAX = 1000  # in one request
-FLOWS_MAX = 10_000  # the same, 4 MB; they wait for the samples, but no more than so many
+ROWS_MAX = 10_000  # of flows, and of edges of the mesh: the same, 4 MB; they wait for the samples, up to so many
 OUTAGE_S = 86_400.0  # a server that is away for a day should cost nothing; if it would, that is told beforehand
 HELD = "edges/"  # marks: the edges that hold, by source
 # Requests at once of each lane. The server answers when the rows are stored, after some 0.3 s (ingest.linger_s): with
@@ -112,6 +115,7 @@ class Agent:
         self._held: dict[str, edges.Held] = {}
         self._samples: list[Sample] = []
         self._flows: list[FlowSent] = []
+        self._fits: list[EdgeFit] = []
         self._due = 0.0
         self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._told_spool = False
@@ -243,7 +247,7 @@ class Agent:
         if everything or now >= self._due:
             self._due = _next(self._due, self.config.interval_s, now)
             self._send_samples()
-            self._send_flows()
+            self._send_rows()
             if not any(each.name == RINGS for each in self._running):
                 looks[RINGS] = Found()
         if (look := looks.get(RINGS)) is not None:
@@ -332,8 +336,9 @@ class Agent:
         """Put what a source found where it is delivered from. False: not all of it, and the rings have the rest yet."""
         self._samples += found.samples
         self._flows += found.flows
-        if len(self._flows) >= FLOWS_MAX:
-            self._send_flows()
+        self._fits += found.fits
+        if max(len(self._flows), len(self._fits)) >= ROWS_MAX:
+            self._send_rows()
         self._keep_events(found.events, found.mark)
         if found.edges is not None:
             self._keep_edges(source, found.edges)
@@ -367,11 +372,14 @@ class Agent:
         body = self.metrics_body(samples)
         self._append("metrics", Item(METRICS_PATH, otlp.CONTENT_TYPE, body, _batch(), len(samples)))
 
-    def _send_flows(self) -> None:
-        while self._flows:
-            some, self._flows = self._flows[:FLOWS_MAX], self._flows[FLOWS_MAX:]
-            body = rows.flow_rows(some, self.site.host, self.site.clock)
-            self._append("metrics", Item(FLOWS_PATH, rows.CONTENT_TYPE, body, _batch(), len(some)))
+    def _send_rows(self) -> None:
+        host, clock = self.site.host, self.site.clock
+        flows, self._flows = self._flows, []
+        for some in _slices(flows):
+            self._append("metrics", _rows_item(FLOWS_PATH, rows.flow_rows(some, host, clock), len(some)))
+        fits, self._fits = self._fits, []
+        for some in _slices(fits):
+            self._append("metrics", _rows_item(FITS_PATH, rows.fit_rows(some, host, clock), len(some)))
 
     def metrics_body(self, samples: list[Sample]) -> bytes:
         """The request of these samples."""
@@ -497,10 +505,19 @@ class Agent:
             ],
             "events": [each._asdict() for one in found.values() for each in one.events],
             "flows": [{**each._asdict(), "flow": f"{each.flow:032x}"} for one in found.values() for each in one.flows],
+            "mesh": [each._asdict() for one in found.values() for each in one.fits],
             "relations": [each._asdict() for one in found.values() for each in one.edges or ()],
             "rings": sorted({each.mark for one in found.values() for each in one.segments}),
             "absent": self._absent,
         }
+
+
+def _slices(found: list[Any]) -> Iterator[list[Any]]:
+    return (found[first : first + ROWS_MAX] for first in range(0, len(found), ROWS_MAX))
+
+
+def _rows_item(path: str, body: bytes, count: int) -> Item:
+    return Item(path, rows.CONTENT_TYPE, body, _batch(), count)
 
 
 def _answered(asked: Asked | None) -> bool:

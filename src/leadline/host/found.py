@@ -1,4 +1,4 @@
-"""What a source found: samples of counters, events, edges of the graph, segments of event rings, flows.
+"""What a source found: samples of counters, events, edges of the graph, segments of rings, flows, edges of the mesh.
 
 The words between sources and the rest of the agent. Nothing is judged here: a sample is a value as it was read,
 with the time of the reading on this host's clock.
@@ -77,6 +77,39 @@ class FlowSent(NamedTuple):
     delivery_bps: float | None = None
 
 
+class EdgeFit(NamedTuple):
+    """What probes of one edge of the mesh say in one window; becomes a row of `edge_fit`, whose names these are."""
+
+    src: str
+    dst: str
+    dst_clock: str
+    src_port: int
+    dscp: int  # `class` there
+    end_ns: int
+    probe_ns: int
+    window_ns: int
+    offset_ns: int
+    rate_ppb: float
+    bound_ns: int
+    noise_ns: float
+    probes: int
+    state: str
+    stamp: str
+    there_min_ns: int | None
+    there_p50_ns: int | None
+    there_p99_ns: int | None
+    there_queue_ns: int | None
+    there_sent: int
+    there_lost: int
+    back_min_ns: int | None
+    back_p50_ns: int | None
+    back_p99_ns: int | None
+    back_queue_ns: int | None
+    back_sent: int
+    back_lost: int
+    stall_ns: int
+
+
 class Segment(NamedTuple):
     """A segment of an event ring; `mark` and `at` say how far the ring is then read."""
 
@@ -99,6 +132,7 @@ class Found:
     edges: list[Edge] | None = None
     segments: list[Segment] = field(default_factory=list)
     flows: list[FlowSent] = field(default_factory=list)
+    fits: list[EdgeFit] = field(default_factory=list)
     jobs: dict[str, int] | None = None
     is_whole: bool = True
     mark: tuple[str, str] | None = None  # how far the input is read, stored with the events

@@ -1,4 +1,4 @@
-"""Events, edges, flows and watermarks as NDJSON rows of `event`, `relation`, `flow_sent` and `watermark`."""
+"""What a host tells beside samples, as NDJSON rows: `event`, `relation`, `flow_sent`, `edge_fit`, `watermark`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leadline.host.found import Event, FlowSent, Watermark
+from leadline.host.found import EdgeFit, Event, FlowSent, Watermark
 from leadline.model.ids import parse_entity_id
 
 CONTENT_TYPE = "application/x-ndjson"
@@ -55,6 +55,16 @@ def flow_rows(flows: Iterable[FlowSent], host: str, clock: str) -> bytes:
     return b"".join(
         _line({"host": host, "clock": clock, **each._asdict(), "flow": f"{each.flow:032x}"}) for each in flows
     )
+
+
+def fit_rows(fits: Iterable[EdgeFit], host: str, clock: str) -> bytes:
+    """Rows of `edge_fit`."""
+    lines = []
+    for each in fits:
+        row = {"host": host, "clock": clock, **each._asdict()}
+        row["class"] = row.pop("dscp")
+        lines.append(_line(row))
+    return b"".join(lines)
 
 
 def watermark_rows(watermarks: Iterable[Watermark], host: str, clock: str) -> bytes:

@@ -207,7 +207,7 @@ EDGE_FIT = Table(
         Column("rate_ppb", F64, "ppb", "how fast that grows"),
         Column("bound_ns", I64, "ns", "no probe contradicts an offset within this"),
         Column("noise_ns", F64, "ns", "how well the probes determine the offset"),
-        Column("count", U64, "1", "second packets of pairs, both ways"),
+        Column("probes", U64, "1", "second packets of pairs, both ways"),
         Column("state", SYM, None, "fitted; few: too few probes to fit; silent: nothing came"),
         Column("stamp", SYM, None, "where the stamps were taken: hardware, kernel, user"),
         *(
