@@ -39,6 +39,7 @@ LANES = {
     WATERMARKS: ("watermark", 1), "/api/v1/write": ("write", 4),
 }  # fmt: skip
 _LENGTH = re.compile(rb"content-length: *(\d+)")
+_REPORTED = re.compile(rb'"reported_ns": ?\d+')
 _RETRY = re.compile(rb"retry-after: *(\d+)")
 
 
@@ -51,6 +52,7 @@ class Lane:
         self.probing = asyncio.Lock()  # while it fails
         self.not_before = 0.0  # monotonic
         self.newest = 0  # number of the last body
+        self.took_ns = 0  # by the last request
 
 
 class Connection(asyncio.Protocol):
@@ -190,8 +192,11 @@ class Senders:
             return await self._judged(lane, who, path, head, body)
 
     async def _judged(self, lane: Lane, who: int, path: str, head: bytes, body: memoryview) -> Verdict:
-        failures = lane.state.failures
+        failures, began_ns = lane.state.failures, time.monotonic_ns()
+        if path == WATERMARKS:
+            head, body = _reported_now(head, body, lane.took_ns)
         status, retry_s = await self._try(who, self._ports[path], head, body)
+        lane.took_ns = time.monotonic_ns() - began_ns
         self.status[f"{path} {status}"] += 1
         after, verdict = judge(lane.state, Outcome(status, "", retry_s), WAIT_S_MAX, self._chance.random())
         if verdict is not Verdict.AGAIN or failures == lane.state.failures:  # what fails together is one failure
@@ -235,6 +240,13 @@ class Senders:
             return  # whoever scraped is gone, or all is over
         finally:
             writer.close()
+
+
+def _reported_now(head: bytes, body: memoryview, took_ns: int) -> tuple[bytes, memoryview]:
+    """A watermark as it is said at this moment."""
+    now = b'"took_ns":%d,"reported_ns":%d' % (took_ns, time.time_ns())
+    told = _REPORTED.sub(now, bytes(body))
+    return re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(told), head), memoryview(told)
 
 
 def main() -> int:
