@@ -14,9 +14,10 @@ HTTP, UDP, PAGE = 0, 1, 2
 ENTRY = np.dtype([
     ("due_ns", "<i8"), ("at", "<i8"), ("size", "<i4"), ("who", "<i4"), ("path", "<i2"), ("how", "u1"), ("after", "u1"),
 ])  # fmt: skip
+WATERMARKS = "/api/v1/rows/watermark"
 PATHS = {
     "/api/v1/ring": "application/octet-stream",
-    "/api/v1/rows/watermark": "application/x-ndjson",
+    WATERMARKS: "application/x-ndjson",
     "/api/v1/rows/relation": "application/x-ndjson",
     "/v1/metrics": "application/x-protobuf",
     "/api/v1/write": "application/x-protobuf",

@@ -3,7 +3,9 @@
     python -m bench.live_parts.senders FOLDER --port P --otlp-port P --sflow-port P
 
 Prints one JSON object at the end: requests, answers by status, how late bodies were sent, how long answers took.
-An answer of 429 or 503 is tried again after half a second, as an agent does; what is never taken is counted.
+What is not taken is kept and tried again as by an agent (`leadline.host.delivery`): while a lane of a host fails, one
+request of it at a time, after a wait that doubles up to 10 s. Of watermarks only the newest is kept. What is not taken
+by the end is counted.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import json
 import mmap
 import os
+import random
 import re
 import resource
 import socket
@@ -25,11 +28,31 @@ from typing import Any
 
 import numpy as np
 
-from bench.live_parts.schedule import HTTP, PATHS, UDP
+from bench.live_parts.schedule import HTTP, PATHS, UDP, WATERMARKS
+from leadline.host.delivery import Delivery, Outcome, Verdict, judge
 
-AGAIN_S = 0.5
-ANSWER_S_MAX = 30.0
+ANSWER_S_MAX = 30.0  # as agent.timeout_s
+WAIT_S_MAX = 10.0  # as agent.retry_s_max
+# The lanes of an agent, and how many requests of each are in flight while all goes well; Prometheus has shards.
+LANES = {
+    "/api/v1/ring": ("ring", 8), "/v1/metrics": ("metrics", 1), "/api/v1/rows/relation": ("urgent", 1),
+    WATERMARKS: ("watermark", 1), "/api/v1/write": ("write", 4),
+}  # fmt: skip
 _LENGTH = re.compile(rb"content-length: *(\d+)")
+_REPORTED = re.compile(rb'"reported_ns": ?\d+')
+_RETRY = re.compile(rb"retry-after: *(\d+)")
+
+
+class Lane:
+    """One lane of one sender."""
+
+    def __init__(self, in_flight: int) -> None:
+        self.state = Delivery()
+        self.free = asyncio.Semaphore(in_flight)
+        self.probing = asyncio.Lock()  # while it fails
+        self.not_before = 0.0  # monotonic
+        self.newest = 0  # number of the last body
+        self.took_ns = 0  # by the last request
 
 
 class Connection(asyncio.Protocol):
@@ -38,7 +61,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._answer: asyncio.Future[int] | None = None
+        self._answer: asyncio.Future[tuple[int, float]] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
@@ -59,10 +82,16 @@ class Connection(asyncio.Protocol):
         if len(self._buffer) >= end + 4 + size:
             del self._buffer[: end + 4 + size]
             if not self._answer.done():
-                self._answer.set_result(int(head[9:12]))
+                asked = _RETRY.search(head)
+                self._answer.set_result((int(head[9:12]), float(asked[1]) if asked else 0.0))
 
-    async def post(self, head: bytes, body: memoryview) -> int:
-        """Send one request; returns the status. Errors: OSError, TimeoutError."""
+    def close(self) -> None:
+        """Nothing is waited for any more."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    async def post(self, head: bytes, body: memoryview) -> tuple[int, float]:
+        """Send one request; returns the status, and what Retry-After says. Errors: OSError, TimeoutError."""
         if self.transport is None:
             raise ConnectionResetError
         self._answer = asyncio.get_running_loop().create_future()
@@ -86,7 +115,10 @@ class Senders:
         self._idle: dict[tuple[int, int], list[Connection]] = defaultdict(list)
         self._pages: dict[str, bytes] = {}
         self.status: Counter[str] = Counter()
+        self._lanes: dict[tuple[int, str], Lane] = {}
+        self._chance = random.Random(1)
         self.lost = 0  # bodies that were never taken
+        self.superseded = 0  # watermarks that waited until there was a newer one
         self.datagrams = 0  # sent
         self.late_ms: list[float] = []
         self.took_ms: list[float] = []
@@ -122,13 +154,13 @@ class Senders:
         return {
             "status": dict(self.status), "late_ms_p99": float(np.percentile(late, 99)),
             "answer_ms_p50": float(np.median(took)), "answer_ms_p99": float(np.percentile(took, 99)),
-            "lost": self.lost + len(self._open), "datagrams": self.datagrams, "cpu_s": used.ru_utime + used.ru_stime,
+            "lost": self.lost + len(self._open), "superseded": self.superseded, "datagrams": self.datagrams,
+            "cpu_s": used.ru_utime + used.ru_stime,
         }  # fmt: skip
 
     async def _send(self, who: int, path: str, body: memoryview, after: asyncio.Task[None] | None) -> None:
         if after is not None and not after.done():
             await asyncio.wait((after,))
-        port = self._ports[path]
         head = (
             f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: leadline-agent/0.1.0\r\n"
             f"Content-Type: {PATHS[path]}\r\nContent-Length: {len(body)}\r\n"
@@ -138,27 +170,53 @@ class Senders:
         else:
             head += f"Leadline-Batch: {os.urandom(16).hex()}\r\n"
         began = time.monotonic()
-        while True:
-            status = await self._try(who, port, (head + "\r\n").encode(), body)
-            self.status[f"{path} {status}"] += 1
-            if status not in (0, 429, 503) or time.monotonic() - began > ANSWER_S_MAX:
-                break
-            await asyncio.sleep(AGAIN_S)
-        self.lost += status >= 300 or status == 0
+        name, in_flight = LANES[path]
+        lane = self._lanes.setdefault((who, name), Lane(in_flight))
+        lane.newest += 1
+        mine, verdict = lane.newest, Verdict.AGAIN
+        async with lane.free:
+            while verdict is Verdict.AGAIN:
+                if path == WATERMARKS and mine != lane.newest:
+                    self.superseded += 1
+                    return
+                verdict = await self._in_turn(lane, who, path, (head + "\r\n").encode(), body)
+        self.lost += verdict is Verdict.POISON
         self.took_ms.append((time.monotonic() - began) * 1e3)
 
-    async def _try(self, who: int, port: int, head: bytes, body: memoryview) -> int:
+    async def _in_turn(self, lane: Lane, who: int, path: str, head: bytes, body: memoryview) -> Verdict:
+        """One try; while the lane fails, alone and not too soon."""
+        if not lane.state.failures:
+            return await self._judged(lane, who, path, head, body)
+        async with lane.probing:
+            await asyncio.sleep(max(0.0, lane.not_before - time.monotonic()) if lane.state.failures else 0)
+            return await self._judged(lane, who, path, head, body)
+
+    async def _judged(self, lane: Lane, who: int, path: str, head: bytes, body: memoryview) -> Verdict:
+        failures, began_ns = lane.state.failures, time.monotonic_ns()
+        if path == WATERMARKS:
+            head, body = _reported_now(head, body, lane.took_ns)
+        status, retry_s = await self._try(who, self._ports[path], head, body)
+        lane.took_ns = time.monotonic_ns() - began_ns
+        self.status[f"{path} {status}"] += 1
+        after, verdict = judge(lane.state, Outcome(status, "", retry_s), WAIT_S_MAX, self._chance.random())
+        if verdict is not Verdict.AGAIN or failures == lane.state.failures:  # what fails together is one failure
+            lane.state, lane.not_before = after, time.monotonic() + after.wait_s
+        return verdict
+
+    async def _try(self, who: int, port: int, head: bytes, body: memoryview) -> tuple[int, float]:
         idle = self._idle[who, port]
         connection = idle.pop() if idle else None
         try:
             if connection is None or connection.transport is None:
                 loop = asyncio.get_running_loop()
                 _, connection = await loop.create_connection(Connection, "127.0.0.1", port)
-            status = await connection.post(head, body)
-        except (OSError, TimeoutError):
-            return 0
+            answered = await connection.post(head, body)
+        except OSError:  # a time-out among them
+            if connection is not None:
+                connection.close()
+            return 0, 0.0
         idle.append(connection)
-        return status
+        return answered
 
     async def _serve(self) -> list[asyncio.Server]:
         """The pages of all targets, each at its own address of loopback."""
@@ -182,6 +240,13 @@ class Senders:
             return  # whoever scraped is gone, or all is over
         finally:
             writer.close()
+
+
+def _reported_now(head: bytes, body: memoryview, took_ns: int) -> tuple[bytes, memoryview]:
+    """A watermark as it is said at this moment."""
+    now = b'"took_ns":%d,"reported_ns":%d' % (took_ns, time.time_ns())
+    told = _REPORTED.sub(now, bytes(body))
+    return re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(told), head), memoryview(told)
 
 
 def main() -> int:

@@ -27,6 +27,9 @@ def compiled_code(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _may_write(path: Path) -> bool:
-    """Whether files can be made in a folder, or it in one that there is."""
-    there = next((each for each in (path, *path.parents) if each.exists()), Path("/"))
+    """Whether files can be made in a folder, or it in one that there is. Never where one above may not be entered."""
+    try:
+        there = next((each for each in (path, *path.parents) if each.exists()), Path("/"))
+    except PermissionError:  # after `su` or `sudo -u` HOME may be another's
+        return False
     return os.access(there, os.W_OK | os.X_OK)

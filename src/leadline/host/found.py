@@ -147,3 +147,4 @@ class Watermark(NamedTuple):
     job: str
     ranks: int
     state: str
+    took_ns: int | None = None  # the request before this one

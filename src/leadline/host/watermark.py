@@ -59,7 +59,7 @@ class Jobs:
         """Those that have ended and whose data is stored."""
         return {job: each for job, each in self.gone.items() if each.seen_ns <= to_ns}
 
-    def rows(self, to_ns: int, now_ns: int, *, leaving: bool = False) -> list[Watermark]:
+    def rows(self, to_ns: int, now_ns: int, *, leaving: bool = False, took_ns: int | None = None) -> list[Watermark]:
         """What is to be told: all that was seen up to `to_ns` is stored. `leaving`: the agent is told to end; where no
         job runs on, its silence from then on is no loss of telemetry."""
         over = self.over(to_ns)
@@ -68,7 +68,8 @@ class Jobs:
         found = [("", sum(self.here.values()), ENDED if is_over else OPEN)]
         found += [(job, ranks, OPEN) for job, ranks in {**self.here, **late}.items()]
         found += [(job, each.ranks, ENDED) for job, each in over.items()]
-        return [Watermark(now_ns, to_ns, SENDER, job, ranks, state) for job, ranks, state in found[: JOBS_MAX + 1]]
+        told = found[: JOBS_MAX + 1]
+        return [Watermark(now_ns, to_ns, SENDER, job, ranks, state, took_ns) for job, ranks, state in told]
 
 
 class Kept:
@@ -124,6 +125,7 @@ class Reporter:
         self._jobs = Jobs(gone={job: Gone(0, ranks) for job, ranks in kept.read().items()})
         self._has_looked = False
         self._told_ns = 0
+        self._took_ns: int | None = None  # the last request
         self._state = Delivery()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="watermark", daemon=True)
@@ -185,9 +187,12 @@ class Reporter:
     def _tell(self, jobs: Jobs, to_ns: int, *, leaving: bool) -> None:
         if not to_ns or not self._has_looked:
             return
-        told = jobs.rows(to_ns, self._now_ns(), leaving=leaving)
+        told = jobs.rows(to_ns, self._now_ns(), leaving=leaving, took_ns=self._took_ns)
         item = Item(PATH, rows.CONTENT_TYPE, self._row_of(told), os.urandom(16), len(told))
-        self._state, verdict = judge(self._state, self._post(item), self._wait_s_max, random.random())
+        began_ns = time.monotonic_ns()
+        outcome = self._post(item)
+        self._took_ns = time.monotonic_ns() - began_ns
+        self._state, verdict = judge(self._state, outcome, self._wait_s_max, random.random())
         if verdict is Verdict.POISON:  # a server that does not know the table yet; it may tomorrow
             self._state = Delivery(1, self._wait_s_max, self._state.words)
         if verdict is not Verdict.STORED:

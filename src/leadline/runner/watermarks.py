@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from leadline.model.units import S
-from leadline.runner.clock.coarse import Clock, CoarseClocks
+from leadline.runner.clock.coarse import Clock, CoarseClocks, less_way
 
 LATE_NS = 5 * S
 """Data that is farther behind makes its sender late. An agent on default settings is 1 s behind (a look each 0.5 s,
@@ -36,7 +36,8 @@ SERVER = "server"
 PAIRS_MAX = 100_000  # (job, sender), 300 bytes each; the one heard longest ago makes room
 
 OPEN, ENDED = "open", "ended"
-COLUMNS = ("tenant", "cluster", "host", "clock", "reported_ns", "to_ns", "sender", "job", "ranks", "state")
+COLUMNS = ("tenant", "cluster", "host", "clock", "reported_ns", "to_ns", "sender", "job", "ranks", "state",
+           "took_ns")  # fmt: skip
 
 
 class Job(NamedTuple):
@@ -66,6 +67,7 @@ class _Said:
     ranks: int
     ended: bool
     heard_ns: int
+    took_ns: int  # how long the word before it took
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class SenderState:
     state: str  # ok, late, lost, ended
     behind_s: float  # how old the newest data is of which nothing is missing
     heard_s: float  # since it was heard
-    clock_off_s: float  # host clock minus ours when it was heard; right to within the time a request takes
+    clock_off_s: float  # host clock minus ours when it was heard, less what requests take; right to within a second
     to_ns: int
     heard_ns: int
     jobs: Mapping[str, int]
@@ -94,14 +96,15 @@ class Watermarks:
     def take(self, rows: pa.Table, now_ns: int, *, fresh: bool = True) -> None:
         """Hear of rows of `watermark`, stored at `now_ns`. What is older than what is known changes nothing. `fresh`:
         they were said just now, so that they tell of the clocks of their hosts."""
-        clocks: dict[Clock, int] = {}
+        clocks: dict[Clock, tuple[int, int]] = {}
         with self._lock:
             for row in rows.select([name for name in COLUMNS if name in rows.column_names]).to_pylist():
                 self._take(row, now_ns)
                 clock = Clock(row["tenant"], row["cluster"], row["host"], row["clock"])
-                clocks[clock] = max(clocks.get(clock, row["reported_ns"]), row["reported_ns"])
-            for clock, reported_ns in clocks.items() if fresh else ():
-                self._clocks.heard(clock, reported_ns, now_ns)
+                word = row["reported_ns"], row.get("took_ns") or 0
+                clocks[clock] = max(clocks.get(clock, word), word)
+            for clock, (reported_ns, took_ns) in clocks.items() if fresh else ():
+                self._clocks.heard(clock, reported_ns, now_ns, took_ns)
 
     def clock_fits(self) -> list[dict[str, Any]]:
         """New rows of `clock_fit`, of clocks that are plainly wrong."""
@@ -128,7 +131,13 @@ class Watermarks:
         same = said is not None and said.clock == row["clock"] and not said.ended
         to_ns = max(said.to_ns, row["to_ns"]) if same and said is not None else row["to_ns"]
         self._of.setdefault(job, {})[sender] = _Said(
-            row["clock"], row["reported_ns"], to_ns, row["ranks"] or 0, row["state"] == ENDED, now_ns
+            row["clock"],
+            row["reported_ns"],
+            to_ns,
+            row["ranks"] or 0,
+            row["state"] == ENDED,
+            now_ns,
+            row.get("took_ns") or 0,
         )
 
     def _make_room(self) -> None:
@@ -212,7 +221,7 @@ class Watermarks:
 def _state(sender: Sender, said: Mapping[str, _Said], now_ns: int) -> SenderState:
     newest = max(said.values(), key=lambda each: each.heard_ns)
     lasting = {job: each for job, each in said.items() if not each.ended}
-    off_ns = newest.reported_ns - newest.heard_ns
+    off_ns = less_way(newest.reported_ns - newest.heard_ns, newest.took_ns)
     to_ns = min((each.to_ns for each in lasting.values()), default=newest.to_ns)
     behind_ns = max(0, now_ns + off_ns - to_ns)
     silent_ns = now_ns - newest.heard_ns

@@ -22,3 +22,11 @@ def test_an_account_that_may_write_nowhere_keeps_compiled_code_in_a_folder_of_it
     own.rmdir()
     own.symlink_to(tmp_path)  # somebody else's doing
     assert compiled_code(home) == {}
+
+
+def test_a_home_that_may_not_be_entered_is_no_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def closed(self: Path, **_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "exists", closed)
+    assert not module._may_write(tmp_path / ".cache")

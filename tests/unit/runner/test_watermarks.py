@@ -138,6 +138,24 @@ def test_words_that_were_held_up_tell_nothing_of_a_clock() -> None:
     assert words(clocks, -1.9, -1.9, -1.9, -1.9) == []
 
 
+def test_words_that_all_took_as_long_tell_nothing_of_a_clock() -> None:
+    """An overloaded server took 30 s for each, the time-out of agents: all clocks looked half a minute behind."""
+    clocks = CoarseClocks()
+    for number in range(9):
+        clocks.heard(CLOCK, NOW + number * S - 30 * S, NOW + number * S, took_ns=30 * S if number else S // 4)
+    assert clocks.fits() == []
+    assert words(clocks, -60.0, -60.0, -60.0)[0][0] == -60.0, "one that is behind is told when words are quick again"
+
+
+def test_who_is_heard_late_has_no_wrong_clock_and_is_as_far_behind_as_that() -> None:
+    marks = Watermarks()
+    marks.take(said({"told_s": 0, "to_s": -1, "took_ns": 30 * S}), NOW + 28 * S)
+    (state,) = marks.senders(NOW + 28 * S)
+    assert (state.clock_off_s, state.behind_s) == (0.0, 29.0)
+    marks.take(said({"told_s": 30, "to_s": 29, "took_ns": 2 * S}), NOW + 28 * S)
+    assert marks.senders(NOW + 28 * S)[0].clock_off_s == 2.0, "no way is so long that a clock looks ahead"
+
+
 def test_a_job_has_come_as_far_as_its_senders_say_by_our_clock() -> None:
     marks = Watermarks()
     for second in range(3):

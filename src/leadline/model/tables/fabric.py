@@ -179,6 +179,13 @@ WATERMARK = Table(
             "when the server heard the sender, by its own clock; null in what senders say",
             nullable=True,
         ),
+        Column(
+            "took_ns",
+            I64,
+            "ns",
+            "how long it took until the report before this one was answered, or given up; null: not known",
+            nullable=True,
+        ),
     ),
     order=("host", "sender", "job", "reported_ns"),
     more_key=("clock",),

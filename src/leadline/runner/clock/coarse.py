@@ -36,6 +36,8 @@ class Clock(NamedTuple):
 @dataclass(slots=True)
 class _Heard:
     off_ns: deque[int] = field(default_factory=lambda: deque(maxlen=WORDS))
+    # Where words take long, those that are all held up for as long (a time-out) would agree.
+    took_ns: deque[int] = field(default_factory=lambda: deque(maxlen=WORDS))
     known_ns: int = 0  # the offset that its fits say
     fitted_ns: int = 0  # end of the newest fit, 0: it has none
 
@@ -52,12 +54,14 @@ class CoarseClocks:
         self._news = []
         for one in self._clocks.values():
             one.off_ns.clear()
+            one.took_ns.clear()
 
-    def heard(self, clock: Clock, reported_ns: int, heard_ns: int) -> None:
-        """A word of a host came."""
+    def heard(self, clock: Clock, reported_ns: int, heard_ns: int, took_ns: int = 0) -> None:
+        """A word of a host came. `took_ns`: how long the word before it took, by the host."""
         one = self._clocks.setdefault(clock, _Heard())
         one.off_ns.append(reported_ns - heard_ns)
-        if len(one.off_ns) < WORDS or max(one.off_ns) - min(one.off_ns) > AGREE_NS:
+        one.took_ns.append(took_ns)
+        if len(one.off_ns) < WORDS or max(one.off_ns) - min(one.off_ns) > AGREE_NS or max(one.took_ns) > OFF_NS:
             return
         off_ns = max(one.off_ns)  # the one that was under way for the shortest time
         if abs(off_ns) <= OFF_NS:
@@ -78,6 +82,11 @@ class CoarseClocks:
         """Rows of `clock_fit` that are new."""
         news, self._news = self._news, []
         return news
+
+
+def less_way(off_ns: int, took_ns: int) -> int:
+    """What a word says of a clock, ns: where words take so long, one that comes late makes the clock look behind."""
+    return off_ns if off_ns >= 0 else min(0, off_ns + took_ns)
 
 
 def _fit(clock: Clock, offset_ns: int, end_ns: int) -> dict[str, Any]:

@@ -10,7 +10,8 @@ CREATE TABLE IF NOT EXISTS leadline.watermark
     `job` LowCardinality(String) CODEC(ZSTD(1)),
     `ranks` Int64 CODEC(Delta, ZSTD(1)),
     `state` LowCardinality(String) CODEC(ZSTD(1)),
-    `heard_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1))
+    `heard_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
+    `took_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1))
 )
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMMDD(toDateTime(fromUnixTimestamp64Nano(reported_ns, 'UTC'), 'UTC'))
