@@ -6,6 +6,7 @@
 /* 30 points and 3 corners: fewer do not pin a line; the corners span half the window or its slope is a guess. */
 enum { POINTS_MIN = 30, HULL_MIN = 3, STEPS = 12, NEAR_MIN = 4 };
 static const double RATE_MAX = 1e-3; /* five times the drift that production systems allow for */
+static const double ROUNDING_NS = 1e-3; /* of doubles; stamps are whole ns */
 static const double GOLDEN = 0.6180339887498949;
 
 struct point {
@@ -244,7 +245,7 @@ void fit_edge(const struct fit_point *upper, int32_t uppers, const struct fit_po
     out->noise_ns = hypot(spread[0], spread[1]) / 2;
     double rounded = (double)(out->offset_ns - base_d);
     out->bound_ns = fmax(highest - rounded, rounded - lowest);
-    if (strip.width < 0) out->state = FIT_TORN, out->bound_ns = INFINITY;
+    if (strip.width < -ROUNDING_NS) out->state = FIT_TORN, out->bound_ns = INFINITY;
     else if (uppers < POINTS_MIN || lowers < POINTS_MIN) out->state = FIT_FEW;
     else if (!spans(hulls[0], sizes[0], window_ns) || !spans(hulls[1], sizes[1], window_ns)) out->state = FIT_HULL;
     else out->state = FIT_VALID;

@@ -1,8 +1,10 @@
 #include "siphash.h"
 
+#include <string.h>
+
 static uint64_t word_le(const uint8_t *at) {
-    uint64_t value = 0;
-    for (int i = 7; i >= 0; i--) value = value << 8 | at[i];
+    uint64_t value; /* little-endian, as the processor has it */
+    memcpy(&value, at, sizeof value);
     return value;
 }
 
