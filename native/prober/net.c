@@ -1,0 +1,214 @@
+#define _GNU_SOURCE
+#include "net.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <linux/filter.h>
+#include <linux/net_tstamp.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CONTROL_BYTES = 256, ROUNDS_MAX = 64, RECEIVE_BYTES = 1 << 20 };
+static const int64_t EARLY_NS = 1000000; /* a transmit stamp this much before its system call is of another packet */
+
+/* One batch of messages, for either way. */
+struct batch {
+    struct mmsghdr messages[NET_BATCH];
+    struct iovec parts[NET_BATCH];
+    char control[NET_BATCH][CONTROL_BYTES];
+    uint8_t data[NET_BATCH][WIRE_BYTES + 1]; /* one more, so that a longer packet shows */
+};
+static struct batch batch;
+
+static bool fail(char why[200], const char *what) {
+    snprintf(why, 200, "%s: %s", what, strerror(errno));
+    return false;
+}
+
+bool address_parse(const char *text, uint16_t port, struct address *out) {
+    memset(out, 0, sizeof *out);
+    struct sockaddr_in *four = (struct sockaddr_in *)&out->socket;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)&out->socket;
+    if (inet_pton(AF_INET, text, &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(port);
+        out->bytes = sizeof *four;
+        return true;
+    }
+    if (inet_pton(AF_INET6, text, &six->sin6_addr) != 1) return false;
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(port);
+    out->bytes = sizeof *six;
+    return true;
+}
+
+/* Also where it is on already: the kernel's count begins anew when the option is turned on. */
+static bool stamp_on(struct port *port, enum stamp_kind kind) {
+    unsigned none = 0, flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE |
+                               SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_OPT_TSONLY;
+    if (kind == STAMP_HARDWARE)
+        flags |= SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE |
+                 SOF_TIMESTAMPING_OPT_TX_SWHW;
+    setsockopt(port->fd, SOL_SOCKET, SO_TIMESTAMPING, &none, sizeof none);
+    port->next_id = 0;
+    port->waiting = 0;
+    memset(port->refs, 0, sizeof port->refs);
+    return setsockopt(port->fd, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags) == 0;
+}
+
+static bool open_port(struct net *net, struct port *port, const char *address, int dscp, bool receives, char why[200]) {
+    struct address own;
+    if (!address_parse(address, port->number, &own)) return errno = EINVAL, fail(why, address);
+    net->family = own.socket.ss_family;
+    port->fd = socket(net->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (port->fd < 0) return fail(why, "socket");
+    int on = 1, traffic = dscp << 2, bytes = RECEIVE_BYTES;
+    setsockopt(port->fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    if (net->family == AF_INET6) setsockopt(port->fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+    int traffic_set = net->family == AF_INET ? setsockopt(port->fd, IPPROTO_IP, IP_TOS, &traffic, sizeof traffic)
+                                             : setsockopt(port->fd, IPPROTO_IPV6, IPV6_TCLASS, &traffic, sizeof traffic);
+    if (traffic_set) return fail(why, "traffic class");
+    if (bind(port->fd, (struct sockaddr *)&own.socket, own.bytes)) {
+        char what[100];
+        snprintf(what, sizeof what, "port %u of %s", port->number, address);
+        return fail(why, what);
+    }
+    if (!receives) {
+        struct sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
+        struct sock_fprog program = {1, &drop};
+        if (setsockopt(port->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program)) return fail(why, "filter");
+    }
+    return true;
+}
+
+bool net_open(struct net *net, const char *address, uint16_t port, int labels, int dscp, enum stamp_kind kind, char why[200]) {
+    memset(net, 0, sizeof *net);
+    net->labels = labels;
+    net->kind = kind;
+    for (int i = 0; i < WIRE_LABELS; i++) net->ports[i].fd = -1;
+    for (int i = 0; i < labels; i++) {
+        net->ports[i].number = (uint16_t)(port + i);
+        if (!open_port(net, &net->ports[i], address, dscp, i == 0, why)) return net_close(net), false;
+        if (net->kind != STAMP_USER && !stamp_on(&net->ports[i], net->kind)) net->kind = STAMP_USER;
+    }
+    return true;
+}
+
+void net_close(struct net *net) {
+    for (int i = 0; i < WIRE_LABELS; i++)
+        if (net->ports[i].fd >= 0) close(net->ports[i].fd), net->ports[i].fd = -1;
+}
+
+static void refer(struct net *net, struct port *port, struct sent_ref *ref) {
+    struct sent_ref *slot = &port->refs[port->next_id++ % NET_SENT];
+    if (slot->waits) net->stamps_lost++;
+    else port->waiting++;
+    *slot = *ref;
+    slot->waits = true;
+}
+
+int net_send(struct net *net, int label, struct outgoing *packets, int count) {
+    struct port *port = &net->ports[label];
+    memset(batch.messages, 0, sizeof batch.messages[0] * (size_t)count);
+    for (int i = 0; i < count; i++) {
+        batch.parts[i] = (struct iovec){packets[i].bytes, WIRE_BYTES};
+        batch.messages[i].msg_hdr.msg_iov = &batch.parts[i];
+        batch.messages[i].msg_hdr.msg_iovlen = 1;
+        batch.messages[i].msg_hdr.msg_name = (void *)&packets[i].to->socket;
+        batch.messages[i].msg_hdr.msg_namelen = packets[i].to->bytes;
+    }
+    int sent = 0;
+    while (sent < count) {
+        int most = net->kind == STAMP_USER ? 1 : count - sent; /* one call each: it is the only stamp there is */
+        int64_t now = clock_raw_now();
+        int taken = sendmmsg(port->fd, batch.messages + sent, (unsigned)most, 0);
+        if (taken <= 0) {
+            /* The rest of this batch is lost. Whether the kernel counted the refused packet is not known. */
+            net->send_errors++;
+            if (net->kind != STAMP_USER) {
+                net->stamps_lost += port->waiting;
+                stamp_on(port, net->kind);
+            }
+            break;
+        }
+        for (int i = 0; i < taken; i++, sent++) {
+            packets[sent].ref.user_raw_ns = now;
+            if (net->kind != STAMP_USER) refer(net, port, &packets[sent].ref);
+        }
+    }
+    return sent;
+}
+
+static int receive(int fd, int flags, size_t bytes) {
+    for (int i = 0; i < NET_BATCH; i++) {
+        batch.parts[i] = (struct iovec){batch.data[i], bytes};
+        struct msghdr *header = &batch.messages[i].msg_hdr;
+        header->msg_name = NULL, header->msg_namelen = 0;
+        header->msg_iov = &batch.parts[i], header->msg_iovlen = 1;
+        header->msg_control = batch.control[i], header->msg_controllen = CONTROL_BYTES;
+        header->msg_flags = 0;
+    }
+    return recvmmsg(fd, batch.messages, NET_BATCH, flags | MSG_DONTWAIT, NULL);
+}
+
+static int64_t ns_of(const struct timespec *time) { return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec; }
+
+/* The stamp of a message; kind user and time 0 where it has none. `id`: of a transmit stamp. */
+static struct stamp stamp_of(struct msghdr *header, const struct clock *clock, int64_t *id) {
+    struct stamp found = {0, STAMP_USER};
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(header); each; each = CMSG_NXTHDR(header, each)) {
+        if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_TIMESTAMPING) {
+            struct scm_timestamping stamps;
+            memcpy(&stamps, CMSG_DATA(each), sizeof stamps);
+            int64_t real = ns_of(&stamps.ts[0]);
+            if (real && clock_raw(clock, real, &found.raw_ns)) found.kind = STAMP_KERNEL;
+        } else if ((each->cmsg_level == IPPROTO_IP && each->cmsg_type == IP_RECVERR) ||
+                   (each->cmsg_level == IPPROTO_IPV6 && each->cmsg_type == IPV6_RECVERR)) {
+            struct sock_extended_err error;
+            memcpy(&error, CMSG_DATA(each), sizeof error);
+            if (error.ee_origin == SO_EE_ORIGIN_TIMESTAMPING && error.ee_info == SCM_TSTAMP_SND) *id = error.ee_data;
+        }
+    }
+    return found;
+}
+
+static void drain_port(struct net *net, struct port *port, struct clock *clock, take_sent take, void *context) {
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        int count = receive(port->fd, MSG_ERRQUEUE, 0);
+        for (int i = 0; i < count; i++) {
+            int64_t id = -1;
+            struct stamp stamp = stamp_of(&batch.messages[i].msg_hdr, clock, &id);
+            if (id < 0) continue;
+            struct sent_ref *ref = &port->refs[id % NET_SENT];
+            if ((uint32_t)id - port->next_id < UINT32_MAX - NET_SENT || !ref->waits) continue; /* of an earlier count */
+            ref->waits = false;
+            port->waiting--;
+            if (stamp.kind == STAMP_USER || stamp.raw_ns < ref->user_raw_ns - EARLY_NS) net->stamps_lost++;
+            else take(context, ref, stamp);
+        }
+        if (count < NET_BATCH) break;
+    }
+}
+
+void net_drain_sent(struct net *net, struct clock *clock, take_sent take, void *context) {
+    for (int i = 0; i < net->labels; i++)
+        if (net->ports[i].waiting) drain_port(net, &net->ports[i], clock, take, context);
+}
+
+void net_drain_received(struct net *net, struct clock *clock, take_packet take, void *context) {
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        int count = receive(net->ports[0].fd, 0, sizeof batch.data[0]);
+        int64_t now = clock_raw_now(), id;
+        for (int i = 0; i < count; i++) {
+            struct stamp stamp = {now, STAMP_USER};
+            if (net->kind != STAMP_USER) {
+                stamp = stamp_of(&batch.messages[i].msg_hdr, clock, &id);
+                if (stamp.kind == STAMP_USER) stamp.raw_ns = now;
+            }
+            take(context, batch.data[i], batch.messages[i].msg_len, stamp);
+        }
+        if (count < NET_BATCH) break;
+    }
+}
