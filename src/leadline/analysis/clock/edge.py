@@ -96,11 +96,11 @@ class Lines:
         return Lines(**parts)
 
 
-def fitted(upper: Points, lower: Points, end_E: Ints, window_ns: int, soft_ratio: float = SOFT_RATIO) -> Lines:
+def fitted(upper: Points, lower: Points, end_E: Ints, window_ns: int | Ints, soft_ratio: float = SOFT_RATIO) -> Lines:
     """Lines of E edges in one window each.
 
     Inputs: points of both directions, each edge's in any order (sorted is faster); `end_E`, end of the window on the
-    source's clock, int64 ns; `window_ns`, its length, for what `valid_E` asks. `soft_ratio` 0: the hard margin.
+    source's clock, int64 ns; `window_ns`, its length, or (E,), for what `valid_E` asks. `soft_ratio` 0: the hard margin.
     Accuracy: with right stamps, straight clocks and the hard margin, the true offset at `at_E` lies within
     [low, high]. The soft margin is as good as delays at the margin are dense: some tens of ns on virtual Ethernet.
     Errors: ValueError if the numbers of edges differ. An edge without points is NaN and not valid.
@@ -109,7 +109,8 @@ def fitted(upper: Points, lower: Points, end_E: Ints, window_ns: int, soft_ratio
         raise ValueError(f"upper, lower and end_E tell {len(upper)}, {len(lower)} and {len(end_E)} edges; give as many")
     found, base_E, middle_E, valid_E = kernels.fit_edges(
         upper.begin_E, upper.at_N, upper.bound_N, lower.begin_E, lower.at_N, lower.bound_N,
-        np.ascontiguousarray(end_E, np.int64), soft_ratio, FREE_NS, POINTS_MIN, VERTICES_MIN, SPAN_RATIO * window_ns,
+        np.ascontiguousarray(end_E, np.int64), soft_ratio, FREE_NS, POINTS_MIN, VERTICES_MIN,
+        np.broadcast_to(SPAN_RATIO * np.asarray(window_ns, np.float64), len(end_E)).copy(),
     )  # fmt: skip
     count_E = np.minimum(np.diff(upper.begin_E), np.diff(lower.begin_E))
     return Lines(
@@ -119,15 +120,14 @@ def fitted(upper: Points, lower: Points, end_E: Ints, window_ns: int, soft_ratio
     )  # fmt: skip
 
 
-def stepped_since(lines: Lines, upper: Points, lower: Points) -> tuple[Bools, Ints]:
-    """Edges whose newest points contradict their last line, and since when, on the source's clock (int64, ns).
+def stepped(lines: Lines, upper: Points, lower: Points) -> Bools:
+    """Edges whose newest points contradict their last line, (E,).
 
     Inputs: the last lines, and points that came since. A clock of either end was set (or a path's two ways changed at
-    once, which nothing tells from it). What came before belongs to no window with what comes after: begin anew there.
+    once, which nothing tells from it). What came before belongs to no window with what comes after: begin anew.
     """
-    margin_E = np.where(lines.valid_E, CROSSED_NS, np.inf)
-    args = (lines.at_E, lines.base_E, lines.offset_E, lines.rate_E, margin_E)
-    below_E, from_E = kernels.crossings(upper.begin_E, upper.at_N, upper.bound_N, 1, *args)
-    above_E, since_E = kernels.crossings(lower.begin_E, lower.at_N, lower.bound_N, -1, *args)
-    stepped_E = (below_E >= CROSSED_MIN) | (above_E >= CROSSED_MIN)
-    return stepped_E, np.minimum(from_E, since_E)
+    args = (lines.at_E, lines.base_E, lines.offset_E, lines.rate_E, np.where(lines.valid_E, CROSSED_NS, np.inf))
+    below_E = kernels.crossings(upper.begin_E, upper.at_N, upper.bound_N, 1, *args)
+    above_E = kernels.crossings(lower.begin_E, lower.at_N, lower.bound_N, -1, *args)
+    found_E: Bools = np.maximum(below_E, above_E) >= CROSSED_MIN
+    return found_E

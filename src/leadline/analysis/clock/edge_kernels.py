@@ -253,7 +253,7 @@ def _sorted(t: Ints, y: Ints, t_base: int, y_base: int, sign: float):
 @njit(cache=True)
 def fit_edges(
     begin_U: Ints, t_U: Ints, u_U: Ints, begin_L: Ints, t_L: Ints, l_L: Ints, end_E: Ints, share: float,
-    free_ns: float, points_min: int, vertices_min: int, span_min: float,
+    free_ns: float, points_min: int, vertices_min: int, span_min_E: Floats,
 ) -> tuple[Floats, Ints, Ints, Bools]:  # fmt: skip
     """Fits of all edges: what is found (E, FIELDS), base of offsets, middle of the points (both E), whether valid.
 
@@ -294,7 +294,7 @@ def fit_edges(
         valid_E[e] = (
             min(count_u, count_l) >= points_min
             and min(size_u, size_v) >= vertices_min
-            and min(span_u, span_v) >= span_min
+            and min(span_u, span_v) >= span_min_E[e]
         )
     return found, base_E, middle_E, valid_E
 
@@ -303,16 +303,14 @@ def fit_edges(
 def crossings(
     begin_N: Ints, t_N: Ints, y_N: Ints, sign: int, at_E: Ints, base_E: Ints, offset_E: Floats, rate_E: Floats,
     margin_E: Floats,
-) -> tuple[Ints, Ints]:  # fmt: skip
-    """Points on the wrong side of a line by more than a margin: how many of each edge, and where the first is.
+) -> Ints:  # fmt: skip
+    """Points of each edge on the wrong side of its line by more than a margin.
 
     sign: 1 for upper points (wrong: below), -1 for lower ones. Of a line that is not known (NaN) none is wrong.
     """
-    count_E, first_E = np.zeros(len(at_E), np.int64), np.full(len(at_E), np.iinfo(np.int64).max)
+    count_E = np.zeros(len(at_E), np.int64)
     for e in range(len(at_E)):
         for k in range(begin_N[e], begin_N[e + 1]):
             line = offset_E[e] + rate_E[e] * (t_N[k] - at_E[e])
-            if sign * ((y_N[k] - base_E[e]) - line) < -margin_E[e]:
-                count_E[e] += 1
-                first_E[e] = min(first_E[e], t_N[k])
-    return count_E, first_E
+            count_E[e] += sign * ((y_N[k] - base_E[e]) - line) < -margin_E[e]
+    return count_E
