@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leadline.analysis.clock.edge import Lines, Points, fitted, stepped
+from leadline.analysis.clock.edge import WINDOW_NS, Points, fitted, stepped, windows_ns
 from leadline.analysis.clock.hindsight import hindsight
 from leadline.analysis.clock.live import NO_WITNESS, Edges, Mesh, State, Witness, begun, step
 from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.oscillators import S_NS, Oscillators
 from leadline.simulator.probes import Traces
 
-WINDOW_S, STEP_S = 2.0, 0.25
+STEP_S = 0.25
 LATENCY_S = 0.15  # until a fit is used: the way of its rows
 SHORTEST_S = 0.5  # window behind a start or a step
 MARGIN_S = 0.03  # what was sent before a step is under way
@@ -27,7 +27,6 @@ MARGIN_S = 0.03  # what was sent before a step is under way
 class Options:
     """How a mesh is followed. `heard` tells which edges are heard at a time (s); `witness` what witnesses say."""
 
-    window_s: float = WINDOW_S
     heard: Callable[[float], Bools] | None = None
     witness: Callable[[float], Witness] | None = None
 
@@ -59,11 +58,14 @@ def followed(clocks: Oscillators, traces: Traces, seconds: float, how: Options |
             newest = _points(clocks, traces, np.maximum(since_E, now - STEP_S), now, heard_E)
             stepped_E = stepped(last, *newest)
             since_E = np.where(stepped_E, now + MARGIN_S, since_E)
-        from_E = np.maximum(since_E, now - how.window_s)
+        length_E = np.full(edges, WINDOW_NS) if last is None else windows_ns(last)
+        from_E = np.maximum(since_E, np.maximum(now - length_E / S_NS, 0.0))
         last = fitted(*_points(clocks, traces, from_E, now, heard_E), end_E, _length(from_E, now))
         told = Edges(traces.src_E, traces.dst_E, last, stepped_E)
         witness = NO_WITNESS if how.witness is None else how.witness(now)
         mesh = step(mesh, told, clocks.start_ns + round(now * S_NS), witness)
+        anew_E = mesh.restart_H[traces.src_E] | mesh.restart_H[traces.dst_E]
+        since_E = np.where(anew_E, now + MARGIN_S, since_E)
         out.seconds_K.append(now)
         out.states.append(mesh)
     return out
@@ -101,7 +103,7 @@ class Errors:
     """How far off hosts' cluster times were, at T times: NaN where a clock was lost. Bounds as stated then."""
 
     second_T: Floats
-    error_TH: Floats  # cluster time that a host's reading maps to, less the hosts' mean
+    error_TH: Floats  # cluster time that a host's reading maps to, less the hosts' median
     bound_TH: Floats
 
     def pairs(self, since_s: float = 0.0) -> Floats:
@@ -110,6 +112,15 @@ class Errors:
         a, b = np.triu_indices(error_TH.shape[1], 1)
         apart = np.abs(error_TH[:, a] - error_TH[:, b])
         return apart[np.isfinite(apart)]
+
+    def settled_s(self, within_ns: float) -> float:
+        """From when on all hosts are known and all pairs within this, s; NaN: never."""
+        apart_T = self.error_TH.max(axis=1) - self.error_TH.min(axis=1)  # NaN while one is not known
+        wrong_T = ~(apart_T <= within_ns)
+        if not wrong_T.any():
+            return float(self.second_T[0])
+        last = int(np.flatnonzero(wrong_T)[-1])
+        return float(self.second_T[last + 1]) if last + 1 < len(self.second_T) else np.nan
 
     def covered(self, since_s: float = 0.0) -> tuple[float, float]:
         """Share of host errors within their bounds, and of pairs within the sum of both."""
@@ -158,11 +169,11 @@ def _errors(clocks: Oscillators, end_ns: int, base_H: Ints, offset_H: Floats, ra
 
 
 def _centred(error_TH: Floats) -> Floats:
-    """Above the mean of the hosts that are known."""
-    with np.errstate(invalid="ignore"):
-        count_T1 = np.isfinite(error_TH).sum(axis=1, keepdims=True)
-        out: Floats = error_TH - np.nansum(error_TH, axis=1, keepdims=True) / np.maximum(count_T1, 1)
+    """Above the median of the hosts that are known."""
+    some_T = np.isfinite(error_TH).any(axis=1)
+    out = error_TH.copy()
+    out[some_T] -= np.nanmedian(error_TH[some_T], axis=1, keepdims=True)
     return out
 
 
-__all__ = ["Errors", "Followed", "Lines", "Options", "followed", "hindsight_errors", "live_errors"]
+__all__ = ["Errors", "Followed", "Options", "followed", "hindsight_errors", "live_errors"]

@@ -19,6 +19,7 @@ import numpy as np
 
 from leadline.analysis.clock import edge_kernels as kernels
 from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.model.units import S
 
 # Share of packets that may be on the wrong side of a margin: at 10 % hulls follow the queues, at 0 late stamps.
 # Source: measured (simulated traces, docs/log.md; 1 to 2 % lie within each other's noise).
@@ -37,6 +38,15 @@ CROSSED_MIN = 3
 # ns beyond the line, above which a point is on the wrong side because of the clock and not of its stamp, as late stamps
 # are late by some hundred ns. Source: judgement.
 CROSSED_NS = 3_000.0
+# Length of a window, since clocks of servers run straight enough for some ns within it. Source: measured (reference
+# runs and simulated traces, docs/log.md).
+WINDOW_NS = 2 * S
+# Length of the window of an edge whose delays at the margin are sparse, because there queues cost more than wander does.
+# Source: measured (simulated traces, docs/log.md).
+LONG_NS = 4 * S
+# Spread of an edge's offset above which its margin is sparse, for ports that are busy most of the time. Source: measured
+# (simulated traces, docs/log.md).
+SPARSE_NS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +128,12 @@ def fitted(upper: Points, lower: Points, end_E: Ints, window_ns: int | Ints, sof
         found[:, kernels.HALF], found[:, kernels.LOW], found[:, kernels.HIGH], found[:, kernels.SPREAD], count_E,
         valid_E,
     )  # fmt: skip
+
+
+def windows_ns(last: Lines) -> Ints:
+    """How far back the next window of each edge reaches, ns, (E,): longer where the last one's margin was sparse."""
+    found_E: Ints = np.where(last.spread_E > SPARSE_NS, LONG_NS, WINDOW_NS).astype(np.int64)
+    return found_E
 
 
 def stepped(lines: Lines, upper: Points, lower: Points) -> Bools:

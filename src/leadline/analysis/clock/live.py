@@ -27,16 +27,16 @@ from leadline.model.units import S
 # Wander that the filter expects at first, ppb per square root of a second: what temperature does to oscillators of
 # servers within seconds. It is learnt for each host between the two below. Source: measured (simulated, docs/log.md).
 WANDER_PPB = 10.0
-WANDER_MIN_PPB = 3.0  # ppb per square root of a second of the calmest. Source: measured (simulated, docs/log.md).
+WANDER_MIN_PPB = 6.0  # ppb per square root of a second of the calmest. Source: measured (simulated, docs/log.md).
 WANDER_MAX_PPB = 60.0  # ppb per square root of a second: as a fan's start. Source: measured (simulated, docs/log.md).
 # Times by which a window's variance is raised, since windows of 2 s each quarter second tell most of it again.
 # Source: measured (simulated traces, docs/log.md).
-OVERLAP = 4.0
+OVERLAP = 6.0
 # Standard deviations that the stated bound is of: errors of hull fits have long tails. Source: measured (share of
 # errors within it on simulated traces, docs/log.md).
-BOUND_SIGMAS = 5.0
+BOUND_SIGMAS = 6.0
 # ns that a bound never goes below, because both ways of a link differ by as much and nothing tells. Source: judgement.
-BOUND_MIN_NS = 50.0
+BOUND_MIN_NS = 100.0
 # Time for which a fit is used until the next one comes: a step and the way of its rows. Source: definition.
 USED_S = 0.4
 # ppb per second by which a rate may change while nothing is heard of a host: a step of 1 ppm within 30 s, the worst of
@@ -49,7 +49,9 @@ NO_BOUND_NS = 3600 * S  # told as bound of a lost clock, whose offset may be any
 # wrong line must not move a clock. Source: judgement.
 ODD_SIGMAS = 8.0
 ODD_NS = 200.0  # ns that are added to them, of which no step is worth a doubt. Source: judgement.
-ODD_STEPS = 3  # steps in a row after which what was odd is taken to be so, as three windows agree. Source: judgement.
+# Steps after which what was odd is taken to be so: the second is of windows that began after the first, so that no line
+# mixes what was before with what came after. Source: definition.
+ODD_STEPS = 2
 # Share of a host's edges that must be wrong for the host to be: the other ends of asymmetric ones are many.
 # Source: judgement.
 WRONG_SHARE = 0.6
@@ -134,12 +136,14 @@ class Mesh:
     fitted_ns_H: Ints  # end of the last window with a fit
     noise_H: Floats  # ns, of the last fit
     extra_H: Floats  # ns that two-way delays could hide
+    doubt_H: Floats  # ns that it was off when it was odd, until that is settled
     island_H: Ints
     odd_H: Ints  # steps in a row
     wrong_H: Ints
     lying_H: Bools
     anchored_H: Bools
     flagged_E: Bools = field(default_factory=lambda: np.zeros(0, bool))  # of the last step's edges: asymmetric
+    restart_H: Bools = field(default_factory=lambda: np.zeros(0, bool))  # windows of these hosts' edges begin anew
     events: tuple[Event, ...] = ()  # of the last step
 
     def __len__(self) -> int:
@@ -152,7 +156,8 @@ class Mesh:
         ahead = USED_S
         var_H = self.var_H + 2 * ahead * self.both_H + ahead**2 * self.rate_var_H + self.wander_H**2 * ahead**3 / 3
         drift_H = np.where(self.state_H == State.FITTED, 0.0, DRIFT_PPB_PER_S * age_H**2 / 2)
-        bound_H = np.maximum(BOUND_SIGMAS * np.sqrt(np.maximum(var_H, 0.0)), BOUND_MIN_NS) + self.extra_H + drift_H
+        bound_H = np.maximum(BOUND_SIGMAS * np.sqrt(np.maximum(var_H, 0.0)), BOUND_MIN_NS) + self.extra_H + self.doubt_H
+        bound_H = bound_H + drift_H
         out: Floats = np.where(self.state_H == State.LOST, np.inf, bound_H)
         return out
 
@@ -166,7 +171,8 @@ def begun(hosts: int, end_ns: int) -> Mesh:
     zero, none = np.zeros(hosts), np.zeros(hosts, np.int64)
     return Mesh(
         end_ns, none, zero, zero, np.full(hosts, _NEW_VAR), zero, np.full(hosts, _NEW_RATE_VAR),
-        np.full(hosts, WANDER_PPB), none > 0, none, np.full(hosts, end_ns, np.int64), zero, zero, np.arange(hosts),
+        np.full(hosts, WANDER_PPB), none > 0, none, np.full(hosts, end_ns, np.int64), zero, zero, zero,
+        np.arange(hosts),
         none, none, none > 0, none > 0,
     )  # fmt: skip
 
@@ -190,10 +196,11 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
 
     Inputs: lines of any edges among the state's hosts; none at all if nothing was heard: clocks are carried on, and
     their bounds grow. `end_ns`, cluster time, is after that of the state; windows need not end exactly there.
-    Returns: the new state; `flagged_E` and `events` are of this step.
+    Returns: the new state; `flagged_E`, `restart_H` and `events` are of this step.
     """
     assert end_ns >= mesh.end_ns, "steps are fed in the order of time"
     events: list[Event] = []
+    odd_before_H, wrong_before_H = mesh.odd_H, mesh.wrong_H
     mesh = _stepped(_predicted(mesh, end_ns), edges, events)
     lines, src_E, dst_E = edges.lines, edges.src_E, edges.dst_E
     usable_E = lines.valid_E & ~lines.crossed_E & ~edges.stepped_E & ~(mesh.lying_H[src_E] | mesh.lying_H[dst_E])
@@ -206,7 +213,9 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
         flagged_E[rows] = found.flagged_E
     mesh = _carried(mesh, np.zeros(len(mesh), bool) if found is None else np.isfinite(found.sigma_H))
     mesh = _judged(mesh, edges, flagged_E, witness, events)
-    return replace(_anchored(mesh, witness), flagged_E=flagged_E, events=tuple(events))
+    restart_H = ((mesh.odd_H == 1) & (odd_before_H == 0)) | ((mesh.wrong_H == 1) & (wrong_before_H == 0))
+    mesh = _anchored(mesh, witness)
+    return replace(mesh, flagged_E=flagged_E, restart_H=restart_H, events=tuple(events))
 
 
 def rows(mesh: Mesh, hosts: Ints | None = None) -> Mapping[str, Any]:
@@ -225,7 +234,7 @@ def rows(mesh: Mesh, hosts: Ints | None = None) -> Mapping[str, Any]:
 
 
 def _of_hosts() -> list[str]:
-    return [each.name for each in fields(Mesh) if each.name.endswith("_H")]
+    return [each.name for each in fields(Mesh) if each.name.endswith("_H") and each.name != "restart_H"]
 
 
 def _with(mesh: Mesh, more: Mesh, island_H: Ints) -> Mesh:
@@ -393,6 +402,7 @@ def _filtered(
         mesh, offset_H=mesh.offset_H + o, rate_H=mesh.rate_H + f, var_H=p2, both_H=b2, rate_var_H=q2,
         wander_H=np.clip(wander_H, WANDER_MIN_PPB, WANDER_MAX_PPB), known_H=mesh.known_H | begin_H,
         state_H=np.where(fit_H, State.FITTED, mesh.state_H), fitted_ns_H=np.where(fit_H, mesh.end_ns, mesh.fitted_ns_H),
+        doubt_H=np.where(odd_H & ~moved_H, np.abs(x_H), np.where(fit_H, 0.0, mesh.doubt_H)),
         noise_H=np.where(touched_H, found.sigma_H, mesh.noise_H), odd_H=np.where(moved_H, 0, odd_count_H),
         island_H=np.where(touched_H, found.island_H, mesh.island_H),
     )  # fmt: skip
@@ -455,7 +465,7 @@ def _hidden(mesh: Mesh, edges: Edges) -> Floats:
     if not seen_H.any():
         return mesh.extra_H
     usual = float(np.median(half_H[seen_H]))
-    return np.where(seen_H, np.maximum(half_H - WIDE_RATIO * usual, 0.0), mesh.extra_H)
+    return np.where(seen_H, np.where(half_H > WIDE_RATIO * usual, half_H - usual, 0.0), mesh.extra_H)
 
 
 def _against_witness(mesh: Mesh, witness: Witness) -> Floats:
