@@ -1,6 +1,6 @@
 """A mesh followed over simulated traces, as agents and the server would: windows, lines, steps of the filter.
 
-    traces ──> points of each edge within 2 s ──> lines ──> step ──> states each 0.25 s ──> errors against the truth
+traces ──> points of each edge within 2 s ──> lines ──> step ──> states each 0.25 s ──> errors against the truth
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One time for all hosts: lines through probe delays of each edge, the mesh of edges, and the filter that lives on it."""
+"""One time for all hosts: lines through probe delays, the mesh of them, and the filter that lives on it."""

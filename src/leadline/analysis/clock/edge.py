@@ -41,17 +41,17 @@ CROSSED_NS = 3_000.0
 # Length of a window, since clocks of servers run straight enough for some ns within it. Source: measured (reference
 # runs and simulated traces, docs/log.md).
 WINDOW_NS = 2 * S
-# Length of the window of an edge whose delays at the margin are sparse, because there queues cost more than wander does.
+# Length of the window of an edge whose delays at the margin are sparse: there queues cost more than wander.
 # Source: measured (simulated traces, docs/log.md).
 LONG_NS = 4 * S
-# Spread of an edge's offset above which its margin is sparse, for ports that are busy most of the time. Source: measured
-# (simulated traces, docs/log.md).
+# ns of spread of an edge's offset above which its margin is sparse, as at ports that are busy most of the time.
+# Source: measured (simulated traces, docs/log.md).
 SPARSE_NS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Bounds of E edges, N of one direction: those of edge e are `begin_E[e]` to `begin_E[e + 1]` (E + 1). int64, ns."""
+    """Bounds of E edges, N of one direction: those of edge e are `begin_E[e]` to `begin_E[e + 1]`, (E + 1,). int64."""
 
     begin_E: Ints
     at_N: Ints  # abscissa, on the clock of the edge's source
@@ -110,7 +110,7 @@ def fitted(upper: Points, lower: Points, end_E: Ints, window_ns: int | Ints, sof
     """Lines of E edges in one window each.
 
     Inputs: points of both directions, each edge's in any order (sorted is faster); `end_E`, end of the window on the
-    source's clock, int64 ns; `window_ns`, its length, or (E,), for what `valid_E` asks. `soft_ratio` 0: the hard margin.
+    source's clock, int64 ns; `window_ns`, its length, or (E,), for `valid_E`. `soft_ratio` 0: the hard margin.
     Accuracy: with right stamps, straight clocks and the hard margin, the true offset at `at_E` lies within
     [low, high]. The soft margin is as good as delays at the margin are dense: some tens of ns on virtual Ethernet.
     Errors: ValueError if the numbers of edges differ. An edge without points is NaN and not valid.

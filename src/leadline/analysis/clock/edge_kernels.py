@@ -1,9 +1,9 @@
 """Kernels of the edge fit: hulls, the walk over slopes, and the soft margin by order statistics.
 
-    u, upper points   o    o  o      lower hull of u ──┐
-                        o o                            ├─> the widest strip between both: slope, offset, half width
-    l, lower points    x   x x       upper hull of l ──┘
-                     x    x
+u, upper points   o    o  o      lower hull of u ──┐
+                    o o                            ├─> the widest strip between both: slope, offset, half width
+l, lower points    x   x x       upper hull of l ──┘
+                 x    x
 """
 # Numba's types are unknown to mypy.
 # mypy: disable-error-code="no-any-return,untyped-decorator"
@@ -53,11 +53,13 @@ def _next_slope(t: Floats, y: Floats, hull: Ints, at: int, step: int, last: int)
 
 
 @njit(cache=True)
-def _strip(tu: Floats, u: Floats, hull_u: Ints, size_u: int, tv: Floats, v: Floats, hull_v: Ints, size_v: int, end: float):
+def _strip(
+    tu: Floats, u: Floats, hull_u: Ints, size_u: int, tv: Floats, v: Floats, hull_v: Ints, size_v: int, end: float
+):
     """Slope and half width of the widest strip; the lowest and highest value at `end` of any line within the bounds.
 
     `v` is minus the lower points. The width is concave in the slope, and linear between slopes of hull edges: walk
-    these from the smallest. Both hulls are walked at once: of `u` from the left, of `v` (slopes negated) from the right.
+    these from the smallest. Both hulls are walked at once, that of `u` from the left, that of `v` from the right.
     """
     iu, iv = 0, size_v - 1
     best, half, low, high = 0.0, -np.inf, np.nan, np.nan
@@ -79,13 +81,12 @@ def _strip(tu: Floats, u: Floats, hull_u: Ints, size_u: int, tv: Floats, v: Floa
                 start = -level / lean
                 low = -(v[pv] + start * tv[pv]) + start * end
                 inside = True
-        elif lean < 0:
-            if inside and (np.isinf(then) or level + then * lean < 0):
-                stop = -level / lean
-                high = u[pu] - stop * tu[pu] + stop * end
-                if half == -np.inf:
-                    best, half = slope, (level + slope * lean) / 2
-                break
+        elif lean < 0 and inside and (np.isinf(then) or level + then * lean < 0):
+            stop = -level / lean
+            high = u[pu] - stop * tu[pu] + stop * end
+            if half == -np.inf:
+                best, half = slope, (level + slope * lean) / 2
+            break
         if np.isinf(then):
             break
         width = (level + then * lean) / 2

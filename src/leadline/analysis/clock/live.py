@@ -62,8 +62,9 @@ LYING_STEPS = 14
 # Times the usual smallest two-way delay beyond which a host's own may hide a lie of its stamps: it widens its bound.
 # Source: judgement.
 WIDE_RATIO = 1.5
-# Seconds in which cluster time goes over to a witness's, as fast as `SLEW_PPB` allows. Source: judgement.
-ANCHOR_S = 30.0
+# Seconds in which cluster time goes over to a witness's, in offset and in rate, because faster its noise would be that
+# of cluster time, too. Source: judgement.
+ANCHOR_S = 10.0
 SLEW_PPB = 10_000.0  # ppb: faster, cluster time would be a worse clock than the hosts' own. Source: judgement.
 
 
@@ -200,7 +201,7 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
     """
     assert end_ns >= mesh.end_ns, "steps are fed in the order of time"
     events: list[Event] = []
-    odd_before_H, wrong_before_H = mesh.odd_H, mesh.wrong_H
+    odd_before_H, wrong_before_H, s = mesh.odd_H, mesh.wrong_H, (end_ns - mesh.end_ns) / S
     mesh = _stepped(_predicted(mesh, end_ns), edges, events)
     lines, src_E, dst_E = edges.lines, edges.src_E, edges.dst_E
     usable_E = lines.valid_E & ~lines.crossed_E & ~edges.stepped_E & ~(mesh.lying_H[src_E] | mesh.lying_H[dst_E])
@@ -214,7 +215,7 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
     mesh = _carried(mesh, np.zeros(len(mesh), bool) if found is None else np.isfinite(found.sigma_H))
     mesh = _judged(mesh, edges, flagged_E, witness, events)
     restart_H = ((mesh.odd_H == 1) & (odd_before_H == 0)) | ((mesh.wrong_H == 1) & (wrong_before_H == 0))
-    mesh = _anchored(mesh, witness)
+    mesh = _anchored(mesh, witness, s)
     return replace(mesh, flagged_E=flagged_E, restart_H=restart_H, events=tuple(events))
 
 
@@ -474,21 +475,25 @@ def _against_witness(mesh: Mesh, witness: Witness) -> Floats:
     return (witness.offset_ns_W - mesh.base_H[h]).astype(np.float64) - mesh.offset_H[h]
 
 
-def _anchored(mesh: Mesh, witness: Witness) -> Mesh:
-    """Cluster time of each island that has witnesses goes over to theirs: at once at first, then slowly."""
+def _anchored(mesh: Mesh, witness: Witness, s: float) -> Mesh:
+    """Cluster time of each island that has witnesses goes over to theirs: at once at first, then slowly.
+
+    A loop of second order, critically damped, so that cluster time comes to run as fast as theirs.
+    """
     if not len(witness.host_W):
         return mesh
     h = witness.host_W
     off_W = _against_witness(mesh, witness)
     good_W = (mesh.state_H[h] == State.FITTED) & ~mesh.lying_H[h]
-    base_H, offset_H, rate_H, anchored_H = mesh.base_H, mesh.offset_H.copy(), mesh.rate_H, mesh.anchored_H.copy()
+    base_H, offset_H, rate_H = mesh.base_H, mesh.offset_H.copy(), mesh.rate_H.copy()
+    anchored_H, pull = mesh.anchored_H.copy(), 2.0 / ANCHOR_S
     for island in np.unique(mesh.island_H[h[good_W]]).tolist():
         mine_H = (mesh.island_H == island) & mesh.known_H
         told_W = good_W & (mesh.island_H[h] == island)
         off = _middle(off_W[told_W], 1.0 / np.maximum(witness.bound_ns_W[told_W], 1.0))
         if anchored_H[mine_H].any():
-            most = SLEW_PPB * 0.25
-            off = float(np.clip(off * 0.25 / ANCHOR_S, -most, most))
+            rate_H[mine_H] += np.clip(pull**2 * off, -SLEW_PPB, SLEW_PPB) * s
+            off = float(np.clip(2 * pull * off, -SLEW_PPB, SLEW_PPB) * s)
         offset_H[mine_H] += off
         anchored_H[mine_H] = True
     whole_H = np.rint(offset_H).astype(np.int64)
