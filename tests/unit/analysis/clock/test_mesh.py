@@ -1,0 +1,80 @@
+"""The mesh: exact without noise, indifferent to order, and not moved by a tenth of its edges."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadline.analysis.clock.mesh import solved
+from leadline.simulator.probes import regular_edges
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def apart(x_H: np.ndarray, truth_H: np.ndarray) -> np.ndarray:
+    off = x_H - truth_H
+    return off - off.mean()
+
+
+@given(seeds, st.integers(2, 40))
+def test_without_noise_offsets_are_exact(seed: int, hosts: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 1_000, hosts)
+    src, dst = regular_edges(hosts, 6, seed)
+    found = solved(src, dst, truth[dst] - truth[src], np.full(len(src), 10.0), hosts)
+    assert np.abs(apart(found.x_H, truth)).max() < 0.1
+    assert not found.flagged_E.any()
+    assert (found.island_H == 0).all()
+
+
+@given(seeds)
+def test_the_order_and_direction_of_edges_do_not_matter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    src, dst = regular_edges(30, 10, seed)
+    value = rng.normal(0, 100, len(src)) + 1_000 * (rng.random(len(src)) < 0.1)
+    spread = rng.uniform(5, 30, len(src))
+    before = solved(src, dst, value, spread, 30)
+    p, flip = rng.permutation(len(src)), rng.random(len(src)) < 0.5
+    src, dst, value = np.where(flip, dst, src)[p], np.where(flip, src, dst)[p], np.where(flip, -value, value)[p]
+    after = solved(src, dst, value, spread[p], 30)
+    assert np.abs(before.x_H - after.x_H).max() < 0.1
+    assert (before.flagged_E[p] == after.flagged_E).all()
+
+
+def test_a_split_mesh_is_two_islands() -> None:
+    src, dst = regular_edges(20, 6, 1)
+    two = np.concatenate([src, src + 20]), np.concatenate([dst, dst + 20])
+    found = solved(*two, np.zeros(2 * len(src)), np.full(2 * len(src), 10.0), 41)
+    assert set(found.island_H.tolist()) == {0, 20, 40}
+    assert found.freedom == 2 * len(src) - 41 + 3
+    assert np.isinf(found.sigma_H[40])
+
+
+def test_biased_edges_are_flagged_and_cost_nothing() -> None:
+    rng = np.random.default_rng(3)
+    src, dst = regular_edges(1_000, 10, 3)
+    truth = rng.normal(0, 1_000, 1_000)
+    biased = rng.random(len(src)) < 0.1
+    value = truth[dst] - truth[src] + rng.normal(0, 30, len(src)) + biased * rng.choice([-1_000, 1_000], len(src))
+    spread = np.full(len(src), 30.0)
+    robust, plain = (solved(src, dst, value, spread, 1_000, robust=each) for each in (True, False))
+    assert robust.flagged_E[biased].mean() >= 0.9
+    assert robust.flagged_E[~biased].mean() < 0.002
+    assert apart(robust.x_H, truth).std() < 0.2 * apart(plain.x_H, truth).std()
+    assert 0.7 < apart(robust.x_H, truth).std() / np.median(robust.sigma_H) < 1.4
+
+
+def test_a_chain_is_solved_too() -> None:
+    hosts = 500
+    src = np.arange(hosts - 1)
+    found = solved(src, src + 1, np.full(hosts - 1, 1e9), np.full(hosts - 1, 10.0), hosts)
+    assert np.abs(np.diff(found.x_H) - 1e9).max() < 1e4  # a relative accuracy: give what is left after a prediction
+    assert found.freedom == 0
+
+
+def test_without_edges_every_host_is_alone() -> None:
+    none = np.zeros(0, np.int64)
+    found = solved(none, none, np.zeros(0), np.zeros(0), 3)
+    assert found.island_H.tolist() == [0, 1, 2]
+    assert np.isinf(found.sigma_H).all()
