@@ -24,7 +24,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from leadline import __version__
@@ -36,8 +35,7 @@ from leadline.host.frames import Item
 from leadline.host.lane import LANES, Lane, Refusals
 from leadline.host.parcels import parcels, parts
 from leadline.host.permissions import is_wrong, sentence, tries
-from leadline.host.post import Poster, Server, parse_server
-from leadline.host.secret import certificates, secret_of
+from leadline.host.post import Poster, server_of
 from leadline.host.sources.site import Site, read_if_there
 from leadline.host.sources.source import Source
 from leadline.host.spool import Spool
@@ -60,19 +58,6 @@ HELD = "edges/"  # marks: the edges that hold, by source
 IN_FLIGHT = {"urgent": 1, "metrics": 1, "ring": 8}
 RINGS = "ring"  # the source whose looks say how far the data of jobs has come
 POISON_EVERY_S = 60.0  # at most one event about refused data in this time
-
-
-def server_of(config: AgentConfig) -> Server:
-    """Where to send, with what is needed to be let in.
-
-    Errors: ConfigError for an address that is none, or a file of a token or of certificates that holds none.
-    """
-    token_file, ca_file = (Path(each) if each else None for each in (config.token_file, config.ca_file))
-    server = parse_server(config.server)._replace(secret=secret_of(token_file, os.environ), ca_file=ca_file)
-    server.secret.headers()
-    if server.tls:
-        certificates(ca_file, os.environ)
-    return server
 
 
 class Agent:
@@ -128,7 +113,7 @@ class Agent:
         """Open those sources that are wanted and work here; the rest is told in the log and in a metric."""
         wanted = self.config.sources
         for kind in sources:
-            if wanted and kind.name not in wanted:
+            if (wanted and kind.name not in wanted) or not kind.is_wanted(self.config):
                 continue
             running = Running(kind, self._wake)
             if running.ask(lambda kind=kind: kind(self.site)).wait(OPEN_S):  # type: ignore[misc]

@@ -70,6 +70,20 @@ class AgentConfig:
             "max": 60.0,
         },
     )
+    mesh: bool = field(
+        default=False, metadata={"doc": "probe other hosts of the cluster: one clock, and one-way delays between them"}
+    )
+    mesh_port: int = field(
+        default=8446,
+        metadata={"doc": "UDP port that is probed, and the first that probes are sent from", "min": 1024, "max": 65000},
+    )
+    mesh_paths: int = field(
+        default=2, metadata={"doc": "source ports that probes take turns with: so many paths", "min": 1, "max": 16}
+    )
+    mesh_address: str = field(
+        default="", metadata={"doc": "address of this host that others probe; empty: the one that reaches the server"}
+    )
+    mesh_dscp: int = field(default=0, metadata={"doc": "traffic class of probes (DSCP)", "min": 0, "max": 63})
     lldp_interval_s: float = field(
         default=15.0,
         metadata={"doc": "time between questions to lldpd for neighbours", "unit": "s", "min": 1.0, "max": 3600.0},
@@ -204,6 +218,8 @@ def _from_text(name: str, text: str) -> object:
         return [part.strip() for part in text.split(",") if part.strip()]
     if hint.startswith("dict"):
         return dict(part.strip().partition("=")[::2] for part in text.split(",") if part.strip())
+    if hint == "bool":
+        return {"true": True, "false": False}.get(text.lower(), text)
     if hint in ("int", "float"):
         try:
             return int(text) if hint == "int" else float(text)
@@ -215,7 +231,7 @@ def _from_text(name: str, text: str) -> object:
 def _checked(setting: dataclasses.Field[Any], hint: object, value: object, where: str) -> object:
     """The value in its type and within its bounds. Errors: ConfigError."""
     fitted, problem = _fitted(hint, value)
-    if not problem and isinstance(fitted, int | float):
+    if not problem and isinstance(fitted, int | float) and not isinstance(fitted, bool):
         problem = _out_of_bounds(setting, fitted)
     if not problem and setting.name in ("interfaces_not", "ethtool"):
         try:
@@ -231,6 +247,8 @@ def _checked(setting: dataclasses.Field[Any], hint: object, value: object, where
 
 def _fitted(hint: object, value: object) -> tuple[object, str]:
     """The value as that type, or what was expected."""
+    if hint is bool:
+        return value, "" if isinstance(value, bool) else "true or false"
     if hint is int:
         return value, "" if isinstance(value, int) and not isinstance(value, bool) else "a whole number"
     if hint is float:

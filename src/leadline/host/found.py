@@ -88,10 +88,12 @@ class EdgeFit(NamedTuple):
     end_ns: int
     probe_ns: int
     window_ns: int
-    offset_ns: int
-    rate_ppb: float
-    bound_ns: int
-    noise_ns: float
+    report_ns: int
+    offset_ns: int | None
+    rate_ppb: float | None
+    bound_ns: int | None
+    width_ns: float | None
+    noise_ns: float | None
     probes: int
     state: str
     stamp: str
@@ -107,7 +109,7 @@ class EdgeFit(NamedTuple):
     back_queue_ns: int | None
     back_sent: int
     back_lost: int
-    stall_ns: int
+    stall_ns: int | None
 
 
 class Segment(NamedTuple):

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from leadline import __version__
+from leadline.host.config import AgentConfig
 from leadline.host.delivery import Outcome
 from leadline.host.frames import Item
-from leadline.host.secret import Secret, certificates
+from leadline.host.secret import Secret, certificates, secret_of
 from leadline.model.errors import ConfigError
 from leadline.wire.ring.pace import LOOK_HEADER, told_look_s
 
@@ -55,6 +56,19 @@ def parse_server(text: str) -> Server:
         except ValueError:
             pass
     raise ConfigError(f"agent.server: expected http://HOST:PORT or unix:/PATH, got {text!r}")
+
+
+def server_of(config: AgentConfig) -> Server:
+    """Where to send, with what is needed to be let in.
+
+    Errors: ConfigError for an address that is none, or a file of a token or of certificates that holds none.
+    """
+    token_file, ca_file = (Path(each) if each else None for each in (config.token_file, config.ca_file))
+    server = parse_server(config.server)._replace(secret=secret_of(token_file, os.environ), ca_file=ca_file)
+    server.secret.headers()
+    if server.tls:
+        certificates(ca_file, os.environ)
+    return server
 
 
 class _UnixConnection(http.client.HTTPConnection):

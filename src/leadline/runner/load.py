@@ -28,6 +28,7 @@ from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
 from leadline.runner.clock.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
+from leadline.runner.clock.coarse import COARSE
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
 from leadline.runner.verdicts import effective_rows
@@ -353,7 +354,10 @@ def fits_of(analysis: Analysis, window: Window, rows: Rows) -> pa.Table:
     if not clocked:
         return pa.table({name: pa.array([], ARROW_TYPES[CLOCK_FIT.column(name).type]) for name in FIT_COLUMNS})
     back = max(read.look_back_ns for read in clocked) + FIT_AGE_NS
-    return rows.chosen(choice(Read(CLOCK_FIT, look_back_ns=back), window, FIT_COLUMNS, Margins()))
+    names = (*FIT_COLUMNS, "analysis")
+    found = rows.chosen(choice(Read(CLOCK_FIT, look_back_ns=back), window, names, Margins()))
+    # What probes say comes seconds after the rows that it is about: a live window and a replay would map by others.
+    return found.filter(pc.equal(found["analysis"].cast(pa.string()), COARSE)).select(FIT_COLUMNS)
 
 
 def rows_in(tables: Iterable[pa.Table]) -> int:

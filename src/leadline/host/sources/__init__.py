@@ -13,6 +13,7 @@ from leadline.host.sources.inventory import Inventory
 from leadline.host.sources.kmsg import Kmsg
 from leadline.host.sources.link import LinkEvents
 from leadline.host.sources.lldp import Lldp
+from leadline.host.sources.mesh import Mesh
 from leadline.host.sources.nic import Nic
 from leadline.host.sources.proc import Proc
 from leadline.host.sources.ranks import Ranks
@@ -35,5 +36,6 @@ SOURCES: tuple[type[Source], ...] = (
     Ranks,
     Graph,
     Lldp,
+    Mesh,
     Inventory,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from leadline.host.config import AgentConfig
 from leadline.host.found import Found
 from leadline.host.sources.access import Access
 from leadline.host.sources.site import Site
@@ -22,6 +23,11 @@ class Source:
     # Metrics (regular expressions of whole names) that it sends of every host under the names of node_exporter: whoever
     # scrapes one there as well stores them twice. What depends on settings, or is of ranks alone, is not among them.
     as_node_exporter: tuple[str, ...] = ()
+
+    @classmethod
+    def is_wanted(cls, config: AgentConfig) -> bool:
+        """Whether the settings ask for it; one that they leave out is not told as missing."""
+        return True
 
     def __init__(self, site: Site) -> None:
         """Open what is needed. Errors: WorldError or OSError if it is not to be had here; the agent goes without."""

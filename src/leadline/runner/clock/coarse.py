@@ -17,6 +17,7 @@ OFF_NS = 2 * S
 """A clock that differs less is taken as it is: words take up to a second, NTP keeps clocks right to within 0.1 s."""
 AGREE_NS = S // 2
 """The last words must agree so far: one that was held up by the network looks like a clock that is behind."""
+COARSE = "coarse-clock"  # what their rows are told by
 WORDS = 3  # words that must agree
 MOVED_NS = S  # an offset is kept until the clock has moved so far: noise shall not move a host's times
 BACK_NS = 3000 * S  # a fit holds for an hour (`clocks.FIT_AGE_NS`): the first one also for what was sent before it
@@ -93,5 +94,5 @@ def _fit(clock: Clock, offset_ns: int, end_ns: int) -> dict[str, Any]:
     return {
         "tenant": clock.tenant, "cluster": clock.cluster, "host": clock.host, "clock": clock.clock, "end_ns": end_ns,
         "offset_ns": offset_ns, "rate_ppb": 0.0, "bound_ns": BOUND_NS, "noise_ns": 0.0, "island": 0,
-        "state": "fitted", "analysis": "coarse-clock", "version": 1, "revision": 0,
+        "state": "fitted", "analysis": COARSE, "version": 1, "revision": 0,
     }  # fmt: skip

@@ -1,0 +1,73 @@
+"""How a host takes part in the mesh: it says where it can be probed, and the server says whom to probe."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leadline.host.mesh.commands import Peer
+from leadline.host.post import FAILURES, Server, connection
+from leadline.model.errors import DataError, WorldError
+
+PATH = "/api/v1/mesh/members"
+ANSWER_BYTES_MAX = 64 * 1024  # ten peers have 2 KB
+TIMEOUT_S = 1.5  # below what the agent waits for a source
+
+
+class Joined(NamedTuple):
+    """What the server said. `clocks`: of the peers, by name."""
+
+    number: int
+    key: bytes
+    every_s: float
+    peers: tuple[Peer, ...]
+    clocks: Mapping[str, str]
+
+
+def join(server: Server, headers: Mapping[str, str], told: Mapping[str, object]) -> Joined:
+    """Take part, or say that we still do. Errors: WorldError if the server does not answer so, DataError for an answer
+    that is none."""
+    body = json.dumps(told).encode()
+    try:
+        asked = connection(server, TIMEOUT_S)
+        try:
+            sent = {**headers, **server.secret.headers(), "Content-Type": "application/json"}
+            asked.request("POST", PATH, body, sent)
+            answer = asked.getresponse()
+            text = answer.read(ANSWER_BYTES_MAX)
+        finally:
+            asked.close()
+    except FAILURES as error:
+        raise WorldError(f"{server.text} does not say whom to probe: {type(error).__name__}: {error}") from error
+    if answer.status != 200:
+        raise WorldError(
+            f"{server.text} does not say whom to probe: {answer.status} {text[:200].decode('utf-8', 'replace')}"
+        )
+    return parse_joined(text)
+
+
+def parse_joined(text: bytes) -> Joined:
+    """Errors: DataError."""
+    try:
+        found: dict[str, Any] = json.loads(text)
+        peers = tuple(
+            Peer(int(each["number"]), str(each["host"]), str(each["address"]), int(each["port"]), bool(each["owned"]))
+            for each in found["peers"]
+        )
+        clocks = {str(each["host"]): str(each["clock"]) for each in found["peers"]}
+        return Joined(int(found["number"]), bytes.fromhex(found["key"]), float(found["every_s"]), peers, clocks)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(PATH, "number, key, every_s and peers", f"{text[:80]!r} ({error})") from None
+
+
+def own_address(server: Server) -> str:
+    """The address of this host that reaches the server; loopback where that is on this host. Errors: WorldError."""
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as asked:
+            asked.connect((server.host, server.port or 9))  # sends nothing
+            return str(asked.getsockname()[0])
+    except OSError as error:
+        raise WorldError(f"which address reaches {server.text}: {error.strerror}; set agent.mesh_address") from error
