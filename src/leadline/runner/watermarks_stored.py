@@ -38,7 +38,7 @@ def keep_states(store: StoreWriting, states: Sequence[SenderState], now_ns: int)
             "tenant": each.sender.tenant, "cluster": each.sender.cluster, "host": each.sender.host,
             "clock": f"{host}/{SERVER}", "reported_ns": now_ns, "to_ns": each.to_ns, "sender": each.sender.name,
             "job": job, "ranks": ranks, "state": "open" if each.state == "ok" else each.state,
-            "heard_ns": each.heard_ns,
+            "heard_ns": each.heard_ns, "took_ns": None,
         }
         for each in states
         if each.state != "ended" or now_ns - each.heard_ns <= ENDED_NS

@@ -11,6 +11,8 @@ from leadline.model.tables.fabric import WATERMARK
 from leadline.runner.behind import Behind
 from leadline.runner.clock.coarse import Clock, CoarseClocks
 from leadline.runner.watermarks import GIVE_UP_NS, LATE_NS, LOST_NS, WRITTEN_NS, Job, Watermarks
+from leadline.runner.watermarks_stored import keep_states
+from leadline.testing import MemoryStore
 
 S = 10**9
 NOW = 1_750_000_000 * S
@@ -154,6 +156,15 @@ def test_who_is_heard_late_has_no_wrong_clock_and_is_as_far_behind_as_that() -> 
     assert (state.clock_off_s, state.behind_s) == (0.0, 29.0)
     marks.take(said({"told_s": 30, "to_s": 29, "took_ns": 2 * S}), NOW + 28 * S)
     assert marks.senders(NOW + 28 * S)[0].clock_off_s == 2.0, "no way is so long that a clock looks ahead"
+
+
+def test_how_senders_are_is_stored_by_the_servers_clock() -> None:
+    marks, store = Watermarks(), MemoryStore()
+    marks.take(said({"told_s": 0, "to_s": -1}), NOW)
+    keep_states(store, marks.senders(NOW), NOW)
+    assert store.appends == [("watermark", 1)]
+    (row,) = store.rows("watermark")
+    assert (row["job"], row["heard_ns"], row["reported_ns"], row["took_ns"]) == ("bert", NOW, NOW, None)
 
 
 def test_a_job_has_come_as_far_as_its_senders_say_by_our_clock() -> None:
