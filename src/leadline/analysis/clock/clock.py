@@ -27,10 +27,15 @@ from leadline.model.tables.fabric import CLOCK_FIT, DELAY, EDGE_FIT
 BOUND_SIGMAS = 6.0
 # ns that a bound never goes below: both ways of a link differ by as much, and nothing tells. Source: judgement.
 BOUND_MIN_NS = 100.0
+# ns beyond which a bound says nothing any more. Source: definition.
+BOUND_MAX_NS = 3600e9
 ROUNDS = 3  # lines are taken at times that depend on what is sought: 100 ppm of a second is 100 us, of that 10 ns
+RATE_MAX_PPB = 1e6  # a thousand ppm: no oscillator is so far off. Source: judgement
+NOISE_MAX_NS = 1e9  # a second: such a line tells nothing. Source: judgement
 SELF, VALID = "self", "valid"  # states of rows: a host's own clocks; an edge with a line
 WAYS = ("there", "back")
 _NUMBERS = tuple(f"{way}_{what}" for way in WAYS for what in ("min_ns", "p50_ns", "p99_ns", "queue_ns"))
+_SEEN = ("min", "p50", "p99")
 _COUNTS = tuple(f"{way}_{what}" for way in WAYS for what in ("sent", "lost"))
 COLUMNS = (
     "tenant", "clock", "src", "dst", "dst_clock", "src_port", "class", "end_ns", "probe_ns", "offset_ns", "rate_ppb",
@@ -91,7 +96,7 @@ class _Mesh:
     def bound_ns(self, host: int) -> float:
         """How far off the offset of a host may be."""
         sigma = float(self.found.sigma_H[host]) if self.found is not None else np.inf
-        return max(BOUND_SIGMAS * sigma, BOUND_MIN_NS)
+        return min(max(BOUND_SIGMAS * sigma, BOUND_MIN_NS), BOUND_MAX_NS)
 
 
 def _mesh(told: pa.Table, window: Window) -> _Mesh:
@@ -109,7 +114,7 @@ def _mesh(told: pa.Table, window: Window) -> _Mesh:
     newest_N = np.argsort(end_N, kind="stable")
     real_H[src_N[newest_N]] = (end_N - probe_N)[newest_N]
     is_real_H[src_N] = True
-    valid = pc.equal(told["state"].cast(pa.string()), VALID).to_numpy(zero_copy_only=False)
+    valid = _is_line(told)
     port_N, class_N = ints(told, "src_port"), ints(told, "class")
     last: dict[tuple[int, int, int, int], int] = {}
     for row in np.flatnonzero(valid).tolist():
@@ -119,6 +124,16 @@ def _mesh(told: pa.Table, window: Window) -> _Mesh:
     edge_of = {(hosts[a], hosts[b], port, dscp): at for at, (a, b, port, dscp) in enumerate(last)}
     island_H = found.island_H if found is not None else np.arange(len(hosts))
     return _Mesh(hosts, clock_H, offset_H, rate_H, real_H, is_real_H, found, wrong_E, edge_of, island_H)
+
+
+def _is_line(told: pa.Table) -> Bools:
+    """Rows with a line that a clock could have made."""
+    said = pc.equal(told["state"].cast(pa.string()), VALID).to_numpy(zero_copy_only=False)
+    rate_N, noise_N = floats(told, "rate_ppb"), floats(told, "noise_ns")
+    with np.errstate(invalid="ignore"):
+        sane = (np.abs(rate_N) <= RATE_MAX_PPB) & (noise_N >= 0) & (noise_N <= NOISE_MAX_NS)
+    found: Bools = said.astype(bool) & sane & ~told["offset_ns"].is_null().to_numpy(zero_copy_only=False)
+    return found
 
 
 def _solved(
@@ -178,9 +193,9 @@ def _delays(mesh: _Mesh, told: pa.Table, window: Window) -> Iterator[dict[str, A
         wrong_ns = round(float(mesh.wrong_E[edge])) if edge is not None else 0
         bound_ns = None if edge is None else round(mesh.bound_ns(place[one]) + mesh.bound_ns(place[other]))
         for way, ends, sign in (("there", (one, other), 1), ("back", (other, one), -1)):
-            seen = [row for row in rows if columns[f"{way}_p50_ns"][row] is not None]
+            seen = [row for row in rows if all(columns[f"{way}_{what}_ns"][row] is not None for what in _SEEN)]
             sent = sum(columns[f"{way}_sent"][row] for row in rows)
-            lost = sum(columns[f"{way}_lost"][row] for row in rows)
+            lost = min(sent, sum(columns[f"{way}_lost"][row] for row in rows))
             if not sent or not seen:
                 continue
             shift_ns = sign * wrong_ns

@@ -151,50 +151,50 @@ class _Fields:
         self.where = where
         self.found = found
 
-    def refuse(self, name: str, expected: str) -> DataError:
+    def wrong(self, name: str, expected: str) -> DataError:
         got = repr(self.found[name])[:_SHOWN] if name in self.found else "nothing"
         return DataError(self.where, f"{expected} as {name!r}", got)
 
     def whole(self, name: str) -> int:
         value = self.found.get(name)
         if type(value) is not int or not -_INT64 <= value < _INT64:
-            raise self.refuse(name, "a whole number of 64 bits")
+            raise self.wrong(name, "a whole number of 64 bits")
         return value
 
     def amount(self, name: str) -> int:
         value = self.found.get(name)
         if type(value) is not int or not 0 <= value < 2 * _INT64:
-            raise self.refuse(name, "a whole number from 0")
+            raise self.wrong(name, "a whole number from 0")
         return value
 
     def number(self, name: str) -> float:
         value = self.found.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise self.refuse(name, "a finite number")
+            raise self.wrong(name, "a finite number")
         return float(value)
 
     def text(self, name: str) -> str:
         value = self.found.get(name)
         if type(value) is not str or not value:
-            raise self.refuse(name, "a text")
+            raise self.wrong(name, "a text")
         return value
 
     def one_of(self, name: str, values: tuple[str, ...]) -> str:
         value = self.found.get(name)
         if value not in values:
-            raise self.refuse(name, f"one of {', '.join(values)}")
+            raise self.wrong(name, f"one of {', '.join(values)}")
         return str(value)
 
     def flag(self, name: str) -> bool:
         value = self.found.get(name)
         if type(value) is not bool:
-            raise self.refuse(name, "true or false")
+            raise self.wrong(name, "true or false")
         return value
 
     def within(self, name: str) -> _Fields:
         value = self.found.get(name)
         if type(value) is not dict:
-            raise self.refuse(name, "an object")
+            raise self.wrong(name, "an object")
         return _Fields(f"{self.where}, {name}", value)
 
     def maybe(self, name: str) -> int | None:
@@ -230,7 +230,7 @@ def _ready(of: _Fields) -> Ready:
 def _edge(of: _Fields) -> Edge:
     state = of.one_of("state", STATES)
     if of.flag("valid") != (state == "valid"):
-        raise of.refuse("valid", f"what 'state' says, {state}")
+        raise of.wrong("valid", f"what 'state' says, {state}")
     return Edge(
         src=of.text("src"),
         dst=of.text("dst"),
