@@ -10,9 +10,9 @@ from itertools import combinations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.unit.host.mesh.native import Native
 
 from leadline.host.mesh.fit import RATE_MAX, Fitted, fit_edge
-from tests.unit.host.mesh.native import Native
 
 END_NS = 1_795_869_243_327_682_352
 WINDOW_NS = 2_000_000_000

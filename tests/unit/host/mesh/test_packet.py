@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.host.mesh.native import Native
 
 from leadline.host.mesh.packet import (
     PACKET_BYTES,
@@ -16,7 +17,6 @@ from leadline.host.mesh.packet import (
     encode,
     siphash24,
 )
-from tests.unit.host.mesh.native import Native
 
 KEY = bytes(range(16))
 OWN, PEER, OWN_BOOT, PEER_BOOT = 0x1111, 0x2222222222222222, 7, 8
