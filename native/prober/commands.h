@@ -9,7 +9,7 @@
      start                  what is set holds from here on
      add ID NAME ADDRESS PORT owned|answers
      remove ID
-     trace ID LABEL HOPS
+     trace ID LABEL HOPS    tell the routers on the way of a label, up to so many hops; a line of kind trace in half a second
      stop
 
    A line that cannot be followed is answered by one of kind "refused" and changes nothing. */

@@ -45,7 +45,7 @@ class Options(NamedTuple):
     soft: float = 0.02
     points: str = "all"
     silent_ms: float = 100.0
-    batch_ms: float = 10.0
+    batch_ms: float = 15.0
     stamps: str = "kernel"
     record: str = ""
     boot: int = 0
@@ -96,6 +96,11 @@ def add_line(peer: Peer) -> str:
 def remove_line(peer: Peer) -> str:
     """Removes a peer."""
     return f"remove {peer.id:x}"
+
+
+def trace_line(peer: Peer, label: int, hops: int) -> str:
+    """Asks for the routers on the way of a label, up to so many hops; a `Trace` answers in half a second."""
+    return f"trace {peer.id:x} {label} {hops}"
 
 
 def check_name(name: str) -> None:

@@ -244,6 +244,8 @@ class Fallback:
             except BlockingIOError:
                 return
             now = raw_ns()
+            if data[:2] == b"LT":  # a trace that has come to its end
+                continue
             self.counts["received_bytes"] += len(data)
             refusal = self._take(data, now)
             if refusal is None:
@@ -373,7 +375,8 @@ class Fallback:
         lane.is_silent = is_silent
         self.tell({
             "kind": "silent" if is_silent else "heard", "src": peer.name, "dst": self.name, "label": label,
-            "class": self.dscp, "time_ns": now_ns + self.base_ns, "age_ns": age_ns, "was_heard": lane.was_heard,
+            "src_port": peer.to[1] + label, "class": self.dscp, "time_ns": now_ns + self.base_ns,
+            "age_ns": age_ns, "was_heard": lane.was_heard,
         })  # fmt: skip
 
     def _report(self, peer: Other, label: int, lane: Lane, end_ns: int) -> None:
@@ -381,8 +384,9 @@ class Fallback:
         fit = fit_edge(upper, lower, end_ns, self.window_ns, self.soft)
         is_valid = fit.state == "valid"
         line = {
-            "kind": "edge", "src": self.name, "dst": peer.name, "src_port": self.port + label, "class": self.dscp,
-            "end_ns": end_ns, "window_ns": self.window_ns, "report_ns": self.report_ns,
+            "kind": "edge", "src": self.name, "dst": peer.name, "label": label, "src_port": self.port + label,
+            "back_port": peer.to[1] + label, "class": self.dscp, "end_ns": end_ns,
+            "window_ns": self.window_ns, "report_ns": self.report_ns,
             "count": len(upper) + len(lower), "corners": min(fit.upper_corners, fit.lower_corners), "valid": is_valid,
             "state": fit.state, "stamp": "user" if lane.there.fresh or lane.back.fresh else "none",
         }  # fmt: skip

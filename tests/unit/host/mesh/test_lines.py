@@ -13,7 +13,8 @@ from leadline.host.mesh.lines import Counters, Edge, Failed, Fit, Line, Ready, S
 from leadline.model.errors import DataError
 
 EDGE = {
-    "kind": "edge", "src": "a", "dst": "b", "src_port": 7500, "class": 0, "end_ns": 1795869221716266569,
+    "kind": "edge", "src": "a", "dst": "b", "label": 0, "src_port": 7500, "back_port": 7600, "class": 0,
+    "end_ns": 1795869221716266569,
     "window_ns": 2000000000, "report_ns": 250000000, "count": 398, "corners": 5, "valid": True, "state": "valid",
     "offset_ns": -650089, "rate_ppb": 6020.317, "bound_ns": 222, "width_ns": 194.0, "noise_ns": 2.36, "stamp": "kernel",
     "there": {"count": 24, "sent": 24, "lost": 0, "min_ns": 210, "p50_ns": 327, "p99_ns": 2332, "queue_p99_ns": 2139},
@@ -43,9 +44,18 @@ def test_an_edge_without_a_line() -> None:
 
 def test_the_others() -> None:
     assert told(READY) == Ready("a", 9, 7500, 2, "kernel", 1)
-    silent = {"kind": "silent", "src": "b", "dst": "a", "label": 0, "class": 46, "time_ns": 5, "age_ns": 6}
-    assert told({**silent, "was_heard": True}) == Silence(True, "b", "a", 0, 46, 5, 6, True)
-    assert told({**silent, "kind": "heard", "was_heard": False}) == Silence(False, "b", "a", 0, 46, 5, 6, False)
+    silent = {
+        "kind": "silent",
+        "src": "b",
+        "dst": "a",
+        "label": 0,
+        "src_port": 7,
+        "class": 46,
+        "time_ns": 5,
+        "age_ns": 6,
+    }
+    assert told({**silent, "was_heard": True}) == Silence(True, "b", "a", 0, 7, 46, 5, 6, True)
+    assert told({**silent, "kind": "heard", "was_heard": False}) == Silence(False, "b", "a", 0, 7, 46, 5, 6, False)
     assert told({"kind": "truth", "raw_ns": -1, "host_ns": 2}) == Truth(-1, 2)
     assert told({"kind": "failed", "text": "port 1: Permission denied"}) == Failed("port 1: Permission denied")
     names = (
