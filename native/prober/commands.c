@@ -84,6 +84,12 @@ static const char *set(const char *what, const char *value, struct options *to) 
         strcpy(to->record, value);
         return NULL;
     }
+    if (!strcmp(what, "nic")) {
+        char found[NAME_BYTES];
+        if (strlen(value) >= sizeof to->nic || !name(value, found)) return "the name of a NIC";
+        strcpy(to->nic, value);
+        return NULL;
+    }
     if (!strcmp(what, "rate")) return real(value, 0.1, 250, &to->rate) ? NULL : "0.1 to 250 pairs/s";
     if (!strcmp(what, "soft")) return real(value, 0, 0.5, &to->soft) ? NULL : "a share of 0 to 0.5";
     if (!strcmp(what, "report_ms")) return milliseconds(value, 50, 2000, &to->report_ns) ? NULL : "50 to 2000 ms";

@@ -106,6 +106,8 @@ static bool start(struct prober *prober) {
         say(prober, "{\"kind\":\"failed\",\"text\":\"%s\"}\n", why);
         return false;
     }
+    if (options->stamps == STAMP_HARDWARE && !net_use_nic(&prober->net, options->nic, why))
+        say(prober, "{\"kind\":\"refused\",\"text\":\"expected %s\"}\n", why);
     uint32_t boot = options->boot;
     while (!boot)
         if (getrandom(&boot, sizeof boot, 0) != sizeof boot) boot = 0;
@@ -354,6 +356,7 @@ static void work(struct prober *prober) {
     if (now - prober->read_ns >= READ_MIN_NS) {
         clock_read(&prober->clock);
         prober->read_ns = now;
+        phc_read(&prober->net.phc, &prober->clock, now);
     }
     net_drain_sent(&prober->net, &prober->clock, take_sent_stamp, take_hop_of, prober);
     net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);

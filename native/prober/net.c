@@ -53,11 +53,13 @@ uint16_t address_port(const struct address *address) {
 
 /* Also where it is on already: the kernel's count begins anew when the option is turned on. */
 static bool stamp_on(struct port *port, enum stamp_kind kind) {
-    unsigned none = 0, flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE |
-                               SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_OPT_TSONLY;
+    unsigned none = 0, flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_ID |
+                               SOF_TIMESTAMPING_OPT_TSONLY;
+    /* One transmit stamp of each packet: the kernel's comes first, and the peer may be told it before the other. */
     if (kind == STAMP_HARDWARE)
-        flags |= SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE |
-                 SOF_TIMESTAMPING_OPT_TX_SWHW;
+        flags |= SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+    else
+        flags |= SOF_TIMESTAMPING_TX_SOFTWARE;
     setsockopt(port->fd, SOL_SOCKET, SO_TIMESTAMPING, &none, sizeof none);
     port->next_id = 0;
     port->waiting = 0;
@@ -93,7 +95,8 @@ static bool open_port(struct net *net, struct port *port, const char *address, i
 bool net_open(struct net *net, const char *address, uint16_t port, int labels, int dscp, enum stamp_kind kind, char why[200]) {
     memset(net, 0, sizeof *net);
     net->labels = labels;
-    net->kind = kind;
+    net->kind = kind == STAMP_HARDWARE ? STAMP_KERNEL : kind;
+    net->phc.fd = -1;
     for (int i = 0; i < WIRE_LABELS; i++) net->ports[i].fd = -1;
     for (int i = 0; i < labels; i++) {
         net->ports[i].number = (uint16_t)(port + i);
@@ -103,7 +106,15 @@ bool net_open(struct net *net, const char *address, uint16_t port, int labels, i
     return true;
 }
 
+bool net_use_nic(struct net *net, const char *nic, char why[200]) {
+    if (net->kind == STAMP_USER || !phc_open(&net->phc, nic, why)) return false;
+    net->kind = STAMP_HARDWARE;
+    for (int i = 0; i < net->labels; i++) stamp_on(&net->ports[i], net->kind);
+    return true;
+}
+
 void net_close(struct net *net) {
+    if (net->phc.fd >= 0) close(net->phc.fd);
     for (int i = 0; i < WIRE_LABELS; i++)
         if (net->ports[i].fd >= 0) close(net->ports[i].fd), net->ports[i].fd = -1;
 }
@@ -216,14 +227,15 @@ static int receive(int fd, int flags, size_t bytes) {
 static int64_t ns_of(const struct timespec *time) { return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec; }
 
 /* The stamp of a message; kind user and time 0 where it has none. `id`: of a transmit stamp. */
-static struct stamp stamp_of(struct msghdr *header, const struct clock *clock, int64_t *id) {
+static struct stamp stamp_of(const struct net *net, struct msghdr *header, const struct clock *clock, int64_t *id) {
     struct stamp found = {0, STAMP_USER};
     for (struct cmsghdr *each = CMSG_FIRSTHDR(header); each; each = CMSG_NXTHDR(header, each)) {
         if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_TIMESTAMPING) {
             struct scm_timestamping stamps;
             memcpy(&stamps, CMSG_DATA(each), sizeof stamps);
-            int64_t real = ns_of(&stamps.ts[0]);
-            if (real && clock_raw(clock, real, &found.raw_ns)) found.kind = STAMP_KERNEL;
+            int64_t real = ns_of(&stamps.ts[0]), nic = ns_of(&stamps.ts[2]);
+            if (net->kind == STAMP_HARDWARE && nic && clock_raw(&net->phc.clock, nic, &found.raw_ns)) found.kind = STAMP_HARDWARE;
+            else if (real && clock_raw(clock, real, &found.raw_ns)) found.kind = STAMP_KERNEL;
         } else if ((each->cmsg_level == IPPROTO_IP && each->cmsg_type == IP_RECVERR) ||
                    (each->cmsg_level == IPPROTO_IPV6 && each->cmsg_type == IPV6_RECVERR)) {
             struct sock_extended_err error;
@@ -270,7 +282,7 @@ static void drain_port(struct net *net, int label, struct clock *clock, take_sen
                 tell_hop(&batch.messages[i].msg_hdr, batch.data[i], batch.messages[i].msg_len, label, hop, context))
                 continue;
             int64_t id = -1;
-            struct stamp stamp = stamp_of(&batch.messages[i].msg_hdr, clock, &id);
+            struct stamp stamp = stamp_of(net, &batch.messages[i].msg_hdr, clock, &id);
             if (id < 0) continue;
             struct sent_ref *ref = &port->refs[id % NET_SENT];
             if ((uint32_t)id - port->next_id < UINT32_MAX - NET_SENT || !ref->waits) continue; /* of an earlier count */
@@ -295,7 +307,7 @@ void net_drain_received(struct net *net, struct clock *clock, take_packet take, 
         for (int i = 0; i < count; i++) {
             struct stamp stamp = {now, STAMP_USER};
             if (net->kind != STAMP_USER) {
-                stamp = stamp_of(&batch.messages[i].msg_hdr, clock, &id);
+                stamp = stamp_of(net, &batch.messages[i].msg_hdr, clock, &id);
                 if (stamp.kind == STAMP_USER) stamp.raw_ns = now;
             }
             take(context, batch.data[i], batch.messages[i].msg_len, stamp);

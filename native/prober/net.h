@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "clock.h"
+#include "phc.h"
 #include "wire.h"
 
 enum { NET_BATCH = 64, NET_SENT = 512 };
@@ -41,6 +42,7 @@ struct net {
     int labels;
     int family;
     enum stamp_kind kind; /* wanted; a packet without such a stamp says so */
+    struct phc phc;
     uint64_t stamps_lost; /* transmit stamps that never came */
     uint64_t send_errors;
 };
@@ -55,6 +57,9 @@ uint16_t address_port(const struct address *address);
 /* Errors: a sentence in `why`. */
 bool address_parse(const char *text, uint16_t port, struct address *out);
 bool net_open(struct net *net, const char *address, uint16_t port, int labels, int dscp, enum stamp_kind kind, char why[200]);
+
+/* Have the NIC stamp packets, after net_open. False: kernel stamps stay; `why` says what was expected. */
+bool net_use_nic(struct net *net, const char *nic, char why[200]);
 void net_close(struct net *net);
 
 struct outgoing {

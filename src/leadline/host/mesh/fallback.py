@@ -1,9 +1,9 @@
 """A prober in Python, for hosts without leadline-prober: the same packets, commands and lines.
 
 What it costs: stamps are taken in user space, so an edge is known to microseconds where kernel stamps give tens of
-nanoseconds; a pair costs half a millisecond of a core there and back, so it sends at most 10 pairs/s to each peer
-(`RATE_MAX`), over windows of four seconds. It injects no clock, records nothing, and `points`, `stamps` and `batch_ms`
-mean nothing to it.
+nanoseconds; a pair costs about a millisecond of a core, there and back, so it sends at most 10 pairs/s to each peer
+(`RATE_MAX`), over windows of four seconds. It injects no clock, records nothing and traces no routers; `points`,
+`stamps`, `nic` and `batch_ms` mean nothing to it.
 """
 
 from __future__ import annotations

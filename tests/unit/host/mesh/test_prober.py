@@ -132,6 +132,14 @@ def test_user_space_stamps_are_told_as_such(program: list[str]) -> None:
         assert a.until(valid).stamp == "user"
 
 
+def test_a_nic_that_stamps_nothing_is_told_and_the_kernel_stamps(program: list[str]) -> None:
+    with pair(program, program, {"stamps": "hardware", "nic": "lo"}, {}) as (a, _):
+        refused = a.until(lambda line: isinstance(line, Refused))
+        assert refused.text == "expected a NIC with a clock of its own, and lo has none"
+        assert a.until(lambda line: isinstance(line, Ready)).stamp == "kernel"
+        assert a.until(valid).stamp == "kernel"
+
+
 @pytest.mark.parametrize("owner", ["C", "Python"])
 def test_the_fallback_speaks_with_the_other(program: list[str], owner: str) -> None:
     slow = {"rate": 10.0, "window_ms": 4000.0}
