@@ -353,13 +353,15 @@ static int64_t plan(const struct prober *prober) {
 static void work(struct prober *prober) {
     int64_t now = clock_raw_now();
     prober->last_wake_ns = now;
+    /* Without kernel stamps each microsecond from here on is error. */
+    if (prober->net.kind == STAMP_USER) net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);
     if (now - prober->read_ns >= READ_MIN_NS) {
         clock_read(&prober->clock);
         prober->read_ns = now;
         phc_read(&prober->net.phc, &prober->clock, now);
     }
     net_drain_sent(&prober->net, &prober->clock, take_sent_stamp, take_hop_of, prober);
-    net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);
+    if (prober->net.kind != STAMP_USER) net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);
     now = clock_raw_now();
     send_due(prober, now);
     tell_silence(prober, now);
