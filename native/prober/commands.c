@@ -11,7 +11,7 @@ enum { WORDS_MAX = 8 };
 
 struct options options_default(void) {
     return (struct options){.address = "0.0.0.0", .ports = 1, .rate = 50, .soft = 0.02, .report_ns = 250000000,
-                            .window_ns = 2000000000, .silent_ns = 100000000, .batch_ns = 15000000, .stamps = STAMP_KERNEL};
+                            .window_ns = 2000000000, .silent_ns = 85000000 /* and a wait of batch_ms: told within 100 ms */, .batch_ns = 15000000, .stamps = STAMP_KERNEL};
 }
 
 static bool whole(const char *word, int base, uint64_t most, uint64_t *out) {

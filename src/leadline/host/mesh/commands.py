@@ -44,7 +44,7 @@ class Options(NamedTuple):
     window_ms: float = 2000.0
     soft: float = 0.02
     points: str = "all"
-    silent_ms: float = 100.0
+    silent_ms: float = 85.0
     batch_ms: float = 15.0
     stamps: str = "kernel"
     nic: str = ""

@@ -29,7 +29,7 @@ WINDOW_S = 4.0
 RING = 256  # packets remembered each way
 HELLO_AFTER_NS = 1_000_000_000
 MINIMA_NS = 300_000_000_000  # the smallest delay is of the last five minutes
-SILENT_PERIODS = 5
+SILENT_PERIODS = 4
 _TEN_S_NS = 10_000_000_000
 
 
@@ -139,7 +139,7 @@ class Fallback:
         self.base_ns = base_ns
         self.options: dict[str, str] = {
             "name": "", "id": "", "key": "", "port": "", "address": "0.0.0.0", "ports": "1", "dscp": "0", "rate": "10",
-            "report_ms": "250", "soft": "0.02", "silent_ms": "100", "boot": "",
+            "report_ms": "250", "soft": "0.02", "silent_ms": "85", "boot": "",
         }  # fmt: skip
         self.peers: dict[int, Other] = {}
         self.sockets: list[socket.socket] = []

@@ -2,7 +2,7 @@
 
     ready     it runs; from which port, with which stamps
     edge      what one edge, source port and class showed in a window; four times a second
-    silent    nothing came from a peer for a tenth of a second; `heard` when something came again
+    silent    nothing came from a peer for nearly a tenth of a second; `heard` when something came again
     counters  what it sent, received and refused, and what it costs; once a second
     trace     the routers on the way of a source port, as asked for
     truth     of an injected clock only: the raw clock and the told one, together
