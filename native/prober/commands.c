@@ -11,7 +11,7 @@ enum { WORDS_MAX = 8 };
 
 struct options options_default(void) {
     return (struct options){.address = "0.0.0.0", .ports = 1, .rate = 50, .soft = 0.02, .report_ns = 250000000,
-                            .window_ns = 2000000000, .silent_ns = 100000000, .batch_ns = 10000000, .stamps = STAMP_KERNEL};
+                            .window_ns = 2000000000, .silent_ns = 85000000 /* and a wait of batch_ms: told within 100 ms */, .batch_ns = 15000000, .stamps = STAMP_KERNEL};
 }
 
 static bool whole(const char *word, int base, uint64_t most, uint64_t *out) {
@@ -82,6 +82,12 @@ static const char *set(const char *what, const char *value, struct options *to) 
     if (!strcmp(what, "record")) {
         if (strlen(value) >= sizeof to->record) return "a shorter name of a file";
         strcpy(to->record, value);
+        return NULL;
+    }
+    if (!strcmp(what, "nic")) {
+        char found[NAME_BYTES];
+        if (strlen(value) >= sizeof to->nic || !name(value, found)) return "the name of a NIC";
+        strcpy(to->nic, value);
         return NULL;
     }
     if (!strcmp(what, "rate")) return real(value, 0.1, 250, &to->rate) ? NULL : "0.1 to 250 pairs/s";

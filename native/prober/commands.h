@@ -4,12 +4,12 @@
      set address ADDRESS    set port PORT         set ports COUNT           set dscp 0..63
      set rate PAIRS/S       set report_ms MS      set window_ms MS          set soft SHARE     set points all|second
      set silent_ms MS       set batch_ms MS       set stamps hardware|kernel|user
-     set record FILE
+     set record FILE        set nic NAME (whose stamps, if hardware)
      clock OFFSET_NS RATE_PPB WALK_PPB SINE_PPB SINE_S SEED       (tests: an injected clock)
      start                  what is set holds from here on
      add ID NAME ADDRESS PORT owned|answers
      remove ID
-     trace ID LABEL HOPS
+     trace ID LABEL HOPS    tell the routers on the way of a label, up to so many hops; a line of kind trace in half a second
      stop
 
    A line that cannot be followed is answered by one of kind "refused" and changes nothing. */
@@ -26,7 +26,7 @@
 enum { WORD_BYTES = 256, LINE_BYTES = 1024 };
 
 struct options {
-    char name[NAME_BYTES], address[64], record[WORD_BYTES];
+    char name[NAME_BYTES], address[64], record[WORD_BYTES], nic[16];
     uint64_t id;
     uint8_t key[WIRE_KEY_BYTES];
     bool has_key, has_clock, second_only;

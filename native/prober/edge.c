@@ -316,9 +316,9 @@ int lane_report(struct peers *peers, struct peer *peer, int label, uint16_t src_
     fit_edge(upper->at, upper->count, lower->at, lower->count, end_ns, peers->window_ns, peers->soft, &fit);
     bool has_line = fit.state == FIT_VALID, has_stamps = lane->there.fresh_count || lane->back.fresh_count;
     int used = snprintf(out, (size_t)bytes,
-                        "{\"kind\":\"edge\",\"src\":\"%s\",\"dst\":\"%s\",\"src_port\":%u,\"class\":%d,\"end_ns\":%" PRId64
+                        "{\"kind\":\"edge\",\"src\":\"%s\",\"dst\":\"%s\",\"label\":%d,\"src_port\":%u,\"back_port\":%d,\"class\":%d,\"end_ns\":%" PRId64
                         ",\"window_ns\":%" PRId64 ",\"report_ns\":%" PRId64 ",\"count\":%d,\"corners\":%d,\"valid\":%s,\"state\":\"%s\"",
-                        own_name, peer->name, src_port, peers->traffic_class, end_ns, peers->window_ns, report_ns,
+                        own_name, peer->name, label, src_port, address_port(&peer->address) + label, peers->traffic_class, end_ns, peers->window_ns, report_ns,
                         fit.upper + fit.lower, least(fit.upper_hull, fit.lower_hull), has_line ? "true" : "false", STATES[fit.state]);
     if (has_line)
         used += snprintf(out + used, (size_t)(bytes - used),

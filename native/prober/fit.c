@@ -7,6 +7,10 @@
 enum { POINTS_MIN = 30, HULL_MIN = 3, STEPS = 12, NEAR_MIN = 4 };
 static const double RATE_MAX = 1e-3; /* five times the drift that production systems allow for */
 static const double ROUNDING_NS = 1e-3; /* of doubles; stamps are whole ns */
+/* From how densely points lie at a side of the strip to the error of the line at the window's end: each end of the strip
+   is held by about a quarter of the points, and the error at the end is twice that in the middle. Measured: the error of
+   1,500 windows of 28 edges (virtual Ethernet, known clocks) was 6 to 9 times the density's at all densities. */
+static const double AT_END = 8;
 static const double GOLDEN = 0.6180339887498949;
 
 struct point {
@@ -242,7 +246,7 @@ void fit_edge(const struct fit_point *upper, int32_t uppers, const struct fit_po
     out->offset_ns = base_d + (int64_t)llrint(at_end);
     out->rate_ppb = slope * 1e9;
     out->width_ns = strip.width;
-    out->noise_ns = hypot(spread[0], spread[1]) / 2;
+    out->noise_ns = AT_END * hypot(spread[0], spread[1]) / 2;
     double rounded = (double)(out->offset_ns - base_d);
     out->bound_ns = fmax(highest - rounded, rounded - lowest);
     if (strip.width < -ROUNDING_NS) out->state = FIT_TORN, out->bound_ns = INFINITY;

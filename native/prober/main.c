@@ -3,7 +3,7 @@
 
        stdin: commands ──> [ options, peers ]
        peers' probes ──> net ──> edge ──> every 250 ms: fit ──> stdout: lines of kind edge
-                                  └─ silent for 100 ms: at once ──> silent, heard
+                                  └─ silent for 85 ms: at once ──> silent, heard
        own probes <── net <── schedule
 
    One thread. It wakes when the next pair is due, but no sooner than `batch_ms` after the last time: packets are stamped
@@ -30,8 +30,19 @@
 #include "net.h"
 #include "wire.h"
 
+/* Fewer pairs in a row are lost by chance. */
+enum { SILENT_PERIODS = 4 };
 enum { EXIT_USED_WRONGLY = 2, EXIT_WORLD = 3, OUT_BYTES = 4096 };
-static const int64_t SECOND_NS = 1000000000, READ_MIN_NS = 1000000, IDLE_NS = 50000000;
+static const int64_t SECOND_NS = 1000000000, READ_MIN_NS = 1000000, TRACE_NS = 500000000, IDLE_NS = 50000000;
+
+/* One search for the routers on the way of a label; at most one at a time of each. */
+struct trace {
+    uint32_t id; /* 0: none */
+    uint64_t peer;
+    int hops;
+    int64_t end_ns; /* raw */
+    char address[TRACE_HOPS_MAX][INET6_ADDRSTRLEN];
+};
 
 struct prober {
     struct options options;
@@ -41,6 +52,8 @@ struct prober {
     bool is_started, is_ended, has_failed;
     int64_t last_wake_ns, planned_ns, read_ns, report_ns, counters_ns; /* raw */
     uint64_t sent, sent_bytes, received_bytes, lines_lost, random;
+    struct trace traces[WIRE_LABELS];
+    uint32_t trace_id;
     char line[LINE_BYTES];
     size_t line_bytes;
     bool line_is_long;
@@ -95,6 +108,8 @@ static bool start(struct prober *prober) {
         say(prober, "{\"kind\":\"failed\",\"text\":\"%s\"}\n", why);
         return false;
     }
+    if (options->stamps == STAMP_HARDWARE && !net_use_nic(&prober->net, options->nic, why))
+        say(prober, "{\"kind\":\"refused\",\"text\":\"expected %s\"}\n", why);
     uint32_t boot = options->boot;
     while (!boot)
         if (getrandom(&boot, sizeof boot, 0) != sizeof boot) boot = 0;
@@ -140,6 +155,17 @@ static const char *no_peer(struct prober *prober, const struct command *command)
     return peers_remove(&prober->peers, command->id) ? NULL : "the id of a peer";
 }
 
+static const char *begin_trace(struct prober *prober, const struct command *command) {
+    struct peer *peer = peers_find(&prober->peers, command->id);
+    if (!peer) return "the id of a peer";
+    if (command->label >= prober->options.ports) return "the label of a port";
+    struct trace *trace = &prober->traces[command->label];
+    if (trace->id) return "one trace of a label at a time; try again in a second";
+    if (!net_trace(&prober->net, command->label, &peer->address, ++prober->trace_id, command->hops)) return "a network that takes packets";
+    *trace = (struct trace){.id = prober->trace_id, .peer = command->id, .hops = command->hops, .end_ns = clock_raw_now() + TRACE_NS};
+    return NULL;
+}
+
 static void follow(struct prober *prober, const char *line) {
     struct options before = prober->options;
     struct command command = command_parse(line, &prober->options);
@@ -156,7 +182,7 @@ static void follow(struct prober *prober, const char *line) {
     } else if (is_of_peers) {
         why = prober->is_started ? no_peer(prober, &command) : "start before peers";
     } else if (command.kind == COMMAND_TRACE) {
-        why = "a prober that traces";
+        why = prober->is_started ? begin_trace(prober, &command) : "start before a trace";
     }
     if (why) say(prober, "{\"kind\":\"refused\",\"text\":\"expected %s\"}\n", why);
 }
@@ -190,8 +216,14 @@ static void take_sent_stamp(void *context, const struct sent_ref *ref, struct st
     peers_sent(&prober->peers, ref, stamp.raw_ns, clock_host(&prober->clock, stamp.raw_ns), stamp.kind);
 }
 
+static void take_hop_of(void *context, int label, uint32_t id, int hop, const char *address) {
+    struct trace *trace = &((struct prober *)context)->traces[label];
+    if (trace->id == id && id && hop >= 1 && hop <= trace->hops) snprintf(trace->address[hop - 1], sizeof *trace->address, "%s", address);
+}
+
 static void take_packet_in(void *context, const uint8_t *data, size_t bytes, struct stamp stamp) {
     struct prober *prober = context;
+    if (is_trace(data, bytes)) return;
     int64_t since = stamp.raw_ns > prober->planned_ns ? stamp.raw_ns : prober->planned_ns;
     int64_t late = stamp.kind == STAMP_USER ? prober->last_wake_ns - prober->planned_ns : prober->last_wake_ns - since;
     prober->received_bytes += bytes;
@@ -214,14 +246,17 @@ static void flush(struct prober *prober, int label) {
 static void schedule(struct prober *prober, struct peer *peer, int64_t now) {
     double period = 1e9 / prober->options.rate;
     peer->nominal_raw_ns += (int64_t)period;
-    if (peer->nominal_raw_ns < now - (int64_t)period) peer->nominal_raw_ns = now + (int64_t)(uniform(prober) * period);
+    if (peer->nominal_raw_ns < now - (int64_t)(2 * period)) peer->nominal_raw_ns = now + (int64_t)(uniform(prober) * period);
     peer->due_raw_ns = peer->nominal_raw_ns + (int64_t)((uniform(prober) - 0.5) / 2 * period);
 }
 
 static void send_due(struct prober *prober, int64_t now) {
     int64_t host = clock_host(&prober->clock, now);
-    for (int i = 0; i < prober->peers.used; i++) {
-        struct peer *peer = &prober->peers.at[i];
+    /* From another peer on each time: the first of a batch leave later than the last, by code and caches that are cold, and
+       in a fixed order that was a difference between there and back of 10 ns (virtual Ethernet, 8 hosts). */
+    int used = prober->peers.used, first = (int)(uniform(prober) * used);
+    for (int i = 0; i < used; i++) {
+        struct peer *peer = &prober->peers.at[(first + i) % used];
         if (!peer->life || now < peer->due_raw_ns) continue;
         int label = peer->next_label;
         peer->next_label = (label + 1) % prober->options.ports;
@@ -240,16 +275,16 @@ static void send_due(struct prober *prober, int64_t now) {
 /* --- what is told --- */
 
 static void tell_silence(struct prober *prober, int64_t now) {
-    int64_t period = (int64_t)(5e9 * prober->options.ports / prober->options.rate), age;
+    int64_t period = (int64_t)(SILENT_PERIODS * 1e9 * prober->options.ports / prober->options.rate), age;
     int64_t limit = prober->options.silent_ns > period ? prober->options.silent_ns : period;
     for (int i = 0; i < prober->peers.used; i++) {
         struct peer *peer = &prober->peers.at[i];
         for (int label = 0; peer->life && label < prober->options.ports; label++) {
             int change = lane_silence(&peer->lanes[label], now, limit, &age);
             if (!change) continue;
-            say(prober, "{\"kind\":\"%s\",\"src\":\"%s\",\"dst\":\"%s\",\"label\":%d,\"class\":%d,\"time_ns\":%" PRId64
+            say(prober, "{\"kind\":\"%s\",\"src\":\"%s\",\"dst\":\"%s\",\"label\":%d,\"src_port\":%d,\"class\":%d,\"time_ns\":%" PRId64
                         ",\"age_ns\":%" PRId64 ",\"was_heard\":%s}\n",
-                change > 0 ? "silent" : "heard", peer->name, prober->options.name, label, prober->options.dscp,
+                change > 0 ? "silent" : "heard", peer->name, prober->options.name, label, address_port(&peer->address) + label, prober->options.dscp,
                 clock_host(&prober->clock, now), age, peer->lanes[label].was_heard ? "true" : "false");
         }
     }
@@ -287,6 +322,26 @@ static void tell_counters(struct prober *prober, int64_t now) {
     tell(prober, line, bytes);
 }
 
+/* Hops in order; null: nobody told, as the destination and some routers do not. */
+static void tell_traces(struct prober *prober, int64_t now) {
+    for (int label = 0; label < prober->options.ports; label++) {
+        struct trace *trace = &prober->traces[label];
+        if (!trace->id || now < trace->end_ns) continue;
+        struct peer *peer = peers_find(&prober->peers, trace->peer);
+        char line[OUT_BYTES];
+        int bytes = snprintf(line, sizeof line, "{\"kind\":\"trace\",\"src\":\"%s\",\"dst\":\"%s\",\"src_port\":%u,\"class\":%d,\"time_ns\":%" PRId64 ",\"hops\":[",
+                             prober->options.name, peer ? peer->name : "", prober->net.ports[label].number, prober->options.dscp,
+                             clock_host(&prober->clock, now));
+        for (int i = 0; i < trace->hops; i++)
+            bytes += snprintf(line + bytes, sizeof line - (size_t)bytes, *trace->address[i] ? "%s\"%s\"" : "%snull", i ? "," : "",
+                              trace->address[i]);
+        bytes += snprintf(line + bytes, sizeof line - (size_t)bytes, "]}\n");
+        if (peer) tell(prober, line, bytes);
+        trace->id = 0;
+        net_trace_end(&prober->net, label);
+    }
+}
+
 /* --- the loop --- */
 
 static int64_t least(int64_t one, int64_t other) { return one < other ? one : other; }
@@ -303,15 +358,19 @@ static int64_t plan(const struct prober *prober) {
 static void work(struct prober *prober) {
     int64_t now = clock_raw_now();
     prober->last_wake_ns = now;
+    /* Without kernel stamps each microsecond from here on is error. */
+    if (prober->net.kind == STAMP_USER) net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);
     if (now - prober->read_ns >= READ_MIN_NS) {
         clock_read(&prober->clock);
         prober->read_ns = now;
+        phc_read(&prober->net.phc, &prober->clock, now);
     }
-    net_drain_sent(&prober->net, &prober->clock, take_sent_stamp, prober);
-    net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);
+    net_drain_sent(&prober->net, &prober->clock, take_sent_stamp, take_hop_of, prober);
+    if (prober->net.kind != STAMP_USER) net_drain_received(&prober->net, &prober->clock, take_packet_in, prober);
     now = clock_raw_now();
     send_due(prober, now);
     tell_silence(prober, now);
+    tell_traces(prober, now);
     if (now >= prober->report_ns) {
         report(prober, now);
         prober->report_ns += prober->options.report_ns * (1 + (now - prober->report_ns) / prober->options.report_ns);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bytes.h"
+
 enum { CONTROL_BYTES = 256, ROUNDS_MAX = 64, RECEIVE_BYTES = 1 << 20 };
 static const int64_t EARLY_NS = 1000000; /* a transmit stamp this much before its system call is of another packet */
 
@@ -44,13 +46,20 @@ bool address_parse(const char *text, uint16_t port, struct address *out) {
     return true;
 }
 
+uint16_t address_port(const struct address *address) {
+    return ntohs(address->socket.ss_family == AF_INET ? ((const struct sockaddr_in *)&address->socket)->sin_port
+                                                      : ((const struct sockaddr_in6 *)&address->socket)->sin6_port);
+}
+
 /* Also where it is on already: the kernel's count begins anew when the option is turned on. */
 static bool stamp_on(struct port *port, enum stamp_kind kind) {
-    unsigned none = 0, flags = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE |
-                               SOF_TIMESTAMPING_OPT_ID | SOF_TIMESTAMPING_OPT_TSONLY;
+    unsigned none = 0, flags = SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_OPT_ID |
+                               SOF_TIMESTAMPING_OPT_TSONLY;
+    /* One transmit stamp of each packet: the kernel's comes first, and the peer may be told it before the other. */
     if (kind == STAMP_HARDWARE)
-        flags |= SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE |
-                 SOF_TIMESTAMPING_OPT_TX_SWHW;
+        flags |= SOF_TIMESTAMPING_TX_HARDWARE | SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+    else
+        flags |= SOF_TIMESTAMPING_TX_SOFTWARE;
     setsockopt(port->fd, SOL_SOCKET, SO_TIMESTAMPING, &none, sizeof none);
     port->next_id = 0;
     port->waiting = 0;
@@ -86,7 +95,8 @@ static bool open_port(struct net *net, struct port *port, const char *address, i
 bool net_open(struct net *net, const char *address, uint16_t port, int labels, int dscp, enum stamp_kind kind, char why[200]) {
     memset(net, 0, sizeof *net);
     net->labels = labels;
-    net->kind = kind;
+    net->kind = kind == STAMP_HARDWARE ? STAMP_KERNEL : kind;
+    net->phc.fd = -1;
     for (int i = 0; i < WIRE_LABELS; i++) net->ports[i].fd = -1;
     for (int i = 0; i < labels; i++) {
         net->ports[i].number = (uint16_t)(port + i);
@@ -96,9 +106,68 @@ bool net_open(struct net *net, const char *address, uint16_t port, int labels, i
     return true;
 }
 
+bool net_use_nic(struct net *net, const char *nic, char why[200]) {
+    if (net->kind == STAMP_USER || !phc_open(&net->phc, nic, why)) return false;
+    net->kind = STAMP_HARDWARE;
+    for (int i = 0; i < net->labels; i++) stamp_on(&net->ports[i], net->kind);
+    return true;
+}
+
 void net_close(struct net *net) {
+    if (net->phc.fd >= 0) close(net->phc.fd);
     for (int i = 0; i < WIRE_LABELS; i++)
         if (net->ports[i].fd >= 0) close(net->ports[i].fd), net->ports[i].fd = -1;
+}
+
+/* "LT", the hops, and the id of the trace; the rest is zeros, so that it is as long as a probe. */
+static const uint8_t TRACE_HEAD[2] = {'L', 'T'};
+
+bool is_trace(const uint8_t *data, size_t bytes) { return bytes >= 7 && !memcmp(data, TRACE_HEAD, sizeof TRACE_HEAD); }
+
+static bool hear_routers(const struct net *net, const struct port *port, int on) {
+    return (net->family == AF_INET ? setsockopt(port->fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on)
+                                   : setsockopt(port->fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on)) == 0;
+}
+
+bool net_trace(struct net *net, int label, const struct address *to, uint32_t id, int hops) {
+    struct port *port = &net->ports[label];
+    if (!hear_routers(net, port, 1)) return false;
+    port->is_traced = true;
+    bool is_four = net->family == AF_INET;
+    int sent = 0;
+    for (int hop = 1; hop <= hops; hop++) {
+        uint8_t data[WIRE_BYTES] = {0};
+        memcpy(data, TRACE_HEAD, sizeof TRACE_HEAD);
+        data[2] = (uint8_t)hop;
+        put_bytes(data + 3, id, 4);
+        union {
+            char bytes[CMSG_SPACE(sizeof(int))];
+            struct cmsghdr align;
+        } control = {{0}};
+        struct iovec part = {data, sizeof data};
+        struct msghdr message = {.msg_name = (void *)&to->socket, .msg_namelen = to->bytes, .msg_iov = &part, .msg_iovlen = 1,
+                                 .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+        header->cmsg_level = is_four ? IPPROTO_IP : IPPROTO_IPV6;
+        header->cmsg_type = is_four ? IP_TTL : IPV6_HOPLIMIT;
+        header->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(header), &hop, sizeof hop);
+        /* An answer to an earlier packet makes one call fail; its stamp is counted or not, so the count begins anew. */
+        for (int tries = 0; tries < 2; tries++) {
+            if (sendmsg(port->fd, &message, 0) == sizeof data) {
+                sent++;
+                if (net->kind != STAMP_USER) port->refs[port->next_id++ % NET_SENT].waits = false;
+                break;
+            }
+            if (net->kind != STAMP_USER) stamp_on(port, net->kind);
+        }
+    }
+    return sent > 0;
+}
+
+void net_trace_end(struct net *net, int label) {
+    net->ports[label].is_traced = false;
+    hear_routers(net, &net->ports[label], 0);
 }
 
 static void refer(struct net *net, struct port *port, struct sent_ref *ref) {
@@ -119,19 +188,21 @@ int net_send(struct net *net, int label, struct outgoing *packets, int count) {
         batch.messages[i].msg_hdr.msg_name = (void *)&packets[i].to->socket;
         batch.messages[i].msg_hdr.msg_namelen = packets[i].to->bytes;
     }
-    int sent = 0;
+    int sent = 0, failures = 0;
     while (sent < count) {
         int most = net->kind == STAMP_USER ? 1 : count - sent; /* one call each: it is the only stamp there is */
         int64_t now = clock_raw_now();
         int taken = sendmmsg(port->fd, batch.messages + sent, (unsigned)most, 0);
         if (taken <= 0) {
-            /* The rest of this batch is lost. Whether the kernel counted the refused packet is not known. */
+            /* Whether the kernel counted the refused packet is not known, so its count begins anew. While tracing a
+               router's answer makes one call fail; what fails twice is lost, with the rest of this batch. */
             net->send_errors++;
             if (net->kind != STAMP_USER) {
                 net->stamps_lost += port->waiting;
                 stamp_on(port, net->kind);
             }
-            break;
+            if (failures++) break;
+            continue;
         }
         for (int i = 0; i < taken; i++, sent++) {
             packets[sent].ref.user_raw_ns = now;
@@ -156,14 +227,15 @@ static int receive(int fd, int flags, size_t bytes) {
 static int64_t ns_of(const struct timespec *time) { return (int64_t)time->tv_sec * 1000000000 + time->tv_nsec; }
 
 /* The stamp of a message; kind user and time 0 where it has none. `id`: of a transmit stamp. */
-static struct stamp stamp_of(struct msghdr *header, const struct clock *clock, int64_t *id) {
+static struct stamp stamp_of(const struct net *net, struct msghdr *header, const struct clock *clock, int64_t *id) {
     struct stamp found = {0, STAMP_USER};
     for (struct cmsghdr *each = CMSG_FIRSTHDR(header); each; each = CMSG_NXTHDR(header, each)) {
         if (each->cmsg_level == SOL_SOCKET && each->cmsg_type == SCM_TIMESTAMPING) {
             struct scm_timestamping stamps;
             memcpy(&stamps, CMSG_DATA(each), sizeof stamps);
-            int64_t real = ns_of(&stamps.ts[0]);
-            if (real && clock_raw(clock, real, &found.raw_ns)) found.kind = STAMP_KERNEL;
+            int64_t real = ns_of(&stamps.ts[0]), nic = ns_of(&stamps.ts[2]);
+            if (net->kind == STAMP_HARDWARE && nic && clock_raw(&net->phc.clock, nic, &found.raw_ns)) found.kind = STAMP_HARDWARE;
+            else if (real && clock_raw(clock, real, &found.raw_ns)) found.kind = STAMP_KERNEL;
         } else if ((each->cmsg_level == IPPROTO_IP && each->cmsg_type == IP_RECVERR) ||
                    (each->cmsg_level == IPPROTO_IPV6 && each->cmsg_type == IPV6_RECVERR)) {
             struct sock_extended_err error;
@@ -174,12 +246,43 @@ static struct stamp stamp_of(struct msghdr *header, const struct clock *clock, i
     return found;
 }
 
-static void drain_port(struct net *net, struct port *port, struct clock *clock, take_sent take, void *context) {
+/* Whether a message of the error queue is a router's answer; it quotes the packet that died, mostly with its data. */
+static bool tell_hop(struct msghdr *header, const uint8_t *data, size_t bytes, int label, take_hop hop, void *context) {
+    for (struct cmsghdr *each = CMSG_FIRSTHDR(header); each; each = CMSG_NXTHDR(header, each)) {
+        bool is_four = each->cmsg_level == IPPROTO_IP && each->cmsg_type == IP_RECVERR;
+        bool is_six = each->cmsg_level == IPPROTO_IPV6 && each->cmsg_type == IPV6_RECVERR;
+        if (!is_four && !is_six) continue;
+        struct {
+            struct sock_extended_err error;
+            struct sockaddr_storage offender;
+        } told = {0};
+        size_t have = each->cmsg_len - CMSG_LEN(0);
+        memcpy(&told.error, CMSG_DATA(each), sizeof told.error);
+        if (told.error.ee_origin != SO_EE_ORIGIN_ICMP && told.error.ee_origin != SO_EE_ORIGIN_ICMP6) return false;
+        if (have > sizeof told.error) {
+            have -= sizeof told.error;
+            memcpy(&told.offender, CMSG_DATA(each) + sizeof told.error, have < sizeof told.offender ? have : sizeof told.offender);
+        }
+        char address[INET6_ADDRSTRLEN];
+        const void *from = is_four ? (void *)&((struct sockaddr_in *)&told.offender)->sin_addr
+                                   : (void *)&((struct sockaddr_in6 *)&told.offender)->sin6_addr;
+        if (is_trace(data, bytes) && inet_ntop(is_four ? AF_INET : AF_INET6, from, address, sizeof address))
+            hop(context, label, (uint32_t)get_bytes(data + 3, 4), data[2], address);
+        return true;
+    }
+    return false;
+}
+
+static void drain_port(struct net *net, int label, struct clock *clock, take_sent take, take_hop hop, void *context) {
+    struct port *port = &net->ports[label];
     for (int round = 0; round < ROUNDS_MAX; round++) {
-        int count = receive(port->fd, MSG_ERRQUEUE, 0);
+        int count = receive(port->fd, MSG_ERRQUEUE, port->is_traced ? WIRE_BYTES : 0);
         for (int i = 0; i < count; i++) {
+            if (port->is_traced &&
+                tell_hop(&batch.messages[i].msg_hdr, batch.data[i], batch.messages[i].msg_len, label, hop, context))
+                continue;
             int64_t id = -1;
-            struct stamp stamp = stamp_of(&batch.messages[i].msg_hdr, clock, &id);
+            struct stamp stamp = stamp_of(net, &batch.messages[i].msg_hdr, clock, &id);
             if (id < 0) continue;
             struct sent_ref *ref = &port->refs[id % NET_SENT];
             if ((uint32_t)id - port->next_id < UINT32_MAX - NET_SENT || !ref->waits) continue; /* of an earlier count */
@@ -192,9 +295,9 @@ static void drain_port(struct net *net, struct port *port, struct clock *clock, 
     }
 }
 
-void net_drain_sent(struct net *net, struct clock *clock, take_sent take, void *context) {
+void net_drain_sent(struct net *net, struct clock *clock, take_sent take, take_hop hop, void *context) {
     for (int i = 0; i < net->labels; i++)
-        if (net->ports[i].waiting) drain_port(net, &net->ports[i], clock, take, context);
+        if (net->ports[i].waiting || net->ports[i].is_traced) drain_port(net, i, clock, take, hop, context);
 }
 
 void net_drain_received(struct net *net, struct clock *clock, take_packet take, void *context) {
@@ -204,7 +307,7 @@ void net_drain_received(struct net *net, struct clock *clock, take_packet take, 
         for (int i = 0; i < count; i++) {
             struct stamp stamp = {now, STAMP_USER};
             if (net->kind != STAMP_USER) {
-                stamp = stamp_of(&batch.messages[i].msg_hdr, clock, &id);
+                stamp = stamp_of(net, &batch.messages[i].msg_hdr, clock, &id);
                 if (stamp.kind == STAMP_USER) stamp.raw_ns = now;
             }
             take(context, batch.data[i], batch.messages[i].msg_len, stamp);

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "clock.h"
+#include "phc.h"
 #include "wire.h"
 
 enum { NET_BATCH = 64, NET_SENT = 512 };
@@ -32,6 +33,7 @@ struct port {
     uint16_t number;
     uint32_t next_id; /* the kernel counts packets of a socket by it */
     uint32_t waiting; /* stamps that have not come yet */
+    bool is_traced;   /* errors of routers come on its error queue */
     struct sent_ref refs[NET_SENT];
 };
 
@@ -40,6 +42,7 @@ struct net {
     int labels;
     int family;
     enum stamp_kind kind; /* wanted; a packet without such a stamp says so */
+    struct phc phc;
     uint64_t stamps_lost; /* transmit stamps that never came */
     uint64_t send_errors;
 };
@@ -49,9 +52,14 @@ struct address {
     socklen_t bytes;
 };
 
+uint16_t address_port(const struct address *address);
+
 /* Errors: a sentence in `why`. */
 bool address_parse(const char *text, uint16_t port, struct address *out);
 bool net_open(struct net *net, const char *address, uint16_t port, int labels, int dscp, enum stamp_kind kind, char why[200]);
+
+/* Have the NIC stamp packets, after net_open. False: kernel stamps stay; `why` says what was expected. */
+bool net_use_nic(struct net *net, const char *nic, char why[200]);
 void net_close(struct net *net);
 
 struct outgoing {
@@ -69,9 +77,19 @@ struct stamp {
     enum stamp_kind kind;
 };
 
+/* Packets that die on the way: from the port of a label, with so few hops left. Each bears `id` and its hops; they are no
+   probes, and a prober that receives one leaves it alone. False: none could be sent. */
+enum { TRACE_HOPS_MAX = 32 };
+bool net_trace(struct net *net, int label, const struct address *to, uint32_t id, int hops);
+void net_trace_end(struct net *net, int label);
+bool is_trace(const uint8_t *data, size_t bytes);
+
+/* A router that told of a packet's end; called while transmit stamps are drained. */
+typedef void (*take_hop)(void *context, int label, uint32_t id, int hop, const char *address);
+
 /* All transmit stamps that have come. */
 typedef void (*take_sent)(void *context, const struct sent_ref *ref, struct stamp stamp);
-void net_drain_sent(struct net *net, struct clock *clock, take_sent take, void *context);
+void net_drain_sent(struct net *net, struct clock *clock, take_sent take, take_hop hop, void *context);
 
 /* All packets that have come, up to some thousands at a time. */
 typedef void (*take_packet)(void *context, const uint8_t *data, size_t bytes, struct stamp stamp);

@@ -28,6 +28,8 @@ from tests.unit.store.test_guard_depth import NESTINGS
 from tests.unit.wire.rings import everything, fresh
 
 from leadline.host.frames import FRAME_HEAD_BYTES, Item, to_frame
+from leadline.host.mesh.packet import Packet, Stamp, Told, encode
+from leadline.host.mesh.recorded import HEAD, RECORD
 from leadline.model.tables import BY_NAME, Table, Type
 from leadline.store.bundle import Draft
 from leadline.store.bundle_format import Manifest
@@ -88,6 +90,25 @@ STATEMENTS = [
     "SELECT CASE WHEN message ILIKE '%a%' THEN 1 END, toDateTime64(time_ns / 1e9, 3) FROM event ORDER BY 1 DESC",
     *(before + opening * 2 + inner + closing * 2 + after for before, opening, inner, closing, after in NESTINGS[18:30]),
 ]
+PROBE = encode(
+    Packet(2, 8, 1000, 1, 46, 3, Stamp.KERNEL, Stamp.USER, T, 1999, 2000, (Told(1, T - 9),), (Told(4, T + 6),)),
+    bytes(range(16)), 1, 7,
+)  # fmt: skip
+WAY = {"count": 24, "sent": 24, "lost": 0, "min_ns": 210, "p50_ns": 327, "p99_ns": 2332, "queue_p99_ns": 2139}
+PROBER_LINES = (
+    {"kind": "ready", "src": "a", "boot": 9, "port": 7500, "ports": 2, "stamp": "kernel", "base_ns": 1},
+    {"kind": "edge", "src": "a", "dst": "b", "label": 0, "src_port": 7500, "back_port": 7600, "class": 0, "end_ns": T,
+     "window_ns": 2000000000, "report_ns": 250000000, "count": 398, "corners": 5, "valid": True, "state": "valid",
+     "offset_ns": -650089, "rate_ppb": 6020.317, "bound_ns": 222, "width_ns": 194.0, "noise_ns": 2.36,
+     "stamp": "kernel", "there": WAY, "back": {"count": 0, "sent": 0, "lost": 0}, "stall_p99_ns": 163296},
+    {"kind": "silent", "src": "b", "dst": "a", "label": 0, "src_port": 7600, "class": 0, "time_ns": T,
+     "age_ns": 100000001, "was_heard": True},
+    {"kind": "trace", "src": "a", "dst": "b", "src_port": 7500, "class": 0, "time_ns": T, "hops": ["10.0.0.1", None]},
+    {"kind": "counters", "time_ns": T, "sent": 1, "sent_bytes": 83, "received": 1, "received_bytes": 83, "hellos": 1,
+     "stamps_lost": 0, "send_errors": 0, "lines_lost": 0, "cpu_s": 0.01, "refused": {"tag": 1}},
+    {"kind": "truth", "raw_ns": 1, "host_ns": T},
+    {"kind": "failed", "text": "port 7500 of 0.0.0.0: Address already in use"},
+)  # fmt: skip
 ANSWER = {
     "choices": [{"message": {"content": '```json\n{"summary": "x", "claims": []}\n```'}}],
     "usage": {"prompt_tokens": 5, "completion_tokens": 2},
@@ -244,6 +265,9 @@ def seeds() -> dict[str, dict[str, bytes]]:
         "bundle_table": {name: first + parquet(table) for name, (first, table) in tables.items()},
         "sql": {f"{place}": text.encode() for place, text in enumerate(STATEMENTS)},
         "explanation": {"answer": json.dumps(ANSWER).encode()},
+        "probe_packet": {"pair": PROBE},
+        "prober_line": {line["kind"]: json.dumps(line).encode() for line in PROBER_LINES},
+        "probe_record": {"two": HEAD.pack(b"LLPR", 1, 52) + RECORD.pack(1, 2, 0, 46, 1, 1, 5, T, T + 9, 7) * 2},
     }  # fmt: skip
 
 

@@ -27,9 +27,9 @@ READ_BY = {
     "/api/v1/ring": {"ring_segments"},
 }
 OTHERWISE = {
-    "exposition", "openmetrics", "sflow", "http", "sql", "explanation",  # over the network
-    "ring", "spool", "netlink", "kernel_log", "lldp", "proc_files",  # to the agent, on its host
-    "trace", "bundle", "bundle_table",  # as files
+    "exposition", "openmetrics", "sflow", "http", "sql", "explanation", "probe_packet",  # over the network
+    "ring", "spool", "netlink", "kernel_log", "lldp", "proc_files", "prober_line",  # to the agent, on its host
+    "trace", "bundle", "bundle_table", "probe_record",  # as files
 }  # fmt: skip
 
 

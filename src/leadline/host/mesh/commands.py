@@ -44,9 +44,10 @@ class Options(NamedTuple):
     window_ms: float = 2000.0
     soft: float = 0.02
     points: str = "all"
-    silent_ms: float = 100.0
-    batch_ms: float = 10.0
+    silent_ms: float = 85.0
+    batch_ms: float = 15.0
     stamps: str = "kernel"
+    nic: str = ""
     record: str = ""
     boot: int = 0
     clock: tuple[float, ...] = ()
@@ -62,10 +63,15 @@ def option_lines(options: Options) -> list[str]:
     if not 1 <= options.ports <= LABELS or not 0 < options.port <= 65536 - options.ports:
         raise UsageError(f"expected 1 to {LABELS} ports below 65536, got {options.ports} from {options.port} on")
     plain = {
-        name: value for name, value in options._asdict().items() if name not in ("id", "key", "boot", "clock", "record")
+        name: value
+        for name, value in options._asdict().items()
+        if name not in ("id", "key", "boot", "clock", "record", "nic")
     }
     lines = [f"set {name} {value}" for name, value in plain.items()]
     lines += [f"set id {options.id:x}", f"set key {options.key.hex()}"]
+    if options.nic:
+        check_name(options.nic)
+        lines.append(f"set nic {options.nic}")
     if options.boot:
         lines.append(f"set boot {options.boot:x}")
     if options.record:
@@ -96,6 +102,11 @@ def add_line(peer: Peer) -> str:
 def remove_line(peer: Peer) -> str:
     """Removes a peer."""
     return f"remove {peer.id:x}"
+
+
+def trace_line(peer: Peer, label: int, hops: int) -> str:
+    """Asks for the routers on the way of a label, up to so many hops; a `Trace` answers in half a second."""
+    return f"trace {peer.id:x} {label} {hops}"
 
 
 def check_name(name: str) -> None:

@@ -16,6 +16,7 @@ POINTS_MIN = 30
 CORNERS_MIN = 3
 STEPS = 12
 ROUNDING_NS = 1e-3  # of floats; stamps are whole ns
+AT_END = 8  # from the density of points to the error at the window's end; fit.c says how it was found
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _NEAR_MIN = 4
 
@@ -88,7 +89,7 @@ def fit_edge(
         slope * 1e9,
         math.inf if width < -ROUNDING_NS else max(highest - offset, offset - lowest),
         width,
-        math.hypot(*spreads) / 2,
+        AT_END * math.hypot(*spreads) / 2,
     )
 
 

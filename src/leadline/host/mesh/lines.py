@@ -2,8 +2,9 @@
 
     ready     it runs; from which port, with which stamps
     edge      what one edge, source port and class showed in a window; four times a second
-    silent    nothing came from a peer for a tenth of a second; `heard` when something came again
+    silent    nothing came from a peer for nearly a tenth of a second; `heard` when something came again
     counters  what it sent, received and refused, and what it costs; once a second
+    trace     the routers on the way of a source port, as asked for
     truth     of an injected clock only: the raw clock and the told one, together
     refused   a command that it did not follow, and what it expected; it goes on
     failed    why it cannot begin; it ends
@@ -72,13 +73,16 @@ class Fit(NamedTuple):
 class Edge(NamedTuple):
     """What an edge showed in the window that ends at `end_ns`, by src's clock. `fit`: None where `state` is not valid.
 
-    `stamp`: the least exact kind of stamp since the last report. `stall_p99_ns`: how much later than it wanted to did
-    user space see packets; large beside a small delay, it is the host that stalls and not the network.
+    `src_port`, `back_port`: source ports of the two directions, which have the same `label` at both ends. `stamp`: the
+    least exact kind since the last report. `stall_p99_ns`: how much later than it wanted to did user space see packets;
+    large beside a small delay, it is the host that stalls and not the network.
     """
 
     src: str
     dst: str
+    label: int
     src_port: int
+    back_port: int
     traffic_class: int
     end_ns: int
     window_ns: int
@@ -100,10 +104,22 @@ class Silence(NamedTuple):
     src: str
     dst: str
     label: int
+    src_port: int
     traffic_class: int
     time_ns: int
     age_ns: int
     was_heard: bool
+
+
+class Trace(NamedTuple):
+    """The routers that packets of this five-tuple passed, in order; None: nobody told. The destination never does."""
+
+    src: str
+    dst: str
+    src_port: int
+    traffic_class: int
+    time_ns: int
+    hops: tuple[str | None, ...]
 
 
 class Counters(NamedTuple):
@@ -141,7 +157,7 @@ class Failed(NamedTuple):
     text: str
 
 
-Line = Ready | Edge | Silence | Counters | Truth | Refused | Failed
+Line = Ready | Edge | Silence | Trace | Counters | Truth | Refused | Failed
 
 
 class _Fields:
@@ -234,7 +250,9 @@ def _edge(of: _Fields) -> Edge:
     return Edge(
         src=of.text("src"),
         dst=of.text("dst"),
+        label=of.amount("label"),
         src_port=of.amount("src_port"),
+        back_port=of.amount("back_port"),
         traffic_class=of.amount("class"),
         end_ns=of.whole("end_ns"),
         window_ns=of.amount("window_ns"),
@@ -278,10 +296,20 @@ def _silence(of: _Fields) -> Silence:
         of.text("src"),
         of.text("dst"),
         of.amount("label"),
+        of.amount("src_port"),
         of.amount("class"),
         of.whole("time_ns"),
         of.whole("age_ns"),
         of.flag("was_heard"),
+    )
+
+
+def _trace(of: _Fields) -> Trace:
+    hops = of.found.get("hops")
+    if type(hops) is not list or not all(each is None or type(each) is str for each in hops):
+        raise of.refuse("hops", "a list of addresses and nulls")
+    return Trace(
+        of.text("src"), of.text("dst"), of.amount("src_port"), of.amount("class"), of.whole("time_ns"), tuple(hops)
     )
 
 
@@ -307,6 +335,7 @@ _KINDS: dict[str, Callable[[_Fields], Line]] = {
     "edge": _edge,
     "silent": _silence,
     "heard": _silence,
+    "trace": _trace,
     "counters": _counters,
     "truth": lambda of: Truth(of.whole("raw_ns"), of.whole("host_ns")),
     "refused": lambda of: Refused(of.text("text")),

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from leadline.host.mesh.commands import PEERS_MAX, Options, Peer, add_line, option_lines, remove_line
+from leadline.host.mesh.commands import PEERS_MAX, Options, Peer, add_line, option_lines, remove_line, trace_line
 from leadline.host.mesh.lines import LINE_BYTES_MAX, Failed, Line, Ready, Refused, parse_line
 from leadline.model.errors import DataError, UsageError
 
@@ -89,6 +89,12 @@ class Prober:
             self._peers = wanted
             if self._child is not None and told:
                 self._tell(self._child, told)
+
+    def trace(self, peer: Peer, label: int, hops: int = 16) -> None:
+        """Ask for the routers on the way; the answer is a line of its own. The prober in Python has none."""
+        with self._lock:
+            if self._child is not None:
+                self._tell(self._child, [trace_line(peer, label, hops)])
 
     def stop(self) -> None:
         """End it: its input ends, then SIGTERM, then SIGKILL."""
