@@ -29,7 +29,7 @@ SOFT_RATIO = 0.02
 FREE_NS = 20_000.0
 # Points of each direction below which an edge has no line, as their margin is that of chance. Source: judgement.
 POINTS_MIN = 30
-# Vertices of each hull below which the slope is that of two points, which may be chance. Source: judgement.
+# Number of vertices of each hull below which the slope is that of two points, which may be chance. Source: judgement.
 VERTICES_MIN = 3
 # Share of the window that the points span at least: beyond them a line is a guess. Source: judgement.
 SPAN_RATIO = 0.5

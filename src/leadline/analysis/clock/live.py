@@ -27,8 +27,13 @@ from leadline.model.units import S
 # Wander that the filter expects at first, ppb per square root of a second: what temperature does to oscillators of
 # servers within seconds. It is learnt for each host between the two below. Source: measured (simulated, docs/log.md).
 WANDER_PPB = 10.0
-WANDER_MIN_PPB = 6.0  # ppb per square root of a second of the calmest. Source: measured (simulated, docs/log.md).
-WANDER_MAX_PPB = 60.0  # ppb per square root of a second: as a fan's start. Source: measured (simulated, docs/log.md).
+# ppb per square root of a second below which no clock is taken to be, since temperature alone moves it so. Source:
+# measured (simulated traces, docs/log.md).
+WANDER_MIN_PPB = 6.0
+WANDER_MAX_PPB = 60.0  # ppb per square root of a second, as when a fan starts. Source: judgement.
+# Squared sigmas of a rate's innovation above which wander is raised; factors by which it goes up and down.
+# Source: judgement.
+WANDER_UP_AT, WANDER_UP, WANDER_DOWN = 2.0, 1.08, 0.985
 # Times by which a window's variance is raised, since windows of 2 s each quarter second tell most of it again.
 # Source: measured (simulated traces, docs/log.md).
 OVERLAP = 6.0
@@ -65,7 +70,9 @@ WIDE_RATIO = 1.5
 # Seconds in which cluster time goes over to a witness's, in offset and in rate, because faster its noise would be that
 # of cluster time, too. Source: judgement.
 ANCHOR_S = 10.0
-SLEW_PPB = 10_000.0  # ppb: faster, cluster time would be a worse clock than the hosts' own. Source: judgement.
+# Largest ratio (ppb) of slewing, because faster cluster time would be a worse clock than the hosts' own.
+# Source: judgement.
+SLEW_PPB = 10_000.0
 
 
 class State(IntEnum):
@@ -163,8 +170,10 @@ class Mesh:
         return out
 
 
-_NEW_VAR = 1e12  # ns^2: of a clock of which nothing is known
-_NEW_RATE_VAR = 1e10  # ppb^2: 100 ppm
+_NEW_VAR = (
+    1e12  # variance of the offset of a clock of which nothing is known, ns^2, so that any fit wins. Source: bound.
+)
+_NEW_RATE_VAR = 1e10  # variance of its rate, ppb^2: 100 ppm is as far as clocks are off. Source: judgement.
 
 
 def begun(hosts: int, end_ns: int) -> Mesh:
@@ -188,7 +197,7 @@ def left(mesh: Mesh, host_M: Ints) -> Mesh:
     gone_H = np.zeros(len(mesh), bool)
     gone_H[host_M] = True
     new = begun(len(mesh), mesh.end_ns)
-    parts = {name: np.where(gone_H, getattr(new, name), getattr(mesh, name)) for name in _of_hosts()}
+    parts: dict[str, Any] = {name: np.where(gone_H, getattr(new, name), getattr(mesh, name)) for name in _of_hosts()}
     return replace(mesh, **parts)
 
 
@@ -239,7 +248,7 @@ def _of_hosts() -> list[str]:
 
 
 def _with(mesh: Mesh, more: Mesh, island_H: Ints) -> Mesh:
-    parts = {name: np.concatenate([getattr(mesh, name), getattr(more, name)]) for name in _of_hosts()}
+    parts: dict[str, Any] = {name: np.concatenate([getattr(mesh, name), getattr(more, name)]) for name in _of_hosts()}
     parts["island_H"] = np.concatenate([mesh.island_H, island_H])
     return replace(mesh, **parts)
 
@@ -257,10 +266,10 @@ def _predicted(mesh: Mesh, end_ns: int) -> Mesh:
     )  # fmt: skip
 
 
-def _shares(mesh: Mesh, edges: Edges, wrong_E: Bools, of_E: Bools) -> tuple[Floats, Floats]:
+def _shares(mesh: Mesh, edges: Edges, wrong_E: Bools, of_E: Bools) -> tuple[Floats, Ints]:
     """Share of each host's edges that are wrong, and how many it has."""
     ends = np.concatenate([edges.src_E, edges.dst_E])
-    all_H = np.bincount(ends, np.tile(of_E, 2), len(mesh))
+    all_H: Ints = np.bincount(ends, np.tile(of_E, 2), len(mesh))
     wrong_H = np.bincount(ends, np.tile(wrong_E & of_E, 2), len(mesh))
     return wrong_H / np.maximum(all_H, 1), all_H
 
@@ -391,7 +400,7 @@ def _filtered(
     o, f = o + np.where(use_H, g0 * left_H, 0.0), f + np.where(use_H, g1 * left_H, 0.0)
     p2, b2, q2 = p1 - g0 * b1, b1 - g0 * q1, q1 - g1 * q1
     odd_rate_H = left_H**2 / (q1 + rr_H)
-    wander_H = mesh.wander_H * np.where(use_H, np.where(odd_rate_H > WANDER_UP_AT, 1.08, 0.985), 1.0)
+    wander_H = mesh.wander_H * np.where(use_H, np.where(odd_rate_H > WANDER_UP_AT, WANDER_UP, WANDER_DOWN), 1.0)
     # Anew: what the mesh says alone.
     o = np.where(begin_H, x_H + y_H * half_s, o)
     f = np.where(begin_H, y_H, f)
@@ -407,9 +416,6 @@ def _filtered(
         noise_H=np.where(touched_H, found.sigma_H, mesh.noise_H), odd_H=np.where(moved_H, 0, odd_count_H),
         island_H=np.where(touched_H, found.island_H, mesh.island_H),
     )  # fmt: skip
-
-
-WANDER_UP_AT = 2.0  # squared sigmas of a rate's innovation, above which wander is raised. Source: judgement.
 
 
 def _carried(mesh: Mesh, touched_H: Bools) -> Mesh:

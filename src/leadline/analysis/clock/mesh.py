@@ -100,14 +100,15 @@ def solved(
                   sigma, freedom)  # fmt: skip
 
 
-_LOOSE = 1e-4  # tolerance between two rounds of weights: the next round goes on from there
+# Ratio of the residual between two rounds of weights, because the next round goes on from there. Source: judgement.
+_LOOSE = 1e-4
 
 
 def _sigma(scaled_E: Floats, share: float) -> float:
     """Standard deviation of scaled residuals from their median, with what solving took from them given back."""
     sample_E = np.abs(scaled_E[:: max(1, len(scaled_E) // 65_536)])
     median = float(np.median(sample_E))
-    return max(MAD_TO_SIGMA * median / np.sqrt(max(share, 0.05)), 1e-3)
+    return float(max(MAD_TO_SIGMA * median / np.sqrt(max(share, 0.05)), 1e-3))
 
 
 def _sigma_H(src_E: Ints, dst_E: Ints, weight_E: Floats, sigma: float, hosts: int) -> Floats:
