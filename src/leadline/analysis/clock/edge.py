@@ -46,7 +46,7 @@ WINDOW_NS = 2 * S
 LONG_NS = 4 * S
 # ns of spread of an edge's offset above which its margin is sparse, as at ports that are busy most of the time.
 # Source: measured (simulated traces, docs/log.md).
-SPARSE_NS = 20.0
+SPARSE_NS = 12.0
 
 
 @dataclass(frozen=True, slots=True)

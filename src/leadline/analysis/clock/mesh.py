@@ -33,6 +33,10 @@ REWEIGHTED_MAX = 12
 # Scale of Geman-McClure weights, in standard deviations of residuals: an edge that is 2 off keeps 64 % of its weight.
 # Source: measured (simulated meshes with none and a tenth of their edges biased, docs/log.md).
 SCALE_SIGMAS = 4.0
+# Scale of Huber's weights in standard deviations, below which all edges count alike. Source: textbook (Huber 1964, 1.345
+# for 95 % efficiency); less, as it is only where the other begins.
+HUBER_SIGMAS = 1.0
+HUBER_MAX = 8  # rounds at most of Huber's weights, as more move little. Source: measured (docs/log.md).
 # Residual in standard deviations beyond which an edge is told as asymmetric, as one in 10^8 is by chance. It must also
 # be larger than `FLAG_NS`. Source: judgement.
 FLAG_SIGMAS = 6.0
@@ -85,15 +89,15 @@ def solved(
     share = freedom / len(src_E)  # of residuals that offsets leave
     sigma = _sigma(kernels.residuals(src_E, dst_E, value_E, x_H) / spread_E, share)
     if robust and freedom > 0:
-        for _ in range(REWEIGHTED_MAX):
-            before_H, before = x_H.copy(), sigma
-            kernels.reweighted(src_E, dst_E, value_E, prior_E, x_H, SCALE_SIGMAS * sigma, weight_E)
-            kernels.solve(src_E, dst_E, value_E, weight_E, x_H, _LOOSE, STEPS_MAX)
-            residual_E = kernels.residuals(src_E, dst_E, value_E, x_H)
-            sigma = _sigma(residual_E / spread_E, share)
-            moved = np.abs(x_H - before_H).max()
-            if abs(sigma - before) <= STILL_RATIO * before and moved <= STILL_RATIO * sigma * SPREAD_MIN_NS:
-                break
+        for weigh, scale, rounds in _ROUNDS:
+            for _ in range(rounds):
+                before_H, before = x_H.copy(), sigma
+                weigh(src_E, dst_E, value_E, prior_E, x_H, scale * sigma, weight_E)
+                kernels.solve(src_E, dst_E, value_E, weight_E, x_H, _LOOSE, STEPS_MAX)
+                sigma = _sigma(kernels.residuals(src_E, dst_E, value_E, x_H) / spread_E, share)
+                moved = np.abs(x_H - before_H).max()
+                if abs(sigma - before) <= STILL_RATIO * before and moved <= STILL_RATIO * sigma * SPREAD_MIN_NS:
+                    break
     residual_E = kernels.residuals(src_E, dst_E, value_E, x_H)
     flagged_E = (np.abs(residual_E) > FLAG_SIGMAS * sigma * spread_E) & (np.abs(residual_E) > flag_min)
     return Solved(x_H, island_H, residual_E, weight_E, flagged_E, _sigma_H(src_E, dst_E, weight_E, sigma, hosts),
@@ -102,6 +106,10 @@ def solved(
 
 # Ratio of the residual between two rounds of weights, because the next round goes on from there. Source: judgement.
 _LOOSE = 1e-4
+
+# Weights, their scales in standard deviations, and rounds at most: first Huber's, which has one minimum, so that the
+# second, which has many, begins near the right one. Source: textbook (Huber 1964; Geman and McClure 1987).
+_ROUNDS = ((kernels.huberised, HUBER_SIGMAS, HUBER_MAX), (kernels.reweighted, SCALE_SIGMAS, REWEIGHTED_MAX))
 
 
 def _sigma(scaled_E: Floats, share: float) -> float:
