@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from leadline.analysis.clock import mesh_kernels as kernels
 from leadline.analysis.columns import Bools, Floats, Ints
@@ -129,3 +131,26 @@ def _sigma_H(src_E: Ints, dst_E: Ints, weight_E: Floats, sigma: float, hosts: in
     with np.errstate(divide="ignore"):
         sigma_H: Floats = sigma / np.sqrt(weight_H)
     return sigma_H
+
+
+def certain_bounds(src_E: Ints, dst_E: Ints, width_E: Floats, residual_E: Floats, island_H: Ints) -> Floats:
+    """How far each host's offset may be off from its island's best connected host for certain, ns, (H,).
+
+    Inputs: edges with what their lines are off at most (`Lines.certain_E`) and the residuals that the solution left.
+    Returns: along the surest way to that host the sum of both; inf without one. So the difference of two hosts of an
+    island is right to within the sum of theirs, whatever queues did, if no stamp is wrong and clocks run straight.
+    """
+    hosts = len(island_H)
+    reach_E = np.where(np.isfinite(width_E), np.maximum(width_E, 0.0), np.inf) + np.abs(residual_E)
+    good_E = np.isfinite(reach_E)
+    ends = np.concatenate([src_E[good_E], dst_E[good_E]]), np.concatenate([dst_E[good_E], src_E[good_E]])
+    reach = np.tile(reach_E[good_E] + 1e-9, 2)  # 0 would be no edge
+    order = np.lexsort((reach, ends[1], ends[0]))  # of several edges between two hosts the surest
+    pair = ends[0][order] * hosts + ends[1][order]
+    order = order[np.concatenate([[True], pair[1:] != pair[:-1]])] if len(pair) else order
+    graph = csr_array((reach[order], (ends[0][order], ends[1][order])), shape=(hosts, hosts))
+    degree_H = np.bincount(ends[0], minlength=hosts)
+    by_degree = np.lexsort((-degree_H, island_H))
+    roots = by_degree[np.unique(island_H[by_degree], return_index=True)[1]]
+    found: Floats = np.asarray(dijkstra(graph, indices=roots, min_only=True), np.float64)
+    return found

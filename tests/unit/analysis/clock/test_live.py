@@ -25,6 +25,7 @@ from leadline.analysis.clock.live import (
     rows,
     step,
 )  # fmt: skip
+from leadline.analysis.clock.warm import warm_clock
 from leadline.model.tables.fabric import CLOCK_FIT
 from leadline.simulator.oscillators import COLD, NORMAL, STRESS, ClockStep, Nature, Oscillators
 from leadline.simulator.probes import Conditions, Lie, Load, Pause, regular_edges, traces
@@ -220,3 +221,7 @@ def test_what_lies_within_bounds_is_not_ordered(a: int, bound_a: int, b: int, bo
     if found < 0:
         assert a + bound_a < b - bound_b
     assert (found == 0) == (abs(a - b) <= bound_a + bound_b)
+
+
+def test_what_warms_kernels_is_a_fit() -> None:
+    assert (warm_clock().state_H == State.FITTED).all()

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.analysis.clock.mesh import solved
+from leadline.analysis.clock.mesh import certain_bounds, solved
 from leadline.analysis.clock.pods import solved_by_pod
 from leadline.simulator.probes import regular_edges
 
@@ -101,3 +101,18 @@ def test_pods_joined_by_a_top_layer_are_nearly_as_good_as_all_at_once() -> None:
     no_cross = pod[src] == pod[dst]
     split = solved_by_pod(src[no_cross], dst[no_cross], value[no_cross], np.full(no_cross.sum(), 30.0), pod)
     assert len(np.unique(split.island_H)) == pods
+
+
+@given(seeds)
+def test_certain_bounds_hold_whatever_queues_did(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 1_000, 30)
+    src, dst = regular_edges(30, 6, seed)
+    width = rng.uniform(100, 3_000, len(src))
+    value = truth[dst] - truth[src] + rng.uniform(-1, 1, len(src)) * width
+    found = solved(src, dst, value, np.full(len(src), 30.0), 31)
+    certain = certain_bounds(src, dst, width, found.residual_E, found.island_H)
+    assert certain[30] == 0  # alone: certain of itself
+    off = found.x_H[:30] - truth
+    apart_ = np.abs(off[:, None] - off[None, :])
+    assert (apart_ <= certain[:30, None] + certain[None, :30] + 1e-6).all()
