@@ -1,6 +1,6 @@
 """Figures of the clock on simulated traces, each with its conditions.
 
-    python -m evals.clock_parts.figures [--seeds 201,202,...] [--hosts 16] [--seconds 60] [--only idle,load,...]
+    python -m evals.clock_parts.figures [--seeds 301,302,...] [--hosts 16] [--seconds 60] [--only idle,load,...]
 
 What is tuned is tuned on `TUNED`; figures are of `SEEDS`, which nobody looked at before. Errors are of pairs
 of hosts at the times at which fits are used (0.15 s to 0.4 s after the windows' end), from 10 s after the start on.
@@ -24,7 +24,7 @@ from leadline.simulator.oscillators import COLD, NORMAL, S_NS, STRESS, Nature, O
 from leadline.simulator.probes import HEAVY, MEASURED, Conditions, regular_edges, traces
 
 TUNED = (1, 2, 3, 101, 102, 103, 104, 105)  # looked at while it was built
-SEEDS = tuple(range(201, 211))
+SEEDS = tuple(range(301, 311))
 SETTLED_S = 10.0
 
 

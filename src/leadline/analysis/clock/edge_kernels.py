@@ -322,3 +322,16 @@ def crossings(
             line = offset_E[e] + rate_E[e] * (t_N[k] - at_E[e])
             count_E[e] += sign * ((y_N[k] - base_E[e]) - line) < -margin_E[e]
     return count_E
+
+
+@njit(cache=True)
+def margins(
+    begin_N: Ints, t_N: Ints, y_N: Ints, sign: int, at_E: Ints, base_E: Ints, offset_E: Floats, rate_E: Floats
+) -> Floats:
+    """Least distance of each edge's points from its line, to the side where they should be; inf without points."""
+    least_E = np.full(len(at_E), np.inf)
+    for e in range(len(at_E)):
+        for k in range(begin_N[e], begin_N[e + 1]):
+            line = offset_E[e] + rate_E[e] * (t_N[k] - at_E[e])
+            least_E[e] = min(least_E[e], sign * ((y_N[k] - base_E[e]) - line))
+    return least_E

@@ -54,9 +54,7 @@ NO_BOUND_NS = 3600 * S  # told as bound of a lost clock, whose offset may be any
 # wrong line must not move a clock. Source: judgement.
 ODD_SIGMAS = 8.0
 ODD_NS = 200.0  # ns that are added to them, of which no step is worth a doubt. Source: judgement.
-# Steps after which what was odd is taken to be so: the second is of windows that began after the first, so that no line
-# mixes what was before with what came after. Source: definition.
-ODD_STEPS = 2
+MOVED_SIGMAS = 3.0  # sigmas that a clock must have moved to be told as set, beside `ODD_NS`. Source: judgement.
 # Share of a host's edges that must be wrong for the host to be: the other ends of asymmetric ones are many.
 # Source: judgement.
 WRONG_SHARE = 0.6
@@ -116,6 +114,7 @@ class Edges:
     dst_E: Ints
     lines: Lines
     stepped_E: Bools  # newest points contradict the last line (`edge.stepped`)
+    shift_E: Floats  # ns by which newest points moved from the last line, NaN: not for certain (`edge.shifts`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +149,7 @@ class Mesh:
     torn_H: Floats  # ns by which many edges of the host disagree in one direction: they or the others are wrong
     doubt_H: Floats  # ns that it was off when it was odd, until that is settled
     island_H: Ints
-    odd_H: Ints  # steps in a row
+    odd_H: Ints  # 1: it was odd, and waits for windows that begin after that
     wrong_H: Ints
     lying_H: Bools
     anchored_H: Bools
@@ -228,7 +227,7 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
     found = None
     if len(rows):
         mesh = _seeded(mesh, edges, rows, window_ns)
-        mesh, found = _measured(mesh, edges, rows, window_ns, events)
+        mesh, found = _measured(mesh, edges, rows, window_ns, _shifted(mesh, edges), events)
         mesh = replace(mesh, torn_H=_torn(mesh, src_E[rows], dst_E[rows], found))
         flagged_E[rows] = found.flagged_E
     mesh = _carried(mesh, np.zeros(len(mesh), bool) if found is None else np.isfinite(found.sigma_H))
@@ -328,7 +327,7 @@ def _seeded(mesh: Mesh, edges: Edges, rows: Ints, window_ns: int) -> Mesh:
 
 
 def _measured(
-    mesh: Mesh, edges: Edges, rows: Ints, window_ns: int, events: list[Event]
+    mesh: Mesh, edges: Edges, rows: Ints, window_ns: int, shift_H: Floats, events: list[Event]
 ) -> tuple[Mesh, Solved]:  # fmt: skip
     """The filter's update with what the mesh says at the middle of the windows."""
     src_E, dst_E, lines = edges.src_E[rows], edges.dst_E[rows], edges.lines.where(rows)
@@ -349,15 +348,31 @@ def _measured(
         rates = solved(src_E, dst_E, told_E, lines.spread_E * 2 / np.maximum(half_s, 0.1), count)
         x_H = _in_frame(found.x_H, found, new_H, mesh)
         y_H = _in_frame(rates.x_H, rates, new_H, mesh)
-        shift_H = np.where(new_H, x_H + y_H * half_s, 0.0)
-        whole_H = np.rint(shift_H).astype(np.int64)
+        begun_H = np.where(new_H, x_H + y_H * half_s, 0.0)
+        whole_H = np.rint(begun_H).astype(np.int64)
         mesh = replace(
-            mesh, base_H=mesh.base_H + whole_H, offset_H=mesh.offset_H + shift_H - whole_H,
+            mesh, base_H=mesh.base_H + whole_H, offset_H=mesh.offset_H + begun_H - whole_H,
             rate_H=mesh.rate_H + np.where(new_H, y_H, 0.0),
         )  # fmt: skip
         x_H, y_H = np.where(new_H, 0.0, x_H), np.where(new_H, 0.0, y_H)
     assert found is not None, "there is at least one round"
-    return _filtered(mesh, found, rates, x_H, y_H, touched_H, new_H, half_s, events), found
+    return _filtered(mesh, found, rates, x_H, y_H, touched_H, new_H, shift_H, half_s, events), found
+
+
+def _shifted(mesh: Mesh, edges: Edges) -> Floats:
+    """How far a host may have moved by the newest points of most of its edges, ns; 0 where they did not.
+
+    Twice what points say, as those of the quarter second in which it happened are of both sides.
+    """
+    shift_H = np.zeros(len(mesh))
+    moved_E = np.isfinite(edges.shift_E)
+    if moved_E.any():
+        share_H, count_H = _shares(mesh, edges, moved_E, edges.lines.valid_E | moved_E)
+        most_H = np.zeros(len(mesh))
+        for end_E in (edges.src_E, edges.dst_E):
+            np.maximum.at(most_H, end_E[moved_E], np.abs(edges.shift_E[moved_E]))
+        shift_H = np.where((share_H >= WRONG_SHARE) & (count_H >= WRONG_EDGES), 2 * most_H, 0.0)
+    return shift_H
 
 
 def _torn(mesh: Mesh, src_E: Ints, dst_E: Ints, found: Solved) -> Floats:
@@ -398,19 +413,20 @@ def _in_frame(x_H: Floats, found: Solved, new_H: Bools, mesh: Mesh) -> Floats:
 
 
 def _filtered(
-    mesh: Mesh, found: Solved, rates: Solved, x_H: Floats, y_H: Floats, touched_H: Bools, new_H: Bools, half_s: float,
-    events: list[Event],
+    mesh: Mesh, found: Solved, rates: Solved, x_H: Floats, y_H: Floats, touched_H: Bools, new_H: Bools, shift_H: Floats,
+    half_s: float, events: list[Event],
 ) -> Mesh:  # fmt: skip
     """Kalman's update with an offset `half_s` ago and a rate; what is odd waits until it is confirmed."""
     r_H = np.where(touched_H, OVERLAP * np.where(touched_H, found.sigma_H, 1.0) ** 2, 1.0)
     rr_H = np.where(touched_H, OVERLAP * np.where(touched_H, rates.sigma_H, 1.0) ** 2, 1.0)
     p, b, q = mesh.var_H, mesh.both_H, mesh.rate_var_H
     spread_H = p - 2 * half_s * b + half_s**2 * q + r_H
-    odd_H = touched_H & ~new_H & (np.abs(x_H) > ODD_SIGMAS * np.sqrt(np.maximum(spread_H, 0)) + ODD_NS)
-    odd_count_H = np.where(odd_H, mesh.odd_H + 1, np.where(touched_H, 0, mesh.odd_H))
-    moved_H = odd_count_H >= ODD_STEPS
+    sigma_H = np.sqrt(np.maximum(spread_H, 0))
+    moved_H = touched_H & ~new_H & (mesh.odd_H > 0)  # it was odd, and this is of windows that began after that
+    odd_H = (touched_H & (np.abs(x_H) > ODD_SIGMAS * sigma_H + ODD_NS)) | ((shift_H > 0) & mesh.known_H)
+    odd_H &= ~new_H & ~moved_H
     # A host that is torn moves when its edges' vote turns: no step of its clock.
-    stepped_H = moved_H & mesh.known_H & (mesh.torn_H == 0)
+    stepped_H = moved_H & mesh.known_H & (mesh.torn_H == 0) & (np.abs(x_H) > MOVED_SIGMAS * sigma_H + ODD_NS)
     events += [Event(h, Kind.STEPPED, float(x_H[h])) for h in np.flatnonzero(stepped_H).tolist()]
     begin_H = new_H | moved_H
     use_H = touched_H & ~odd_H & ~begin_H
@@ -439,8 +455,9 @@ def _filtered(
         mesh, offset_H=mesh.offset_H + o, rate_H=mesh.rate_H + f, var_H=p2, both_H=b2, rate_var_H=q2,
         wander_H=np.clip(wander_H, WANDER_MIN_PPB, WANDER_MAX_PPB), known_H=mesh.known_H | begin_H,
         state_H=np.where(fit_H, State.FITTED, mesh.state_H), fitted_ns_H=np.where(fit_H, mesh.end_ns, mesh.fitted_ns_H),
-        doubt_H=np.where(odd_H & ~moved_H, np.abs(x_H), np.where(fit_H, 0.0, mesh.doubt_H)),
-        noise_H=np.where(touched_H, found.sigma_H, mesh.noise_H), odd_H=np.where(moved_H, 0, odd_count_H),
+        doubt_H=np.where(odd_H, np.maximum(np.abs(x_H), shift_H), np.where(fit_H, 0.0, mesh.doubt_H)),
+        noise_H=np.where(touched_H, found.sigma_H, mesh.noise_H),
+        odd_H=np.where(odd_H, 1, np.where(touched_H, 0, mesh.odd_H)),
         island_H=np.where(touched_H, found.island_H, mesh.island_H),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from leadline.analysis.clock.edge import Points, fitted, stepped
+from leadline.analysis.clock.edge import Points, fitted, shifts, stepped
 from leadline.analysis.clock.live import Edges, Mesh, begun, step
 from leadline.model.units import S
 
@@ -19,4 +19,5 @@ def warm_clock() -> Mesh:
     lower = Points(begin_E, at_N, -rng.integers(2_000, 9_000, 3 * count))
     lines = fitted(upper, lower, np.full(3, 2 * S), 2 * S)
     src_E, dst_E = np.array([0, 1, 0]), np.array([1, 2, 2])
-    return step(begun(3, 0), Edges(src_E, dst_E, lines, stepped(lines, upper, lower)), 2 * S)
+    edges = Edges(src_E, dst_E, lines, stepped(lines, upper, lower), shifts(lines, upper, lower))
+    return step(begun(3, 0), edges, 2 * S)

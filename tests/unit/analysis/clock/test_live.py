@@ -104,14 +104,14 @@ def test_biased_edges_are_flagged() -> None:
     assert flagged[~biased].mean() <= 0.02
 
 
-@pytest.mark.parametrize("by", [3_600 * 10**9, -3_600 * 10**9, 50_000, 5_000])
+@pytest.mark.parametrize("by", [3_600 * 10**9, -3_600 * 10**9, 50_000, 5_000, -1_000])
 def test_a_step_of_a_clock_is_told_and_only_its_host_begins_anew(by: int) -> None:
     followed_ = run(steps=(ClockStep(1, 6.1, by),))
     assert [(host, kind) for _, host, kind in events(followed_)] == [(1, Kind.STEPPED)]
     assert states_of(followed_, 1)[-1] is State.FITTED
     assert all(state is State.FITTED for state in states_of(followed_, 0)[8:])
     errors = live_errors(followed_)
-    assert wrongly_ordered(errors, 9.0) == 0
+    assert wrongly_ordered(errors, 6.4) == 0  # until the next step of the mesh, and the way of its rows
     assert np.nanmax(np.abs(errors.error_TH[errors.second_T > 9.0])) < 200
 
 
@@ -173,7 +173,7 @@ def unheard() -> Edges:
     """No edges."""
     no = np.zeros(0, np.int64)
     empty = Points(np.zeros(1, np.int64), no, no)
-    return Edges(no, no, fitted(empty, empty, no, 2 * 10**9), np.zeros(0, bool))
+    return Edges(no, no, fitted(empty, empty, no, 2 * 10**9), np.zeros(0, bool), np.zeros(0))
 
 
 def test_hosts_come_and_go() -> None:
