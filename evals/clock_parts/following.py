@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leadline.analysis.clock.edge import WINDOW_NS, Points, fitted, stepped, windows_ns
+from leadline.analysis.clock.edge import WINDOW_NS, Points, fitted, shifts, stepped, windows_ns
 from leadline.analysis.clock.hindsight import hindsight
 from leadline.analysis.clock.live import NO_WITNESS, Edges, Mesh, State, Witness, begun, step
 from leadline.simulator.fabric import Bools, Floats, Ints
@@ -53,15 +53,15 @@ def followed(clocks: Oscillators, traces: Traces, seconds: float, how: Options |
         now = k * STEP_S
         end_E = clocks.shown(traces.src_E, np.full(edges, clocks.start_ns + round(now * S_NS)))
         heard_E = everybody if how.heard is None else how.heard(now)
-        stepped_E = np.zeros(edges, bool)
+        stepped_E, shift_E = np.zeros(edges, bool), np.full(edges, np.nan)
         if last is not None:
             newest = _points(clocks, traces, np.maximum(since_E, now - STEP_S), now, heard_E)
-            stepped_E = stepped(last, *newest)
+            stepped_E, shift_E = stepped(last, *newest), shifts(last, *newest)
             since_E = np.where(stepped_E, now + MARGIN_S, since_E)
         length_E = np.full(edges, WINDOW_NS) if last is None else windows_ns(last)
         from_E = np.maximum(since_E, np.maximum(now - length_E / S_NS, 0.0))
         last = fitted(*_points(clocks, traces, from_E, now, heard_E), end_E, _length(from_E, now))
-        told = Edges(traces.src_E, traces.dst_E, last, stepped_E)
+        told = Edges(traces.src_E, traces.dst_E, last, stepped_E, shift_E)
         witness = NO_WITNESS if how.witness is None else how.witness(now)
         mesh = step(mesh, told, clocks.start_ns + round(now * S_NS), witness)
         anew_E = mesh.restart_H[traces.src_E] | mesh.restart_H[traces.dst_E]

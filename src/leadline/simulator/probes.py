@@ -99,11 +99,19 @@ def regular_edges(hosts: int, degree: int, seed: int) -> tuple[Ints, Ints]:
         src, dst = np.triu_indices(hosts, 1)
         return src.astype(np.int64), dst.astype(np.int64)
     rng = np.random.default_rng([seed, 32])
-    rings = [rng.permutation(hosts) for _ in range(degree // 2)]
-    ends = np.sort(np.concatenate([np.stack([ring, np.roll(ring, 1)], axis=1) for ring in rings]), axis=1)
-    ends = np.unique(ends, axis=0)
+    if hosts <= _FEW:  # rings in random order would share edges: one ring, and steps of several lengths along it
+        others = 2 + rng.permutation((hosts - 1) // 2 - 1)[: degree // 2 - 1]
+        ring, steps = rng.permutation(hosts), np.append(others, 1)
+        rings = [np.stack([ring, np.roll(ring, step)], axis=1) for step in steps.tolist()]
+    else:
+        orders = [rng.permutation(hosts) for _ in range(degree // 2)]
+        rings = [np.stack([order, np.roll(order, 1)], axis=1) for order in orders]
+    ends = np.unique(np.sort(np.concatenate(rings), axis=1), axis=0)
     flip = rng.random(len(ends)) < 0.5
     return np.where(flip, ends[:, 1], ends[:, 0]), np.where(flip, ends[:, 0], ends[:, 1])
+
+
+_FEW = 64  # hosts
 
 
 def traces(clocks: Oscillators, src_E: Ints, dst_E: Ints, seconds: float, how: Conditions, seed: int) -> Traces:

@@ -29,7 +29,7 @@ SOFT_RATIO = 0.02
 FREE_NS = 20_000.0
 # Points of each direction below which an edge has no line, as their margin is that of chance. Source: judgement.
 POINTS_MIN = 30
-# Vertices of each hull below which the slope is that of two points, which may be chance. Source: judgement.
+# Number of vertices of each hull below which the slope is that of two points, which may be chance. Source: judgement.
 VERTICES_MIN = 3
 # Share of the window that the points span at least: beyond them a line is a guess. Source: judgement.
 SPAN_RATIO = 0.5
@@ -46,7 +46,13 @@ WINDOW_NS = 2 * S
 LONG_NS = 4 * S
 # ns of spread of an edge's offset above which its margin is sparse, as at ports that are busy most of the time.
 # Source: measured (simulated traces, docs/log.md).
-SPARSE_NS = 20.0
+SPARSE_NS = 12.0
+# Ratio of a shift of newest points to what lies wider between them, above which it is none of queues (theirs is 1); ns
+# that are added, because lines may be off a quarter of a second ahead. Source: judgement.
+SHIFT_RATIO, SHIFT_NS = 1.5, 250.0
+SHIFT_SPREADS = (
+    6.0  # deviations of the line that are added to these, since sparse ones are off by more. Source: judgement.
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,4 +152,21 @@ def stepped(lines: Lines, upper: Points, lower: Points) -> Bools:
     below_E = kernels.crossings(upper.begin_E, upper.at_N, upper.bound_N, 1, *args)
     above_E = kernels.crossings(lower.begin_E, lower.at_N, lower.bound_N, -1, *args)
     found_E: Bools = np.maximum(below_E, above_E) >= CROSSED_MIN
+    return found_E
+
+
+def shifts(lines: Lines, upper: Points, lower: Points) -> Floats:
+    """How far the newest points of edges have moved from their last lines, ns, (E,); NaN where queues may have done it.
+
+    Inputs: as for `stepped`. A queue on one of the ways moves the middle between both ways' smallest delays by half of
+    it, and widens what lies between them by as much; a step of a clock moves the middle alone.
+    """
+    args = (lines.at_E, lines.base_E, lines.offset_E, lines.rate_E)
+    above_E = kernels.margins(upper.begin_E, upper.at_N, upper.bound_N, 1, *args)
+    below_E = kernels.margins(lower.begin_E, lower.at_N, lower.bound_N, -1, *args)
+    with np.errstate(invalid="ignore"):
+        moved_E, wider_E = (above_E - below_E) / 2, (above_E + below_E) / 2 - lines.half_E
+        least_E = SHIFT_RATIO * np.maximum(wider_E, 0.0) + SHIFT_NS + SHIFT_SPREADS * lines.spread_E
+        clear_E = lines.valid_E & (np.abs(moved_E) > least_E)
+    found_E: Floats = np.where(clear_E & np.isfinite(moved_E), moved_E, np.nan)
     return found_E

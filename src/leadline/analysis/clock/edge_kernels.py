@@ -17,11 +17,16 @@ from leadline.analysis.columns import Bools, Floats, Ints
 
 OFFSET, MID, RATE, HALF, LOW, HIGH, SPREAD = 0, 1, 2, 3, 4, 5, 6
 """Columns of what is found of an edge, ns and ratio; offsets are above the base of the edge."""
-FIELDS = 7
-_STEPS = 12  # of the golden section: they narrow the slope to 0.3 % of where it was sought
+FIELDS = 7  # number of these columns, for arrays that hold them. Source: definition.
+# Steps of the golden section, so that the slope is known to 0.3 % of where it was sought. Source: definition.
+_STEPS = 12
+# Golden ratio less one, as each step keeps one of the last two points. Source: textbook (Kiefer 1953).
 _GOLDEN = 0.6180339887498949
-_APART = 6.0  # spacings; by chance a gap is longer once in 400
-_RANK_MAX = 64  # largest order statistic that is looked for: 2 % of 3,200 points
+# Number of usual spacings beyond which a point stands apart; by chance a gap is longer once in 400. Source: measured
+# (4, 5 and 8 on simulated traces, docs/log.md: 4 costs a fifth, 8 keeps late stamps).
+_APART = 6.0
+# Values that are kept to find the margin: twice 2 % of 1,600 points, which is more than a window holds. Source: bound.
+_RANK_MAX = 64
 
 
 @njit(cache=True)
@@ -55,7 +60,7 @@ def _next_slope(t: Floats, y: Floats, hull: Ints, at: int, step: int, last: int)
 @njit(cache=True)
 def _strip(
     tu: Floats, u: Floats, hull_u: Ints, size_u: int, tv: Floats, v: Floats, hull_v: Ints, size_v: int, end: float
-):
+) -> tuple[float, float, float, float]:
     """Slope and half width of the widest strip; the lowest and highest value at `end` of any line within the bounds.
 
     `v` is minus the lower points. The width is concave in the slope, and linear between slopes of hull edges: walk
@@ -123,7 +128,7 @@ def _smallest(values: Floats, rank: int, kept: Floats) -> int:
 
 
 @njit(cache=True)
-def _ranked(values: Floats, share: float, free_ns: float, kept: Floats):
+def _ranked(values: Floats, share: float, free_ns: float, kept: Floats) -> tuple[int, int, float, float]:
     """Order statistics for the margin: the largest that may be taken, the one to take, its value, the spacing there.
 
     Values are residuals. The share is of points that found no queue, those within `free_ns` of the smallest: what was
@@ -186,7 +191,9 @@ def _best_slope(
 
 
 @njit(cache=True)
-def _soft(tu: Floats, u: Floats, tv: Floats, v: Floats, hard: float, span: float, share: float, free_ns: float):
+def _soft(
+    tu: Floats, u: Floats, tv: Floats, v: Floats, hard: float, span: float, share: float, free_ns: float
+) -> tuple[float, float, float, float]:
     """Slope, margins of both sides at t = 0, and the spread of the offset, for the soft margin.
 
     Where no point stands apart at the hard slope, that is it. Else the slope is sought with the largest order
@@ -237,7 +244,7 @@ def _put_in_order(t: Floats, y: Floats) -> None:
 
 
 @njit(cache=True)
-def _sorted(t: Ints, y: Ints, t_base: int, y_base: int, sign: float):
+def _sorted(t: Ints, y: Ints, t_base: int, y_base: int, sign: float) -> Floats:
     """Points above their bases as floats, in the order of t."""
     rows = len(t)
     out = np.empty((2, rows))
@@ -315,3 +322,16 @@ def crossings(
             line = offset_E[e] + rate_E[e] * (t_N[k] - at_E[e])
             count_E[e] += sign * ((y_N[k] - base_E[e]) - line) < -margin_E[e]
     return count_E
+
+
+@njit(cache=True)
+def margins(
+    begin_N: Ints, t_N: Ints, y_N: Ints, sign: int, at_E: Ints, base_E: Ints, offset_E: Floats, rate_E: Floats
+) -> Floats:
+    """Least distance of each edge's points from its line, to the side where they should be; inf without points."""
+    least_E = np.full(len(at_E), np.inf)
+    for e in range(len(at_E)):
+        for k in range(begin_N[e], begin_N[e + 1]):
+            line = offset_E[e] + rate_E[e] * (t_N[k] - at_E[e])
+            least_E[e] = min(least_E[e], sign * ((y_N[k] - base_E[e]) - line))
+    return least_E

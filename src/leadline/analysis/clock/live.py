@@ -27,8 +27,13 @@ from leadline.model.units import S
 # Wander that the filter expects at first, ppb per square root of a second: what temperature does to oscillators of
 # servers within seconds. It is learnt for each host between the two below. Source: measured (simulated, docs/log.md).
 WANDER_PPB = 10.0
-WANDER_MIN_PPB = 6.0  # ppb per square root of a second of the calmest. Source: measured (simulated, docs/log.md).
-WANDER_MAX_PPB = 60.0  # ppb per square root of a second: as a fan's start. Source: measured (simulated, docs/log.md).
+# ppb per square root of a second below which no clock is taken to be, since temperature alone moves it so. Source:
+# measured (simulated traces, docs/log.md).
+WANDER_MIN_PPB = 6.0
+WANDER_MAX_PPB = 60.0  # ppb per square root of a second, as when a fan starts. Source: judgement.
+# Squared sigmas of a rate's innovation above which wander is raised; factors by which it goes up and down.
+# Source: judgement.
+WANDER_UP_AT, WANDER_UP, WANDER_DOWN = 2.0, 1.08, 0.985
 # Times by which a window's variance is raised, since windows of 2 s each quarter second tell most of it again.
 # Source: measured (simulated traces, docs/log.md).
 OVERLAP = 6.0
@@ -49,13 +54,14 @@ NO_BOUND_NS = 3600 * S  # told as bound of a lost clock, whose offset may be any
 # wrong line must not move a clock. Source: judgement.
 ODD_SIGMAS = 8.0
 ODD_NS = 200.0  # ns that are added to them, of which no step is worth a doubt. Source: judgement.
-# Steps after which what was odd is taken to be so: the second is of windows that began after the first, so that no line
-# mixes what was before with what came after. Source: definition.
-ODD_STEPS = 2
+MOVED_SIGMAS = 3.0  # sigmas that a clock must have moved to be told as set, beside `ODD_NS`. Source: judgement.
 # Share of a host's edges that must be wrong for the host to be: the other ends of asymmetric ones are many.
 # Source: judgement.
 WRONG_SHARE = 0.6
 WRONG_EDGES = 3  # edges of a host below which a wrong one may be the other end's fault. Source: judgement.
+# Share of a host's edges that disagree with it in one direction from which its bound says so: chance makes it a few
+# hosts in a hundred where a tenth of edges is asymmetric, and for these no vote is safe. Source: judgement.
+TORN_SHARE = 0.25
 # Steps for which a host must be wrong to be told as lying: after a step of a clock windows are mixed for 2 s, which is
 # 8 of them. Source: definition.
 LYING_STEPS = 14
@@ -65,7 +71,9 @@ WIDE_RATIO = 1.5
 # Seconds in which cluster time goes over to a witness's, in offset and in rate, because faster its noise would be that
 # of cluster time, too. Source: judgement.
 ANCHOR_S = 10.0
-SLEW_PPB = 10_000.0  # ppb: faster, cluster time would be a worse clock than the hosts' own. Source: judgement.
+# Largest ratio (ppb) of slewing, because faster cluster time would be a worse clock than the hosts' own.
+# Source: judgement.
+SLEW_PPB = 10_000.0
 
 
 class State(IntEnum):
@@ -106,6 +114,7 @@ class Edges:
     dst_E: Ints
     lines: Lines
     stepped_E: Bools  # newest points contradict the last line (`edge.stepped`)
+    shift_E: Floats  # ns by which newest points moved from the last line, NaN: not for certain (`edge.shifts`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +146,10 @@ class Mesh:
     fitted_ns_H: Ints  # end of the last window with a fit
     noise_H: Floats  # ns, of the last fit
     extra_H: Floats  # ns that two-way delays could hide
+    torn_H: Floats  # ns by which many edges of the host disagree in one direction: they or the others are wrong
     doubt_H: Floats  # ns that it was off when it was odd, until that is settled
     island_H: Ints
-    odd_H: Ints  # steps in a row
+    odd_H: Ints  # 1: it was odd, and waits for windows that begin after that
     wrong_H: Ints
     lying_H: Bools
     anchored_H: Bools
@@ -157,14 +167,21 @@ class Mesh:
         ahead = USED_S
         var_H = self.var_H + 2 * ahead * self.both_H + ahead**2 * self.rate_var_H + self.wander_H**2 * ahead**3 / 3
         drift_H = np.where(self.state_H == State.FITTED, 0.0, DRIFT_PPB_PER_S * age_H**2 / 2)
-        bound_H = np.maximum(BOUND_SIGMAS * np.sqrt(np.maximum(var_H, 0.0)), BOUND_MIN_NS) + self.extra_H + self.doubt_H
+        bound_H = (
+            np.maximum(BOUND_SIGMAS * np.sqrt(np.maximum(var_H, 0.0)), BOUND_MIN_NS)
+            + self.extra_H
+            + self.torn_H
+            + self.doubt_H
+        )
         bound_H = bound_H + drift_H
         out: Floats = np.where(self.state_H == State.LOST, np.inf, bound_H)
         return out
 
 
-_NEW_VAR = 1e12  # ns^2: of a clock of which nothing is known
-_NEW_RATE_VAR = 1e10  # ppb^2: 100 ppm
+_NEW_VAR = (
+    1e12  # variance of the offset of a clock of which nothing is known, ns^2, so that any fit wins. Source: bound.
+)
+_NEW_RATE_VAR = 1e10  # variance of its rate, ppb^2: 100 ppm is as far as clocks are off. Source: judgement.
 
 
 def begun(hosts: int, end_ns: int) -> Mesh:
@@ -172,7 +189,7 @@ def begun(hosts: int, end_ns: int) -> Mesh:
     zero, none = np.zeros(hosts), np.zeros(hosts, np.int64)
     return Mesh(
         end_ns, none, zero, zero, np.full(hosts, _NEW_VAR), zero, np.full(hosts, _NEW_RATE_VAR),
-        np.full(hosts, WANDER_PPB), none > 0, none, np.full(hosts, end_ns, np.int64), zero, zero, zero,
+        np.full(hosts, WANDER_PPB), none > 0, none, np.full(hosts, end_ns, np.int64), zero, zero, zero, zero,
         np.arange(hosts),
         none, none, none > 0, none > 0,
     )  # fmt: skip
@@ -188,7 +205,7 @@ def left(mesh: Mesh, host_M: Ints) -> Mesh:
     gone_H = np.zeros(len(mesh), bool)
     gone_H[host_M] = True
     new = begun(len(mesh), mesh.end_ns)
-    parts = {name: np.where(gone_H, getattr(new, name), getattr(mesh, name)) for name in _of_hosts()}
+    parts: dict[str, Any] = {name: np.where(gone_H, getattr(new, name), getattr(mesh, name)) for name in _of_hosts()}
     return replace(mesh, **parts)
 
 
@@ -210,7 +227,8 @@ def step(mesh: Mesh, edges: Edges, end_ns: int, witness: Witness = NO_WITNESS, w
     found = None
     if len(rows):
         mesh = _seeded(mesh, edges, rows, window_ns)
-        mesh, found = _measured(mesh, edges, rows, window_ns, events)
+        mesh, found = _measured(mesh, edges, rows, window_ns, _shifted(mesh, edges), events)
+        mesh = replace(mesh, torn_H=_torn(mesh, src_E[rows], dst_E[rows], found))
         flagged_E[rows] = found.flagged_E
     mesh = _carried(mesh, np.zeros(len(mesh), bool) if found is None else np.isfinite(found.sigma_H))
     mesh = _judged(mesh, edges, flagged_E, witness, events)
@@ -239,7 +257,7 @@ def _of_hosts() -> list[str]:
 
 
 def _with(mesh: Mesh, more: Mesh, island_H: Ints) -> Mesh:
-    parts = {name: np.concatenate([getattr(mesh, name), getattr(more, name)]) for name in _of_hosts()}
+    parts: dict[str, Any] = {name: np.concatenate([getattr(mesh, name), getattr(more, name)]) for name in _of_hosts()}
     parts["island_H"] = np.concatenate([mesh.island_H, island_H])
     return replace(mesh, **parts)
 
@@ -257,10 +275,10 @@ def _predicted(mesh: Mesh, end_ns: int) -> Mesh:
     )  # fmt: skip
 
 
-def _shares(mesh: Mesh, edges: Edges, wrong_E: Bools, of_E: Bools) -> tuple[Floats, Floats]:
+def _shares(mesh: Mesh, edges: Edges, wrong_E: Bools, of_E: Bools) -> tuple[Floats, Ints]:
     """Share of each host's edges that are wrong, and how many it has."""
     ends = np.concatenate([edges.src_E, edges.dst_E])
-    all_H = np.bincount(ends, np.tile(of_E, 2), len(mesh))
+    all_H: Ints = np.bincount(ends, np.tile(of_E, 2), len(mesh))
     wrong_H = np.bincount(ends, np.tile(wrong_E & of_E, 2), len(mesh))
     return wrong_H / np.maximum(all_H, 1), all_H
 
@@ -309,7 +327,7 @@ def _seeded(mesh: Mesh, edges: Edges, rows: Ints, window_ns: int) -> Mesh:
 
 
 def _measured(
-    mesh: Mesh, edges: Edges, rows: Ints, window_ns: int, events: list[Event]
+    mesh: Mesh, edges: Edges, rows: Ints, window_ns: int, shift_H: Floats, events: list[Event]
 ) -> tuple[Mesh, Solved]:  # fmt: skip
     """The filter's update with what the mesh says at the middle of the windows."""
     src_E, dst_E, lines = edges.src_E[rows], edges.dst_E[rows], edges.lines.where(rows)
@@ -330,15 +348,46 @@ def _measured(
         rates = solved(src_E, dst_E, told_E, lines.spread_E * 2 / np.maximum(half_s, 0.1), count)
         x_H = _in_frame(found.x_H, found, new_H, mesh)
         y_H = _in_frame(rates.x_H, rates, new_H, mesh)
-        shift_H = np.where(new_H, x_H + y_H * half_s, 0.0)
-        whole_H = np.rint(shift_H).astype(np.int64)
+        begun_H = np.where(new_H, x_H + y_H * half_s, 0.0)
+        whole_H = np.rint(begun_H).astype(np.int64)
         mesh = replace(
-            mesh, base_H=mesh.base_H + whole_H, offset_H=mesh.offset_H + shift_H - whole_H,
+            mesh, base_H=mesh.base_H + whole_H, offset_H=mesh.offset_H + begun_H - whole_H,
             rate_H=mesh.rate_H + np.where(new_H, y_H, 0.0),
         )  # fmt: skip
         x_H, y_H = np.where(new_H, 0.0, x_H), np.where(new_H, 0.0, y_H)
     assert found is not None, "there is at least one round"
-    return _filtered(mesh, found, rates, x_H, y_H, touched_H, new_H, half_s, events), found
+    return _filtered(mesh, found, rates, x_H, y_H, touched_H, new_H, shift_H, half_s, events), found
+
+
+def _shifted(mesh: Mesh, edges: Edges) -> Floats:
+    """How far a host may have moved by the newest points of most of its edges, ns; 0 where they did not.
+
+    Twice what points say, as those of the quarter second in which it happened are of both sides.
+    """
+    shift_H = np.zeros(len(mesh))
+    moved_E = np.isfinite(edges.shift_E)
+    if moved_E.any():
+        share_H, count_H = _shares(mesh, edges, moved_E, edges.lines.valid_E | moved_E)
+        most_H = np.zeros(len(mesh))
+        for end_E in (edges.src_E, edges.dst_E):
+            np.maximum.at(most_H, end_E[moved_E], np.abs(edges.shift_E[moved_E]))
+        shift_H = np.where((share_H >= WRONG_SHARE) & (count_H >= WRONG_EDGES), 2 * most_H, 0.0)
+    return shift_H
+
+
+def _torn(mesh: Mesh, src_E: Ints, dst_E: Ints, found: Solved) -> Floats:
+    """By how much a host would move if the edges that disagree with it, all in one direction, were the right ones."""
+    torn_H = np.zeros(len(mesh))
+    ends = np.concatenate([src_E, dst_E])
+    pull_E = np.concatenate([-found.residual_E, found.residual_E])
+    wrong_E = np.tile(found.flagged_E, 2)
+    count_H = np.bincount(ends, minlength=len(mesh))
+    for side in (pull_E > 0, pull_E < 0):
+        many_H = np.bincount(ends, wrong_E & side, len(mesh)) >= TORN_SHARE * np.maximum(count_H, 1)
+        far_H = np.zeros(len(mesh))
+        np.maximum.at(far_H, ends[wrong_E & side], np.abs(pull_E[wrong_E & side]))
+        torn_H = np.maximum(torn_H, np.where(many_H, far_H, 0.0))
+    return torn_H
 
 
 def _half_s(mesh: Mesh, lines: Lines, src_E: Ints, window_ns: int) -> float:
@@ -364,18 +413,21 @@ def _in_frame(x_H: Floats, found: Solved, new_H: Bools, mesh: Mesh) -> Floats:
 
 
 def _filtered(
-    mesh: Mesh, found: Solved, rates: Solved, x_H: Floats, y_H: Floats, touched_H: Bools, new_H: Bools, half_s: float,
-    events: list[Event],
+    mesh: Mesh, found: Solved, rates: Solved, x_H: Floats, y_H: Floats, touched_H: Bools, new_H: Bools, shift_H: Floats,
+    half_s: float, events: list[Event],
 ) -> Mesh:  # fmt: skip
     """Kalman's update with an offset `half_s` ago and a rate; what is odd waits until it is confirmed."""
     r_H = np.where(touched_H, OVERLAP * np.where(touched_H, found.sigma_H, 1.0) ** 2, 1.0)
     rr_H = np.where(touched_H, OVERLAP * np.where(touched_H, rates.sigma_H, 1.0) ** 2, 1.0)
     p, b, q = mesh.var_H, mesh.both_H, mesh.rate_var_H
     spread_H = p - 2 * half_s * b + half_s**2 * q + r_H
-    odd_H = touched_H & ~new_H & (np.abs(x_H) > ODD_SIGMAS * np.sqrt(np.maximum(spread_H, 0)) + ODD_NS)
-    odd_count_H = np.where(odd_H, mesh.odd_H + 1, np.where(touched_H, 0, mesh.odd_H))
-    moved_H = odd_count_H >= ODD_STEPS
-    events += [Event(h, Kind.STEPPED, float(x_H[h])) for h in np.flatnonzero(moved_H & mesh.known_H).tolist()]
+    sigma_H = np.sqrt(np.maximum(spread_H, 0))
+    moved_H = touched_H & ~new_H & (mesh.odd_H > 0)  # it was odd, and this is of windows that began after that
+    odd_H = (touched_H & (np.abs(x_H) > ODD_SIGMAS * sigma_H + ODD_NS)) | ((shift_H > 0) & mesh.known_H)
+    odd_H &= ~new_H & ~moved_H
+    # A host that is torn moves when its edges' vote turns: no step of its clock.
+    stepped_H = moved_H & mesh.known_H & (mesh.torn_H == 0) & (np.abs(x_H) > MOVED_SIGMAS * sigma_H + ODD_NS)
+    events += [Event(h, Kind.STEPPED, float(x_H[h])) for h in np.flatnonzero(stepped_H).tolist()]
     begin_H = new_H | moved_H
     use_H = touched_H & ~odd_H & ~begin_H
     # Offset at the middle of the window: H = (1, -half_s).
@@ -391,7 +443,7 @@ def _filtered(
     o, f = o + np.where(use_H, g0 * left_H, 0.0), f + np.where(use_H, g1 * left_H, 0.0)
     p2, b2, q2 = p1 - g0 * b1, b1 - g0 * q1, q1 - g1 * q1
     odd_rate_H = left_H**2 / (q1 + rr_H)
-    wander_H = mesh.wander_H * np.where(use_H, np.where(odd_rate_H > WANDER_UP_AT, 1.08, 0.985), 1.0)
+    wander_H = mesh.wander_H * np.where(use_H, np.where(odd_rate_H > WANDER_UP_AT, WANDER_UP, WANDER_DOWN), 1.0)
     # Anew: what the mesh says alone.
     o = np.where(begin_H, x_H + y_H * half_s, o)
     f = np.where(begin_H, y_H, f)
@@ -403,13 +455,11 @@ def _filtered(
         mesh, offset_H=mesh.offset_H + o, rate_H=mesh.rate_H + f, var_H=p2, both_H=b2, rate_var_H=q2,
         wander_H=np.clip(wander_H, WANDER_MIN_PPB, WANDER_MAX_PPB), known_H=mesh.known_H | begin_H,
         state_H=np.where(fit_H, State.FITTED, mesh.state_H), fitted_ns_H=np.where(fit_H, mesh.end_ns, mesh.fitted_ns_H),
-        doubt_H=np.where(odd_H & ~moved_H, np.abs(x_H), np.where(fit_H, 0.0, mesh.doubt_H)),
-        noise_H=np.where(touched_H, found.sigma_H, mesh.noise_H), odd_H=np.where(moved_H, 0, odd_count_H),
+        doubt_H=np.where(odd_H, np.maximum(np.abs(x_H), shift_H), np.where(fit_H, 0.0, mesh.doubt_H)),
+        noise_H=np.where(touched_H, found.sigma_H, mesh.noise_H),
+        odd_H=np.where(odd_H, 1, np.where(touched_H, 0, mesh.odd_H)),
         island_H=np.where(touched_H, found.island_H, mesh.island_H),
     )  # fmt: skip
-
-
-WANDER_UP_AT = 2.0  # squared sigmas of a rate's innovation, above which wander is raised. Source: judgement.
 
 
 def _carried(mesh: Mesh, touched_H: Bools) -> Mesh:

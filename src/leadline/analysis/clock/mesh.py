@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from leadline.analysis.clock import mesh_kernels as kernels
 from leadline.analysis.columns import Bools, Floats, Ints
@@ -33,6 +35,10 @@ REWEIGHTED_MAX = 12
 # Scale of Geman-McClure weights, in standard deviations of residuals: an edge that is 2 off keeps 64 % of its weight.
 # Source: measured (simulated meshes with none and a tenth of their edges biased, docs/log.md).
 SCALE_SIGMAS = 4.0
+# Scale of Huber's weights in standard deviations, below which all edges count alike. Source: textbook (Huber 1964:
+# 1.345 for 95 % efficiency); less, as it is only where the other begins.
+HUBER_SIGMAS = 1.0
+HUBER_MAX = 8  # rounds at most of Huber's weights, as more move little. Source: measured (docs/log.md).
 # Residual in standard deviations beyond which an edge is told as asymmetric, as one in 10^8 is by chance. It must also
 # be larger than `FLAG_NS`. Source: judgement.
 FLAG_SIGMAS = 6.0
@@ -85,29 +91,34 @@ def solved(
     share = freedom / len(src_E)  # of residuals that offsets leave
     sigma = _sigma(kernels.residuals(src_E, dst_E, value_E, x_H) / spread_E, share)
     if robust and freedom > 0:
-        for _ in range(REWEIGHTED_MAX):
-            before_H, before = x_H.copy(), sigma
-            kernels.reweighted(src_E, dst_E, value_E, prior_E, x_H, SCALE_SIGMAS * sigma, weight_E)
-            kernels.solve(src_E, dst_E, value_E, weight_E, x_H, _LOOSE, STEPS_MAX)
-            residual_E = kernels.residuals(src_E, dst_E, value_E, x_H)
-            sigma = _sigma(residual_E / spread_E, share)
-            moved = np.abs(x_H - before_H).max()
-            if abs(sigma - before) <= STILL_RATIO * before and moved <= STILL_RATIO * sigma * SPREAD_MIN_NS:
-                break
+        for weigh, scale, rounds in _ROUNDS:
+            for _ in range(rounds):
+                before_H, before = x_H.copy(), sigma
+                weigh(src_E, dst_E, value_E, prior_E, x_H, scale * sigma, weight_E)
+                kernels.solve(src_E, dst_E, value_E, weight_E, x_H, _LOOSE, STEPS_MAX)
+                sigma = _sigma(kernels.residuals(src_E, dst_E, value_E, x_H) / spread_E, share)
+                moved = np.abs(x_H - before_H).max()
+                if abs(sigma - before) <= STILL_RATIO * before and moved <= STILL_RATIO * sigma * SPREAD_MIN_NS:
+                    break
     residual_E = kernels.residuals(src_E, dst_E, value_E, x_H)
     flagged_E = (np.abs(residual_E) > FLAG_SIGMAS * sigma * spread_E) & (np.abs(residual_E) > flag_min)
     return Solved(x_H, island_H, residual_E, weight_E, flagged_E, _sigma_H(src_E, dst_E, weight_E, sigma, hosts),
                   sigma, freedom)  # fmt: skip
 
 
-_LOOSE = 1e-4  # tolerance between two rounds of weights: the next round goes on from there
+# Ratio of the residual between two rounds of weights, because the next round goes on from there. Source: judgement.
+_LOOSE = 1e-4
+
+# Weights, their scales in standard deviations, and rounds at most: first Huber's, which has one minimum, so that the
+# second, which has many, begins near the right one. Source: textbook (Huber 1964; Geman and McClure 1987).
+_ROUNDS = ((kernels.huberised, HUBER_SIGMAS, HUBER_MAX), (kernels.reweighted, SCALE_SIGMAS, REWEIGHTED_MAX))
 
 
 def _sigma(scaled_E: Floats, share: float) -> float:
     """Standard deviation of scaled residuals from their median, with what solving took from them given back."""
     sample_E = np.abs(scaled_E[:: max(1, len(scaled_E) // 65_536)])
     median = float(np.median(sample_E))
-    return max(MAD_TO_SIGMA * median / np.sqrt(max(share, 0.05)), 1e-3)
+    return float(max(MAD_TO_SIGMA * median / np.sqrt(max(share, 0.05)), 1e-3))
 
 
 def _sigma_H(src_E: Ints, dst_E: Ints, weight_E: Floats, sigma: float, hosts: int) -> Floats:
@@ -120,3 +131,26 @@ def _sigma_H(src_E: Ints, dst_E: Ints, weight_E: Floats, sigma: float, hosts: in
     with np.errstate(divide="ignore"):
         sigma_H: Floats = sigma / np.sqrt(weight_H)
     return sigma_H
+
+
+def certain_bounds(src_E: Ints, dst_E: Ints, width_E: Floats, residual_E: Floats, island_H: Ints) -> Floats:
+    """How far each host's offset may be off from its island's best connected host for certain, ns, (H,).
+
+    Inputs: edges with what their lines are off at most (`Lines.certain_E`) and the residuals that the solution left.
+    Returns: along the surest way to that host the sum of both; inf without one. So the difference of two hosts of an
+    island is right to within the sum of theirs, whatever queues did, if no stamp is wrong and clocks run straight.
+    """
+    hosts = len(island_H)
+    reach_E = np.where(np.isfinite(width_E), np.maximum(width_E, 0.0), np.inf) + np.abs(residual_E)
+    good_E = np.isfinite(reach_E)
+    ends = np.concatenate([src_E[good_E], dst_E[good_E]]), np.concatenate([dst_E[good_E], src_E[good_E]])
+    reach = np.tile(reach_E[good_E] + 1e-9, 2)  # 0 would be no edge
+    order = np.lexsort((reach, ends[1], ends[0]))  # of several edges between two hosts the surest
+    pair = ends[0][order] * hosts + ends[1][order]
+    order = order[np.concatenate([[True], pair[1:] != pair[:-1]])] if len(pair) else order
+    graph = csr_array((reach[order], (ends[0][order], ends[1][order])), shape=(hosts, hosts))
+    degree_H = np.bincount(ends[0], minlength=hosts)
+    by_degree = np.lexsort((-degree_H, island_H))
+    roots = by_degree[np.unique(island_H[by_degree], return_index=True)[1]]
+    found: Floats = np.asarray(dijkstra(graph, indices=roots, min_only=True), np.float64)
+    return found

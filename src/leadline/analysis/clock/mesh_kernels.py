@@ -95,6 +95,16 @@ def reweighted(
 
 
 @njit(cache=True)
+def huberised(
+    src_E: Ints, dst_E: Ints, value_E: Floats, prior_E: Floats, x_H: Floats, scale: float, weight_E: Floats
+) -> None:
+    """Huber's weights: prior, less for residuals above the scale as their size grows. Convex: one minimum."""
+    for e in range(len(src_E)):
+        r = value_E[e] - (x_H[dst_E[e]] - x_H[src_E[e]])
+        weight_E[e] = prior_E[e] / max(1.0, abs(r) * np.sqrt(prior_E[e]) / scale)
+
+
+@njit(cache=True)
 def residuals(src_E: Ints, dst_E: Ints, value_E: Floats, x_H: Floats) -> Floats:
     """value - (x[dst] - x[src])."""
     out_E = np.empty(len(src_E))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.analysis.clock.edge import LONG_NS, WINDOW_NS, Lines, Points, fitted, stepped, windows_ns
+from leadline.analysis.clock.edge import LONG_NS, WINDOW_NS, Lines, Points, fitted, shifts, stepped, windows_ns
 from leadline.analysis.columns import Floats, Ints
 
 S = 10**9
@@ -188,3 +188,20 @@ def test_a_wrong_number_of_edges_is_told() -> None:
     edge = Edge(1)
     with pytest.raises(ValueError, match="give as many"):
         fitted(edge.upper, edge.lower, ints([0, 0]), 2 * S)
+
+
+@pytest.mark.parametrize("by", [2_000, -2_000])
+def test_a_small_step_shifts_the_newest_points_and_a_queue_does_not(by: int) -> None:
+    edge, newest = Edge(3, count=200), int(0.3 * S)
+    line = edge.line(0.02)
+    recent = [each.at_N > edge.end - newest for each in (edge.upper, edge.lower)]
+    sides = [
+        one(each.at_N[some], each.bound_N[some]) for each, some in zip((edge.upper, edge.lower), recent, strict=True)
+    ]
+    assert np.isnan(shifts(line, *sides)).all()
+    moved = [one(each.at_N, each.bound_N + by) for each in sides]
+    assert shifts(line, *moved)[0] == pytest.approx(by, abs=700)
+    queued = [one(sides[0].at_N, sides[0].bound_N + 50_000), sides[1]]
+    assert np.isnan(shifts(line, *queued)).all()
+    nothing = np.zeros(0, np.int64)
+    assert np.isnan(shifts(line, one(nothing, nothing), sides[1])).all()

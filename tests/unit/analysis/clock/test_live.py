@@ -25,6 +25,7 @@ from leadline.analysis.clock.live import (
     rows,
     step,
 )  # fmt: skip
+from leadline.analysis.clock.warm import warm_clock
 from leadline.model.tables.fabric import CLOCK_FIT
 from leadline.simulator.oscillators import COLD, NORMAL, STRESS, ClockStep, Nature, Oscillators
 from leadline.simulator.probes import Conditions, Lie, Load, Pause, regular_edges, traces
@@ -103,14 +104,14 @@ def test_biased_edges_are_flagged() -> None:
     assert flagged[~biased].mean() <= 0.02
 
 
-@pytest.mark.parametrize("by", [3_600 * 10**9, -3_600 * 10**9, 50_000, 5_000])
+@pytest.mark.parametrize("by", [3_600 * 10**9, -3_600 * 10**9, 50_000, 5_000, -1_000])
 def test_a_step_of_a_clock_is_told_and_only_its_host_begins_anew(by: int) -> None:
     followed_ = run(steps=(ClockStep(1, 6.1, by),))
     assert [(host, kind) for _, host, kind in events(followed_)] == [(1, Kind.STEPPED)]
     assert states_of(followed_, 1)[-1] is State.FITTED
     assert all(state is State.FITTED for state in states_of(followed_, 0)[8:])
     errors = live_errors(followed_)
-    assert wrongly_ordered(errors, 9.0) == 0
+    assert wrongly_ordered(errors, 6.4) == 0  # until the next step of the mesh, and the way of its rows
     assert np.nanmax(np.abs(errors.error_TH[errors.second_T > 9.0])) < 200
 
 
@@ -172,7 +173,7 @@ def unheard() -> Edges:
     """No edges."""
     no = np.zeros(0, np.int64)
     empty = Points(np.zeros(1, np.int64), no, no)
-    return Edges(no, no, fitted(empty, empty, no, 2 * 10**9), np.zeros(0, bool))
+    return Edges(no, no, fitted(empty, empty, no, 2 * 10**9), np.zeros(0, bool), np.zeros(0))
 
 
 def test_hosts_come_and_go() -> None:
@@ -200,7 +201,7 @@ def test_witnesses_pull_cluster_time_and_one_that_lies_is_told() -> None:
     state = followed_.states[-1]
     true = clocks.start_ns + round(SECONDS * 1e9)
     off = clocks.shown(np.arange(HOSTS), np.full(HOSTS, true)) - true - rows(state)["offset_ns"]
-    assert np.abs(np.delete(off, 2)).max() < 5_000
+    assert np.abs(np.delete(off, 2)).max() < 10_000  # it is still being pulled, at first by 54 us
     assert (2, Kind.LYING) in [(h, kind) for _, h, kind in events(followed_)]
 
 
@@ -220,3 +221,7 @@ def test_what_lies_within_bounds_is_not_ordered(a: int, bound_a: int, b: int, bo
     if found < 0:
         assert a + bound_a < b - bound_b
     assert (found == 0) == (abs(a - b) <= bound_a + bound_b)
+
+
+def test_what_warms_kernels_is_a_fit() -> None:
+    assert (warm_clock().state_H == State.FITTED).all()

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.analysis.clock.mesh import solved
+from leadline.analysis.clock.mesh import certain_bounds, solved
+from leadline.analysis.clock.pods import solved_by_pod
 from leadline.simulator.probes import regular_edges
 
 seeds = st.integers(0, 2**32 - 1)
@@ -78,3 +79,40 @@ def test_without_edges_every_host_is_alone() -> None:
     found = solved(none, none, np.zeros(0), np.zeros(0), 3)
     assert found.island_H.tolist() == [0, 1, 2]
     assert np.isinf(found.sigma_H).all()
+
+
+def test_pods_joined_by_a_top_layer_are_nearly_as_good_as_all_at_once() -> None:
+    rng = np.random.default_rng(4)
+    pods, size = 8, 200
+    inner = [regular_edges(size, 10, seed) for seed in range(pods)]
+    src = np.concatenate([each[0] + size * place for place, each in enumerate(inner)])
+    dst = np.concatenate([each[1] + size * place for place, each in enumerate(inner)])
+    between = rng.integers(0, pods * size, (2, 300))
+    between = between[:, between[0] // size != between[1] // size]
+    src, dst = np.concatenate([src, between[0]]), np.concatenate([dst, between[1]])
+    truth = rng.normal(0, 1_000, pods * size)
+    value = truth[dst] - truth[src] + rng.normal(0, 30, len(src))
+    value += (rng.random(len(src)) < 0.1) * rng.choice([-1_000, 1_000], len(src))
+    pod = np.arange(pods * size) // size
+    found = solved_by_pod(src, dst, value, np.full(len(src), 30.0), pod)
+    whole = solved(src, dst, value, np.full(len(src), 30.0), pods * size)
+    assert (found.island_H == 0).all()
+    assert apart(found.x_H, truth).std() < 1.2 * apart(whole.x_H, truth).std()
+    no_cross = pod[src] == pod[dst]
+    split = solved_by_pod(src[no_cross], dst[no_cross], value[no_cross], np.full(no_cross.sum(), 30.0), pod)
+    assert len(np.unique(split.island_H)) == pods
+
+
+@given(seeds)
+def test_certain_bounds_hold_whatever_queues_did(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 1_000, 30)
+    src, dst = regular_edges(30, 6, seed)
+    width = rng.uniform(100, 3_000, len(src))
+    value = truth[dst] - truth[src] + rng.uniform(-1, 1, len(src)) * width
+    found = solved(src, dst, value, np.full(len(src), 30.0), 31)
+    certain = certain_bounds(src, dst, width, found.residual_E, found.island_H)
+    assert certain[30] == 0  # alone: certain of itself
+    off = found.x_H[:30] - truth
+    apart_ = np.abs(off[:, None] - off[None, :])
+    assert (apart_ <= certain[:30, None] + certain[None, :30] + 1e-6).all()
