@@ -26,11 +26,12 @@ class Machines:
         return [each.tolist() for each in np.split(order, cuts) if len(each) > 1]
 
 
-def machines(hosts: int, a_P: Ints, b_P: Ints, odds_P: Floats, least: float, odds: Odds) -> Machines:
+def machines(hosts: int, a_P: Ints, b_P: Ints, odds_P: Floats, least: float, most: int, odds: Odds) -> Machines:
     """Machines of pairs whose log odds are at least `least`, the surest first.
 
     Two groups become one if no pair across is likelier two oscillators than one; else those who would join them are
-    torn: they agree with two that disagree, which one oscillator cannot.
+    torn: they agree with two that disagree, which one oscillator cannot. A group of more than `most` is no machine, so
+    it is not looked into: a thousand clocks that are steered as one would be half a million pairs.
     """
     parent = list(range(hosts))
     members: dict[int, list[int]] = {host: [host] for host in range(hosts)}
@@ -48,7 +49,7 @@ def machines(hosts: int, a_P: Ints, b_P: Ints, odds_P: Floats, least: float, odd
         one, other = sorted((root(a), root(b)))
         if one == other:
             continue
-        if not _agree(members[one], members[other], odds):
+        if len(members[one]) + len(members[other]) <= most and not _agree(members[one], members[other], odds):
             torn |= {a, b}
             continue
         parent[other] = one

@@ -36,7 +36,7 @@ from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.analysis.robust import IQR_TO_SIGMA
 from leadline.model.units import S
 
-SURE = 0.99  # probability from which on a pair is told
+SURE = 0.9  # probability from which on a pair is told
 SURE_ODDS = float(np.log(SURE / (1 - SURE)))
 TOLD_ODDS = 0.0  # of a pair that is told as undecided
 HOSTS_MIN = 3  # of two, cluster time is the mean: neither is seen to wander
@@ -182,10 +182,10 @@ def _judged(
     dense_H = np.full(len(those), 1 / RATES_PPB)
     for _ in range(2):
         odds_P = odds(a_P, b_P, dense_H)
-        found = machines(len(those), a_P, b_P, odds_P, SURE_ODDS, lambda a, b, d=dense_H: odds(a, b, d))
+        found = machines(len(those), a_P, b_P, odds_P, SURE_ODDS, MACHINE_MAX, lambda a, b, d=dense_H: odds(a, b, d))
         dense_H = _density(rate_H, found.machine_H)
     odds_P = odds(a_P, b_P, dense_H)
-    found = machines(len(those), a_P, b_P, odds_P, SURE_ODDS, lambda a, b: odds(a, b, dense_H))
+    found = machines(len(those), a_P, b_P, odds_P, SURE_ODDS, MACHINE_MAX, lambda a, b: odds(a, b, dense_H))
     why = _doubts(found, rate_H, crowded_H, best_odds(told, dense_H, prior), a_P, b_P, odds_P)
     return _verdicts(series, those, told, found, odds_P, (a_P, b_P), why, begin)
 

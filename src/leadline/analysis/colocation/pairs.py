@@ -23,8 +23,8 @@ RATE_TIMES = 8.0  # nor those that differ by more than so many standard deviatio
 NEIGHBOURS_MAX = 64  # of one host, in order of rate
 RATES_PPB = 40_000.0  # width over which free oscillators lie, of which nothing else is known: +-20 ppm
 MORE_NOISE = (np.array([1.0, 2.0, 4.0, 8.0]), np.log(np.array([0.8, 0.14, 0.05, 0.01])))
-WANDERS = (np.array([1e-3, 1e-2, 0.1, 1.0, 10.0]), np.log(np.array([0.005, 0.03, 0.165, 0.5, 0.3])))
-"""Variances of wander, in those of most hosts: 3 % wander ten times less than most, 0.5 % thirty times."""
+WANDERS = (np.array([1e-3, 1e-2, 0.1, 1.0, 10.0]), np.log(np.array([0.001, 0.02, 0.179, 0.5, 0.3])))
+"""Variances of wander, in those of most hosts: 2 % wander ten times less than most, 0.1 % thirty times."""
 
 
 @dataclass(frozen=True, slots=True)
