@@ -109,13 +109,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     first, _, last = options.seeds.partition("-")
     seeds = list(range(int(first), int(last or first) + 1))[: 2 if options.quick else None]
     figures = []
-    for name, scene in SCENES.items():
+    for name, whole in SCENES.items():
         if options.only not in name:
             continue
-        if options.quick and scene.hosts > 100:
-            scene = replace(scene, hosts=100, machines=60)
+        scene = replace(whole, hosts=100, machines=60) if options.quick and whole.hosts > 100 else whole
         scores = [scored(scene, seed) for seed in seeds]
-        wrong, missed, unknown = (sum(getattr(each, what) for each in scores) for what in ("wrong", "missed", "unknown"))
+        wrong, missed, unknown = (
+            sum(getattr(each, what) for each in scores) for what in ("wrong", "missed", "unknown")
+        )
         print(
             f"{name:42} F1 mean {np.mean([each.f1 for each in scores]):.4f} least {min(each.f1 for each in scores):.4f}"
             f"  pairs {sum(each.right + each.missed for each in scores)} wrong {wrong} missed {missed}"

@@ -51,8 +51,8 @@ def mesh(seed: int, k: int = 8, degree: int = 10, ports: int = 4) -> Mesh:
         pod = edge // half
         links += [f"link:edge{edge + 1}/u{a + 1}~agg{pod * half + a + 1}/p{edge % half + 1}" for a in range(half)]
     for agg in range(edges):
-        pod, a = divmod(agg, half)
-        links += [f"link:agg{agg + 1}/u{j + 1}~core{a * half + j + 1}/p{pod + 1}" for j in range(half)]
+        pod, plane = divmod(agg, half)
+        links += [f"link:agg{agg + 1}/u{slot + 1}~core{plane * half + slot + 1}/p{pod + 1}" for slot in range(half)]
     count = len(links)
     pairs = _rings(hosts, degree, rng)
     src = np.repeat(np.r_[pairs[:, 0], pairs[:, 1]], ports)
@@ -81,9 +81,7 @@ def _rings(hosts: int, degree: int, rng: np.random.Generator) -> Ints:
     while len(seen) < hosts * degree // 2:
         order = rng.permutation(hosts)
         ring = {(min(x, y), max(x, y)) for x, y in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
-        if not ring & seen:
-            seen |= ring
-        elif len(ring & seen) <= 3:  # nearly: mend it by taking the ring with a few edges fewer
+        if len(ring & seen) <= 3:  # rings with no edge in common are rare: take one with a few edges fewer
             seen |= ring
     return np.array(sorted(seen)[: hosts * degree // 2], np.int64)
 
@@ -153,8 +151,9 @@ def measured(made: Mesh, fault: Fault, noise: Noise, seconds: int, ports: int, r
         log_PT[np.ix_(made.dst_P == fault.stalls, slots)] += 0.05
     lost = rng.binomial(sent, -np.expm1(-log_PT))
     queue_PT[lost == sent] = np.nan
-    arrival_HT = np.stack([np.bincount(made.dst_P, np.nan_to_num(queue_PT[:, t]), made.hosts) for t in range(seconds)], 1)
-    arrival_HT /= np.bincount(made.dst_P, minlength=made.hosts)[:, None]
+    came_PT = np.nan_to_num(queue_PT)
+    sums = [np.bincount(made.dst_P, came_PT[:, slot], made.hosts) for slot in range(seconds)]
+    arrival_HT = np.stack(sums, axis=1) / np.bincount(made.dst_P, minlength=made.hosts)[:, None]
     return Measured(sent.astype(float), lost.astype(float), queue_PT, wait_HT, arrival_HT)
 
 

@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -122,9 +123,7 @@ def rows(found: Sequence[Colocated], seen_ns: int) -> Mapping[str, list[Any]]:
 
 def relations(found: Sequence[Colocated]) -> Mapping[str, list[Any]]:
     """Edges of the graph, as columns of `relation`: each pair of hosts on one machine, once."""
-    pairs = [
-        (each, other) for each in found if each.why is None for other in each.others if each.host < other
-    ]
+    pairs = [(each, other) for each in found if each.why is None for other in each.others if each.host < other]
     return {
         "child": [f"host:{other}" for _, other in pairs],
         "parent": [f"host:{each.host}" for each, _ in pairs],
@@ -173,19 +172,20 @@ def _judged(
     a_P, b_P, crowded_H = candidates(rate_H, sd_H)
     prior = -float(np.log(len(those)))
 
-    def odds(a: Ints, b: Ints, dense_H: Floats) -> Floats:
+    def odds(dense_H: Floats, a: Ints, b: Ints) -> Floats:
         by_clock, _ = log_odds(told, a, b, np.maximum(dense_H[a], dense_H[b]), prior)
         more = _witnessed(names, a, b, witness)
         return np.where(by_clock >= TOLD_ODDS, by_clock + more, by_clock)
 
-    # Density of rates twice: who agrees is one machine, and counts once.
+    def joined(dense_H: Floats) -> Machines:
+        sure_P = odds(dense_H, a_P, b_P)
+        return machines(len(those), a_P, b_P, sure_P, SURE_ODDS, MACHINE_MAX, partial(odds, dense_H))
+
+    # How dense rates lie, three times: who agrees is one machine, and counts once.
     dense_H = np.full(len(those), 1 / RATES_PPB)
     for _ in range(2):
-        odds_P = odds(a_P, b_P, dense_H)
-        found = machines(len(those), a_P, b_P, odds_P, SURE_ODDS, MACHINE_MAX, lambda a, b, d=dense_H: odds(a, b, d))
-        dense_H = _density(rate_H, found.machine_H)
-    odds_P = odds(a_P, b_P, dense_H)
-    found = machines(len(those), a_P, b_P, odds_P, SURE_ODDS, MACHINE_MAX, lambda a, b: odds(a, b, dense_H))
+        dense_H = _density(rate_H, joined(dense_H).machine_H)
+    odds_P, found = odds(dense_H, a_P, b_P), joined(dense_H)
     why = _doubts(found, rate_H, crowded_H, best_odds(told, dense_H, prior), a_P, b_P, odds_P)
     return _verdicts(series, those, told, found, odds_P, (a_P, b_P), why, begin)
 

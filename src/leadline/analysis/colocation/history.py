@@ -17,7 +17,7 @@ from leadline.analysis.robust import MAD_TO_SIGMA
 from leadline.model.units import S
 
 BLOCK_NS = 2 * S  # as long as the span over which a clock is fitted: blocks then hardly share their noise
-BLOCKS = 150  # 300 s. 100,000 hosts: 100,000 * 150 * (8 + 4 + 2) bytes = 210 MB; 1,000 hosts: 2.1 MB
+BLOCKS = 150  # 300 s. 1,000 hosts: 1,000 * 150 * 3 * 8 bytes = 3.6 MB; a pod of 5,000: 18 MB
 GAP_MAX = 2  # blocks in a row that are filled by a straight line: wander adds less to them than noise does
 STEP_TIMES = 12.0  # spreads of second differences beyond which a clock did not wander, but stepped or was steered
 STEP_LEAST_NS = 100.0
@@ -34,14 +34,14 @@ class History:
     island_H: Ints | None = None  # hosts of one island share a time
     sum_HB: Floats | None = None  # of offsets less the base, ns
     since_HB: Floats | None = None  # of times since the middle of the block, s
-    count_HB: Ints | None = None
+    count_HB: Floats | None = None
 
     @property
-    def arrays(self) -> tuple[Ints, Ints, Floats, Floats, Ints]:
+    def arrays(self) -> tuple[Ints, Ints, Floats, Floats, Floats]:
         """Base, islands, sums, times, counts: empty ones where nothing was fed yet."""
         if self.base_H is None or self.island_H is None or self.sum_HB is None or self.since_HB is None:
             none = np.zeros((0, BLOCKS))
-            return np.zeros(0, np.int64), np.zeros(0, np.int64), none, none.copy(), none.astype(np.int64)
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), none, none.copy(), none.copy()
         assert self.count_HB is not None
         return self.base_H, self.island_H, self.sum_HB, self.since_HB, self.count_HB
 
@@ -85,17 +85,15 @@ def fed(
     at = np.array([place[name] for name in old_hosts], np.int64)
     shift = min(first - history.first, BLOCKS) if old_hosts else 0
 
-    def moved(values: Floats | Ints) -> Floats | Ints:
-        out = np.zeros((len(names), BLOCKS), values.dtype)
+    def moved(values: Floats) -> Floats:
+        out = np.zeros((len(names), BLOCKS))
         out[at, : BLOCKS - shift] = values[:, shift:]
         return out
 
     sum_HB, since_HB, count_HB = moved(sums), moved(since), moved(count)
     base_H, island_H = np.zeros(len(names), np.int64), np.full(len(names), -1, np.int64)
     base_H[at], island_H[at] = base, island
-    row_N = np.array([place[name] for name in hosts], np.int64)[host_N] if place.keys() >= set(hosts) else np.array(
-        [place.get(name, -1) for name in hosts], np.int64
-    )[host_N]  # fmt: skip
+    row_N = np.array([place.get(name, -1) for name in hosts], np.int64)[host_N]
     inside = np.flatnonzero(block_N >= first)
     row, block = row_N[inside], block_N[inside] - first
     offset, time = offset_N[inside], time_N[inside]
@@ -116,12 +114,17 @@ def fed(
     np.add.at(sum_HB, (row, block), (offset - base_H[row]).astype(np.float64))
     np.add.at(since_HB, (row, block), (time - middle) / S)
     np.add.at(count_HB, (row, block), 1)
-    kept = count_HB.any(axis=1)
+    kept: Bools = np.asarray((count_HB > 0).any(axis=1), bool)
     return replace(
-        history, hosts=tuple(name for name, keep in zip(names, kept.tolist(), strict=True) if keep), first=first,
-        base_H=base_H[kept], island_H=island_H[kept], sum_HB=sum_HB[kept], since_HB=since_HB[kept],
-        count_HB=count_HB[kept].astype(np.int64),
-    )  # fmt: skip
+        history,
+        hosts=tuple(name for name, keep in zip(names, kept.tolist(), strict=True) if keep),
+        first=first,
+        base_H=base_H[kept],
+        island_H=island_H[kept],
+        sum_HB=sum_HB[kept],
+        since_HB=since_HB[kept],
+        count_HB=count_HB[kept],
+    )
 
 
 def series(history: History) -> Series:

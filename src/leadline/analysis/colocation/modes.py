@@ -57,11 +57,13 @@ def basis(blocks: int, block_s: float, span_s: float) -> Basis:
     shape_MB = np.vstack((line[None, :], shape[:, order].T))
     seen = _colour(blocks, block_s, span_s)
     noise_M = np.einsum("mb,bc,mc->m", shape_MB, seen, shape_MB)
-    return Basis(shape_MB, np.r_[0.0, np.maximum(wander[order], 0.0)], noise_M, 1.0 / np.linalg.norm(at - at.mean()))
+    return Basis(
+        shape_MB, np.r_[0.0, np.maximum(wander[order], 0.0)], noise_M, float(1.0 / np.linalg.norm(at - at.mean()))
+    )
 
 
 def _colour(blocks: int, block_s: float, span_s: float) -> Floats:
-    """Covariance of means over blocks of what is itself a mean over a span, of white noise: slow modes are not lowered."""
+    """Covariance of means over blocks of white noise that is itself a mean over a span: slow modes are not lowered."""
     steps = 16
     block, span = np.ones(steps), np.ones(max(1, round(steps * span_s / block_s)))
     weight = np.convolve(block, span) / (len(block) * len(span))

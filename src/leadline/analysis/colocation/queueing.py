@@ -39,5 +39,7 @@ def queueing_odds(queue_HT: Floats, a_P: Ints, b_P: Ints) -> Floats:
     shares = max(SHARES_MOST, usual + 0.2)
     at_least = norm.logcdf((z_P - np.arctanh(shares)) / sd)  # that the correlation is at least so large
     apart = norm.logsf((z_P - np.arctanh(usual)) / sd)  # that so large a one comes of chance
-    found: Floats = np.where(told_H[a_P] & told_H[b_P], np.clip(np.maximum(at_least, -1.0) - apart - 1, -1.0, NATS_MAX), 0)
+    found: Floats = np.where(
+        told_H[a_P] & told_H[b_P], np.clip(np.maximum(at_least, -1.0) - apart - 1, -1.0, NATS_MAX), 0
+    )
     return found

@@ -12,7 +12,7 @@ counts (loss) and of far-out values (queueing) for squares; loss adds up along a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import nnls
@@ -20,17 +20,16 @@ from scipy.special import softmax
 from scipy.stats import chi2, poisson
 
 from leadline.analysis.columns import Bools, Floats, Ints
-from leadline.analysis.localise.mesh_paths import Classes, Component
+from leadline.analysis.localise.mesh_found import FOUND_MAX, LOSS, QUEUE, Found, prior
+from leadline.analysis.localise.mesh_paths import Classes
 from leadline.analysis.robust import MAD_TO_SIGMA
-from leadline.model.ids import kind_of
 
-LOSS, QUEUE, DEAD, STALL = "loss", "queue", "dead", "host-stall"
 DISCOVERIES = 1e-3  # share of false ones among those told; where nothing is broken, how often anything is
-FOUND_MAX = 8
 PATHS_MIN = 3  # that show it, or all of its paths if they are fewer
+ALIKE_SHOWN = 0.75  # of the paths that would show it if all were alike
 SLOT_LOST_MAX = 2.0  # losses of one path in one slot that count: what is lost at once has one reason
 ONCE_MIN, ONCE_CHANCE = 4.0, 1e-3
-"""Losses in one moment, at least, and the chance that one so bad comes of what the second worst was."""
+"""Losses in one moment, at least, and the chance that one so bad comes of what the third worst was."""
 BACKGROUND = (1.0, 1e5)  # losses of so many probes, taken for granted before any is seen
 RATES_X = np.geomspace(1e-4, 4.0, 16)  # -log(1 - loss)
 LOSS_LEAST = 2e-4
@@ -39,25 +38,6 @@ QUEUE_SLOTS_MIN = 3  # moments over which a queue stands
 QUEUE_NOISE_NS = 100.0
 TAIL = 3.0  # standard deviations beyond which residuals count by their size, not its square
 ALIKE_MIN = 0.1  # of the likeliest: cannot be told apart from it
-DEAD_PROBES_MIN = 8.0  # expected of a component in silence
-STALL_LEAST_NS = 1_000_000.0  # between the kernel's stamp and the program's
-STALL_TIMES = 20.0
-PRIOR = {"switch": -3.0, "host": -1.0, "port": -1.0, "link": 0.0}
-"""Log odds of kinds: a part of a fabric breaks more often than all of a switch. A link both ways: as a port."""
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One class of components that is bad."""
-
-    members: tuple[Component, ...]  # the same paths cross them
-    others: tuple[Component, ...]  # others that are nearly as likely
-    kind: str
-    probability: float  # of the class
-    amount: float  # loss ratio, or ns of queueing
-    paths: int  # paths that cross it
-    shown: int  # of them, those that show it
-    odds: float  # log likelihood ratio
 
 
 def lossy(told: Classes, sent_PT: Floats, lost_PT: Floats, *, discoveries: float = DISCOVERIES) -> list[Found]:
@@ -71,14 +51,12 @@ def lossy(told: Classes, sent_PT: Floats, lost_PT: Floats, *, discoveries: float
     sent_P, all_P, count_P = (np.where(once_PT, 0.0, each).sum(axis=1) for each in (sent_PT, lost_PT, count_PT))
     chosen: list[int] = []
     found: list[Found] = []
-    shown_C = told.summed((count_P > 0).astype(np.float64))
-    paths_C = told.summed((sent_P > 0).astype(np.float64))
-    wide_C = shown_C >= np.minimum(PATHS_MIN, np.maximum(paths_C, 1))
-    prior_C = np.array([_prior(members) for members in told.members_C])
+    prior_C = np.array([prior(members) for members in told.members_C])
     while len(chosen) < FOUND_MAX:
         clear_P = ~told.paths_of(chosen)
         # Of all other paths, those not left out that something not yet chosen makes bad: it then stands out less, by
         # its share of the traffic. (A mean without the worst paths is 0 where losses are rare.)
+        wide_C, shown_C = _wide(told, np.where(clear_P, sent_P, 0.0), np.where(clear_P, count_P, 0.0))
         usual = (count_P[clear_P].sum() + BACKGROUND[0]) / (sent_P[clear_P].sum() + BACKGROUND[1])
         known_P = _explained(told, chosen, sent_P, all_P)
         expected_P = sent_P * (usual + known_P)
@@ -87,13 +65,20 @@ def lossy(told: Classes, sent_PT: Floats, lost_PT: Floats, *, discoveries: float
         )
         gain_C, rate_C = gain_CX.max(axis=1), RATES_X[gain_CX.argmax(axis=1)]
         p_C = 0.5 * chi2.sf(2 * np.maximum(gain_C, 0.0), 1)
-        may_C = wide_C & (rate_C >= LOSS_LEAST) & (paths_C > 0)
+        may_C = wide_C & (rate_C >= LOSS_LEAST)
         may_C[chosen] = False
         best = _best(gain_C + prior_C, p_C, may_C, discoveries)
         if best is None:
             break
         chosen.append(best)
-        found.append(_of(told, best, LOSS, np.where(may_C, gain_C + prior_C, -np.inf), float(shown_C[best]), chosen))
+        one = _of(told, best, LOSS, np.where(may_C, gain_C + prior_C, -np.inf), float(shown_C[best]), chosen)
+        on_P, calm_PT = told.paths_of([best]), np.where(once_PT, 0.0, sent_PT)
+        by_slot_PT = _poisson_gain(
+            np.where(once_PT, 0.0, count_PT)[on_P],
+            calm_PT[on_P] * (usual + known_P[on_P, None]),
+            calm_PT[on_P] * rate_C[best],
+        )
+        found.append(replace(one, since=_since(by_slot_PT.sum(axis=0))))
     return _with_amounts(told, chosen, found, _nnls(told, chosen, _log_loss(sent_P, all_P), sent_P), loss=True)
 
 
@@ -116,7 +101,7 @@ def queueing(
     rest_P = queue_P - _usual(queue_P, told.hops_P, known_P)
     every = MAD_TO_SIGMA * float(np.median(np.abs(rest_P[known_P])))  # paths differ by load, too
     sd_P = np.sqrt(spread_P**2 + every**2 + QUEUE_NOISE_NS**2)
-    prior_C = np.array([_prior(members) for members in told.members_C])
+    prior_C = np.array([prior(members) for members in told.members_C])
     paths_C = told.summed(known_P.astype(np.float64))
     rate_X = np.geomspace(least_ns, max(2 * least_ns, 2 * float(queue_P.max())), 16)
     chosen: list[int] = []
@@ -126,7 +111,10 @@ def queueing(
         left_P = rest_P - (told.cross_PC[:, chosen] @ amounts if chosen else 0.0)
         before_P = np.where(known_P, _tailed(left_P / sd_P), 0.0)
         gain_CX = np.stack(
-            [told.summed(np.where(known_P, before_P - _tailed((left_P - rate) / sd_P), 0.0)) for rate in rate_X.tolist()],
+            [
+                told.summed(np.where(known_P, before_P - _tailed((left_P - rate) / sd_P), 0.0))
+                for rate in rate_X.tolist()
+            ],
             axis=1,
         )
         gain_C = gain_CX.max(axis=1)
@@ -138,103 +126,48 @@ def queueing(
         if best is None:
             break
         chosen.append(best)
-        found.append(_of(told, best, QUEUE, np.where(may_C, gain_C + prior_C, -np.inf), float(shown_C[best]), chosen))
+        one = _of(told, best, QUEUE, np.where(may_C, gain_C + prior_C, -np.inf), float(shown_C[best]), chosen)
+        on_P = told.paths_of([best]) & known_P
+        waits_PT = np.nan_to_num(queue_PT[on_P]) - (queue_P - left_P)[on_P, None] > least_ns / 2
+        found.append(replace(one, since=_since(waits_PT.mean(axis=0) - 0.5)))
         amounts = _nnls(told, chosen, rest_P, np.where(known_P, sd_P**-2.0, 0.0))
     return [each for each in _with_amounts(told, chosen, found, amounts, loss=False) if each.amount >= least_ns]
-
-
-def dead(told: Classes, expected_P: Floats, heard_P: Floats) -> list[Found]:
-    """What lets nothing through: of the last 100 ms, what was expected of each path, and what came, (P,).
-
-    Components all of whose paths are silent, that with most silent paths first; what it covers is then explained.
-    """
-    silent_P = (expected_P > 0) & (heard_P == 0)
-    alive_C = told.summed((heard_P > 0).astype(np.float64)) > 0
-    found: list[Found] = []
-    while silent_P.any() and len(found) < FOUND_MAX:
-        covers_C = np.where(alive_C, 0.0, told.summed(silent_P.astype(np.float64)))
-        expects_C = told.summed(np.where(silent_P, expected_P, 0.0))
-        covers_C[expects_C < DEAD_PROBES_MIN] = 0.0
-        most = float(covers_C.max(initial=0.0))
-        if not most:
-            break
-        alike = np.flatnonzero(covers_C == most)
-        prior = np.array([_prior(told.members_C[each]) for each in alike.tolist()])
-        best = int(alike[int(np.argmax(prior))])
-        share = softmax(prior)
-        others = [int(each) for each in alike.tolist() if each != best]
-        found.append(
-            Found(
-                told.members_C[best], tuple(one for each in others for one in told.members_C[each]), DEAD,
-                float(share.max()), 1.0, int(told.paths_of([best]).sum()), int(most), float(expects_C[best]),
-            )
-        )  # fmt: skip
-        silent_P = silent_P & ~told.paths_of([best])
-    return found
-
-
-def dead_paths(expected_P: Floats, heard_P: Floats, loss_P: Floats | float = 0.01, chance: float = 1e-6) -> Bools:
-    """Paths that are dead by themselves: so long a silence comes of their loss with less than a chance, (P,)."""
-    found: Bools = (heard_P == 0) & (expected_P * np.log(np.maximum(loss_P, 1e-3)) < np.log(chance))
-    return found
-
-
-def stalled(wait_HT: Floats, queue_HT: Floats, *, network_ns: float = QUEUE_LEAST_NS) -> Bools:
-    """Slots in which a host stood still: its program's stamps are late while the kernel's are not, (H, T).
-
-    Inputs: the time between the kernel's stamp of what came in and the program's, and queueing of what came in by the
-    kernel's stamps, ns: medians or higher quantiles over all of a host's edges, (H, T); NaN: not known, so not stalled.
-    """
-    known_HT = np.isfinite(wait_HT)
-    usual_H = np.where(known_HT.any(axis=1), _median(wait_HT), 0.0)
-    late_HT = np.nan_to_num(wait_HT) > np.maximum(STALL_LEAST_NS, STALL_TIMES * usual_H)[:, None]
-    found: Bools = known_HT & late_HT & (np.nan_to_num(queue_HT) < np.maximum(network_ns, np.nan_to_num(wait_HT) / 10))
-    return found
-
-
-def voted(told: Classes, bad_P: Bools, seen_P: Bools, *, least: float = 0.5) -> list[tuple[Component, ...]]:
-    """Where paths are not known well enough for likelihoods: votes, and peeling (007, Arzani et al., NSDI 2018).
-
-    Each bad path has a vote, divided among what it crosses. The class with most is taken if at least `least` of its
-    paths are bad, its paths are struck out, and so on.
-    """
-    cross_P = np.maximum(told.cross_PC.sum(axis=1), 1.0)
-    left_P, found = bad_P & seen_P, []
-    while left_P.any() and len(found) < FOUND_MAX:
-        votes_C = told.summed(left_P / cross_P)
-        share_C = told.summed(left_P.astype(float)) / np.maximum(told.summed(seen_P.astype(float)), 1.0)
-        shown_C = told.summed(left_P.astype(float))
-        votes_C = np.where((share_C >= least) & (shown_C >= PATHS_MIN), votes_C * share_C, 0.0)
-        best = int(np.argmax(votes_C))
-        if votes_C[best] <= 0:
-            break
-        found.append(told.members_C[best])
-        left_P = left_P & ~told.paths_of([best])
-    return found
 
 
 # --- Parts ---------------------------------------------------------------------------------------------------------
 
 
 def _once(told: Classes, count_PT: Floats) -> Bools:
-    """Moments in which all that crosses a class lost far more than in any other: a queue that overflowed once, (P, T).
+    """Moments in which all that crosses a class lost far more than in others: a queue that overflowed, (P, T).
 
-    They are left out of everything. What lasts shows in two moments alike, so it costs a second.
+    They are left out of everything. What lasts shows in three moments alike, so it costs two seconds.
     """
     by_CT = told.summed(count_PT)
     slots = by_CT.shape[1]
-    second_C = np.partition(by_CT, slots - 2, axis=1)[:, slots - 2] if slots > 1 else np.zeros(len(by_CT))
-    often_CT = (by_CT >= ONCE_MIN) & (poisson.sf(by_CT - 1, second_C[:, None] + 1) < ONCE_CHANCE)
+    third_C = np.partition(by_CT, slots - 3, axis=1)[:, slots - 3] if slots > 2 else np.zeros(len(by_CT))
+    often_CT = (by_CT >= ONCE_MIN) & (poisson.sf(by_CT - 1, third_C[:, None] + 1) < ONCE_CHANCE)
     found: Bools = told.cross_PC @ often_CT.astype(np.float64) > 0
     return found
 
 
-def _prior(members: Sequence[Component]) -> float:
-    """Of the likeliest member."""
-    return max(
-        PRIOR["port"] if kind_of(each.entity) == "link" and not each.way else PRIOR.get(kind_of(each.entity), 0.0)
-        for each in members
-    )
+def _wide(told: Classes, sent_P: Floats, count_P: Floats) -> tuple[Bools, Floats]:
+    """Classes of whose paths enough lose, (C,), and how many do.
+
+    At least a few, or all there are; and about as many as if all lost alike: where two or three lose all of it, they go
+    another way than is thought, over something bad elsewhere.
+    """
+    paths_C, shown_C = (told.summed((value_P > 0).astype(np.float64)) for value_P in (sent_P, count_P))
+    each_C = told.summed(count_P) / np.maximum(paths_C, 1.0)
+    none_C = np.exp(-each_C)
+    like_C = paths_C * (1 - none_C)  # occupancy: so many paths of equal chance have something
+    sd_C = np.sqrt(np.maximum(paths_C * none_C * (1 - (1 + each_C) * none_C), 0.0))
+    few_C = (paths_C == 0) | (shown_C < np.minimum(PATHS_MIN, np.maximum(paths_C, 1.0)))
+    return ~few_C & (shown_C >= ALIKE_SHOWN * like_C - 2.5 * sd_C), shown_C
+
+
+def _since(gain_T: Floats) -> int:
+    """The slot from which on it speaks for it most."""
+    return int(np.argmax(np.cumsum(gain_T[::-1])[::-1]))
 
 
 def _best(score_C: Floats, p_C: Floats, may_C: Bools, discoveries: float) -> int | None:
@@ -254,9 +187,7 @@ def _of(told: Classes, best: int, kind: str, score_C: Floats, shown: float, chos
     alike = np.flatnonzero(share_C >= ALIKE_MIN * share_C[best])
     others = tuple(one for each in alike.tolist() if each not in chosen for one in told.members_C[each])
     paths = int(told.paths_of([best]).sum())
-    return Found(
-        told.members_C[best], others, kind, float(share_C[best]), 0.0, paths, int(shown), float(score_C[best])
-    )
+    return Found(told.members_C[best], others, kind, float(share_C[best]), 0.0, paths, int(shown), float(score_C[best]))
 
 
 def _with_amounts(
@@ -316,10 +247,3 @@ def _tailed(deviation: Floats) -> Floats:
     size = np.abs(deviation)
     found: Floats = np.where(size <= TAIL, 0.5 * size**2, TAIL * (size - 0.5 * TAIL))
     return found
-
-
-def _median(values_HT: Floats) -> Floats:
-    some = np.isfinite(values_HT).any(axis=1)
-    out = np.zeros(len(values_HT))
-    out[some] = np.nanmedian(values_HT[some], axis=1)
-    return out
