@@ -28,6 +28,7 @@ from leadline.analysis.colocation.modes import BLOCKS_MIN, Energies, energies
 from leadline.analysis.colocation.pairs import (
     RATE_APART_PPB,
     RATES_PPB,
+    alone,
     best_odds,
     candidates,
     log_odds,
@@ -39,6 +40,9 @@ from leadline.model.units import S
 
 SURE = 0.9  # probability from which on a pair is told
 SURE_ODDS = float(np.log(SURE / (1 - SURE)))
+SHARING = 1 / 30
+"""Hosts that share a machine with another, before anything is known. With one in one, rates alone made pairs of hosts
+that share none: of 60 hosts, read to 1 us, some two have rates as near as they can be measured."""
 TOLD_ODDS = 0.0  # of a pair that is told as undecided
 HOSTS_MIN = 3  # of two, cluster time is the mean: neither is seen to wander
 MACHINE_MAX = 32  # hosts on one machine; more that agree are clocks that are steered as one
@@ -170,10 +174,11 @@ def _judged(
     told = energies(series.offset_HB[those, begin:], series.block_ns / S, span_ns / S)
     rate_H, sd_H = rates(told)
     a_P, b_P, crowded_H = candidates(rate_H, sd_H)
-    prior = -float(np.log(len(those)))
+    alone_H = alone(told)
+    prior = float(np.log(SHARING / len(those)))
 
     def odds(dense_H: Floats, a: Ints, b: Ints) -> Floats:
-        by_clock, _ = log_odds(told, a, b, np.maximum(dense_H[a], dense_H[b]), prior)
+        by_clock = log_odds(told, alone_H, a, b, np.maximum(dense_H[a], dense_H[b]), prior)
         more = _witnessed(names, a, b, witness)
         return np.where(by_clock >= TOLD_ODDS, by_clock + more, by_clock)
 
@@ -186,7 +191,7 @@ def _judged(
     for _ in range(2):
         dense_H = _density(rate_H, joined(dense_H).machine_H)
     odds_P, found = odds(dense_H, a_P, b_P), joined(dense_H)
-    why = _doubts(found, rate_H, crowded_H, best_odds(told, dense_H, prior), a_P, b_P, odds_P)
+    why = _doubts(found, rate_H, crowded_H, best_odds(told, alone_H, dense_H, prior), a_P, b_P, odds_P)
     return _verdicts(series, those, told, found, odds_P, (a_P, b_P), why, begin)
 
 
@@ -259,12 +264,13 @@ def _steered(rate_H: Floats, machine_H: Ints) -> Bools:
     if len(rate_M) < HOSTS_MIN:
         return np.ones(len(rate_H), bool)
     spread = IQR_TO_SIGMA * float(np.subtract(*np.quantile(rate_M, [0.75, 0.25])))
-    if spread < SPREAD_LEAST_PPB:
-        return np.ones(len(rate_H), bool)
+    # Where most are steered, those that are not lie far from them.
+    mostly_H = np.abs(rate_H - np.median(rate_M)) < max(5 * spread, CROWD_PPB)
     near_H = np.searchsorted(rate_M, rate_H + CROWD_PPB) - np.searchsorted(rate_M, rate_H - CROWD_PPB) - 1
     # As wide as free oscillators lie, or as most of these do: uniform over four standard deviations.
     expected = len(rate_M) * 2 * CROWD_PPB / min(RATES_PPB, max(4 * spread, 40 * CROWD_PPB))
-    found: Bools = poisson.sf(near_H - 1, expected) < CROWD_CHANCE
+    crowd_H = poisson.sf(near_H - 1, expected) < CROWD_CHANCE
+    found: Bools = crowd_H | mostly_H if spread < SPREAD_LEAST_PPB else crowd_H
     return found
 
 

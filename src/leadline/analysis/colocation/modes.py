@@ -84,7 +84,8 @@ def energies(offset_HB: Floats, block_s: float, span_s: float) -> Energies:
     in which most clocks have more than noise; where none has, the least.
     """
     found = basis(offset_HB.shape[1], block_s, span_s)
-    mode_HM = (offset_HB - offset_HB.mean(axis=1, keepdims=True)) @ found.shape_MB.T
+    # What all clocks do at once (cluster time that was anchored anew) is nobody's noise, and cancels between any two.
+    mode_HM = (offset_HB - offset_HB.mean(axis=0, keepdims=True)) @ found.shape_MB.T
     fast = slice(found.shape_MB.shape[0] // 2, None)
     per_HM = mode_HM[:, fast] ** 2 / found.noise_M[fast]
     count = per_HM.shape[1]

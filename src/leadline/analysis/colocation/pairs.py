@@ -1,20 +1,20 @@
-"""How likely two clocks are one oscillator: the likelihood of their difference, as noise against as two oscillators.
+"""How likely two clocks are one oscillator: what both wander alike, as one walk with noise against as two walks.
 
-    same       every mode of the difference is noise of both, perhaps more than was thought
-    different  their rates lie apart as those of any two hosts, and each wanders by itself, perhaps less than most
+    same       one walk; what differs is noise of both, perhaps more than was thought
+    different  two walks, each as large as its own clock shows; rates lie apart as those of any two hosts
 
-Sums over "perhaps" make both heavy-tailed, so neither a quiet oscillator nor a noise that was measured too small
-decides alone. Rates are compared with how dense rates lie around: where a crowd has one rate, it tells nothing.
+How much an oscillator wanders is learnt from the clock itself, bend by bend: a quiet one that agrees with another quiet
+one says little, two that go fifty times their noise and still agree say much. Heat moves the slowest bends by more than
+a walk does, so their size is free of that of the others. Rates are compared with how dense rates lie around: where a
+crowd has one rate, it tells nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.special import logsumexp
 
-from leadline.analysis.colocation.modes import Basis, Energies
+from leadline.analysis.colocation.modes import Energies
 from leadline.analysis.columns import Bools, Floats, Ints
 
 MODES_MAX = 32  # slower ones; faster ones are noise
@@ -23,20 +23,11 @@ RATE_TIMES = 8.0  # nor those that differ by more than so many standard deviatio
 NEIGHBOURS_MAX = 64  # of one host, in order of rate
 RATES_PPB = 40_000.0  # width over which free oscillators lie, of which nothing else is known: +-20 ppm
 MORE_NOISE = (np.array([1.0, 2.0, 4.0, 8.0]), np.log(np.array([0.8, 0.14, 0.05, 0.01])))
-WANDERS = (np.array([1e-3, 1e-2, 0.1, 1.0, 10.0]), np.log(np.array([0.001, 0.02, 0.179, 0.5, 0.3])))
-"""Variances of wander, in those of most hosts: 2 % wander ten times less than most, 0.1 % thirty times."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Pairs of hosts with what speaks for one oscillator. Arrays over P."""
-
-    a_P: Ints
-    b_P: Ints
-    odds_P: Floats  # log odds that they are one
-    apart_P: Floats  # difference of their rates, ppb
-    spread_P: Floats  # mean square of their difference about its mean, in that of its noise
-    crowded_H: Bools  # more neighbours than are compared
+SIZES = np.geomspace(1e-4, 1e4, 9)  # variances of an oscillator's walk, in those of most
+SIZES_LOG = -0.25 * np.abs(np.log(SIZES))
+SIZES_LOG -= logsumexp(SIZES_LOG)
+ALONE = 2  # slowest bends whose size is each its own
+PAIRS_AT_ONCE = 100_000
 
 
 def candidates(rate_H: Floats, sd_H: Floats) -> tuple[Ints, Ints, Bools]:
@@ -68,42 +59,58 @@ def rates(told: Energies) -> tuple[Floats, Floats]:
     return told.mode_HM[:, 0] * at.rate, np.sqrt(told.noise_H * at.noise_M[0]) * at.rate
 
 
-def log_odds(told: Energies, a_P: Ints, b_P: Ints, dense_P: Floats, prior: float) -> tuple[Floats, Floats]:
-    """Log odds that the hosts of each pair are one oscillator, and the spread of their difference in that of noise.
+def log_odds(told: Energies, alone_H: Floats, a_P: Ints, b_P: Ints, dense_P: Floats, prior: float) -> Floats:
+    """Log odds that the hosts of each pair are one oscillator, (P,).
 
-    `dense_P`: how dense other hosts' rates lie around them, per ppb. `prior`: log odds of any pair.
+    `alone_H`: as `alone` gives it. `dense_P`: how dense other hosts' rates lie around them, per ppb. `prior`: log odds of any pair.
     """
-    count = min(MODES_MAX, told.mode_HM.shape[1])
-    square_PM = (told.mode_HM[a_P, :count] - told.mode_HM[b_P, :count]) ** 2
-    noise_P = told.noise_H[a_P] + told.noise_H[b_P]
-    found = prior + _gain(square_PM, noise_P, dense_P, told.wander, told.basis)
-    whole_P = ((told.mode_HM[a_P] - told.mode_HM[b_P]) ** 2).sum(axis=1)
-    spread_P: Floats = whole_P / (noise_P * told.basis.noise_M.sum())
-    return found, spread_P
+    found = np.zeros(len(a_P))
+    for at in range(0, len(a_P), PAIRS_AT_ONCE):
+        a, b = a_P[at : at + PAIRS_AT_ONCE], b_P[at : at + PAIRS_AT_ONCE]
+        one, other = told.mode_HM[a, : _count(told)], told.mode_HM[b, : _count(told)]
+        noise_a, noise_b = told.noise_H[a], told.noise_H[b]
+        whole = noise_a + noise_b
+        mean = (noise_b[:, None] * one + noise_a[:, None] * other) / whole[:, None]
+        same = _noise(told, (one - other) ** 2, whole) + _walks(told, mean, noise_a * noise_b / whole)
+        found[at : at + PAIRS_AT_ONCE] = same - alone_H[a] - alone_H[b]
+    return prior + found - np.log(dense_P * told.basis.rate)
 
 
-def best_odds(told: Energies, dense_H: Floats, prior: float) -> Floats:
+def alone(told: Energies) -> Floats:
+    """Log likelihood of each clock by itself, (H,)."""
+    return _walks(told, told.mode_HM[:, : _count(told)], told.noise_H)
+
+
+def best_odds(told: Energies, alone_H: Floats, dense_H: Floats, prior: float) -> Floats:
     """Log odds that each host would reach with a twin whose difference is noise, no more and no less, (H,)."""
-    count = min(MODES_MAX, told.mode_HM.shape[1])
-    noise_H = 2 * told.noise_H
-    square_HM = noise_H[:, None] * told.basis.noise_M[None, :count]
-    found: Floats = prior + _gain(square_HM, noise_H, dense_H, told.wander, told.basis)
+    mode_HM = told.mode_HM[:, : _count(told)]
+    square_HM = 2 * told.noise_H[:, None] * told.basis.noise_M[None, : _count(told)]
+    same_H = _noise(told, square_HM, 2 * told.noise_H) + _walks(told, mode_HM, told.noise_H / 2)
+    found: Floats = prior + same_H - 2 * alone_H - np.log(dense_H * told.basis.rate)
     return found
 
 
-def _gain(square_PM: Floats, noise_P: Floats, dense_P: Floats, wander: float, at: Basis) -> Floats:
-    count = square_PM.shape[1]
-    noise_PM = noise_P[:, None] * at.noise_M[None, :count]
-    same_PC = np.stack([_log_normal(square_PM, noise_PM * more).sum(axis=1) for more in MORE_NOISE[0].tolist()], axis=1)
-    same_P = logsumexp(same_PC + MORE_NOISE[1], axis=1)
-    walks_M = 2 * wander * at.wander_M[1:count]
-    other_PG = np.stack(
-        [_log_normal(square_PM[:, 1:], noise_PM[:, 1:] + share * walks_M).sum(axis=1) for share in WANDERS[0].tolist()],
-        axis=1,
-    )
-    # Where the rate of another host lies: as dense as rates lie there, per unit of mode 0.
-    other_P = logsumexp(other_PG + WANDERS[1], axis=1) + np.log(dense_P * at.rate)
-    found: Floats = same_P - other_P
+def _count(told: Energies) -> int:
+    return min(MODES_MAX, told.mode_HM.shape[1])
+
+
+def _noise(told: Energies, square_PM: Floats, noise_P: Floats) -> Floats:
+    """Log likelihood of differences that are noise, the line's with them, (P,)."""
+    noise_PM = noise_P[:, None] * told.basis.noise_M[None, : square_PM.shape[1]]
+    by_PC = [_log_normal(square_PM, noise_PM * more).sum(axis=1) for more in MORE_NOISE[0].tolist()]
+    found: Floats = logsumexp(np.stack(by_PC, axis=1) + MORE_NOISE[1], axis=1)
+    return found
+
+
+def _walks(told: Energies, mode_PM: Floats, noise_P: Floats) -> Floats:
+    """Log likelihood of bends as walks of any size and noise, without the line, (P,)."""
+    square_PM = mode_PM[:, 1:] ** 2
+    noise_PM = noise_P[:, None] * told.basis.noise_M[None, 1 : mode_PM.shape[1]]
+    usual_M = told.wander * told.basis.wander_M[1 : mode_PM.shape[1]]
+    by_size = [_log_normal(square_PM, noise_PM + size * usual_M) for size in SIZES.tolist()]
+    found = np.zeros(len(mode_PM))
+    for part in (*(slice(each, each + 1) for each in range(ALONE)), slice(ALONE, None)):
+        found += logsumexp(np.stack([each[:, part].sum(axis=1) for each in by_size], axis=1) + SIZES_LOG, axis=1)
     return found
 
 

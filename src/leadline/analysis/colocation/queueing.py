@@ -13,6 +13,7 @@ from leadline.analysis.columns import Floats, Ints
 
 SHARES_MOST = 0.3  # correlation that two hosts of one machine may be told to have at least
 NATS_MAX = 3.0
+COMMON_MAX = 0.7  # mean correlation of all pairs, above which nothing stands out
 MOMENTS_MIN = 30
 
 
@@ -33,7 +34,9 @@ def queueing_odds(queue_HT: Floats, a_P: Ints, b_P: Ints) -> Floats:
     common = rank_HT[told_H].sum(axis=0) if told_H.any() else np.zeros(moments)
     count = max(int(told_H.sum()), 2)
     usual = (float(common @ common) - count) / (count * (count - 1))  # mean correlation of all pairs
-    usual = min(max(usual, 0.0), 0.9)
+    if usual > COMMON_MAX:
+        return np.zeros(len(a_P))
+    usual = max(usual, 0.0)
     z_P = np.arctanh(np.clip(np.einsum("pt,pt->p", rank_HT[a_P], rank_HT[b_P]), -0.999, 0.999))
     sd = 1.06 / np.sqrt(moments - 3)
     shares = max(SHARES_MOST, usual + 0.2)
