@@ -62,7 +62,8 @@ def rates(told: Energies) -> tuple[Floats, Floats]:
 def log_odds(told: Energies, alone_H: Floats, a_P: Ints, b_P: Ints, dense_P: Floats, prior: float) -> Floats:
     """Log odds that the hosts of each pair are one oscillator, (P,).
 
-    `alone_H`: as `alone` gives it. `dense_P`: how dense other hosts' rates lie around them, per ppb. `prior`: log odds of any pair.
+    `alone_H`: as `alone` gives it. `dense_P`: how dense other hosts' rates lie around them, per ppb. `prior`: log odds
+    of any pair.
     """
     found = np.zeros(len(a_P))
     for at in range(0, len(a_P), PAIRS_AT_ONCE):

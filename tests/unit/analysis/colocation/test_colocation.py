@@ -1,4 +1,4 @@
-"""Which hosts share a machine: found by rate and wander, whatever their order and offsets; unknown rather than wrong."""
+"""Which hosts share a machine: found by rate and wander, whatever their order; unknown rather than wrong."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from evals.mesh.colocation import history_of, told_pairs, true_pairs
-from evals.mesh.oscillators import START_NS, Readings, Scene, S, readings
+from evals.mesh.oscillators import START_NS, Readings, S, Scene, readings
 
 from leadline.analysis.colocation.clusters import machines
 from leadline.analysis.colocation.colocation import Colocated, Why, colocated, relations, rows
@@ -206,7 +206,7 @@ def test_rows_are_those_of_the_tables() -> None:
 
 def test_a_witness_strengthens_and_never_makes_a_pair() -> None:
     told = readings(replace(SMALL, seconds=300, noise_ns=200), 13)
-    sure = {pair: 3.0 for pair in true_pairs(told)}
+    sure = dict.fromkeys(true_pairs(told), 3.0)
     wrong = {(a, b): 100.0 for a in told.hosts for b in told.hosts if a < b and (a, b) not in sure}
     assert pairs(judged(told, witness=sure)) == true_pairs(told)
     assert pairs(judged(told, witness=wrong)) <= true_pairs(told)
