@@ -18,7 +18,7 @@ from leadline.analysis.columns import Bools, Floats, Ints
 from leadline.model.ids import EntityId, entity_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Component:
     """What may be broken. `way`: of a link, the node that packets go to; empty: both ways, or no link."""
 

@@ -57,7 +57,8 @@ def lossy(told: Classes, sent_PT: Floats, lost_PT: Floats, *, discoveries: float
         # Of all other paths, those not left out that something not yet chosen makes bad: it then stands out less, by
         # its share of the traffic. (A mean without the worst paths is 0 where losses are rare.)
         wide_C, shown_C = _wide(told, np.where(clear_P, sent_P, 0.0), np.where(clear_P, count_P, 0.0))
-        usual = (count_P[clear_P].sum() + BACKGROUND[0]) / (sent_P[clear_P].sum() + BACKGROUND[1])
+        lost, sent = float(count_P[clear_P].sum()), float(sent_P[clear_P].sum())
+        usual = max(lost / max(sent, 1.0), (lost + BACKGROUND[0]) / (sent + BACKGROUND[1]))
         known_P = _explained(told, chosen, sent_P, all_P)
         expected_P = sent_P * (usual + known_P)
         gain_CX = np.stack(
