@@ -76,14 +76,21 @@ def mesh(seed: int, k: int = 8, degree: int = 10, ports: int = 4) -> Mesh:
 
 
 def _rings(hosts: int, degree: int, rng: np.random.Generator) -> Ints:
-    """Edges of a random graph of even degree: rings through all hosts, none twice."""
+    """Edges of a random regular graph of even degree: rings through all hosts, with no edge in common."""
     seen: set[tuple[int, int]] = set()
-    while len(seen) < hosts * degree // 2:
+    for _ in range(degree // 2):
         order = rng.permutation(hosts)
-        ring = {(min(x, y), max(x, y)) for x, y in zip(order.tolist(), np.roll(order, 1).tolist(), strict=True)}
-        if len(ring & seen) <= 3:  # rings with no edge in common are rare: take one with a few edges fewer
-            seen |= ring
-    return np.array(sorted(seen)[: hosts * degree // 2], np.int64)
+        while common := [place for place, edge in enumerate(_edges(order)) if edge in seen]:
+            for place in common:  # another host there
+                other = int(rng.integers(0, hosts))
+                order[[place, other]] = order[[other, place]]
+        seen |= set(_edges(order))
+    return np.array(sorted(seen), np.int64)
+
+
+def _edges(order: Ints) -> list[tuple[int, int]]:
+    pairs = zip(order.tolist(), np.roll(order, -1).tolist(), strict=True)
+    return [(min(pair), max(pair)) for pair in pairs]
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ def best_odds(told: Energies, alone_H: Floats, dense_H: Floats, prior: float) ->
 
 
 def _count(told: Energies) -> int:
-    return min(MODES_MAX, told.mode_HM.shape[1])
+    return min(MODES_MAX, int(told.mode_HM.shape[1]))
 
 
 def _noise(told: Energies, square_PM: Floats, noise_P: Floats) -> Floats:
