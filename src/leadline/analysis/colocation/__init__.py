@@ -1,0 +1,1 @@
+"""Which virtual hosts share a machine, by their clocks."""

@@ -1,0 +1,48 @@
+"""Queues that grow at once before two hosts: a second witness that they share a machine, and a weak one.
+
+Hosts of one machine share its network card, so what waits for one delays what comes to the other. Hosts under one leaf
+that serve one job queue together as well, so what it says is bounded, and it never confirms a pair by itself.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import norm, rankdata
+
+from leadline.analysis.columns import Floats, Ints
+
+SHARES_MOST = 0.3  # correlation that two hosts of one machine may be told to have at least
+NATS_MAX = 3.0
+COMMON_MAX = 0.7  # mean correlation of all pairs, above which nothing stands out
+MOMENTS_MIN = 30
+
+
+def queueing_odds(queue_HT: Floats, a_P: Ints, b_P: Ints) -> Floats:
+    """Nats that queueing adds to the log odds of each pair, between -1 and 3, 0 where it cannot tell, (P,).
+
+    Inputs: queueing before each host by moment (the median over the edges that enter it, ns; NaN: not known). By ranks,
+    so that single long queues do not decide. What the correlation of most pairs is (a busy fleet's common rhythm) is
+    taken for granted: only what is above it speaks. Source: Fisher's transformation of a rank correlation.
+    """
+    hosts, moments = queue_HT.shape
+    if not len(a_P) or moments < MOMENTS_MIN or hosts < 3:
+        return np.zeros(len(a_P))
+    told_H = np.isfinite(queue_HT).all(axis=1) & (np.ptp(np.nan_to_num(queue_HT), axis=1) > 0)
+    rank_HT = rankdata(np.nan_to_num(queue_HT), axis=1)
+    rank_HT -= rank_HT.mean(axis=1, keepdims=True)
+    rank_HT /= np.maximum(np.linalg.norm(rank_HT, axis=1, keepdims=True), 1e-12)
+    common = rank_HT[told_H].sum(axis=0) if told_H.any() else np.zeros(moments)
+    count = max(int(told_H.sum()), 2)
+    usual = (float(common @ common) - count) / (count * (count - 1))  # mean correlation of all pairs
+    if usual > COMMON_MAX:
+        return np.zeros(len(a_P))
+    usual = max(usual, 0.0)
+    z_P = np.arctanh(np.clip(np.einsum("pt,pt->p", rank_HT[a_P], rank_HT[b_P]), -0.999, 0.999))
+    sd = 1.06 / np.sqrt(moments - 3)
+    shares = max(SHARES_MOST, usual + 0.2)
+    at_least = norm.logcdf((z_P - np.arctanh(shares)) / sd)  # that the correlation is at least so large
+    apart = norm.logsf((z_P - np.arctanh(usual)) / sd)  # that so large a one comes of chance
+    found: Floats = np.where(
+        told_H[a_P] & told_H[b_P], np.clip(np.maximum(at_least, -1.0) - apart - 1, -1.0, NATS_MAX), 0
+    )
+    return found
