@@ -14,6 +14,7 @@ from tests.unit.views.paths.path_rows import relation
 S = 10**9
 END = 1_750_000_000 * S
 RACKS = {"h1": "rack1", "h2": "rack1", "h3": "rack2", "h4": "rack2", "h5": "rack3", "h6": "rack3"}
+POD_OF = {"rack1": "pod1", "rack2": "pod1", "rack3": "pod2"}
 OWNER = {"tenant": "provider", "cluster": "default"}
 VERDICT = {**OWNER, "version": 1, "revision": 1}
 
@@ -53,7 +54,7 @@ def delays(end_ns: int) -> Iterator[dict[str, Any]]:
 def places(end_ns: int) -> Iterator[dict[str, Any]]:
     """What the agents say of racks and pods."""
     for number, (host, rack) in enumerate(RACKS.items()):
-        labels = {"rack": rack, "pod": "pod1" if rack != "rack3" else "pod2", "instance": f"10.0.0.{number + 1}:9100"}
+        labels = {"rack": rack, "pod": POD_OF[rack], "instance": f"10.0.0.{number + 1}:9100"}
         yield row(
             "series", **OWNER, series=1 + number, name="leadline_agent_info", labels=labels, host=host,
             entity_kind="host", entity=f"host:{host}", first_ns=end_ns - 3600 * S, last_ns=end_ns,
@@ -112,4 +113,22 @@ def mesh_tables(end_ns: int = END) -> dict[str, list[dict[str, Any]]]:
     return {
         "delay": list(delays(end_ns)), "series": list(places(end_ns)), "relation": list(relations(end_ns)),
         "edge": edges(end_ns), "flow_path": paths(end_ns), "colocation": machines(end_ns), "clock_fit": fits(end_ns),
+    }  # fmt: skip
+
+
+def agents_say(end_ns: int) -> dict[str, Any]:
+    """The same places as OTLP, which is how agents tell them."""
+    point = {"timeUnixNano": str(end_ns), "asDouble": 1.0}
+    metrics = [{"name": "leadline_agent_info", "gauge": {"dataPoints": [point]}}]
+    return {
+        "resourceMetrics": [
+            {
+                "resource": {"attributes": [
+                    {"key": name, "value": {"stringValue": value}}
+                    for name, value in (("host.name", host), ("rack", rack), ("pod", POD_OF[rack]))
+                ]},
+                "scopeMetrics": [{"metrics": metrics}],
+            }
+            for host, rack in RACKS.items()
+        ]
     }  # fmt: skip
