@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import {
   asymmetry,
+  bothWays,
   type Clock,
   clockState,
   drift,
@@ -23,6 +24,7 @@ const CLOCK: Clock = {
   noise_ns: 40,
   island: 1,
   state: "fitted",
+  doubts: [],
 };
 const WINDOW: Window = {
   end_ns: 1,
@@ -46,6 +48,20 @@ test("no offset without its bound, none at all of a lost clock", () => {
     "watch",
     "unknown",
   ]);
+  expect(clockState({ ...CLOCK, doubts: ["on island 2"] })).toBe("watch");
+});
+
+test("a median has its bound as a band, and a gap where nothing arrived", () => {
+  const there = [WINDOW, { ...WINDOW, end_ns: 2, bound_ns: null }, { ...WINDOW, end_ns: 3, lost: 1 }];
+  const { times, lines } = bothWays(["h1 to h2", "h2 to h1"], there, [
+    { ...WINDOW, end_ns: 2, p50_ns: 100, bound_ns: 200 },
+  ]);
+  expect(times).toEqual([1, 2]);
+  expect(lines.map((one) => one.label)).toEqual(["h1 to h2", "h1 to h2, p99", "h2 to h1", "h2 to h1, p99"]);
+  expect(lines[0]?.values).toEqual([5e-6, 5e-6]);
+  expect(lines[0]?.low).toEqual([4.8e-6, null]);
+  expect(lines[2]?.low).toEqual([null, 0]);
+  expect(lines[2]?.high?.[1]).toBeCloseTo(3e-7, 12);
 });
 
 test("measures have their units", () => {
