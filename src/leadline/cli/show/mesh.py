@@ -62,8 +62,8 @@ def mesh(
     threshold: Annotated[str, typer.Option(help="Slow from here on: 5us, 800ns; of loss 1%. Default: 5us, 1%.")] = "",
     by: Annotated[By, typer.Option(help="Rows of the matrix; folded further where they do not fit.")] = By.HOST,
     traffic_class: Annotated[
-        int, typer.Option("--class", min=-1, max=255, help="Traffic class. Default: the one probed most.")
-    ] = -1,
+        int | None, typer.Option("--class", min=0, max=255, help="Traffic class. Default: the one probed most.")
+    ] = None,
     at: AtOption = "",
     watching: WatchOption = False,
     every_s: EveryOption = 2.0,
@@ -77,7 +77,7 @@ def mesh(
 
     def ask() -> dict[str, Any]:
         asked = {"at": at, "cluster": cluster}
-        chosen = {"measure": measure.value, "class": traffic_class if traffic_class >= 0 else ""}
+        chosen = {"measure": measure.value, "class": "" if traffic_class is None else traffic_class}
         return {
             "mesh": client.get("/api/v1/mesh", **asked, **chosen),
             "board": client.get("/api/v1/mesh/hosts", **asked, **chosen),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from statistics import median_high
 from typing import Any
 
 from leadline.model.tables.fabric import COLOCATION
@@ -193,10 +193,11 @@ def _over_time(rows: Iterable[Row]) -> list[Row]:
 
 
 def _over_peers(rows: Sequence[Row]) -> Row:
-    """One window. Of pairs of which nothing arrived only the loss counts, unless there are no others."""
+    """One window. Of pairs of which nothing arrived only the loss counts, unless there are no others.
+    The median is one that was measured, as in the store: of an even number the upper."""
     heard = [row for row in rows if not silent(row)] or rows
     bounds = [row["bound_ns"] for row in heard]
-    middle = {name: round(median(row[name] for row in heard)) for name in ("min_ns", "p50_ns", "p99_ns")}
+    middle = {name: median_high(row[name] for row in heard) for name in ("min_ns", "p50_ns", "p99_ns")}
     return {
         "end_ns": rows[0]["end_ns"], "window_ns": rows[0]["window_ns"], **middle,
         "lost": sum(row["lost"] for row in rows) / len(rows), "peers": len(rows),

@@ -65,7 +65,7 @@ def doubts(fit: Mapping[str, Any], main: int | None, newest_ns: int) -> Sequence
     if main is not None and fit["island"] != main:
         found.append(f"on island {fit['island']}: not comparable with clocks of island {main}")
     if fit["bound_ns"] >= WIDE_NS:
-        found.append(f"its bound is {fit['bound_ns'] / 1000:.3g} us: events closer than that are not ordered")
+        found.append(f"its bound is {fit['bound_ns'] / 1000:.3g} µs: events closer than that are not ordered")
     if abs(fit["rate_ppb"]) >= FAST_PPB:
         found.append(f"drifts by {fit['rate_ppb'] / 1000:.3g} ppm: more than a sound oscillator does")
     return found

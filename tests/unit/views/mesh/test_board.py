@@ -145,7 +145,7 @@ def test_doubts_of_clocks(store: Store) -> None:
     told = {each["host"]: " ".join(each["doubts"]) for each in found["clocks"]}
     assert told["h1"] == told["h2"] == ""
     assert "carried" in told["h3"]
-    assert "2.4 us" in told["h3"]
+    assert "2.4 µs" in told["h3"]
     assert "island 2: not comparable with clocks of island 1" in told["h4"]
     assert told["h5"].startswith("lost")
     assert "30 s before" in told["h6"]

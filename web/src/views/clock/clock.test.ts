@@ -4,6 +4,7 @@ import {
   bothWays,
   type Clock,
   clockState,
+  doubtedFirst,
   drift,
   measureOf,
   offset,
@@ -49,6 +50,11 @@ test("no offset without its bound, none at all of a lost clock", () => {
     "unknown",
   ]);
   expect(clockState({ ...CLOCK, doubts: ["on island 2"] })).toBe("watch");
+});
+
+test("doubtful clocks come first, the least certain of each first", () => {
+  const clocks = [CLOCK, { ...CLOCK, host: "h2", doubts: ["lost"] }, { ...CLOCK, host: "h3" }];
+  expect(doubtedFirst(clocks).map((one) => one.host)).toEqual(["h2", "h1", "h3"]);
 });
 
 test("a median has its bound as a band, and a gap where nothing arrived", () => {

@@ -44,6 +44,11 @@ export function clockState(one: Clock): State {
   return one.state === "lost" ? "unknown" : one.doubts.length || one.state !== "fitted" ? "watch" : "good";
 }
 
+/** Those that are not to be trusted first, otherwise as they come: the least certain first. */
+export function doubtedFirst(clocks: readonly Clock[]): Clock[] {
+  return [...clocks.filter((one) => one.doubts.length), ...clocks.filter((one) => !one.doubts.length)];
+}
+
 /** A median with its bound as a band: where the bound is unknown there is none. */
 export function banded(
   windows: readonly Pick<Window, "end_ns" | "p50_ns" | "p99_ns" | "bound_ns">[],
