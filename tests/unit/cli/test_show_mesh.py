@@ -166,18 +166,18 @@ def test_live_until_interrupted(server: RunningLeadline, verb: tuple[str, ...]) 
     program = f"{usual}from leadline.cli.main import main; main()"
     command = [sys.executable, "-c", program, *verb, "--watch", "--every", "0.5", "--server", server.url]
     environ = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environ)
-    os.close(theirs)
-    try:
-        seen = _read_until(ours, lambda text: text.count("Ctrl-C ends") >= 2)
-        process.send_signal(signal.SIGINT)
-        seen += _read_until(ours, lambda _: process.poll() is not None)
-        assert process.wait(20) == 0
-        assert process.stderr is not None
-        assert process.stderr.read() == b""
-    finally:
-        process.kill()
-        os.close(ours)
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environ) as process:
+        os.close(theirs)
+        try:
+            seen = _read_until(ours, lambda text: text.count("Ctrl-C ends") >= 2)
+            process.send_signal(signal.SIGINT)
+            seen += _read_until(ours, lambda _: process.poll() is not None)
+            assert process.wait(20) == 0
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+        finally:
+            process.kill()
+            os.close(ours)
     assert "\x1b[?1049l" in seen, "the screen as it was before"
     left = seen.rpartition("\x1b[?1049l")[2]
     assert "h3" in left, "what was last seen stays"

@@ -62,7 +62,7 @@ def tell(out: Console, found: Mapping[str, Any], match: str = "", url: str = "")
     _head(out, found, clocks)
     several = len({row["host"] for row in clocks}) < len(clocks)
     rows = [_row(row, found["at_ns"], several) for row in clocks[:ROWS_MAX]]
-    out.print(table(rows, list(rows[0]), right=["offset", "bound", "drift", "noise", "island", "age"]))
+    out.print(table(rows, list(rows[0]), right=["offset", "bound", "drift", "island", "age"]))
     if len(clocks) > ROWS_MAX:
         out.print(f"and {len(clocks) - ROWS_MAX} better known; see --output json", style="dim")
     _doubts(out, clocks)
@@ -91,7 +91,6 @@ def _row(row: Mapping[str, Any], at_ns: int, several: bool) -> dict[str, Any]:
         "offset": "unknown" if lost else f"{sign}{duration(row['offset_ns'] / 1e9)}",
         "bound": None if lost else duration(row["bound_ns"] / 1e9),
         "drift": None if lost else drift_words(row["rate_ppb"]),
-        "noise": None if lost else duration(row["noise_ns"] / 1e9),
         "island": None if lost else row["island"], "age": ago(max(0.0, (at_ns - row["end_ns"]) / 1e9)),
     }  # fmt: skip
 
