@@ -87,4 +87,5 @@ test("two ways differ only if the clocks allow to say so", () => {
   expect(asymmetry(WINDOW, { ...WINDOW, p50_ns: 9000 })).toContain("the paths differ");
   expect(asymmetry(WINDOW, { ...WINDOW, bound_ns: null })).toContain("unknown");
   expect(asymmetry(WINDOW, undefined)).toContain("nothing to compare");
+  expect(asymmetry(WINDOW, { ...WINDOW, lost: 1 })).toContain("nothing arrives");
 });

@@ -101,6 +101,7 @@ export function pairOf(text: string): { src: string; dst: string } | undefined {
 /** What differs between the two ways, and whether the clocks allow to say so. */
 export function asymmetry(there: Window | undefined, back: Window | undefined): string {
   if (!there || !back) return "only one direction was measured: nothing to compare";
+  if (there.lost >= 1 || back.lost >= 1) return "of one direction nothing arrives: nothing to compare";
   const apart = there.p50_ns - back.p50_ns;
   const words = `medians differ by ${duration(Math.abs(apart) / 1e9)}`;
   if (there.bound_ns === null || back.bound_ns === null) return `${words}; how well clocks agree is unknown`;
