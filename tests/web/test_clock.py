@@ -84,3 +84,13 @@ def test_queue_pairs_and_clocks_are_named(mesh: str, open_page: Callable[..., Pa
     expect(page.get_by_role("row", name=re.compile("bert-1.*queue pair 17.*90 µs"))).to_be_visible()
     expect(page.get_by_text("4 of 6 not to be trusted")).to_be_visible()
     expect(page.get_by_text("on island 2: not comparable with clocks of island 1")).to_be_visible()
+
+
+def test_a_pair_of_which_nothing_arrives_is_not_just_unknown(mesh: str, open_page: Callable[..., Page]) -> None:
+    page = open_page(f"{mesh}/clock")
+    matrix = page.get_by_role("application").nth(1)
+    matrix.focus()
+    page.keyboard.press("End")
+    for _ in range(4):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_text(re.compile("to h5: nothing arrives"))).to_be_visible()
