@@ -41,6 +41,7 @@ NOT_RUN: Mapping[str, str] = {
     r"export ": "sets variables of the reader's shell",
     r"(curl|leadline) .*leadline\.example": "needs a second host with TLS; tests/unit/server/tokens has one",
     r"(\w+=\S+ )?(\S*/)?leadline (up|replay|top|demo|run)\b": "runs until stopped; the recorded server is a replay",
+    r"leadline show (mesh|clock) .*--watch": "runs until it is stopped; tests/unit/cli/test_show_mesh.py",
     r"leadline agent(?!.*--(once|permissions))": "runs until it is stopped; the same flags with --once are run",
     r"leadline lab\b(?!.*--plan)": "needs root and network namespaces, and takes minutes; tests/lab runs it",
     r"leadline (import trace|show whatif)\b": "a replay takes no other telemetry; tests/unit/cli/test_import_trace.py",

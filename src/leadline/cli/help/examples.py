@@ -72,6 +72,17 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     ),
     "show path": ("leadline show path bert-1/0 bert-1/1",),
     "show flows": ("leadline show flows bert-1",),
+    "show mesh": (
+        "leadline show mesh",
+        "leadline show mesh rack3 --measure lost --threshold 0.5%  # only hosts of this rack",
+        "leadline show mesh --job bert-1 --watch  # live, until Ctrl-C",
+        "leadline show mesh --by pod --output csv > pairs.csv",
+    ),
+    "show clock": (
+        "leadline show clock",
+        "leadline show clock --watch --every 0.5  # live, until Ctrl-C",
+        "leadline show clock n12 --at -15m --output json",
+    ),
     "show ledger": ("leadline show ledger bert-1", "leadline show ledger bert-1 --from -2h --svg ledger.svg"),
     "show incidents": ("leadline show incidents --state open", "leadline show incidents bert-1 --from -24h"),
     "show symptoms": ("leadline show symptoms bert-1",),

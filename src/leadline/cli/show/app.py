@@ -13,11 +13,13 @@ from leadline.cli.options import Output, OutputOption, ServerOption
 from leadline.cli.output import console, emit, size, table, when
 from leadline.cli.show.analyses import print_analyses
 from leadline.cli.show.anomalies import anomalies
+from leadline.cli.show.clock import clock
 from leadline.cli.show.failures import failures
 from leadline.cli.show.flows import flows
 from leadline.cli.show.graph import graph
 from leadline.cli.show.incidents import incidents
 from leadline.cli.show.ledger import ledger
+from leadline.cli.show.mesh import mesh
 from leadline.cli.show.messages import messages
 from leadline.cli.show.path import path
 from leadline.cli.show.rules import rules
@@ -32,7 +34,7 @@ DAILY, INNER = "Every day", "Under the hood"
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Show what was measured, and what Leadline concludes from it."
 )
-for daily in (incidents, ledger, failures, sle, graph, path, flows):
+for daily in (incidents, ledger, failures, sle, graph, path, flows, mesh, clock):
     app.command(rich_help_panel=DAILY)(daily)
 for inner in (symptoms, anomalies, expectations, rules, messages, whatif):
     app.command(rich_help_panel=INNER)(inner)

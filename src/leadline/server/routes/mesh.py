@@ -8,20 +8,15 @@ from fastapi import Query
 
 from leadline.server.asking import At, Cluster, From, Reading, To, answers
 from leadline.server.tokens.rights import guarded_router
-from leadline.views.mesh import (
-    SPAN_NS,
-    Class,
-    ClockAnswer,
-    Host,
-    Measure,
-    MeshAnswer,
-    PairAnswer,
-    Row,
-    clock_answer,
-    mesh_answer,
-    pair_answer,
-)
+from leadline.views.mesh.board import board_answer, host_answer
+from leadline.views.mesh.clocks import clock_answer
+from leadline.views.mesh.flows import flows_answer
+from leadline.views.mesh.pairs import mesh_answer, pair_answer
+from leadline.views.mesh.types import BoardAnswer, ClockAnswer, FlowsDelayAnswer, HostAnswer, MeshAnswer, PairAnswer
+from leadline.views.mesh.windows import SPAN_NS, Measure, Row
 
+Host = Annotated[str, Query(description="a host, as the mesh names it", min_length=1, max_length=1000)]
+Class = Annotated[int | None, Query(alias="class", description="traffic class; by default the one probed most")]
 Chosen = Annotated[
     Measure, Query(description="one-way delay: median, 99th percentile, smallest, queueing; or share of probes lost")
 ]
@@ -49,6 +44,41 @@ def pair(
         asked = reader.one_cluster(asked)
         begin_ns = asked.at_ns - SPAN_NS if from_ns is None else from_ns
         return pair_answer(reader.parts.store, asked, begin_ns, src, dst, traffic_class)
+
+
+@router.get("/api/v1/mesh/hosts", tags=["time"], **answers(BoardAnswer))
+def board(
+    reader: Reading, at: At = "", measure: Chosen = "p99", traffic_class: Class = None,
+    address: Annotated[str, Query(description="part of an address; its hosts are `at_address`", max_length=64)] = "",
+    cluster: Cluster = "",
+) -> Row:  # fmt: skip
+    """Every host by place: its delay inbound and outbound over its peers, jobs, NICs, and whether it is dark."""
+    with reader.turn():
+        asked = reader.one_cluster(reader.asked(at, cluster))
+        return board_answer(reader.parts.store, asked, measure, traffic_class, address)
+
+
+@router.get("/api/v1/mesh/host", tags=["time"], **answers(HostAnswer))
+def of_host(
+    reader: Reading, host: Host, since: From = "", until: To = "", traffic_class: Class = None, cluster: Cluster = ""
+) -> Row:
+    """One-way delay of one host over time, medians over its peers, and each peer now. Of the last hour by default."""
+    asked, from_ns = reader.span(since, until, cluster)
+    with reader.turn():
+        asked = reader.one_cluster(asked)
+        begin_ns = asked.at_ns - SPAN_NS if from_ns is None else from_ns
+        return host_answer(reader.parts.store, asked, begin_ns, host, traffic_class)
+
+
+@router.get("/api/v1/mesh/flows", tags=["time"], **answers(FlowsDelayAnswer))
+def flows(
+    reader: Reading, at: At = "",
+    job: Annotated[str, Query(description="only this job", max_length=1000)] = "",
+    cluster: Cluster = "",
+) -> Row:  # fmt: skip
+    """Queue pairs and sockets by the one-way delay of the messages that rode them, with their jobs."""
+    with reader.turn():
+        return flows_answer(reader.parts.store, reader.one_cluster(reader.asked(at, cluster)), job)
 
 
 @router.get("/api/v1/clock", tags=["time"], **answers(ClockAnswer))

@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
 import {
   asymmetry,
+  bothWays,
   type Clock,
   clockState,
+  doubtedFirst,
   drift,
   measureOf,
   offset,
@@ -23,6 +25,7 @@ const CLOCK: Clock = {
   noise_ns: 40,
   island: 1,
   state: "fitted",
+  doubts: [],
 };
 const WINDOW: Window = {
   end_ns: 1,
@@ -46,6 +49,25 @@ test("no offset without its bound, none at all of a lost clock", () => {
     "watch",
     "unknown",
   ]);
+  expect(clockState({ ...CLOCK, doubts: ["on island 2"] })).toBe("watch");
+});
+
+test("doubtful clocks come first, the least certain of each first", () => {
+  const clocks = [CLOCK, { ...CLOCK, host: "h2", doubts: ["lost"] }, { ...CLOCK, host: "h3" }];
+  expect(doubtedFirst(clocks).map((one) => one.host)).toEqual(["h2", "h1", "h3"]);
+});
+
+test("a median has its bound as a band, and a gap where nothing arrived", () => {
+  const there = [WINDOW, { ...WINDOW, end_ns: 2, bound_ns: null }, { ...WINDOW, end_ns: 3, lost: 1 }];
+  const { times, lines } = bothWays(["h1 to h2", "h2 to h1"], there, [
+    { ...WINDOW, end_ns: 2, p50_ns: 100, bound_ns: 200 },
+  ]);
+  expect(times).toEqual([1, 2]);
+  expect(lines.map((one) => one.label)).toEqual(["h1 to h2", "h1 to h2, p99", "h2 to h1", "h2 to h1, p99"]);
+  expect(lines[0]?.values).toEqual([5e-6, 5e-6]);
+  expect(lines[0]?.low).toEqual([4.8e-6, null]);
+  expect(lines[2]?.low).toEqual([null, 0]);
+  expect(lines[2]?.high?.[1]).toBeCloseTo(3e-7, 12);
 });
 
 test("measures have their units", () => {
@@ -65,4 +87,5 @@ test("two ways differ only if the clocks allow to say so", () => {
   expect(asymmetry(WINDOW, { ...WINDOW, p50_ns: 9000 })).toContain("the paths differ");
   expect(asymmetry(WINDOW, { ...WINDOW, bound_ns: null })).toContain("unknown");
   expect(asymmetry(WINDOW, undefined)).toContain("nothing to compare");
+  expect(asymmetry(WINDOW, { ...WINDOW, lost: 1 })).toContain("nothing arrives");
 });

@@ -118,7 +118,7 @@ export function counted(classes: Uint8Array): number[] {
 const NOWHERE = "no data";
 
 /** The fleet by place: the widest told (pod, then ECMP group), racks in it. Without either one group. */
-export function byPlace(fleet: Fleet): Group[] {
+export function byPlace(fleet: Pick<Fleet, "hosts" | "tags">): Group[] {
   const tag = (name: string) => fleet.tags.find((one) => one.name === name && one.values.length > 0);
   const inner = tag("rack") ?? tag("ecmp");
   const outer = inner?.name === "rack" ? (tag("pod") ?? tag("ecmp")) : tag("pod");
@@ -163,7 +163,7 @@ function titled(tag: Tag | undefined, name: string): string {
 }
 
 /** The fleet by job: those of each job together, in the order of hosts; hosts of none last. */
-export function byJob(fleet: Fleet): Group[] {
+export function byJob(fleet: Pick<Fleet, "jobs" | "jobs_of">): Group[] {
   const of = new Map<number, number[]>();
   fleet.jobs_of.forEach((jobs, host) => {
     const job = jobs[0] ?? -1;

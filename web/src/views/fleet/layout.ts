@@ -36,12 +36,18 @@ interface Packed {
   readonly place: (x: number, y: number) => void;
 }
 
-/** Places for `hosts` hosts, those of each group together, as wide as `aspect` times as high. */
-export function layoutOf(groups: readonly Group[], hosts: number, aspect: number): Layout {
+/** Places for `hosts` hosts, those of each group together, as wide as `aspect` times as high; names as a screen of that
+ *  area has room for. */
+export function layoutOf(
+  groups: readonly Group[],
+  hosts: number,
+  aspect: number,
+  areaPx = SCREEN_PX,
+): Layout {
   const x = new Float32Array(hosts).fill(NaN);
   const y = new Float32Array(hosts).fill(NaN);
   const blocks: Block[] = [];
-  const tilePx = Math.min(132, Math.sqrt(SCREEN_PX / Math.max(1, hosts) / 1.4));
+  const tilePx = Math.min(132, Math.sqrt(areaPx / Math.max(1, hosts) / 1.4));
   const line = LINE_PX / tilePx;
   const alone = groups.length === 1 && groups[0]?.inner.length === 1;
   const outer = groups.map((group) => packedGroup(group, x, y, blocks, line, alone ? aspect : 1.4));

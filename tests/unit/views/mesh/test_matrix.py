@@ -12,18 +12,10 @@ from tests.unit.views.paths.path_rows import filled
 from leadline.model.principal import Principal, Role
 from leadline.store import Store
 from leadline.views.asked import Asked
-from leadline.views.mesh import (
-    HOSTS_MAX,
-    LOOK_NS,
-    NO_CLOCK,
-    NO_DELAY,
-    ClockAnswer,
-    MeshAnswer,
-    PairAnswer,
-    clock_answer,
-    mesh_answer,
-    pair_answer,
-)
+from leadline.views.mesh.clocks import NO_CLOCK, clock_answer
+from leadline.views.mesh.pairs import HOSTS_MAX, mesh_answer, pair_answer
+from leadline.views.mesh.types import ClockAnswer, MeshAnswer, PairAnswer
+from leadline.views.mesh.windows import LOOK_NS, NO_DELAY
 
 S = 10**9
 END = 1_750_000_000 * S
@@ -83,10 +75,15 @@ def mesh(store: Store, measure: Any = "p50", who: Principal | None = None, **mor
     return found
 
 
+def test_what_is_lost_is_known_where_no_delay_is(store: Store) -> None:
+    assert mesh(store, "lost")["values"][2][1] == 1.0
+
+
 def test_matrix_is_of_the_newest_windows_senders_as_rows(store: Store) -> None:
     found = mesh(store)
     assert found["hosts"] == ["h1", "h2", "h10"], "by number, not by letter"
-    assert found["values"] == [[None, 7_000, None], [6_000, None, 5_000], [None, 4_000, None]]
+    assert found["values"] == [[None, 7_000, None], [6_000, None, 5_000], [None, None, None]]
+    assert found["silent"] == [(2, 1)], "h10 to h2: probed, and nothing arrived, so that there is no delay to tell"
     assert found["bounds_ns"][0][1] == 200
     assert found["bounds_ns"][1][0] is None
     assert (found["unit"], found["traffic_class"], found["why"]) == ("ns", 0, "")

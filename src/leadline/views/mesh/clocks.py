@@ -1,0 +1,81 @@
+"""`GET /api/v1/clock`: the newest fit of each clock, which of them can be compared, and which are not to be trusted.
+
+clock_fit ──> newest fit of each clock ──> doubts (lost, carried, silent, another island, a bound too wide)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leadline.model.tables.fabric import CLOCK_FIT
+from leadline.model.units import S
+from leadline.store import Store
+from leadline.views.asked import Asked
+from leadline.views.mesh.windows import LOOK_NS, Row, rows_of, where_of
+from leadline.views.rows import SCHEMA_VERSION, rows_where
+
+NO_CLOCK = "No clock was fitted within ten minutes, so times of different hosts are compared as each host reports them"
+WIDE_NS = 2_000
+"""A bound from here on is told: with stamps taken in user space it is smaller, and so are few delays in a rack."""
+STALE_NS = 5 * S  # fits come four times a second; this is twenty in a row that did not
+FAST_PPB = 100_000.0  # crystals drift less than 100 ppm: beyond it the clock, or its fit, is broken
+Island = tuple[str, str, int]
+
+
+def clock_answer(store: Store, asked: Asked) -> Row:
+    """What `/api/v1/clock` says."""
+    where = where_of(asked, asked.at_ns - LOOK_NS)
+    names = ("tenant", "cluster", "host", "clock")
+    told = ", ".join(f"toString({name}) AS {name}" for name in names)
+    sql = (
+        f"SELECT {told}, end_ns, offset_ns, bound_ns, rate_ppb, noise_ns, island, toString(state) AS state "
+        f"FROM ({rows_where(CLOCK_FIT, where)}) ORDER BY end_ns DESC LIMIT 1 BY {', '.join(names)}"
+    )
+    clocks = sorted(rows_of(store, asked, sql), key=lambda row: (row["state"] != "lost", -row["bound_ns"], row["host"]))
+    held = [row for row in clocks if row["state"] != "lost"]
+    sizes = Counter(_island(row) for row in held)
+    newest_ns = max((row["end_ns"] for row in clocks), default=0)
+    return {
+        "schema": SCHEMA_VERSION, "at_ns": asked.at_ns,
+        "clocks": [{**row, "doubts": doubts(row, _largest(sizes, row), newest_ns)} for row in clocks],
+        "islands": len(sizes),
+        "island_sizes": [
+            {"tenant": tenant, "cluster": cluster, "island": island, "clocks": count}
+            for (tenant, cluster, island), count in sorted(sizes.items(), key=lambda each: (-each[1], each[0]))
+        ],
+        "worst_bound_ns": max((row["bound_ns"] for row in held), default=None),
+        "why": "" if clocks else NO_CLOCK,
+    }  # fmt: skip
+
+
+def doubts(fit: Mapping[str, Any], main: int | None, newest_ns: int) -> Sequence[str]:
+    """Why times of a clock are not to be trusted, in words; none: they are, to within its bound.
+
+    `main`: the largest island of its cluster; `newest_ns`: end of the newest fit of any clock.
+    """
+    if fit["state"] == "lost":
+        return ["lost: no probe of it came back, so its times are compared as the host reports them"]
+    found = []
+    if fit["state"] == "carried":
+        found.append("carried on from an older fit: its bound grows until probes come back")
+    elif newest_ns - fit["end_ns"] >= STALE_NS:
+        found.append(f"last fitted {(newest_ns - fit['end_ns']) / S:.0f} s before the newest of the others")
+    if main is not None and fit["island"] != main:
+        found.append(f"on island {fit['island']}: not comparable with clocks of island {main}")
+    if fit["bound_ns"] >= WIDE_NS:
+        found.append(f"its bound is {fit['bound_ns'] / 1000:.3g} µs: events closer than that are not ordered")
+    if abs(fit["rate_ppb"]) >= FAST_PPB:
+        found.append(f"drifts by {fit['rate_ppb'] / 1000:.3g} ppm: more than a sound oscillator does")
+    return found
+
+
+def _island(row: Mapping[str, Any]) -> Island:
+    return row["tenant"], row["cluster"], row["island"]
+
+
+def _largest(sizes: Mapping[Island, int], row: Mapping[str, Any]) -> int | None:
+    """Of the islands of its cluster; of those as large the first."""
+    own = {island: count for (*whose, island), count in sizes.items() if whose == [row["tenant"], row["cluster"]]}
+    return min(own, key=lambda island: (-own[island], island)) if own else None
