@@ -89,7 +89,10 @@ def sizes_grid() -> str:
     rows = [row(place) for place in range(len(sizes[0].needs))]
     rows.insert(
         0,
-        ("machine to have", *(f"{cores:.0f} cores, {_bytes(size)}" for cores, size in zip(have, memory, strict=True))),
+        (
+            "machine to have",
+            *(f"{cores or 0:.0f} cores, {_bytes(each or 0.0)}" for cores, each in zip(have, memory, strict=True)),
+        ),
     )
     return grid(("", *(f"{hosts:,} hosts" for hosts in HOSTS)), rows)
 

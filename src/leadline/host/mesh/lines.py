@@ -307,7 +307,7 @@ def _silence(of: _Fields) -> Silence:
 def _trace(of: _Fields) -> Trace:
     hops = of.found.get("hops")
     if type(hops) is not list or not all(each is None or type(each) is str for each in hops):
-        raise of.refuse("hops", "a list of addresses and nulls")
+        raise of.wrong("hops", "a list of addresses and nulls")
     return Trace(
         of.text("src"), of.text("dst"), of.amount("src_port"), of.amount("class"), of.whole("time_ns"), tuple(hops)
     )
