@@ -27,7 +27,7 @@ from tests.senders.running import RunningLeadline
 
 from leadline.ingest.http import PATHS
 
-EXAMPLES = 234  # for all operations together
+EXAMPLES = 240  # for all operations together
 WRONG_EXAMPLES = 4  # of input that the document does not allow, for each operation that takes any
 BODIES = 12  # for each way in and type of content
 CHECKS = [
