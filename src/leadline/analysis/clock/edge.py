@@ -50,9 +50,8 @@ SPARSE_NS = 12.0
 # Ratio of a shift of newest points to what lies wider between them, above which it is none of queues (theirs is 1); ns
 # that are added, because lines may be off a quarter of a second ahead. Source: judgement.
 SHIFT_RATIO, SHIFT_NS = 1.5, 250.0
-SHIFT_SPREADS = (
-    6.0  # deviations of the line that are added to these, since sparse ones are off by more. Source: judgement.
-)
+# Deviations of the line that are added too, since sparse ones are off by more. Source: judgement.
+SHIFT_SPREADS = 6.0
 
 
 @dataclass(frozen=True, slots=True)

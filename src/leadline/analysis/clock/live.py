@@ -76,6 +76,9 @@ ANCHOR_S = 10.0
 SLEW_PPB = 10_000.0
 
 
+PAUSE_NS = 50_000_000  # least gap that is a pause, since threads of a busy host wait for some ms. Source: judgement.
+
+
 class State(IntEnum):
     """What is known of a clock; words as in `clock_fit`."""
 
@@ -565,7 +568,7 @@ def ordered(a_ns: int, bound_a: float, b_ns: int, bound_b: float) -> int:
     return -1 if apart > 0 else 1
 
 
-def pauses(sent_N: Ints, usual_ns: int, least_ns: int = 50_000_000) -> Ints:
+def pauses(sent_N: Ints, usual_ns: int, least_ns: int = PAUSE_NS) -> Ints:
     """Pauses of a host, (P, 2) begin and end on its clock: gaps in what it sends, of all its edges together, in order.
 
     A host that sends every `usual_ns` and is silent for three times that and at least `least_ns` stood still.

@@ -38,7 +38,7 @@ SCALE_SIGMAS = 4.0
 # Scale of Huber's weights in standard deviations, below which all edges count alike. Source: textbook (Huber 1964:
 # 1.345 for 95 % efficiency); less, as it is only where the other begins.
 HUBER_SIGMAS = 1.0
-HUBER_MAX = 8  # rounds at most of Huber's weights, as more move little. Source: measured (docs/log.md).
+HUBER_MAX = 8  # number of rounds at most of Huber's weights, as more move little. Source: measured (docs/log.md).
 # Residual in standard deviations beyond which an edge is told as asymmetric, as one in 10^8 is by chance. It must also
 # be larger than `FLAG_NS`. Source: judgement.
 FLAG_SIGMAS = 6.0

@@ -68,7 +68,10 @@ def solve(src_E: Ints, dst_E: Ints, value_E: Floats, weight_E: Floats, x_H: Floa
     done = 0
     while done < steps and size > tol * tol * aim and size > 0:
         _applied(src_E, dst_E, weight_E, p_H, ap_H)
-        alpha = size / (p_H * ap_H).sum()
+        curve = (p_H * ap_H).sum()
+        if curve <= 0:  # what is left is so small that its square is nothing
+            break
+        alpha = size / curve
         new = 0.0
         for h in range(hosts):
             x_H[h] += alpha * p_H[h]
