@@ -129,8 +129,7 @@ def test_clocks_for_people_and_programs(server: RunningLeadline, leadline_cli: R
 def test_without_rows_it_says_what_to_do(empty: RunningLeadline, leadline_cli: Run, verb: tuple[str, ...]) -> None:
     ran = leadline_cli(*verb, "--server", empty.url)
     assert ran.code == 0
-    assert f"agent --server {empty.url}" in ran.out
-    assert "--no-mesh" in ran.out
+    assert f"agent --mesh --server {empty.url}" in ran.out
     rows = leadline_cli(*verb, "--server", empty.url, "--output", "csv")
     assert (rows.code, rows.out.strip()) == (0, "")
 

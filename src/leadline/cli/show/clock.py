@@ -53,8 +53,8 @@ def tell(out: Console, found: Mapping[str, Any], match: str = "", url: str = "")
     if found["why"]:
         out.print(f"{found['why']}.", style="yellow")
         out.print("Clocks are fitted from probes between agents; start one on each of two hosts or more:")
-        out.print(f"  {pasted('agent')} --server {url}", soft_wrap=True)
-        out.print("An agent probes unless it was started with --no-mesh.")
+        out.print(f"  {pasted('agent')} --mesh --server {url}", soft_wrap=True)
+        out.print("An agent without --mesh (agent.mesh) does not probe.")
         return
     if not clocks:
         out.print(f"no clock of a host with {match!r} in its name is fitted", style="yellow")

@@ -146,8 +146,8 @@ def tell(
 def _empty(out: Console, why: str, url: str) -> None:
     out.print(f"{why}.", style="yellow")
     out.print("Delays come from agents that probe each other; start one on each of two hosts or more:")
-    out.print(f"  {pasted('agent')} --server {url}", soft_wrap=True)
-    out.print("An agent probes unless it was started with --no-mesh. `leadline doctor` says what a host lacks.")
+    out.print(f"  {pasted('agent')} --mesh --server {url}", soft_wrap=True)
+    out.print("An agent without --mesh (agent.mesh) does not probe. `leadline doctor` says what a host lacks.")
 
 
 def _head(
