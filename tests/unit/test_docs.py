@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted({*DOCS.rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "tests").rglob("README.md")})
 TYPED = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]  # pages whose commands people type
-SITE_BYTES_MAX = 5_300_000  # it goes into the wheel
+SITE_BYTES_MAX = 5_500_000  # it goes into the wheel
 README_WORDS_MAX = 900  # a sentence, a picture, two commands, how to connect, what it does, limits
 
 
