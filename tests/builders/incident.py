@@ -149,6 +149,12 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
         "probe": [
             {"src": n.hosts[0], "dst": n.hosts[1], "tx_ns": times[0], "tx_clock": clock[0], "rx_clock": clock[1]}
         ],
+        "edge_fit": [
+            {
+                **seen[0], "src": n.hosts[0], "dst": n.hosts[1], "dst_clock": clock[1], "src_port": 8446,
+                "end_ns": times[0], "probe_ns": times[0], "state": "valid", "stamp": "kernel",
+            }
+        ],
         "relation": [
             {"child": f"rank:{n.job}/1", "parent": host[1], "kind": "runs-on", "from_ns": BEGIN_NS - 10**15},
             {"child": port, "parent": swport, "kind": "linked", "from_ns": BEGIN_NS + 5, "to_ns": END_NS},

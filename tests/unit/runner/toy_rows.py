@@ -59,7 +59,8 @@ def fits(seconds: range = range(-600, SECONDS, 10)) -> pa.Table:
     rows = [
         {
             "host": clock.split("/")[0], "clock": clock, "end_ns": BEGIN_NS + second * S, "offset_ns": offset_ns,
-            "rate_ppb": 0.0, "bound_ns": 1000, "state": "fitted", "analysis": "clock", "version": 1, "revision": 0,
+            "rate_ppb": 0.0, "bound_ns": 1000, "state": "fitted", "analysis": "coarse-clock", "version": 1,
+            "revision": 0,
         }
         for second in seconds
         for clock, offset_ns in OFFSET_NS.items()

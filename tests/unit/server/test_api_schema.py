@@ -27,7 +27,7 @@ from tests.senders.running import RunningLeadline
 
 from leadline.ingest.http import PATHS
 
-EXAMPLES = 240  # for all operations together
+EXAMPLES = 242  # for all operations together
 WRONG_EXAMPLES = 4  # of input that the document does not allow, for each operation that takes any
 BODIES = 12  # for each way in and type of content
 CHECKS = [
@@ -51,6 +51,7 @@ OPERATIONS = [
     ("GET", "/api/v1/mesh/host"),
     ("GET", "/api/v1/mesh/flows"),
     ("GET", "/api/v1/clock"),
+    ("POST", "/api/v1/mesh/members"),
     ("GET", "/api/v1/config"),
     ("GET", "/api/v1/tables"),
     ("GET", "/api/v1/tables/{table}"),

@@ -19,6 +19,7 @@ from leadline.model.principal import Principal, Role
 from leadline.server.health import counter_of, doctor
 from leadline.server.health_answers import DoctorAnswer
 from leadline.store import Store
+from leadline.store.asking.behind import Behind
 from leadline.views.asked import Asked
 from leadline.views.same_machine import SameMachines
 from leadline.views.sources import own_sources
@@ -97,7 +98,7 @@ def parts(store: Store) -> Any:
     live = SimpleNamespace(rows=lambda: {"step": 10})
     return SimpleNamespace(
         store=store, intake=intake, live=live, replay=None, runner=None, alerts=None, disk=None, memory=None,
-        background=None, kernels=None, started_ns=0, same_machines=SameMachines(),
+        background=None, kernels=None, started_ns=0, same_machines=SameMachines(), facts=Behind("facts"),
     )  # fmt: skip
 
 
