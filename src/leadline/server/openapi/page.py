@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, Response
 
-from leadline.model.principal import MARK, OPERATE, READ
+from leadline.model.principal import MARK, OPERATE, READ, WRITE
 from leadline.server.page import FRESH
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ PATH = "/docs/api"
 TEMPLATE = Path(__file__).with_name("api.html.jinja2")
 EXAMPLE_URL = "http://127.0.0.1:8440"  # of a server with the default settings
 # What each right is called on the page; roles: docs/how-to/connect-from-another-host.md.
-NEEDS = {"": "anyone", READ: "read", MARK: "mark", OPERATE: "operate"}
-WRITES = "write"
+NEEDS = {"": "anyone", READ: "read", WRITE: "write", MARK: "mark", OPERATE: "operate"}
+WRITES = NEEDS[WRITE]
 Answer = tuple[str, str, str, tuple[str, ...]]  # status, meaning, type, shapes
 _EXAMPLES = {"from": "-1h", "job": "bert-1", "src": "h1", "dst": "h2", "window": "24h"}  # of query parameters
 
