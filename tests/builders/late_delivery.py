@@ -134,7 +134,7 @@ class Site:
         tenant, cluster = self.recording.owner
         row: dict[str, Any] = {
             "tenant": tenant, "cluster": cluster, "host": host, "clock": f"{host}/0", "reported_ns": self.now(),
-            "to_ns": to_ns, "sender": "agent", "ranks": 1, "state": "open", "heard_ns": None,
+            "to_ns": to_ns, "sender": "agent", "ranks": 1, "state": "open", "heard_ns": None, "took_ns": None,
         }  # fmt: skip
         rows = [{**row, "job": job} for job in jobs]
         columns = {name: [each[name] for each in rows] for name in rows[0]}

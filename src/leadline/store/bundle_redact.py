@@ -49,7 +49,7 @@ NAME, ADDRESS, SENTENCE, WORD, FREE, JSON, LABELS = Kind
 # Every text column of every table, by name: a name means the same wherever it occurs.
 COLUMNS: dict[str, Kind] = {
     # whose and where
-    "tenant": NAME, "cluster": NAME, "host": NAME, "clock": NAME, "tx_clock": NAME, "rx_clock": NAME,
+    "tenant": NAME, "cluster": NAME, "host": NAME, "clock": NAME, "tx_clock": NAME, "rx_clock": NAME, "dst_clock": NAME,
     "entity": NAME, "others": NAME, "child": NAME, "parent": NAME, "owner": NAME, "actor": NAME,
     "job": NAME, "comm": NAME, "switch": NAME, "in_port": NAME, "out_port": NAME, "src": NAME, "dst": NAME,
     "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "src_rank": NAME, "dst_rank": NAME,

@@ -205,5 +205,5 @@ def _delays(mesh: _Mesh, told: pa.Table, window: Window) -> Iterator[dict[str, A
                 "p50_ns": sorted(columns[f"{way}_p50_ns"][row] for row in seen)[len(seen) // 2] + shift_ns,
                 "p99_ns": max(columns[f"{way}_p99_ns"][row] for row in seen) + shift_ns,
                 "queue_p99_ns": max(columns[f"{way}_queue_ns"][row] or 0 for row in seen), "lost": lost / sent,
-                "count": sent - lost, "bound_ns": bound_ns,
+                "count": min(sent - lost, 2**63 - 1), "bound_ns": bound_ns,
             }  # fmt: skip
