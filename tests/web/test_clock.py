@@ -1,4 +1,4 @@
-"""The view Clock and mesh in a real Chromium, of a made mesh: what it shows, by keyboard, on a phone, both themes."""
+"""The view Clock and mesh in a real Chromium, of rows that the test sends: shown, by keyboard, on a phone, themes."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import socket
 from collections.abc import Mapping
@@ -63,11 +64,14 @@ def parse_joined(text: bytes) -> Joined:
 
 
 def own_address(server: Server) -> str:
-    """The address of this host that reaches the server; loopback where that is on this host. Errors: WorldError."""
+    """The address of this host that reaches the server. Errors: WorldError where that is none that others reach."""
     family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as asked:
             asked.connect((server.host, server.port or 9))  # sends nothing
-            return str(asked.getsockname()[0])
+            found = str(asked.getsockname()[0])
     except OSError as error:
         raise WorldError(f"which address reaches {server.text}: {error.strerror}; set agent.mesh_address") from error
+    if ipaddress.ip_address(found.partition("%")[0]).is_loopback:  # others would probe themselves
+        raise WorldError(f"{server.text} is reached by loopback, where no other host is; set agent.mesh_address")
+    return found

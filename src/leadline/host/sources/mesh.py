@@ -6,6 +6,7 @@ server ── whom to probe ──> Mesh ──> leadline-prober ── edges, e
 from __future__ import annotations
 
 import collections
+import logging
 import threading
 import time
 
@@ -20,8 +21,9 @@ from leadline.host.post import server_of
 from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
 from leadline.host.sources.source import Source
-from leadline.model.errors import WorldError
+from leadline.model.errors import LeadlineError, WorldError
 
+LOG = logging.getLogger("leadline.agent")
 REPORT_S = 1.0
 READINGS = 5  # of two clocks, half a microsecond each: one of them is not interrupted
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
@@ -81,7 +83,13 @@ class Mesh(Source):
     def poll(self, now_ns: int) -> Found:
         """What the prober said since the last time. Errors: WorldError where the server does not say whom to probe."""
         if time.monotonic() >= self._again:
-            self._join()
+            try:
+                self._join()
+            except LeadlineError as error:  # those that are known are probed on, and what they show is told
+                if self._joined is None:
+                    raise
+                self._again = time.monotonic() + self._joined.every_s
+                LOG.warning("mesh: %s; the same hosts are probed on", error)
         with self._lock:
             edges, base_ns = list(self._edges), self._base_ns
             self._edges.clear()

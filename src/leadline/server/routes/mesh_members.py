@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from leadline.server.asking import Writing, answers
 from leadline.server.mesh.roster import Member
@@ -22,6 +23,15 @@ class MemberRequest(BaseModel):
     address: str = Field(min_length=2, max_length=45, pattern=r"^[0-9a-fA-F.:]+$", description="that it is probed at")
     port: int = Field(ge=1, le=65535, description="UDP")
     pod: str = Field(default="", max_length=255, pattern=_TEXT, description="empty: not known")
+
+    @field_validator("address")
+    @classmethod
+    def of_one_host(cls, address: str) -> str:
+        """Others send packets there, ten times a hundred a second."""
+        found = ipaddress.ip_address(address)
+        if found.is_multicast or found.is_unspecified or found.is_loopback:
+            raise ValueError("expected the address of one host, as others reach it")
+        return address
 
 
 class PeerAnswer(BaseModel):

@@ -31,6 +31,9 @@ def test_a_host_joins_and_is_told_whom_to_probe(leadline: RunningLeadline) -> No
     [
         ({"port": 0}, "port: Input should be greater than or equal to 1"),
         ({"address": "not an address"}, "address"),
+        ({"address": "127.0.0.1"}, "address: Value error, expected the address of one host"),
+        ({"address": "224.0.0.1"}, "address: Value error, expected the address of one host"),
+        ({"address": "1.2.3"}, "address: Value error, '1.2.3' does not appear to be"),
         ({"host": "two\nlines"}, "host"),
         ({"host": None}, "host: Input should be a valid string"),
     ],

@@ -1,0 +1,63 @@
+"""How a host takes part: where it can be probed, what the server says, and a server that says nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from leadline.host.mesh import membership
+from leadline.host.mesh.commands import Peer
+from leadline.host.mesh.lines import Edge, Way
+from leadline.host.mesh.membership import Joined, own_address, parse_joined
+from leadline.host.post import parse_server
+from leadline.host.sources import mesh
+from leadline.model.errors import DataError, WorldError
+
+PEER = {"number": 7, "host": "h2", "clock": "h2/1", "address": "10.0.0.2", "port": 8446, "owned": True}
+NO_WAY = Way(0, 0, 0, None, None, None, None)
+EDGE = Edge(
+    "h1", "h2", 0, 8446, 8446, 0, 10**18, 2 * 10**9, 10**9, 3, 0, "few-points", None, "kernel", NO_WAY, NO_WAY, None
+)
+
+
+def test_what_the_server_says_is_read_and_what_it_does_not_say_is_told() -> None:
+    told = {"number": 3, "key": "00" * 16, "every_s": 10.0, "peers": [PEER]}
+    found = parse_joined(json.dumps(told).encode())
+    assert found == Joined(3, bytes(16), 10.0, (Peer(7, "h2", "10.0.0.2", 8446, True),), {"h2": "h2/1"})
+    for wrong in (b"", b"[]", b'{"number": 3}', json.dumps({**told, "key": "no"}).encode()):
+        with pytest.raises(DataError, match="number, key, every_s and peers"):
+            parse_joined(wrong)
+
+
+@pytest.mark.parametrize("server", ["http://127.0.0.1:8440", "unix:/run/leadline/socket"])
+def test_an_address_that_no_other_host_reaches_is_none(server: str) -> None:
+    with pytest.raises(WorldError, match=r"set agent\.mesh_address"):
+        own_address(parse_server(server))
+
+
+def test_a_server_that_is_away_ends_no_probing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What edges showed was kept from being told for as long as the server did not say whom to probe."""
+
+    def away(*_: Any) -> Joined:
+        raise WorldError("the server is away")
+
+    monkeypatch.setattr(mesh, "join", away)
+    config = SimpleNamespace(
+        server="http://192.0.2.1:8440", token_file="", ca_file="", tenant="", cluster="", mesh_address="10.0.0.1",
+        mesh_port=8446, labels={}, spool=Path(),
+    )  # fmt: skip
+    site: Any = SimpleNamespace(config=config, host="h1", clock="h1/1")
+    source = mesh.Mesh(site)
+    with pytest.raises(WorldError, match="is away"):
+        source.poll(0)  # nobody is known yet
+    source._joined, source._again = Joined(3, bytes(16), 10.0, (), {"h2": "h2/1"}), 0.0
+    source._take(EDGE)
+    (fit,) = source.poll(0).fits
+    assert (fit.dst, fit.dst_clock, fit.state) == ("h2", "h2/1", "few-points")
+    assert source._again > time.monotonic() + 5, "it is asked again, and not each second"
+    assert membership.TIMEOUT_S < 2.0, "below what the agent waits for a source"
