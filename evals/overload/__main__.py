@@ -15,6 +15,7 @@ count what was acknowledged to them. After a minute, in which the server's CPU i
     refinements_lag_s      the same of all other analyses: they may be later, causes come first
     untold                 1 if it was behind by more than 30 s and `leadline doctor` did not say so, or did not answer
     doctor_s               seconds until `leadline doctor` was answered, asked a minute (10 s) before the end
+    past_windows           windows of the past that were left to judge at its end: now goes before them
     uncounted              requests refused, and datagrams of sFlow not taken, beyond those that counters tell of
     rest_s                 seconds from its end until no rows wait and verdicts are at most 5 s late: those of
                            causes (stall, merges: the fleet goes on), or all (load)
@@ -79,6 +80,7 @@ class Seen:
     refinements_lag_s: float | None = None
     doctor_s: float = 0.0
     rest_s: float = 0.0
+    past: float = 0.0  # windows
     unanswered: int = 0
     said: list[str] = field(default_factory=list)
     counted: dict[str, float] = field(default_factory=dict)
@@ -163,6 +165,7 @@ def figures(seen: Seen) -> list[Figure]:
         ),
         Figure(f"untold_{seen.case}", float(seen.untold), "cases", 0.0, "lower"),
         Figure(f"doctor_s_{seen.case}", seen.doctor_s, "s", 10.0, "lower"),
+        Figure(f"past_windows_{seen.case}", seen.past, "windows", better="lower"),
         Figure(f"uncounted_{seen.case}", seen.uncounted, "requests", 0.0, "lower"),
         Figure(f"rest_s_{seen.case}", seen.rest_s, "s", 60.0, "lower"),
     ]
@@ -228,6 +231,7 @@ def _watched(
             time.sleep(max(0.0, over - time.monotonic()))
             seen.causes_lag_s = seeing.worst_lag_s(True, over - LAST_S, over)
             seen.refinements_lag_s = seeing.worst_lag_s(False, over - LAST_S, over)
+            seen.past = seeing.past_windows()
         counting.stop()
         seen.rest_s = _late_until(seeing, over, all_of_them=control is None)
         seeing.stop()

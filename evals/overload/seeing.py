@@ -74,6 +74,10 @@ class Seeing:
         """Rows that wait to be stored, as told last."""
         return sum(amount for (name, _), amount in self.counts.items() if name == "leadline_queue_rows")
 
+    def past_windows(self) -> float:
+        """Windows of the past that are left to judge, as told last."""
+        return sum(amount for (name, _), amount in self.counts.items() if name == "leadline_analysis_past")
+
     def counted(self) -> dict[str, float]:
         """All that says that something was refused, lost, late or failed, since the server began."""
         return {

@@ -151,6 +151,7 @@ COUNTERS: tuple[Counter, ...] = (
     Counter("analysis_failed", "not_loaded", "windows", ERROR, "Windows with more rows than one query of Leadline may load.", "Raise store.load_bytes_max or store.load_seconds_max."),
     Counter("analysis_late", "judged_again", "windows", INFO, "Windows analysed again because rows arrived after they were closed.", _NOTHING),
     Counter("analysis_late", "too_late", "rows", INFO, "Rows that arrived too late for their windows to be analysed again automatically; they are stored.", "`leadline backfill` analyses those windows again."),
+    Counter("analysis_late", "put_off", "windows", INFO, "Windows that are analysed when there is time, as more closed than could be analysed.", "Give Leadline more CPU if this goes on growing."),
     Counter("analysis_late", "not_backfilled", "windows", INFO, "Windows that closed before a start, longer ago than `runner.backfill_s_max`.", "`leadline backfill` analyses them."),
     Counter("analysis_late", "unwatched", "spans", INFO, "Anomalies, symptoms and incidents whose end was not seen because data or analysis stopped; treated as over since last seen.", "See whether Leadline was off, or the job's telemetry ended; `leadline backfill` analyses what was missed."),
     Counter("clock_steps", "server", "steps", ERROR, "Times that the clock of this machine was set by more than 5 s; what was analysed with the wrong time is analysed again.", "See what sets it (chronyc tracking, timedatectl); often a time server that is briefly wrong."),

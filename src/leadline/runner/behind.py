@@ -8,7 +8,7 @@ Pure: the caller brings the time and does the judging.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from leadline.runner.watermarks import Job
@@ -72,6 +72,26 @@ class Behind:
             return None
         end_ns = min(found)
         return end_ns, frozenset(found[end_ns])
+
+    def put_off(self, come: Mapping[Job, int], to_ns: int) -> int:
+        """What can be judged by now is judged when there is time: nobody is farther back than its data (`come`; a job
+        that is not in it has all of it). Returns: up to when all of them were judged, `to_ns` at most."""
+        first_ns = to_ns
+        for job, waits in list(self._jobs.items()):
+            there_ns = min(come.get(job, to_ns), to_ns) // self._window_ns * self._window_ns
+            if waits.judged_to_ns < there_ns:
+                first_ns = min(first_ns, waits.judged_to_ns)
+                waits.judged_to_ns = there_ns
+            if waits.judged_to_ns >= to_ns:
+                del self._jobs[job]
+        return first_ns
+
+    def far_back(self, come: Mapping[Job, int], before_ns: int) -> int:
+        """How many jobs are judged no farther than that although their data has come farther."""
+        return sum(
+            waits.judged_to_ns < before_ns and come.get(job, before_ns) >= before_ns
+            for job, waits in self._jobs.items()
+        )
 
     def clock_stepped(self, others_ns: int, now_ns: int) -> None:
         """The clock was set: nobody is judged farther than those that are not behind, or waits for a time far ahead."""

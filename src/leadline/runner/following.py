@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from leadline.analysis.spec import Part
@@ -34,6 +35,14 @@ TOGETHER_NS = S
 # 4 times, which made 0.34 cores of all analyses instead of 0.19 (bench.live, 2026-11-28).
 CHEAP_SHARE = 0.05
 
+# Where what closed so long ago is not judged yet, more closes than can be judged: now goes first, and that is judged
+# when there is time. Source: judgement; a backlog of 90 s was caught up with in 31 s (evals.overload, 2026-11-28), and
+# a machine that is busy for a minute shall not have verdicts out of order.
+PUT_OFF_NS = 120 * S
+# and it has to last for so long: what an agent sends after an outage is judged in order meanwhile, at the speed of a
+# recording. Source: judgement.
+PUT_OFF_AFTER_NS = 30 * S
+
 JobsOn = Callable[[str, str, str], Iterable[Job]]
 
 
@@ -43,6 +52,7 @@ class Following:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self._lanes = lanes
         self._of_jobs: dict[str, list[Lane]] = {}  # by table: who judges jobs and reads it without waiting
+        self._far_back_ns: int | None = None  # since when more closes than is judged
 
     def begin(self) -> None:
         """From now on jobs are judged as far as their data has come. A recording's are not: there the time of each row
@@ -77,11 +87,16 @@ class Following:
         late_N = times_N < newest_ns
         if not late_N.any():
             return
-        firsts = first_by_job(rows.filter(pa.array(late_N)), times_N[late_N], jobs_on)
-        for job, first_ns in firsts.items():
-            for lane in lanes:
-                assert lane.behind is not None
-                schedule, flight = lane.schedule, lane.flight
+        rows, times_N = rows.filter(pa.array(late_N)), times_N[late_N]
+        firsts = first_by_job(rows, times_N, jobs_on)
+        for lane in lanes:
+            assert lane.behind is not None
+            schedule, flight = lane.schedule, lane.flight
+            mine = firsts
+            if schedule.asked:  # windows of the past that are still to come are judged with these rows
+                left_N = ~np.logical_or.reduce([(begin <= times_N) & (times_N < end) for begin, end in schedule.spans])
+                mine = first_by_job(rows.filter(pa.array(left_N)), times_N[left_N], jobs_on)
+            for job, first_ns in mine.items():
                 if flight is not None and first_ns < flight.due.end_ns and flight.wanted(job):
                     begin_ns = max(schedule.rhythm.begin(first_ns), schedule.oldest_ns(now_ns))
                     flight.missed[job] = min(flight.missed.get(job, begin_ns), begin_ns)
@@ -93,8 +108,43 @@ class Following:
     def told(self, lane: Lane, to_ns: int) -> None:
         """A lane has concluded something of a window that ends there: who has judged that time without it goes back."""
         for each in self._lanes if lane.behind is not None else ():
-            if lane in each.fed_by and each.read_to_ns >= to_ns:
+            asked = each.schedule.is_asked(each.schedule.rhythm.up(to_ns))  # it comes to that time by itself
+            if lane in each.fed_by and each.read_to_ns >= to_ns and not asked:
                 each.back_ns = to_ns - 1 if each.back_ns is None else min(each.back_ns, to_ns - 1)
+
+    def put_off(self, now_ns: int, come: Mapping[Job, int], above: Sequence[Sequence[int]]) -> int:
+        """Judge what closes now, and what closed before when there is time, if more closes than can be judged: all
+        analyses at once, as after a start. What is told of the past then has later windows judged again as far as late
+        rows have (`late_s`). `above`: by lane the places of those whose verdicts it reads. Returns: how many windows
+        are put off."""
+        if not any(self._is_far_back(lane, now_ns, come) for lane in self._lanes):
+            self._far_back_ns = None
+            return 0
+        since_ns = now_ns if self._far_back_ns is None else min(self._far_back_ns, now_ns)
+        self._far_back_ns = since_ns if now_ns - since_ns < PUT_OFF_AFTER_NS else None
+        if self._far_back_ns is not None:
+            return 0
+        from_ns = []
+        for lane in self._lanes:
+            to_ns = lane.schedule.rhythm.closed(now_ns, None)
+            behind_ns = lane.behind.put_off(come, to_ns) if lane.behind is not None else to_ns
+            from_ns.append(min(lane.read_to_ns, behind_ns))
+            lane.back_ns = None if lane.back_ns is None else min(lane.back_ns, to_ns)
+        for _ in self._lanes:  # who reads verdicts of the past that are still to come judges it after them
+            from_ns = [min([own, *(from_ns[at] for at in above[place])]) for place, own in enumerate(from_ns)]
+        return sum(
+            lane.schedule.put_off(begin_ns, lane.schedule.rhythm.closed(now_ns, None))
+            for lane, begin_ns in zip(self._lanes, from_ns, strict=True)
+        )
+
+    def _is_far_back(self, lane: Lane, now_ns: int, come: Mapping[Job, int]) -> bool:
+        """Whether all jobs, or half of them, wait to be judged on what closed long ago. One job whose agent was away
+        for a while catches up in order: its turns take nothing from others."""
+        schedule = lane.schedule
+        before_ns = schedule.rhythm.closed(now_ns, None) - PUT_OFF_NS
+        if lane.read_to_ns < before_ns:
+            return True
+        return lane.behind is not None and 2 * lane.behind.far_back(come, before_ns) > max(1, len(come))
 
     def waits(self, lane: Lane, end_ns: int, now_ns: int, come: Mapping[Job, int]) -> bool:
         """Whether a window that is closed by the clock waits a little: for data that is nearly there, for samples as

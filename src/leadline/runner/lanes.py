@@ -27,13 +27,14 @@ class AnalysisState:
     version: int
     doc: str
     state: str
-    judged_to_ns: int | None  # windows up to here are judged, or have no rows
+    judged_to_ns: int | None  # windows up to here are judged, or have no rows, but for those of the past that wait
     lag_s: float | None  # how long ago that was; less than 0: it lies ahead of the clock, which was set back
     windows: int  # judged since the start
     failures: int
     revisions: int  # verdicts that late rows changed
     late_rows: int  # rows that came after their window was judged
     waiting: int  # windows
+    past: int  # of which those of the past, that are judged when there is time
     last_error: str  # of the last window, empty if that was judged well
     last_took_s: float | None
     rows_in: int
@@ -111,6 +112,7 @@ def state_of(lane: Lane, now_ns: int, ended_ns: int | None, follows: bool, in_do
         revisions=lane.revisions,
         late_rows=lane.late_rows,
         waiting=schedule.waiting(now_ns, ended_ns),
+        past=schedule.asked,
         last_error=lane.last_error,
         last_took_s=lane.last_took_s,
         rows_in=lane.rows_in,

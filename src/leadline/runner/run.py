@@ -43,7 +43,15 @@ from leadline.runner.parts import next_row_ns
 from leadline.runner.plan import beside, concluded, rhythms, upstream
 from leadline.runner.readers import Readers
 from leadline.runner.recent import Recent
-from leadline.runner.store_verdicts import VerdictStore, as_before, judged_to_ns, revision_of, run_before, runs_before
+from leadline.runner.store_verdicts import (
+    VerdictStore,
+    as_before,
+    judged_to_ns,
+    revision_of,
+    run_before,
+    runs_before,
+    unjudged,
+)
 from leadline.runner.unwatched import close_unwatched
 from leadline.runner.watermarks import LATE_NS, Job, SenderState, Watermarks
 from leadline.runner.watermarks_stored import keep_rows, keep_states, newest_watermarks
@@ -310,6 +318,7 @@ class Runner:
         """Have the windows judged that closed while nobody judged them. Errors: StoreError."""
         before = judged_to_ns(self._store)
         now_ns = self._now_ns()
+        gaps = unjudged(self._store, now_ns - self._config.backfill_s_max * S)
         until_ns: dict[str, int] = {}
         self.watermarks.take(newest_watermarks(self._store, now_ns), now_ns, fresh=False)
         waiting = self.watermarks.all(now_ns)
@@ -322,6 +331,8 @@ class Runner:
                         lane.behind.hold(job, max(rhythm.begin(last_ns), lane.schedule.oldest_ns(now_ns)))
                 _, (from_ns, to_ns), skipped_ns = resumed(rhythm, now_ns, last_ns, self._config.backfill_s_max * S)
                 until_ns[lane.analysis.name] = from_ns - UNTOLD_NS
+                for begin_ns, end_ns in gaps.get(lane.analysis.name, ()):
+                    lane.schedule.backfill(begin_ns, end_ns - rhythm.window_ns)
                 if from_ns < to_ns:
                     lane.schedule.backfill(from_ns, to_ns)
                 self._count(counter("analysis_late", "not_backfilled"), skipped_ns // rhythm.window_ns)
@@ -378,6 +389,10 @@ class Runner:
         now_ns, ended_ns = self._now_ns(), self._ended()
         keep_rows(self._store, CLOCK_FIT, self.watermarks.clock_fits())
         come = self.watermarks.all(now_ns) if self._follows else {}
+        if self._follows:
+            with self._lock:
+                put_off = self._following.put_off(now_ns, come, self._above)
+            self._count(counter("analysis_late", "put_off"), put_off)
         due = self._due(now_ns, ended_ns, come)
         flights = {place: lane.flight for place, lane in enumerate(self._lanes) if lane.flight is not None}
         first = {place: min(order_of(each, self._lanes[place].schedule.rhythm, place) for each in found)

@@ -24,6 +24,7 @@ import pyarrow as pa
 from leadline.analysis.spec import Analysis, Window
 from leadline.model.tables import Table
 from leadline.model.tables.verdicts import ANALYSIS_RUN
+from leadline.model.units import S
 from leadline.runner.conditions import Condition
 from leadline.runner.judge import Judged
 from leadline.runner.load import StoreRows
@@ -38,6 +39,10 @@ STAMP_TYPE = pa.binary(16)
 # Seconds that runs wait for others: whoever asks how far analyses have come learns it so much later, and a process that
 # is killed judges so much again. Source: judgement.
 RUNS_S = 1.0
+# Times without a window that are longer were put off when Leadline ended, or nothing was told in them, which costs one
+# look. Source: half of what is put off at once at least (following.PUT_OFF_NS).
+GAP_NS = 60 * S
+GAPS_MAX = 20  # of each analysis: a look costs some ms
 
 
 class StoreWriting(Protocol):
@@ -88,6 +93,22 @@ def judged_to_ns(store: StoreWriting) -> dict[str, int]:
     """End of the newest window judged, by analysis. Errors: StoreError."""
     found = store.query("SELECT analysis, max(end_ns) AS end_ns FROM leadline.analysis_run GROUP BY analysis")
     return {row["analysis"]: row["end_ns"] for row in found.to_pylist()}
+
+
+def unjudged(store: StoreWriting, since_ns: int) -> dict[str, list[tuple[int, int]]]:
+    """Times of GAP_NS and more of which no window was judged, between windows that were, by analysis, the newest
+    GAPS_MAX: (end of the one before, end of the one after). Errors: StoreError."""
+    found = store.query(
+        "SELECT analysis, before_ns, end_ns FROM (SELECT analysis, end_ns, lagInFrame(end_ns) OVER"
+        " (PARTITION BY analysis ORDER BY end_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS before_ns FROM"
+        f" (SELECT DISTINCT analysis, end_ns FROM leadline.analysis_run WHERE end_ns > {since_ns}))"
+        f" WHERE before_ns > 0 AND end_ns - before_ns >= {GAP_NS}"
+        f" ORDER BY analysis, end_ns DESC LIMIT {GAPS_MAX} BY analysis"
+    )
+    gaps: dict[str, list[tuple[int, int]]] = {}
+    for row in found.to_pylist():
+        gaps.setdefault(row["analysis"], []).append((row["before_ns"], row["end_ns"]))
+    return gaps
 
 
 def as_before(judged: Judged, before: Mapping[Part, Run]) -> Judged:

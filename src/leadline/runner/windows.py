@@ -95,7 +95,8 @@ class Schedule:
         self._heard: dict[int, int] = {}  # window -> when rows of it were told last, while that may matter
         self._late: dict[int, int] = {}  # window -> when it may be judged again
         self._again: dict[int, int] = {}  # window -> how long it waited the last time, ns
-        self._spans: list[tuple[int, int]] = []  # to back-fill: (end of the next window, end of the last)
+        # To back-fill, oldest first asked for: (end of the next window, end of the last).
+        self._spans: list[tuple[int, int]] = []
         self._meanwhile: dict[int, int] | None = None  # what `_late` will have of rows told since a window was begun
 
     # --- what happens ---
@@ -118,7 +119,7 @@ class Schedule:
             due_ns = now_ns + self._debounce(end_ns)
             if self._meanwhile is not None:
                 self._meanwhile[end_ns] = min(self._meanwhile.get(end_ns, TIME_MAX_NS), due_ns)
-            if end_ns <= self.judged_to_ns:
+            if end_ns <= self.judged_to_ns and not self.is_asked(end_ns):  # what is still to come reads them
                 # Not later than this: a clock that was set back must not make it wait for the old time.
                 self._late[end_ns] = min(self._late.get(end_ns, TIME_MAX_NS), due_ns)
             end_ns += rhythm.window_ns
@@ -148,10 +149,35 @@ class Schedule:
         last = min(rhythm.up(to_ns), self.judged_to_ns)
         if first > last:
             return 0
-        if len(self._spans) >= self.SPANS_MAX:
-            raise OverflowError(f"{self.SPANS_MAX} time spans wait to be analysed again")
-        self._spans.append((first, last))
+        self._ask(first, last)
         return (last - first) // rhythm.window_ns + 1
+
+    def put_off(self, from_ns: int, to_ns: int) -> int:
+        """More closed than could be judged: windows from `from_ns` on that end by `to_ns` are judged when there is
+        time, later ones as they close. Returns: how many were put off."""
+        rhythm = self.rhythm
+        first, last = rhythm.begin(max(from_ns, self._floor_ns)) + rhythm.window_ns, rhythm.begin(to_ns)
+        if first > last:
+            return 0
+        if len(self._spans) >= self.SPANS_MAX:  # what was judged in between is judged again
+            first = min(first, self._spans.pop()[0])
+        self._ask(first, last)
+        self.judged_to_ns = max(self.judged_to_ns, last)
+        return (last - first) // rhythm.window_ns + 1
+
+    def is_asked(self, end_ns: int) -> bool:
+        """Whether a window is still to be judged as one of the past."""
+        return any(first <= end_ns <= last for first, last in self._spans)
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """The past that is still to be judged: (begin, end), ns."""
+        return [(first - self.rhythm.window_ns, last) for first, last in self._spans]
+
+    @property
+    def asked(self) -> int:
+        """How many windows of the past are to be judged when there is time."""
+        return sum((last - first) // self.rhythm.window_ns + 1 for first, last in self._spans)
 
     # --- what is next ---
 
@@ -194,7 +220,7 @@ class Schedule:
         reach_ns = TIME_MAX_NS if next_row_ns is None else next_row_ns
         reach_ns = self.rhythm.begin(min(reach_ns, known_to_ns))
         if due.why is Why.LIVE:
-            self.judged_to_ns = max(due.end_ns, reach_ns)
+            self.judged_to_ns = max(self.judged_to_ns, due.end_ns, reach_ns)
             for end_ns in [end for end in self._heard if end <= self.judged_to_ns]:
                 self._settled(end_ns, began_ns)
         elif due.why is Why.BACKFILL:
@@ -205,8 +231,18 @@ class Schedule:
         """How many windows are to be judged now or soon."""
         window_ns = self.rhythm.window_ns
         live = max(0, self.rhythm.closed(now_ns, ended_ns) - self.judged_to_ns) // window_ns
-        asked = sum((last - first) // window_ns + 1 for first, last in self._spans)
-        return live + len(self._late) + asked
+        return live + len(self._late) + self.asked
+
+    def _ask(self, first: int, last: int) -> None:
+        """Errors: OverflowError if too many spans wait already."""
+        window_ns = self.rhythm.window_ns
+        for at, (begin, end) in enumerate(self._spans):
+            if begin <= first <= end + window_ns:  # one that goes on where another ends is no further one
+                self._spans[at] = begin, max(end, last)
+                return
+        if len(self._spans) >= self.SPANS_MAX:
+            raise OverflowError(f"{self.SPANS_MAX} time spans wait to be analysed again")
+        self._spans.append((first, last))
 
     def _debounce(self, end_ns: int) -> int:
         """How long a window waits for more late rows, ns: twice as long as the last time."""

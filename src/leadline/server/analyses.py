@@ -13,7 +13,7 @@ from leadline.runner.run import Runner
 
 HIDDEN = "its last window failed; the role operator can see why"
 # Counts over all tenants: from their growth one could read how much another one sends.
-_OF_ALL = {"windows": 0, "failures": 0, "revisions": 0, "late_rows": 0, "waiting": 0, "rows_in": 0, "rows_out": 0}
+_OF_ALL = dict.fromkeys(("windows", "failures", "revisions", "late_rows", "waiting", "past", "rows_in", "rows_out"), 0)
 
 
 def told(runner: Runner | None) -> list[dict[str, Any]]:
@@ -56,6 +56,13 @@ def findings(states: Sequence[AnalysisState], up_s: float, *, recorded: bool = F
             text = f"analyses are behind: {of}, {lag_s:.0f} s, {windows}"
             do = "Give Leadline more CPU, or raise runner.workers."
         yield {"state": "warning", "text": text, "do": do}
+    past = sum(each.past for each in states)
+    if past:
+        yield {
+            "state": "warning",
+            "text": f"{past} window{'' if past == 1 else 's'} of the past left to analyse: what closes now goes first",
+            "do": "Wait; give Leadline more CPU if this number does not fall.",
+        }
 
 
 def life_findings(life: Life) -> Iterator[dict[str, str]]:

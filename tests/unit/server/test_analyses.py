@@ -22,7 +22,7 @@ from leadline.server.shared import SharedAnswers
 
 STATE = AnalysisState(
     name="path", version=1, doc="Paths of flows.", state="ok", judged_to_ns=50, lag_s=12.0, windows=3, failures=0,
-    revisions=1, late_rows=7, waiting=0, last_error="", last_took_s=0.25, rows_in=10, rows_out=5,
+    revisions=1, late_rows=7, waiting=0, past=0, last_error="", last_took_s=0.25, rows_in=10, rows_out=5,
 )  # fmt: skip
 
 
@@ -115,6 +115,8 @@ def test_what_failed_and_what_does_not_keep_up_are_findings() -> None:
 
 def test_right_after_the_start_it_catches_up_and_needs_no_more_cpu() -> None:
     behind = replace(STATE, name="graph", state="behind", lag_s=500.0, waiting=40)
+    (past,) = findings([STATE, replace(STATE, past=7, waiting=7)], up_s=3600.0)
+    assert past["text"] == "7 windows of the past left to analyse: what closes now goes first"
     (found,) = findings([STATE, behind], up_s=30.0)
     assert found["text"] == "catching up with what was stored before the start, 30 s ago: 40 windows left"
     assert found["do"].startswith("Wait")

@@ -32,7 +32,7 @@ def print_analyses(out: Console, states: Sequence[Mapping[str, Any]], short: boo
             "checked up to": when(each["judged_to_ns"]),
             "lag": ago(each["lag_s"]),
             "windows": each["windows"],
-            "waiting": each["waiting"],
+            "waiting": f"{each['waiting']} ({each['past']} past)" if each.get("past") else each["waiting"],
             "failed": each["failures"],
             "revised": each["revisions"],
             "late rows": each["late_rows"],

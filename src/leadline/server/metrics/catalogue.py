@@ -104,6 +104,7 @@ _DESCRIBED = (
     Described("leadline_analysis_seconds", GAUGE, ("analysis",), ANALYSES,
               "How long the last window of an analysis took."),
     Described("leadline_analysis_waiting", GAUGE, ("analysis",), ANALYSES, "Windows that wait for an analysis."),
+    Described("leadline_analysis_past", GAUGE, ("analysis",), ANALYSES, "Of these, windows of the past."),
     Described("leadline_analysis_windows", COUNTER, ("analysis",), ANALYSES,
               "Windows finished by an analysis since the server started."),
     Described("leadline_analysis_failures", COUNTER, ("analysis",), ANALYSES,

@@ -102,10 +102,10 @@ def lags(sources: Iterable[Source], now_ns: int) -> Iterator[Metric]:
 
 def analyses(states: Iterable[AnalysisState]) -> Iterator[Metric]:
     """How the analyses do."""
-    names = ("lag_seconds", "seconds", "waiting", "windows", "failures")
+    names = ("lag_seconds", "seconds", "waiting", "past", "windows", "failures")
     families: list[Any] = [METRICS[f"leadline_analysis_{name}"].family() for name in names]
     for each in states:
-        values = (each.lag_s, each.last_took_s, each.waiting, each.windows, each.failures)
+        values = (each.lag_s, each.last_took_s, each.waiting, each.past, each.windows, each.failures)
         for family, value in zip(families, values, strict=True):
             if value is not None:
                 family.add_metric([each.name], value)

@@ -30,6 +30,7 @@ class StateAnswer(BaseModel):
     revisions: int
     late_rows: int
     waiting: int
+    past: int = Field(description="of `waiting`, windows of the past: they are judged when there is time")
     last_error: str
     last_took_s: float | None
     rows_in: int
