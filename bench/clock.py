@@ -3,8 +3,8 @@
     python -m bench.clock [--json] [--quick] [--only simulated,daemons,speed,colocation,localise] [--seconds 30]
 
 simulated   16 hosts, degree 10, 50 pairs/s, 60 s, seeds 301 to 310 (evals.clock_parts; nothing was tuned on them):
-            clocks, and delays of kernel stamps on virtual Ethernet (docs/analyses/clock.md). `load`: ports that are busy
-            85 % of the time; `delays`: those that were measured at "80 %" on a machine that this saturated
+            clocks, and delays of kernel stamps on virtual Ethernet (docs/analyses/clock.md). `load`: ports that are
+            busy 85 % of the time; `delays`: those that were measured at "80 %" on a machine that this saturated
 daemons     our prober, chronyd and ptp4l in turn over the same virtual Ethernet of two namespaces, idle and with ports
             that other traffic keeps busy 85 %; one kernel clock, so the truth is 0. A ratio is theirs by ours, the
             lesser of idle and loaded. Needs root; bench/clock_parts/daemons.py says how each is asked
