@@ -25,6 +25,8 @@ KERNEL_STAMP := .venv/.kernels-$(shell find src/leadline \( -name "*kernel*.py" 
 PAGE_STAMP := .venv/.page-$(shell find web \( -name node_modules -o -name schema.d.ts \) -prune -o -type f -print | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
 # The docs as they stand, with what the site is built by.
 DOCS_STAMP := .venv/.docs-$(shell { find docs -type f -not -name "*.pyc" -print; echo mkdocs.yml CHANGELOG.md CONTRIBUTING.md SECURITY.md web/src/app.css | tr " " "\n"; } | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-12)
+# The prober as it stands, for the compiler that is named.
+PROBER_STAMP := .venv/.prober-$(shell { echo $(CC); cat native/prober/* scripts/build-prober; } | sha256sum | cut -c1-12)
 # Constraints: the versions this was tested with, so that a clone of today works like one of next year.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -c constraints.txt
 # First and alone: what depends on torch would else choose a build of its own.
@@ -84,7 +86,10 @@ $(DOCS_STAMP): | $(RUN_STAMP)
 	@echo "building the docs"
 	@scripts/build-docs && rm -f .venv/.docs-* && touch $@ || echo "without them /docs has no pages" >&2
 
-up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP) $(DOCS_STAMP)
+$(PROBER_STAMP): | $(RUN_STAMP)
+	@scripts/build-prober && rm -f .venv/.prober-* && touch $@ || true
+
+up: $(RUN_STAMP) $(KERNEL_STAMP) $(PAGE_STAMP) $(DOCS_STAMP) $(PROBER_STAMP)
 	@scripts/install-programs $(LAB_PROGRAMS) || echo "without them there is no lab: a recorded incident is replayed" >&2
 	@exec $(BIN)/python -m leadline.cli.main up --demo $(ARGS)
 
@@ -112,7 +117,8 @@ test: | $(BIN)/python
 	  $(MAKE) --no-print-directory lint; \
 	  $(MAKE) --no-print-directory $(KERNEL_STAMP); \
 	  $(MAKE) --no-print-directory $(DOCS_STAMP); \
-	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt
+	  wait $$beside || { cat build/beside.txt >&2; exit 1; }; cat build/beside.txt; \
+	  $(MAKE) --no-print-directory $(PROBER_STAMP)
 	@begun=; trap 'for one in $$begun; do kill -- -$${one#*:}; done 2>/dev/null || true' EXIT; \
 	  idly() { setsid scripts/idly $(MAKE) --no-print-directory $$1-idly >build/$$1.txt 2>&1 & begun+=" $$1:$$!"; }; \
 	  idly checks; \
@@ -129,7 +135,7 @@ checks-idly:
 tests-idly:
 	@$(if $(IDLY_IN),$(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not $(ALONE)" $(IDLY_IN) $(ARGS) || [ $$? -eq 5 ])
 
-check: $(TEST_STAMP) $(KERNEL_STAMP) format lint types
+check: $(TEST_STAMP) $(KERNEL_STAMP) $(PROBER_STAMP) format lint types
 	$(BIN)/pytest -q -n 2 --dist loadfile -m "$(FAST)" $(if $(NAMED),,$(QUICK)) $(ARGS)
 
 format: $(TEST_STAMP)
@@ -146,7 +152,7 @@ types: $(TEST_STAMP)
 # Programs only: the files that something else imports have no __main__.
 BENCHES := $(subst /,.,$(basename $(shell grep -ls __main__ bench/*.py)))
 
-bench: $(TEST_STAMP) $(FUZZ_STAMP) $(KERNEL_STAMP)
+bench: $(TEST_STAMP) $(FUZZ_STAMP) $(KERNEL_STAMP) $(PROBER_STAMP)
 	@scripts/install-programs prometheus victoria-metrics || echo "peers that are missing are left out" >&2
 	@failed=; for program in $(BENCHES); do echo "== $$program"; $(BIN)/python -m $$program $(ARGS) || failed+=" $$program"; done; \
 	  [ -z "$$failed" ] || { echo "failed:$$failed" >&2; exit 1; }

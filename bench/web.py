@@ -8,10 +8,10 @@ simulated fleet (pods and leaves of `simulator`, 8 GPUs a host, a tile per host)
 navigation until the tiles are on the canvas. Frames: while the whole fleet is dragged over the screen, one step of
 the pointer a frame; a browser makes 60 a second at most. `..._tiles` is the same with one tile per GPU.
 
-`entity_page_ms`: from a click until the plots of an entity are drawn; see bench/web_entity.py.
-`api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_answers.py.
-`axe_violations`, `sideways_views`: how the views of a recording look, wide and on a phone; see bench/web_looks.py.
-`search_...`: what a search takes over a million metric series; see bench/web_search.py.
+`entity_page_ms`: from a click until the plots of an entity are drawn; see bench/web_parts/entity.py.
+`api_...`: what the API takes for what each view asks, over a recorded incident; see bench/web_parts/answers.py.
+`axe_violations`, `sideways_views`: how the views of a recording look, wide and on a phone; bench/web_parts/looks.py.
+`search_...`: what a search takes over a million metric series; see bench/web_parts/search.py.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bench import web_answers, web_entity, web_looks, web_search
 from bench.figures import Figure, conditions, tell
+from bench.web_parts import answers, entity, looks, search
 from leadline.lab.incidents import incident
 from leadline.simulator.fleet import Fleet
 
@@ -231,22 +231,22 @@ def figures(args: argparse.Namespace) -> list[Figure]:
     path = Path(args.recording)
     recording = path if path.suffix else incident(args.recording)
     if args.only in ("", "answers"):
-        found += web_answers.figures(recording, args.answers)
+        found += answers.figures(recording, args.answers)
     if args.only in ("", "entity") and args.entities:
-        found += web_entity.figures(recording, args.entities, "" if missing(Path(args.page)) else chromium())
+        found += entity.figures(recording, args.entities, "" if missing(Path(args.page)) else chromium())
     if args.only in ("", "looks"):
         found += look_figures(recording, Path(args.page))
     if args.only in ("", "search"):
-        found += web_search.figures(args.series, args.rounds)
+        found += search.figures(args.series, args.rounds)
     return found
 
 
 def look_figures(recording: Path, page: Path) -> list[Figure]:
     """How the views look; without a value, and with the reason, where browser, page or axe-core is missing."""
-    why = missing(page) or ("" if web_looks.AXE.is_file() else "axe-core is not installed: npm ci in web/")
+    why = missing(page) or ("" if looks.AXE.is_file() else "axe-core is not installed: npm ci in web/")
     if why:
         return [Figure(name, None, "1", 0.0, "lower", reason=why) for name in ("axe_violations", "sideways_views")]
-    return web_looks.figures(recording, chromium())
+    return looks.figures(recording, chromium())
 
 
 def page_figures(args: argparse.Namespace) -> list[Figure]:
@@ -286,7 +286,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--recording", default="demo", help="a recorded incident by its name, or a bundle's path")
     parser.add_argument("--answers", type=int, default=20, help="rounds of questions per view")
     parser.add_argument("--entities", type=int, default=3, help="rounds of pages of entities; 0: none")
-    parser.add_argument("--series", type=int, default=web_search.SERIES, help="stored while a search is timed")
+    parser.add_argument("--series", type=int, default=search.SERIES, help="stored while a search is timed")
     args = parser.parse_args(argv)
     under = conditions(
         args.seed, gpus=args.gpus, rounds=args.rounds, frames=args.frames, recording=Path(args.recording).stem,

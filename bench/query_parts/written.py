@@ -1,8 +1,8 @@
 """How long the page's views take while a fleet sends, at its real pace, all that its agents, exporters and switches do.
 
 A server with default settings takes what `bench.live_parts.fleet` simulates, judges it, and is asked what each view of
-the page asks when it opens (`web_answers.requests_of`), one view after the other. Of each opening counts the slowest
-answer of the view.
+the page asks when it opens (`web_parts.answers.requests_of`), one view after the other. Of each opening counts the
+slowest answer of the view.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from bench.live import ENCODE_HOST_S, LATE_MS_MAX, READY_S, configured, encoded, sending
 from bench.peers import Peer
-from bench.web_answers import Ask, Server, requests_of
+from bench.web_parts.answers import Ask, Server, requests_of
 from leadline.model.units import S
 
 BETWEEN_S = 0.5  # from one view to the next: nobody looks at one for less

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-from bench.web_looks import HEADER_SHARE_MAX, PHONE, on_phone, settled, violations
+from bench.web_parts.looks import HEADER_SHARE_MAX, PHONE, on_phone, settled, violations
 from playwright.sync_api import Page, expect
 
 PICTURES = Path(__file__).parents[2] / "build" / "web"

@@ -71,7 +71,8 @@ class AgentConfig:
         },
     )
     mesh: bool = field(
-        default=False, metadata={"doc": "probe other hosts of the cluster: one clock, and one-way delays between them"}
+        default=True,
+        metadata={"doc": "probe other hosts of the cluster, where there are some: one clock, and one-way delays"},
     )
     mesh_port: int = field(
         default=8446,

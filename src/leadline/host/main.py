@@ -48,7 +48,10 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--interval", dest="interval_s", type=float, metavar="S", help="Seconds between readings.")
     flags.add_argument("--sources", help="Names of sources, separated by commas; by default all.")
     flags.add_argument(
-        "--mesh", action=argparse.BooleanOptionalAction, default=None, help="Probe other hosts; they probe this one."
+        "--mesh",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="Probe other hosts of the cluster, and be probed by them; on unless --no-mesh is given.",
     )
     flags.add_argument("--once", action="store_true", help="Print one reading as JSON, and send nothing.")
     flags.add_argument(

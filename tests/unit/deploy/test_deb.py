@@ -30,6 +30,7 @@ from leadline.server.config import load
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(leadline.__file__).parent
 PACKAGES = ("leadline", "leadline-agent")
+PROBER = SOURCE / "host/mesh/built/leadline-prober"
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg (Debian)"),
@@ -106,11 +107,23 @@ def test_they_have_the_version_of_leadline(built: dict[str, Path]) -> None:
     assert f"python3 (>= {minor}), python3 (<< {sys.version_info.major}.{sys.version_info.minor + 1}~)" in field(
         built["leadline"], "Depends"
     )
-    assert field(built["leadline-agent"], "Architecture") == "all"
+    machine = subprocess.run(
+        ["dpkg", "--print-architecture"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert field(built["leadline-agent"], "Architecture") == (machine if PROBER.exists() else "all")
 
 
 def test_the_agents_is_small(built: dict[str, Path]) -> None:
-    assert built["leadline-agent"].stat().st_size < 500_000
+    assert built["leadline-agent"].stat().st_size < 700_000
+
+
+def test_the_prober_comes_with_the_agent(root: Path) -> None:
+    if not PROBER.exists():
+        pytest.skip("the prober is not built here (scripts/build-prober)")
+    program = root / "usr/lib/leadline-agent/leadline" / PROBER.relative_to(SOURCE)
+    assert subprocess.run([program, "--version"], capture_output=True, check=True).stdout.startswith(
+        b"leadline-prober "
+    )
 
 
 def test_both_may_be_installed_on_one_machine(root: Path) -> None:

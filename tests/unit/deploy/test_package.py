@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import importlib.metadata
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -22,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "src" / "leadline"
 SERVER = SOURCE / "server"
 AGENT_MIB_MAX = 40.0
+COMPILER = shutil.which(os.environ.get("CC", "cc"))
 # Extras of programs that only some people start, by the folder they stand in.
 OTHERS = {
     "lab": ("lab", "ray"),
@@ -87,6 +90,42 @@ def test_the_agent_alone_is_small_and_works(agents: Path) -> None:
     assert said(agents, "--version") == f"leadline {__version__}\n"
     assert said(agents, "up", code=2).startswith("leadline: `leadline up` needs ")
     assert "none can be started" in said(agents, "run", "--", "true", code=2)
+
+
+PROBING = (
+    "from leadline.host.mesh.prober import command_of, find_program; import subprocess;"
+    "subprocess.run([*command_of(find_program()), '--version'], check=True)"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILER is None, reason="needs a C compiler (Debian: gcc)")
+def test_the_wheel_brings_the_prober_and_the_sdist_its_source(built: Path, agents: Path) -> None:
+    (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
+    assert f"_{platform.machine()}" in wheel.name
+    ran = subprocess.run(
+        [agents / "bin/python", "-c", PROBING], capture_output=True, text=True, check=False, cwd=agents
+    )
+    assert ran.stdout.startswith("leadline-prober wire "), ran.stderr
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"native/prober/main.c", "native/prober/Makefile", "scripts/build-prober"} <= names
+    assert not [name for name in names if name.endswith("leadline-prober")]
+
+
+@pytest.mark.slow
+def test_without_a_compiler_the_wheel_is_for_every_machine(built: Path, tmp_path: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(tmp_path)]
+    source = tmp_path / sdist.name.removesuffix(".tar.gz")
+    environ = {**os.environ, "CC": "no-such-compiler"}
+    ran = subprocess.run([*command, source], env=environ, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "the agent probes in Python, with stamps of microseconds" in ran.stdout + ran.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
 
 
 @pytest.mark.slow

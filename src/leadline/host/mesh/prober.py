@@ -25,16 +25,26 @@ from pathlib import Path
 
 from leadline.host.mesh.commands import PEERS_MAX, Options, Peer, add_line, option_lines, remove_line, trace_line
 from leadline.host.mesh.lines import LINE_BYTES_MAX, Failed, Line, Ready, Refused, parse_line
-from leadline.model.errors import DataError, UsageError
+from leadline.host.mesh.packet import VERSION
+from leadline.model.errors import DataError, UsageError, WorldError
 
 LOG = logging.getLogger("leadline.agent")
 PROGRAM = "leadline-prober"
-WAIT_S_MIN, WAIT_S_MAX = (
-    1.0,
-    60.0,
-)  # before it is started anew; halved to doubled by chance, so that a fleet does not beat
+# Before it is started anew; halved to doubled by chance, so that a fleet does not beat.
+WAIT_S_MIN, WAIT_S_MAX = 1.0, 60.0
 STEADY_S = 60.0  # one that ran so long begins again with the shortest wait
 END_S, TERMINATE_S = 1.0, 0.5  # after its input has ended, and after SIGTERM; then it is killed
+TOLD_MAX = 100  # different words in the log
+VERSION_S = 1.0  # for a word of the program's version
+STAMPED = {
+    "hardware": "probes are stamped by the card",
+    "kernel": "probes are stamped by the kernel",
+    "user": "probes are stamped by the program itself, so delays are right to microseconds, not to 0.1 us",
+    "none": "probes are not stamped",
+}
+IN_PYTHON = (
+    "probes are sent and stamped in Python: right to microseconds instead of 0.1 us, a millisecond of CPU a pair"
+)
 
 
 def find_program(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -48,9 +58,34 @@ def find_program(environment: Mapping[str, str] = os.environ) -> Path | None:
     return Path(found) if found else None
 
 
+def usable_program(environment: Mapping[str, str] = os.environ) -> Path:
+    """The prober in C, asked for its version. Errors: WorldError where there is none that runs and speaks as we do."""
+    program = find_program(environment)
+    if program is None:
+        raise WorldError(f"there is no {PROGRAM}")
+    try:
+        asked = subprocess.run([program, "--version"], capture_output=True, timeout=VERSION_S, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise WorldError(f"{program} does not run here: {getattr(error, 'strerror', None) or error}") from None
+    said = asked.stdout[:80].decode("utf-8", "replace").strip()
+    if said != f"{PROGRAM} wire {VERSION}":
+        raise WorldError(f"{program}: expected wire {VERSION}, got {said!r}")
+    return program
+
+
 def command_of(program: Path | None) -> list[str]:
     """How to start it: the program in C, or the one in Python."""
     return [str(program)] if program else [sys.executable, "-m", "leadline.host.mesh.fallback"]
+
+
+def prober_runs(processes: Path = Path("/proc")) -> bool:
+    """Whether a prober runs on this machine, of whichever agent."""
+    for path in processes.glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[0].endswith(PROGRAM.encode()) or b"leadline.host.mesh.fallback" in words[:3]:
+                return True
+    return False
 
 
 class Prober:
@@ -72,6 +107,7 @@ class Prober:
         self.starts = 0
         self.bad_lines = 0
         self.last_error = ""  # why it ended or could not begin, for the agent's health
+        self._told: set[str] = set()  # what was logged: a prober that ends each minute says so once
 
     def start(self) -> None:
         """Begin. A program that cannot be started is tried again, like one that ends."""
@@ -88,13 +124,13 @@ class Prober:
             told += [lines[peer.id] for peer in wanted.values() if self._peers.get(peer.id) != peer]
             self._peers = wanted
             if self._child is not None and told:
-                self._tell(self._child, told)
+                self._say(self._child, told)
 
     def trace(self, peer: Peer, label: int, hops: int = 16) -> None:
         """Ask for the routers on the way; the answer is a line of its own. The prober in Python has none."""
         with self._lock:
             if self._child is not None:
-                self._tell(self._child, [trace_line(peer, label, hops)])
+                self._say(self._child, [trace_line(peer, label, hops)])
 
     def stop(self) -> None:
         """End it: its input ends, then SIGTERM, then SIGKILL."""
@@ -116,7 +152,7 @@ class Prober:
             if self._stopping.is_set():
                 return
             wait_s = WAIT_S_MIN if time.monotonic() - began > STEADY_S else wait_s
-            LOG.warning("prober: %s; started again in about %g s", self.last_error or "ended", wait_s)
+            self._tell(logging.WARNING, f"{self.last_error or 'ended'}; it is started again until it stays")
             self._stopping.wait(wait_s * random.uniform(0.5, 2.0))
             wait_s = min(wait_s * 2, WAIT_S_MAX)
 
@@ -149,10 +185,16 @@ class Prober:
             os.set_blocking(child.stdin.fileno(), False)
             self.starts += 1
             self._child = child
-            self._tell(child, [*self._lines, *map(add_line, self._peers.values())])
+            self._say(child, [*self._lines, *map(add_line, self._peers.values())])
             return child
 
-    def _tell(self, child: subprocess.Popen[bytes], lines: Iterable[str]) -> None:
+    def _tell(self, level: int, words: str) -> None:
+        """In the log, once."""
+        if words not in self._told and len(self._told) < TOLD_MAX:
+            self._told.add(words)
+            LOG.log(level, "prober: %s", words)
+
+    def _say(self, child: subprocess.Popen[bytes], lines: Iterable[str]) -> None:
         """A pipe holds 64 KB, all that we ever say at once: one that is full belongs to a prober that hangs."""
         assert child.stdin is not None
         data = "".join(f"{line}\n" for line in lines).encode()
@@ -172,14 +214,14 @@ class Prober:
         except DataError as error:
             self.bad_lines += 1
             if self.bad_lines == 1:
-                LOG.warning("%s; more such lines are only counted", error)
+                self._tell(logging.WARNING, f"{error}; more such lines are only counted")
             return
         if isinstance(line, Ready):
-            LOG.info("prober: %d source ports from %d on, stamps: %s", line.ports, line.port, line.stamp)
+            self._tell(logging.INFO, f"UDP ports {line.port} to {line.port + line.ports - 1}, {STAMPED[line.stamp]}")
         elif isinstance(line, Failed):
             self.last_error = line.text
         elif isinstance(line, Refused):
-            LOG.warning("prober: it %s", line.text)
+            self._tell(logging.WARNING, f"it {line.text}")
         self._take(line)
 
 

@@ -13,10 +13,11 @@ import time
 from leadline import __version__
 from leadline.host.config import AgentConfig
 from leadline.host.found import EdgeFit, Found
+from leadline.host.mesh import clock_daemon
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Line, Ready, Way
-from leadline.host.mesh.membership import Joined, join, own_address
-from leadline.host.mesh.prober import Prober, command_of, find_program
+from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Way
+from leadline.host.mesh.membership import AwayError, Joined, bind_address, join, own_address
+from leadline.host.mesh.prober import IN_PYTHON, Prober, command_of, prober_runs, usable_program
 from leadline.host.post import server_of
 from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
@@ -25,39 +26,68 @@ from leadline.model.errors import LeadlineError, WorldError
 
 LOG = logging.getLogger("leadline.agent")
 REPORT_S = 1.0
+AWAY_S = 10.0  # a server that does not answer is asked again: as often as one that does
+REFUSED_S = 60.0  # one that does not want us, or a port that is taken
 READINGS = 5  # of two clocks, half a microsecond each: one of them is not interrupted
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
 MS = 1000.0
 
 
-def _probing(site: Site) -> str:
+def _stamps(site: Site) -> str:
     """Whether there is a prober with stamps of the kernel. Errors: WorldError where there is none."""
-    program = find_program()
-    if program is None:
-        raise WorldError("there is no leadline-prober; the one in Python stamps to within microseconds")
-    return str(program)
+    return str(usable_program())
+
+
+def _place(site: Site) -> str:
+    """Where others probe this host. Errors: WorldError where they cannot."""
+    config = site.config
+    address = config.mesh_address or own_address(server_of(config))
+    if not prober_runs():  # else the ports are its own, as far as can be told
+        bind_address(address, config.mesh_port, config.mesh_paths)
+    return f"{address}, UDP ports {config.mesh_port} to {config.mesh_port + config.mesh_paths - 1}"
+
+
+def _kept_clock(site: Site) -> str:
+    """What a clock daemon says. Errors: WorldError, DataError."""
+    return f"right to {clock_daemon.bound_ns() / 1e6:.3f} ms, it says"
 
 
 class Mesh(Source):
-    """Edges of the probe mesh."""
+    """Edges of the probe mesh. A host without peers runs no prober and tells nothing."""
 
     name = "mesh"
-    reports = "probes to other hosts (`agent.mesh`)"
-    told_as = "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way"
+    reports = "probes to other hosts, where there are some (`agent.mesh`)"
+    told_as = (
+        "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way; what a clock daemon says"
+    )
     accesses = (
         Access(
             "probes (leadline-prober)",
-            _probing,
+            _stamps,
             "probes are stamped by the agent itself: one-way delays are right to microseconds, not to 0.1 us",
             Grant(service="install the package for x86-64, or build it: scripts/build-prober (a C compiler)",
                   pod="the image has it for x86-64"),
             ("congestion", "switch-loss", "blackhole"),
         ),
+        Access(
+            "the address that other hosts probe",
+            _place,
+            "this host is not in the mesh: no one-way delays to or from it, and its clock is not compared",
+            Grant(service="agent.mesh_address, agent.mesh_port; a firewall lets UDP through at it",
+                  pod="agent.config.mesh_address, mesh_port; a network policy lets UDP through at it"),
+            ("congestion", "switch-loss", "blackhole"),
+        ),
+        Access(
+            "clock daemon (chrony, ntpd, PTP)",
+            _kept_clock,
+            "nobody says how far the cluster's time is from true time; hosts are compared with each other all the same",
+            Grant(service="run chronyd with rtcsync", pod="on the node: run chronyd with rtcsync"),
+        ),
     )  # fmt: skip
 
     @classmethod
     def is_wanted(cls, config: AgentConfig) -> bool:
-        """Only where it is asked for."""
+        """Unless it is turned off."""
         return config.mesh
 
     def __init__(self, site: Site) -> None:
@@ -67,29 +97,48 @@ class Mesh(Source):
         headers = {"Leadline-Tenant": config.tenant, "Leadline-Cluster": config.cluster}
         self._headers = {name: value for name, value in headers.items() if value}
         self._headers["User-Agent"] = f"leadline-agent/{__version__}"
-        self._address = config.mesh_address or own_address(self._server)
-        self._lock = threading.Lock()  # of the two below, which the prober's thread writes
+        self._daemon = clock_daemon.Daemon()
+        self._lock = threading.Lock()  # of the three below, which the prober's thread writes
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
+        self._failed = ""  # why the prober cannot begin
         self._prober: Prober | None = None
         self._joined: Joined | None = None
         self._again = 0.0  # monotonic
+        self._told = ""
+        self._address = "" if site.looks_only else self._reached()
+
+    def _reached(self) -> str:
+        """Where others probe this host; empty: nowhere, as on a host that is a cluster of its own."""
+        try:
+            return self.site.config.mesh_address or own_address(self._server)
+        except WorldError as error:
+            LOG.info("mesh: not probed: %s", error)
+            return ""
 
     @property
     def every_s(self) -> float:
-        """Time between two `poll`."""
-        return REPORT_S
+        """Each second while there are probes, else when the server is asked again."""
+        if not self._address:
+            return REFUSED_S
+        return REPORT_S if self._prober is not None else max(REPORT_S, self._again - time.monotonic())
+
+    @property
+    def pending(self) -> bool:
+        """Whether nobody was asked, or nobody has answered: nothing works, and nothing is broken."""
+        return self._joined is None
 
     def poll(self, now_ns: int) -> Found:
-        """What the prober said since the last time. Errors: WorldError where the server does not say whom to probe."""
+        """What the prober said since the last time.
+
+        Errors: WorldError where the server does not want us, or the port is taken; DataError.
+        """
+        if not self._address:
+            return Found()
+        if self._failed:
+            raise WorldError(f"the prober {self._failed}")
         if time.monotonic() >= self._again:
-            try:
-                self._join()
-            except LeadlineError as error:  # those that are known are probed on, and what they show is told
-                if self._joined is None:
-                    raise
-                self._again = time.monotonic() + self._joined.every_s
-                LOG.warning("mesh: %s; the same hosts are probed on", error)
+            self._take_part()
         with self._lock:
             edges, base_ns = list(self._edges), self._base_ns
             self._edges.clear()
@@ -97,7 +146,7 @@ class Mesh(Source):
         clocks = self._joined.clocks if self._joined else {}
         fits = [fit_of(each, clocks.get(each.dst, ""), real_ns) for each in edges]
         if base_ns:  # also where the other ends report all of its edges
-            fits.append(_own(self.site.host, self.site.clock, probe_ns + real_ns, probe_ns))
+            fits.append(_own(self.site.host, self.site.clock, probe_ns + real_ns, probe_ns, self._daemon.bound_ns()))
         return Found(fits=fits)
 
     def close(self) -> None:
@@ -105,37 +154,68 @@ class Mesh(Source):
         if self._prober is not None:
             self._prober.stop()
 
+    def _take_part(self) -> None:
+        """Errors: LeadlineError where we are not let in; who is in already goes on as it was."""
+        try:
+            self._join()
+        except AwayError:
+            self._again = time.monotonic() + AWAY_S
+        except LeadlineError as error:
+            self._again = time.monotonic() + REFUSED_S
+            if self._joined is None:
+                raise
+            if self._told != str(error):
+                LOG.warning("mesh: %s; the same hosts are probed on", error)
+            self._told = str(error)
+
     def _join(self) -> None:
         config = self.site.config
+        if self._prober is None:  # before anybody is told of the port
+            bind_address(self._address, config.mesh_port, config.mesh_paths)
         told = {
             "host": self.site.host, "clock": self.site.clock, "address": self._address, "port": config.mesh_port,
             "pod": config.labels.get("pod", ""),
         }  # fmt: skip
-        self._again = time.monotonic() + REPORT_S
         joined = join(self._server, self._headers, told)
-        before, self._joined = self._joined, joined
+        before, self._joined, self._told = self._joined, joined, ""
         self._again = time.monotonic() + joined.every_s
-        if before is None or before.key != joined.key:
+        if self._prober is not None and (not joined.peers or before is None or before.key != joined.key):
+            self._end()
+        if joined.peers and self._prober is None:
             self._begin(joined)
-        assert self._prober is not None
-        self._prober.set_peers(joined.peers)
+        if self._prober is not None:
+            self._prober.set_peers(joined.peers)
 
     def _begin(self, joined: Joined) -> None:
-        if self._prober is not None:
-            self._prober.stop()
         config = self.site.config
         options = Options(
-            self.site.host, joined.number, joined.key, config.mesh_port, ports=config.mesh_paths, dscp=config.mesh_dscp,
+            self.site.host, joined.number, joined.key, config.mesh_port,
+            bind_address(self._address, config.mesh_port, config.mesh_paths), config.mesh_paths, config.mesh_dscp,
             report_ms=REPORT_S * MS,
         )  # fmt: skip
-        self._prober = Prober(options, self._take, command_of(find_program()))
+        try:
+            command = command_of(usable_program())
+        except WorldError as error:
+            LOG.warning("mesh: %s; %s", error, IN_PYTHON)
+            command = command_of(None)
+        self._prober = Prober(options, self._take, command)
         self._prober.start()
+
+    def _end(self) -> None:
+        assert self._prober is not None
+        self._prober.stop()
+        self._prober = None
+        with self._lock:
+            self._base_ns, self._failed = 0, ""
+            self._edges.clear()
 
     def _take(self, line: Line) -> None:
         with self._lock:
             if isinstance(line, Ready):
-                self._base_ns = line.base_ns
+                self._base_ns, self._failed = line.base_ns, ""
                 self._edges.clear()  # by the clock of the one before
+            elif isinstance(line, Failed):
+                self._base_ns, self._failed = 0, line.text
             elif isinstance(line, Edge):
                 self._edges.append(line)
 
@@ -164,11 +244,11 @@ def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
     )  # fmt: skip
 
 
-def _own(host: str, clock: str, end_ns: int, probe_ns: int) -> EdgeFit:
-    """The row that says how far the host's clock is from its prober's."""
+def _own(host: str, clock: str, end_ns: int, probe_ns: int, bound_ns: int | None) -> EdgeFit:
+    """The row that says how far the host's clock is from its prober's, and what its clock daemon says of it."""
     nothing = (None, None, None, None, 0, 0)
     return EdgeFit(
-        host, host, clock, 0, 0, end_ns, probe_ns, 0, 0, None, None, None, None, None, 0, "self", "none", *nothing,
+        host, host, clock, 0, 0, end_ns, probe_ns, 0, 0, None, None, bound_ns, None, None, 0, "self", "none", *nothing,
         *nothing, None,
     )  # fmt: skip
 

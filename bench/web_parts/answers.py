@@ -31,7 +31,7 @@ from bench.figures import Figure
 from bench.peers import free_port
 from leadline.host.bound import bound_to_parent
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 ANSWER_MS = 100.0
 JUDGED_S_MAX = 900.0
 WARM = 2  # rounds before those that count; none before a single one
@@ -188,7 +188,7 @@ class Server:
 def served(recording: Path, directory: Path, judged: bool = True) -> Iterator[Server]:
     """A server that has played a recording; `judged`: and analysed it whole."""
     port = free_port()
-    program = "import sys; from bench.web_answers import serve; serve(*sys.argv[1:])"
+    program = "import sys; from bench.web_parts.answers import serve; serve(*sys.argv[1:])"
     told = [str(recording.resolve()), str(directory / "store"), str(port), "judged" if judged else ""]
     command = [sys.executable, "-c", program, *told]
     process = subprocess.Popen(

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
-from bench import web_answers
 from bench.figures import Figure
+from bench.web_parts import answers
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, ViewportSize
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 WIDE: ViewportSize = {"width": 1440, "height": 900}
@@ -61,16 +61,16 @@ def on_phone(page: Page) -> tuple[int, float]:
     return width, height / PHONE["height"]
 
 
-def paths_of(server: web_answers.Server) -> dict[str, str]:
+def paths_of(server: answers.Server) -> dict[str, str]:
     """The views, of the first job and the first incident that the recording has."""
     views = {
         view: f"/{view}" for view in ("fleet", "jobs", "expectations", "incidents", "clock", "telemetry", "explore")
     }
     views["now"] = "/"
-    for job in server.get(("jobs", web_answers.LAST))["jobs"][:1]:
+    for job in server.get(("jobs", answers.LAST))["jobs"][:1]:
         name = quote(job["job"], safe="")
         views |= {"job": f"/jobs/{name}", "graph": f"/graph?job={name}", "paths": f"/paths?job={name}"}
-    for incident in server.get(("incidents", web_answers.LAST))["incidents"][:1]:
+    for incident in server.get(("incidents", answers.LAST))["incidents"][:1]:
         views["incident"] = f"/incidents/{quote(incident['incident'], safe='')}"
     for host in server.get(("fleet", {"from": "-60s"}))["hosts"][:1]:
         views["compare"] = f"/compare?a={quote(f'host:{host}')}"
@@ -81,7 +81,7 @@ def paths_of(server: web_answers.Server) -> dict[str, str]:
 def figures(recording: Path, browser: str) -> list[Figure]:
     """The three figures over a recording; `browser`: Chromium's path."""
     kept = tempfile.TemporaryDirectory(prefix="leadline-bench-")
-    with kept as directory, web_answers.served(recording, Path(directory)) as server:
+    with kept as directory, answers.served(recording, Path(directory)) as server:
         views = paths_of(server)
         broken, widths, shares = looked_at(str(server.client.base_url), views, browser)
     sideways = [view for view, width in widths.items() if width > PHONE["width"]]

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.figures import Figure
-from bench.web_answers import Server, served
+from bench.web_parts.answers import Server, served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
