@@ -12,7 +12,8 @@ import numpy as np
 
 from leadline.analysis.clock.edge import WINDOW_NS, Points, fitted, shifts, stepped, windows_ns
 from leadline.analysis.clock.hindsight import hindsight
-from leadline.analysis.clock.live import NO_WITNESS, Edges, Mesh, State, Witness, begun, step
+from leadline.analysis.clock.live import step
+from leadline.analysis.clock.state import NO_WITNESS, Edges, Mesh, State, Witness, begun
 from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.oscillators import S_NS, Oscillators
 from leadline.simulator.probes import Traces

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.analysis.clock.edge import Points, fitted, shifts, stepped
-from leadline.analysis.clock.live import Edges, Mesh, begun, step
+from leadline.analysis.clock.live import step
 from leadline.analysis.clock.mesh import Solved, solved
+from leadline.analysis.clock.state import Edges, Mesh, begun
 from leadline.model.units import S
 
 
