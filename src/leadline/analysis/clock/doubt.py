@@ -21,9 +21,9 @@ WRONG_EDGES = 3  # edges of a host below which a wrong one may be the other end'
 # Share of a host's edges that disagree with it in one direction from which its bound says so: chance makes it a few
 # hosts in a hundred where a tenth of edges is asymmetric, and for these no vote is safe. Source: judgement.
 TORN_SHARE = 0.25
-# Steps for which a host must be wrong to be told as lying: after a step of a clock windows are mixed for 2 s, which is
-# 8 of them. Source: definition.
-LYING_STEPS = 14
+# Time for which a host must be wrong to be told as lying: after a step of a clock windows are mixed for 2 s.
+# Source: judgement.
+LYING_NS = 3_500_000_000
 # Times the usual smallest two-way delay beyond which a host's own may hide a lie of its stamps: it widens its bound.
 # Source: judgement.
 WIDE_RATIO = 1.5
@@ -90,9 +90,10 @@ def judged(mesh: Mesh, edges: Edges, flagged_E: Bools, witness: Witness, events:
         far_W = np.abs(off_W - np.median(off_W)) > witness.bound_ns_W + mesh.bound_H[witness.host_W]
         wrong_H[witness.host_W[far_W]] = True
     heard_H = count_H > 0
-    wrong_count_H = np.where(wrong_H, np.minimum(mesh.wrong_H + 1, 2 * LYING_STEPS), 0)
+    lying_steps = -(-LYING_NS // mesh.every_ns)
+    wrong_count_H = np.where(wrong_H, np.minimum(mesh.wrong_H + 1, 2 * lying_steps), 0)
     wrong_count_H = np.where(heard_H | wrong_H, wrong_count_H, mesh.wrong_H)
-    lying_H = wrong_count_H >= LYING_STEPS
+    lying_H = wrong_count_H >= lying_steps
     events += [Event(host, Kind.LYING) for host in np.flatnonzero(lying_H & ~mesh.lying_H).tolist()]
     events += [Event(host, Kind.TRUSTED) for host in np.flatnonzero(mesh.lying_H & ~lying_H).tolist()]
     state_H = np.where(lying_H, State.LOST, mesh.state_H)

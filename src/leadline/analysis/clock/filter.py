@@ -21,12 +21,12 @@ from leadline.model.units import S
 # measured (simulated traces, docs/log.md).
 WANDER_MIN_PPB = 6.0
 WANDER_MAX_PPB = 60.0  # ppb per square root of a second, as when a fan starts. Source: judgement.
-# Squared sigmas of a rate's innovation above which wander is raised; factors by which it goes up and down.
-# Source: judgement.
+# Squared sigmas of a rate's innovation above which wander is raised; factors by which it goes up and down each quarter
+# second. Source: judgement.
 WANDER_UP_AT, WANDER_UP, WANDER_DOWN = 2.0, 1.08, 0.985
-# Times by which a window's variance is raised, since windows of 2 s each quarter second tell most of it again.
-# Source: measured (simulated traces, docs/log.md).
-OVERLAP = 6.0
+# Times by which a window's variance is raised, of the number of steps within it, since windows of 2 s each quarter
+# second tell most of it again. Source: measured (simulated traces, docs/log.md: 6 with 8 steps a window).
+OVERLAP_RATIO = 0.75
 # Standard deviations of an innovation, and ns with them, from which it is odd: it waits to be confirmed, because one
 # wrong line must not move a clock. Source: judgement.
 ODD_SIGMAS = 8.0
@@ -136,8 +136,9 @@ def _filtered(
     half_s: float, events: list[Event],
 ) -> Mesh:  # fmt: skip
     """Kalman's update with an offset `half_s` ago and a rate; what is odd waits until it is confirmed."""
-    r_H = np.where(touched_H, OVERLAP * np.where(touched_H, found.sigma_H, 1.0) ** 2, 1.0)
-    rr_H = np.where(touched_H, OVERLAP * np.where(touched_H, rates.sigma_H, 1.0) ** 2, 1.0)
+    overlap = max(1.0, OVERLAP_RATIO * 2 * S / mesh.every_ns)
+    r_H = np.where(touched_H, overlap * np.where(touched_H, found.sigma_H, 1.0) ** 2, 1.0)
+    rr_H = np.where(touched_H, overlap * np.where(touched_H, rates.sigma_H, 1.0) ** 2, 1.0)
     p, b, q = mesh.var_H, mesh.both_H, mesh.rate_var_H
     spread_H = p - 2 * half_s * b + half_s**2 * q + r_H
     sigma_H = np.sqrt(np.maximum(spread_H, 0))
@@ -161,8 +162,11 @@ def _filtered(
     g0, g1 = b1 / (q1 + rr_H), q1 / (q1 + rr_H)
     o, f = o + np.where(use_H, g0 * left_H, 0.0), f + np.where(use_H, g1 * left_H, 0.0)
     p2, b2, q2 = p1 - g0 * b1, b1 - g0 * q1, q1 - g1 * q1
+    quarters = 4 * mesh.every_ns / S
     odd_rate_H = left_H**2 / (q1 + rr_H)
-    wander_H = mesh.wander_H * np.where(use_H, np.where(odd_rate_H > WANDER_UP_AT, WANDER_UP, WANDER_DOWN), 1.0)
+    wander_H = mesh.wander_H * np.where(
+        use_H, np.where(odd_rate_H > WANDER_UP_AT, WANDER_UP, WANDER_DOWN) ** quarters, 1.0
+    )
     # Anew: what the mesh says alone.
     o = np.where(begin_H, x_H + y_H * half_s, o)
     f = np.where(begin_H, y_H, f)

@@ -24,8 +24,10 @@ WANDER_PPB = 10.0
 BOUND_SIGMAS = 6.0
 # ns that a bound never goes below, because both ways of a link differ by as much and nothing tells. Source: judgement.
 BOUND_MIN_NS = 100.0
-# Time for which a fit is used until the next one comes: a step and the way of its rows. Source: definition.
-USED_S = 0.4
+# Time between steps if nobody says otherwise, ns: lines of probers each quarter second. Source: definition.
+EVERY_NS = S // 4
+# Time for which a fit is used after the next one could be there, as rows are under way. Source: definition.
+WAY_S = 0.15
 # ppb per second by which a rate may change while nothing is heard of a host: a step of 1 ppm within 30 s, the worst of
 # the clock models. The bound grows by half of it times the age squared. Source: judgement.
 DRIFT_PPB_PER_S = 35.0
@@ -109,6 +111,7 @@ class Mesh:
     wrong_H: Ints
     lying_H: Bools
     anchored_H: Bools
+    every_ns: int = EVERY_NS  # from step to step
     flagged_E: Bools = field(default_factory=lambda: np.zeros(0, bool))  # of the last step's edges: asymmetric
     restart_H: Bools = field(default_factory=lambda: np.zeros(0, bool))  # windows of these hosts' edges begin anew
     events: tuple[Event, ...] = ()  # of the last step
@@ -120,7 +123,7 @@ class Mesh:
     def bound_H(self) -> Floats:
         """The offset is right to within this until the next fit comes, ns; inf if it is not known."""
         age_H = (self.end_ns - self.fitted_ns_H) / S
-        ahead = USED_S
+        ahead = self.every_ns / S + WAY_S
         var_H = self.var_H + 2 * ahead * self.both_H + ahead**2 * self.rate_var_H + self.wander_H**2 * ahead**3 / 3
         drift_H = np.where(self.state_H == State.FITTED, 0.0, DRIFT_PPB_PER_S * age_H**2 / 2)
         bound_H = (
@@ -140,27 +143,28 @@ NEW_VAR = (
 _NEW_RATE_VAR = 1e10  # variance of its rate, ppb^2: 100 ppm is as far as clocks are off. Source: judgement.
 
 
-def begun(hosts: int, end_ns: int) -> Mesh:
-    """The state before anything is known of some hosts. `end_ns`: cluster time, the caller's own clock at first."""
+def begun(hosts: int, end_ns: int, every_ns: int = EVERY_NS) -> Mesh:
+    """The state before anything is known of some hosts. `end_ns`: cluster time, the caller's own clock at first;
+    `every_ns`: how far steps will be apart.
+    """
     zero, none = np.zeros(hosts), np.zeros(hosts, np.int64)
     return Mesh(
         end_ns, none, zero, zero, np.full(hosts, NEW_VAR), zero, np.full(hosts, _NEW_RATE_VAR),
         np.full(hosts, WANDER_PPB), none > 0, none, np.full(hosts, end_ns, np.int64), zero, zero, zero, zero,
-        np.arange(hosts),
-        none, none, none > 0, none > 0,
+        np.arange(hosts), none, none, none > 0, none > 0, every_ns,
     )  # fmt: skip
 
 
 def joined(mesh: Mesh, hosts: int) -> Mesh:
     """The state with some more hosts behind those that it has."""
-    return _with(mesh, begun(hosts, mesh.end_ns), np.arange(len(mesh), len(mesh) + hosts))
+    return _with(mesh, begun(hosts, mesh.end_ns, mesh.every_ns), np.arange(len(mesh), len(mesh) + hosts))
 
 
 def left(mesh: Mesh, host_M: Ints) -> Mesh:
     """The state once some hosts are gone, or began anew: their numbers stay, and nothing is known of them."""
     gone_H = np.zeros(len(mesh), bool)
     gone_H[host_M] = True
-    new = begun(len(mesh), mesh.end_ns)
+    new = begun(len(mesh), mesh.end_ns, mesh.every_ns)
     parts: dict[str, Any] = {name: np.where(gone_H, getattr(new, name), getattr(mesh, name)) for name in _of_hosts()}
     return replace(mesh, **parts)
 
