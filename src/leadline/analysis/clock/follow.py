@@ -52,7 +52,8 @@ def followed(told: Told, steps: int, from_step: int) -> Followed:
     """
     hosts = len(told.hosts)
     mesh = begun(hosts, told.begin_ns, STEP_NS)
-    lines, own, lost_H, ever_H = LinesOfSteps(told), OwnClocks(told), np.zeros(hosts, bool), np.zeros(hosts, bool)
+    lines, own, no_H = LinesOfSteps(told), OwnClocks(told), np.zeros(hosts, bool)
+    lost_H, ever_H, doubt_H = no_H, no_H, no_H
     seen: list[_Seen] = []
     edges_of: dict[int, list[Edge]] = {}
     for k in range(1, steps + 1):
@@ -65,8 +66,13 @@ def followed(told: Told, steps: int, from_step: int) -> Followed:
         set_H[[each.host for each in mesh.events if each.kind == Kind.STEPPED]] = True
         lost_H = (lost_H | set_H) & (mesh.state_H == State.LOST)
         ever_H = ever_H | mesh.known_H
+        # A clock that was set and a prober that began anew (its host did, perhaps) look alike until lines tell.
+        fresh_H = (mesh.state_H == State.FITTED) & (mesh.fitted_ns_H == end_ns)
+        before_H, doubt_H = doubt_H, (doubt_H | mine.set_H) & ~fresh_H
+        stepped_H = (mine.set_H & fresh_H) | ((set_H | lost_H) & ~(before_H | doubt_H))
         if k >= from_step:  # and the one before, against which the first is held
-            seen.append(_Seen(mesh, mine, set_H | lost_H, ever_H & mine.known_H, tuple(own.clock_H)))
+            known = replace(mesh, state_H=np.where(doubt_H, State.LOST, mesh.state_H))
+            seen.append(_Seen(known, mine, stepped_H, ever_H & mine.known_H, tuple(own.clock_H)))
         for place, row in enumerate(rows.tolist() if k > from_step else []):
             if told.valid_N[row]:
                 edge = Edge(_wrong(mesh, edges, place), bool(mesh.flagged_E[place]))
@@ -80,7 +86,7 @@ class _Seen:
 
     mesh: Mesh
     own: Own
-    stepped_H: Bools  # prober's clocks that were set, or that are not fitted again since
+    stepped_H: Bools  # clocks that were set, or that are not fitted again since
     told_H: Bools  # hosts of which something is known, or was
     clock_H: tuple[str, ...]
 
@@ -150,8 +156,7 @@ def _word(host: int, seen: _Seen, centre: _Centre) -> str:
     mesh, state = seen.mesh, State(int(seen.mesh.state_H[host]))
     if mesh.lying_H[host]:
         return LYING
-    # A prober that began anew looks set, and its host's clock against it by as much: the clock itself was not.
-    if seen.stepped_H[host] != seen.own.set_H[host]:
+    if seen.stepped_H[host]:
         return STEPPED
     if state is State.FITTED and centre.moved_H[host]:
         return ANCHORED

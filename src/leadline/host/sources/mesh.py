@@ -12,9 +12,9 @@ import time
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
-from leadline.host.found import EdgeFit, Found
+from leadline.host.found import EdgeFit, Event, Found
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Line, Ready, Way
+from leadline.host.mesh.lines import Edge, Line, Ready, Silence, Way
 from leadline.host.mesh.membership import Joined, join, own_address
 from leadline.host.mesh.prober import Prober, command_of, find_program
 from leadline.host.post import server_of
@@ -26,6 +26,8 @@ from leadline.model.errors import LeadlineError, WorldError
 LOG = logging.getLogger("leadline.agent")
 REPORT_S = 1.0
 READINGS = 5  # of two clocks, half a microsecond each: one of them is not interrupted
+SILENT, HEARD = "mesh-silent", "mesh-heard"  # kinds of events
+SILENCES_MAX = 1_000  # of lanes, until they are taken: all paths of 60 peers. Source: bound; the newest are kept
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
 MS = 1000.0
 
@@ -43,7 +45,10 @@ class Mesh(Source):
 
     name = "mesh"
     reports = "probes to other hosts (`agent.mesh`)"
-    told_as = "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way"
+    told_as = (
+        "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way; events `mesh-silent` and "
+        "`mesh-heard` of paths that die and come back"
+    )
     accesses = (
         Access(
             "probes (leadline-prober)",
@@ -68,7 +73,8 @@ class Mesh(Source):
         self._headers = {name: value for name, value in headers.items() if value}
         self._headers["User-Agent"] = f"leadline-agent/{__version__}"
         self._address = config.mesh_address or own_address(self._server)
-        self._lock = threading.Lock()  # of the two below, which the prober's thread writes
+        self._lock = threading.Lock()  # of the three below, which the prober's thread writes
+        self._silences: collections.deque[Silence] = collections.deque(maxlen=SILENCES_MAX)
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
         self._prober: Prober | None = None
@@ -91,14 +97,16 @@ class Mesh(Source):
                 self._again = time.monotonic() + self._joined.every_s
                 LOG.warning("mesh: %s; the same hosts are probed on", error)
         with self._lock:
-            edges, base_ns = list(self._edges), self._base_ns
+            edges, silences, base_ns = list(self._edges), list(self._silences), self._base_ns
             self._edges.clear()
+            self._silences.clear()
         probe_ns, real_ns = _both(base_ns)
         clocks = self._joined.clocks if self._joined else {}
         fits = [fit_of(each, clocks.get(each.dst, ""), real_ns) for each in edges]
         if base_ns:  # also where the other ends report all of its edges
             fits.append(_own(self.site.host, self.site.clock, probe_ns + real_ns, probe_ns))
-        return Found(fits=fits)
+        # A path that was never heard is none that died: that nothing arrives, `delay` says.
+        return Found(fits=fits, events=[event_of(each, real_ns) for each in silences if each.was_heard])
 
     def close(self) -> None:
         """End the prober."""
@@ -136,8 +144,11 @@ class Mesh(Source):
             if isinstance(line, Ready):
                 self._base_ns = line.base_ns
                 self._edges.clear()  # by the clock of the one before
+                self._silences.clear()
             elif isinstance(line, Edge):
                 self._edges.append(line)
+            elif isinstance(line, Silence):
+                self._silences.append(line)
 
 
 def _both(base_ns: int) -> tuple[int, int]:
@@ -164,12 +175,29 @@ def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
     )  # fmt: skip
 
 
+def event_of(line: Silence, real_ns: int) -> Event:
+    """The event that a path died or lives again, of the host that says so. `real_ns`: see `fit_of`.
+
+    Whose fault it is, one host cannot tell: where a host is dark all others say so. Its time is when the prober knew,
+    less than 100 ms after the first probe that did not come.
+    """
+    silent = line.is_silent
+    ms = round(line.age_ns / 1e6)
+    text = f"nothing came from {line.src} for {ms} ms" if silent else f"something came from {line.src} again"
+    attributes = {"src": line.src, "dst": line.dst, "src_port": str(line.src_port), "class": str(line.traffic_class),
+                  "age_ns": str(line.age_ns)}  # fmt: skip
+    return Event(
+        line.time_ns + real_ns, f"host:{line.dst}", SILENT if silent else HEARD, "warning" if silent else "info",
+        f"{text} (source port {line.src_port})", attributes, "agent/mesh",
+    )  # fmt: skip
+
+
 def _own(host: str, clock: str, end_ns: int, probe_ns: int) -> EdgeFit:
     """The row that says how far the host's clock is from its prober's."""
     nothing = (None, None, None, None, 0, 0)
     return EdgeFit(
-        host, host, clock, 0, 0, end_ns, probe_ns, end_ns - probe_ns, 0, 0, None, None, None, None, None, 0, "self", "none", *nothing,
-        *nothing, None,
+        host, host, clock, 0, 0, end_ns, probe_ns, end_ns - probe_ns, 0, 0, None, None, None, None, None, 0, "self",
+        "none", *nothing, *nothing, None,
     )  # fmt: skip
 
 

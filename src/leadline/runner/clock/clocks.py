@@ -39,7 +39,7 @@ MESH_EVERY_NS = 5 * S
 # minute, as when a fan starts. The bound of a fit that is carried on grows by that. Source: judgement.
 DRIFT_PPB_PER_S, DRIFT_S = 35.0, 30.0
 NO_BOUND_NS = 3600 * S  # told as bound of a clock whose offset may be anything. Source: definition.
-UNTRUSTED = ("stepped", "lying")  # states of fits of which not even the offset is to be used
+LYING = "lying"  # state of fits of which not even the offset is to be used, as of those without a bound
 # What is needed of `clock_fit`.
 FIT_COLUMNS = (
     "tenant", "cluster", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "state", "island", "analysis",
@@ -134,7 +134,8 @@ def _mesh_places(rows: pa.Table, time: str, fits: pa.Table, mesh_F: NDArray[np.b
     """As `_fit_places`, of settled fits; where the newest of them is not to be used there is none."""
     place_N = _fit_places(rows, time, fits, mesh_F, SETTLE_NS, MESH_AGE_NS)
     if fits.num_rows:
-        useless_F = np.isin(_texts(fits, "state"), UNTRUSTED) | (_ints(fits, "island") != 0)
+        useless_F = (_texts(fits, "state") == LYING) | (_ints(fits, "island") != 0)
+        useless_F |= _ints(fits, "bound_ns") >= NO_BOUND_NS
         place_N = np.where((place_N >= 0) & useless_F[place_N], -1, place_N)
     return place_N
 
