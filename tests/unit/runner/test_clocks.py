@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.model.tables import BY_NAME
-from leadline.runner.clock.clocks import FIT_AGE_NS, in_cluster_time, is_clocked, margins
+from leadline.runner.clock.clocks import (
+    FIT_AGE_NS,
+    MESH_AGE_NS,
+    NO_BOUND_NS,
+    SETTLE_NS,
+    grown,
+    in_cluster_time,
+    is_clocked,
+    margins,
+)
 
 STEP = BY_NAME["step"]
 S = 10**9
@@ -27,6 +36,8 @@ def fits(*rows: tuple[str, int, int, float, str]) -> pa.Table:
             "rate_ppb": pa.array(rate, pa.float64()),
             "bound_ns": pa.array([500] * len(rows), pa.int64()),
             "state": pa.array(state, pa.string()),
+            "island": pa.array([0] * len(rows), pa.int64()),
+            "analysis": pa.array(["coarse-clock"] * len(rows), pa.string()),
         }
     )
 
@@ -127,3 +138,46 @@ def test_a_row_is_mapped_back_to_when_it_happened(offset_ns: int, rate_ppb: floa
     host_ns = after_ns + offset_ns + round(rate_ppb * 1e-9 * after_ns)
     ((found, _),) = mapped(steps(("a", host_ns)), fits(("a", 0, offset_ns, rate_ppb, "fitted")))
     assert abs(found - after_ns) <= 1
+
+
+def of_mesh(known: pa.Table, *, island: int = 0, bound_ns: int = 500) -> pa.Table:
+    """The same fits, of the mesh."""
+    some = {"analysis": ["clock"] * len(known), "island": [island] * len(known), "bound_ns": [bound_ns] * len(known)}
+    for name, values in some.items():
+        known = known.set_column(known.column_names.index(name), name, pa.array(values))
+    return known
+
+
+def test_a_fit_of_the_mesh_counts_once_it_is_settled_and_its_bound_grows_with_its_age() -> None:
+    known = of_mesh(fits(("a", 0, 100, 0.0, "fitted"), ("a", 5, 300, 0.0, "fitted")))
+    late = 5 * S + SETTLE_NS
+    rows = steps(("a", SETTLE_NS + 99), ("a", SETTLE_NS + 100), ("a", late + 300), ("a", late + 300 + MESH_AGE_NS))
+    found = mapped(rows, known)
+    assert [time for time, _ in found] == [SETTLE_NS + 99, SETTLE_NS, late, late + MESH_AGE_NS]
+    assert found[0][1] is None, "none is settled yet: the time is taken as it is"
+    assert found[1][1] == found[2][1] == 500 + round(35 * 15**2 / 2 + 0.5)
+    assert found[3][1] == 500 + round(35 * 30**2 / 2) + 35 * 30 * (15 + 300 - 30)
+    assert mapped(steps(("a", late + 301 + MESH_AGE_NS)), known) == [(late + 301 + MESH_AGE_NS, None)]
+
+
+def test_the_solver_dies_and_the_bound_of_its_last_fit_grows() -> None:
+    age_s = np.arange(15.0, 300.0)
+    bound = grown(np.full(len(age_s), 200.0), age_s)
+    assert (np.diff(bound) > 0).all()
+    assert bound[-1] < 1e6, "less than a millisecond after five minutes"
+
+
+def test_a_fit_of_the_mesh_is_not_used_where_it_says_nothing_and_the_coarse_one_is() -> None:
+    at = SETTLE_NS + 2 * S
+    coarse = fits(("a", 1, 7 * S, 0.0, "fitted"))
+    row = steps(("a", at + 7 * S))
+    for useless in (
+        of_mesh(fits(("a", 1, 100, 0.0, "lying"))), of_mesh(fits(("a", 1, 100, 0.0, "fitted")), island=1),
+        of_mesh(fits(("a", 1, 100, 0.0, "lost")), bound_ns=NO_BOUND_NS),
+    ):  # fmt: skip
+        assert mapped(row, pa.concat_tables([coarse, useless])) == [(at, 500)]
+        assert mapped(row, useless) == [(at + 7 * S, None)]
+    # A clock that was set an hour after the mesh's last fit is known by its words.
+    before, after = of_mesh(fits(("a", 0, 100, 0.0, "fitted"))), fits(("a", 10, 8 * S, 0.0, "fitted"))
+    assert mapped(steps(("a", 30 * S)), pa.concat_tables([before, after])) == [(22 * S, 500)]
+    assert mapped(steps(("a", 17 * S)), pa.concat_tables([before, after]))[0][0] == 17 * S - 100

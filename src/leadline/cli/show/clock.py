@@ -16,10 +16,14 @@ from leadline.cli.pasted import pasted
 from leadline.cli.ranges import counted, ranges
 from leadline.cli.show.watching import EveryOption, WatchOption, refuse_unless_terminal, watch
 from leadline.cli.words.units import duration, figures
+from leadline.views.mesh.clocks import is_held
 
 ROWS_MAX = 40
 DOUBTS_SHOWN = 20
-STYLE = {"fitted": "green", "carried": "yellow", "lost": "red"}
+STYLE = {
+    "fitted": "green", "carried": "yellow", "lost": "red", "lying": "red", "stepped": "yellow", "asymmetric": "yellow",
+    "re-anchored": "yellow",
+}  # fmt: skip
 
 
 def clock(
@@ -71,7 +75,7 @@ def tell(out: Console, found: Mapping[str, Any], match: str = "", url: str = "")
 
 def _head(out: Console, found: Mapping[str, Any], clocks: Sequence[Mapping[str, Any]]) -> None:
     doubted = sum(bool(row["doubts"]) for row in clocks)
-    bounds = [row["bound_ns"] for row in clocks if row["state"] != "lost"]
+    bounds = [row["bound_ns"] for row in clocks if is_held(row)]
     within = f"right within {duration(max(bounds) / 1e9)}" if bounds else "none of them known"
     lost = len(clocks) - len(bounds)
     out.print(
@@ -83,7 +87,7 @@ def _head(out: Console, found: Mapping[str, Any], clocks: Sequence[Mapping[str, 
 
 
 def _row(row: Mapping[str, Any], at_ns: int, several: bool) -> dict[str, Any]:
-    lost = row["state"] == "lost"
+    lost = not is_held(row)
     sign = "+" if row["offset_ns"] > 0 else ""
     return {
         "host": row["host"], **({"clock": row["clock"]} if several else {}),
@@ -107,7 +111,7 @@ def _doubts(out: Console, clocks: Sequence[Mapping[str, Any]]) -> None:
         return
     out.print("\nnot to be trusted", style="bold")
     for row in doubted[:DOUBTS_SHOWN]:
-        style = "red" if row["state"] == "lost" else "yellow"
+        style = "red" if not is_held(row) else "yellow"
         out.print(f"  {row['host']}: {'; '.join(row['doubts'])}", style=style)
     if len(doubted) > DOUBTS_SHOWN:
         out.print(f"  and {len(doubted) - DOUBTS_SHOWN} more; see --output json", style="dim")
@@ -121,6 +125,6 @@ def _islands(out: Console, found: Mapping[str, Any], clocks: Sequence[Mapping[st
         whose = (one["tenant"], one["cluster"], one["island"])
         names = [
             row["host"] for row in clocks
-            if row["state"] != "lost" and (row["tenant"], row["cluster"], row["island"]) == whose
+            if is_held(row) and (row["tenant"], row["cluster"], row["island"]) == whose
         ]  # fmt: skip
         out.print(f"  {one['island']}: {counted({'clock': one['clocks']})}: {ranges(names, 8) or '-'}")

@@ -12,10 +12,10 @@ import time
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
-from leadline.host.found import EdgeFit, Found
+from leadline.host.found import EdgeFit, Event, Found
 from leadline.host.mesh import clock_daemon
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Way
+from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Silence, Way
 from leadline.host.mesh.membership import AwayError, Joined, bind_address, join, own_address
 from leadline.host.mesh.prober import IN_PYTHON, Prober, command_of, prober_runs, usable_program
 from leadline.host.post import server_of
@@ -29,6 +29,8 @@ REPORT_S = 1.0
 AWAY_S = 10.0  # a server that does not answer is asked again: as often as one that does
 REFUSED_S = 60.0  # one that does not want us, or a port that is taken
 READINGS = 5  # of two clocks, half a microsecond each: one of them is not interrupted
+SILENT, HEARD = "mesh-silent", "mesh-heard"  # kinds of events
+SILENCES_MAX = 1_000  # of lanes, until they are taken: all paths of 60 peers. Source: bound; the newest are kept
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
 MS = 1000.0
 
@@ -58,7 +60,8 @@ class Mesh(Source):
     name = "mesh"
     reports = "probes to other hosts, where there are some (`agent.mesh`)"
     told_as = (
-        "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way; what a clock daemon says"
+        "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way; what a clock daemon says; "
+        "events `mesh-silent` and `mesh-heard` of paths that die and come back"
     )
     accesses = (
         Access(
@@ -98,7 +101,8 @@ class Mesh(Source):
         self._headers = {name: value for name, value in headers.items() if value}
         self._headers["User-Agent"] = f"leadline-agent/{__version__}"
         self._daemon = clock_daemon.Daemon()
-        self._lock = threading.Lock()  # of the three below, which the prober's thread writes
+        self._lock = threading.Lock()  # of the four below, which the prober's thread writes
+        self._silences: collections.deque[Silence] = collections.deque(maxlen=SILENCES_MAX)
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
         self._failed = ""  # why the prober cannot begin
@@ -140,14 +144,16 @@ class Mesh(Source):
         if time.monotonic() >= self._again:
             self._take_part()
         with self._lock:
-            edges, base_ns = list(self._edges), self._base_ns
+            edges, silences, base_ns = list(self._edges), list(self._silences), self._base_ns
             self._edges.clear()
+            self._silences.clear()
         probe_ns, real_ns = _both(base_ns)
         clocks = self._joined.clocks if self._joined else {}
         fits = [fit_of(each, clocks.get(each.dst, ""), real_ns) for each in edges]
         if base_ns:  # also where the other ends report all of its edges
             fits.append(_own(self.site.host, self.site.clock, probe_ns + real_ns, probe_ns, self._daemon.bound_ns()))
-        return Found(fits=fits)
+        # A path that was never heard is none that died: that nothing arrives, `delay` says.
+        return Found(fits=fits, events=[event_of(each, real_ns) for each in silences if each.was_heard])
 
     def close(self) -> None:
         """End the prober."""
@@ -214,10 +220,13 @@ class Mesh(Source):
             if isinstance(line, Ready):
                 self._base_ns, self._failed = line.base_ns, ""
                 self._edges.clear()  # by the clock of the one before
+                self._silences.clear()
             elif isinstance(line, Failed):
                 self._base_ns, self._failed = 0, line.text
             elif isinstance(line, Edge):
                 self._edges.append(line)
+            elif isinstance(line, Silence):
+                self._silences.append(line)
 
 
 def _both(base_ns: int) -> tuple[int, int]:
@@ -238,9 +247,26 @@ def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
     offset_ns, rate_ppb, bound_ns, width_ns, noise_ns = fit or (None, None, None, None, None)
     return EdgeFit(
         edge.src, edge.dst, dst_clock, edge.src_port, edge.traffic_class, edge.end_ns + real_ns, edge.end_ns,
-        edge.window_ns, edge.report_ns,
+        real_ns, edge.window_ns, edge.report_ns,
         offset_ns, rate_ppb, bound_ns, width_ns, noise_ns,
         edge.points, edge.state, edge.stamp, *_way(edge.there), *_way(edge.back), edge.stall_p99_ns,
+    )  # fmt: skip
+
+
+def event_of(line: Silence, real_ns: int) -> Event:
+    """The event that a path died or lives again, of the host that says so. `real_ns`: see `fit_of`.
+
+    Whose fault it is, one host cannot tell: where a host is dark all others say so. Its time is when the prober knew,
+    less than 100 ms after the first probe that did not come.
+    """
+    silent = line.is_silent
+    ms = round(line.age_ns / 1e6)
+    text = f"nothing came from {line.src} for {ms} ms" if silent else f"something came from {line.src} again"
+    attributes = {"src": line.src, "dst": line.dst, "src_port": str(line.src_port), "class": str(line.traffic_class),
+                  "age_ns": str(line.age_ns)}  # fmt: skip
+    return Event(
+        line.time_ns + real_ns, f"host:{line.dst}", SILENT if silent else HEARD, "warning" if silent else "info",
+        f"{text} (source port {line.src_port})", attributes, "agent/mesh",
     )  # fmt: skip
 
 
@@ -248,8 +274,8 @@ def _own(host: str, clock: str, end_ns: int, probe_ns: int, bound_ns: int | None
     """The row that says how far the host's clock is from its prober's, and what its clock daemon says of it."""
     nothing = (None, None, None, None, 0, 0)
     return EdgeFit(
-        host, host, clock, 0, 0, end_ns, probe_ns, 0, 0, None, None, bound_ns, None, None, 0, "self", "none", *nothing,
-        *nothing, None,
+        host, host, clock, 0, 0, end_ns, probe_ns, end_ns - probe_ns, 0, 0, None, None, bound_ns, None, None, 0, "self",
+        "none", *nothing, *nothing, None,
     )  # fmt: skip
 
 

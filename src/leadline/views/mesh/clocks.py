@@ -1,6 +1,6 @@
 """`GET /api/v1/clock`: the newest fit of each clock, which of them can be compared, and which are not to be trusted.
 
-clock_fit ──> newest fit of each clock ──> doubts (lost, carried, silent, another island, a bound too wide)
+clock_fit ──> newest fit of each clock ──> doubts (lost, lying, carried, set, another island, a bound too wide)
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ NO_CLOCK = "No clock was fitted within ten minutes, so times of different hosts 
 WIDE_NS = 2_000
 """A bound from here on is told: with stamps taken in user space it is smaller, and so are few delays in a rack."""
 STALE_NS = 5 * S  # fits come four times a second; this is twenty in a row that did not
+SAID = {
+    "carried": "carried on from an older fit: its bound grows until probes come back",
+    "stepped": "it was set: times before and after that are of two clocks",
+    "asymmetric": "many of its ways are longer in one direction than in the other: its bound says by how much",
+    "re-anchored": "cluster time moved, because hosts came, went or were set",
+}
 FAST_PPB = 100_000.0  # crystals drift less than 100 ppm: beyond it the clock, or its fit, is broken
+NO_BOUND_NS = 3600 * S  # as `clock_fit` tells the bound of a clock whose offset may be anything
+UNTRUSTED = ("lost", "lying")
 Island = tuple[str, str, int]
 
 
@@ -33,8 +41,8 @@ def clock_answer(store: Store, asked: Asked) -> Row:
         f"SELECT {told}, end_ns, offset_ns, bound_ns, rate_ppb, noise_ns, island, toString(state) AS state "
         f"FROM ({rows_where(CLOCK_FIT, where)}) ORDER BY end_ns DESC LIMIT 1 BY {', '.join(names)}"
     )
-    clocks = sorted(rows_of(store, asked, sql), key=lambda row: (row["state"] != "lost", -row["bound_ns"], row["host"]))
-    held = [row for row in clocks if row["state"] != "lost"]
+    clocks = sorted(rows_of(store, asked, sql), key=lambda row: (is_held(row), -row["bound_ns"], row["host"]))
+    held = [row for row in clocks if is_held(row)]
     sizes = Counter(_island(row) for row in held)
     newest_ns = max((row["end_ns"] for row in clocks), default=0)
     return {
@@ -50,6 +58,11 @@ def clock_answer(store: Store, asked: Asked) -> Row:
     }  # fmt: skip
 
 
+def is_held(fit: Mapping[str, Any]) -> bool:
+    """Whether the clock is known to within a bound."""
+    return fit["state"] not in UNTRUSTED and fit["bound_ns"] < NO_BOUND_NS
+
+
 def doubts(fit: Mapping[str, Any], main: int | None, newest_ns: int) -> Sequence[str]:
     """Why times of a clock are not to be trusted, in words; none: they are, to within its bound.
 
@@ -57,10 +70,12 @@ def doubts(fit: Mapping[str, Any], main: int | None, newest_ns: int) -> Sequence
     """
     if fit["state"] == "lost":
         return ["lost: no probe of it came back, so its times are compared as the host reports them"]
-    found = []
-    if fit["state"] == "carried":
-        found.append("carried on from an older fit: its bound grows until probes come back")
-    elif newest_ns - fit["end_ns"] >= STALE_NS:
+    if fit["state"] == "lying":
+        return ["lying: its probes contradict those of the others for seconds, so its times are not to be trusted"]
+    if not is_held(fit):
+        return [f"{fit['state']}: it was set, and no probe has told since how far it is off"]
+    found = [SAID[fit["state"]]] if fit["state"] in SAID else []
+    if fit["state"] != "carried" and newest_ns - fit["end_ns"] >= STALE_NS:
         found.append(f"last fitted {(newest_ns - fit['end_ns']) / S:.0f} s before the newest of the others")
     if main is not None and fit["island"] != main:
         found.append(f"on island {fit['island']}: not comparable with clocks of island {main}")

@@ -35,7 +35,7 @@ def pairs_sql(asked: Asked, from_ns: int, *, newest: bool, only: str = "1", most
 
     A row without a source port speaks of all of them and counts alone. Where there is none, the ports' rows do:
     smallest of the smallest, worst 99th percentile and bound, medians weighted by probes, loss by port (each port is
-    probed as often; a port that lost all has no probes to weigh).
+    probed as often; a port that lost all has no probes to weigh). Delays of a window in which nothing arrived are 0.
     """
     rows = rows_where(DELAY, where_of(asked, from_ns, only))
     whole = "countIf(src_port IS NULL) > 0"
@@ -59,8 +59,9 @@ def pairs_sql(asked: Asked, from_ns: int, *, newest: bool, only: str = "1", most
         "GROUP BY tenant, cluster, src, dst, class, end_ns, window_ns"
     )
     named = (
-        "toString(src) AS src, toString(dst) AS dst, class, end_ns, window_ns, least_ns AS min_ns, "
-        "median_ns AS p50_ns, late_ns AS p99_ns, queued_ns AS queue_p99_ns, share_lost AS lost, "
+        "toString(src) AS src, toString(dst) AS dst, class, end_ns, window_ns, ifNull(least_ns, 0) AS min_ns, "
+        "ifNull(median_ns, 0) AS p50_ns, ifNull(late_ns, 0) AS p99_ns, ifNull(queued_ns, 0) AS queue_p99_ns, "
+        "share_lost AS lost, "
         "probes AS `count`, right_ns AS bound_ns"
     )
     last = "ORDER BY end_ns DESC, window_ns LIMIT 1 BY src, dst, class" if newest else ""

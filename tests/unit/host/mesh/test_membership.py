@@ -12,7 +12,7 @@ import pytest
 
 from leadline.host.mesh import membership
 from leadline.host.mesh.commands import Peer
-from leadline.host.mesh.lines import Edge, Way
+from leadline.host.mesh.lines import Edge, Silence, Way
 from leadline.host.mesh.membership import Joined, own_address, parse_joined
 from leadline.host.post import parse_server
 from leadline.host.sources import mesh
@@ -38,6 +38,32 @@ def test_what_the_server_says_is_read_and_what_it_does_not_say_is_told() -> None
 def test_an_address_that_no_other_host_reaches_is_none(server: str) -> None:
     with pytest.raises(WorldError, match=r"set agent\.mesh_address"):
         own_address(parse_server(server))
+
+
+def test_a_path_that_dies_and_comes_back_becomes_events_and_one_never_heard_does_not() -> None:
+    died = Silence(True, "h2", "h1", 0, 8446, 0, 5_000_000_000, 91_000_000, True)
+    event = mesh.event_of(died, 7)
+    assert (event.time_ns, event.entity, event.kind, event.severity) == (
+        5_000_000_007,
+        "host:h1",
+        "mesh-silent",
+        "warning",
+    )
+    assert event.message == "nothing came from h2 for 91 ms (source port 8446)"
+    assert event.attributes == {"src": "h2", "dst": "h1", "src_port": "8446", "class": "0", "age_ns": "91000000"}
+    back = mesh.event_of(died._replace(is_silent=False), 7)
+    assert (back.kind, back.severity) == ("mesh-heard", "info")
+    config = SimpleNamespace(
+        server="http://192.0.2.1:8440", token_file="", ca_file="", tenant="", cluster="", mesh_address="10.0.0.1",
+        mesh_port=8446, labels={}, spool=Path(),
+    )  # fmt: skip
+    site: Any = SimpleNamespace(config=config, host="h1", clock="h1/1")
+    source = mesh.Mesh(site)
+    source._again = time.monotonic() + 60
+    for line in (died, died._replace(src="h3", was_heard=False)):
+        source._take(line)
+    assert [each.attributes["src"] for each in source.poll(0).events] == ["h2"]
+    assert source.poll(0).events == [], "each is told once"
 
 
 def test_a_server_that_is_away_ends_no_probing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ export function told(value: number, unit: string): string {
 
 /** `-1.2 µs ± 0.3 µs`: never an offset without how well it is known. */
 export function offset(one: Clock): string {
-  if (one.state === "lost") return "unknown";
+  if (!isHeld(one)) return "unknown";
   const sign = one.offset_ns > 0 ? "+" : "";
   return `${sign}${duration(one.offset_ns / 1e9)} ± ${duration(one.bound_ns / 1e9)}`;
 }
@@ -39,9 +39,14 @@ export function drift(one: Clock): string {
   return `${one.rate_ppb > 0 ? "+" : ""}${figures(one.rate_ppb)} ppb`;
 }
 
+/** Whether a clock is known to within a bound; one that lies or was just set is not. */
+function isHeld(one: Clock): boolean {
+  return one.state !== "lost" && one.state !== "lying" && one.bound_ns < 3_600_000_000_000;
+}
+
 /** What is not to be trusted is watched; where a lost clock stands is unknown. */
 export function clockState(one: Clock): State {
-  return one.state === "lost" ? "unknown" : one.doubts.length || one.state !== "fitted" ? "watch" : "good";
+  return !isHeld(one) ? "unknown" : one.doubts.length || one.state !== "fitted" ? "watch" : "good";
 }
 
 /** Those that are not to be trusted first, otherwise as they come: the least certain first. */
