@@ -18,6 +18,7 @@ from leadline.cli.output import console
 from leadline.cli.record import record_run
 from leadline.cli.serving import stop_on_signals
 from leadline.lab.flow_truth import beside
+from leadline.lab.oscillators import IN_LABS
 from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
@@ -49,6 +50,10 @@ def run(
         bool, typer.Option(help="Send the topology to Leadline, as a site's inventory would: switches, links.")
     ] = True,
     sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
+    mesh: Annotated[bool, typer.Option(help="Hosts probe each other.")] = True,
+    clocks: Annotated[
+        str, typer.Option(help="Clocks of probes: normal, stress, cold (from 10 s off), or true: this machine's own.")
+    ] = "normal",
     name: LabOption = "lab",
 ) -> None:
     """Run a scenario: cluster, training, faults with ground truth, watched by a separate Leadline.
@@ -61,6 +66,8 @@ def run(
         raise UsageError(f"--record: expected NAME{SUFFIX}, got {record}")
     if record is not None and not record.parent.is_dir():
         raise UsageError(f"--record: {record.parent} is no directory; make it first")
+    if clocks not in IN_LABS:
+        raise UsageError(f"--clocks: expected {', '.join(IN_LABS)}, got {clocks!r}")
     written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
     flows = beside(record or Path(f"{planned.name}{SUFFIX}")) if flow_truth or planned.flow_truth else None
     plan = plan_for(planned, cluster, seed)
@@ -82,6 +89,8 @@ def run(
             telemetry=TelemetryConfig(collectors=(listening.sflow,), sampling_rate=sampling),
             stopping=lambda: bool(stopping),
             flow_truth=flows,
+            mesh=mesh,
+            clocks=clocks,
         )
         began_ns = time.time_ns()
         if inventory:

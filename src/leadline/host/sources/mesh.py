@@ -9,14 +9,15 @@ import collections
 import logging
 import threading
 import time
+from collections.abc import Sequence
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
 from leadline.host.found import EdgeFit, Found
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Line, Ready, Way
+from leadline.host.mesh.lines import Edge, Line, Ready, Truth, Way
 from leadline.host.mesh.membership import Joined, join, own_address
-from leadline.host.mesh.prober import Prober, command_of, find_program
+from leadline.host.mesh.prober import Prober, command_of, find_program, injected_clock
 from leadline.host.post import server_of
 from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
@@ -68,9 +69,11 @@ class Mesh(Source):
         self._headers = {name: value for name, value in headers.items() if value}
         self._headers["User-Agent"] = f"leadline-agent/{__version__}"
         self._address = config.mesh_address or own_address(self._server)
-        self._lock = threading.Lock()  # of the two below, which the prober's thread writes
+        self._clock = injected_clock() if find_program() is not None else ()
+        self._lock = threading.Lock()  # of those below, which the prober's thread writes
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
+        self._truths: collections.deque[Truth] = collections.deque(maxlen=2)  # the newest, of an injected clock
         self._prober: Prober | None = None
         self._joined: Joined | None = None
         self._again = 0.0  # monotonic
@@ -91,13 +94,17 @@ class Mesh(Source):
                 self._again = time.monotonic() + self._joined.every_s
                 LOG.warning("mesh: %s; the same hosts are probed on", error)
         with self._lock:
-            edges, base_ns = list(self._edges), self._base_ns
+            if self._clock and len(self._truths) < 2:
+                return Found()  # what such a clock shows is not known yet
+            edges, base_ns, truths = list(self._edges), self._base_ns, tuple(self._truths)
             self._edges.clear()
-        probe_ns, real_ns = _both(base_ns)
+        raw_ns, now_ns = _both()
+        probe_ns = shown_ns(truths, raw_ns) if truths else raw_ns + base_ns
+        real_ns = now_ns - probe_ns
         clocks = self._joined.clocks if self._joined else {}
         fits = [fit_of(each, clocks.get(each.dst, ""), real_ns) for each in edges]
         if base_ns:  # also where the other ends report all of its edges
-            fits.append(_own(self.site.host, self.site.clock, probe_ns + real_ns, probe_ns))
+            fits.append(_own(self.site.host, self.site.clock, now_ns, probe_ns))
         return Found(fits=fits)
 
     def close(self) -> None:
@@ -126,7 +133,7 @@ class Mesh(Source):
         config = self.site.config
         options = Options(
             self.site.host, joined.number, joined.key, config.mesh_port, ports=config.mesh_paths, dscp=config.mesh_dscp,
-            report_ms=REPORT_S * MS,
+            report_ms=REPORT_S * MS, clock=self._clock,
         )  # fmt: skip
         self._prober = Prober(options, self._take, command_of(find_program()))
         self._prober.start()
@@ -136,19 +143,29 @@ class Mesh(Source):
             if isinstance(line, Ready):
                 self._base_ns = line.base_ns
                 self._edges.clear()  # by the clock of the one before
+                self._truths.clear()
+            elif isinstance(line, Truth):
+                self._truths.append(line)
             elif isinstance(line, Edge):
                 self._edges.append(line)
 
 
-def _both(base_ns: int) -> tuple[int, int]:
-    """The prober's clock, and this host's less it: of some readings the one with the least time in between."""
+def shown_ns(truths: Sequence[Truth], raw_ns: int) -> int:
+    """What an injected clock shows, by the line through the newest two of what it told."""
+    before, last = truths
+    gained_ns = (last.host_ns - before.host_ns) - (last.raw_ns - before.raw_ns)
+    after_ns = raw_ns - last.raw_ns
+    return last.host_ns + after_ns + round(after_ns * gained_ns / (last.raw_ns - before.raw_ns))
+
+
+def _both() -> tuple[int, int]:
+    """The raw clock and this host's: of some readings the ones with the least time in between."""
     best = (1 << 62, 0, 0)
     for _ in range(READINGS):
         before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
         real_ns = time.time_ns()
         after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        probe_ns = (before_ns + after_ns) // 2 + base_ns
-        best = min(best, (after_ns - before_ns, probe_ns, real_ns - probe_ns))
+        best = min(best, (after_ns - before_ns, (before_ns + after_ns) // 2, real_ns))
     return best[1:]
 
 
