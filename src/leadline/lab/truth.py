@@ -66,7 +66,7 @@ class TruthFile:
         return tuple(self._entries)
 
     def tell(self, more: Mapping[str, object]) -> None:
-        """Write down what is no fault: `machines` (hosts that share one), `placement` (hosts of jobs by rank), `clocks`."""
+        """Write down what is no fault: `machines` that hosts share, `placement` (hosts of jobs by rank), `clocks`."""
         self._told.update(more)
         self.save()
 
