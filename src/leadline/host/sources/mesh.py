@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
@@ -29,6 +30,8 @@ REPORT_S = 1.0
 READINGS = 5  # of two clocks, half a microsecond each: one of them is not interrupted
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
 MS = 1000.0
+TWO_READINGS_NS = 10_000_000_000  # beyond it a line through them says nothing of now
+SLEW_MAX = 1e-3  # of the time that passed: adjtime changes a clock by half of it; more is a step
 
 
 def _probing(site: Site) -> str:
@@ -74,6 +77,7 @@ class Mesh(Source):
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
         self._truths: collections.deque[Truth] = collections.deque(maxlen=2)  # the newest, of an injected clock
+        self._clocks_before: Clocks | None = None  # the last reading of this prober's clock and the host's
         self._prober: Prober | None = None
         self._joined: Joined | None = None
         self._again = 0.0  # monotonic
@@ -99,12 +103,12 @@ class Mesh(Source):
             edges, base_ns, truths = list(self._edges), self._base_ns, tuple(self._truths)
             self._edges.clear()
         raw_ns, now_ns = _both()
-        probe_ns = shown_ns(truths, raw_ns) if truths else raw_ns + base_ns
-        real_ns = now_ns - probe_ns
+        now = Clocks(shown_ns(truths, raw_ns) if truths else raw_ns + base_ns, now_ns)
+        before, self._clocks_before = self._clocks_before or now, now
         clocks = self._joined.clocks if self._joined else {}
-        fits = [fit_of(each, clocks.get(each.dst, ""), real_ns) for each in edges]
+        fits = [fit_of(each, clocks.get(each.dst, ""), ahead_ns(before, now, each.end_ns)) for each in edges]
         if base_ns:  # also where the other ends report all of its edges
-            fits.append(_own(self.site.host, self.site.clock, now_ns, probe_ns))
+            fits.append(_own(self.site.host, self.site.clock, now.host_ns, now.probe_ns))
         return Found(fits=fits)
 
     def close(self) -> None:
@@ -144,10 +148,31 @@ class Mesh(Source):
                 self._base_ns = line.base_ns
                 self._edges.clear()  # by the clock of the one before
                 self._truths.clear()
+                self._clocks_before = None
             elif isinstance(line, Truth):
                 self._truths.append(line)
             elif isinstance(line, Edge):
                 self._edges.append(line)
+
+
+class Clocks(NamedTuple):
+    """A prober's clock and its host's, read at one moment."""
+
+    probe_ns: int
+    host_ns: int
+
+
+def ahead_ns(before: Clocks, now: Clocks, probe_ns: int) -> int:
+    """The host's clock less its prober's when the latter showed this: on the line through two readings.
+
+    Nobody steers a prober's clock and chrony does a host's: 20 ppm of the second between two readings are 20 us.
+    """
+    ahead = now.host_ns - now.probe_ns
+    passed_ns = now.probe_ns - before.probe_ns
+    gained_ns = ahead - (before.host_ns - before.probe_ns)
+    if not 0 < passed_ns <= TWO_READINGS_NS or abs(gained_ns) > passed_ns * SLEW_MAX:
+        return ahead
+    return ahead + round((probe_ns - now.probe_ns) * gained_ns / passed_ns)
 
 
 def shown_ns(truths: Sequence[Truth], raw_ns: int) -> int:
@@ -170,7 +195,7 @@ def _both() -> tuple[int, int]:
 
 
 def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
-    """The row of an edge. `real_ns`: this host's clock minus its prober's."""
+    """The row of an edge. `real_ns`: this host's clock minus its prober's, at its end."""
     fit = edge.fit
     offset_ns, rate_ppb, bound_ns, width_ns, noise_ns = fit or (None, None, None, None, None)
     return EdgeFit(
