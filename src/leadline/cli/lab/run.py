@@ -11,7 +11,8 @@ import typer
 from rich.text import Text
 
 from leadline.cli.client import Client
-from leadline.cli.demo.demo import told
+from leadline.cli.demo.demo import job_of, told
+from leadline.cli.demo.measured import measured
 from leadline.cli.lab.server import own_leadline, tell_inventory
 from leadline.cli.options import LabOption, SeedOption
 from leadline.cli.output import console
@@ -19,6 +20,8 @@ from leadline.cli.record import record_run
 from leadline.cli.serving import stop_on_signals
 from leadline.lab.flow_truth import beside
 from leadline.lab.oscillators import IN_LABS
+from leadline.lab.probe_trace import beside as probe_trace
+from leadline.lab.probe_trace import write_probe_trace
 from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
@@ -104,12 +107,19 @@ def run(
             stopping.append(0)  # the scenario goes on in a thread until it is told to stop
             story.close()
             raise
+        ended_ns = time.time_ns()
         deliver_until = time.monotonic() + DELIVER_S
         while record is not None and not stopping and time.monotonic() < deliver_until:
             time.sleep(LOOK_EVERY_S)
         lost = record is not None and bool(stopping)
+        if mesh and not stopping:
+            console().print(measured(Client(listening.url), job_of(planned), ended_ns), soft_wrap=True)
         if record is not None and not lost:
             record_run(Client(listening.url), began_ns, time.time_ns(), record)
+            if rows := write_probe_trace(record, written):
+                console().print(
+                    f"{probe_trace(record)}: {rows} rows of edges of the mesh, with what clocks really showed"
+                )
     out = console()
     if stopping:
         told_so = "interrupted: the cluster and all that ran on it are gone"
