@@ -25,7 +25,7 @@ from leadline.store.bundle import read_bundle
 
 SUFFIX = ".probes.parquet"
 TRUTH = ("true_ns", "true_offset_ns", "error_ns")
-LEFT_OUT = ("tenant", "cluster", "source", "batch")  # say nothing in a lab
+LEFT_OUT = ("tenant", "cluster", "source", "batch", "batch_row")  # say nothing in a lab
 
 
 def beside(bundle: Path) -> Path:
