@@ -86,7 +86,8 @@ void clock_inject(struct clock *clock, struct injected injected) {
     clock->random = injected.seed;
     clock->walked_ppb = 0;
     clock->step_count = 1;
-    clock->steps[0].raw = clock_raw_now();
+    clock->steps[0].raw = injected.since_raw_ns ? injected.since_raw_ns : clock_raw_now();
+    if (injected.since_raw_ns) clock->base_ns = injected.base_ns;
     clock->steps[0].ns = 0;
     clock->steps[0].ppb = injected_ppb(clock, 0);
 }

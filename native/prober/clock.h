@@ -21,6 +21,8 @@ struct injected {
     double walk_ppb; /* of the frequency, per square root of a second */
     double sine_ppb, sine_s;
     uint64_t seed;
+    int64_t since_raw_ns; /* it runs from there on, whenever a prober starts; 0: from its start */
+    int64_t base_ns;      /* and with this base instead of the prober's own, so that all that share both are comparable */
 };
 
 struct clock {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS_MAX = 8 };
+enum { WORDS_MAX = 10 };
 
 struct options options_default(void) {
     return (struct options){.address = "0.0.0.0", .ports = 1, .rate = 50, .soft = 0.02, .report_ns = 250000000,
@@ -109,8 +109,9 @@ static const char *set(const char *what, const char *value, struct options *to) 
     return "the name of an option";
 }
 
-static const char *set_clock(char *const *words, struct injected *out) {
+static const char *set_clock(char *const *words, int count, struct injected *out) {
     double offset;
+    uint64_t since, base;
     struct injected found = {0};
     if (!real(words[0], -1e15, 1e15, &offset)) return "an offset in ns";
     if (!real(words[1], -5e5, 5e5, &found.rate_ppb)) return "a rate within 500000 ppb";
@@ -118,6 +119,12 @@ static const char *set_clock(char *const *words, struct injected *out) {
     if (!real(words[3], 0, 1e5, &found.sine_ppb)) return "a sine of 0 to 100000 ppb";
     if (!real(words[4], 0, 1e6, &found.sine_s)) return "a period of the sine in s";
     if (!whole(words[5], 10, UINT64_MAX, &found.seed)) return "a seed";
+    if (count > 6) {
+        if (!whole(words[6], 10, INT64_MAX, &since) || !since) return "a raw time in ns, not 0";
+        if (!whole(words[7], 10, INT64_MAX, &base)) return "a base in ns";
+        found.since_raw_ns = (int64_t)since;
+        found.base_ns = (int64_t)base;
+    }
     found.offset_ns = (int64_t)offset;
     *out = found;
     return NULL;
@@ -162,8 +169,8 @@ struct command command_parse(const char *line, struct options *options) {
         const char *why = set(words[1], words[2], options);
         return why ? bad(why) : (struct command){.kind = COMMAND_SET};
     }
-    if (!strcmp(words[0], "clock") && count == 7) {
-        const char *why = set_clock(words + 1, &options->clock);
+    if (!strcmp(words[0], "clock") && (count == 7 || count == 9)) {
+        const char *why = set_clock(words + 1, count - 1, &options->clock);
         if (why) return bad(why);
         options->has_clock = true;
         return (struct command){.kind = COMMAND_SET};

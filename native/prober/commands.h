@@ -5,7 +5,7 @@
      set rate PAIRS/S       set report_ms MS      set window_ms MS          set soft SHARE     set points all|second
      set silent_ms MS       set batch_ms MS       set stamps hardware|kernel|user
      set record FILE        set nic NAME (whose stamps, if hardware)
-     clock OFFSET_NS RATE_PPB WALK_PPB SINE_PPB SINE_S SEED       (tests: an injected clock)
+     clock OFFSET_NS RATE_PPB WALK_PPB SINE_PPB SINE_S SEED [SINCE_RAW_NS BASE_NS]       (tests and labs: an injected clock)
      start                  what is set holds from here on
      add ID NAME ADDRESS PORT owned|answers
      remove ID

@@ -1,11 +1,15 @@
 """`leadline agent` on each host of a lab: the real one with its default settings, at its default address.
 
-Only what describes the emulated host is set: its name, its /sys and /dev/kmsg, its GPUs, where its files are. How often
-an agent looks and when it sends is what every user gets, so that the lab sees what a user sees.
+Only what describes the emulated host is set: its name, its /sys and /dev/kmsg, its GPUs, where its files are, where it
+can be probed (the server is at its loopback, which tells no address), and the clock of its oscillator. How often an
+agent looks and when it sends is what every user gets, so that the lab sees what a user sees.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from leadline.lab.oscillators import Injected
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.process import Process
 from leadline.lab.telemetry.lldp import control_socket
@@ -15,10 +19,15 @@ from leadline.model.programs import OWN_PYTHON
 
 
 class Agents:
-    """One agent a host, which speaks to `relay.SERVER`. Built inert."""
+    """One agent a host, which speaks to `relay.SERVER`. Built inert.
 
-    def __init__(self, cluster: Cluster) -> None:
+    `mesh`: they probe each other. `clocks`: of the hosts whose stamps are bent; the others show this machine's own.
+    """
+
+    def __init__(self, cluster: Cluster, *, mesh: bool = True, clocks: Mapping[str, Injected] | None = None) -> None:
         self._cluster = cluster
+        self._mesh = mesh
+        self._clocks = clocks or {}
         self._processes: list[Process] = []
 
     def start(self) -> None:
@@ -64,4 +73,8 @@ class Agents:
             "gpus": ",".join(host.gpus),
             "labels": f"rack={host.rack},pod={host.pod}",
         }
-        return {f"LEADLINE_AGENT__{name.upper()}": value for name, value in settings.items()}
+        settings |= {"mesh": "true" if self._mesh else "false", "mesh_address": self._cluster.address(host.name)}
+        found = {f"LEADLINE_AGENT__{name.upper()}": value for name, value in settings.items()}
+        if clock := self._clocks.get(host.name):
+            found["LEADLINE_PROBER_CLOCK"] = clock.words
+        return found

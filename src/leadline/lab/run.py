@@ -13,12 +13,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from leadline.lab import placement, preflight
+from leadline.host.mesh.prober import find_program
+from leadline.lab import oscillators, placement, preflight
 from leadline.lab.agents import Agents
 from leadline.lab.faults.base import Fault, JobFault, parameters_of
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.lab.flow_truth.watching import FlowWatch
 from leadline.lab.loss import Span, losses, until_now
+from leadline.lab.oscillators import Injected
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.relay import Relay
 from leadline.lab.running import RunningLab
@@ -82,6 +84,8 @@ class ScenarioRun:
     telemetry: TelemetryConfig | None = field(default_factory=TelemetryConfig)
     state_root: Path | None = None
     flow_truth: Path | None = None  # where the truth of flows goes; None: nobody counts them
+    mesh: bool = True  # agents probe each other
+    clocks: str = "normal"  # of probes: a kind of `oscillators.IN_LABS`
 
     lab: RunningLab | None = field(default=None, init=False)
     _zero_s: float | None = field(default=None, init=False)
@@ -111,7 +115,7 @@ class ScenarioRun:
         self.scenario, self.topology = plan.scenario, plan.topology
         self._jobs = dict(enumerate(plan.jobs))
         # Also where nothing breaks; and nobody takes that of an earlier run for ours.
-        self.truth.tell_places(placement.told(self.topology, {job.name: job for job in plan.jobs}))
+        self.truth.tell(placement.told(self.topology, {job.name: job for job in plan.jobs}))
         with ExitStack() as stack:
             cluster = (
                 Cluster(self.topology, self.lab_name, self.state_root)
@@ -143,15 +147,29 @@ class ScenarioRun:
                 self.lab.relay = Relay(cluster, self.leadline)
                 stack.callback(self.lab.relay.stop)
                 self.lab.relay.start()
-                self._agents = self.lab.agents = Agents(cluster)
+                self._agents = self.lab.agents = Agents(cluster, mesh=self.mesh, clocks=self._drawn_clocks())
                 stack.callback(self._agents.stop)
                 self._agents.start()
-                self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts")
+                probing = ", which probe each other" if self.mesh else ""
+                self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts{probing}")
             stack.callback(self._stop_workloads)
             stack.callback(self._write_losses)
             stack.callback(self._mend_all)
             self._follow(time_line(self.scenario))
             self._say("end", "the scenario has ended; the cluster is taken down")
+
+    def _drawn_clocks(self) -> dict[str, Injected]:
+        """The clocks of probes, which are in the truth before anybody shows them."""
+        if not self.mesh:
+            return {}
+        kind = self.clocks
+        if find_program() is None:
+            self._say("lab", "no leadline-prober (scripts/build-prober makes it): probes are stamped in Python, to us")
+            kind = oscillators.TRUE  # the one in Python bends none
+        machines = {name: [host.name for host in hosts] for name, hosts in self.topology.machines().items()}
+        found = oscillators.drawn(machines, kind, self.seed)
+        self.truth.tell(oscillators.told(kind, found))
+        return found
 
     def _stop_counting(self, watch: FlowWatch) -> None:
         watch.stop()

@@ -58,16 +58,16 @@ class TruthFile:
         self._scenario = scenario
         self._seed = seed
         self._entries: list[Entry] = []
-        self._places: Mapping[str, object] = {}
+        self._told: dict[str, object] = {}
 
     @property
     def entries(self) -> Sequence[Entry]:
         """All faults so far, in the order in which they were planned."""
         return tuple(self._entries)
 
-    def tell_places(self, places: Mapping[str, object]) -> None:
-        """Write down what stands where: `machines` (hosts that share one) and `placement` (hosts of jobs, by rank)."""
-        self._places = dict(places)
+    def tell(self, more: Mapping[str, object]) -> None:
+        """Write down what is no fault: `machines` that hosts share, `placement` (hosts of jobs by rank), `clocks`."""
+        self._told.update(more)
         self.save()
 
     def plan(self, entry: Entry) -> int:
@@ -105,7 +105,7 @@ class TruthFile:
                 "faults": [entry.as_json() for entry in self._entries],
                 "seed": self._seed,
                 "scenario": self._scenario,
-                **self._places,
+                **self._told,
             },
             indent=1,
         )

@@ -14,28 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from leadline.lab.oscillators import COLD as COLD
+from leadline.lab.oscillators import HARSH as HARSH
+from leadline.lab.oscillators import NORMAL as NORMAL
+from leadline.lab.oscillators import STRESS as STRESS
+from leadline.lab.oscillators import Nature as Nature
 from leadline.simulator.fabric import Floats, Ints
 
 GRID_NS = 10_000_000  # within it the frequency does not change
 S_NS = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Nature:
-    """How oscillators of a fleet are. Sizes are the largest of a uniform draw."""
-
-    offset_ns: float = 1e6
-    rate_ppm: float = 20.0
-    wander: float = 3e-9  # random walk of frequency, per square root of a second
-    sine_ppm: tuple[float, float] = (0.1, 0.3)
-    sine_s: tuple[float, float] = (200.0, 900.0)
-    warm_ppm: float = 0.0  # a step of temperature: frequency moves by this within 30 s, at a time of its own
-
-
-NORMAL = Nature()
-STRESS = Nature(wander=1e-8)
-COLD = Nature(offset_ns=1e10, rate_ppm=100.0)  # a cold start
-HARSH = Nature(offset_ns=1e10, rate_ppm=100.0, wander=3e-8, warm_ppm=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ def test_faults_together_never_cost_more_than_was_lost(spans: list[tuple[int, in
 
 def test_places_stand_beside_the_faults(tmp_path: Path) -> None:
     truth = TruthFile(tmp_path / "x.truth.json", "x", 3)
-    truth.tell_places({"machines": {"m1": ["h1", "h2"]}, "placement": {"a": ["h2"]}})
+    truth.tell({"machines": {"m1": ["h1", "h2"]}, "placement": {"a": ["h2"]}})
     truth.plan(ENTRY)
     told = json.loads(truth.path.read_text())
     assert told["machines"] == {"m1": ["h1", "h2"]}

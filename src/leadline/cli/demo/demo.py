@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from leadline.cli.client import Client
+from leadline.cli.demo.measured import measured
 from leadline.cli.demo.story import FAULT_STYLE, Story
 from leadline.cli.lab.server import Listening, tell_inventory
 from leadline.cli.output import console
@@ -78,6 +79,8 @@ class Demo:
         story.ask_ledger()
         console().print("", story.found.held_against(self.run.truth.entries), sep="\n")
         _summary(arrived, self.truth, story, once)
+        console().print(measured(story.client, story.job, story.ended_ns or time.time_ns()), soft_wrap=True)
+        sys.stdout.flush()
         missing = [name for name in NEEDED if not arrived[name]]
         if missing:
             console().print(f"none of these arrived: {', '.join(missing)}", style="red")

@@ -11,13 +11,17 @@ import typer
 from rich.text import Text
 
 from leadline.cli.client import Client
-from leadline.cli.demo.demo import told
+from leadline.cli.demo.demo import job_of, told
+from leadline.cli.demo.measured import measured
 from leadline.cli.lab.server import own_leadline, tell_inventory
 from leadline.cli.options import LabOption, SeedOption
 from leadline.cli.output import console
 from leadline.cli.record import record_run
 from leadline.cli.serving import stop_on_signals
 from leadline.lab.flow_truth import beside
+from leadline.lab.oscillators import IN_LABS
+from leadline.lab.probe_trace import beside as probe_trace
+from leadline.lab.probe_trace import write_probe_trace
 from leadline.lab.run import ScenarioRun, plan_for
 from leadline.lab.scenarios.spec import scenario_of
 from leadline.lab.state import checked_name
@@ -49,6 +53,10 @@ def run(
         bool, typer.Option(help="Send the topology to Leadline, as a site's inventory would: switches, links.")
     ] = True,
     sampling: Annotated[int, typer.Option(min=1, help="sFlow of the switches: one packet in this many.")] = 100,
+    mesh: Annotated[bool, typer.Option(help="Hosts probe each other.")] = True,
+    clocks: Annotated[
+        str, typer.Option(help="Clocks of probes: normal, stress, cold (from 10 s off), or true: this machine's own.")
+    ] = "normal",
     name: LabOption = "lab",
 ) -> None:
     """Run a scenario: cluster, training, faults with ground truth, watched by a separate Leadline.
@@ -61,6 +69,8 @@ def run(
         raise UsageError(f"--record: expected NAME{SUFFIX}, got {record}")
     if record is not None and not record.parent.is_dir():
         raise UsageError(f"--record: {record.parent} is no directory; make it first")
+    if clocks not in IN_LABS:
+        raise UsageError(f"--clocks: expected {', '.join(IN_LABS)}, got {clocks!r}")
     written = truth or (record or Path(f"{planned.name}{SUFFIX}")).with_suffix(".truth.json")
     flows = beside(record or Path(f"{planned.name}{SUFFIX}")) if flow_truth or planned.flow_truth else None
     plan = plan_for(planned, cluster, seed)
@@ -82,6 +92,8 @@ def run(
             telemetry=TelemetryConfig(collectors=(listening.sflow,), sampling_rate=sampling),
             stopping=lambda: bool(stopping),
             flow_truth=flows,
+            mesh=mesh,
+            clocks=clocks,
         )
         began_ns = time.time_ns()
         if inventory:
@@ -95,12 +107,19 @@ def run(
             stopping.append(0)  # the scenario goes on in a thread until it is told to stop
             story.close()
             raise
+        ended_ns = time.time_ns()
         deliver_until = time.monotonic() + DELIVER_S
         while record is not None and not stopping and time.monotonic() < deliver_until:
             time.sleep(LOOK_EVERY_S)
         lost = record is not None and bool(stopping)
+        if mesh and not stopping:
+            console().print(measured(Client(listening.url), job_of(planned), ended_ns), soft_wrap=True)
         if record is not None and not lost:
             record_run(Client(listening.url), began_ns, time.time_ns(), record)
+            if rows := write_probe_trace(record, written):
+                console().print(
+                    f"{probe_trace(record)}: {rows} rows of edges of the mesh, with what clocks really showed"
+                )
     out = console()
     if stopping:
         told_so = "interrupted: the cluster and all that ran on it are gone"

@@ -29,7 +29,7 @@ class Options(NamedTuple):
     """What holds as long as a prober runs. `key` is shared by all probers of a mesh: who has it can move our clock.
 
     `ports`: source ports from `port` on, among which the pairs of an edge take turns; peers send to the first one.
-    `clock`: of tests, the six numbers of an injected clock.
+    `clock`: of tests and labs, the six numbers of an injected clock; two more, if it runs from a given moment on.
     """
 
     name: str

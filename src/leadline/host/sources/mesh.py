@@ -9,15 +9,17 @@ import collections
 import logging
 import threading
 import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
 from leadline.host.found import EdgeFit, Event, Found
 from leadline.host.mesh import clock_daemon
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Silence, Way
+from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Silence, Truth, Way
 from leadline.host.mesh.membership import AwayError, Joined, bind_address, join, own_address
-from leadline.host.mesh.prober import IN_PYTHON, Prober, command_of, prober_runs, usable_program
+from leadline.host.mesh.prober import IN_PYTHON, Prober, command_of, injected_clock, prober_runs, usable_program
 from leadline.host.post import server_of
 from leadline.host.sources.access import Access, Grant
 from leadline.host.sources.site import Site
@@ -33,6 +35,8 @@ SILENT, HEARD = "mesh-silent", "mesh-heard"  # kinds of events
 SILENCES_MAX = 1_000  # of lanes, until they are taken: all paths of 60 peers. Source: bound; the newest are kept
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
 MS = 1000.0
+TWO_READINGS_NS = 10_000_000_000  # beyond it a line through them says nothing of now
+SLEW_MAX = 1e-3  # of the time that passed: adjtime changes a clock by half of it; more is a step
 
 
 def _stamps(site: Site) -> str:
@@ -101,11 +105,14 @@ class Mesh(Source):
         self._headers = {name: value for name, value in headers.items() if value}
         self._headers["User-Agent"] = f"leadline-agent/{__version__}"
         self._daemon = clock_daemon.Daemon()
-        self._lock = threading.Lock()  # of the four below, which the prober's thread writes
+        self._clock = injected_clock()
+        self._lock = threading.Lock()  # of those below, which the prober's thread writes
         self._silences: collections.deque[Silence] = collections.deque(maxlen=SILENCES_MAX)
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
         self._failed = ""  # why the prober cannot begin
+        self._truths: collections.deque[Truth] = collections.deque(maxlen=2)  # the newest, of an injected clock
+        self._clocks_before: Clocks | None = None  # the last reading of this prober's clock and the host's
         self._prober: Prober | None = None
         self._joined: Joined | None = None
         self._again = 0.0  # monotonic
@@ -144,16 +151,22 @@ class Mesh(Source):
         if time.monotonic() >= self._again:
             self._take_part()
         with self._lock:
-            edges, silences, base_ns = list(self._edges), list(self._silences), self._base_ns
+            if self._clock and len(self._truths) < 2:
+                return Found()  # what such a clock shows is not known yet
+            edges, silences = list(self._edges), list(self._silences)
+            base_ns, truths = self._base_ns, tuple(self._truths)
             self._edges.clear()
             self._silences.clear()
-        probe_ns, real_ns = _both(base_ns)
+        raw_ns, now_ns = _both()
+        now = Clocks(shown_ns(truths, raw_ns) if truths else raw_ns + base_ns, now_ns)
+        before, self._clocks_before = self._clocks_before or now, now
         clocks = self._joined.clocks if self._joined else {}
-        fits = [fit_of(each, clocks.get(each.dst, ""), real_ns) for each in edges]
+        fits = [fit_of(each, clocks.get(each.dst, ""), ahead_ns(before, now, each.end_ns)) for each in edges]
         if base_ns:  # also where the other ends report all of its edges
-            fits.append(_own(self.site.host, self.site.clock, probe_ns + real_ns, probe_ns, self._daemon.bound_ns()))
+            fits.append(_own(self.site.host, self.site.clock, now.host_ns, now.probe_ns, self._daemon.bound_ns()))
         # A path that was never heard is none that died: that nothing arrives, `delay` says.
-        return Found(fits=fits, events=[event_of(each, real_ns) for each in silences if each.was_heard])
+        heard = [each for each in silences if each.was_heard]
+        return Found(fits=fits, events=[event_of(each, ahead_ns(before, now, each.time_ns)) for each in heard])
 
     def close(self) -> None:
         """End the prober."""
@@ -194,16 +207,17 @@ class Mesh(Source):
 
     def _begin(self, joined: Joined) -> None:
         config = self.site.config
-        options = Options(
-            self.site.host, joined.number, joined.key, config.mesh_port,
-            bind_address(self._address, config.mesh_port, config.mesh_paths), config.mesh_paths, config.mesh_dscp,
-            report_ms=REPORT_S * MS,
-        )  # fmt: skip
         try:
             command = command_of(usable_program())
         except WorldError as error:
             LOG.warning("mesh: %s; %s", error, IN_PYTHON)
             command = command_of(None)
+            self._clock = ()  # it has no other
+        options = Options(
+            self.site.host, joined.number, joined.key, config.mesh_port,
+            bind_address(self._address, config.mesh_port, config.mesh_paths), config.mesh_paths, config.mesh_dscp,
+            report_ms=REPORT_S * MS, clock=self._clock,
+        )  # fmt: skip
         self._prober = Prober(options, self._take, command)
         self._prober.start()
 
@@ -221,28 +235,59 @@ class Mesh(Source):
                 self._base_ns, self._failed = line.base_ns, ""
                 self._edges.clear()  # by the clock of the one before
                 self._silences.clear()
+                self._truths.clear()
+                self._clocks_before = None
             elif isinstance(line, Failed):
                 self._base_ns, self._failed = 0, line.text
+            elif isinstance(line, Truth):
+                self._truths.append(line)
             elif isinstance(line, Edge):
                 self._edges.append(line)
             elif isinstance(line, Silence):
                 self._silences.append(line)
 
 
-def _both(base_ns: int) -> tuple[int, int]:
-    """The prober's clock, and this host's less it: of some readings the one with the least time in between."""
+class Clocks(NamedTuple):
+    """A prober's clock and its host's, read at one moment."""
+
+    probe_ns: int
+    host_ns: int
+
+
+def ahead_ns(before: Clocks, now: Clocks, probe_ns: int) -> int:
+    """The host's clock less its prober's when the latter showed this: on the line through two readings.
+
+    Nobody steers a prober's clock and chrony does a host's: 20 ppm of the second between two readings are 20 us.
+    """
+    ahead = now.host_ns - now.probe_ns
+    passed_ns = now.probe_ns - before.probe_ns
+    gained_ns = ahead - (before.host_ns - before.probe_ns)
+    if not 0 < passed_ns <= TWO_READINGS_NS or abs(gained_ns) > passed_ns * SLEW_MAX:
+        return ahead
+    return ahead + round((probe_ns - now.probe_ns) * gained_ns / passed_ns)
+
+
+def shown_ns(truths: Sequence[Truth], raw_ns: int) -> int:
+    """What an injected clock shows, by the line through the newest two of what it told."""
+    before, last = truths
+    gained_ns = (last.host_ns - before.host_ns) - (last.raw_ns - before.raw_ns)
+    after_ns = raw_ns - last.raw_ns
+    return last.host_ns + after_ns + round(after_ns * gained_ns / (last.raw_ns - before.raw_ns))
+
+
+def _both() -> tuple[int, int]:
+    """The raw clock and this host's: of some readings the ones with the least time in between."""
     best = (1 << 62, 0, 0)
     for _ in range(READINGS):
         before_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
         real_ns = time.time_ns()
         after_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-        probe_ns = (before_ns + after_ns) // 2 + base_ns
-        best = min(best, (after_ns - before_ns, probe_ns, real_ns - probe_ns))
+        best = min(best, (after_ns - before_ns, (before_ns + after_ns) // 2, real_ns))
     return best[1:]
 
 
 def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
-    """The row of an edge. `real_ns`: this host's clock minus its prober's."""
+    """The row of an edge. `real_ns`: this host's clock minus its prober's, at its end."""
     fit = edge.fit
     offset_ns, rate_ppb, bound_ns, width_ns, noise_ns = fit or (None, None, None, None, None)
     return EdgeFit(

@@ -6,7 +6,11 @@ import ctypes
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from leadline.lab import oscillators
+from leadline.lab.oscillators import Oscillator
 
 REAL_NS, RAW_NS = 1_795_869_243_327_682_352, 9_000_000_000_000
 MS = 1_000_000
@@ -20,6 +24,8 @@ class _Injected(ctypes.Structure):
         ("sine_ppb", ctypes.c_double),
         ("sine_s", ctypes.c_double),
         ("seed", ctypes.c_uint64),
+        ("since_raw_ns", ctypes.c_int64),
+        ("base_ns", ctypes.c_int64),
     ]
 
 
@@ -100,9 +106,8 @@ def test_a_stamp_out_of_reach_is_not_known(clock: Clock) -> None:
 
 
 def test_an_injected_clock_never_goes_back_and_is_seeded(clock: Clock, built: Path) -> None:
-    clock.state.base_ns = 10**18
-    clock.inject(-5_000, -100_000.0, 30.0, 300.0, 2.0, 7)
     began = clock.now()
+    clock.inject(-5_000, -100_000.0, 30.0, 300.0, 2.0, 7, began, 10**18)
     times = range(began, began + 3 * 10**9, 1_700_003)
     told = [clock.host(raw_ns) for raw_ns in times]
     assert all(before < after for before, after in itertools.pairwise(told))
@@ -117,3 +122,19 @@ def test_an_injected_clock_never_goes_back_and_is_seeded(clock: Clock, built: Pa
         gains.append(other.host(start + 10**9) - start - 10**9)
     assert gains[0] == pytest.approx(gains[1], abs=1)
     assert gains[0] != gains[2]
+
+
+@pytest.mark.parametrize("age_s", [0, 3, 4000])
+@pytest.mark.parametrize("kind", ["normal", "stress", "cold"])
+def test_an_injected_clock_runs_from_its_moment_on_and_a_lab_knows_what_it_showed(
+    clock: Clock, kind: str, age_s: int
+) -> None:
+    drawn = oscillators.drawn({"m1": ["h1", "h2"], "m2": ["h3"]}, kind, 5)
+    since = clock.now() - age_s * 10**9
+    for injected in (each._replace(since_raw_ns=since) for each in drawn.values()):
+        clock.inject(*injected)
+        times = np.arange(since + age_s * 10**9, since + (age_s + 2) * 10**9, 9_999_991)
+        told = [clock.host(raw_ns) for raw_ns in times.tolist()]
+        known = Oscillator(injected)
+        assert np.abs(known.shown(times) - told).max() <= 2
+        assert np.abs(known.raw(np.array(told)) - times).max() <= 2

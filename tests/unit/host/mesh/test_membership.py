@@ -6,16 +6,18 @@ import json
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from leadline.host.mesh import membership
 from leadline.host.mesh.commands import Peer
-from leadline.host.mesh.lines import Edge, Silence, Way
+from leadline.host.mesh.lines import Edge, Ready, Silence, Truth, Way
 from leadline.host.mesh.membership import Joined, own_address, parse_joined
 from leadline.host.post import parse_server
 from leadline.host.sources import mesh
+from leadline.host.sources.mesh import Clocks
+from leadline.host.sources.site import Site
 from leadline.model.errors import DataError, WorldError
 
 PEER = {"number": 7, "host": "h2", "clock": "h2/1", "address": "10.0.0.2", "port": 8446, "owned": True}
@@ -57,13 +59,45 @@ def test_a_path_that_dies_and_comes_back_becomes_events_and_one_never_heard_does
         server="http://192.0.2.1:8440", token_file="", ca_file="", tenant="", cluster="", mesh_address="10.0.0.1",
         mesh_port=8446, labels={}, spool=Path(),
     )  # fmt: skip
-    site: Any = SimpleNamespace(config=config, host="h1", clock="h1/1")
+    site: Any = SimpleNamespace(config=config, host="h1", clock="h1/1", looks_only=False)
     source = mesh.Mesh(site)
     source._again = time.monotonic() + 60
     for line in (died, died._replace(src="h3", was_heard=False)):
         source._take(line)
     assert [each.attributes["src"] for each in source.poll(0).events] == ["h2"]
     assert source.poll(0).events == [], "each is told once"
+
+
+def test_a_row_has_the_host_clock_of_its_own_end_and_not_of_when_it_was_asked_for() -> None:
+    """Read a second later, a clock that drifts by 20 ppm was 20 us off, and with it all times of its host."""
+    before, now = Clocks(5 * 10**9, 8 * 10**9), Clocks(6 * 10**9, 9 * 10**9 + 20_000)
+    assert [mesh.ahead_ns(before, now, int(at * 1e9)) for at in (5, 5.25, 6)] == [3 * 10**9, 3 * 10**9 + 5_000,
+                                                                                 3 * 10**9 + 20_000]  # fmt: skip
+    stepped = Clocks(6 * 10**9, 10 * 10**9)
+    assert mesh.ahead_ns(before, stepped, 5 * 10**9) == 4 * 10**9
+    assert mesh.ahead_ns(now, now, 5 * 10**9) == 3 * 10**9 + 20_000
+
+
+def test_of_an_injected_clock_nothing_is_told_before_it_is_known_what_it_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = SimpleNamespace(
+        server="http://192.0.2.1:8440", token_file="", ca_file="", tenant="", cluster="", mesh_address="10.0.0.1",
+        mesh_port=8446, labels={}, spool=Path(),
+    )  # fmt: skip
+    monkeypatch.setenv("LEADLINE_PROBER_CLOCK", "5 1000.0 0.0 0.0 0.0 7")
+    raw_ns = 5 * 10**12
+    monkeypatch.setattr(mesh, "_both", lambda: (raw_ns + 2 * 10**9, 2 * 10**18))
+    source = mesh.Mesh(cast("Site", SimpleNamespace(config=config, host="h1", clock="h1/1", looks_only=False)))
+    source._joined, source._again = Joined(3, bytes(16), 10.0, (), {"h2": "h2/1"}), time.monotonic() + 100
+    source._take(Ready("h1", 1, 8446, 1, "kernel", 10**18))
+    source._take(EDGE)
+    source._take(Truth(raw_ns, raw_ns + 10**18 + 5))
+    assert source.poll(0).fits == []
+    source._take(Truth(raw_ns + 10**9, raw_ns + 10**9 + 10**18 + 1_005))
+    edge, own = source.poll(0).fits
+    assert (edge.state, own.state) == ("few-points", "self")
+    assert (own.probe_ns, own.end_ns) == (raw_ns + 2 * 10**9 + 10**18 + 2_005, 2 * 10**18)
 
 
 def test_a_server_that_is_away_ends_no_probing(monkeypatch: pytest.MonkeyPatch) -> None:
