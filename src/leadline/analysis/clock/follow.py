@@ -170,7 +170,7 @@ def _fits(told: Told, seen: Sequence[_Seen]) -> Iterator[dict[str, Any]]:
     for k, each in enumerate(seen):
         mesh, own = replace(each.mesh, base_H=base_KH[k], offset_H=offset_KH[k], rate_H=rate_KH[k]), each.own
         centre = islands.at(mesh, own)
-        bound_H = mesh.bound_H + own.off_H + READING_NS
+        bound_H = mesh.bound_within(STEP_NS / S) + own.off_H + READING_NS
         for host in np.flatnonzero(each.told_H).tolist() if k else []:
             above, rate = int(centre.above_H[host]), float(mesh.rate_H[host] + own.rate_H[host] - centre.rate_H[host])
             shown = int(mesh.base_H[host] + own.base_H[host]) + float(mesh.offset_H[host] + own.above_H[host])

@@ -121,9 +121,12 @@ class Mesh:
 
     @property
     def bound_H(self) -> Floats:
-        """The offset is right to within this until the next fit comes, ns; inf if it is not known."""
+        """The offset is right to within this until the next fit can be used, ns; inf if it is not known."""
+        return self.bound_within(self.every_ns / S + WAY_S)
+
+    def bound_within(self, ahead: float) -> Floats:
+        """The same for so many seconds."""
         age_H = (self.end_ns - self.fitted_ns_H) / S
-        ahead = self.every_ns / S + WAY_S
         var_H = self.var_H + 2 * ahead * self.both_H + ahead**2 * self.rate_var_H + self.wander_H**2 * ahead**3 / 3
         drift_H = np.where(self.state_H == State.FITTED, 0.0, DRIFT_PPB_PER_S * age_H**2 / 2)
         bound_H = (
