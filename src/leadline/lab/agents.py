@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from leadline.lab.oscillators import Injected
 from leadline.lab.realise.cluster import Cluster
 from leadline.lab.realise.process import Process
+from leadline.lab.relay import SERVER
 from leadline.lab.telemetry.lldp import control_socket
 from leadline.lab.topology import Host
 from leadline.lab.workloads.base import stop_all
@@ -64,6 +65,7 @@ class Agents:
     def _settings(self, host: Host) -> dict[str, str]:
         directory = self._cluster.state / "hosts" / host.name
         settings = {
+            "server": SERVER,  # whatever LEADLINE_SERVER says to the verbs of whoever runs the lab
             "host": host.name,
             "spool": str(directory / "spool"),
             "ring_dir": str(directory / "ring"),

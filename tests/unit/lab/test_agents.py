@@ -9,7 +9,9 @@ import pytest
 
 from leadline.lab import agents
 from leadline.lab.agents import Agents
+from leadline.lab.oscillators import Injected
 from leadline.lab.realise.cluster import Cluster
+from leadline.lab.relay import SERVER
 from leadline.lab.topology import load
 
 
@@ -40,3 +42,25 @@ def test_one_that_is_restarted_is_not_dead_meanwhile(monkeypatch: pytest.MonkeyP
     assert told == [["h2", "1 ending"]]
     assert started == ["h1", "h2", "h1"]
     assert watched.pids() == {"h2": 2, "h1": 3}
+
+
+def test_each_has_the_server_of_the_lab_an_address_that_others_reach_and_its_own_clock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With LEADLINE_SERVER set, as for verbs, a lab's agents once went there."""
+    cluster, given = Cluster(load("tiny"), "x", tmp_path), {}
+
+    def spawn(node: str, *_: Any, env: dict[str, str], **__: Any) -> Ended:
+        given[node] = env
+        return Ended(node, 1)
+
+    monkeypatch.setattr(cluster, "spawn", spawn)
+    clock = Injected(1, 2.0, 3.0, 4.0, 5.0, 6, 7, 8)
+    Agents(cluster, clocks={"h1": clock}).start()
+    assert [given[host]["LEADLINE_AGENT__SERVER"] for host in ("h1", "h2")] == [SERVER, SERVER]
+    assert [given[host]["LEADLINE_AGENT__MESH"] for host in ("h1", "h2")] == ["true", "true"]
+    assert given["h1"]["LEADLINE_AGENT__MESH_ADDRESS"] == cluster.address("h1") != cluster.address("h2")
+    assert given["h1"]["LEADLINE_PROBER_CLOCK"] == clock.words
+    assert "LEADLINE_PROBER_CLOCK" not in given["h2"]
+    Agents(cluster, mesh=False).start()
+    assert given["h1"]["LEADLINE_AGENT__MESH"] == "false"
