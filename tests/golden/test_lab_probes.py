@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from leadline.analysis.clock.clock import clock
 from leadline.analysis.clock.mesh import solved
@@ -76,7 +75,6 @@ def test_the_mesh_is_nearer_to_the_truth_than_its_edges() -> None:
     assert np.median(of_mesh) < 200
 
 
-@pytest.mark.xfail(strict=True, reason="the host's own clock is taken where it was last read, not at the window's end")
 def test_hosts_that_share_a_clock_are_told_to_show_the_same_to_within_their_bounds() -> None:
     """All hosts of a lab show this machine's time, whatever their probers' clocks do."""
     rows = trace().drop_columns(TRUTH)
