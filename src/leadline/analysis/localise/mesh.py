@@ -100,8 +100,10 @@ def named_by_probes(
 
 
 def _seen(edge_fit: pa.Table, probe_hop: pa.Table, relation: pa.Table, window: Window) -> _Seen | None:
-    state = edge_fit["state"].cast(pa.string()).to_numpy(zero_copy_only=False)
-    rows = edge_fit.take(pa.array(np.flatnonzero(state != "self")))
+    state, src, dst = (
+        edge_fit[name].cast(pa.string()).to_numpy(zero_copy_only=False) for name in ("state", "src", "dst")
+    )
+    rows = edge_fit.take(pa.array(np.flatnonzero((state != "self") & (src != dst) & _is_name(src) & _is_name(dst))))
     slot_N = SLOTS - 1 - (window.to_ns - 1 - ints(rows, "end_ns")) // S
     inside = np.flatnonzero((slot_N >= 0) & (slot_N < SLOTS))
     if not len(inside):
@@ -150,6 +152,10 @@ def _seen(edge_fit: pa.Table, probe_hop: pa.Table, relation: pa.Table, window: W
     told = classes(link_PX, links, wiring.switches) if links else ends_only(
         [hosts[each] for each in src_P.tolist()], [hosts[each] for each in dst_P.tolist()])  # fmt: skip
     return _Seen(told, hosts, src_P, dst_P, sent_PT, lost_PT, silent_PT, paths, wait_HT, queue_HT)
+
+
+def _is_name(told_N: np.ndarray[tuple[int], np.dtype[np.object_]]) -> Bools:
+    return np.array([bool(name) for name in told_N], bool)
 
 
 def _by_host(value_N: Ints, host_N: Ints, slot_N: Ints, hosts: int) -> Floats:

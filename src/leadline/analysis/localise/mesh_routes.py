@@ -47,7 +47,7 @@ def wiring_of(relation: pa.Table) -> Wiring:
     kind = relation["kind"].cast(pa.string())
     far: dict[str, str] = {}
     for one, other in _pairs(relation.filter(pc.equal(kind, "linked"))):
-        if {kind_of(one), kind_of(other)} <= {"port", "swport"}:
+        if _is_end(one) and _is_end(other) and one != other:
             far[one] = min(far.get(one, other), other)
             far[other] = min(far.get(other, one), one)
     whole = {end: other for end, other in far.items() if far.get(other) == end}
@@ -55,7 +55,7 @@ def wiring_of(relation: pa.Table) -> Wiring:
     inside = inside.filter(pc.starts_with(inside["child"].cast(pa.string()), "address:"))
     end_of: dict[str, str] = {}
     for address, end in _pairs(inside):
-        if kind_of(end) == "swport":
+        if _is_end(end) and kind_of(end) == "swport":
             end_of[name_of(address)] = min(end_of.get(name_of(address), end), end)
     ports_of: dict[str, list[str]] = defaultdict(list)
     for end in sorted(whole):
@@ -115,6 +115,12 @@ def directed(routes: list[Route]) -> tuple[np.ndarray[tuple[int, int], np.dtype[
             to_second = EntityId.of(link).ends[1].partition("/")[0] == node
             out[row, hop] = place[link] + (0 if to_second else len(links))
     return out, links
+
+
+def _is_end(name: str) -> bool:
+    """Whether it names a port of something, as the name of a link can hold it."""
+    node, _, port = name_of(name).partition("/")
+    return kind_of(name) in ("port", "swport") and bool(node and port) and "~" not in name
 
 
 def _node(end: str) -> str:
