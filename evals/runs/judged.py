@@ -42,6 +42,7 @@ SENDERS: Mapping[str, tuple[str, ...]] = {
     "metric_sample": ("series",), "step": ("job", "rank"), "collective": ("job", "rank"),
     "message_end": ("job", "rank"), "operation": ("job", "rank"), "event": ("host", "source"),
     "flow_sample": ("switch",), "probe": ("src",),
+    "edge_fit": ("src",), "probe_hop": ("src",),
 }  # fmt: skip
 
 

@@ -155,6 +155,10 @@ def incident(names: Names = Names(), seconds: int = SPAN_S) -> dict[str, pa.Tabl
                 "end_ns": times[0], "probe_ns": times[0], "state": "valid", "stamp": "kernel",
             }
         ],
+        "probe_hop": [
+            {**seen[0], "src": n.hosts[0], "dst": n.hosts[1], "src_port": 8446, "time_ns": times[0],
+             "address": n.addresses[1]},
+        ],
         "relation": [
             {"child": f"rank:{n.job}/1", "parent": host[1], "kind": "runs-on", "from_ns": BEGIN_NS - 10**15},
             {"child": port, "parent": swport, "kind": "linked", "from_ns": BEGIN_NS + 5, "to_ns": END_NS},

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
+import pyarrow as pa
 from tests.builders.anomalies import WINDOW as ODD_WINDOW
 from tests.builders.anomalies import odd_site
 from tests.builders.causes import throttled_host
@@ -18,12 +19,13 @@ from tests.builders.expectations import MINUTE, hot_gpu
 from tests.builders.fabrics import T0, S, relation_table, sample_table, tiny_claims, tiny_samples
 from tests.builders.failures import WINDOW as MINUTE_WINDOW
 from tests.builders.failures import failing_job
+from tests.builders.lossy_links import SPINE1_LEAF2, edge, lossy_link
 from tests.builders.lossy_links import WINDOW as LOSSY_WINDOW
-from tests.builders.lossy_links import lossy_link
 from tests.builders.mesh import WINDOW as MESH_WINDOW
 from tests.builders.mesh import fitted_mesh
 from tests.builders.messages import WINDOW as RING_WINDOW
 from tests.builders.messages import ring_job
+from tests.builders.probed_links import Probed, up
 from tests.builders.slow_jobs import burning_host, lost_senders, slow_job, stalled_and_crashed
 from tests.builders.slow_jobs import window as suffering_window
 from tests.builders.small_job import slow_rank_job
@@ -42,6 +44,20 @@ def tiny_site() -> Case:
     return Case({"relation": relation_table(tiny_claims()), "flow_sample": sample_table(tiny_samples())}, WINDOW)
 
 
+@cache
+def lossy_and_probed() -> dict[str, pa.Table]:
+    """A link that flows suffer from; for probes one that is slow, one dead, a host that stalls."""
+    probed = Probed(
+        {(SPINE1_LEAF2, "leaf2"): 0.05},
+        {(up(1, 2), "spine2"): 40_000},
+        (edge(3),),
+        since_s=1,
+        stalls={"h5": 40_000_000},
+        seconds=8,
+    )
+    return {**lossy_link(vanishes={"leaf2": 400.0}).tables(), **probed.tables()}
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "graph": tiny_site,
     "clock": lambda: Case(fitted_mesh(), MESH_WINDOW),
@@ -54,7 +70,7 @@ CASES: dict[str, Callable[[], Case]] = {
     "sle": lambda: Case(hot_gpu(), MINUTE),
     "cause": throttled_host,
     "sle-hours": lambda: Case(minutes(), HOUR),
-    "localise": lambda: Case(lossy_link(vanishes={"leaf2": 400.0}).tables(), LOSSY_WINDOW),
+    "localise": lambda: Case(lossy_and_probed(), LOSSY_WINDOW),
     "stalls": lambda: Case(stalled_and_crashed(), suffering_window(2, 2)),
     "slowdowns": lambda: Case(slow_job(), suffering_window(10, 2)),
     "burning": lambda: Case(burning_host(), MINUTE),

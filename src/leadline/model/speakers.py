@@ -99,6 +99,7 @@ SPOKEN: Mapping[str, Spoken] = {
     "flow_sample": Spoken(Who.PROVIDER),
     "flow_sent": Spoken(Who.HOLDER, hosts=("host",)),
     "edge_fit": Spoken(Who.HOLDER, hosts=("src",)),
+    "probe_hop": Spoken(Who.HOLDER, hosts=("src",)),
     "probe": Spoken(Who.HOLDER, hosts=("src", "dst")),
     "relation": Spoken(Who.HOLDER, entities=("child", "parent")),
     "conflict": _ON_PARTS,

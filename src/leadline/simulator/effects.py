@@ -57,6 +57,7 @@ class Effect:
     loss: Triple = (0.0, 0.0, 0.0)  # share of packets lost there
     down_s: Triple = (0.0, 0.0, 0.0)  # of every period the link is down so long; < 0: for good
     period_s: float = 5.0
+    stall_ms: Triple = (0.0, 0.0, 0.0)  # programs of the befallen hosts wait so long for a processor now and then
     pause_s: Triple = (0.0, 0.0, 0.0)  # one stall of the whole job at the onset
     write_s: Triple = (0.0, 0.0, 0.0)  # every step waits so long for storage
     dies: str = ""  # how the job's befallen ranks end: signal/SIGKILL, exit/1
@@ -112,14 +113,14 @@ _FAULTS: tuple[Effect, ...] = (
     Effect("sigstop", "application", "transient", "rank", parts=(1, 1, 3), hangs=True),
     Effect("sigsegv", "application", "transient", "rank", parts=(1, 2, 4), dies="signal/SIGSEGV"),
     Effect("divergence", "application", "persistent", "rank", parts=(1, 1, 2), hangs=True),
-    Effect("memory-pressure", "host", "gray", "rank", compute=(1.05, 1.2, 1.7), counters=(
+    Effect("memory-pressure", "host", "gray", "rank", compute=(1.05, 1.2, 1.7), stall_ms=(0, 5, 20), counters=(
         Grows("node_pressure_memory_stalled_seconds_total", (0.05, 0.2, 0.5)),)),
     Effect("imbalanced-stage", "application", "gray", "stage", compute=(1.15, 1.4, 2.0)),
     Effect("imbalanced-sequences", "application", "gray", "rank", parts=(1, 2, 4), compute=(1.2, 1.5, 2.0)),
     Effect("loop-bug", "application", "persistent", "job", stands_still=True),
     Effect("slow-operator", "application", "persistent", "job", compute=(1.05, 1.15, 1.4), events=(
         Told("software-version", "info", "rank", "layer-norm 2.1.0", "torch-hook"),)),
-    Effect("colocated-neighbour", "host", "gray", "machine", compute=(1.05, 1.2, 1.6), capacity=(0.9, 0.6, 0.4)),
+    Effect("colocated-neighbour", "host", "gray", "machine", compute=(1.05, 1.2, 1.6), capacity=(0.9, 0.6, 0.4), stall_ms=(2, 10, 40)),
     Effect("slow-storage", "storage", "gray", "storage", data_s=(0.1, 0.5, 2.0)),
     Effect("checkpoint-storm", "storage", "gray", "job", write_s=(0.2, 1.0, 4.0)),
     # -- GPU ------------------------------------------------------------------------------------------------------

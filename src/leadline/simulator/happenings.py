@@ -160,6 +160,11 @@ def of_addresses(fleet: Fleet, start_ns: int) -> tuple[dict[str, Any], int]:
     return _relation(joined("address:", fleet.addresses(link)), ports, "in", "agent/graph", start_ns)
 
 
+def of_switch_addresses(addresses: pa.Array, ports: pa.Array, start_ns: int) -> tuple[dict[str, Any], int]:
+    """Relations of the addresses that routers answer traces with."""
+    return _relation(joined("address:", addresses), joined("swport:", ports), "in", "inventory", start_ns)
+
+
 def standing(fleet: Fleet, hosts_per_machine: int, start_ns: int) -> Iterator[tuple[dict[str, Any], int]]:
     """Relations that hold the whole time, a kind at a time."""
     gpu = np.arange(fleet.gpu_count)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.model.tables import BY_NAME, Table
 from leadline.simulator.clocks import Clocks
-from leadline.simulator.fabric import Bools, Floats
+from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.fleet import Fleet, joined, text
 from leadline.simulator.flows import FlowSource
 from leadline.simulator.happenings import (
@@ -27,9 +27,11 @@ from leadline.simulator.happenings import (
     of_flows,
     of_run,
     of_runs,
+    of_switch_addresses,
     standing,
 )
 from leadline.simulator.jobs import JobSteps
+from leadline.simulator.mesh import Mesh
 from leadline.simulator.metrics import CATALOGUE, Load, Streams
 from leadline.simulator.rows import Coded, Common, Told, collective_columns, made, step_columns
 from leadline.simulator.scheduler import harmless_of_a_day, schedule
@@ -90,6 +92,9 @@ class Simulation:
         self.switch_faults = switch_faults(
             self.fleet, spec.silent_switches, spec.lying_switches, spec.failing_links, spec.seconds, spec.seed
         )
+        self.mesh: Mesh | None = None
+        if spec.probes and spec.detail == "all":
+            self.mesh = Mesh(self.fleet, self.schedule.faults, self.switch_faults, self.clocks, spec.seed)
         self._watermarks = Watermarks(spec.start_ns)
         self._flow_truth: FlowTruthFile | None = None
         self.outcome = Outcome()
@@ -115,6 +120,9 @@ class Simulation:
         if spec.detail == "all":
             out["collective"] = collectives
             out["relation"] += fleet.host_links
+            if self.mesh is not None:
+                out["edge_fit"] = self.mesh.rows_per_s * spec.seconds
+                out["probe_hop"] = self.mesh.hops_expected(spec.seconds)
             out["flow_sample"] = min(float(spec.flow_rows_max), self._samples_expected())
         return out
 
@@ -167,6 +175,8 @@ class Simulation:
             self._put(sink, "relation", columns, count)
         if spec.detail == "all":
             self._put(sink, "relation", *of_addresses(self.fleet, spec.start_ns), numbered=False)
+        if self.mesh is not None:
+            self._put(sink, "relation", *of_switch_addresses(*self.mesh.addresses(), spec.start_ns), numbered=False)
         source = self._flow_source() if spec.detail == "all" else None
         self._flow_truth = flow_truth
         chunk_s, at_s = self.chunk_s(), 0.0
@@ -240,6 +250,8 @@ class Simulation:
         if source is not None:
             for begin_s, until_s, up_D in self.switch_faults.spans(at_s, end_s, self.fleet.links):
                 self._flows(sink, source, jobs, begin_s, until_s, up_D)
+        if self.mesh is not None:
+            self._probes(sink, self.mesh, at_s, end_s)
         for run in runs:
             if run.end_s <= end_s:
                 del self._jobs[run.number]
@@ -269,6 +281,26 @@ class Simulation:
                 during = (since >= fault.at_s * 1e9) & (since < fault.end_s * 1e9)
                 keep &= ~(during & np.isin(source.switch_of(samples), fault.switches))
         self._put(sink, "flow_sample", flows, len(samples.flow_N), keep)
+
+    def _probes(self, sink: Sink, mesh: Mesh, at_s: float, end_s: float) -> None:
+        for begin_s, until_s, up_D in mesh.spans(at_s, end_s):
+            names = (self._told_ns, self._names, self._clock_names)
+            told = (
+                ("edge_fit", mesh.fits(begin_s, until_s, up_D, self._jobs, *names)),
+                ("probe_hop", mesh.hops(begin_s, until_s, up_D, *names)),
+            )
+            for name, (columns, count, host, at_s_N) in told:
+                if count:
+                    self._put(sink, name, columns, count, self._agent_tells(host, at_s_N), numbered=False)
+
+    def _agent_tells(self, host_N: Ints, at_s_N: Floats) -> Bools:
+        """Whether the agents of hosts told something then."""
+        gone, begin, end = self._silent
+        keep = ~(gone[host_N] & (at_s_N >= begin[host_N]) & (at_s_N < end[host_N]))
+        for fault in self.schedule.faults:
+            if fault.effect.scope == "machine" and fault.effect.telemetry in SILENT:
+                keep &= ~(np.isin(host_N, fault.hosts) & (at_s_N >= fault.at_s) & (at_s_N < fault.end_s))
+        return keep
 
     def _happenings(self, sink: Sink, at_s: float, end_s: float) -> None:
         spec = self.spec

@@ -45,6 +45,7 @@ class SimulationSpec:
     metrics_s: float = 30.0
     sampling: int = 50_000  # sFlow: one packet in this many
     spray: bool = False
+    probes: bool = True  # where everything is told, so is what a mesh of probers sees
     drop_share: float = 0.0  # of the rows that agents and exporters send
     silent_share: float = 0.0  # of the agents, for a part of the time
     silent_switches: float = 0.0  # share of the switches that sample nothing

@@ -52,7 +52,8 @@ COLUMNS: dict[str, Kind] = {
     "tenant": NAME, "cluster": NAME, "host": NAME, "clock": NAME, "tx_clock": NAME, "rx_clock": NAME, "dst_clock": NAME,
     "entity": NAME, "others": NAME, "child": NAME, "parent": NAME, "owner": NAME, "actor": NAME,
     "job": NAME, "comm": NAME, "switch": NAME, "in_port": NAME, "out_port": NAME, "src": NAME, "dst": NAME,
-    "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "src_rank": NAME, "dst_rank": NAME,
+    "link": NAME, "incident": NAME, "src_ip": ADDRESS, "dst_ip": ADDRESS, "address": ADDRESS, "src_rank": NAME,
+    "dst_rank": NAME,
     "group": NAME, "links": NAME, "busiest": NAME, "colliding": NAME, "jobs": NAME, "claims": NAME, "used": NAME,
     "part": NAME, "culprit": NAME, "what": SENTENCE, "label": SENTENCE,
     # what

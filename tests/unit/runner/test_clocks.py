@@ -62,7 +62,17 @@ def mapped(rows: pa.Table, known: pa.Table) -> list[tuple[int, int | None]]:
 
 def test_only_tables_with_times_of_hosts_are_mapped() -> None:
     clocked = {name for name, table in BY_NAME.items() if is_clocked(table)}
-    assert clocked == {"event", "step", "collective", "message_end", "operation", "flow_sent", "watermark", "edge_fit"}
+    assert clocked == {
+        "event",
+        "step",
+        "collective",
+        "message_end",
+        "operation",
+        "flow_sent",
+        "watermark",
+        "edge_fit",
+        "probe_hop",
+    }
 
 
 def test_the_newest_fit_before_a_row_counts() -> None:

@@ -1,4 +1,9 @@
-"""The analysis `localise`: which link or switch loses packets that no counter counts."""
+"""The analysis `localise`: what loses, delays or stops packets, whoever counts it.
+
+flow_sent, path_hop, counters ── likelihood of flows ──┐
+                                                       ├──> suspect: one row of a component and kind, whoever told it
+edge_fit, delay, probe_hop ───── paths of probes ──────┘
+"""
 
 from __future__ import annotations
 
@@ -15,9 +20,20 @@ from leadline.analysis.columns import Bools
 from leadline.analysis.localise.conservation import Vanished, dropped, readings_of, vanished
 from leadline.analysis.localise.flows import Components, Sent, components, crossings, sent_rows
 from leadline.analysis.localise.likelihood import Counts, counts, in_vain, some_flows, some_packets, votes
+from leadline.analysis.localise.mesh import (
+    DELAY_COLUMNS,
+    DELAYS_NS,
+    FIT_COLUMNS,
+    FIT_NS,
+    HOP_COLUMNS,
+    TRACE_NS,
+    Named,
+    named_by_probes,
+)
+from leadline.analysis.localise.mesh_found import measured, narrowest
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.ids import kind_of, name_of
-from leadline.model.tables.fabric import FLOW_SENT, SUSPECT
+from leadline.model.tables.fabric import DELAY, EDGE_FIT, FLOW_SENT, PROBE_HOP, RELATION, SUSPECT
 from leadline.model.tables.metrics import METRIC_SAMPLE, SERIES
 from leadline.model.tables.paths import PATH_HOP
 from leadline.model.units import S
@@ -80,7 +96,7 @@ class Suspect:
 
 @analysis(
     name="localise",
-    version=1,
+    version=2,
     reads=(
         Read(FLOW_SENT, _SENT, WAITS_NS),
         Read(
@@ -93,6 +109,10 @@ class Suspect:
         Read(SERIES, ("series", "name", "entity"), valid=True, calls=False),
         Read(METRIC_SAMPLE, ("series", "time_ns", "value"), COUNTERS_NS, calls=False),
         Read(SUSPECT, look_back_ns=OPEN_NS, valid=True, waits=False, calls=False),
+        Read(EDGE_FIT, FIT_COLUMNS, FIT_NS),
+        Read(DELAY, DELAY_COLUMNS, DELAYS_NS, waits=False, calls=False),
+        Read(PROBE_HOP, HOP_COLUMNS, TRACE_NS, calls=False),
+        Read(RELATION, ("child", "parent", "kind"), valid=True, calls=False),
     ),
     writes=(SUSPECT,),
     window_s=5,
@@ -100,12 +120,50 @@ class Suspect:
     joint=True,
 )
 def localise(
-    flow_sent: pa.Table, path_hop: pa.Table, series: pa.Table, sample: pa.Table, suspect: pa.Table, *, window: Window
+    flow_sent: pa.Table,
+    path_hop: pa.Table,
+    series: pa.Table,
+    sample: pa.Table,
+    suspect: pa.Table,
+    edge_fit: pa.Table,
+    delay: pa.Table,
+    probe_hop: pa.Table,
+    relation: pa.Table,
+    *,
+    window: Window,
 ) -> Verdicts:
-    """Which link or switch loses packets that nobody counts, by the flows that suffer and the packets that vanish."""
+    """Which link, switch or host loses, delays or stops packets, by flows, packets that vanish, and probes."""
     sent = sent_rows(flow_sent)
     found = _suspects(sent, path_hop, series, sample, window) if sent.id_F else []
+    if edge_fit.num_rows:
+        probed = named_by_probes(edge_fit, delay, probe_hop, relation, window)
+        found = _together(found, [_of_probes(each) for each in probed])
     return {SUSPECT.name: _rows(found, suspect, window)}
+
+
+def _of_probes(each: Named) -> Suspect:
+    entity, others = narrowest(each.found)
+    table, what = "delay" if each.found.kind == QUEUE else "edge_fit", measured(each.found)
+    evidence = _reference(table, entity, what, each.start_ns, each.text)
+    return Suspect(entity, each.found.kind, others, min(each.found.probability, 1.0), each.start_ns, (evidence,))
+
+
+def _together(by_flows: Sequence[Suspect], by_probes: Sequence[Suspect]) -> list[Suspect]:
+    """One of a component and kind: neither doubts what the other is sure of. Flows choose among what probes cannot."""
+    found = {(each.entity, each.kind): each for each in by_flows}
+    for each in by_probes:
+        alike = {each.entity, *each.others}
+        same = [one for one in by_flows if one.kind == each.kind and one.entity in alike]
+        if same:
+            best = max(same, key=lambda one: (one.probability, one.entity))
+            others = tuple(sorted(({best.entity, *best.others} & alike) - {best.entity}))
+            sure = 1 - (1 - best.probability) * (1 - each.probability)
+            evidence = (*each.evidence, *best.evidence)
+            start_ns = min(best.start_ns, each.start_ns)
+            found[best.entity, best.kind] = Suspect(best.entity, best.kind, others, sure, start_ns, evidence)
+        else:
+            found[each.entity, each.kind] = each
+    return list(found.values())
 
 
 def _suspects(sent: Sent, path_hop: pa.Table, series: pa.Table, sample: pa.Table, window: Window) -> list[Suspect]:
@@ -262,7 +320,7 @@ def _reference(table: str, entity: str, what: str, time_ns: int, text: str) -> M
 
 
 def _is_ours(row: Mapping[str, Any]) -> bool:
-    return bool(row["kind"]) and kind_of(str(row["entity"])) in ("link", "switch")
+    return bool(row["kind"]) and kind_of(str(row["entity"])) in ("link", "switch", "port", "host")
 
 
 def _rows(found: Sequence[Suspect], earlier: pa.Table, window: Window) -> Mapping[str, list[Any]]:

@@ -1,14 +1,12 @@
-"""One class of components that probes say is bad, and how it becomes rows of `suspect`."""
+"""One class of components that probes say is bad, and what it is called."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leadline.analysis.localise.mesh_paths import Component
 from leadline.model.ids import kind_of
-from leadline.model.units import S
 
 LOSS, QUEUE, DEAD, STALL = "loss", "queue", "dead", "host-stall"
 FOUND_MAX = 8  # that are told at once
@@ -39,35 +37,29 @@ def prior(members: Sequence[Component]) -> float:
     )
 
 
-def rows(found: Sequence[Found], from_ns: int, slot_ns: int = S) -> list[Mapping[str, object]]:
-    """What was found as rows of `suspect`, without the window that tells it: one of each class.
+def narrowest(each: Found) -> tuple[str, tuple[str, ...]]:
+    """The entity that stands for a class, and all that cannot be told from it: the rest of it, and what is as likely.
 
-    The entity is the narrowest member; `others` are the rest of its class and what is nearly as likely. The probability
-    is that of the class: its members are one thing to whom it concerns (a card, its cable, its host's only way out).
+    Of members as likely the link: its cable and cards are more than the port alone, and fail more often than the host.
     """
-    out: list[Mapping[str, object]] = []
-    for each in found:
-        first = min(each.members, key=lambda one: (-prior([one]), one))
-        alike = {one.entity for one in (*each.members, *each.others)} - {first.entity}
-        start_ns = from_ns + each.since * slot_ns
-        evidence = {
-            "table": "delay", "entity": first.entity, "what": "queue_p99_ns" if each.kind == QUEUE else "lost",
-            "time_ns": start_ns, "bound_ns": None, "text": in_words(each),
-        }  # fmt: skip
-        out.append({
-            "entity": first.entity, "others": sorted(alike), "probability": each.probability, "kind": each.kind,
-            "start_ns": start_ns, "evidence": json.dumps([evidence]),
-        })  # fmt: skip
-    return out
+    first = min(each.members, key=lambda one: (-prior([one]), kind_of(one.entity) != "link", one))
+    alike = {one.entity for one in (*each.members, *each.others)} - {first.entity}
+    return first.entity, tuple(sorted(alike))
 
 
-def in_words(each: Found) -> str:
-    """One sentence."""
+def measured(each: Found) -> str:
+    """The column of `delay` or `edge_fit` that shows it."""
+    return {QUEUE: "queue_p99_ns", STALL: "stall_ns"}.get(each.kind, "lost")
+
+
+def in_words(each: Found, lost: float = 0.0, rest: float = 0.0) -> str:
+    """One sentence. `lost`, `rest`: of loss, the shares of probes lost on paths over it, on those over nothing bad."""
     ways = {one.way for one in each.members if one.way}
     way = f" towards {min(ways)}" if len(ways) == 1 and all(one.way for one in each.members) else ""
     over = f"{each.shown} of {each.paths} probe paths over it{way}"
     if each.kind == QUEUE:
         return f"{over} wait {each.amount / 1000:.1f} us longer than others"
     if each.kind == DEAD:
-        return f"nothing came over any of {each.paths} probe paths over it{way}"
-    return f"{over} lose probes: {each.amount:.3%} of them are lost there"
+        return f"nothing came over any of {each.paths} probe paths over it{way}, others live"
+    seen = f"{each.shown} of {each.paths} paths show it"
+    return f"probes across it{way} lose {lost:.2%}, across all others {rest:.3%} ({seen})"

@@ -53,6 +53,7 @@ def simulate(
         int, typer.Option(help="Maximum number of flow samples; beyond it fewer switches report.")
     ] = 20_000_000,
     spray: Annotated[bool, typer.Option("--spray", help="Each packet takes its own path.")] = False,
+    probes: Annotated[bool, typer.Option(help="With --detail all: what a mesh of probers sees.")] = True,
     drop_share: Annotated[float, typer.Option(help="Share of rows to lose in transit.")] = 0.0,
     silent_share: Annotated[float, typer.Option(help="Share of the agents that are silent for a while.")] = 0.0,
     silent_switches: Annotated[float, typer.Option(help="Share of the switches that sample nothing.")] = 0.0,
@@ -88,7 +89,8 @@ def simulate(
     detail = detail or ("all" if gpus <= FULL_DETAIL_GPUS else "hosts")
     spec = SimulationSpec(
         gpus=gpus, minutes=minutes, seed=seed, quiet=quiet, hazards=hazards, detail=cast(Detail, detail),
-        metrics_s=metrics_every, sampling=sampling, flow_rows_max=flow_rows, spray=spray, drop_share=drop_share,
+        metrics_s=metrics_every, sampling=sampling, flow_rows_max=flow_rows, spray=spray, probes=probes,
+        drop_share=drop_share,
         silent_share=silent_share, gpus_per_host=gpus_per_host, utilisation=utilisation,
         placement=cast(Literal["packed", "random"], placement),
         silent_switches=silent_switches, lying_switches=lying_switches, failing_links=failing_links,
@@ -157,7 +159,7 @@ def _config(spec: SimulationSpec) -> str:
     told = {
         name: getattr(spec, name)
         for name in ("gpus", "minutes", "seed", "quiet", "hazards", "detail", "metrics_s", "sampling", "spray",
-                     "drop_share", "silent_share", "gpus_per_host", "utilisation", "placement")
+                     "probes", "drop_share", "silent_share", "gpus_per_host", "utilisation", "placement")
     }  # fmt: skip
     told |= {name: share for name in TROUBLE if (share := getattr(spec, name))}
     return yaml.safe_dump({"simulation": told}, sort_keys=False)

@@ -257,6 +257,28 @@ EDGE_FIT = Table(
     host_row=True,
 )
 
+PROBE_HOP = Table(
+    "probe_hop",
+    doc="One router on the way of the probes of one source port, as a hop-limited trace with the same five-tuple told.",
+    own=(
+        Column("src", SYM, None, "host that sent the trace"),
+        Column("dst", SYM, None, "host that it was for"),
+        Column("src_port", I64, None, "source port: chooses the path"),
+        Column("class", I64, None, "traffic class (DSCP)"),
+        Column("time_ns", I64, "ns", "when it was sent, on the host's own clock", clocked=True),
+        Column("hop", I64, None, "place on the path, from 0 at the sender"),
+        Column("address", SYM, None, "address that answered; null: nobody did", nullable=True),
+    ),
+    order=("src", "dst", "time_ns"),
+    more_key=("src_port", "class", "hop"),
+    time="time_ns",
+    keep_hours=DAY,
+    identity=Identity.BATCH,
+    written_by="agent/mesh",
+    partition=Partition.DAY,
+    host_row=True,
+)
+
 CLOCK_FIT = Table(
     "clock_fit",
     doc="How a host's clock maps to cluster time in one window.",

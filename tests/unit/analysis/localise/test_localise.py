@@ -19,6 +19,7 @@ from tests.builders.lossy_links import (
     lossy_link,
     rows_of,
 )
+from tests.common.analysis_laws import given
 
 from leadline.analysis.cause.evidence import pieces_of
 from leadline.analysis.localise.localise import localise
@@ -28,7 +29,7 @@ from leadline.store.schema import arrow_table
 
 def judged(site: Site, earlier: list[Mapping[str, object]] | None = None) -> list[dict[str, Any]]:
     tables = site.tables(earlier or ())
-    told = localise(*(tables[read.table.name] for read in localise.reads), window=WINDOW)["suspect"]
+    told = localise(*(given(read, tables, WINDOW) for read in localise.reads), window=WINDOW)["suspect"]
     rows = [dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
     return sorted(rows, key=lambda row: -row["probability"])
 
@@ -77,7 +78,7 @@ def test_a_blackhole_is_told_by_flows_that_get_nothing_through() -> None:
 def test_flows_that_nobody_knows_the_path_of_are_neither_for_nor_against_anybody() -> None:
     tables = lossy_link().tables()
     tables["path_hop"] = tables["path_hop"].slice(0, 0)
-    told = localise(*(tables[read.table.name] for read in localise.reads), window=WINDOW)["suspect"]
+    told = localise(*(given(read, tables, WINDOW) for read in localise.reads), window=WINDOW)["suspect"]
     assert len(told["entity"]) == 0
 
 
@@ -126,5 +127,5 @@ def test_who_does_not_count_what_is_acknowledged_is_not_taken_to_wait() -> None:
     tables = blackhole().tables()
     rows = [{**row, "acked_bytes": None, "needless": None} for row in tables["flow_sent"].to_pylist()]
     tables["flow_sent"] = rows_of(BY_NAME["flow_sent"], rows)
-    told = localise(*(tables[read.table.name] for read in localise.reads), window=WINDOW)["suspect"]
+    told = localise(*(given(read, tables, WINDOW) for read in localise.reads), window=WINDOW)["suspect"]
     assert "blackhole" not in told["kind"]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from evals.mesh.fat_tree import Fault, Measured, Mesh, Noise, measured, mesh
 from evals.mesh.localise import awake, death_ms, fault_of, named
 
 from leadline.analysis.columns import Floats
-from leadline.analysis.localise.mesh_found import Found, rows
+from leadline.analysis.localise.mesh_found import Found, in_words, narrowest
 from leadline.analysis.localise.mesh_paths import Classes, Component, classes, ends_only
 from leadline.analysis.localise.mesh_silence import dead, dead_paths, stalled, voted
 from leadline.analysis.localise.probes import lossy, queueing
-from leadline.model.tables.fabric import SUSPECT
 
 MESH = mesh(1, k=4, degree=6)
 
@@ -156,10 +153,10 @@ def test_nothing_in_nothing_out(shape: tuple[int, int]) -> None:
     assert queueing(MESH.told, np.full((paths, 5), np.nan)) == []
 
 
-def test_rows_are_those_of_suspect() -> None:
+def test_a_class_is_called_by_its_link_and_told_in_a_sentence() -> None:
     fault = fault_of(MESH, "card", np.random.default_rng(9), loss=0.05)
-    (row,) = rows(named(MESH.told, seen(fault), 10), 1000)
-    assert set(row) == {column.name for column in SUSPECT.own} - {"end_ns", "seen_ns"}
-    assert row["entity"] in entities(named(MESH.told, seen(fault), 10))
-    assert fault.entity in (str(row["entity"]), *map(str, row["others"]))  # type: ignore[call-overload]
-    assert "lose probes" in json.loads(str(row["evidence"]))[0]["text"]
+    (found,) = named(MESH.told, seen(fault), 10)
+    entity, others = narrowest(found)
+    assert entity.startswith("link:")
+    assert fault.entity in others
+    assert in_words(found, 0.05, 0.0001).startswith("probes across it lose 5.00%, across all others 0.010%")

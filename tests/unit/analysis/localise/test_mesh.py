@@ -1,0 +1,128 @@
+"""From rows of the mesh to suspects: which link or host, told once, with what all others show beside it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.builders.fabrics import T0, S
+from tests.builders.lossy_links import SPINE1_LEAF2, WINDOW, edge, lossy_link
+from tests.builders.probed_links import Probed, links_of, relations, up
+from tests.common.analysis_laws import judged
+
+from leadline.analysis import ANALYSES
+from leadline.analysis.localise.mesh_routes import route, wiring_of
+from leadline.model.tables import BY_NAME
+from leadline.store.schema import arrow_schema
+
+(LOCALISE,) = (item for item in ANALYSES if item.name == "localise")
+EDGE3 = edge(3)
+
+
+def suspects(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
+    told = judged(LOCALISE, tables, WINDOW)["suspect"]
+    return [dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
+
+
+def text(row: dict[str, Any]) -> str:
+    return str(json.loads(row["evidence"])[0]["text"])
+
+
+@pytest.mark.parametrize("towards", ["spine1", "leaf1"])
+def test_a_link_that_loses_is_named_with_what_others_lose(towards: str) -> None:
+    link = up(1, 1)
+    (row,) = suspects(Probed(loses={(link, towards): 0.03}, since_s=-5).tables())
+    assert (row["kind"], row["end_ns"]) == ("loss", None)
+    assert {row["entity"], *row["others"]} == {up(1, 1), up(2, 1)}  # whatever crosses one, crosses the other
+    assert row["probability"] > 0.9
+    assert abs(row["start_ns"] - (T0 - 5 * S)) <= 2 * S
+    assert "across all others 0.000%" in text(row)
+    share = float(text(row).split(" lose ")[1].partition("%")[0])
+    assert share == pytest.approx(3.0, abs=0.7)
+
+
+def test_a_bad_cable_of_a_host_is_told_with_what_it_cannot_be_told_from() -> None:
+    (row,) = suspects(Probed(loses={(EDGE3, "h3"): 0.05, (EDGE3, "leaf1"): 0.05}).tables())
+    assert row["entity"] == EDGE3
+    assert set(row["others"]) == {"host:h3", "port:h3/eth0"}
+
+
+def test_without_traces_the_ends_are_known_and_the_middle_is_not_guessed() -> None:
+    (row,) = suspects(Probed(loses={(EDGE3, "h3"): 0.05, (EDGE3, "leaf1"): 0.05}, traced=False).tables())
+    assert row["entity"] == EDGE3
+    for row in suspects(Probed(loses={(up(1, 1), "spine1"): 0.03}, traced=False).tables()):
+        assert not row["entity"].startswith("switch:")
+
+
+def test_without_any_wiring_the_host_is_named() -> None:
+    tables = Probed(loses={(EDGE3, "h3"): 0.05, (EDGE3, "leaf1"): 0.05}).tables()
+    tables["relation"] = arrow_schema(BY_NAME["relation"]).empty_table()
+    (row,) = suspects(tables)
+    assert row["entity"] == "host:h3"
+
+
+def test_a_link_that_is_slow_is_named_by_its_queue() -> None:
+    (row,) = suspects(Probed(waits_ns={(up(2, 1), "leaf2"): 40_000}).tables())
+    assert row["kind"] == "queue"
+    assert {row["entity"], *row["others"]} == {up(1, 1), up(2, 1)}
+    assert "wait 40.0 us longer than others" in text(row)
+
+
+@pytest.mark.parametrize("dead", [up(1, 2), EDGE3])
+def test_what_lets_nothing_through_is_dead_since_then(dead: str) -> None:
+    (row,) = suspects(Probed(dead=(dead,), since_s=2).tables())
+    assert row["kind"] == "dead"
+    assert dead in (row["entity"], *row["others"])
+    assert abs(row["start_ns"] - (T0 + 2 * S)) <= S
+
+
+def test_a_whole_spine_is_told_from_its_links() -> None:
+    (row,) = suspects(Probed(dead=(up(1, 1), up(2, 1)), since_s=2).tables())
+    assert row["kind"] == "dead"
+    assert "switch:spine1" in (row["entity"], *row["others"])
+
+
+def test_a_host_that_stands_still_is_told_from_a_slow_network() -> None:
+    (row,) = suspects(Probed(stalls={"h5": 40_000_000}).tables())
+    assert (row["entity"], row["kind"]) == ("host:h5", "host-stall")
+    assert "40.0 ms after the kernel" in text(row)
+
+
+@pytest.mark.parametrize("site", [Probed(), Probed(loss=0.002), Probed(loss=0.01, traced=False)])
+def test_where_nothing_stands_out_nobody_is_named(site: Probed) -> None:
+    assert suspects(site.tables()) == []
+
+
+def test_what_lost_long_ago_is_over() -> None:
+    assert suspects(Probed(loses={(up(1, 1), "spine1"): 0.05}, since_s=-35, until_s=-15, seconds=55).tables()) == []
+
+
+def test_what_flows_and_probes_say_is_one_row() -> None:
+    flows = lossy_link(vanishes={"leaf2": 400.0}).tables()
+    alone = [row for row in suspects(flows) if row["entity"] == SPINE1_LEAF2]
+    both = suspects({**flows, **Probed(loses={(SPINE1_LEAF2, "spine1"): 0.05, (SPINE1_LEAF2, "leaf2"): 0.05}).tables()})
+    (row,) = (row for row in both if row["entity"] == SPINE1_LEAF2)
+    assert row["probability"] >= alone[0]["probability"]
+    assert len(json.loads(row["evidence"])) > len(json.loads(alone[0]["evidence"]))
+
+
+def test_a_trace_names_the_links_of_a_way() -> None:
+    wiring = wiring_of(arrow_table_of(relations()))
+    tables = Probed().tables()
+    hops = sorted(
+        (row["hop"], row["address"])
+        for row in tables["probe_hop"].to_pylist()
+        if (row["src"], row["dst"], row["src_port"]) == ("h1", "h6", 8447)
+    )
+    answers = tuple(address for _, address in hops)
+    way = ("h1", "h6", 8447, 0)
+    assert route(way, answers, wiring) == links_of("h1", "h6", 8447)
+    assert route(way, ("", answers[1], "10.0.0.99"), wiring) == (links_of("h1", "h6", 8447)[1],)
+    assert route(way, None, wiring) == (links_of("h1", "h6", 8447)[0], links_of("h1", "h6", 8447)[-1])
+
+
+def arrow_table_of(rows: list[dict[str, object]]) -> pa.Table:
+    columns = {name: [row[name] for row in rows] for name in ("child", "parent", "kind")}
+    return pa.table(columns)
