@@ -12,7 +12,8 @@ import numpy as np
 
 from leadline.analysis.clock.edge import WINDOW_NS, Points, fitted, shifts, stepped, windows_ns
 from leadline.analysis.clock.hindsight import hindsight
-from leadline.analysis.clock.live import NO_WITNESS, Edges, Mesh, State, Witness, begun, step
+from leadline.analysis.clock.live import step
+from leadline.analysis.clock.state import NO_WITNESS, Edges, Mesh, State, Witness, begun
 from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.oscillators import S_NS, Oscillators
 from leadline.simulator.probes import Traces
@@ -143,7 +144,7 @@ def live_errors(run: Followed, latency_s: float = LATENCY_S, times: int = 4) -> 
             error.append(_errors(run.clocks, state.end_ns, state.base_H, state.offset_H, state.rate_H, now))
             bound.append(state.bound_H)
             error[-1] = np.where(state.state_H == State.LOST, np.nan, error[-1])
-    return Errors(np.array(second), _centred(np.stack(error)), np.stack(bound))
+    return Errors(np.array(second), centred(np.stack(error)), np.stack(bound))
 
 
 def hindsight_errors(run: Followed, lag_s: float = 2.0) -> Errors:
@@ -155,7 +156,7 @@ def hindsight_errors(run: Followed, lag_s: float = 2.0) -> Errors:
     ])  # fmt: skip
     lost_TH = np.stack([run.states[k].state_H == State.LOST for k in keep])
     bound_TH = np.stack([run.states[k].bound_H for k in keep])
-    return Errors(np.array([run.seconds_K[k] for k in keep]), _centred(np.where(lost_TH, np.nan, error_TH)), bound_TH)
+    return Errors(np.array([run.seconds_K[k] for k in keep]), centred(np.where(lost_TH, np.nan, error_TH)), bound_TH)
 
 
 def _errors(clocks: Oscillators, end_ns: int, base_H: Ints, offset_H: Floats, rate_H: Floats, now: float) -> Floats:
@@ -168,7 +169,7 @@ def _errors(clocks: Oscillators, end_ns: int, base_H: Ints, offset_H: Floats, ra
     return out
 
 
-def _centred(error_TH: Floats) -> Floats:
+def centred(error_TH: Floats) -> Floats:
     """Above the median of the hosts that are known."""
     some_T = np.isfinite(error_TH).any(axis=1)
     out = error_TH.copy()
@@ -176,4 +177,4 @@ def _centred(error_TH: Floats) -> Floats:
     return out
 
 
-__all__ = ["Errors", "Followed", "Options", "followed", "hindsight_errors", "live_errors"]
+__all__ = ["Errors", "Followed", "Options", "centred", "followed", "hindsight_errors", "live_errors"]

@@ -42,7 +42,8 @@ def row(one: str, other: str, at_ns: int) -> dict[str, Any]:
     return {
         "tenant": "default", "cluster": "default", "host": one, "clock": f"{one}/1", "src": one, "dst": other,
         "dst_clock": f"{other}/1", "src_port": 8446, "class": 0, "end_ns": at_ns + REAL[one],
-        "probe_ns": at_ns + BASE[one], "window_ns": 2 * S, "report_ns": S, "offset_ns": None, "rate_ppb": None,
+        "probe_ns": at_ns + BASE[one], "ahead_ns": REAL[one] - BASE[one],
+        "window_ns": 2 * S, "report_ns": S, "offset_ns": None, "rate_ppb": None,
         "bound_ns": None, "width_ns": None, "noise_ns": None, "probes": 0, "stamp": "kernel", "stall_ns": None,
         "there_sent": 0, "there_lost": 0, "back_sent": 0, "back_lost": 0, **nothing,
     }  # fmt: skip

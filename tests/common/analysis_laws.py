@@ -42,6 +42,7 @@ LENGTHS = {
     "window_ns", "bound_ns", "offset_ns", "noise_ns", "min_ns", "p50_ns", "p99_ns", "queue_p99_ns", "delay_ns",
     "duration_ns", "took_ns", "data_ns", "forward_ns", "backward_ns", "optimizer_ns", "checkpoint_ns",
     "transfer_p50_ns", "transfer_p99_ns", "delay_p50_ns", "delay_p99_ns", "report_ns", "width_ns", "stall_ns",
+    "ahead_ns",
     *(f"{way}_{what}_ns" for way in ("there", "back") for what in ("min", "p50", "p99", "queue")),
 }  # fmt: skip
 

@@ -87,6 +87,7 @@ class EdgeFit(NamedTuple):
     dscp: int  # `class` there
     end_ns: int
     probe_ns: int
+    ahead_ns: int
     window_ns: int
     report_ns: int
     offset_ns: int | None

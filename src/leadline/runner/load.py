@@ -27,7 +27,18 @@ from leadline.analysis.spec import Analysis, Read, Window
 from leadline.model.accounts import EVERYWHERE
 from leadline.model.tables import Identity, Table
 from leadline.model.tables.fabric import CLOCK_FIT, RELATION
-from leadline.runner.clock.clocks import FIT_AGE_NS, FIT_COLUMNS, Margins, in_cluster_time, is_clocked, margins
+from leadline.runner.clock.clocks import (
+    FIT_AGE_NS,
+    FIT_COLUMNS,
+    MESH,
+    MESH_AGE_NS,
+    MESH_EVERY_NS,
+    SETTLE_NS,
+    Margins,
+    in_cluster_time,
+    is_clocked,
+    margins,
+)
 from leadline.runner.clock.coarse import COARSE
 from leadline.runner.conditions import Condition, fulfilling, where
 from leadline.runner.recent import CODED, Recent, in_type
@@ -46,7 +57,7 @@ _SPANS = (("from_ns", "to_ns"), ("start_ns", "end_ns"), ("first_ns", ""))
 class Chosen:
     """Which rows of a table to take: those in a span of time (of host time, where `margin` says so) of one owner.
 
-    Empty `cluster` or `job`: of all of them.
+    Empty `cluster`, `job` or `writer`: of all of them.
     """
 
     table: Table
@@ -57,6 +68,7 @@ class Chosen:
     cluster: str = ""
     tenant: str = ""
     job: str = ""
+    writer: str = ""  # analysis whose verdicts are taken
 
     @property
     def span(self) -> tuple[str, str]:
@@ -81,6 +93,8 @@ class Chosen:
         Before are only conditions that all rows of a key fulfil or none, and that no window has told it for long.
         """
         every = [*self._in_span(), *(Condition(name, "in", words) for name in _OWNER if (words := self.of(name)))]
+        if self.writer:
+            every.append(Condition("analysis", "in", (self.writer,)))
         newest = self.table.newest
         if not newest:
             return every, []
@@ -349,15 +363,27 @@ def choice(read: Read, window: Window, columns: Sequence[str], margin: Margins) 
 
 
 def fits_of(analysis: Analysis, window: Window, rows: Rows) -> pa.Table:
-    """The clock fits that rows of the window may need: none, unless the analysis reads rows with host times."""
+    """The clock fits that rows of the window may need: none, unless the analysis reads rows with host times.
+
+    Coarse ones of an hour, of which there are few; of those of the mesh one in five seconds, of some minutes. Who finds
+    clocks reads the times that hosts showed: its own verdicts map none of its rows.
+    """
     clocked = [read for read in analysis.reads if is_clocked(read.table)]
     if not clocked:
         return pa.table({name: pa.array([], ARROW_TYPES[CLOCK_FIT.column(name).type]) for name in FIT_COLUMNS})
-    back = max(read.look_back_ns for read in clocked) + FIT_AGE_NS
-    names = (*FIT_COLUMNS, "analysis")
-    found = rows.chosen(choice(Read(CLOCK_FIT, look_back_ns=back), window, names, Margins()))
-    # What probes say comes seconds after the rows that it is about: a live window and a replay would map by others.
-    return found.filter(pc.equal(found["analysis"].cast(pa.string()), COARSE)).select(FIT_COLUMNS)
+    back = max(read.look_back_ns for read in clocked)
+    coarse = rows.chosen(_fits(window, window.from_ns - back - FIT_AGE_NS, window.to_ns, COARSE))
+    if CLOCK_FIT in analysis.writes:
+        return coarse
+    settled_ns = window.to_ns - SETTLE_NS
+    mesh = rows.chosen(_fits(window, window.from_ns - back - SETTLE_NS - MESH_AGE_NS, settled_ns, MESH))
+    every = mesh.filter(pa.array(mesh["end_ns"].to_numpy() % MESH_EVERY_NS == 0))
+    return pa.concat_tables([coarse, every]).unify_dictionaries()
+
+
+def _fits(window: Window, from_ns: int, to_ns: int, writer: str) -> Chosen:
+    chosen = choice(Read(CLOCK_FIT, FIT_COLUMNS), window, FIT_COLUMNS, Margins())
+    return replace(chosen, from_ns=max(from_ns, -INT64_MAX), to_ns=to_ns, writer=writer)
 
 
 def rows_in(tables: Iterable[pa.Table]) -> int:

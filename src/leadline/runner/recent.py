@@ -47,7 +47,8 @@ EVER = -(2**63)
 CODED = "SETTINGS output_format_arrow_low_cardinality_as_dictionary = 1"
 
 
-_Key = tuple[str, str]  # table, column that says how far back a read goes; empty: all rows are read
+# Table, column that says how far back a read goes (empty: all rows are read), the one analysis whose rows are read.
+_Key = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -94,8 +95,9 @@ class Recent:
                 if rows is None or held.pending_rows + rows.num_rows > ROWS_MAX:  # unknown, or nobody reads them
                     del self._held[key]
                 else:
-                    held.pending.append(rows.select(held.taken))
-                    held.pending_rows += rows.num_rows
+                    fresh = fulfilling(rows, _writer(key)).select(held.taken)
+                    held.pending.append(fresh)
+                    held.pending_rows += fresh.num_rows
 
     def stored(self, table: Table, names: Sequence[str], conditions: Sequence[Condition]) -> pa.Table | None:
         """The rows with these columns that the store would give, in any order; None: it has to be asked.
@@ -104,7 +106,9 @@ class Recent:
         """
         least = next((each for each in conditions if each.how in (">", ">=")), None)
         from_ns = least.value if least and isinstance(least.value, int) else EVER
-        key = table.name, least.column if least else ""
+        writers = next((each.value for each in conditions if each.column == "analysis" and each.how == "in"), ())
+        writer = writers[0] if isinstance(writers, tuple) and len(writers) == 1 else ""
+        key = table.name, least.column if least else "", str(writer)
         if is_verdicts(table):  # rows that take others back are held, and never given out
             conditions = [*conditions, Condition("revision", ">=", 0)]
         needed = dict.fromkeys((*names, *(each.column for each in conditions)))
@@ -143,7 +147,7 @@ class Recent:
         if from_ns <= self._too_many.get(key, EVER - AGAIN_NS - 1) + AGAIN_NS:
             return None
         since = [Condition(least.column, ">=", from_ns, null_too=least.null_too)] if least else []
-        condition, parameters = where(since)
+        condition, parameters = where([*since, *_writer(key)])
         source = f"FROM leadline.{table.name} WHERE {condition}"
         count = self._store.query(f"SELECT count() AS n {source} SETTINGS final = 0", parameters)["n"][0].as_py()
         if count > ROWS_MAX:
@@ -168,6 +172,10 @@ class Recent:
         _take(held, table, rows)
         held.kept = held.rows.num_rows
         return self._now(key, table, from_ns)
+
+
+def _writer(key: _Key) -> list[Condition]:
+    return [Condition("analysis", "in", (key[2],))] if key[2] else []
 
 
 def in_type(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from leadline.analysis.anomaly.warm import warm_anomalies
-from leadline.analysis.clock.warm import warm_mesh
+from leadline.analysis.clock.warm import warm_clock
 from leadline.analysis.graph.warm import warm_graph
 from leadline.analysis.ledger.warm import warm_collectives, warm_operations, warm_presence
 from leadline.analysis.messages.warm import warm_messages
@@ -22,7 +22,7 @@ log = logging.getLogger("leadline.runner")
 WARMERS: tuple[Callable[[], object], ...] = (
     warm_presence,
     warm_graph,
-    warm_mesh,
+    warm_clock,
     warm_paths,
     warm_messages,
     warm_operations,

@@ -27,6 +27,8 @@ def fits(*rows: tuple[str, int, int, float, str]) -> pa.Table:
             "rate_ppb": pa.array(rate, pa.float64()),
             "bound_ns": pa.array([500] * len(rows), pa.int64()),
             "state": pa.array(state, pa.string()),
+            "island": pa.array([0] * len(rows), pa.int64()),
+            "analysis": pa.array(["coarse-clock"] * len(rows), pa.string()),
         }
     )
 

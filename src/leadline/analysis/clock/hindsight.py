@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from leadline.analysis.clock.live import Mesh, State
+from leadline.analysis.clock.state import Mesh, State
 from leadline.analysis.columns import Floats, Ints
 from leadline.model.units import S
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from leadline.analysis.clock.edge import Points, fitted, shifts, stepped
-from leadline.analysis.clock.live import Edges, Mesh, begun, step
-from leadline.analysis.clock.mesh import Solved, solved
+from leadline.analysis.clock.live import step
+from leadline.analysis.clock.state import Edges, Mesh, begun
 from leadline.model.units import S
 
 
@@ -22,9 +22,3 @@ def warm_clock() -> Mesh:
     src_E, dst_E = np.array([0, 1, 0]), np.array([1, 2, 2])
     edges = Edges(src_E, dst_E, lines, stepped(lines, upper, lower), shifts(lines, upper, lower))
     return step(begun(3, 0), edges, 2 * S)
-
-
-def warm_mesh() -> Solved:
-    """What the analysis `clock` needs: offsets of three hosts."""
-    ends = np.array([0, 1, 0]), np.array([1, 2, 2])
-    return solved(*ends, np.array([5.0, 5.0, 11.0]), np.full(3, 10.0), 3)

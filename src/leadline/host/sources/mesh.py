@@ -158,7 +158,7 @@ def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
     offset_ns, rate_ppb, bound_ns, width_ns, noise_ns = fit or (None, None, None, None, None)
     return EdgeFit(
         edge.src, edge.dst, dst_clock, edge.src_port, edge.traffic_class, edge.end_ns + real_ns, edge.end_ns,
-        edge.window_ns, edge.report_ns,
+        real_ns, edge.window_ns, edge.report_ns,
         offset_ns, rate_ppb, bound_ns, width_ns, noise_ns,
         edge.points, edge.state, edge.stamp, *_way(edge.there), *_way(edge.back), edge.stall_p99_ns,
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _own(host: str, clock: str, end_ns: int, probe_ns: int) -> EdgeFit:
     """The row that says how far the host's clock is from its prober's."""
     nothing = (None, None, None, None, 0, 0)
     return EdgeFit(
-        host, host, clock, 0, 0, end_ns, probe_ns, 0, 0, None, None, None, None, None, 0, "self", "none", *nothing,
+        host, host, clock, 0, 0, end_ns, probe_ns, end_ns - probe_ns, 0, 0, None, None, None, None, None, 0, "self", "none", *nothing,
         *nothing, None,
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     ANALYSES: (
         ("warm_graph", "warm_presence", "warm_paths", "warm_operations", "warm_symptoms"),
-        ("warm_collectives", "warm_messages", "warm_anomalies", "warm_mesh"),
+        ("warm_collectives", "warm_messages", "warm_anomalies", "warm_clock"),
     ),
 }
 

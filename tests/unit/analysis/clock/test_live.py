@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.analysis.clock.edge import Points, fitted
-from leadline.analysis.clock.live import (
+from leadline.analysis.clock.live import ordered, pauses, step
+from leadline.analysis.clock.state import (
     NO_BOUND_NS,
     Edges,
     Kind,
@@ -20,10 +21,7 @@ from leadline.analysis.clock.live import (
     begun,
     joined,
     left,
-    ordered,
-    pauses,
     rows,
-    step,
 )  # fmt: skip
 from leadline.analysis.clock.warm import warm_clock
 from leadline.model.tables.fabric import CLOCK_FIT

@@ -1,0 +1,181 @@
+"""The mesh of one tenant followed over rows of `edge_fit`: what `clock_fit` says of its hosts, step by step.
+
+Cluster time is the median of the clocks that an island's hosts show, so one that is an hour off moves nobody. The
+filter itself goes by a time of its own (the mean of probers' clocks), which nobody's steering moves; cluster time is
+that and what the median host shows above it.
+
+An island is what edges connect; the largest is number 0. Times of two islands cannot be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from leadline.analysis.clock.hindsight import hindsight
+from leadline.analysis.clock.live import step
+from leadline.analysis.clock.state import NO_BOUND_NS, Edges, Kind, Mesh, State, begun
+from leadline.analysis.clock.told import READING_NS, STEP_NS, LinesOfSteps, Own, OwnClocks, Told
+from leadline.analysis.columns import Bools, Floats, Ints
+from leadline.model.units import S
+
+# ns by which cluster time may move from step to step against its own rate before its fits say so. Source: judgement;
+# below it two readings of the median host differ.
+ANCHOR_NS = 1_000.0
+STEPPED, LYING, ASYMMETRIC, ANCHORED = "stepped", "lying", "asymmetric", "re-anchored"  # states beside `State`
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What the mesh says of an edge at a step, beside its own line."""
+
+    wrong_ns: float  # by which its line is off
+    flagged: bool  # its ways differ
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The state after the last step, rows of `clock_fit`, and what was said of each edge in each of some last steps."""
+
+    mesh: Mesh
+    fits: list[dict[str, Any]]
+    edges: dict[int, list[Edge]]
+
+
+def followed(told: Told, steps: int, from_step: int) -> Followed:
+    """Follow `steps` steps since `told.begin_ns`; rows are of those after `from_step`.
+
+    What later steps of the window say corrects earlier ones (`hindsight`); bounds stay what they were.
+    """
+    hosts = len(told.hosts)
+    mesh = begun(hosts, told.begin_ns, STEP_NS)
+    lines, own, lost_H, ever_H = LinesOfSteps(told), OwnClocks(told), np.zeros(hosts, bool), np.zeros(hosts, bool)
+    seen: list[_Seen] = []
+    edges_of: dict[int, list[Edge]] = {}
+    for k in range(1, steps + 1):
+        edges, rows = lines.at(k)
+        mine = own.at(k)
+        end_ns = told.begin_ns + k * STEP_NS
+        mesh = step(mesh, edges, end_ns, window_ns=2 * S)
+        lines.restart(mesh.restart_H, end_ns)
+        set_H = np.zeros(hosts, bool)
+        set_H[[each.host for each in mesh.events if each.kind == Kind.STEPPED]] = True
+        lost_H = (lost_H | set_H) & (mesh.state_H == State.LOST)
+        ever_H = ever_H | mesh.known_H
+        if k >= from_step:  # and the one before, against which the first is held
+            seen.append(_Seen(mesh, mine, set_H | lost_H, ever_H & mine.known_H, tuple(own.clock_H)))
+        for place, row in enumerate(rows.tolist() if k > from_step else []):
+            if told.valid_N[row]:
+                edge = Edge(_wrong(mesh, edges, place), bool(mesh.flagged_E[place]))
+                edges_of.setdefault(int(told.edge_N[row]), []).append(edge)
+    return Followed(mesh, list(_fits(told, seen)), edges_of)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was known at a step."""
+
+    mesh: Mesh
+    own: Own
+    stepped_H: Bools  # prober's clocks that were set, or that are not fitted again since
+    told_H: Bools  # hosts of which something is known, or was
+    clock_H: tuple[str, ...]
+
+
+def _wrong(mesh: Mesh, edges: Edges, place: int) -> float:
+    """By how much the line of an edge is off, by the mesh; NaN where that does not know both of its hosts."""
+    src, dst = int(edges.src_E[place]), int(edges.dst_E[place])
+    if not (mesh.known_H[src] and mesh.known_H[dst]):
+        return float("nan")
+    lines = edges.lines
+    # The line holds at the end on the source's own clock, which is `late` from there by the mesh.
+    late = int(mesh.end_ns + mesh.base_H[src] - lines.at_E[place]) + mesh.offset_H[src]
+    apart = int(lines.base_E[place] - (mesh.base_H[dst] - mesh.base_H[src]))
+    return float(apart + lines.offset_E[place] + lines.rate_E[place] * late - (mesh.offset_H[dst] - mesh.offset_H[src]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Centre:
+    """Where cluster time of each host's island is."""
+
+    number_H: Ints  # of the island, -1: it has none
+    above_H: Ints  # of the filter's time, ns
+    rate_H: Floats  # ppb
+    moved_H: Bools  # against where it went on by its rate
+
+
+class _Islands:
+    """Cluster time of each island, step by step."""
+
+    def __init__(self, hosts: int) -> None:
+        self._before: _Centre | None = None
+        self._end_ns, self._hosts = 0, hosts
+
+    def at(self, mesh: Mesh, own: Own) -> _Centre:
+        """Of a step."""
+        some_H = mesh.known_H & own.known_H & (mesh.state_H != State.LOST)
+        number_H = np.full(self._hosts, -1, np.int64)
+        above_H, rate_H = np.zeros(self._hosts, np.int64), np.zeros(self._hosts)
+        roots, count = np.unique(mesh.island_H[some_H], return_counts=True)
+        for number, at in enumerate(np.lexsort((roots, -count)).tolist()):
+            mine_H = mesh.island_H == roots[at]
+            hosts = np.flatnonzero(mine_H & some_H)
+            shown = (
+                mesh.base_H[hosts]
+                + own.base_H[hosts]
+                + np.rint(mesh.offset_H[hosts] + own.above_H[hosts]).astype(np.int64)
+            )
+            middle = int(np.argsort(shown, kind="stable")[(len(hosts) - 1) // 2])
+            number_H[mine_H], above_H[mine_H] = number, shown[middle]
+            rate_H[mine_H] = mesh.rate_H[hosts[middle]] + own.rate_H[hosts[middle]]
+        found = _Centre(number_H, above_H, rate_H, self._moved(mesh.end_ns, number_H, above_H, rate_H))
+        self._before, self._end_ns = found, mesh.end_ns
+        return found
+
+    def _moved(self, end_ns: int, number_H: Ints, above_H: Ints, rate_H: Floats) -> Bools:
+        before = self._before
+        if before is None:
+            return np.zeros(self._hosts, bool)
+        s = (end_ns - self._end_ns) / S
+        moved_H = (above_H - before.above_H).astype(np.float64) - before.rate_H * s
+        allowed_H = ANCHOR_NS + np.abs(rate_H - before.rate_H) * s
+        found: Bools = (number_H >= 0) & (before.number_H >= 0) & (np.abs(moved_H) > allowed_H)
+        return found
+
+
+def _word(host: int, seen: _Seen, centre: _Centre) -> str:
+    mesh, state = seen.mesh, State(int(seen.mesh.state_H[host]))
+    if mesh.lying_H[host]:
+        return LYING
+    # A prober that began anew looks set, and its host's clock against it by as much: the clock itself was not.
+    if seen.stepped_H[host] != seen.own.set_H[host]:
+        return STEPPED
+    if state is State.FITTED and centre.moved_H[host]:
+        return ANCHORED
+    return ASYMMETRIC if state is State.FITTED and mesh.torn_H[host] > 0 else state.word
+
+
+def _fits(told: Told, seen: Sequence[_Seen]) -> Iterator[dict[str, Any]]:
+    """A row of each host and step after the first of which something is known, or was."""
+    base_KH, offset_KH, rate_KH = hindsight([each.mesh for each in seen])
+    islands = _Islands(len(told.hosts))
+    for k, each in enumerate(seen):
+        mesh, own = replace(each.mesh, base_H=base_KH[k], offset_H=offset_KH[k], rate_H=rate_KH[k]), each.own
+        centre = islands.at(mesh, own)
+        bound_H = mesh.bound_H + own.off_H + READING_NS
+        for host in np.flatnonzero(each.told_H).tolist() if k else []:
+            above, rate = int(centre.above_H[host]), float(mesh.rate_H[host] + own.rate_H[host] - centre.rate_H[host])
+            shown = int(mesh.base_H[host] + own.base_H[host]) + float(mesh.offset_H[host] + own.above_H[host])
+            # The filter's time is `above` earlier when it is `end_ns` by cluster time.
+            offset = shown - above - rate * 1e-9 * above
+            bound = float(bound_H[host])
+            yield {
+                "host": told.hosts[host], "clock": each.clock_H[host], "end_ns": mesh.end_ns,
+                "offset_ns": round(offset), "rate_ppb": rate,
+                "bound_ns": int(np.ceil(bound)) if bound < NO_BOUND_NS else NO_BOUND_NS,
+                "noise_ns": float(mesh.noise_H[host]), "island": int(centre.number_H[host]),
+                "state": _word(host, each, centre),
+            }  # fmt: skip
