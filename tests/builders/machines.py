@@ -1,45 +1,35 @@
-"""Rows of `clock_fit` and `delay` of a small fleet, some hosts of which share a machine."""
+"""Rows of `edge_fit` and `delay` of a small fleet, some hosts of which share a machine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from evals.mesh.oscillators import START_NS, Scene, readings
+from evals.mesh.lines import START_NS, Mesh, machines_of, names_of, rows_of_edges
 from tests.builders.incident import Names, rows_of
 
 from leadline.analysis.spec import Window
-from leadline.model.tables.fabric import CLOCK_FIT, COLOCATION, DELAY
+from leadline.model.tables.fabric import COLOCATION, DELAY, EDGE_FIT
 from leadline.model.units import S
 
-SCENE = Scene(hosts=10, machines=7, seconds=180, step_s=1.0)
-WINDOW = Window(START_NS + 170 * S, START_NS + 180 * S)
+MESH = Mesh(hosts=10, machines=7, degree=6)
+WINDOW = Window(START_NS + 90 * S, START_NS + 120 * S)
 VERDICT = {"tenant": "default", "cluster": "default", "version": 1, "revision": 0}
 
 
-def fits(scene: Scene = SCENE, seed: int = 1, tenant: str = "default") -> list[dict[str, Any]]:
-    """A fit of each host a second; a daemon steers what each host shows."""
-    told, rng = readings(scene, seed), np.random.default_rng(seed)
-    steered_HT = np.rint(rng.normal(0, 1e3, told.offset_HT.shape)).astype(np.int64)
-    return [
-        {
-            **VERDICT, "tenant": tenant, "analysis": "clock", "host": host, "clock": f"{host}/1", "end_ns": at_ns - 1,
-            "offset_ns": int(steered_HT[h, t]), "ahead_ns": int(steered_HT[h, t] - told.offset_HT[h, t]) + 10**18,
-            "rate_ppb": 0.0, "bound_ns": 200, "noise_ns": 10.0, "island": 0, "state": "fitted",
-        }
-        for h, host in enumerate(told.hosts) for t, at_ns in enumerate(told.time_T.tolist())
-    ]  # fmt: skip
+def edges(mesh: Mesh = MESH, seed: int = 1) -> list[dict[str, Any]]:
+    """A line of each edge a second; a daemon steers what each host shows, and nobody its prober's clock."""
+    found: list[dict[str, Any]] = rows_of_edges(mesh, seed).to_pylist()
+    return found
 
 
-def pairs(scene: Scene = SCENE, seed: int = 1) -> set[frozenset[str]]:
+def pairs(mesh: Mesh = MESH, seed: int = 1) -> set[frozenset[str]]:
     """Hosts that truly share a machine."""
-    told = readings(scene, seed)
+    machine, names = machines_of(mesh, seed).tolist(), names_of(mesh.hosts)
     return {
-        frozenset((f"host:{one}", f"host:{other}"))
-        for a, one in enumerate(told.hosts) for b, other in enumerate(told.hosts)
-        if a < b and told.machine_H[a] == told.machine_H[b]
+        frozenset((f"host:{names[a]}", f"host:{names[b]}"))
+        for b in range(mesh.hosts) for a in range(b) if machine[a] == machine[b]
     }  # fmt: skip
 
 
@@ -53,14 +43,14 @@ def delay(dst: str, end_ns: int, queue_ns: int) -> dict[str, Any]:
 
 
 def tables(
-    fit_rows: Sequence[dict[str, Any]], delays: Sequence[dict[str, Any]] = (), told: Sequence[dict[str, Any]] = ()
+    edge_rows: Sequence[dict[str, Any]], delays: Sequence[dict[str, Any]] = (), told: Sequence[dict[str, Any]] = ()
 ) -> dict[str, pa.Table]:
     """As the analysis reads them."""
-    given = ((CLOCK_FIT, fit_rows), (DELAY, delays), (COLOCATION, told))
+    given = ((EDGE_FIT, edge_rows), (DELAY, delays), (COLOCATION, told))
     return {table.name: rows_of(table, list(rows), Names()) for table, rows in given}
 
 
 def small_fleet() -> dict[str, pa.Table]:
     """Ten hosts on seven machines."""
     delays = [delay(f"h{h:02}", WINDOW.to_ns - k * 5 * S, 100 * h + k) for h in range(1, 4) for k in range(1, 4)]
-    return tables(fits(), delays)
+    return tables(edges(), delays)

@@ -30,7 +30,7 @@ COLUMNS = (
     "tenant", "clock", "src", "dst", "dst_clock", "src_port", "class", "end_ns", "probe_ns", "ahead_ns", "window_ns",
     "offset_ns", "rate_ppb", "bound_ns", "width_ns", "noise_ns", "state", *NUMBERS, *COUNTS,
 )  # fmt: skip
-_FIT = ("host", "clock", "end_ns", "offset_ns", "ahead_ns", "rate_ppb", "bound_ns", "noise_ns", "island", "state")
+_FIT = ("host", "clock", "end_ns", "offset_ns", "rate_ppb", "bound_ns", "noise_ns", "island", "state")
 _DELAY = (
     "src", "dst", "src_port", "class", "end_ns", "window_ns", "min_ns", "p50_ns", "p99_ns", "queue_p99_ns", "lost",
     "count", "bound_ns", "state",

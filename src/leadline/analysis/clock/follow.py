@@ -174,8 +174,7 @@ def _fits(told: Told, seen: Sequence[_Seen]) -> Iterator[dict[str, Any]]:
             bound = float(bound_H[host])
             yield {
                 "host": told.hosts[host], "clock": each.clock_H[host], "end_ns": mesh.end_ns,
-                "offset_ns": round(offset), "ahead_ns": int(own.base_H[host]) + round(float(own.above_H[host])),
-                "rate_ppb": rate,
+                "offset_ns": round(offset), "rate_ppb": rate,
                 "bound_ns": int(np.ceil(bound)) if bound < NO_BOUND_NS else NO_BOUND_NS,
                 "noise_ns": float(mesh.noise_H[host]), "island": int(centre.number_H[host]),
                 "state": _word(host, each, centre),

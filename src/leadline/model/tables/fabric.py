@@ -257,13 +257,6 @@ CLOCK_FIT = Table(
     own=(
         END_NS,
         Column("offset_ns", I64, "ns", "host time minus cluster time at the end of the window"),
-        Column(
-            "ahead_ns",
-            I64,
-            "ns",
-            "of it, by how much the host's clock is ahead of its prober's, which nobody steers",
-            nullable=True,
-        ),
         Column("rate_ppb", F64, "ppb", "drift of the host's clock"),
         Column("bound_ns", I64, "ns", "the offset is right to within this"),
         Column("noise_ns", F64, "ns", "spread of the residuals"),

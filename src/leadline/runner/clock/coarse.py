@@ -93,6 +93,6 @@ def less_way(off_ns: int, took_ns: int) -> int:
 def _fit(clock: Clock, offset_ns: int, end_ns: int) -> dict[str, Any]:
     return {
         "tenant": clock.tenant, "cluster": clock.cluster, "host": clock.host, "clock": clock.clock, "end_ns": end_ns,
-        "offset_ns": offset_ns, "ahead_ns": None, "rate_ppb": 0.0, "bound_ns": BOUND_NS, "noise_ns": 0.0, "island": 0,
+        "offset_ns": offset_ns, "rate_ppb": 0.0, "bound_ns": BOUND_NS, "noise_ns": 0.0, "island": 0,
         "state": "fitted", "analysis": COARSE, "version": 1, "revision": 0,
     }  # fmt: skip
