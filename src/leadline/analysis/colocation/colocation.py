@@ -119,7 +119,7 @@ def reference(each: Colocated, time_ns: int) -> Mapping[str, object]:
         f"{each.noise_ns:.0f} ns is noise; its rate is {each.rate_ppb:+.2f} ppb"
     )  # fmt: skip
     return {
-        "table": "clock_fit", "entity": f"host:{each.host}", "what": "offset_ns", "time_ns": time_ns,
+        "table": "edge_fit", "entity": f"host:{each.host}", "what": "offset_ns", "time_ns": time_ns,
         "bound_ns": None, "text": text,
     }  # fmt: skip
 

@@ -215,7 +215,7 @@ def _middles(value_N: Floats, edge_N: Ints, count_E: Ints) -> Floats:
 def _between(bent_VB: Floats, clock_N: Ints, place_N: Floats) -> Floats:
     """What clocks are at places between middles of blocks; 0.0 is the middle of the first."""
     if bent_VB.shape[1] < 2:
-        return bent_VB[clock_N, 0]
+        return np.asarray(bent_VB[clock_N, 0], np.float64)
     low_N = np.clip(np.floor(place_N).astype(np.int64), 0, bent_VB.shape[1] - 2)
     low, high = bent_VB[clock_N, low_N], bent_VB[clock_N, low_N + 1]
     found: Floats = low + (high - low) * (place_N - low_N)
