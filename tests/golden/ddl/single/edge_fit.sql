@@ -11,6 +11,7 @@ CREATE TABLE IF NOT EXISTS leadline.edge_fit
     `class` Int64 CODEC(Delta, ZSTD(1)),
     `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `probe_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
+    `ahead_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `window_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `report_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `offset_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
