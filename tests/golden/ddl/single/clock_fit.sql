@@ -6,7 +6,6 @@ CREATE TABLE IF NOT EXISTS leadline.clock_fit
     `clock` LowCardinality(String) CODEC(ZSTD(1)),
     `end_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `offset_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
-    `ahead_ns` Nullable(Int64) CODEC(GCD, Delta, ZSTD(1)),
     `rate_ppb` Float64 CODEC(Delta, ZSTD(1)),
     `bound_ns` Int64 CODEC(GCD, Delta, ZSTD(1)),
     `noise_ns` Float64 CODEC(Delta, ZSTD(1)),
