@@ -21,6 +21,8 @@ from tests.builders.failures import WINDOW as MINUTE_WINDOW
 from tests.builders.failures import failing_job
 from tests.builders.lossy_links import SPINE1_LEAF2, edge, lossy_link
 from tests.builders.lossy_links import WINDOW as LOSSY_WINDOW
+from tests.builders.machines import WINDOW as MACHINES_WINDOW
+from tests.builders.machines import small_fleet
 from tests.builders.mesh import WINDOW as MESH_WINDOW
 from tests.builders.mesh import fitted_mesh
 from tests.builders.messages import WINDOW as RING_WINDOW
@@ -61,6 +63,7 @@ def lossy_and_probed() -> dict[str, pa.Table]:
 CASES: dict[str, Callable[[], Case]] = {
     "graph": tiny_site,
     "clock": lambda: Case(fitted_mesh(), MESH_WINDOW),
+    "colocation": lambda: Case(small_fleet(), MACHINES_WINDOW),
     "path": tiny_site,
     "messages": lambda: Case(ring_job(), RING_WINDOW),
     "anomaly": lambda: Case(odd_site(), ODD_WINDOW),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from leadline.analysis.anomaly.anomaly import anomalies
 from leadline.analysis.cause.cause import cause
 from leadline.analysis.clock.clock import clock
+from leadline.analysis.colocation.machines import colocation
 from leadline.analysis.failures.failures import failures
 from leadline.analysis.graph.conflicts import conflicts
 from leadline.analysis.ledger.baseline import baseline
@@ -21,8 +22,8 @@ from leadline.analysis.symptoms.stalls import stalls
 from leadline.analysis.symptoms.telemetry import telemetry
 
 ANALYSES: tuple[Analysis, ...] = (
-    conflicts, clock, paths, messages, baseline, ledger, anomalies, failures, sles, sle_hours, localise, stalls,
-    slowdowns, burning, telemetry, cause,
+    conflicts, clock, colocation, paths, messages, baseline, ledger, anomalies, failures, sles, sle_hours, localise,
+    stalls, slowdowns, burning, telemetry, cause,
 )  # fmt: skip
 
 BY_NAME: dict[str, Analysis] = {each.name: each for each in ANALYSES}

@@ -40,6 +40,7 @@ class Grows:
     metric: str
     per_s: Triple
     once: bool = False  # for each GPU or port that is befallen, at the onset; not by the second
+    beside: bool = False  # not at what is befallen, but at the neighbour that befalls it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Effect:
     dies: str = ""  # how the job's befallen ranks end: signal/SIGKILL, exit/1
     hangs: bool = False  # the befallen ranks arrive no more, the job waits until the fault ends
     repair_s: float = 0.0  # the host is out for so long after the job has died of it
+    beside: bool = False  # by another host of the machine: that one takes, all others of it are befallen
     lasts_s: float = 60.0  # where nothing else is said
     clock_step_ns: Triple = (0.0, 0.0, 0.0)
     clock_ppb: Triple = (0.0, 0.0, 0.0)
@@ -120,7 +122,10 @@ _FAULTS: tuple[Effect, ...] = (
     Effect("loop-bug", "application", "persistent", "job", stands_still=True),
     Effect("slow-operator", "application", "persistent", "job", compute=(1.05, 1.15, 1.4), events=(
         Told("software-version", "info", "rank", "layer-norm 2.1.0", "torch-hook"),)),
-    Effect("colocated-neighbour", "host", "gray", "machine", compute=(1.05, 1.2, 1.6), capacity=(0.9, 0.6, 0.4), stall_ms=(2, 10, 40)),
+    Effect("colocated-neighbour", "host", "gray", "machine", compute=(1.05, 1.2, 1.6), capacity=(0.9, 0.6, 0.4),
+           stall_ms=(2, 10, 40), beside=True, counters=tuple(
+               Grows(f"node_network_{way}_bytes_total", (2e9, 8e9, 12e9), beside=True) for way in ("transmit", "receive")
+           )),
     Effect("slow-storage", "storage", "gray", "storage", data_s=(0.1, 0.5, 2.0)),
     Effect("checkpoint-storm", "storage", "gray", "job", write_s=(0.2, 1.0, 4.0)),
     # -- GPU ------------------------------------------------------------------------------------------------------

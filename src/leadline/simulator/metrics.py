@@ -274,7 +274,7 @@ class Streams:
                 lasted_T = np.clip(np.minimum(at_s_T, fault.end_s) - np.maximum(at_s_T - period_s, fault.at_s), 0, None)
                 began_T = (at_s_T >= fault.at_s) & (at_s_T - period_s < fault.at_s)
                 more_T = np.cumsum((began_T if grows.once else lasted_T) * grows.per_s[fault.level])
-                for entity in self._befallen(metric, fault):
+                for entity in self._beside(metric, fault) if grows.beside else self._befallen(metric, fault):
                     row = self.places[metric.name].start + entity
                     much = sum(gpu // self.fleet.gpus_per_host == entity for gpu in fault.gpus) if (
                         grows.once and metric.of == "host") else 1  # fmt: skip
@@ -282,6 +282,11 @@ class Streams:
                     if metric.whole:
                         out[row] = np.floor(out[row])
                     self.state_S[row] += more_T[-1] * much
+
+    def _beside(self, metric: Metric, fault: Befallen) -> list[int]:
+        """Hosts that the fault comes from, or their ports."""
+        per = self.fleet.rails if metric.of == "port" else 1
+        return [host * per + each for host in fault.beside for each in range(per)]
 
     def _befallen(self, metric: Metric, fault: Befallen) -> list[int]:
         if metric.of == "gpu":

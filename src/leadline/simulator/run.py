@@ -17,6 +17,7 @@ import pyarrow as pa
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.model.tables import BY_NAME, Table
 from leadline.simulator.clocks import Clocks
+from leadline.simulator.effects import effect_of
 from leadline.simulator.fabric import Bools, Floats, Ints
 from leadline.simulator.fleet import Fleet, joined, text
 from leadline.simulator.flows import FlowSource
@@ -69,6 +70,8 @@ class Simulation:
     """A planned fleet. Construction plans jobs and faults; `write` makes the rows."""
 
     def __init__(self, spec: SimulationSpec) -> None:
+        if spec.hosts_per_machine == 1 and any(effect_of(each.name).beside for each in spec.planned):
+            spec = replace(spec, hosts_per_machine=2)
         spec.check()
         self.fleet = Fleet(spec.gpus, spec.gpus_per_host, spec.pod_hosts, spec.name)
         if spec.quiet:

@@ -25,6 +25,7 @@ class Befallen:
     links: tuple[int, ...] = ()
     hosts: tuple[int, ...] = ()
     switches: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()  # hosts of the same machine that it comes from
     storage: int = -1  # of that pod
     run: int = -1  # the run it is aimed at, -1: none
     cause: str = ""  # the part whose hazard it was; empty: planned
@@ -90,7 +91,7 @@ class Where:
             first = int(rng.choice(hosts))
             self._hosts(out, (first + np.arange(some)) % self.fleet.hosts)
         elif effect.scope == "machine":
-            self._hosts(out, self.machine(int(rng.choice(hosts))))
+            self._machine(out, int(rng.choice(hosts)))
         return out
 
     def at(self, effect: Effect, magnitude: Magnitude, at_s: float, end_s: float, of: str, index: int) -> Befallen:
@@ -102,7 +103,7 @@ class Where:
         elif of == "link":
             out.links = (index,)
         elif of == "host" and effect.scope == "machine":
-            self._hosts(out, self.machine(index))
+            self._machine(out, index)
         elif of == "host":
             out.gpus = (index * self.fleet.gpus_per_host,)
             out.hosts = (index,)
@@ -115,6 +116,16 @@ class Where:
         hit = next((run for run in self.running if uses(self.fleet, run.hosts, out)), None)
         out.run = hit.number if hit is not None else -1
         return out
+
+    def _machine(self, out: Befallen, host: int) -> None:
+        """All hosts of a host's machine; of a fault that comes from beside, all but the one that it comes from, which
+        trains nothing if there is such a one."""
+        hosts = self.machine(host)
+        if out.effect.beside and len(hosts) > 1:
+            working = {int(each) for run in self.running for each in run.hosts}
+            beside = min((int(each) for each in hosts if each != host), key=lambda each: (each in working, each))
+            out.beside, hosts = (beside,), hosts[hosts != beside]
+        self._hosts(out, hosts)
 
     def machine(self, host: int) -> np.ndarray:
         """All hosts of the machine that a host is on."""

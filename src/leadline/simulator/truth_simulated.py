@@ -32,7 +32,7 @@ def components(fleet: Fleet, fault: Befallen, schedule: Schedule) -> tuple[str, 
             out.append(f"port:{fleet.port_names[link]}")
     out += [f"switch:{fleet.switch_names[switch]}" for switch in fault.switches]
     if effect.scope not in ("stage",) and effect.layer != "application":
-        out += [f"host:h{host + 1}" for host in fault.hosts]
+        out += [f"host:h{host + 1}" for host in (*fault.hosts, *fault.beside)]
     if fault.storage >= 0:
         out.append(f"storage:pod{fault.storage + 1}")
     if not out and run is not None:

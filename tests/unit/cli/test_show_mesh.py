@@ -228,7 +228,7 @@ def answers(count: int, racks: int = 0) -> dict[str, Any]:
         **whole, "states": ["probed", "dark", "unprobed"], "words": [""] * count, "inbound": [2000.0] * count,
         "outbound": [2000.0] * count, "inbound_bound_ns": [100] * count, "outbound_bound_ns": [100] * count,
         "inbound_peers": [3] * count, "outbound_peers": [3] * count, "heard_ns": nothing, "tags": tags if racks else [],
-        "jobs": [], "jobs_of": [[] for _ in names], "machines": [], "at_address": None,
+        "jobs": [], "jobs_of": [[] for _ in names], "machines": [], "machines_unknown": [], "at_address": None,
         **dict.fromkeys(lists, zeros),
     }  # fmt: skip
     mesh = {**whole, "hosts_total": count, "values": values, "silent": [],

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from evals.mesh import colocation, localise
+from evals.mesh import colocation, localise, machines
 from evals.mesh.fat_tree import mesh
 from evals.mesh.oscillators import Scene, readings
 
@@ -19,6 +19,15 @@ def test_colocation_is_scored(capsys: pytest.CaptureFixture[str]) -> None:
     colocation.main(["--quick", "--only", "60 s, 10 ns", "--json"])
     (value,) = figures(capsys.readouterr().out).values()
     assert value >= 0.99
+
+
+def test_machines_are_scored_from_lines_of_edges(capsys: pytest.CaptureFixture[str]) -> None:
+    machines.main(["--quick"])
+    *free, one_clock = capsys.readouterr().out.splitlines()
+    assert len(free) == 3
+    assert all("wrong 0 missed 0" in line for line in free)
+    assert "right 0 wrong 0" in one_clock
+    assert "'STEERED': 20" in one_clock
 
 
 def test_localisation_is_scored(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,9 +21,11 @@ from leadline.analysis.cause.incidents import together
 from leadline.analysis.cause.report import report
 from leadline.analysis.cause.score import score
 from leadline.analysis.cause.symptoms import SymptomRow, symptoms_of
+from leadline.analysis.colocation.edges import COLUMNS as MACHINE_COLUMNS
+from leadline.analysis.colocation.edges import with_machines
 from leadline.analysis.spec import Read, Verdicts, Window, analysis
 from leadline.model.tables.accounts import FAILURE, SLE_LOSS
-from leadline.model.tables.fabric import CONFLICT, RELATION, SUSPECT
+from leadline.model.tables.fabric import COLOCATION, CONFLICT, RELATION, SUSPECT
 from leadline.model.tables.metrics import SERIES
 from leadline.model.tables.paths import FLOW_PATH, FLOW_VOLUME
 from leadline.model.tables.spec import Table
@@ -78,6 +80,7 @@ _CAUSE = ("tenant", "incident", "position", "entity", "rule", "chosen", "start_n
         _beside(CAUSE, _CAUSE, HISTORY_NS),
         _beside(SERIES, ("entity", "host", "last_ns"), valid=True),
         _beside(SUSPECT, _SUSPECT, valid=True),
+        _beside(COLOCATION, MACHINE_COLUMNS, valid=True),
         Read(INCIDENT, ("incident", "job", "end_ns"), OPEN_NS, valid=True, waits=False),
     ),
     writes=(INCIDENT, CAUSE),
@@ -99,6 +102,7 @@ def cause(
     cause: pa.Table,
     series: pa.Table,
     suspect: pa.Table,
+    colocation: pa.Table,
     lasting: pa.Table,
     *,
     window: Window,
@@ -114,7 +118,8 @@ def cause(
     if not symptoms and None not in lasting["end_ns"].to_pylist():
         return {}
     beside = Beside(
-        anomaly, event, failure, conflict, sle_loss, suspect, relation, flow_path, flow_volume, series
+        anomaly, event, failure, conflict, sle_loss, suspect, with_machines(relation, colocation), flow_path,
+        flow_volume, series,
     )  # fmt: skip
     gathered = gather(symptoms, incident, cause, mark, beside, window)
     context, feedback = gathered.context, gathered.feedback

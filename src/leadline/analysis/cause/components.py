@@ -40,12 +40,9 @@ class Components:
         if kind == "rank":
             return (one for one in self.topology.on(entity) if kind_of(one) == "process")
         if kind == "host":
-            return (
-                one
-                for rank in self.topology.ranks_of(entity)
-                for one in self.topology.on(rank)
-                if kind_of(one) == "process"
-            )
+            ranks = self.topology.ranks_of(entity)
+            own = {one for rank in ranks for one in self.topology.on(rank) if kind_of(one) == "process"}
+            return sorted(own | self.topology.ports_of(entity))  # who takes a machine's network shows it there
         return self.topology.ranks_of(entity) if kind == "job" else ()
 
     def _inside(self, port: str) -> tuple[str, ...]:
@@ -59,8 +56,9 @@ class Components:
             return self.wholes(interface)
         if kind in ("port", "swport"):
             far = self.topology.far(entity)
-            owners = (self.topology.owner(end) for end in (entity, far) if end)
-            above = [owner for owner in owners if kind_of(owner) in ("switch", "storage")]
+            owner, over = self.topology.owner(entity), self.topology.owner(far) if far else ""
+            above = [owner] if owner else []
+            above += [over] if over and kind_of(over) in ("switch", "storage") else []
             return tuple(dict.fromkeys([entity, *([self.topology.link(entity)] if far else []), *above]))
         if kind == "xcvr":
             end = self.topology.owner(entity)

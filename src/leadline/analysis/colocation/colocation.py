@@ -1,6 +1,6 @@
 """Which virtual hosts share a machine: clocks that keep the same time but for a constant.
 
-    History --series--> offsets by block --energies--> modes --candidates--> pairs --machines--> rows, relations
+    History --series--> offsets by block --energies--> modes --candidates--> pairs --machines--> Colocated
                                         for each length of history, the longest first
 
 Hosts of one machine read one oscillator: their clocks have its rate and all its wander in common, and differ by what
@@ -11,12 +11,10 @@ from a stranger: a clock that somebody steers, a history too short, noise too la
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
 
 import numpy as np
 from scipy.special import expit
@@ -50,8 +48,7 @@ SPREAD_LEAST_PPB = 100.0  # standard deviation of the rates of free oscillators,
 CROWD_PPB = 50.0  # to either side
 CROWD_CHANCE = 1e-6
 NEAR_OF = 8  # strangers by whose distance the density of rates is judged
-SHARES, UNKNOWN = "shares-machine", "unknown"
-SOURCE = "analysis/colocation"
+Witness = Callable[[Sequence[str], Ints, Ints], Floats]  # names of hosts; pairs by their places: nats
 
 
 class Why(StrEnum):
@@ -79,19 +76,23 @@ class Colocated:
     noise_ns: float  # of these differences, expected
     why: Why | None = None
 
+    def moved(self, by_ns: int) -> Colocated:
+        """The same later."""
+        return replace(self, since_ns=self.since_ns + by_ns)
+
 
 def colocated(
     series: Series,
     *,
     span_ns: int = 2 * S,
     steered: frozenset[str] = frozenset(),
-    witness: Mapping[tuple[str, str], float] | None = None,
+    witness: Witness | None = None,
 ) -> list[Colocated]:
     """Hosts that share a machine, and those of which it is unknown, by name. A host that is in neither is alone.
 
     `span_ns`: over which each offset was fitted. `steered`: hosts whose clock is known to be somebody's. `witness`:
-    nats by pair of hosts (in order) that something else adds, as `queueing_odds` gives them: it strengthens what the
-    clocks say, and lets none pass that they contradict.
+    nats that something else adds to pairs of hosts, as `Queues.odds` gives them: it strengthens what the clocks
+    say, and lets none pass that they contradict.
     """
     found: dict[int, Colocated] = {}
     for island in np.unique(series.island_H).tolist():
@@ -102,7 +103,7 @@ def colocated(
         for length in sorted(set(length_H[length_H > 0].tolist()), reverse=True):
             those = free[length_H >= length]
             new = set(free[length_H == length].tolist())
-            for hosts, told in _judged(series, those, length, span_ns, witness or {}):
+            for hosts, told in _judged(series, those, length, span_ns, witness):
                 # Hosts with a longer history were judged by it; a new one that joins all of them is added to them.
                 if hosts & new and all(set(_others(found.get(host), series)) <= hosts for host in hosts - new):
                     found.update(told)
@@ -111,41 +112,14 @@ def colocated(
     return [found[host] for host in sorted(found, key=lambda host: series.hosts[host])]
 
 
-def rows(found: Sequence[Colocated], seen_ns: int) -> Mapping[str, list[Any]]:
-    """Rows of `colocation`: one of each host that shares a machine, and of each of which it is unknown."""
-    return {
-        "entity": [f"host:{each.host}" for each in found],
-        "others": [[f"host:{other}" for other in each.others] for each in found],
-        "probability": [each.probability for each in found],
-        "kind": [SHARES if each.why is None else UNKNOWN for each in found],
-        "start_ns": [each.since_ns for each in found],
-        "end_ns": [None] * len(found),
-        "evidence": [json.dumps([_reference(each)]) for each in found],
-        "seen_ns": [seen_ns] * len(found),
-    }
-
-
-def relations(found: Sequence[Colocated]) -> Mapping[str, list[Any]]:
-    """Edges of the graph, as columns of `relation`: each pair of hosts on one machine, once."""
-    pairs = [(each, other) for each in found if each.why is None for other in each.others if each.host < other]
-    return {
-        "child": [f"host:{other}" for _, other in pairs],
-        "parent": [f"host:{each.host}" for each, _ in pairs],
-        "kind": [SHARES] * len(pairs),
-        "from_ns": [each.since_ns for each, _ in pairs],
-        "to_ns": [None] * len(pairs),
-        "source": [SOURCE] * len(pairs),
-        "confidence": [each.probability for each, _ in pairs],
-    }
-
-
-def _reference(each: Colocated) -> Mapping[str, object]:
+def reference(each: Colocated, time_ns: int) -> Mapping[str, object]:
+    """A reference that says in words what was seen."""
     text = str(each.why) if each.why else (
         f"its clock keeps the time of {', '.join(each.others)} to within {each.apart_ns:.0f} ns, of which "
         f"{each.noise_ns:.0f} ns is noise; its rate is {each.rate_ppb:+.2f} ppb"
     )  # fmt: skip
     return {
-        "table": "clock_fit", "entity": f"host:{each.host}", "what": "offset_ns", "time_ns": each.since_ns,
+        "table": "edge_fit", "entity": f"host:{each.host}", "what": "offset_ns", "time_ns": time_ns,
         "bound_ns": None, "text": text,
     }  # fmt: skip
 
@@ -164,7 +138,7 @@ def _rungs(length_H: Ints) -> Ints:
 
 
 def _judged(
-    series: Series, those: Ints, length: int, span_ns: int, witness: Mapping[tuple[str, str], float]
+    series: Series, those: Ints, length: int, span_ns: int, witness: Witness | None
 ) -> list[tuple[set[int], dict[int, Colocated]]]:
     """Machines of hosts that are compared over one length, and hosts of which it is unknown: each with its verdicts."""
     begin = series.offset_HB.shape[1] - length
@@ -179,7 +153,7 @@ def _judged(
 
     def odds(dense_H: Floats, a: Ints, b: Ints) -> Floats:
         by_clock = log_odds(told, alone_H, a, b, np.maximum(dense_H[a], dense_H[b]), prior)
-        more = _witnessed(names, a, b, witness)
+        more = witness(names, a, b) if witness is not None else np.zeros(len(a))
         return np.where(by_clock >= TOLD_ODDS, by_clock + more, by_clock)
 
     def joined(dense_H: Floats) -> Machines:
@@ -290,13 +264,6 @@ def _density(rate_H: Floats, machine_H: Ints) -> Floats:
     there = near / count / (2 * np.maximum(distance, RATE_APART_PPB / 100))
     found: Floats = (count * there + 1 / RATES_PPB) / (count + 1)
     return np.maximum(found, 1 / RATES_PPB)
-
-
-def _witnessed(names: Sequence[str], a_P: Ints, b_P: Ints, witness: Mapping[tuple[str, str], float]) -> Floats:
-    if not witness:
-        return np.zeros(len(a_P))
-    pairs = ((names[a], names[b]) for a, b in zip(a_P.tolist(), b_P.tolist(), strict=True))
-    return np.array([witness.get((min(pair), max(pair)), 0.0) for pair in pairs])
 
 
 def _others(told: Colocated | None, series: Series) -> list[int]:

@@ -6,10 +6,13 @@ that serve one job queue together as well, so what it says is bounded, and it ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.stats import norm, rankdata
 
-from leadline.analysis.columns import Floats, Ints
+from leadline.analysis.columns import Codes, Floats, Ints
 
 SHARES_MOST = 0.3  # correlation that two hosts of one machine may be told to have at least
 NATS_MAX = 3.0
@@ -46,3 +49,30 @@ def queueing_odds(queue_HT: Floats, a_P: Ints, b_P: Ints) -> Floats:
         told_H[a_P] & told_H[b_P], np.clip(np.maximum(at_least, -1.0) - apart - 1, -1.0, NATS_MAX), 0
     )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """What waits before each host, by moment: (hosts, moments), ns; NaN: not known."""
+
+    place: Mapping[str, int]
+    queue_HT: Floats
+
+    def odds(self, names: Sequence[str], a_P: Ints, b_P: Ints) -> Floats:
+        """Nats that queueing adds to pairs of hosts, by their places in `names`, (P,). See `queueing_odds`."""
+        at = np.array([self.place.get(name, -1) for name in names], np.int64)
+        queue_HT = np.where((at >= 0)[:, None], self.queue_HT[at], np.nan) if len(self.place) else self.queue_HT
+        return queueing_odds(queue_HT, a_P, b_P) if len(self.place) else np.zeros(len(a_P))
+
+
+def queues_of(dst: Codes, end_N: Ints, queue_N: Ints) -> Queues:
+    """Of rows of `delay`: the median over the edges that enter a host, of each window."""
+    known = (queue_N >= 0) & (dst.code_N >= 0)
+    end_T, moment_N = np.unique(end_N[known], return_inverse=True)
+    cell_N = dst.code_N[known] * max(len(end_T), 1) + moment_N
+    order = np.lexsort((queue_N[known], cell_N))
+    first_C = np.flatnonzero(np.diff(cell_N[order], prepend=-1))
+    count_C = np.diff(np.append(first_C, len(order)))
+    queue_HT = np.full((len(dst.names), len(end_T)), np.nan)
+    queue_HT.ravel()[cell_N[order][first_C]] = queue_N[known][order][first_C + count_C // 2]
+    return Queues({name: place for place, name in enumerate(dst.names)}, queue_HT)

@@ -64,6 +64,9 @@ def simulate(
     flow_truth: Annotated[
         bool, typer.Option("--flow-truth", help="Write what flows really carry to NAME.flows.parquet.")
     ] = False,
+    machines_known: Annotated[
+        bool, typer.Option("--machines-known", help="An inventory tells which virtual hosts share a machine.")
+    ] = False,
     gpus_per_host: Annotated[int, typer.Option(help="And NICs.")] = 8,
     utilisation: Annotated[float, typer.Option(help="Share of the hosts that jobs have.")] = 0.85,
     placement: Annotated[str, typer.Option(help="packed or random.")] = "packed",
@@ -94,6 +97,7 @@ def simulate(
         silent_share=silent_share, gpus_per_host=gpus_per_host, utilisation=utilisation,
         placement=cast(Literal["packed", "random"], placement),
         silent_switches=silent_switches, lying_switches=lying_switches, failing_links=failing_links,
+        shares_machine=machines_known,
         start_ns=time.time_ns() - round(minutes * 60e9) if server else START_NS,
     )  # fmt: skip
     planned = read_planned(scenario) if scenario is not None else planned_of(faults, spec.seconds, seed)

@@ -116,6 +116,8 @@ def for_programs(found: Mapping[str, Any], threshold: float, match: str = "", jo
         "pairs_of_hosts_total": of_mesh["hosts_total"],
         "machines": [{"hosts": [board["hosts"][at] for at in one["hosts"]], "probability": one["probability"]}
                      for one in board["machines"]],
+        "machines_unknown": [{"hosts": [board["hosts"][at] for at in one["hosts"]], "why": one["why"]}
+                             for one in board["machines_unknown"]],
         "flows": found["flows"]["flows"], "flows_why": found["flows"]["why"], "why": of_mesh["why"],
     }  # fmt: skip
 
@@ -247,6 +249,9 @@ def _machines(out: Console, board: Mapping[str, Any], shown: set[str]) -> None:
         names = [board["hosts"][at] for at in one["hosts"]]
         if shown.intersection(names):
             out.print(f"on one machine: {ranges(names)} (p {min(one['probability'], 0.99):.2f})")
+    for one in board["machines_unknown"]:
+        if names := sorted(shown.intersection(board["hosts"][at] for at in one["hosts"])):
+            out.print(f"whether they share a machine is unknown: {ranges(names, 4)}: {one['why']}", style="dim")
 
 
 def _flows(out: Console, found: Mapping[str, Any]) -> None:

@@ -63,7 +63,7 @@ def board_answer(
         "measure": measure, "unit": unit_of(measure), "traffic_class": chosen,
         "classes": [{"value": each, "pairs": pairs[each]} for each in sorted(pairs)],
         "hosts": hosts, "states": list(STATES), **_columns(told), **_of_fleet(fleet, hosts),
-        "machines": _machines(store, asked, hosts), "why": "" if ends else NO_DELAY,
+        **_machines(store, asked, hosts), "why": "" if ends else NO_DELAY,
     }  # fmt: skip
 
 
@@ -145,21 +145,29 @@ def _of_fleet(fleet: Mapping[str, Any], hosts: Sequence[str]) -> Row:
     }  # fmt: skip
 
 
-def _machines(store: Store, asked: Asked, hosts: Sequence[str]) -> list[Row]:
-    """Hosts that share a machine now, the likeliest first; each set once."""
+def _machines(store: Store, asked: Asked, hosts: Sequence[str]) -> Row:
+    """Hosts that share a machine now, the likeliest first, each set once; those of which it is unknown, by reason."""
     conditions = [*asked.conditions(), f"seen_ns > {asked.at_ns - LOOK_NS}", f"start_ns <= {asked.at_ns}",
-                  f"ifNull(end_ns, {asked.at_ns} + 1) > {asked.at_ns}", "notEmpty(others)",
-                  "kind != 'unknown'"]  # fmt: skip
+                  f"ifNull(end_ns, {asked.at_ns} + 1) > {asked.at_ns}"]  # fmt: skip
     sql = (
-        "SELECT toString(entity) AS entity, arrayMap(each -> toString(each), others) AS others, probability "
+        "SELECT toString(entity) AS entity, arrayMap(each -> toString(each), others) AS others, probability, "
+        "toString(kind) AS kind, JSONExtractString(evidence, 1, 'text') AS why "
         f"FROM ({rows_where(COLOCATION, ' AND '.join(conditions))}) ORDER BY probability DESC, entity"
     )
     place = {host: at for at, host in enumerate(hosts)}
     found: dict[tuple[int, ...], float] = {}
+    unknown: dict[str, list[int]] = defaultdict(list)
     for row in rows_of(store, asked, sql):
         names = [name.removeprefix("host:") for name in (row["entity"], *row["others"])]
-        found.setdefault(tuple(sorted({place[name] for name in names if name in place})), row["probability"])
-    return [{"hosts": list(some), "probability": sure} for some, sure in found.items() if len(some) > 1]
+        places = tuple(sorted({place[name] for name in names if name in place}))
+        if row["kind"] != "unknown":
+            found.setdefault(places, row["probability"])
+        elif names[0] in place:
+            unknown[row["why"]].append(place[names[0]])
+    return {
+        "machines": [{"hosts": list(some), "probability": sure} for some, sure in found.items() if len(some) > 1],
+        "machines_unknown": [{"hosts": sorted(some), "why": why} for why, some in sorted(unknown.items())],
+    }
 
 
 def host_answer(store: Store, asked: Asked, from_ns: int, host: str, traffic_class: int | None) -> Row:

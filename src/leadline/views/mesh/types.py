@@ -68,6 +68,13 @@ class MeshMachine(BaseModel):
     probability: float
 
 
+class MeshUnknown(BaseModel):
+    """Hosts, as places in `hosts`, of which it is unknown whether they share a machine, and why."""
+
+    hosts: list[int]
+    why: str
+
+
 class BoardAnswer(BaseModel):
     """Every host with its place, jobs and delays: lists are as long as `hosts`, `state` names a place in `states`.
 
@@ -101,6 +108,7 @@ class BoardAnswer(BaseModel):
     nics_healthy: list[int]
     nics_unknown: list[int]
     machines: list[MeshMachine]
+    machines_unknown: list[MeshUnknown]
     at_address: list[int] | None = Field(description="hosts with the address that was asked for")
     why: str
 

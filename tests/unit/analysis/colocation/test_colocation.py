@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +11,9 @@ from evals.mesh.colocation import history_of, told_pairs, true_pairs
 from evals.mesh.oscillators import START_NS, Readings, S, Scene, readings
 
 from leadline.analysis.colocation.clusters import machines
-from leadline.analysis.colocation.colocation import Colocated, Why, colocated, relations, rows
+from leadline.analysis.colocation.colocation import Colocated, Why, colocated
 from leadline.analysis.colocation.history import BLOCKS, History, fed, series
 from leadline.analysis.columns import Floats, Ints
-from leadline.model.tables.fabric import COLOCATION, RELATION
 
 SMALL = Scene(hosts=40, machines=25)
 
@@ -189,27 +187,20 @@ def test_the_ring_forgets_and_who_is_gone_is_forgotten() -> None:
     assert old.hosts == ("h01",)
 
 
-def test_rows_are_those_of_the_tables() -> None:
-    told = readings(SMALL, 12)
-    found = judged(told)
-    table, edges = rows(found, 5), relations(found)
-    assert set(table) == {column.name for column in COLOCATION.own}
-    assert set(edges) == {column.name for column in RELATION.own}
-    assert len(edges["child"]) == len(true_pairs(told))
-    assert set(edges["kind"]) == {"shares-machine"}
-    text = json.loads(table["evidence"][0])[0]["text"]
-    assert "keeps the time of" in text
-    short = rows(judged(readings(replace(SMALL, seconds=15), 0)), 5)
-    assert set(short["kind"]) == {"unknown"}
-    assert set(short["probability"]) == {0.0}
+def of_pairs(nats: Mapping[tuple[str, str], float]) -> Callable[[Sequence[str], Ints, Ints], Floats]:
+    def witness(names: Sequence[str], a_P: Ints, b_P: Ints) -> Floats:
+        both = zip(a_P.tolist(), b_P.tolist(), strict=True)
+        return np.array([nats.get((min(names[a], names[b]), max(names[a], names[b])), 0.0) for a, b in both])
+
+    return witness
 
 
 def test_a_witness_strengthens_and_never_makes_a_pair() -> None:
     told = readings(replace(SMALL, seconds=300, noise_ns=200), 13)
     sure = dict.fromkeys(true_pairs(told), 3.0)
     wrong = {(a, b): 100.0 for a in told.hosts for b in told.hosts if a < b and (a, b) not in sure}
-    assert pairs(judged(told, witness=sure)) == true_pairs(told)
-    assert pairs(judged(told, witness=wrong)) <= true_pairs(told)
+    assert pairs(judged(told, witness=of_pairs(sure))) == true_pairs(told)
+    assert pairs(judged(told, witness=of_pairs(wrong))) <= true_pairs(told)
 
 
 def test_no_machine_holds_a_pair_that_disagrees() -> None:

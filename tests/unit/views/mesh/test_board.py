@@ -89,6 +89,7 @@ def test_places_jobs_and_machines_of_hosts(store: Store) -> None:
     assert found["jobs_of"] == [[0], [], [0], [], [], [], []]
     assert found["nics_total"] == [1, 1, 1, 1, 1, 1, 0]
     assert found["machines"] == [{"hosts": [0, 1], "probability": 0.97}]
+    assert found["machines_unknown"] == [{"hosts": [3], "why": ""}]
     assert found["at_address"] == [2]
     assert board(store)["at_address"] is None
 

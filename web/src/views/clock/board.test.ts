@@ -49,6 +49,7 @@ const BOARD: Board = {
   nics_healthy: [2, 2, 1, 2, 0],
   nics_unknown: [0, 0, 0, 0, 2],
   machines: [{ hosts: [0, 1], probability: 0.97 }],
+  machines_unknown: [],
   at_address: null,
   why: "",
 };
