@@ -26,8 +26,21 @@ _ASYMMETRIC_SHARE = 0.5  # of a window's steps in which an edge must be flagged.
 KNOWN, ASYMMETRIC, UNCLOCKED, DARK = "known", "asymmetric", "unclocked", "dark"
 
 
-def delays(followed: Followed, told: Told, rows: pa.Table, window: Window) -> Iterator[dict[str, Any]]:
-    """Both ways of each edge, port and class. `rows`: of the window alone."""
+def delays(followed: Followed, told: Told, rows: pa.Table, window: Window) -> list[dict[str, Any]]:
+    """Both ways of each edge, port and class. `rows`: of the window alone.
+
+    One of the two hosts tells an edge. Where both did, as when others joined and it changed sides, the one counts that
+    heard more.
+    """
+    best: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in _told(followed, told, rows, window):
+        key = row["src"], row["dst"], row["src_port"], row["class"]
+        if key not in best or best[key]["count"] < row["count"]:
+            best[key] = row
+    return list(best.values())
+
+
+def _told(followed: Followed, told: Told, rows: pa.Table, window: Window) -> Iterator[dict[str, Any]]:
     place = {host: number for number, host in enumerate(told.hosts)}
     edge_of = {edge: number for number, edge in enumerate(told.edges)}
     columns = {name: rows[name].to_pylist() for name in ("src_port", "class", *NUMBERS, *COUNTS)}

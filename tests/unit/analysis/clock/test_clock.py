@@ -43,6 +43,18 @@ def test_delays_of_both_ways_are_told_with_their_bound() -> None:
         assert 200 <= each["bound_ns"] < 400
 
 
+def test_an_edge_that_both_ends_tell_is_told_once_by_the_one_that_heard_more() -> None:
+    told = rows(ALL)
+    turned = [row | {"there_sent": 10, "back_sent": 10} for row in rows([("h1", "h0")]) if row["state"] != "self"]
+    found = judged([*told, *turned])["delay"]
+    assert len(found) == len({(each["src"], each["dst"]) for each in found}) == 2 * len(ALL)
+    assert {each["count"] for each in found} == {396}
+    more = [row | {"there_sent": 1000, "back_sent": 1000} for row in turned]
+    counts = {(each["src"], each["dst"]): each["count"] for each in judged([*told, *more])["delay"]}
+    assert {counts.pop(pair) for pair in (("h0", "h1"), ("h1", "h0"))} == {3996}
+    assert set(counts.values()) == {396}
+
+
 def test_an_edge_whose_ways_differ_is_told_by_what_its_loops_say() -> None:
     found = judged(rows(ALL, biased_ns={("h0", "h1"): 1000}))
     clocks = {each["host"]: each["offset_ns"] for each in found["clock_fit"]}
