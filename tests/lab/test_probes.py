@@ -26,6 +26,10 @@ LINES = (
     "SELECT src, dst, src_port, probe_ns, offset_ns, bound_ns, stamp FROM edge_fit WHERE state = 'valid' "
     "ORDER BY src, dst, src_port, probe_ns"
 )
+HOPS = (
+    "SELECT DISTINCT src, dst, src_port, hop, address FROM probe_hop WHERE address != '' "
+    "ORDER BY src, dst, src_port, hop"
+)
 OWN = "SELECT src, end_ns, probe_ns FROM edge_fit WHERE state = 'self'"
 
 
@@ -47,6 +51,10 @@ def test_lines_hold_what_clocks_showed_and_no_prober_stays(
             relay.start()
             agents.start()
             wait_for("each edge's line", lambda: len(edges(leadline.sql(LINES))) == EDGES * PORTS, 120.0)
+            wait_for("ways of probes", lambda: leadline.sql(HOPS), 60.0)
+            ways = hops(leadline.sql(HOPS))
+            told = (cluster.command(each.name, ["ip", "-o", "-4", "address"]) for each in topology.switches)
+            routers = {word.partition("/")[0] for text in told for word in text.split() if word.count(".") == 3}
             probers = {host: prober_of(pid) for host, pid in agents.pids().items()}
             os.kill(agents.pids()["h1"], signal.SIGKILL)
             wait_for("the end of its prober", lambda: not runs(probers["h1"]), END_S)
@@ -55,6 +63,8 @@ def test_lines_hold_what_clocks_showed_and_no_prober_stays(
             agents.stop()
             relay.stop()
         wait_for("the end of all probers", lambda: not any(map(runs, probers.values())), END_S)
+    assert all(set(way) <= routers for way in ways.values()), ways
+    assert max(map(len, ways.values())) >= 2, "a leaf, a spine"
     shown = {host: Oscillator(clock) for host, clock in clocks.items()}
     for row in rows:
         at_N = shown[row["src"]].raw(np.array([int(row["probe_ns"])]))
@@ -65,6 +75,15 @@ def test_lines_hold_what_clocks_showed_and_no_prober_stays(
     for row in own:
         raw_ns = int(shown[row["src"]].raw(np.array([int(row["probe_ns"])]))[0])
         assert abs(int(row["end_ns"]) - raw_ns - clocks[row["src"]].base_ns) < 5_000_000, row
+
+
+def hops(rows: list[dict[str, Any]]) -> dict[tuple[str, str, int], tuple[str, ...]]:
+    """Routers that answered, of each way."""
+    found: dict[tuple[str, str, int], tuple[str, ...]] = {}
+    for row in rows:
+        key = row["src"], row["dst"], row["src_port"]
+        found[key] = (*found.get(key, ()), row["address"])
+    return found
 
 
 def edges(rows: list[dict[str, Any]]) -> set[tuple[str, str, int]]:

@@ -30,7 +30,7 @@ from leadline import __version__
 from leadline.host import edges, otlp, rows
 from leadline.host.asking import ANSWER_S, OPEN_S, Asked, Running
 from leadline.host.config import AgentConfig
-from leadline.host.found import Edge, EdgeFit, Event, FlowSent, Found, Labels, Sample, Stream
+from leadline.host.found import Edge, EdgeFit, Event, FlowSent, Found, Labels, ProbeHop, Sample, Stream
 from leadline.host.frames import Item
 from leadline.host.lane import LANES, Lane, Refusals
 from leadline.host.parcels import parcels, parts
@@ -45,8 +45,8 @@ from leadline.model.ids import entity_id
 
 LOG = logging.getLogger("leadline.agent")
 SHARES = {"urgent": 0.25, "metrics": 0.25, "ring": 0.5}  # of spool_bytes_max
-EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH, FITS_PATH = (
-    f"/api/v1/rows/{name}" for name in ("event", "relation", "flow_sent", "edge_fit")
+EVENTS_PATH, RELATIONS_PATH, FLOWS_PATH, FITS_PATH, HOPS_PATH = (
+    f"/api/v1/rows/{name}" for name in ("event", "relation", "flow_sent", "edge_fit", "probe_hop")
 )
 METRICS_PATH = "/v1/metrics"
 EVENTS_MAX = 1000  # in one request
@@ -101,6 +101,7 @@ class Agent:
         self._samples: list[Sample] = []
         self._flows: list[FlowSent] = []
         self._fits: list[EdgeFit] = []
+        self._hops: list[ProbeHop] = []
         self._due = 0.0
         self._woken, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._told_spool = False
@@ -322,7 +323,8 @@ class Agent:
         self._samples += found.samples
         self._flows += found.flows
         self._fits += found.fits
-        if max(len(self._flows), len(self._fits)) >= ROWS_MAX:
+        self._hops += found.hops
+        if max(len(self._flows), len(self._fits), len(self._hops)) >= ROWS_MAX:
             self._send_rows()
         self._keep_events(found.events, found.mark)
         if found.edges is not None:
@@ -364,7 +366,10 @@ class Agent:
             self._append("metrics", _rows_item(FLOWS_PATH, rows.flow_rows(some, host, clock), len(some)))
         fits, self._fits = self._fits, []
         for some in _slices(fits):
-            self._append("metrics", _rows_item(FITS_PATH, rows.fit_rows(some, host, clock), len(some)))
+            self._append("metrics", _rows_item(FITS_PATH, rows.probe_rows(some, host, clock), len(some)))
+        hops, self._hops = self._hops, []
+        for some in _slices(hops):
+            self._append("metrics", _rows_item(HOPS_PATH, rows.probe_rows(some, host, clock), len(some)))
 
     def metrics_body(self, samples: list[Sample]) -> bytes:
         """The request of these samples."""
@@ -491,6 +496,7 @@ class Agent:
             "events": [each._asdict() for one in found.values() for each in one.events],
             "flows": [{**each._asdict(), "flow": f"{each.flow:032x}"} for one in found.values() for each in one.flows],
             "mesh": [each._asdict() for one in found.values() for each in one.fits],
+            "hops": [each._asdict() for one in found.values() for each in one.hops],
             "relations": [each._asdict() for one in found.values() for each in one.edges or ()],
             "rings": sorted({each.mark for one in found.values() for each in one.segments}),
             "absent": self._absent,

@@ -77,6 +77,18 @@ class FlowSent(NamedTuple):
     delivery_bps: float | None = None
 
 
+class ProbeHop(NamedTuple):
+    """One router on the way of the probes of one source port; becomes a row of `probe_hop`, whose names these are."""
+
+    src: str
+    dst: str
+    src_port: int
+    dscp: int  # `class` there
+    time_ns: int
+    hop: int
+    address: str | None
+
+
 class EdgeFit(NamedTuple):
     """What probes of one edge of the mesh say in one window; becomes a row of `edge_fit`, whose names these are."""
 
@@ -136,6 +148,7 @@ class Found:
     segments: list[Segment] = field(default_factory=list)
     flows: list[FlowSent] = field(default_factory=list)
     fits: list[EdgeFit] = field(default_factory=list)
+    hops: list[ProbeHop] = field(default_factory=list)
     jobs: dict[str, int] | None = None
     is_whole: bool = True
     mark: tuple[str, str] | None = None  # how far the input is read, stored with the events

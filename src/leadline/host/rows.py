@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from leadline.host.found import EdgeFit, Event, FlowSent, Watermark
+from leadline.host.found import EdgeFit, Event, FlowSent, ProbeHop, Watermark
 from leadline.model.ids import parse_entity_id
 
 CONTENT_TYPE = "application/x-ndjson"
@@ -57,10 +57,10 @@ def flow_rows(flows: Iterable[FlowSent], host: str, clock: str) -> bytes:
     )
 
 
-def fit_rows(fits: Iterable[EdgeFit], host: str, clock: str) -> bytes:
-    """Rows of `edge_fit`."""
+def probe_rows(found: Iterable[EdgeFit | ProbeHop], host: str, clock: str) -> bytes:
+    """Rows of `edge_fit`, or of `probe_hop`."""
     lines = []
-    for each in fits:
+    for each in found:
         row = {"host": host, "clock": clock, **each._asdict()}
         row["class"] = row.pop("dscp")
         lines.append(_line(row))

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from leadline import __version__
 from leadline.host.config import AgentConfig
-from leadline.host.found import EdgeFit, Event, Found
+from leadline.host.found import EdgeFit, Event, Found, ProbeHop
 from leadline.host.mesh import clock_daemon
 from leadline.host.mesh.commands import Options
-from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Silence, Truth, Way
+from leadline.host.mesh.lines import Edge, Failed, Line, Ready, Silence, Trace, Truth, Way
 from leadline.host.mesh.membership import AwayError, Joined, bind_address, join, own_address
 from leadline.host.mesh.prober import IN_PYTHON, Prober, command_of, injected_clock, prober_runs, usable_program
 from leadline.host.post import server_of
@@ -34,6 +34,8 @@ READINGS = 5  # of two clocks, half a microsecond each: one of them is not inter
 SILENT, HEARD = "mesh-silent", "mesh-heard"  # kinds of events
 SILENCES_MAX = 1_000  # of lanes, until they are taken: all paths of 60 peers. Source: bound; the newest are kept
 LINES_MAX = 10_000  # of edges, until they are taken: an hour of ten edges, if nobody does
+HOPS_MAX = 16  # of a trace: no fabric of a cluster is deeper. Source: judgement
+TRACE_EVERY_S = 3.0  # another peer each time, all its paths: ten in half a minute, 1 % more packets
 MS = 1000.0
 TWO_READINGS_NS = 10_000_000_000  # beyond it a line through them says nothing of now
 SLEW_MAX = 1e-3  # of the time that passed: adjtime changes a clock by half of it; more is a step
@@ -65,7 +67,8 @@ class Mesh(Source):
     reports = "probes to other hosts, where there are some (`agent.mesh`)"
     told_as = (
         "rows of `edge_fit`: how far two clocks differ, delay, queueing and loss each way; what a clock daemon says; "
-        "events `mesh-silent` and `mesh-heard` of paths that die and come back"
+        "rows of `probe_hop`: the routers on the way; events `mesh-silent` and `mesh-heard` of paths that die and come "
+        "back"
     )
     accesses = (
         Access(
@@ -109,11 +112,14 @@ class Mesh(Source):
         self._lock = threading.Lock()  # of those below, which the prober's thread writes
         self._silences: collections.deque[Silence] = collections.deque(maxlen=SILENCES_MAX)
         self._edges: collections.deque[Edge] = collections.deque(maxlen=LINES_MAX)
+        self._traces: collections.deque[Trace] = collections.deque(maxlen=LINES_MAX)
         self._base_ns = 0
         self._failed = ""  # why the prober cannot begin
         self._truths: collections.deque[Truth] = collections.deque(maxlen=2)  # the newest, of an injected clock
         self._clocks_before: Clocks | None = None  # the last reading of this prober's clock and the host's
         self._prober: Prober | None = None
+        self._traces_ways = False  # the prober in Python does not
+        self._traced, self._trace_again = 0, 0.0  # how many were asked for, and when the next is (monotonic)
         self._joined: Joined | None = None
         self._again = 0.0  # monotonic
         self._told = ""
@@ -153,10 +159,12 @@ class Mesh(Source):
         with self._lock:
             if self._clock and len(self._truths) < 2:
                 return Found()  # what such a clock shows is not known yet
-            edges, silences = list(self._edges), list(self._silences)
+            edges, silences, traces = list(self._edges), list(self._silences), list(self._traces)
             base_ns, truths = self._base_ns, tuple(self._truths)
             self._edges.clear()
             self._silences.clear()
+            self._traces.clear()
+        self._ask_for_trace()
         raw_ns, now_ns = _both()
         now = Clocks(shown_ns(truths, raw_ns) if truths else raw_ns + base_ns, now_ns)
         before, self._clocks_before = self._clocks_before or now, now
@@ -166,7 +174,9 @@ class Mesh(Source):
             fits.append(_own(self.site.host, self.site.clock, now.host_ns, now.probe_ns, self._daemon.bound_ns()))
         # A path that was never heard is none that died: that nothing arrives, `delay` says.
         heard = [each for each in silences if each.was_heard]
-        return Found(fits=fits, events=[event_of(each, ahead_ns(before, now, each.time_ns)) for each in heard])
+        events = [event_of(each, ahead_ns(before, now, each.time_ns)) for each in heard]
+        hops = [hop for each in traces for hop in hops_of(each, ahead_ns(before, now, each.time_ns))]
+        return Found(fits=fits, events=events, hops=hops)
 
     def close(self) -> None:
         """End the prober."""
@@ -205,11 +215,24 @@ class Mesh(Source):
         if self._prober is not None:
             self._prober.set_peers(joined.peers)
 
+    def _ask_for_trace(self) -> None:
+        """Ask for the ways to the next peer, if it is time."""
+        peers = self._joined.peers if self._joined else ()
+        if self._prober is None or not self._traces_ways or not peers or time.monotonic() < self._trace_again:
+            return
+        self._trace_again = time.monotonic() + TRACE_EVERY_S
+        peer = peers[self._traced % len(peers)]
+        self._traced += 1
+        for label in range(self.site.config.mesh_paths):
+            self._prober.trace(peer, label, HOPS_MAX)
+
     def _begin(self, joined: Joined) -> None:
         config = self.site.config
         try:
             command = command_of(usable_program())
+            self._traces_ways = True
         except WorldError as error:
+            self._traces_ways = False
             LOG.warning("mesh: %s; %s", error, IN_PYTHON)
             command = command_of(None)
             self._clock = ()  # it has no other
@@ -235,6 +258,7 @@ class Mesh(Source):
                 self._base_ns, self._failed = line.base_ns, ""
                 self._edges.clear()  # by the clock of the one before
                 self._silences.clear()
+                self._traces.clear()
                 self._truths.clear()
                 self._clocks_before = None
             elif isinstance(line, Failed):
@@ -243,6 +267,8 @@ class Mesh(Source):
                 self._truths.append(line)
             elif isinstance(line, Edge):
                 self._edges.append(line)
+            elif isinstance(line, Trace):
+                self._traces.append(line)
             elif isinstance(line, Silence):
                 self._silences.append(line)
 
@@ -296,6 +322,15 @@ def fit_of(edge: Edge, dst_clock: str, real_ns: int) -> EdgeFit:
         offset_ns, rate_ppb, bound_ns, width_ns, noise_ns,
         edge.points, edge.state, edge.stamp, *_way(edge.there), *_way(edge.back), edge.stall_p99_ns,
     )  # fmt: skip
+
+
+def hops_of(trace: Trace, real_ns: int) -> list[ProbeHop]:
+    """The rows of a trace, up to the last router that answered. `real_ns`: see `fit_of`."""
+    last = max((place for place, address in enumerate(trace.hops) if address), default=-1)
+    return [
+        ProbeHop(trace.src, trace.dst, trace.src_port, trace.traffic_class, trace.time_ns + real_ns, hop, address)
+        for hop, address in enumerate(trace.hops[: last + 1])
+    ]
 
 
 def event_of(line: Silence, real_ns: int) -> Event:

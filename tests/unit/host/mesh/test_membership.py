@@ -12,7 +12,7 @@ import pytest
 
 from leadline.host.mesh import membership
 from leadline.host.mesh.commands import Peer
-from leadline.host.mesh.lines import Edge, Ready, Silence, Truth, Way
+from leadline.host.mesh.lines import Edge, Ready, Silence, Trace, Truth, Way
 from leadline.host.mesh.membership import Joined, own_address, parse_joined
 from leadline.host.post import parse_server
 from leadline.host.sources import mesh
@@ -66,6 +66,14 @@ def test_a_path_that_dies_and_comes_back_becomes_events_and_one_never_heard_does
         source._take(line)
     assert [each.attributes["src"] for each in source.poll(0).events] == ["h2"]
     assert source.poll(0).events == [], "each is told once"
+
+
+def test_a_trace_becomes_a_row_for_each_router_up_to_the_last_that_answered() -> None:
+    trace = Trace("h1", "h2", 8447, 0, 5_000, ("10.0.1.1", None, "10.0.2.1", None, None))
+    rows = mesh.hops_of(trace, 7)
+    assert [(each.hop, each.address) for each in rows] == [(0, "10.0.1.1"), (1, None), (2, "10.0.2.1")]
+    assert {(each.src, each.dst, each.src_port, each.time_ns) for each in rows} == {("h1", "h2", 8447, 5_007)}
+    assert mesh.hops_of(trace._replace(hops=(None, None)), 7) == []
 
 
 def test_a_row_has_the_host_clock_of_its_own_end_and_not_of_when_it_was_asked_for() -> None:
