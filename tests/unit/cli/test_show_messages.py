@@ -142,7 +142,7 @@ def answer(ranks: int, comms: int = 1, job: str = "ring-1", ring: bool = True) -
     if ranks > 1:
         edges += [edge((rank + 1) % ranks, rank, 0.1) for rank in range(ranks)]
     order = list(range(ranks)) if ring else []
-    channel = {"channel": 0, "shape": "ring" if ring else "other", "order": order, "edges": ranks}
+    channel = {"channel": 0, "shape": "ring" if ring else "other", "order": order, "edges": ranks, "around_ns": None}
     comm = {
         "comm": f"{job}/0x9c", "ranks": ranks, "collectives_s": 1.0, "held_s": 1.0, "messages": 9, "unpaired": 1,
         "conflicting": 0, "bytes": 9e6, "channels": [channel], "channels_total": 1, "edges": edges,
@@ -184,11 +184,14 @@ def test_words() -> None:
     fitted = edge(0, 1, delay_p50_ns=35_000, delay_p99_ns=90_000, bound_ns=2_000)
     assert delay_words(fitted) == "35 us, p99 90 us ± 2 us"
     assert delay_words({**fitted, "bound_ns": 0}) == "35 us, p99 90 us"
+    assert delay_words({**fitted, "bound_ns": 40_000}) == "less than clocks are known to: ± 40 us"
     assert delay_words(edge(0, 1, backwards=3)) == "clocks contradict"
     assert delay_words(edge(0, 1)) == "clocks not fitted"
     chain = {"channel": 1, "shape": "chain", "order": [2, 1, 0], "edges": 2}
     assert order_words(chain) == "chain 2 > 1 > 0"
     assert order_words({**chain, "shape": "other", "order": []}) == "2 edges, neither ring nor chain"
+    closed = {**chain, "shape": "ring", "around_ns": 105_000}
+    assert order_words(closed).endswith(", 105 us around")
     long = order_words({"channel": 0, "shape": "ring", "order": list(range(100)), "edges": 100})
     assert long.startswith("ring 0 > 1 > ")
     assert long.endswith("29 > ... 70 more ... > 0")

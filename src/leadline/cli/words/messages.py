@@ -22,16 +22,19 @@ def delay_words(edge: Mapping[str, Any]) -> str:
     """Median and 99th percentile of the one-way delay with their bound, or why there is none."""
     if edge["delay_p50_ns"] is None:
         return "clocks contradict" if edge["backwards"] else "clocks not fitted" if edge["messages"] else "-"
+    if abs(edge["delay_p50_ns"]) <= (edge["bound_ns"] or 0):
+        return f"less than clocks are known to: ± {span_words(edge['bound_ns'])}"
     bound = f" ± {span_words(edge['bound_ns'])}" if edge["bound_ns"] else ""
     return f"{span_words(edge['delay_p50_ns'])}, p99 {span_words(edge['delay_p99_ns'])}{bound}"
 
 
 def order_words(channel: Mapping[str, Any]) -> str:
-    """Who sends to whom on a channel: `ring 0 > 1 > 2 > 0`, `chain 0 > 1`, `12 edges, no ring`."""
+    """Who sends to whom on a channel: `ring 0 > 1 > 2 > 0, 105 us around`, `chain 0 > 1`, `12 edges, no ring`."""
     if channel["shape"] == "other":
         return f"{channel['edges']} edges, neither ring nor chain"
     ranks = [str(rank) for rank in channel["order"]]
     closed = [*ranks, ranks[0]] if channel["shape"] == "ring" else ranks
     if len(closed) > ORDER_MAX:
         closed = [*closed[: ORDER_MAX - 2], f"... {len(closed) - ORDER_MAX + 1} more ...", closed[-1]]
-    return f"{channel['shape']} {' > '.join(closed)}"
+    around = f", {span_words(channel['around_ns'])} around" if channel.get("around_ns") is not None else ""
+    return f"{channel['shape']} {' > '.join(closed)}{around}"

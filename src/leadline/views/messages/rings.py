@@ -36,6 +36,19 @@ def channel_of(channel: int, pairs: Iterable[tuple[int, int]]) -> Channel:
     return Channel(channel, CHAIN if heads else RING, tuple(order), len(links))
 
 
+def around_ns(channel: Channel, delay_of: Mapping[tuple[int, int], int | None]) -> int | None:
+    """What a message would take once around a ring: the sum of its edges' delays, ns; None where one is not known.
+
+    Each clock is subtracted as often as it is added, so what clocks are off by cancels: the sum is right where no delay
+    of a single edge is. (It does so for messages of one moment; medians are of one window.)
+    """
+    if channel.shape != RING:
+        return None
+    found = [delay_of.get(pair) for pair in zip(channel.order, (*channel.order[1:], channel.order[0]), strict=True)]
+    known = [each for each in found if each is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
 def in_ring_order(edges: Sequence[Mapping[str, Any]], channels: Sequence[Channel]) -> list[dict[str, Any]]:
     """Edges as the rings run, those of the first channel first; those of no ring or chain follow as they came."""
     place: dict[tuple[int, int], int] = {}

@@ -6,12 +6,16 @@ from pydantic import BaseModel, Field
 
 
 class ChannelShape(BaseModel):
-    """A channel. `order`: ranks as they send to each other, in a ring or chain; empty in any other shape."""
+    """A channel. `order`: ranks as they send to each other, in a ring or chain; empty in any other shape.
+
+    `around_ns`: the sum of delays once around a ring, in which errors of clocks cancel; null where one is not known.
+    """
 
     channel: int
     shape: str
     order: list[int]
     edges: int
+    around_ns: int | None
 
 
 class MessageEdge(BaseModel):

@@ -17,7 +17,7 @@ from leadline.model.tables.training import EDGE, MESSAGE
 from leadline.model.units import S
 from leadline.store import Store
 from leadline.views.asked import Asked, plain_job, time_text
-from leadline.views.messages.rings import Channel, channel_of, in_ring_order
+from leadline.views.messages.rings import Channel, around_ns, channel_of, in_ring_order
 from leadline.views.near import near_jobs
 from leadline.views.rows import SCHEMA_VERSION, json_rows, rows_where
 
@@ -186,6 +186,7 @@ def _communicator(
     edges = [_edge(row, whole_s, on[row["src"], row["dst"]], backwards[row["src"], row["dst"]]) for row in rows]
     told = sorted(edges, key=lambda each: (-each["held_s"], each["src_rank"], each["dst_rank"]))[:EDGES_MAX]
     sums = {name: sum(edge[name] for edge in edges) for name in _SUMS}
+    delay_of = {(edge["src_rank"], edge["dst_rank"]): edge["delay_p50_ns"] for edge in edges}
     return {
         "comm": comm,
         "ranks": len({rank for edge in edges for rank in (edge["src_rank"], edge["dst_rank"])}),
@@ -193,13 +194,19 @@ def _communicator(
         **sums,
         "held_s": min(sums["held_s"], whole_s),  # beyond it by what rounding adds
         "channels": [
-            {"channel": each.channel, "shape": each.shape, "order": list(each.order), "edges": each.edges}
+            {
+                "channel": each.channel,
+                "shape": each.shape,
+                "order": list(each.order),
+                "edges": each.edges,
+                "around_ns": around_ns(each, delay_of),
+            }
             for each in channels[:CHANNELS_MAX]
         ],
         "channels_total": len(channels),
         "edges": in_ring_order(told, channels),
         "edges_total": len(edges),
-    }  # fmt: skip
+    }
 
 
 def _channels(links: Sequence[Mapping[str, Any]]) -> list[Channel]:

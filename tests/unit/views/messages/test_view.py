@@ -60,7 +60,7 @@ def test_edges_come_in_the_order_of_the_ring_with_their_share(store: Store) -> N
     MessagesAnswer.model_validate(found)
     assert (found["end_ns"], found["window_ns"], found["communicators_total"], found["why"]) == (END, 10 * S, 1, "")
     comm = found["communicators"][0]
-    assert comm["channels"] == [{"channel": 0, "shape": "ring", "order": [0, 1, 2, 3], "edges": 4}]
+    assert comm["channels"] == [{"channel": 0, "shape": "ring", "order": [0, 1, 2, 3], "edges": 4, "around_ns": None}]
     assert [(edge["src_rank"], edge["dst_rank"]) for edge in comm["edges"]] == [(0, 1), (1, 2), (2, 3), (3, 0)]
     assert comm["collectives_s"] == pytest.approx(0.036)  # six steps of 5 ms, and six of 1 ms
     slow = comm["edges"][2]
