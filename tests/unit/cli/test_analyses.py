@@ -22,7 +22,7 @@ NOW_NS = 1_750_000_000 * 10**9
 GRAPH = {
     "name": "graph", "version": 1, "doc": "Where sources contradict each other.", "state": "ok",
     "judged_to_ns": NOW_NS, "lag_s": 12.5, "windows": 360, "failures": 0, "revisions": 2, "late_rows": 40,
-    "waiting": 1, "last_error": "", "last_took_s": 0.0042, "rows_in": 1000, "rows_out": 7,
+    "waiting": 1, "past": 0, "last_error": "", "last_took_s": 0.0042, "rows_in": 1000, "rows_out": 7,
 }  # fmt: skip
 PATH = {
     **GRAPH, "name": "path", "version": 3, "doc": "Which way flows go.", "state": "failed", "failures": 1,
