@@ -157,7 +157,7 @@ class WorkerProcesses:
             self._closed = True
             pools = [each.pool for each in self._workers if each.pool is not None]
             for worker in self._workers:
-                worker.pool = worker.asked = None
+                worker.pool = worker.asked = worker.taken = None  # a pool that breaks meanwhile answers nobody
         self._look.set()
         for pool in pools:
             pool.stop()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
 import psutil
@@ -166,6 +167,21 @@ def test_a_worker_that_takes_no_calls_is_replaced_and_loses_none(number: int, mo
         assert [each.result(WAIT_S).state for each in given] == [DONE] * 2 * number
     finally:
         workers.close()
+
+
+def test_a_pool_that_breaks_while_all_is_closed_is_nobodys_error() -> None:
+    """Its call had been taken back by then, which was a traceback at the end of an interrupted run."""
+    workers = WorkerProcesses(REGISTRY)
+    asked = workers.submit(volume_task())
+    (worker,) = workers._workers
+    given, broken = worker.asked, Future[Any]()
+    assert given is not None
+    worker.taken = broken
+    workers.close()
+    assert asked.result(WAIT_S).state == CRASHED
+    broken.set_exception(BrokenExecutor())
+    workers._ended(worker, given, broken)
+    assert worker.asked is None
 
 
 def test_a_call_that_no_worker_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
