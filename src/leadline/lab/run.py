@@ -84,7 +84,7 @@ class ScenarioRun:
     telemetry: TelemetryConfig | None = field(default_factory=TelemetryConfig)
     state_root: Path | None = None
     flow_truth: Path | None = None  # where the truth of flows goes; None: nobody counts them
-    mesh: bool = True  # agents probe each other
+    mesh: bool = False  # agents probe each other; eight probers on two cores delay the job of `make up`
     clocks: str = "normal"  # of probes: a kind of `oscillators.IN_LABS`
 
     lab: RunningLab | None = field(default=None, init=False)
