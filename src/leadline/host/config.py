@@ -81,6 +81,15 @@ class AgentConfig:
     mesh_paths: int = field(
         default=2, metadata={"doc": "source ports that probes take turns with: so many paths", "min": 1, "max": 16}
     )
+    mesh_rate: float = field(
+        default=50.0,
+        metadata={
+            "doc": "pairs of probes to each neighbour; fewer than 8 for each of `mesh_paths` are too few for a clock",
+            "unit": "per s",
+            "min": 1.0,
+            "max": 250.0,
+        },
+    )
     mesh_address: str = field(
         default="", metadata={"doc": "address of this host that others probe; empty: the one that reaches the server"}
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from leadline.host.mesh.prober import find_program
 from leadline.lab import oscillators, placement, preflight
-from leadline.lab.agents import Agents
+from leadline.lab.agents import Agents, probe_rate
 from leadline.lab.faults.base import Fault, JobFault, parameters_of
 from leadline.lab.flow_truth import FlowTruthFile
 from leadline.lab.flow_truth.watching import FlowWatch
@@ -84,7 +84,7 @@ class ScenarioRun:
     telemetry: TelemetryConfig | None = field(default_factory=TelemetryConfig)
     state_root: Path | None = None
     flow_truth: Path | None = None  # where the truth of flows goes; None: nobody counts them
-    mesh: bool = False  # agents probe each other; eight probers on two cores delay the job of `make up`
+    mesh: bool = True  # agents probe each other, unless they are too many for one machine
     clocks: str = "normal"  # of probes: a kind of `oscillators.IN_LABS`
 
     lab: RunningLab | None = field(default=None, init=False)
@@ -147,20 +147,26 @@ class ScenarioRun:
                 self.lab.relay = Relay(cluster, self.leadline)
                 stack.callback(self.lab.relay.stop)
                 self.lab.relay.start()
-                self._agents = self.lab.agents = Agents(cluster, mesh=self.mesh, clocks=self._drawn_clocks())
+                self._agents = self.lab.agents = Agents(cluster, mesh=self.probes, clocks=self._drawn_clocks())
                 stack.callback(self._agents.stop)
                 self._agents.start()
-                probing = ", which probe each other" if self.mesh else ""
-                self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts{probing}")
+                probing = ", which probe each other" if self.probes else ""
+                few = ", too many on one machine to probe each other" if self.mesh and not self.probes else ""
+                self._say("lab", f"an agent on each of {len(self.topology.hosts)} hosts{probing}{few}")
             stack.callback(self._stop_workloads)
             stack.callback(self._write_losses)
             stack.callback(self._mend_all)
             self._follow(time_line(self.scenario))
             self._say("end", "the scenario has ended; the cluster is taken down")
 
+    @property
+    def probes(self) -> bool:
+        """Whether hosts probe each other."""
+        return self.mesh and probe_rate(len(self.topology.hosts)) > 0
+
     def _drawn_clocks(self) -> dict[str, Injected]:
         """The clocks of probes, which are in the truth before anybody shows them."""
-        if not self.mesh:
+        if not self.probes:
             return {}
         kind = self.clocks
         if find_program() is None:

@@ -219,10 +219,12 @@ def _stalls(seen: _Seen, still_HT: Bools, begin_ns: int) -> list[Named]:
             float(np.median(seen.wait_HT[host, mask & np.isfinite(seen.wait_HT[host])])) / 1e6 if mask.any() else 0.0
             for mask in (still_HT[host], ~still_HT[host] & np.isfinite(seen.wait_HT[host]))
         )
-        queue_us = float(np.nan_to_num(np.nanmedian(seen.queue_HT[host, slots]))) / 1e3
+        queues = seen.queue_HT[host, slots]
+        told = queues[np.isfinite(queues)]
+        waited = f"waited {np.median(told) / 1e3:.0f} us" if len(told) else "are not known to have waited"
         text = (
             f"its programs get probes {wait_ms:.1f} ms after the kernel did ({usual_ms:.1f} ms otherwise) in "
-            f"{len(slots)} of {SLOTS} s; by the kernel's stamps they waited {queue_us:.0f} us in the network"
+            f"{len(slots)} of {SLOTS} s; by the kernel's stamps they {waited} in the network"
         )
         member = (Component(entity_id("host", seen.hosts[host])),)
         each = Found(member, (), STALL, STALL_SURE, wait_ms * 1e6, 0, len(slots), 0.0, int(slots[0]))

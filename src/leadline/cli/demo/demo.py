@@ -79,7 +79,8 @@ class Demo:
         story.ask_ledger()
         console().print("", story.found.held_against(self.run.truth.entries), sep="\n")
         _summary(arrived, self.truth, story, once)
-        console().print(measured(story.client, story.job, story.ended_ns or time.time_ns()), soft_wrap=True)
+        if self.run.probes:
+            console().print(measured(story.client, story.job, story.ended_ns or time.time_ns()), soft_wrap=True)
         sys.stdout.flush()
         missing = [name for name in NEEDED if not arrived[name]]
         if missing:

@@ -112,7 +112,7 @@ def run(
         while record is not None and not stopping and time.monotonic() < deliver_until:
             time.sleep(LOOK_EVERY_S)
         lost = record is not None and bool(stopping)
-        if mesh and not stopping:
+        if one.probes and not stopping:
             console().print(measured(Client(listening.url), job_of(planned), ended_ns), soft_wrap=True)
         if record is not None and not lost:
             record_run(Client(listening.url), began_ns, time.time_ns(), record)

@@ -239,7 +239,7 @@ class Mesh(Source):
         options = Options(
             self.site.host, joined.number, joined.key, config.mesh_port,
             bind_address(self._address, config.mesh_port, config.mesh_paths), config.mesh_paths, config.mesh_dscp,
-            report_ms=REPORT_S * MS, clock=self._clock,
+            rate=config.mesh_rate, report_ms=REPORT_S * MS, clock=self._clock,
         )  # fmt: skip
         self._prober = Prober(options, self._take, command)
         self._prober.start()

@@ -90,6 +90,16 @@ def test_a_host_that_stands_still_is_told_from_a_slow_network() -> None:
     assert "40.0 ms after the kernel" in text(row)
 
 
+def test_of_a_host_that_heard_nothing_in_time_no_waiting_in_the_network_is_told() -> None:
+    tables = Probed(stalls={"h5": 40_000_000}).tables()
+    fits = tables["edge_fit"]
+    place = fits.schema.get_field_index("back_queue_ns")
+    tables["edge_fit"] = fits.set_column(place, fits.schema.field(place), pa.nulls(fits.num_rows, pa.int64()))
+    (row,) = suspects(tables)
+    assert (row["entity"], row["kind"]) == ("host:h5", "host-stall")
+    assert "they are not known to have waited in the network" in text(row)
+
+
 @pytest.mark.parametrize("site", [Probed(), Probed(loss=0.002), Probed(loss=0.01, traced=False)])
 def test_where_nothing_stands_out_nobody_is_named(site: Probed) -> None:
     assert suspects(site.tables()) == []
