@@ -23,9 +23,7 @@ from leadline.model.units import S
 
 # Probability from which on a suspect of `localise` proves something; below it, flows that suffer for other reasons look
 # the same. Raised from 0.6 after sound links had been named. Source: recordings (docs/log.md, 2026-11-23).
-SUSPECT_SURE = (
-    0.8  # probability from which on a suspect proves something; below, flows that suffer for other reasons look so too
-)
+SUSPECT_SURE = 0.8
 PROBED = frozenset(("edge_fit", "delay"))  # tables of the probe mesh
 ENDS = {"link-down": "link-up"}  # events that tell of a state, and what tells that it is over
 # Of an open symptom of `burning`: no window (of a minute) has told it for so long, so it is over since; three of them
@@ -201,33 +199,26 @@ def _suspects(rows: Iterable[Mapping[str, Any]], now_ns: int) -> Iterable[Piece]
     """What localisation names; `loss-perhaps` where it is not sure of the component. What probes alone say is no sign
     of any cause yet: where ways change, what they lost was laid on a sound link (docs/log.md, 2026-11-28)."""
     for row in rows:
+        told = _told(row["evidence"])
+        if told and {each.get("table") for each in told} <= PROBED:
+            continue
         end_ns = row["end_ns"]
         if end_ns is None and row["seen_ns"] < now_ns - STALE_NS:
             end_ns = row["seen_ns"]
         probability = _finite(row["probability"])
         what = (row["kind"] or "") + ("" if probability >= SUSPECT_SURE else "-perhaps")
-        if _tables(row["evidence"]) and _tables(row["evidence"]) <= PROBED:
-            what += "-by-probes"
-        text = f"{_first_text(row['evidence']) or row['kind'] or ''} (probability {probability:.2f})"
+        first = str(told[0].get("text", ""))[:160] if told else ""
+        text = f"{first or row['kind'] or ''} (probability {probability:.2f})"
         yield Piece(Face("suspect", what), row["entity"] or "", row["start_ns"], end_ns, None, 0.0, text)
 
 
-def _tables(evidence: str | None) -> set[str]:
-    """The tables that evidence is of."""
+def _told(evidence: str | None) -> list[dict[str, Any]]:
+    """The pieces of evidence of a verdict; none where it is not what verdicts have."""
     try:
         rows = json.loads(evidence or "[]")
     except ValueError:
-        return set()
-    return {str(row.get("table", "")) for row in rows if isinstance(row, dict)} if isinstance(rows, list) else set()
-
-
-def _first_text(evidence: str | None) -> str:
-    try:
-        rows = json.loads(evidence or "[]")
-    except ValueError:
-        return ""
-    first = rows[0] if isinstance(rows, list) and rows else {}
-    return str(first.get("text", ""))[:160] if isinstance(first, dict) else ""
+        return []
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def pieces_of_others(found: Iterable[Others], *, names: bool) -> list[Piece]:

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import pytest
 from tests.builders.causes import at, blame, symptom
 
-from leadline.analysis.cause.evidence import Face, Piece, remembered
+from leadline.analysis.cause.evidence import Face, Piece, _suspects, remembered
 from leadline.analysis.cause.symptoms import lost_of, retold, symptoms_of, told
 from leadline.analysis.symptoms.spans import Evidence
 from leadline.model.incidents import Symptom
@@ -31,6 +31,27 @@ def test_a_piece_is_remembered_as_it_was() -> None:
 @pytest.mark.parametrize("text", ["", "null", "{}", "[1, null]", '[{"time_ns": "5"}]', "[{", '[{"time_ns": true}]'])
 def test_nonsense_is_not_remembered(text: str) -> None:
     assert remembered(text) == []
+
+
+@pytest.mark.parametrize(
+    ("tables", "seen"),
+    [
+        (["flow_sent"], True),
+        (["edge_fit", "flow_sent"], True),
+        (["edge_fit"], False),
+        (["delay", "edge_fit"], False),
+        ([], True),
+    ],
+)
+def test_what_probes_alone_say_is_no_sign(tables: list[str], seen: bool) -> None:
+    told = [{"table": name, "text": f"by {name}"} for name in tables]
+    row = {
+        "kind": "loss", "entity": "link:a/1~b/2", "start_ns": 5 * S, "end_ns": None, "seen_ns": 9 * S,
+        "probability": 0.97, "evidence": json.dumps(told),
+    }  # fmt: skip
+    found = list(_suspects([row], 10 * S))
+    assert [each.face.what for each in found] == ["loss"] * seen
+    assert all(each.text == f"{told[0]['text'] if told else 'loss'} (probability 0.97)" for each in found)
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,6 @@ _CARRIER = (
     Sign("anomaly", r"(node_network_(carrier|up)|ifOperStatus)", TELLING, needed=True),
     Sign("anomaly", rf"{_PORT}link_downed(_total)?", TELLING, "high", needed=True),
 )
-# Nothing comes over any path of probes across it, for a second at least.
-_DEAD = Sign("suspect", r"dead", PROOF, needed=True)
 
 NETWORK_RULES: tuple[Rule, ...] = (
     # -- NICs and links --------------------------------------------------------------------------------------------
@@ -124,12 +122,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
         ("link", "port"),
         Layer.NIC,
         ANY,
-        (
-            *_CARRIER,
-            _DEAD,
-            Sign("anomaly", r"node_network_transmit_carrier_total", WEAK, "high"),
-            *_RETRANSMITS,
-        ),
+        (*_CARRIER, Sign("anomaly", r"node_network_transmit_carrier_total", WEAK, "high"), *_RETRANSMITS),
         NETWORK | OWN_WORK | {"restart"},
         action=A.CHECK_CABLE,
         works=False,
@@ -268,7 +261,7 @@ NETWORK_RULES: tuple[Rule, ...] = (
         ("switch",),
         Layer.FABRIC,
         ANY,
-        (*_CARRIER, _DEAD),
+        _CARRIER,
         NETWORK | OWN_WORK | {"restart"},
         prior=RARE,
         action=A.CONTACT_SUPPORT,
@@ -290,8 +283,6 @@ NETWORK_RULES: tuple[Rule, ...] = (
                 needed=True,
             ),
             Sign("event", r"path-dead|blackhole", PROOF, needed=True),
-            Sign("suspect", r"loss", PROOF, needed=True),
-            Sign("suspect", r"loss-perhaps", WEAK, needed=True),
             Sign("anomaly", r"sflow_dropped\w*", FITTING, "high", needed=True),
             Sign("conflict", r"off-path|loop|never-arrives", FITTING, needed=True),
         ),
