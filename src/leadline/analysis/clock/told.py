@@ -97,17 +97,32 @@ def told_of(rows: pa.Table, begin_ns: int) -> Told:
     found, edge_N[~own_N] = np.unique(keys[~own_N], axis=0, return_inverse=True)
     rate_N, noise_N = floats(rows, "rate_ppb"), floats(rows, "noise_ns")
     bound_N = np.where(_null(rows, "bound_ns"), np.inf, ints(rows, "bound_ns").astype(np.float64))
-    with np.errstate(invalid="ignore"):
-        sane_N = (np.abs(rate_N) <= RATE_MAX_PPB) & (noise_N >= 0) & (noise_N <= NOISE_MAX_NS)
+    sane_N = _is_sane(rows)
     ahead_N = np.where(_null(rows, "ahead_ns"), end_N - probe_N, ints(rows, "ahead_ns"))
     return Told(
         hosts, [(hosts[one], hosts[other], port, dscp) for one, other, port, dscp in found.tolist()],
         found[:, 0], found[:, 1], begin_ns, step_N[order], edge_N, src_N, dst_N, end_N, probe_N, ahead_N,
         np.clip(ints(rows, "window_ns"), 0, 60 * S), ints(rows, "offset_ns"), np.where(sane_N, rate_N, 0.0) * 1e-9,
         np.nan_to_num(floats(rows, "width_ns")), bound_N, np.where(sane_N, noise_N, 0.0) / END_TO_MIDDLE,
-        ~own_N & _is(states, VALID) & sane_N & _within(rows, "offset_ns"), ~own_N & _is(states, TORN),
+        is_line(rows), ~own_N & _is(states, TORN),
         rows["clock"].cast(pa.string()).to_pylist(), rows["dst_clock"].cast(pa.string()).to_pylist(),
     )  # fmt: skip
+
+
+def is_line(rows: pa.Table) -> Bools:
+    """Rows with a line that the clocks of two hosts could have made."""
+    two = pc.fill_null(pc.not_equal(rows["src"].cast(pa.string()), rows["dst"].cast(pa.string())), False)
+    found: Bools = _is(rows["state"].cast(pa.string()), VALID) & two.to_numpy(zero_copy_only=False).astype(bool)
+    found &= _is_sane(rows) & _within(rows, "offset_ns")
+    return found
+
+
+def _is_sane(rows: pa.Table) -> Bools:
+    """Whether a rate and its spread are such as clocks have."""
+    rate_N, noise_N = floats(rows, "rate_ppb"), floats(rows, "noise_ns")
+    with np.errstate(invalid="ignore"):
+        found: Bools = (np.abs(rate_N) <= RATE_MAX_PPB) & (noise_N >= 0) & (noise_N <= NOISE_MAX_NS)
+    return found
 
 
 def _is(states: pa.ChunkedArray, word: str) -> Bools:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from leadline.analysis.clock.mesh import solved
+from leadline.analysis.clock.told import TIME_MAX_NS, is_line
 from leadline.analysis.colocation.history import BLOCK_NS, History, Series, fed, series
-from leadline.analysis.columns import Bools, Floats, Ints, codes, floats, ints
+from leadline.analysis.columns import Floats, Ints, codes, floats, ints
 from leadline.analysis.robust import MAD_TO_SIGMA
 from leadline.model.units import S
 
@@ -29,10 +29,6 @@ COLUMNS = (
     "tenant", "clock", "src", "dst", "dst_clock", "src_port", "class", "end_ns", "probe_ns", "window_ns", "offset_ns",
     "rate_ppb", "noise_ns", "state",
 )  # fmt: skip
-VALID = "valid"  # state of an edge with a line
-RATE_MAX_PPB = 1e6  # a thousand ppm: no oscillator is so far off. Source: judgement
-NOISE_MAX_NS = 1e9  # a second: such a line tells nothing. Source: judgement
-TIME_MAX_NS = 2**60  # 36 years: offsets beyond it are no clock's, and sums of them hold no ns. Source: bound
 SPAN_NS = 2 * S  # of a line, where rows do not say. Source: native/prober
 ROUNDS = 3  # what is left is known by block, and lines lie between middles of blocks. Source: measured, 2 are enough
 # Spreads of an edge's lines, and ns at least, beyond which one is odd: its probes waited, or were of another clock.
@@ -68,26 +64,14 @@ class _Model:
     zero_ns: int
 
 
-def is_line(rows: pa.Table) -> Bools:
-    """Rows with a line that two clocks could have made."""
-    said = pc.fill_null(pc.equal(rows["state"].cast(pa.string()), VALID), False).to_numpy(zero_copy_only=False)
-    rate_N, noise_N = floats(rows, "rate_ppb"), floats(rows, "noise_ns")
-    with np.errstate(invalid="ignore"):
-        sane_N = (np.abs(rate_N) <= RATE_MAX_PPB) & (noise_N >= 0) & (noise_N <= NOISE_MAX_NS)
-    offset_N = ints(rows, "offset_ns", null=2**62)
-    sane_N &= (np.abs(offset_N) <= TIME_MAX_NS) & (np.abs(ints(rows, "probe_ns", null=2**62)) <= 2 * TIME_MAX_NS)
-    two_N = pc.fill_null(pc.not_equal(rows["src"].cast(pa.string()), rows["dst"].cast(pa.string())), False)
-    found: Bools = said.astype(bool) & sane_N & two_N.to_numpy(zero_copy_only=False).astype(bool)
-    return found
-
-
 def series_of(rows: pa.Table) -> tuple[Series, int]:
     """Offsets of hosts by block, ready to be compared, and over how long each line was drawn, ns.
 
     Inputs: rows of one tenant (`COLUMNS`), in any order, each line at most once. A host is told by the clock that its
     prober had last: one that began anew has a new one.
     """
-    told = _lines(rows.filter(pa.array(is_line(rows))))
+    shown_N = np.abs(ints(rows, "probe_ns", null=2**62)) <= 2 * TIME_MAX_NS
+    told = _lines(rows.filter(pa.array(is_line(rows) & shown_N)))
     history = History()
     if len(told.edge_N):
         model = _model(told)
